@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+package config
+
+import "time"
+
+// Default is the configuration of an empty file.
+func Default() NRI {
+	return NRI{
+		Socket:       "/var/run/nri/nri.sock",
+		PluginName:   "koord-rt",
+		PluginIndex:  "05",
+		RunDir:       "/run/koord-rt",
+		StateDir:     "/var/lib/koord-rt",
+		StrategyFile: "/etc/koord-rt/strategy.yaml",
+		Host: Host{
+			CgroupRoot: "/sys/fs/cgroup", Proc: "/proc", Sys: "/sys", Resctrl: "/sys/fs/resctrl", Dev: "/dev",
+			CDIDirs:                   []string{"/etc/cdi", "/var/run/cdi"},
+			KubeletCPUManagerState:    "/var/lib/kubelet/cpu_manager_state",
+			KubeletMemoryManagerState: "/var/lib/kubelet/memory_manager_state",
+		},
+		OptOut:        OptOut{RuntimeHandlers: []string{"kata*", "gvisor", "runsc*", "kuasar*", "firecracker*"}},
+		WeightFormula: WeightAuto,
+		Limits: Limits{
+			OOMScoreAdjMin: -998, OOMScoreAdjMax: 1000, CPUBurstPercentMax: 10000, MemoryMinPercentMax: 100,
+			MemoryLowPercentMax: 100, ResctrlPodGroups: true, MBAPercentMax: 100, CoreSched: true, Devices: true,
+			BlkIO: true, NodeCPUSetMaxPercent: 100,
+		},
+		Metrics:        Metrics{Address: "unix:/run/koord-rt/nri-metrics.sock"},
+		Log:            Log{Level: "info", Format: "text"},
+		Reconnect:      Reconnect{Min: Duration(500 * time.Millisecond), Max: Duration(30 * time.Second)},
+		Deadline:       Duration(time.Second),
+		RequestTimeout: Duration(2 * time.Second),
+	}
+}
+
+// Values of WeightFormula.
+const (
+	WeightAuto      = "auto"
+	WeightLinear    = "linear"
+	WeightQuadratic = "quadratic"
+)

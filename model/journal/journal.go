@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+// Package journal defines the record that is kept of every value written to the kernel (D7): what stood there before,
+// what was written, by whom, why and when.
+//
+// kernel/apply produces records, daemon/ledger stores them, koordctl reads them. It imports model/plan, api/protocol and
+// the standard library only.
+package journal
+
+import (
+	"time"
+
+	"github.com/koord-rt/koord-rt/model/plan"
+)
+
+// Via is the way a value took into the kernel.
+type Via string
+
+// The ways.
+const (
+	// ViaDirect: we wrote the file.
+	ViaDirect Via = "direct"
+	// ViaRuntime: the value stands in the runtime's spec (NRI or CRI) and the runtime wrote it.
+	ViaRuntime Via = "runtime"
+	// ViaSystemd: additionally set as a property of the unit.
+	ViaSystemd Via = "systemd"
+	// ViaObserve: planned only (D14).
+	ViaObserve Via = "observe"
+	// ViaRestore: an original was written back.
+	ViaRestore Via = "restore"
+	// ViaProof: nothing was written; the value was read back at start (D9).
+	ViaProof Via = "proof"
+	// ViaProblem: input that could not be used; Reason says why.
+	ViaProblem Via = "problem"
+	// ViaGone: the target was removed; its records can be dropped.
+	ViaGone Via = "gone"
+)
+
+// Record is one line of a ledger.
+type Record struct {
+	Time time.Time `json:"t"`
+	// Boot is /proc/sys/kernel/random/boot_id and Inode the cgroup directory's: together they identify a cgroup, whose
+	// path may be reused.
+	Boot   string      `json:"boot,omitempty"`
+	Inode  uint64      `json:"ino,omitempty"`
+	Target plan.Target `json:"target"`
+	Knob   string      `json:"knob,omitempty"`
+	Key    string      `json:"key,omitempty"`
+	// Files are the kernel files that carry the value, absolute; Original their content before our first write (absent
+	// when nothing was read), Written what we wrote.
+	Files    []string `json:"files,omitempty"`
+	Original []string `json:"orig,omitempty"`
+	Written  []string `json:"wrote,omitempty"`
+	// Base is the value that the kubelet asked for, for fields that go through the runtime's spec.
+	Base string `json:"base,omitempty"`
+	// Want is the wanted value in the knob's unit.
+	Want   string `json:"want,omitempty"`
+	Owner  string `json:"owner,omitempty"`
+	Reason string `json:"reason,omitempty"`
+	Via    Via    `json:"via"`
+	// Err is empty on success; for ViaProof it names what was read instead.
+	Err string `json:"err,omitempty"`
+	Gen uint64 `json:"gen,omitempty"`
+}
+
+// ID identifies what the record is about.
+func (r *Record) ID() (plan.ID, bool) {
+	k, ok := plan.ParseKnob(r.Knob)
+	return plan.ID{Target: r.Target, Knob: k, Key: r.Key}, ok
+}
+
+// Journal stores records in order. Append must not wait for a disk: the files lie on tmpfs and are not synced.
+type Journal interface {
+	Append(records ...Record) error
+}

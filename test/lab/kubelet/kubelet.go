@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+package kubelet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/koord-rt/koord-rt/test/lab/cgroups"
+	"github.com/koord-rt/koord-rt/test/lab/cri"
+	"github.com/koord-rt/koord-rt/test/lab/parts"
+)
+
+// Options of a Kubelet. The cgroup version is the machine's, mounted at /sys/fs/cgroup.
+type Options struct {
+	CRI            *cri.Client // required: a runtime, or a proxy before one
+	LogDir         string      // required: folder of pod logs
+	Driver         Driver      // optional: default Cgroupfs; the runtime must use the same
+	Root           string      // optional: kubelet's --cgroup-root, one part without / or _; default none, so /kubepods
+	Image          string      // optional: default parts.ImageRef
+	MemoryCapacity int64       // optional: bytes, default the machine's MemTotal
+	CPUs           int         // optional: cores, default the machine's
+}
+
+// Kubelet makes pods; safe for concurrent use by several pods, not of one pod.
+type Kubelet struct {
+	options Options
+	groups  groups
+	root    groupName // kubepods
+	swap    bool      // the kernel can limit swap
+
+	mu   sync.Mutex
+	pods []*Running // active, in order of creation
+}
+
+// Running is a pod with a sandbox.
+type Running struct {
+	Pod        Pod                          // with resources as last resized
+	QoS        QoS                          // fixed at creation
+	SandboxID  string                       // CRI id of the sandbox
+	Containers map[string]string            // name -> CRI id of created containers
+	Config     *runtimeapi.PodSandboxConfig // as sent
+	group      groupName
+}
+
+// New makes the kubepods, burstable and besteffort cgroups with kubelet's values. After
+// an error none of them is left.
+func New(ctx context.Context, o Options) (*Kubelet, error) {
+	if o.CRI == nil || o.LogDir == "" {
+		return nil, errors.New("new kubelet: CRI and LogDir are required")
+	}
+	if strings.ContainsAny(o.Root, "/_") {
+		return nil, fmt.Errorf("new kubelet: cgroup root %q holds / or _", o.Root)
+	}
+	if o.Driver == "" {
+		o.Driver = Cgroupfs
+	}
+	if o.Image == "" {
+		o.Image = parts.ImageRef
+	}
+	if o.CPUs == 0 {
+		o.CPUs = runtime.NumCPU()
+	}
+	if o.MemoryCapacity == 0 {
+		var err error
+		if o.MemoryCapacity, err = memTotal(); err != nil {
+			return nil, err
+		}
+	}
+	g, err := newGroups(o.Driver)
+	if err != nil {
+		return nil, fmt.Errorf("new kubelet: %w", err)
+	}
+	k := &Kubelet{options: o, groups: g, swap: swapLimited(g.tree)}
+	if o.Root != "" {
+		k.root = groupName{o.Root}
+	}
+	k.root = k.root.child("kubepods")
+	if err := k.createRoots(); err != nil {
+		return nil, errors.Join(fmt.Errorf("new kubelet: %w", err), k.Cleanup(ctx))
+	}
+	return k, nil
+}
+
+// createRoots writes the values of kubelet's node allocatable and QoS cgroups.
+func (k *Kubelet) createRoots() error {
+	if k.options.Root != "" { // kubelet expects --cgroup-root to exist
+		if err := k.groups.create(k.root[:1], values{}); err != nil {
+			return err
+		}
+	}
+	all, best := cpuShares(int64(k.options.CPUs)*1000), int64(2)
+	memory := k.options.MemoryCapacity
+	if err := k.groups.create(k.root, values{shares: &all, memory: &memory}); err != nil {
+		return err
+	}
+	if err := k.groups.create(k.root.child("burstable"), values{shares: &best}); err != nil {
+		return err
+	}
+	return k.groups.create(k.root.child("besteffort"), values{shares: &best})
+}
+
+// updateQoS sets shares of the burstable cgroup to the sum of its pods' CPU requests,
+// as kubelet does before it creates a pod's cgroup and once a minute. k.mu is held.
+func (k *Kubelet) updateQoS(extra ...Pod) error {
+	var sum int64
+	for _, r := range k.pods {
+		extra = append(extra, r.Pod)
+	}
+	for _, p := range extra {
+		d, err := podDemandOf(p)
+		if err != nil {
+			return err
+		}
+		if d.qos() == Burstable {
+			sum += d.sum.cpu.withOverhead(d.overhead.cpu).request
+		}
+	}
+	shares, best := cpuShares(sum), int64(2)
+	return errors.Join(
+		k.groups.update(k.root.child("burstable"), values{shares: &shares}),
+		k.groups.update(k.root.child("besteffort"), values{shares: &best}))
+}
+
+// UpdateQoS writes the QoS cgroups' values again, as kubelet does every minute and
+// after its own restart.
+func (k *Kubelet) UpdateQoS() error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.updateQoS()
+}
+
+// PodCgroup is the path of the pod's cgroup below the mount, as in cgroup_parent.
+func (k *Kubelet) PodCgroup(p Pod) (string, error) {
+	class, err := QoSOf(p)
+	return k.podGroup(p, class).path(k.groups.driver), err
+}
+
+func (k *Kubelet) podGroup(p Pod, class QoS) groupName {
+	n := k.root
+	if class != Guaranteed {
+		n = n.child(strings.ToLower(string(class)))
+	}
+	return n.child("pod" + p.UID)
+}
+
+// PodDir is the directory of the pod's cgroup for one controller (cpu, memory ...;
+// with cgroup v2 any).
+func (k *Kubelet) PodDir(r *Running, controller string) string {
+	return k.groups.dir(r.group, controller)
+}
+
+// ContainerDir is the directory of a container's cgroup for one controller, in
+// containerd's naming; "" if the container is not created.
+func (k *Kubelet) ContainerDir(r *Running, name, controller string) string {
+	id, dir := r.Containers[name], k.groups.dir(r.group, controller)
+	if id == "" || dir == "" {
+		return ""
+	}
+	if k.groups.driver == Systemd {
+		id = "cri-containerd-" + id + ".scope"
+	}
+	return filepath.Join(dir, id)
+}
+
+// Cleanup stops all pods and removes kubepods, and the cgroup root if one was asked for.
+func (k *Kubelet) Cleanup(ctx context.Context) error {
+	k.mu.Lock()
+	pods := slices.Clone(k.pods)
+	k.mu.Unlock()
+	var errs []error
+	for _, r := range pods {
+		errs = append(errs, k.StopPod(ctx, r))
+	}
+	for _, n := range []groupName{k.root.child("burstable"), k.root.child("besteffort"), k.root} {
+		errs = append(errs, k.groups.remove(ctx, n))
+	}
+	if k.options.Root != "" {
+		errs = append(errs, k.groups.remove(ctx, k.root[:1]))
+	}
+	return errors.Join(errs...)
+}
+
+// memTotal reads MemTotal of /proc/meminfo in bytes.
+func memTotal() (int64, error) {
+	data, err := os.ReadFile("/proc/meminfo")
+	if err != nil {
+		return 0, fmt.Errorf("read memory capacity: %w", err)
+	}
+	for _, line := range strings.Split(string(data), "\n") {
+		if f := strings.Fields(line); len(f) == 3 && f[0] == "MemTotal:" {
+			kib, err := strconv.ParseInt(f[1], 10, 64)
+			if err != nil {
+				return 0, fmt.Errorf("parse MemTotal: %w", err)
+			}
+			return kib * 1024, nil
+		}
+	}
+	return 0, errors.New("read memory capacity: no MemTotal")
+}
+
+// swapLimited says whether the kernel can limit swap per cgroup. On v2 the root has
+// no swap file, so this process's own cgroup is asked, as kubelet does.
+func swapLimited(t cgroups.Tree) bool {
+	dir, file := t.Controllers["memory"], "memory.memsw.limit_in_bytes"
+	if t.V2() {
+		data, err := os.ReadFile("/proc/self/cgroup")
+		if err != nil {
+			return false
+		}
+		own := strings.TrimPrefix(strings.TrimSpace(string(data)), "0::")
+		dir, file = filepath.Join(t.Unified, own), "memory.swap.max"
+	}
+	_, err := os.Stat(filepath.Join(dir, file))
+	return err == nil
+}

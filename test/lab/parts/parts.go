@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+package parts
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/koord-rt/koord-rt/test/lab"
+)
+
+// Names of the parts of the host lane, in the order in which they are worth building.
+const (
+	Containerd24 = "containerd-2.4" // containerd, containerd-shim-runc-v2, ctr
+	Runc         = "runc"           // runc, static with seccomp
+	Crictl       = "crictl"         // crictl
+	Image        = "image"          // image.tar, see ImageRef
+	Containerd20 = "containerd-2.0" // as Containerd24
+	Containerd17 = "containerd-1.7" // as Containerd24
+)
+
+// Names lists the parts that Get knows.
+func Names() []string {
+	return []string{Containerd24, Runc, Crictl, Image, Containerd20, Containerd17}
+}
+
+// Get returns the folder of a part, building it if needed.
+func (c *Cache) Get(ctx context.Context, name string) (string, error) {
+	versions, err := lab.Versions()
+	if err != nil {
+		return "", err
+	}
+	if name == Image {
+		return c.image(ctx, versions["IMAGE"])
+	}
+	recipe, version, err := goPart(name, versions)
+	if err != nil {
+		return "", err
+	}
+	spec := Spec{Name: name, Version: version, Recipe: recipe.recipe()}
+	return c.Ensure(ctx, spec, func(ctx context.Context, dir string) error {
+		return recipe.build(ctx, c, dir)
+	})
+}
+
+// File returns the path of one file of a part: Runc "runc", Image "image.tar" ...
+func (c *Cache) File(ctx context.Context, part, file string) (string, error) {
+	dir, err := c.Get(ctx, part)
+	if err != nil {
+		return "", err
+	}
+	return filepath.Join(dir, file), nil
+}
+
+// goPart is the recipe table of the parts that are Go programs.
+func goPart(name string, v map[string]string) (goBuild, string, error) {
+	switch name {
+	case Containerd24:
+		return containerd("github.com/containerd/containerd/v2", v["CONTAINERD_2_4"]), v["CONTAINERD_2_4"], nil
+	case Containerd20:
+		return containerd("github.com/containerd/containerd/v2", v["CONTAINERD_2_0"]), v["CONTAINERD_2_0"], nil
+	case Containerd17:
+		return containerd("github.com/containerd/containerd", v["CONTAINERD_1_7"]), v["CONTAINERD_1_7"], nil
+	case Runc:
+		return goBuild{
+			Packages: []string{"github.com/opencontainers/runc"},
+			Version:  "v" + v["RUNC"],
+			// Static, so that the same binary runs in a VM whose root has no libraries.
+			Tags:    "netgo osusergo seccomp",
+			LDFlags: "-extldflags -static -X main.version=" + v["RUNC"],
+			CGO:     true,
+			Debian:  []string{"gcc", "libc6-dev", "pkg-config", "libseccomp-dev"},
+		}, v["RUNC"], nil
+	case Crictl:
+		return crictl(v), v["CRICTL"], nil
+	}
+	return goBuild{}, "", fmt.Errorf("part %q is unknown; known: %s", name, strings.Join(Names(), " "))
+}
+
+func containerd(module, version string) goBuild {
+	return goBuild{
+		Packages: []string{
+			module + "/cmd/containerd", module + "/cmd/containerd-shim-runc-v2", module + "/cmd/ctr",
+		},
+		Version: "v" + version,
+		// Snapshotters that need cgo, tools or kernel modules that the lab does not use.
+		Tags:    "no_btrfs no_devmapper no_zfs no_aufs",
+		LDFlags: "-X " + module + "/version.Version=v" + version,
+	}
+}
+
+// crictl depends on release candidates of two modules that the checksum database
+// does not know: the releases of the same number take their place. Of cri-tools
+// itself the database has no entry either, so its sums are pinned here.
+func crictl(v map[string]string) goBuild {
+	return goBuild{
+		Packages: []string{"sigs.k8s.io/cri-tools/cmd/crictl"},
+		Version:  "v" + v["CRICTL"],
+		LDFlags:  "-X sigs.k8s.io/cri-tools/pkg/version.Version=v" + v["CRICTL"],
+		Require: map[string]string{
+			"k8s.io/cri-api":    "v" + v["CRICTL_CRI_API"],
+			"k8s.io/cri-client": "v" + v["CRICTL_CRI_CLIENT"],
+		},
+		Exclude: map[string]string{
+			"k8s.io/cri-api":    "v" + v["CRICTL_CRI_API"] + "-rc.2",
+			"k8s.io/cri-client": "v" + v["CRICTL_CRI_CLIENT"] + "-rc.2",
+		},
+		Sums: []string{
+			"sigs.k8s.io/cri-tools v1.34.0 h1:KqL9EJ+WgHtz1HR1exezm91n+o8O2uMLs/eHzHJHAWw=",
+			"sigs.k8s.io/cri-tools v1.34.0/go.mod h1:JyYVG0YFsly+p/hfDfmQcQBNFVHh0+BpMTn49YpasMA=",
+		},
+	}
+}
+
+func sortedKeys(m map[string]string) []string {
+	return slices.Sorted(maps.Keys(m))
+}

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+package vm
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"github.com/koord-rt/koord-rt/test/lab/vm/guestcfg"
+)
+
+// cpuModel has no CPUID enumeration of cache allocation but a family and model that the kernel probes for it; the
+// probe is patched in the kernel (vmparts).
+const cpuModel = "max,vendor=GenuineIntel,family=6,model=63"
+
+// arguments is the machine of design/lab.md, lane 3.
+func (m machine) arguments(work string, o Options) []string {
+	node := fmt.Sprintf("memory-backend-ram,size=%dM,id=", o.MemoryMiB/2)
+	args := []string{
+		"-accel", "tcg,thread=multi", "-cpu", cpuModel, "-smp", "8,sockets=2,cores=2,threads=2",
+		"-m", fmt.Sprintf("%dM", o.MemoryMiB/2*2),
+		"-object", node + "node0", "-object", node + "node1",
+		"-numa", "node,nodeid=0,cpus=0-3,memdev=node0", "-numa", "node,nodeid=1,cpus=4-7,memdev=node1",
+		"-nodefaults", "-display", "none", "-serial", "stdio", "-no-reboot",
+		"-kernel", m.kernel.Vmlinux, "-initrd", filepath.Join(work, initramfsFile),
+		"-append", "quiet panic=-1 mitigations=off console=ttyS0 systemd.mask=serial-getty@ttyS0.service " +
+			"systemd.show_status=0",
+	}
+	args = append(args, drive(guestcfg.DiskSerial, filepath.Join(work, diskFile), false)...)
+	args = append(args, drive(guestcfg.OutSerial, filepath.Join(work, outFile), false)...)
+	if o.Flavour == Systemd {
+		args = append(args, drive(guestcfg.RootSerial, m.rootfs, true)...)
+	}
+	return args
+}
+
+// drive attaches a raw image. A snapshot's changes go to a temporary file and are lost; cache=unsafe is safe enough
+// for images that live as long as the guest.
+func drive(serial, file string, snapshot bool) []string {
+	spec := "if=none,format=raw,cache=unsafe,id=" + serial + ",file=" + strings.ReplaceAll(file, ",", ",,")
+	if snapshot {
+		spec += ",snapshot=on"
+	}
+	return []string{"-drive", spec, "-device", "virtio-blk-pci,discard=off,write-zeroes=off,drive=" + serial + ",serial=" + serial}
+}
+
+// run boots, waits for the end and unpacks the result.
+func (m machine) run(ctx context.Context, work string, o Options) (exit guestcfg.Exit, err error) {
+	log, err := os.Create(filepath.Join(o.OutputDir, consoleFile))
+	if err != nil {
+		return exit, fmt.Errorf("create console log: %w", err)
+	}
+	defer func() { err = errors.Join(err, log.Close()) }()
+	limited, cancel := context.WithTimeout(ctx, o.Timeout)
+	defer cancel()
+	tail := &tailBuffer{limit: 32 << 10}
+	command := append(append([]string{}, m.emulator.Command...), m.arguments(work, o)...)
+	cmd := exec.CommandContext(limited, command[0], command[1:]...)
+	cmd.Env = append(append(os.Environ(), m.emulator.Env...), "TMPDIR="+work)
+	cmd.Stdout = io.MultiWriter(log, tail, o.Console)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	runErr := cmd.Run()
+	exit, complete, err := unpackResult(filepath.Join(work, outFile), o.OutputDir)
+	switch {
+	case err != nil:
+		return exit, err
+	case strings.Contains(tail.String(), "Kernel panic - not syncing"):
+		return exit, fmt.Errorf("%w: %s", ErrPanic, tail)
+	case limited.Err() != nil && ctx.Err() == nil:
+		return exit, fmt.Errorf("%w: %s passed: %s", ErrIncomplete, o.Timeout, tail)
+	case runErr != nil:
+		return exit, fmt.Errorf("run emulator: %w: %s", errors.Join(runErr, ctx.Err()), bytes.TrimSpace(stderr.Bytes()))
+	case !complete:
+		return exit, fmt.Errorf("%w: %s", ErrIncomplete, tail)
+	}
+	return exit, nil
+}
+
+// tailBuffer keeps the last bytes written to it.
+type tailBuffer struct {
+	data  []byte
+	limit int
+}
+
+func (t *tailBuffer) Write(p []byte) (int, error) {
+	t.data = append(t.data, p...)
+	if extra := len(t.data) - t.limit; extra > 0 {
+		t.data = t.data[extra:]
+	}
+	return len(p), nil
+}
+
+func (t *tailBuffer) String() string { return strings.TrimSpace(string(t.data)) }

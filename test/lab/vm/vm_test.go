@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+package vm
+
+import (
+	"archive/tar"
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/koord-rt/koord-rt/test/lab/vm/guestcfg"
+)
+
+func TestOptionsRefused(t *testing.T) {
+	t.Parallel()
+	good := Options{Kernel: "6.12", Command: []string{"true"}}
+	if _, err := good.withDefaults(); err != nil {
+		t.Fatalf("good options: %v", err)
+	}
+	for name, change := range map[string]func(*Options){
+		"no kernel":      func(o *Options) { o.Kernel = "" },
+		"no command":     func(o *Options) { o.Command = nil },
+		"flavour":        func(o *Options) { o.Flavour = "openrc" },
+		"v1 on 6.12":     func(o *Options) { o.CgroupV1 = true },
+		"v1 and systemd": func(o *Options) { o.Kernel, o.CgroupV1, o.Flavour = "6.1", true, Systemd },
+		"relative file":  func(o *Options) { o.Files = map[string]string{"/a": "a"} },
+		"file as root":   func(o *Options) { o.Files = map[string]string{"/a": "/"} },
+		"bare variable":  func(o *Options) { o.Env = []string{"SECRET"} },
+	} {
+		o := good
+		change(&o)
+		if _, err := o.withDefaults(); err == nil {
+			t.Errorf("%s: accepted", name)
+		} else if strings.Contains(err.Error(), "SECRET") {
+			t.Errorf("%s: error repeats the entry: %v", name, err)
+		}
+	}
+}
+
+func TestGuestSeconds(t *testing.T) {
+	t.Parallel()
+	for timeout, want := range map[time.Duration]int{5 * time.Minute: 270, 40 * time.Second: 20, time.Minute: 30} {
+		if got := (Options{Timeout: timeout}).guestSeconds(); got != want {
+			t.Errorf("%s: %d seconds, want %d", timeout, got, want)
+		}
+	}
+}
+
+func TestCPIO(t *testing.T) {
+	t.Parallel()
+	var b bytes.Buffer
+	c := newCPIO(&b)
+	if err := c.add("ab", cpioFile, []byte("hello")); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.addDevice("dev/console", 5, 1); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.close(); err != nil {
+		t.Fatal(err)
+	}
+	zero := strings.Repeat("0", 8)
+	one := "00000001"
+	want := "070701" + one + "000081a4" + zero + zero + one + zero + "00000005" + zero + zero + zero + zero + "00000003" + zero +
+		"ab\x00" + strings.Repeat("\x00", 3) + "hello\x00\x00\x00" +
+		"070701" + "00000002" + "00002180" + zero + zero + one + zero + zero + zero + zero + "00000005" + one + "0000000c" + zero +
+		"dev/console\x00" + "\x00\x00"
+	if got := b.String(); !strings.HasPrefix(got, want) {
+		t.Errorf("got  %q\nwant %q", got, want)
+	}
+	if b.Len()%4 != 0 {
+		t.Errorf("archive of %d bytes is not padded", b.Len())
+	}
+}
+
+// stream writes a result the way a guest does.
+func stream(t *testing.T, names ...string) string {
+	t.Helper()
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	for _, name := range names {
+		content := "content of " + name
+		if name == guestcfg.ExitEntry {
+			content = `{"Code":7}`
+		}
+		if err := w.WriteHeader(&tar.Header{Name: name, Mode: 0o644, Size: int64(len(content))}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.Write([]byte(content)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	image := filepath.Join(t.TempDir(), outFile)
+	padded := append(b.Bytes(), make([]byte, 4096)...)
+	if err := os.WriteFile(image, padded, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return image
+}
+
+func TestUnpackResult(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	exit, complete, err := unpackResult(stream(t, "stdout", "out/sub/file", guestcfg.ExitEntry), dir)
+	if err != nil || !complete || exit.Code != 7 {
+		t.Fatalf("got %+v, %v, %v", exit, complete, err)
+	}
+	got, err := os.ReadFile(filepath.Join(dir, "out/sub/file"))
+	if err != nil || string(got) != "content of out/sub/file" {
+		t.Errorf("got %q, %v", got, err)
+	}
+}
+
+func TestUnpackIncompleteResult(t *testing.T) {
+	t.Parallel()
+	for name, image := range map[string]string{"nothing written": stream(t), "no exit": stream(t, "stdout")} {
+		if _, complete, err := unpackResult(image, t.TempDir()); complete || err != nil {
+			t.Errorf("%s: complete %v, %v", name, complete, err)
+		}
+	}
+}
+
+func TestUnpackStaysInside(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "inner")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := unpackResult(stream(t, "../escaped", guestcfg.ExitEntry), dir); err == nil {
+		t.Error("a name outside the folder was accepted")
+	}
+	if _, err := os.Stat(filepath.Join(filepath.Dir(dir), "escaped")); err == nil {
+		t.Error("a file was written outside the folder")
+	}
+}
+
+func TestStageTree(t *testing.T) {
+	t.Parallel()
+	from, to := t.TempDir(), filepath.Join(t.TempDir(), "stage")
+	if err := os.WriteFile(filepath.Join(from, "a"), []byte("four"), 0o750); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("a", filepath.Join(from, "link")); err != nil {
+		t.Fatal(err)
+	}
+	n, err := stageTree(from, to)
+	if err != nil || n != 4 {
+		t.Fatalf("got %d, %v", n, err)
+	}
+	if link, err := os.Readlink(filepath.Join(to, "link")); err != nil || link != "a" {
+		t.Errorf("link: %q, %v", link, err)
+	}
+	if info, err := os.Stat(filepath.Join(to, "a")); err != nil || info.Mode().Perm() != 0o750 {
+		t.Errorf("mode: %v, %v", info, err)
+	}
+}
+
+func TestTailBuffer(t *testing.T) {
+	t.Parallel()
+	b := &tailBuffer{limit: 4}
+	for _, s := range []string{"abc", "def", "g"} {
+		if n, err := b.Write([]byte(s)); n != len(s) || err != nil {
+			t.Fatalf("write: %d, %v", n, err)
+		}
+	}
+	if b.String() != "defg" {
+		t.Errorf("got %q", b.String())
+	}
+}
