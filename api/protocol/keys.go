@@ -98,10 +98,12 @@ const (
 	LabelDeprecatedGPUDriver     = "kubernetes.io/gpu-driver"
 	LabelDeprecatedGPUModel      = "kubernetes.io/gpu-model"
 	GPUIsolationHAMi             = "HAMi-core"
-	CoreSchedPolicyGroup         = ""
-	CoreSchedPolicyNone          = "none"
-	CoreSchedPolicyExclusive     = "exclusive"
-	NormalizationRatioUnset      = "-1"
+	// GPUIsolationMPS is ours: NVIDIA's Multi-Process Service with a share per container.
+	GPUIsolationMPS          = "MPS"
+	CoreSchedPolicyGroup     = ""
+	CoreSchedPolicyNone      = "none"
+	CoreSchedPolicyExclusive = "exclusive"
+	NormalizationRatioUnset  = "-1"
 )
 
 // Keys of our own.

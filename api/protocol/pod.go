@@ -170,10 +170,10 @@ func readCoreSchedPolicy(s string) (string, error) {
 }
 
 func readGPUIsolation(s string) (string, error) {
-	if s == "" || s == GPUIsolationHAMi {
+	if s == "" || s == GPUIsolationHAMi || s == GPUIsolationMPS {
 		return s, nil
 	}
-	return "", fmt.Errorf("unknown provider %s, want %s", quote(s), GPUIsolationHAMi)
+	return "", fmt.Errorf("unknown provider %s, want %s or %s", quote(s), GPUIsolationHAMi, GPUIsolationMPS)
 }
 
 // ParseOOMScoreAdj reads oom-score-adj: a whole number -1000..1000.

@@ -114,7 +114,6 @@ func TestParseRefuses(t *testing.T) {
 		"bool as string":   {"resourceUsedThresholdWithBE:\n  enable: \"true\"\n", strategy.ErrValue, []string{"true or false"}},
 		"overflow":         {"cpuBurstStrategy:\n  cpuBurstPercent: 99999999999999999999\n", strategy.ErrValue, []string{"line 2"}},
 		"list for mapping": {"cpuBurstStrategy: []\n", strategy.ErrValue, []string{"a mapping"}},
-		"scalar document":  {"hello", nil, []string{"a mapping"}},
 		"range":            {"resourceQOSStrategy: {beClass: {cpuQOS: {groupIdentity: 3}}}", strategy.ErrRange, []string{"resourceQOSStrategy.beClass.cpuQOS.groupIdentity", "3", "-1..2"}},
 		"range below":      {"resourceQOSStrategy: {beClass: {cpuQOS: {groupIdentity: -2}}}", strategy.ErrRange, []string{"-2", "-1..2"}},
 		"quantity":         {"systemStrategy: {totalNetworkBandwidth: 10X}", strategy.ErrValue, []string{"totalNetworkBandwidth"}},

@@ -49,7 +49,8 @@ type Kernel struct {
 	Devices []DeviceNode
 	// CDI holds the qualified names in the registry.
 	CDI map[string]struct{}
-	// HAMiLib is the host path of HAMi-core's interposer library, empty when it is not installed.
+	// HAMiLib is the host path of HAMi-core's interposer library, empty when it or its lock directory /tmp/vgpulock is
+	// missing.
 	HAMiLib string
 }
 
@@ -81,9 +82,11 @@ type RDT struct {
 	L3        bool
 	L3CBM     uint64
 	L3MinBits int
-	L3CDP     bool // L3CODE and L3DATA instead of L3
-	L3IDs     []int
-	Closids   int
+	// L3Shareable are the bits that other hardware (IO) may use as well (shareable_bits).
+	L3Shareable uint64
+	L3CDP       bool // L3CODE and L3DATA instead of L3
+	L3IDs       []int
+	Closids     int
 	// Sparse masks are allowed (sparse_masks = 1).
 	Sparse bool
 	// MB: memory bandwidth allocation; percent on Intel, absolute in 1/8 GB/s on AMD, MiB/s with mba_MBps.

@@ -37,10 +37,10 @@ func (t Tree) V2() bool { return t.Unified != "" }
 // Mounts lists the distinct mount points in which runc gives a control group a
 // directory: all controllers and, in hybrid mode, the cgroup2 tree beside them.
 func (t Tree) Mounts() []string {
-	if t.V2() {
-		return []string{t.Unified}
-	}
 	var out []string
+	if t.V2() {
+		return append(out, t.Unified)
+	}
 	for _, m := range t.Controllers {
 		if !slices.Contains(out, m) {
 			out = append(out, m)

@@ -57,7 +57,13 @@ func (h *Host) Close() error {
 // purge removes everything that belongs to the lab folder dir.
 func purge(ctx context.Context, dir string, groups []string) error {
 	errs := []error{killUsers(ctx, dir)}
-	for _, g := range append(groups, runcCgroups(filepath.Join(dir, "runc"))...) {
+	tree, err := cgroups.Detect()
+	errs = append(errs, err)
+	groups = append(groups, runcCgroups(filepath.Join(dir, "runc"))...)
+	for _, m := range tree.Mounts() {
+		groups = append(groups, filepath.Join(m, cgroupRoot(dir)))
+	}
+	for _, g := range groups {
 		errs = append(errs, cgroups.Remove(ctx, g))
 	}
 	errs = append(errs, unmountBelow(dir))

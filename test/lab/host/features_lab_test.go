@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -46,6 +47,12 @@ func (p *plugin) CreateContainer(ctx context.Context, pod *api.PodSandbox, c *ap
 	return adjust, nil, nil
 }
 
+func (p *plugin) containers() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.seen)
+}
+
 func (l *lane) connect(t *testing.T, p *plugin) {
 	t.Helper()
 	p.closed = make(chan struct{})
@@ -69,8 +76,8 @@ func TestNRI(t *testing.T) {
 			l.connect(t, p)
 			r := l.runPod(t, plainPod)
 			l.want(t, l.container(r, "main"), "cpu", "cpu.shares=777", "cpu.weight=81")
-			if len(p.seen) != 1 || p.seen[0] != "plain/main" {
-				t.Errorf("plugin saw %v", p.seen)
+			if seen := p.containers(); len(seen) != 1 || seen[0] != "plain/main" {
+				t.Errorf("plugin saw %v", seen)
 			}
 			checkNothingLeft(t, l)
 		})

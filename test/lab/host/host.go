@@ -53,6 +53,7 @@ type Paths struct {
 	Metrics   string // URL of Prometheus metrics
 	Bin       string // folder of containerd, containerd-shim-runc-v2 and ctr
 	RuncBin   string // runc itself
+	Cgroup    string // name of a cgroup root for this lab (kubelet.Options.Root); Close removes it with all below
 }
 
 // Host is a running, stopped or killed containerd.
@@ -199,13 +200,18 @@ func (h *Host) Kill() error { return h.end(killSignal, 5*time.Second) }
 // Stop ends containerd with SIGTERM, after 10 s with SIGKILL; shims and containers live on.
 func (h *Host) Stop() error { return h.end(termSignal, 10*time.Second) }
 
-// LoadImage imports parts.ImageRef; Start has done it.
+// LoadImage imports parts.ImageRef and waits until CRI knows it; Start has done it.
 func (h *Host) LoadImage(ctx context.Context) error {
 	image, err := h.options.Cache.File(ctx, parts.Image, "image.tar")
 	if err != nil {
 		return err
 	}
-	return h.Ctr(ctx, "images", "import", "--snapshotter", h.options.Snapshotter, image)
+	if err := h.Ctr(ctx, "images", "import", "--snapshotter", h.options.Snapshotter, image); err != nil {
+		return err
+	}
+	wait, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	return h.cri.WaitImage(wait, parts.ImageRef)
 }
 
 // Ctr runs containerd's ctr in the namespace of CRI.

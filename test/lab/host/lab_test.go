@@ -57,7 +57,7 @@ func start(t *testing.T, o host.Options) *lane {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := &lane{Host: h, root: "koordrt-" + filepath.Base(h.Dir), dir: h.Dir}
+	l := &lane{Host: h, root: h.Cgroup, dir: h.Dir}
 	t.Cleanup(func() {
 		if err := h.Close(); err != nil {
 			t.Error(err)
@@ -302,8 +302,11 @@ func TestRemoveStale(t *testing.T) {
 	for _, p := range processesOf(t, l.dir) {
 		t.Errorf("process is left: %s", p)
 	}
-	l.k.Forget(r)
-	if err := l.k.Cleanup(t.Context()); err != nil {
-		t.Error(err)
+	tree, err := cgroups.Detect()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, g := range groupsOf(tree, l.root) {
+		t.Errorf("cgroup is left: %s", g)
 	}
 }

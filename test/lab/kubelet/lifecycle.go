@@ -126,14 +126,6 @@ func (k *Kubelet) StopPod(ctx context.Context, r *Running) error {
 	return errors.Join(errs...)
 }
 
-// Forget drops a pod from the kubelet's books without touching runtime or cgroups:
-// for tests in which something else removed it.
-func (k *Kubelet) Forget(r *Running) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.pods = slices.DeleteFunc(k.pods, func(o *Running) bool { return o == r })
-}
-
 func (r *Running) index(name string) int {
 	return slices.IndexFunc(r.Pod.Containers, func(c Container) bool { return c.Name == name })
 }

@@ -43,10 +43,23 @@ type Options struct {
 	Progress io.Writer // optional; default discard. Lines for humans.
 }
 
+// givenParts reads "part=folder part=folder": parts that are already there, as in a
+// virtual machine that has neither a compiler nor apt.
+func givenParts(list string) map[string]string {
+	given := map[string]string{}
+	for _, f := range strings.Fields(list) {
+		if part, dir, ok := strings.Cut(f, "="); ok {
+			given[part] = dir
+		}
+	}
+	return given
+}
+
 // Cache is a folder of built parts, safe for use by several processes at once.
 type Cache struct {
 	root     string
 	progress io.Writer
+	given    map[string]string // part -> folder, from $KOORD_RT_PARTS
 }
 
 // Open returns the cache, creating its folder if needed.
@@ -69,7 +82,7 @@ func Open(o Options) (*Cache, error) {
 	if err := os.MkdirAll(root, 0o755); err != nil {
 		return nil, fmt.Errorf("create cache: %w", err)
 	}
-	c := &Cache{root: root, progress: o.Progress}
+	c := &Cache{root: root, progress: o.Progress, given: givenParts(os.Getenv("KOORD_RT_PARTS"))}
 	if c.progress == nil {
 		c.progress = io.Discard
 	}

@@ -31,6 +31,9 @@ func Names() []string {
 
 // Get returns the folder of a part, building it if needed.
 func (c *Cache) Get(ctx context.Context, name string) (string, error) {
+	if dir, ok := c.given[name]; ok {
+		return dir, nil
+	}
 	versions, err := lab.Versions()
 	if err != nil {
 		return "", err

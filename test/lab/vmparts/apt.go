@@ -149,15 +149,24 @@ func debianMirror(ctx context.Context) (string, error) {
 	if m := os.Getenv("KOORD_RT_DEBIAN_MIRROR"); m != "" {
 		return m, nil
 	}
-	out, err := runTool(ctx, "/", "apt-get", "indextargets", "--format", "$(RELEASE) $(REPO_URI)", "Created-By: Packages")
+	// Printed even where the host's package lists have been removed, as in most container images.
+	out, err := runTool(ctx, "/", "apt-get", "-o", "Debug::NoLocking=true", "update", "--print-uris")
 	if err != nil {
 		return "", err
 	}
+	return mirrorOf(out)
+}
+
+// mirrorOf finds the first Debian suite in lines of the form 'MIRROR/dists/SUITE/InRelease' FILE SIZE. Security and
+// update suites live elsewhere or carry a suffix, other vendors' suites have other names.
+func mirrorOf(uris string) (string, error) {
 	suites := []string{"bullseye", "bookworm", "trixie", "forky", "sid", "oldstable", "stable", "testing", "unstable"}
-	for line := range strings.Lines(out) {
-		suite, uri, _ := strings.Cut(strings.TrimSpace(line), " ")
-		if slices.Contains(suites, suite) && uri != "" { // security and updates suites carry a suffix
-			return uri, nil
+	for line := range strings.Lines(uris) {
+		uri, _, _ := strings.Cut(strings.TrimPrefix(line, "'"), "'")
+		mirror, rest, ok := strings.Cut(uri, "/dists/")
+		suite, isRelease := strings.CutSuffix(rest, "/InRelease")
+		if ok && isRelease && slices.Contains(suites, suite) {
+			return mirror, nil
 		}
 	}
 	return "", errors.New("find Debian mirror: no Debian suite in the host's apt sources, set KOORD_RT_DEBIAN_MIRROR")

@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright The koord-rt Authors
+
+SHELL       := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+LDFLAGS := -s -w -X main.version=$(VERSION)
+BUILD   := CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '$(LDFLAGS)'
+TOOL    := go tool -modfile=hack/tools/go.mod
+LAB     := go test -tags lab -count=1 -timeout 40m -v
+FUZZTIME ?= 10s
+
+.PHONY: help
+help: ## Show the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-16s %s\n", $$1, $$2}'
+
+.PHONY: build
+build: ## Build the binaries into bin/
+	@mkdir -p bin
+	$(BUILD) -o bin/koord-nri ./nri-plugin
+	$(BUILD) -o bin/koordctl ./koordctl
+
+.PHONY: demo
+demo: build ## Show LSR, LS and BE pods on a private containerd, before and after (root)
+	@go run ./test/demo
+
+.PHONY: test
+test: lint test-unit fuzz-short lab-host lab-vm lab-compat ## Run every test of the project (root; sets up what it needs)
+	@echo "make test: all lanes passed: lint, unit, fuzz, host, vm, compat"
+
+.PHONY: test-quick
+test-quick: ## The inner loop: vet and unit tests, no lab (under a minute warm)
+	go vet ./...
+	go test ./...
+
+.PHONY: test-unit
+test-unit: ## Unit tests with the race detector
+	go test -race -count=1 ./...
+
+.PHONY: fuzz-short
+fuzz-short: ## Run each fuzz target for FUZZTIME (default 10s)
+	@go run ./hack/fuzz -time $(FUZZTIME)
+
+.PHONY: lab-parts
+lab-parts: ## Build or fetch what the lab needs into the cache
+	go run ./test/lab/cmd/parts all
+
+.PHONY: lab-host
+lab-host: build ## Lane 1: real containerd on this host
+	$(LAB) -run 'Host' ./test/lab/... ./test/e2e/...
+
+.PHONY: lab-vm
+lab-vm: build ## Lane 3: VMs with cgroup v2, NUMA and RDT, kernels 6.1, 6.12, 7.2; systemd
+	$(LAB) -run 'VM' ./test/lab/... ./test/e2e/...
+
+.PHONY: lab-compat
+lab-compat: build ## containerd 2.0 and 1.7
+	$(LAB) -run 'Compat' ./test/e2e/...
+
+.PHONY: bench
+bench: build ## The figures of docs/benchmarks (root, about half an hour)
+	@go run ./test/bench
+
+.PHONY: lint
+lint: ## gofmt, vet, staticcheck, house rules
+	@out=$$(gofmt -l $$(git ls-files -co --exclude-standard '*.go')); if [ -n "$$out" ]; then echo "gofmt would change:"; echo "$$out"; exit 1; fi
+	go vet ./...
+	go vet -tags lab ./test/...
+	$(TOOL) staticcheck ./...
+
+.PHONY: generate
+generate: ## Rewrite docs/reference from the code
+	go run ./hack/reference
+
+.PHONY: verify
+verify: generate lint ## Generated files are up to date
+	git diff --exit-code -- docs/reference
+
+.PHONY: clean
+clean: ## Remove bin/
+	rm -rf bin

@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+// Package cri reads what the Container Runtime Interface tells of one container into the model, and asks a runtime for
+// it.
+//
+// Inputs are verbose CRI answers as they come off the wire, outputs model/workload values. Only Lister talks; the rest is
+// pure. Field numbers are those of the CRI API v1. It may import model, api/protocol and protobuf's wire format; never
+// policy, kernel or daemon, and not gRPC, whose weight the node daemon would carry.
+package cri
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/koord-rt/koord-rt/api/protocol"
+	"github.com/koord-rt/koord-rt/model/cgrouppath"
+	"github.com/koord-rt/koord-rt/model/unit"
+	"github.com/koord-rt/koord-rt/model/workload"
+)
+
+// info is the part that is read of the "info" entry of a verbose answer, the same in containerd and CRI-O.
+type info struct {
+	SandboxID      string      `json:"sandboxID"`
+	PID            int         `json:"pid"`
+	RuntimeHandler string      `json:"runtimeHandler"`
+	RuntimeSpec    runtimeSpec `json:"runtimeSpec"`
+	Config         config      `json:"config"`
+}
+
+type runtimeSpec struct {
+	Annotations map[string]string `json:"annotations"`
+	Process     struct {
+		Env         []string `json:"env"`
+		OOMScoreAdj *int64   `json:"oomScoreAdj"`
+	} `json:"process"`
+	Linux struct {
+		CgroupsPath string `json:"cgroupsPath"`
+	} `json:"linux"`
+}
+
+type config struct {
+	Linux struct {
+		CgroupParent string    `json:"cgroup_parent"`
+		Overhead     resources `json:"overhead"`
+		Resources    resources `json:"resources"`
+	} `json:"linux"`
+	CDIDevices []struct {
+		Name string `json:"name"`
+	} `json:"CDI_devices"`
+}
+
+type resources struct {
+	CPUShares   int64 `json:"cpu_shares"`
+	CPUQuota    int64 `json:"cpu_quota"`
+	CPUPeriod   int64 `json:"cpu_period"`
+	MemoryLimit int64 `json:"memory_limit_in_bytes"`
+}
+
+// readInfo decodes the verbose part of an answer. A runtime that gives none leaves it zero.
+func readInfo(m map[string]string) (info, error) {
+	var out info
+	text, ok := m["info"]
+	if !ok {
+		return out, nil
+	}
+	if err := json.Unmarshal([]byte(text), &out); err != nil {
+		return out, fmt.Errorf("read verbose status: %w", err)
+	}
+	return out, nil
+}
+
+// Pod reads a sandbox from a PodSandboxStatusResponse. PodSandboxStatus: id = 1, metadata = 2 (name = 1, uid = 2,
+// namespace = 3), labels = 7, annotations = 8, runtime_handler = 9.
+func Pod(raw []byte) (*workload.Pod, error) {
+	s, verbose, err := answer(raw)
+	if err != nil {
+		return nil, fmt.Errorf("read sandbox status: %w", err)
+	}
+	in, err := readInfo(verbose)
+	if err != nil {
+		return nil, err
+	}
+	meta, err1 := s.sub(2)
+	labels, err2 := s.texts(7)
+	annotations, err3 := s.texts(8)
+	if err := errors.Join(err1, err2, err3); err != nil {
+		return nil, fmt.Errorf("read sandbox status: %w", err)
+	}
+	ask, problems := protocol.ParsePod(labels, annotations)
+	p := &workload.Pod{
+		ID: s.text(1), UID: meta.text(2), Namespace: meta.text(3), Name: meta.text(1),
+		RuntimeHandler: s.text(9), Ask: ask, Problems: problems, PID: in.PID, Base: podBase(&in.Config),
+	}
+	if p.RuntimeHandler == "" {
+		p.RuntimeHandler = in.RuntimeHandler
+	}
+	dir, err := podDir(&in)
+	if err != nil {
+		return nil, fmt.Errorf("place pod %s: %w", p.FullName(), err)
+	}
+	p.Cgroup = dir
+	if placed, ok := cgrouppath.OfPod(dir); ok {
+		p.KubeQoS, p.QoSCgroup = placed.QoS, placed.QoSCgroup
+	}
+	return p, nil
+}
+
+func podDir(in *info) (string, error) {
+	if parent := in.Config.Linux.CgroupParent; parent != "" {
+		return cgrouppath.Parent(parent)
+	}
+	dir, err := cgrouppath.Container(in.RuntimeSpec.Linux.CgroupsPath)
+	if err != nil {
+		return "", err
+	}
+	return cgrouppath.PodDir(dir), nil
+}
+
+// podBase is the sum of the containers plus the overhead, as the kubelet gives it to the pod's cgroup.
+func podBase(c *config) workload.Resources {
+	r, o := c.Linux.Resources, c.Linux.Overhead
+	return workload.Resources{
+		Shares: sum(r.CPUShares, o.CPUShares), Quota: sum(r.CPUQuota, o.CPUQuota), Period: opt(r.CPUPeriod),
+		MemoryLimit: sum(r.MemoryLimit, o.MemoryLimit),
+	}
+}
+
+func sum(a, b int64) unit.Opt {
+	if a > 0 && b > 0 {
+		a += b
+	}
+	return opt(a)
+}
+
+func opt(v int64) unit.Opt {
+	if v == 0 {
+		return unit.Opt{}
+	}
+	return unit.Some(v)
+}
+
+// Container reads a container from its verbose status, and names its sandbox. Its resources in the status are the
+// kubelet's own, whatever a plugin has made of them since: they are the base.
+//
+// ContainerStatus: id = 1, metadata = 2 (name = 1), state = 3, resources = 16 (linux = 1).
+func Container(raw []byte) (c *workload.Container, sandbox string, err error) {
+	s, verbose, err := answer(raw)
+	if err != nil {
+		return nil, "", fmt.Errorf("read container status: %w", err)
+	}
+	in, err := readInfo(verbose)
+	if err != nil {
+		return nil, "", err
+	}
+	meta, err1 := s.sub(2)
+	both, err2 := s.sub(16)
+	linux, err3 := both.sub(1)
+	base, err4 := readResources(linux)
+	if err := errors.Join(err1, err2, err3, err4); err != nil {
+		return nil, "", fmt.Errorf("read container status: %w", err)
+	}
+	c = &workload.Container{ID: s.text(1), Name: meta.text(1), State: state(s.number(3)), PID: in.PID, Base: base}
+	if c.Cgroup, err = cgrouppath.Container(in.RuntimeSpec.Linux.CgroupsPath); err != nil {
+		return nil, "", fmt.Errorf("place container %s: %w", c.ID, err)
+	}
+	if score := in.RuntimeSpec.Process.OOMScoreAdj; score != nil && !c.Base.OOMScoreAdj.Set {
+		c.Base.OOMScoreAdj = unit.Some(*score)
+	}
+	for _, kv := range in.RuntimeSpec.Process.Env {
+		name, _, _ := strings.Cut(kv, "=")
+		c.EnvNames = append(c.EnvNames, strings.Clone(name)) // values may be secrets and are not kept
+	}
+	for _, d := range in.Config.CDIDevices {
+		c.CDIDevices = append(c.CDIDevices, d.Name)
+	}
+	if text, ok := in.RuntimeSpec.Annotations[protocol.AnnotationApplied]; ok {
+		if applied, err := protocol.ParseApplied(text); err == nil {
+			c.Applied = &applied
+		}
+	}
+	return c, in.SandboxID, nil
+}
+
+// state reads CRI's ContainerState.
+func state(n int64) workload.State {
+	switch n {
+	case 0:
+		return workload.StateCreated
+	case 1:
+		return workload.StateRunning
+	}
+	return workload.StateStopped
+}
+
+// readResources reads LinuxContainerResources: cpu_period = 1, cpu_quota = 2, cpu_shares = 3, memory_limit_in_bytes = 4,
+// oom_score_adj = 5, cpuset_cpus = 6, cpuset_mems = 7, unified = 9. Zero means that nobody asked, in CRI as in the model.
+func readResources(m message) (workload.Resources, error) {
+	unified, err := m.texts(9)
+	return workload.Resources{
+		Period: opt(m.number(1)), Quota: opt(m.number(2)), Shares: opt(m.number(3)), MemoryLimit: opt(m.number(4)),
+		OOMScoreAdj: opt(m.number(5)), CPUs: m.text(6), Mems: m.text(7), Unified: unified,
+	}, err
+}

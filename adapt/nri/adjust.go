@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+package nri
+
+import (
+	"github.com/containerd/nri/pkg/api"
+
+	"github.com/koord-rt/koord-rt/api/protocol"
+	"github.com/koord-rt/koord-rt/model/node"
+	"github.com/koord-rt/koord-rt/model/plan"
+	"github.com/koord-rt/koord-rt/model/workload"
+)
+
+// specUnified are the cgroup v2 files that go into the spec: the runtime keeps them across updates, and with the
+// systemd driver they become unit properties. A key that fails, fails the container's creation, so device-bound files
+// (io.*) and those of particular kernels are written at start instead.
+var specUnified = plan.KnobSet(plan.CPUBurst, plan.CPUIdle, plan.MemoryMin, plan.MemoryLow, plan.MemoryHigh, plan.MemoryOOMGroup)
+
+// specOnly are the knobs that exist in a specification and nowhere in the kernel.
+var specOnly = plan.KnobSet(plan.Env, plan.Device, plan.CDIDevice, plan.Mount)
+
+// InSpec reports whether the runtime would keep the setting in the container's OCI spec, so that it is applied before
+// the process exists and again at every update.
+func InSpec(v *node.View, s *plan.Setting) bool {
+	if s.Target.Level != plan.LevelContainer {
+		return false
+	}
+	switch s.Knob {
+	case plan.CPUShares, plan.CPUQuota, plan.CPUPeriod:
+		return true
+	case plan.MemoryLimit:
+		return s.Value.Int() != 0
+	case plan.CPUSetCPUs, plan.CPUSetMems:
+		return s.Value.String() != "" // a cpuset cannot be cleared by NRI
+	case plan.OOMScoreAdj:
+		return v.Runtime.Fields.OOMScoreAdj
+	case plan.RDTClass:
+		return v.Runtime.Fields.RDTClass
+	case plan.SchedPolicy:
+		return v.Runtime.Fields.Scheduler
+	case plan.CDIDevice:
+		return v.Runtime.Fields.CDI
+	case plan.Env, plan.Mount, plan.Device:
+		return true
+	}
+	return v.Kernel.Cgroup == node.CgroupV2 && v.Runtime.Fields.Unified && specUnified.Has(s.Knob)
+}
+
+// Adjust turns a container's plan into the reply of CreateContainer and the settings that are left to write once the
+// container exists. Values that already stand in the request are not repeated: claiming a field that another plugin
+// has set fails the creation. adj is nil when nothing is to be changed, so that the container's spec stays byte for
+// byte. version is that of this program, for the annotation.
+//
+// A group with cpu.idle gets shares 0, which runc reads as "do not write cpu.weight": writing it is EINVAL while
+// cpu.idle is 1.
+func Adjust(v *node.View, p plan.Plan, c *workload.Container, version string) (adj *api.ContainerAdjustment, rest plan.Plan) {
+	var b builder
+	idle := idleInSpec(v, p)
+	left := len(p)
+	for i := range p {
+		s := &p[i]
+		switch {
+		case s.Observe || !InSpec(v, s):
+		case s.Knob == plan.CPUShares && idle || holds(&c.Base, s) || b.put(s):
+			left--
+			continue
+		}
+		if rest == nil {
+			rest = make(plan.Plan, 0, left)
+		}
+		rest = append(rest, *s)
+	}
+	if idle {
+		b.open().SetLinuxCPUShares(0)
+	}
+	if mark := Mark(v, p, c, version); mark != nil {
+		b.open().AddAnnotation(protocol.AnnotationApplied, protocol.FormatApplied(*mark))
+	}
+	return b.adj, rest
+}
+
+// Mark says what the plan changes on a container and what stood there before: the annotation's content, nil when
+// nothing changes.
+func Mark(v *node.View, p plan.Plan, c *workload.Container, version string) *protocol.Applied {
+	var m *protocol.Applied
+	for i := range p {
+		s := &p[i]
+		if s.Observe || s.Target.Level != plan.LevelContainer || holds(&c.Base, s) || specOnly.Has(s.Knob) && !InSpec(v, s) {
+			continue
+		}
+		if m == nil {
+			m = &protocol.Applied{Generation: v.Generation, By: "koord-nri/" + version, Set: make(map[string]string, len(p))}
+		}
+		name, value := s.Knob.String(), s.Value.String()
+		if s.Key != "" {
+			name += "[" + s.Key + "]"
+		}
+		if s.Knob == plan.Env {
+			value = "set" // an annotation is no place for values that may be secret
+		}
+		m.Set[name] = value + " " + s.Owner.String()
+		noteBase(m, c, s.Knob)
+	}
+	if m != nil && idleInSpec(v, p) {
+		noteBase(m, c, plan.CPUShares)
+	}
+	return m
+}
+
+func noteBase(m *protocol.Applied, c *workload.Container, k plan.Knob) {
+	key, value, ok := baseOf(&c.Base, k)
+	if !ok {
+		return
+	}
+	if m.Base == nil {
+		m.Base = make(map[string]string, 4)
+	}
+	m.Base[key] = value
+}
+
+// idleInSpec reports whether the plan gives the container cpu.idle=1 through the spec.
+func idleInSpec(v *node.View, p plan.Plan) bool {
+	for i := range p {
+		if s := &p[i]; s.Knob == plan.CPUIdle && !s.Observe && s.Value.Int() == 1 && InSpec(v, s) {
+			return true
+		}
+	}
+	return false
+}
+
+// holds reports whether the request already has the value.
+func holds(base *workload.Resources, s *plan.Setting) bool {
+	if o := field(base, s.Knob); o != nil {
+		return o.Set && o.V == s.Value.Int()
+	}
+	if t := textField(base, s.Knob); t != nil {
+		return *t == s.Value.String()
+	}
+	if key, value, ok := plan.Unified(*s); ok {
+		have, has := base.Unified[key]
+		return has && have == value
+	}
+	return false
+}
+
+// builder makes the adjustment on first use.
+type builder struct{ adj *api.ContainerAdjustment }
+
+func (b *builder) open() *api.ContainerAdjustment {
+	if b.adj == nil {
+		b.adj = &api.ContainerAdjustment{}
+	}
+	return b.adj
+}
+
+// put sets one field. It is false for a value that NRI cannot carry.
+func (b *builder) put(s *plan.Setting) bool {
+	a := b.open()
+	n := s.Value.Int()
+	switch s.Knob {
+	case plan.CPUShares:
+		a.SetLinuxCPUShares(uint64(max(n, 0)))
+	case plan.CPUQuota:
+		a.SetLinuxCPUQuota(n)
+	case plan.CPUPeriod:
+		a.SetLinuxCPUPeriod(n)
+	case plan.CPUSetCPUs:
+		a.SetLinuxCPUSetCPUs(s.Value.String())
+	case plan.CPUSetMems:
+		a.SetLinuxCPUSetMems(s.Value.String())
+	case plan.MemoryLimit:
+		a.SetLinuxMemoryLimit(n)
+	case plan.OOMScoreAdj:
+		score := int(n)
+		a.SetLinuxOomScoreAdj(&score)
+	case plan.RDTClass:
+		a.SetLinuxRDTClass(s.Value.String())
+	case plan.SchedPolicy:
+		return putScheduler(a, n)
+	case plan.CDIDevice:
+		a.AddCDIDevice(&api.CDIDevice{Name: cdiName(s)})
+	case plan.Env:
+		a.AddEnv(s.Key, s.Value.String())
+	case plan.Mount:
+		return putMount(a, s)
+	case plan.Device:
+		return putDevice(a, s)
+	default:
+		key, value, ok := plan.Unified(*s)
+		if ok {
+			a.AddLinuxUnified(key, value)
+		}
+		return ok
+	}
+	return true
+}
+
+// cdiName is the qualified name, which a keyed setting carries as its key.
+func cdiName(s *plan.Setting) string {
+	if v := s.Value.String(); v != "" {
+		return v
+	}
+	return s.Key
+}
+
+// schedPolicies are the fair policies by SCHED_* number (include/uapi/linux/sched.h).
+var schedPolicies = map[int64]api.LinuxSchedulerPolicy{
+	0: api.LinuxSchedulerPolicy_SCHED_OTHER,
+	3: api.LinuxSchedulerPolicy_SCHED_BATCH,
+	5: api.LinuxSchedulerPolicy_SCHED_IDLE,
+}
+
+func putScheduler(a *api.ContainerAdjustment, policy int64) bool {
+	p, ok := schedPolicies[policy]
+	if ok {
+		a.SetLinuxScheduler(&api.LinuxScheduler{Policy: p})
+	}
+	return ok
+}

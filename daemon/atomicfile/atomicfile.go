@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+// Package atomicfile replaces a file as a whole: a reader sees the old content or the new one, never a part.
+//
+// Input is a path and bytes; output is the file. There is no fsync: the files that need no disk lie on tmpfs, and for
+// the others an old version after a power cut is as good as a new one. It imports the standard library only.
+package atomicfile
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// tempMark stands in the name of every temporary file, so that leftovers of a killed writer can be told apart.
+const tempMark = ".tmp-"
+
+// Write replaces path by data with mode 0600. The directory must exist.
+func Write(path string, data []byte) error {
+	f, err := Create(path)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	if cerr := f.Close(); err == nil {
+		err = cerr
+	}
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		_ = os.Remove(f.Name())
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	return nil
+}
+
+// Create makes the temporary file (0600) that is to take path's place, for those who write it piece by piece.
+func Create(path string) (*os.File, error) {
+	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+tempMark)
+	if err != nil {
+		return nil, fmt.Errorf("create a temporary file for %s: %w", path, err)
+	}
+	return f, nil
+}
+
+// Clean removes what killed writers of path left behind. Call it before the first Write of a process, and only by the
+// one process that writes path.
+func Clean(path string) {
+	left, err := filepath.Glob(filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+tempMark+"*"))
+	if err != nil {
+		return
+	}
+	for _, f := range left {
+		_ = os.Remove(f)
+	}
+}
+
+// IsTemp reports whether a file name is that of a temporary file of Write.
+func IsTemp(name string) bool { return strings.Contains(name, tempMark) }
+
+// Dir makes a directory with mode 0700 where it is missing; an existing directory of ours is closed to others, whatever
+// the umask of its maker was.
+func Dir(path string) error {
+	if err := os.MkdirAll(path, 0o700); err != nil {
+		return fmt.Errorf("make directory %s: %w", path, err)
+	}
+	if err := os.Chmod(path, 0o700); err != nil {
+		return fmt.Errorf("close directory %s to others: %w", path, err)
+	}
+	return nil
+}

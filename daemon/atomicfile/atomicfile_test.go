@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+package atomicfile
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+func TestWriteReplacesAndCleanRemovesOnlyItsOwn(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "d")
+	if err := Dir(dir); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, "f")
+	for _, s := range []string{"long content", "short"} {
+		if err := Write(path, []byte(s)); err != nil {
+			t.Fatal(err)
+		}
+		if b, err := os.ReadFile(path); err != nil || string(b) != s {
+			t.Errorf("%q %v", b, err)
+		}
+	}
+	for p, want := range map[string]os.FileMode{dir: 0o700, path: 0o600} {
+		if st, err := os.Stat(p); err != nil || st.Mode().Perm() != want {
+			t.Errorf("%s: %v %v", p, st.Mode(), err)
+		}
+	}
+	mine, err := Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = mine.Close()
+	other, err := Create(path + "2")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = other.Close()
+	if !IsTemp(mine.Name()) || IsTemp(path) {
+		t.Error("IsTemp")
+	}
+	Clean(path)
+	entries, err := os.ReadDir(dir)
+	if err != nil || len(entries) != 2 {
+		t.Errorf("left: %v %v", entries, err)
+	}
+}
+
+func TestWriteFailsCleanly(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	if err := Write(filepath.Join(dir, "no", "f"), nil); err == nil {
+		t.Error("wrote into a directory that does not exist")
+	}
+	// A directory cannot be replaced by a file; the temporary file goes.
+	if err := os.MkdirAll(filepath.Join(dir, "f", "x"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := Write(filepath.Join(dir, "f"), []byte("x")); err == nil {
+		t.Error("replaced a directory")
+	}
+	if entries, _ := os.ReadDir(dir); len(entries) != 1 {
+		t.Errorf("left: %v", entries)
+	}
+}

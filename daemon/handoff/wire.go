@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+package handoff
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/koord-rt/koord-rt/api/protocol"
+	"github.com/koord-rt/koord-rt/api/strategy"
+	"github.com/koord-rt/koord-rt/model/node"
+	"github.com/koord-rt/koord-rt/model/topo"
+	"github.com/koord-rt/koord-rt/model/unit"
+)
+
+// Version of the files' format.
+const Version = 1
+
+// MaxBytes bounds one file on both sides.
+const MaxBytes = 64 << 20
+
+// Names of the files.
+const (
+	StrategyFile = "strategy.json"
+	DynamicFile  = "dynamic.json"
+	PodsFile     = "pods.json"
+)
+
+type envelope struct {
+	Version    int             `json:"version"`
+	Generation uint64          `json:"generation"`
+	WrittenAt  time.Time       `json:"writtenAt"`
+	Expires    time.Time       `json:"expires,omitzero"`
+	Payload    json.RawMessage `json:"payload"`
+}
+
+// wireDynamic is the payload of dynamic.json. CPU sets are kernel lists ("0-3,8").
+type wireDynamic struct {
+	// BECPUs is the suppression set, empty when suppression is off.
+	BECPUs topo.CPUSet `json:"beCPUs"`
+	// BESharesLSR: BE may run on LSR CPUs.
+	BESharesLSR        bool        `json:"beSharesLSR,omitempty"`
+	SharePools         []node.Pool `json:"sharePools,omitempty"`
+	BESharePools       []node.Pool `json:"beSharePools,omitempty"`
+	SystemQoS          topo.CPUSet `json:"systemQoS"`
+	SystemQoSExclusive bool        `json:"systemQoSExclusive,omitempty"`
+	// Normalization in hundredths; 0 is off.
+	Normalization unit.Ratio `json:"normalization,omitempty"`
+}
+
+// wirePod is one value of the object, keyed by pod UID, that is the payload of pods.json.
+type wirePod struct {
+	Extended   map[string]wireExtended  `json:"extended,omitempty"`
+	Containers map[string]wireContainer `json:"containers,omitempty"`
+}
+
+// wireExtended are batch and mid resources: milli-CPUs and bytes; absent is not given.
+type wireExtended struct {
+	Requests wireResources `json:"requests"`
+	Limits   wireResources `json:"limits"`
+}
+
+type wireResources struct {
+	BatchCPU    *int64 `json:"batchCPU,omitempty"`
+	BatchMemory *int64 `json:"batchMemory,omitempty"`
+	MidCPU      *int64 `json:"midCPU,omitempty"`
+	MidMemory   *int64 `json:"midMemory,omitempty"`
+}
+
+// wireContainer are Kubernetes requests and limits: milli-CPUs and bytes; 0 is none.
+type wireContainer struct {
+	CPURequest    unit.MilliCPU `json:"cpuRequest,omitempty"`
+	CPULimit      unit.MilliCPU `json:"cpuLimit,omitempty"`
+	MemoryRequest unit.Bytes    `json:"memoryRequest,omitempty"`
+	MemoryLimit   unit.Bytes    `json:"memoryLimit,omitempty"`
+	// Devices are requested amounts by resource name.
+	Devices map[string]int64 `json:"devices,omitempty"`
+}
+
+// ErrFormat is wrapped by every error about a file's content.
+var ErrFormat = errors.New("not a handoff file")
+
+func parseEnvelope(b []byte) (envelope, error) {
+	var e envelope
+	if err := json.Unmarshal(b, &e); err != nil {
+		return e, fmt.Errorf("%w: %w", ErrFormat, err)
+	}
+	switch {
+	case e.Version != Version:
+		return e, fmt.Errorf("%w: version %d, want %d", ErrFormat, e.Version, Version)
+	case len(e.Payload) == 0 || string(e.Payload) == "null":
+		return e, fmt.Errorf("%w: no payload", ErrFormat)
+	}
+	return e, nil
+}
+
+func parseStrategy(b []byte) (*strategy.Spec, uint64, error) {
+	e, err := parseEnvelope(b)
+	if err != nil {
+		return nil, 0, err
+	}
+	s := &strategy.Spec{}
+	if err := json.Unmarshal(e.Payload, s); err != nil {
+		return nil, 0, fmt.Errorf("%w: strategy: %w", ErrFormat, err)
+	}
+	if errs := strategy.Validate(*s); len(errs) > 0 {
+		return nil, 0, fmt.Errorf("%w: strategy: %w", ErrFormat, errors.Join(errs...))
+	}
+	return s, e.Generation, nil
+}
+
+func parseDynamic(b []byte) (node.Dynamic, uint64, error) {
+	e, err := parseEnvelope(b)
+	if err != nil {
+		return node.Dynamic{}, 0, err
+	}
+	if e.Expires.IsZero() {
+		return node.Dynamic{}, 0, fmt.Errorf("%w: dynamic state without expires", ErrFormat)
+	}
+	var w wireDynamic
+	if err := json.Unmarshal(e.Payload, &w); err != nil {
+		return node.Dynamic{}, 0, fmt.Errorf("%w: dynamic state: %w", ErrFormat, err)
+	}
+	if w.Normalization < 0 {
+		return node.Dynamic{}, 0, fmt.Errorf("%w: dynamic state: normalization is negative", ErrFormat)
+	}
+	return node.Dynamic{
+		Known: true, Expires: e.Expires, BECPUs: w.BECPUs, BESharesLSR: w.BESharesLSR, SharePools: w.SharePools,
+		BESharePools: w.BESharePools, SystemQoS: w.SystemQoS, SystemQoSExclusive: w.SystemQoSExclusive,
+		Normalization: w.Normalization,
+	}, e.Generation, nil
+}
+
+func parsePods(b []byte) (map[string]node.PodSpec, uint64, error) {
+	e, err := parseEnvelope(b)
+	if err != nil {
+		return nil, 0, err
+	}
+	var w map[string]wirePod
+	if err := json.Unmarshal(e.Payload, &w); err != nil {
+		return nil, 0, fmt.Errorf("%w: pods: %w", ErrFormat, err)
+	}
+	out := make(map[string]node.PodSpec, len(w))
+	for uid, p := range w {
+		spec := node.PodSpec{}
+		if len(p.Extended) > 0 {
+			spec.Extended = make(map[string]protocol.ExtendedContainer, len(p.Extended))
+		}
+		for name, x := range p.Extended {
+			spec.Extended[name] = protocol.ExtendedContainer{Limits: x.Limits.resources(), Requests: x.Requests.resources()}
+		}
+		if len(p.Containers) > 0 {
+			spec.Containers = make(map[string]node.ContainerSpec, len(p.Containers))
+		}
+		for name, c := range p.Containers {
+			if min(c.CPURequest, c.CPULimit) < 0 || min(c.MemoryRequest, c.MemoryLimit) < 0 {
+				return nil, 0, fmt.Errorf("%w: pods: pod %.64q: a request or limit is negative", ErrFormat, uid)
+			}
+			spec.Containers[name] = node.ContainerSpec(c)
+		}
+		out[uid] = spec
+	}
+	return out, e.Generation, nil
+}
+
+func (w wireResources) resources() protocol.ExtendedResources {
+	return protocol.ExtendedResources{BatchCPU: w.BatchCPU, MidCPU: w.MidCPU, BatchMemory: w.BatchMemory, MidMemory: w.MidMemory}
+}
+
+func wireOf(r protocol.ExtendedResources) wireResources {
+	return wireResources{BatchCPU: r.BatchCPU, MidCPU: r.MidCPU, BatchMemory: r.BatchMemory, MidMemory: r.MidMemory}
+}
+
+func wirePods(pods map[string]node.PodSpec) map[string]wirePod {
+	out := make(map[string]wirePod, len(pods))
+	for uid, p := range pods {
+		w := wirePod{Extended: map[string]wireExtended{}, Containers: map[string]wireContainer{}}
+		for name, x := range p.Extended {
+			w.Extended[name] = wireExtended{Requests: wireOf(x.Requests), Limits: wireOf(x.Limits)}
+		}
+		for name, c := range p.Containers {
+			w.Containers[name] = wireContainer(c)
+		}
+		out[uid] = w
+	}
+	return out
+}

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+package handoff
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/koord-rt/koord-rt/api/strategy"
+	"github.com/koord-rt/koord-rt/daemon/atomicfile"
+	"github.com/koord-rt/koord-rt/model/node"
+)
+
+// Writer publishes the parts. One goroutine at a time may use it, one process per run directory.
+type Writer struct {
+	runDir, stateDir string
+	// kept is the strategy payload that stands in the state directory, which is a disk.
+	kept []byte
+}
+
+// NewWriter makes the directories (0700) and cleans what a killed writer left. stateDir may be empty.
+func NewWriter(runDir, stateDir string) (*Writer, error) {
+	w := &Writer{runDir: runDir, stateDir: stateDir}
+	if err := atomicfile.Dir(runDir); err != nil {
+		return nil, err
+	}
+	for _, name := range []string{StrategyFile, DynamicFile, PodsFile} {
+		atomicfile.Clean(filepath.Join(runDir, name))
+	}
+	if stateDir != "" {
+		if err := atomicfile.Dir(stateDir); err != nil {
+			return nil, err
+		}
+		atomicfile.Clean(filepath.Join(stateDir, StrategyFile))
+	}
+	return w, nil
+}
+
+// Strategy publishes the strategy and keeps a copy in the state directory when it changed.
+func (w *Writer) Strategy(gen uint64, s *strategy.Spec, now time.Time) error {
+	payload, err := json.Marshal(s)
+	if err != nil {
+		return fmt.Errorf("publish strategy: %w", err)
+	}
+	e := envelope{Version: Version, Generation: gen, WrittenAt: now, Payload: payload}
+	if err := publish(filepath.Join(w.runDir, StrategyFile), e); err != nil {
+		return err
+	}
+	if w.stateDir == "" || bytes.Equal(w.kept, payload) {
+		return nil
+	}
+	if err := publish(filepath.Join(w.stateDir, StrategyFile), e); err != nil {
+		return err
+	}
+	w.kept = payload
+	return nil
+}
+
+// Dynamic publishes the dynamic state; d.Expires is when it stops to hold and must be set.
+func (w *Writer) Dynamic(gen uint64, d node.Dynamic, now time.Time) error {
+	if d.Expires.IsZero() {
+		return fmt.Errorf("publish dynamic state: expires is not set")
+	}
+	payload, err := json.Marshal(wireDynamic{
+		BECPUs: d.BECPUs, BESharesLSR: d.BESharesLSR, SharePools: d.SharePools, BESharePools: d.BESharePools,
+		SystemQoS: d.SystemQoS, SystemQoSExclusive: d.SystemQoSExclusive, Normalization: d.Normalization,
+	})
+	if err != nil {
+		return fmt.Errorf("publish dynamic state: %w", err)
+	}
+	return publish(filepath.Join(w.runDir, DynamicFile),
+		envelope{Version: Version, Generation: gen, WrittenAt: now, Expires: d.Expires, Payload: payload})
+}
+
+// Pods publishes the pod cache.
+func (w *Writer) Pods(gen uint64, pods map[string]node.PodSpec, now time.Time) error {
+	payload, err := json.Marshal(wirePods(pods))
+	if err != nil {
+		return fmt.Errorf("publish pods: %w", err)
+	}
+	return publish(filepath.Join(w.runDir, PodsFile), envelope{Version: Version, Generation: gen, WrittenAt: now, Payload: payload})
+}
+
+// Withdraw removes everything that was published: the agent leaves the node for good and the plugin is to run
+// standalone.
+func (w *Writer) Withdraw() error {
+	paths := []string{filepath.Join(w.runDir, PodsFile), filepath.Join(w.runDir, DynamicFile)}
+	if w.stateDir != "" {
+		paths = append(paths, filepath.Join(w.stateDir, StrategyFile))
+	}
+	// The strategy in the run directory goes last: watchers look there for the state directory's copy too.
+	paths = append(paths, filepath.Join(w.runDir, StrategyFile))
+	var errs []error
+	for _, p := range paths {
+		if err := os.Remove(p); err != nil && !errors.Is(err, os.ErrNotExist) {
+			errs = append(errs, fmt.Errorf("withdraw: %w", err))
+		}
+	}
+	w.kept = nil
+	return errors.Join(errs...)
+}
+
+func publish(path string, e envelope) error {
+	b, err := json.Marshal(e)
+	if err != nil {
+		return fmt.Errorf("publish %s: %w", filepath.Base(path), err)
+	}
+	if len(b) >= MaxBytes {
+		return fmt.Errorf("publish %s: %d bytes are more than readers accept (%d)", filepath.Base(path), len(b), MaxBytes)
+	}
+	return atomicfile.Write(path, append(b, '\n'))
+}

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+package ledger
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/koord-rt/koord-rt/model/journal"
+	"github.com/koord-rt/koord-rt/model/plan"
+)
+
+// Entry is what is known of one (target, knob, key) that still exists. Pointers are nil where there is no such record.
+type Entry struct {
+	Target plan.Target
+	Knob   string
+	Key    string
+	// Original is our oldest write since the last restore, with the content before us; Runtime the newest wish that the
+	// runtime took, whose Base is the kubelet's own.
+	Original, Runtime *journal.Record
+	// Done is the newest wish that went well, Value the newest at all: they differ after an error.
+	Done, Value *journal.Record
+	// Restore, Proof and Problem are the newest of their kind.
+	Restore, Proof, Problem *journal.Record
+}
+
+// Restored reports that we have undone it and not set it since.
+func (e *Entry) Restored() bool { return e.Restore != nil && e.Value == nil }
+
+// Index answers questions about records. It is built on demand and kept by nobody for long.
+type Index struct{ tr tracker[*journal.Record] }
+
+// NewIndex indexes records given in the order of ReadAll; records of targets that are gone are dropped.
+func NewIndex(records []journal.Record) *Index {
+	x := &Index{tr: tracker[*journal.Record]{}}
+	for i := range records {
+		x.tr.add(&records[i], &records[i])
+	}
+	return x
+}
+
+func (x *Index) setting(id plan.ID) *setting[*journal.Record] {
+	sub := x.tr[targetKey(&id.Target)]
+	if sub == nil {
+		return nil
+	}
+	return sub.settings[settingKey{id.Knob.String(), id.Key}]
+}
+
+// Original is our oldest write of the ID in that cgroup (boot id and inode), with what stood there before. Inode 0 matches
+// any: for targets that are no cgroup.
+func (x *Index) Original(id plan.ID, boot string, inode uint64) (*journal.Record, bool) {
+	s := x.setting(id)
+	if s == nil || !s.has[slotFirst] || inode != 0 && s.inode != 0 && (s.inode != inode || s.boot != boot) {
+		return nil, false
+	}
+	return s.rec[slotFirst], true
+}
+
+// Latest is the newest record of the ID that states a wish of ours, also one that could not be written.
+func (x *Index) Latest(id plan.ID) (*journal.Record, bool) {
+	s := x.setting(id)
+	if s == nil || !s.has[slotValue] {
+		return nil, false
+	}
+	return s.rec[slotValue], true
+}
+
+// Entries lists everything, ordered as plans are.
+func (x *Index) Entries() []Entry {
+	var out []Entry
+	for _, sub := range x.tr {
+		for k, s := range sub.settings {
+			out = append(out, Entry{
+				Target: sub.target, Knob: k.knob, Key: k.key,
+				Original: s.rec[slotFirst], Runtime: s.rec[slotRuntime], Done: s.rec[slotDone], Value: s.rec[slotValue],
+				Restore: s.rec[slotRestore], Proof: s.rec[slotProof], Problem: s.rec[slotProblem],
+			})
+		}
+	}
+	slices.SortFunc(out, compareEntries)
+	return out
+}
+
+func compareEntries(a, b Entry) int {
+	ka, _ := plan.ParseKnob(a.Knob)
+	kb, _ := plan.ParseKnob(b.Knob)
+	return cmp.Or(cmp.Compare(a.Target.Level, b.Target.Level), cmp.Compare(a.Target.Name, b.Target.Name),
+		cmp.Compare(a.Target.Cgroup, b.Target.Cgroup), cmp.Compare(a.Target.Container, b.Target.Container),
+		cmp.Compare(ka, kb), cmp.Compare(a.Knob, b.Knob), cmp.Compare(a.Key, b.Key))
+}

@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+package ledger
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/koord-rt/koord-rt/daemon/atomicfile"
+	"github.com/koord-rt/koord-rt/model/journal"
+)
+
+// Defaults of Options.
+const (
+	DefaultMaxBytes   = 8 << 20
+	DefaultMaxRecords = 64 << 10
+)
+
+// hardFactor times MaxBytes (or times twice what compaction leaves, when that is more) is where Append refuses: the
+// run directory is memory.
+const hardFactor = 8
+
+// suffix of a writer's file.
+const suffix = ".jsonl"
+
+// Errors of Append.
+var (
+	// ErrFull says that the file has reached its hard bound; records are dropped until compaction makes room.
+	ErrFull = errors.New("ledger is full")
+	// ErrClosed is returned after Close.
+	ErrClosed = errors.New("ledger is closed")
+	// ErrTooLong says that one record alone is longer than a reader would accept; the others of the batch are kept.
+	ErrTooLong = errors.New("record is too long")
+)
+
+var writerName = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,62}$`)
+
+// Options of a ledger. The zero value is good.
+type Options struct {
+	// MaxBytes and MaxRecords trigger compaction; 0 is the default. When more than half of that stays after a
+	// compaction, the next one waits until the file has doubled.
+	MaxBytes   int64
+	MaxRecords int64
+}
+
+// Stats are counters since Open.
+type Stats struct {
+	// Bytes and Records now in the file; Records counts from Open or the last compaction.
+	Bytes, Records int64
+	Compactions    int64
+	// CompactionErr is the last compaction's error, nil when it went well.
+	CompactionErr error
+}
+
+// Ledger is the append side of one process.
+type Ledger struct {
+	path string
+	o    Options
+	wake chan struct{}
+	bufs sync.Pool
+
+	// mu guards the rest.
+	mu sync.Mutex
+	f  *os.File
+	// cut is true when the file may end in the middle of a line.
+	cut                      bool
+	size, records            int64
+	triggerBytes, triggerRec int64
+	stats                    Stats
+}
+
+var _ journal.Journal = (*Ledger)(nil)
+
+// Dir is the directory of the ledgers below the run directory.
+func Dir(runDir string) string { return filepath.Join(runDir, "ledger") }
+
+// Open opens or creates RunDir/ledger/WRITER.jsonl (0600, directory 0700). The writer's name is made of lower-case
+// letters, digits and dashes; one process at a time may use it (daemon/lock sees to that for daemons; commands that may
+// run twice at once carry their pid in the name).
+func Open(runDir, writer string, o Options) (*Ledger, error) {
+	if !writerName.MatchString(writer) {
+		return nil, fmt.Errorf("open ledger: writer %q is no lower-case name", writer)
+	}
+	if o.MaxBytes <= 0 {
+		o.MaxBytes = DefaultMaxBytes
+	}
+	if o.MaxRecords <= 0 {
+		o.MaxRecords = DefaultMaxRecords
+	}
+	l := &Ledger{
+		path: filepath.Join(Dir(runDir), writer+suffix), o: o, wake: make(chan struct{}, 1),
+		triggerBytes: o.MaxBytes, triggerRec: o.MaxRecords,
+		bufs: sync.Pool{New: func() any { b := make([]byte, 0, 16<<10); return &b }},
+	}
+	if err := l.reopen(); err != nil {
+		return nil, err
+	}
+	atomicfile.Clean(l.path)
+	l.wakeIfNeeded()
+	return l, nil
+}
+
+// reopen opens the file by name and learns its size and whether its last line is whole.
+func (l *Ledger) reopen() error {
+	if err := atomicfile.Dir(filepath.Dir(l.path)); err != nil {
+		return err
+	}
+	f, err := os.OpenFile(l.path, os.O_RDWR|os.O_APPEND|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return fmt.Errorf("open ledger: %w", err)
+	}
+	st, err := f.Stat()
+	if err != nil {
+		_ = f.Close()
+		return fmt.Errorf("open ledger: %w", err)
+	}
+	l.size, l.cut, l.records = st.Size(), false, 0
+	if l.size > 0 {
+		var last [1]byte
+		if _, err := f.ReadAt(last[:], l.size-1); err != nil {
+			_ = f.Close()
+			return fmt.Errorf("read end of ledger %s: %w", l.path, err)
+		}
+		l.cut = last[0] != '\n'
+	}
+	l.f = f
+	return nil
+}
+
+// Append writes the records with one write(2). An error (disk full, ErrFull, ErrClosed) means that the batch is not
+// wholly kept; the caller counts it and goes on. A record without a time gets the present one. It never waits for the
+// bulk of a compaction, only for the short swap at its end.
+func (l *Ledger) Append(records ...journal.Record) error {
+	if len(records) == 0 {
+		return nil
+	}
+	bp := l.bufs.Get().(*[]byte)
+	// The first byte is the newline that ends a line cut by an earlier, incomplete write.
+	buf := append((*bp)[:0], '\n')
+	var err error
+	for i := range records {
+		start := len(buf)
+		buf = appendRecord(buf, &records[i])
+		if len(buf)-start > maxLine {
+			buf = buf[:start]
+			err = fmt.Errorf("append %s of %s to ledger: %w", records[i].Knob, records[i].Target, ErrTooLong)
+		}
+	}
+	if len(buf) > 1 {
+		if werr := l.write(buf, int64(len(records))); werr != nil {
+			err = werr
+		}
+	}
+	if cap(buf) <= 256<<10 {
+		*bp = buf
+		l.bufs.Put(bp)
+	}
+	return err
+}
+
+// write appends buf, whose first byte is a newline to be used only when the file's last line is not whole.
+func (l *Ledger) write(buf []byte, n int64) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.f == nil {
+		return ErrClosed
+	}
+	if l.size > hardFactor*l.o.MaxBytes && l.size > 2*l.triggerBytes {
+		l.wakeIfNeeded()
+		return ErrFull
+	}
+	// Somebody may have cleaned the run directory; records in a file without a name are of no use.
+	var st unix.Stat_t
+	if err := unix.Fstat(int(l.f.Fd()), &st); err == nil && st.Nlink == 0 {
+		_ = l.f.Close()
+		l.f = nil
+		if err := l.reopen(); err != nil {
+			return err
+		}
+	}
+	if !l.cut {
+		buf = buf[1:]
+	}
+	m, err := l.f.Write(buf)
+	l.size += int64(m)
+	l.cut = m > 0 && m < len(buf) || m == 0 && l.cut
+	if err != nil {
+		return fmt.Errorf("append to ledger: %w", err)
+	}
+	l.records += n
+	l.wakeIfNeeded()
+	return nil
+}
+
+// wakeIfNeeded asks Run for a compaction. The caller holds mu (or is the only user yet).
+func (l *Ledger) wakeIfNeeded() {
+	if l.size > l.triggerBytes || l.records > l.triggerRec {
+		select {
+		case l.wake <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// Close closes the file. Run must have ended.
+func (l *Ledger) Close() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.f == nil {
+		return nil
+	}
+	err := l.f.Close()
+	l.f = nil
+	if err != nil {
+		return fmt.Errorf("close ledger: %w", err)
+	}
+	return nil
+}
+
+// Stats returns the counters.
+func (l *Ledger) Stats() Stats {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s := l.stats
+	s.Bytes, s.Records = l.size, l.records
+	return s
+}
+
+// now is used for records that carry no time.
+func now() time.Time { return time.Now() }

@@ -1,0 +1,369 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+package ledger
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+
+	"github.com/koord-rt/koord-rt/model/journal"
+	"github.com/koord-rt/koord-rt/model/plan"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var t0 = time.Date(2026, 5, 1, 12, 0, 0, 123456789, time.UTC)
+
+func target(name string) plan.Target {
+	return plan.Target{
+		Level: plan.LevelContainer, Cgroup: "/kubepods.slice/" + name, Pod: "uid-" + name, Container: "id-" + name,
+		Name: "default/" + name + "/app",
+	}
+}
+
+func record(name string, k plan.Knob, at int, orig, wrote string) journal.Record {
+	r := journal.Record{
+		Time: t0.Add(time.Duration(at) * time.Second), Boot: "b1", Inode: 42, Target: target(name), Knob: k.String(),
+		Files: []string{"/sys/fs/cgroup/kubepods.slice/" + name + "/f"}, Written: []string{wrote}, Want: wrote,
+		Owner: "batch", Reason: "batch-cpu", Via: journal.ViaDirect, Gen: 7,
+	}
+	if orig != "" {
+		r.Original = []string{orig}
+	}
+	return r
+}
+
+func open(t *testing.T, dir, writer string, o Options) *Ledger {
+	t.Helper()
+	l, err := Open(dir, writer, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	return l
+}
+
+func appendAll(t *testing.T, l *Ledger, rs ...journal.Record) {
+	t.Helper()
+	if err := l.Append(rs...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func readAll(t *testing.T, dir string, wantTorn int) []journal.Record {
+	t.Helper()
+	rs, torn, err := ReadAll(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if torn != wantTorn {
+		t.Errorf("torn lines: got %d, want %d", torn, wantTorn)
+	}
+	return rs
+}
+
+func TestAppendReadsBackEqual(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	l := open(t, dir, "nri", Options{})
+	want := []journal.Record{record("a", plan.CPUShares, 0, "1024\n", "512"), record("b", plan.Env, 1, "", "x")}
+	want[1].Key, want[1].Base, want[1].Err, want[1].Reason = "NVIDIA_VISIBLE_DEVICES", "2", "EINVAL", "\"quoted\" \\ \x01 \t ü \u2028"
+	appendAll(t, l, want...)
+	if d := cmp.Diff(want, readAll(t, dir, 0)); d != "" {
+		t.Error(d)
+	}
+	for path, mode := range map[string]os.FileMode{Dir(dir): 0o700, filepath.Join(Dir(dir), "nri.jsonl"): 0o600} {
+		if st, err := os.Stat(path); err != nil || st.Mode().Perm() != mode {
+			t.Errorf("%s: mode %v, %v, want %v", path, st.Mode().Perm(), err, mode)
+		}
+	}
+}
+
+func TestWritersMergeByTimeAndKeepTheirOwnOrder(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	a, b := open(t, dir, "nri", Options{}), open(t, dir, "koordctl", Options{})
+	// The clock of the first writer jumps back between its second and third record.
+	appendAll(t, a, record("a", plan.CPUQuota, 1, "", "1"), record("a", plan.CPUQuota, 10, "", "2"), record("a", plan.CPUQuota, 3, "", "3"))
+	appendAll(t, b, record("a", plan.CPUQuota, 5, "", "r"))
+	var got []string
+	for _, r := range readAll(t, dir, 0) {
+		got = append(got, r.Want)
+	}
+	if d := cmp.Diff([]string{"1", "r", "2", "3"}, got); d != "" {
+		t.Error(d)
+	}
+}
+
+// A kill may cut the file at any byte: every record whose line is whole survives, and the next life's records too.
+func TestCutAtEveryByte(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	l := open(t, dir, "nri", Options{})
+	appendAll(t, l, record("a", plan.CPUShares, 0, "1024", "512"), record("b", plan.CPUShares, 1, "1024", "2"))
+	path := filepath.Join(Dir(dir), "nri.jsonl")
+	whole, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	firstLine := bytes.IndexByte(whole, '\n')
+	for cut := range len(whole) {
+		dir := t.TempDir()
+		if err := os.MkdirAll(Dir(dir), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(Dir(dir), "nri.jsonl"), whole[:cut], 0o600); err != nil {
+			t.Fatal(err)
+		}
+		l, err := Open(dir, "nri", Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		appendAll(t, l, record("c", plan.CPUShares, 2, "", "9"))
+		_ = l.Close()
+		rs, torn, err := ReadAll(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := 1
+		if cut >= firstLine {
+			want++
+		}
+		if cut >= len(whole)-1 {
+			want++
+		}
+		if len(rs) != want || rs[len(rs)-1].Want != "9" || torn > 1 {
+			t.Fatalf("cut at %d of %d: %d records, %d torn, want %d records", cut, len(whole), len(rs), torn, want)
+		}
+	}
+}
+
+func TestCompactKeepsOldestOriginalAndNewest(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	l := open(t, dir, "nri", Options{})
+	for i := range 100 {
+		orig := ""
+		if i == 0 {
+			orig = "1024"
+		}
+		appendAll(t, l, record("a", plan.CPUShares, i, orig, fmt.Sprint(i)), record("gone", plan.CPUShares, i, orig, fmt.Sprint(i)))
+	}
+	failed := record("a", plan.CPUShares, 200, "", "666")
+	failed.Err = "EINVAL"
+	gone := journal.Record{Time: t0.Add(300 * time.Second), Target: target("gone"), Via: journal.ViaGone}
+	proof := record("a", plan.CPUShares, 201, "", "")
+	proof.Via = journal.ViaProof
+	appendAll(t, l, failed, proof, gone)
+	before := l.Stats().Bytes
+	if err := l.Compact(); err != nil {
+		t.Fatal(err)
+	}
+	appendAll(t, l, record("b", plan.CPUShares, 400, "", "after"))
+	rs := readAll(t, dir, 0)
+	if len(rs) != 5 || l.Stats().Bytes >= before/10 || l.Stats().Compactions != 1 {
+		t.Fatalf("%d records, %+v (before %d bytes)", len(rs), l.Stats(), before)
+	}
+	x := NewIndex(rs)
+	id := plan.ID{Target: target("a"), Knob: plan.CPUShares}
+	orig, ok := x.Original(id, "b1", 42)
+	if !ok || orig.Original[0] != "1024" {
+		t.Errorf("original: %v %v", orig, ok)
+	}
+	e := x.Entries()[0]
+	if e.Done.Want != "99" || e.Value.Want != "666" || e.Proof == nil {
+		t.Errorf("entry: %+v", e)
+	}
+	if _, ok := x.Original(id, "b1", 43); ok {
+		t.Error("original of another inode")
+	}
+}
+
+func TestRunCompactsWhenTooLongAndAppendsGoOn(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	l := open(t, dir, "nri", Options{MaxBytes: 20 << 10})
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var run, wg sync.WaitGroup
+	run.Go(func() { _ = l.Run(ctx) })
+	for g := range 4 {
+		wg.Go(func() {
+			for i := range 300 {
+				r := record(fmt.Sprint(g), plan.CPUShares, i, "1024", fmt.Sprint(i))
+				for deadline := time.Now().Add(10 * time.Second); errors.Is(l.Append(r), ErrFull); {
+					if time.Now().After(deadline) {
+						t.Error("full and never compacted")
+						return
+					}
+				}
+			}
+		})
+	}
+	wg.Wait()
+	cancel()
+	run.Wait()
+	if l.Stats().Compactions == 0 || l.Stats().CompactionErr != nil {
+		t.Fatalf("never compacted: %+v", l.Stats())
+	}
+	x := NewIndex(readAll(t, dir, 0))
+	if n := len(x.Entries()); n != 4 {
+		t.Fatalf("%d entries", n)
+	}
+	for _, e := range x.Entries() {
+		if e.Value.Want != "299" || !e.Original.Time.Equal(t0) {
+			t.Errorf("%s: newest %s, original of %s", e.Target, e.Value.Want, e.Original.Time)
+		}
+	}
+}
+
+func TestGoneDropsWhatIsBelow(t *testing.T) {
+	t.Parallel()
+	pod := plan.Target{Level: plan.LevelPod, Cgroup: "/kubepods/pod1", Pod: "1"}
+	inside := plan.Target{Level: plan.LevelContainer, Cgroup: "/kubepods/pod1/c", Pod: "1", Container: "c"}
+	other := plan.Target{Level: plan.LevelPod, Cgroup: "/kubepods/pod10", Pod: "10"}
+	var rs []journal.Record
+	for _, tg := range []plan.Target{pod, inside, other} {
+		rs = append(rs, journal.Record{Time: t0, Target: tg, Knob: "cpu.shares", Via: journal.ViaDirect})
+	}
+	rs = append(rs, journal.Record{Time: t0, Target: pod, Via: journal.ViaGone})
+	es := NewIndex(rs).Entries()
+	if len(es) != 1 || es[0].Target != other {
+		t.Errorf("left: %+v", es)
+	}
+}
+
+func TestReusedPathForgetsTheOldCgroup(t *testing.T) {
+	t.Parallel()
+	first, second := record("a", plan.CPUShares, 0, "1024", "512"), record("a", plan.CPUShares, 1, "2048", "2")
+	second.Inode = 43
+	x := NewIndex([]journal.Record{first, second})
+	if o := x.Entries()[0].Original; o.Original[0] != "2048" {
+		t.Errorf("original %v", o.Original)
+	}
+}
+
+func TestFullAndClosedAndBadNames(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	l := open(t, dir, "nri", Options{MaxBytes: 100})
+	var err error
+	for range 20 {
+		err = l.Append(record("a", plan.CPUShares, 0, "", "1"))
+	}
+	if !errors.Is(err, ErrFull) {
+		t.Errorf("full: %v", err)
+	}
+	if err := l.Compact(); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Append(record("a", plan.CPUShares, 0, "", "1")); err != nil {
+		t.Errorf("after compaction: %v", err)
+	}
+	huge := record("a", plan.CPUShares, 0, "", strings.Repeat("x", maxLine))
+	if err := l.Append(huge, record("a", plan.CPUShares, 0, "", "kept")); !errors.Is(err, ErrTooLong) {
+		t.Errorf("too long: %v", err)
+	}
+	rs := readAll(t, dir, 0)
+	if rs[len(rs)-1].Want != "kept" {
+		t.Error("the rest of a batch with a record too long is lost")
+	}
+	_ = l.Close()
+	if err := l.Append(record("a", plan.CPUShares, 0, "", "1")); !errors.Is(err, ErrClosed) {
+		t.Errorf("closed: %v", err)
+	}
+	for _, name := range []string{"", "../x", "A", "a/b", ".x"} {
+		if _, err := Open(dir, name, Options{}); err == nil {
+			t.Errorf("writer %q accepted", name)
+		}
+	}
+}
+
+func TestRemovedDirectoryIsMadeAgain(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	l := open(t, dir, "nri", Options{})
+	appendAll(t, l, record("a", plan.CPUShares, 0, "", "1"))
+	if err := os.RemoveAll(Dir(dir)); err != nil {
+		t.Fatal(err)
+	}
+	appendAll(t, l, record("a", plan.CPUShares, 1, "", "2"))
+	if rs := readAll(t, dir, 0); len(rs) != 1 || rs[0].Want != "2" {
+		t.Errorf("%+v", rs)
+	}
+}
+
+func TestGarbageIsCountedNotFatal(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	l := open(t, dir, "nri", Options{})
+	appendAll(t, l, record("a", plan.CPUShares, 0, "", "1"))
+	f, err := os.OpenFile(filepath.Join(Dir(dir), "nri.jsonl"), os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fmt.Fprintf(f, "{\n[]\nnull\n%s\n", strings.Repeat("z", 3*maxLine))
+	_ = f.Close()
+	l2 := open(t, dir, "nri", Options{})
+	appendAll(t, l2, record("b", plan.CPUShares, 1, "", "2"))
+	if rs := readAll(t, dir, 4); len(rs) != 2 {
+		t.Errorf("%d records", len(rs))
+	}
+}
+
+// A restore undoes the past: the next write's original is the first again. A failed first write leaves nothing behind.
+func TestRestoreAndFailedFirstWriteForget(t *testing.T) {
+	t.Parallel()
+	restored := record("a", plan.CPUShares, 1, "512", "1024")
+	restored.Via = journal.ViaRestore
+	failed := record("b", plan.CPUShares, 1, "", "")
+	failed.Written, failed.Err = nil, "EINVAL"
+	rs := []journal.Record{record("a", plan.CPUShares, 0, "1024", "512"), record("b", plan.CPUShares, 0, "1024", "512"), restored, failed}
+	for _, e := range NewIndex(rs).Entries() {
+		if e.Original != nil || e.Done != nil {
+			t.Errorf("%s: original %v, done %v", e.Target, e.Original, e.Done)
+		}
+		if e.Target == target("a") && !e.Restored() {
+			t.Error("a: not restored")
+		}
+	}
+	again := NewIndex(append(rs, record("a", plan.CPUShares, 2, "777", "512"))).Entries()
+	if again[0].Original.Original[0] != "777" || again[0].Restored() {
+		t.Errorf("after another write: %+v", again[0].Original)
+	}
+}
+
+// Settings of processes have a file per process: compaction keeps every file's first content.
+func TestCompactKeepsOriginalsOfEveryFile(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	l := open(t, dir, "nri", Options{})
+	for i := range 9 {
+		r := record("a", plan.OOMScoreAdj, i, fmt.Sprint(i), "500")
+		r.Files = []string{fmt.Sprintf("/proc/%d/oom_score_adj", i/2)}
+		appendAll(t, l, r)
+	}
+	if err := l.Compact(); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, r := range readAll(t, dir, 0) {
+		got = append(got, r.Files[0]+"="+r.Original[0])
+	}
+	want := []string{"/proc/0/oom_score_adj=0", "/proc/1/oom_score_adj=2", "/proc/2/oom_score_adj=4", "/proc/3/oom_score_adj=6", "/proc/4/oom_score_adj=8"}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Error(d)
+	}
+}

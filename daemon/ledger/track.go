@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+package ledger
+
+import (
+	"hash/fnv"
+	"slices"
+	"strings"
+
+	"github.com/koord-rt/koord-rt/model/journal"
+	"github.com/koord-rt/koord-rt/model/plan"
+)
+
+// slot is one of the records that are worth keeping of a (target, knob, key).
+type slot uint8
+
+const (
+	// slotFirst and slotWritten are the oldest and the newest direct write.
+	slotFirst slot = iota
+	slotWritten
+	// slotRuntime is the newest wish that the runtime took.
+	slotRuntime
+	// slotDone is the newest wish that went well: what the kernel should hold. slotValue is the newest wish at all.
+	slotDone
+	slotValue
+	slotRestore
+	slotProof
+	slotProblem
+	numSlots
+)
+
+// maxFiles bounds the files of one setting whose originals are kept: settings of processes have one per process.
+const maxFiles = 64
+
+// settingKey is a knob and its key.
+type settingKey struct{ knob, key string }
+
+// setting holds the records of one (target, knob, key).
+type setting[T any] struct {
+	boot  string
+	inode uint64
+	has   [numSlots]bool
+	rec   [numSlots]T
+	// writes counts direct writes since the last restore, up to 2.
+	writes int
+	// files are hashes of the files whose originals are in extra (or slotFirst).
+	files []uint64
+	extra []T
+}
+
+func (s *setting[T]) put(sl slot, v T) { s.has[sl], s.rec[sl] = true, v }
+
+func (s *setting[T]) drop(slots ...slot) {
+	var none T
+	for _, sl := range slots {
+		s.has[sl], s.rec[sl] = false, none
+	}
+}
+
+// subject is one target's settings.
+type subject[T any] struct {
+	target   plan.Target
+	settings map[settingKey]*setting[T]
+}
+
+// tracker digests records in order and keeps, per live (target, knob, key), the few that matter. The index keeps
+// records in it and compaction keeps places in a file, so that both agree on what matters.
+type tracker[T any] map[string]*subject[T]
+
+// targetKey names a target independently of Name, Pod and Container, which not every writer knows.
+func targetKey(t *plan.Target) string {
+	prefix := "c:" // a cgroup
+	switch {
+	case t.Level == plan.LevelNode:
+		return "n:"
+	case t.Level == plan.LevelGroup:
+		prefix = "g:"
+	case t.Cgroup == "" && t.Container != "":
+		return "i:" + t.Container
+	case t.Cgroup == "":
+		return "p:" + t.Pod
+	}
+	return prefix + t.Cgroup
+}
+
+// add digests one record.
+func (tr tracker[T]) add(r *journal.Record, v T) {
+	if r.Via == journal.ViaGone {
+		tr.gone(&r.Target)
+		return
+	}
+	tk := targetKey(&r.Target)
+	sub := tr[tk]
+	if sub == nil {
+		sub = &subject[T]{settings: map[settingKey]*setting[T]{}}
+		tr[tk] = sub
+	}
+	if sub.target.Name == "" || r.Target.Name != "" {
+		sub.target = r.Target
+	}
+	k := settingKey{r.Knob, r.Key}
+	s := sub.settings[k]
+	if s == nil || r.Inode != 0 && s.inode != 0 && (s.inode != r.Inode || s.boot != r.Boot) {
+		// A different inode at the same path is another cgroup: nothing of the old one counts.
+		s = &setting[T]{}
+		sub.settings[k] = s
+	}
+	if r.Inode != 0 {
+		s.boot, s.inode = r.Boot, r.Inode
+	}
+	s.digest(r, v)
+}
+
+// digest follows kernel/apply's reading of a ledger: what it would restore from all records it restores from the kept
+// ones.
+func (s *setting[T]) digest(r *journal.Record, v T) {
+	switch r.Via {
+	case journal.ViaProof:
+		s.put(slotProof, v)
+		return
+	case journal.ViaProblem:
+		s.put(slotProblem, v)
+		return
+	case journal.ViaRestore:
+		if r.Err == "" {
+			s.restart()
+		}
+		s.put(slotRestore, v)
+		return
+	case journal.ViaRuntime:
+		if r.Err == "" {
+			s.put(slotRuntime, v)
+		}
+	case journal.ViaDirect:
+		s.direct(r, v)
+	}
+	if r.Err == "" {
+		s.put(slotDone, v)
+	}
+	s.put(slotValue, v)
+}
+
+// direct takes a write of ours, or the record that takes a failed first one back.
+func (s *setting[T]) direct(r *journal.Record, v T) {
+	switch {
+	case len(r.Written) > 0:
+		if s.writes == 0 {
+			s.put(slotFirst, v)
+		}
+		s.writes = min(s.writes+1, 2)
+		s.put(slotWritten, v)
+		s.keepOriginals(r, v)
+	case r.Err != "" && s.writes == 1:
+		s.drop(slotFirst, slotWritten, slotDone)
+		s.writes, s.files, s.extra = 0, nil, nil
+	}
+}
+
+// keepOriginals keeps a record that is the first with the content of one of its files.
+func (s *setting[T]) keepOriginals(r *journal.Record, v T) {
+	isNew := false
+	for _, f := range r.Files[:min(len(r.Files), len(r.Original))] {
+		h := fnv.New64a()
+		_, _ = h.Write([]byte(f)) // never fails
+		if sum := h.Sum64(); len(s.files) < maxFiles && !slices.Contains(s.files, sum) {
+			s.files = append(s.files, sum)
+			isNew = true
+		}
+	}
+	if isNew && s.writes > 1 {
+		s.extra = append(s.extra, v)
+	}
+}
+
+// restart forgets what a restore has undone.
+func (s *setting[T]) restart() {
+	s.drop(slotFirst, slotWritten, slotRuntime, slotDone, slotValue)
+	s.writes, s.files, s.extra = 0, nil, nil
+}
+
+// gone drops a target and, as a removed cgroup has no children, everything below it.
+func (tr tracker[T]) gone(t *plan.Target) {
+	tk := targetKey(t)
+	delete(tr, tk)
+	if !strings.HasPrefix(tk, "c:/") {
+		return
+	}
+	below := tk + "/"
+	for k := range tr {
+		if strings.HasPrefix(k, below) {
+			delete(tr, k)
+		}
+	}
+}

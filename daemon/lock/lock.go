@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+// Package lock keeps a second instance of a daemon from running: a second live NRI connection of one plugin breaks
+// every container creation on the node.
+//
+// Input is a path; output is a lock (flock, so the kernel drops it with the process) or an error that names the holder.
+// It imports daemon/atomicfile, the standard library and golang.org/x/sys only.
+package lock
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/koord-rt/koord-rt/daemon/atomicfile"
+)
+
+// HeldError says that another process has the lock.
+type HeldError struct {
+	Path string
+	// PID of the holder, 0 when the file does not tell.
+	PID int
+}
+
+// Error names the file and the holder.
+func (e *HeldError) Error() string {
+	if e.PID == 0 {
+		return fmt.Sprintf("lock %s: held by another process", e.Path)
+	}
+	return fmt.Sprintf("lock %s: held by process %d; stop it first", e.Path, e.PID)
+}
+
+// Lock is a held lock.
+type Lock struct{ f *os.File }
+
+// NRIPath is the lock file of the NRI plugin.
+func NRIPath(runDir string) string { return filepath.Join(runDir, "nri.lock") }
+
+// Acquire takes the lock without waiting and writes our pid into the file. The error is a *HeldError when another
+// process holds it. The file stays when the lock goes: removing it would let two processes lock two files of one name.
+func Acquire(path string) (*Lock, error) {
+	if err := atomicfile.Dir(filepath.Dir(path)); err != nil {
+		return nil, err
+	}
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("open lock: %w", err)
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		held := &HeldError{Path: path, PID: readPID(f)}
+		_ = f.Close()
+		if errors.Is(err, unix.EWOULDBLOCK) {
+			return nil, held
+		}
+		return nil, fmt.Errorf("lock %s: %w", path, err)
+	}
+	if err := writePID(f); err != nil {
+		_ = f.Close()
+		return nil, err
+	}
+	return &Lock{f: f}, nil
+}
+
+// Release gives the lock back.
+func (l *Lock) Release() error {
+	if err := l.f.Truncate(0); err != nil {
+		_ = l.f.Close()
+		return fmt.Errorf("empty lock %s: %w", l.f.Name(), err)
+	}
+	if err := l.f.Close(); err != nil {
+		return fmt.Errorf("release lock: %w", err)
+	}
+	return nil
+}
+
+// Holder reads the pid that stands in a lock file; 0 when it is empty or missing. Whether that process lives is the
+// caller's question: taking the lock to find out could make a starting daemon fail.
+func Holder(path string) int {
+	f, err := os.Open(path)
+	if err != nil {
+		return 0
+	}
+	defer f.Close()
+	return readPID(f)
+}
+
+func readPID(f *os.File) int {
+	b := make([]byte, 32)
+	n, err := f.ReadAt(b, 0)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return 0
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(b[:n])))
+	if err != nil || pid < 0 {
+		return 0
+	}
+	return pid
+}
+
+func writePID(f *os.File) error {
+	if err := f.Truncate(0); err != nil {
+		return fmt.Errorf("empty lock %s: %w", f.Name(), err)
+	}
+	if _, err := f.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0); err != nil {
+		return fmt.Errorf("write pid to lock %s: %w", f.Name(), err)
+	}
+	return nil
+}

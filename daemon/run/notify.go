@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+package run
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Notifier tells systemd the service's state: sd_notify(3), datagrams of VARIABLE=VALUE lines to $NOTIFY_SOCKET.
+type Notifier struct {
+	addr     *net.UnixAddr
+	interval time.Duration
+}
+
+// NewNotifier takes getenv (os.Getenv) for NOTIFY_SOCKET, WATCHDOG_USEC and WATCHDOG_PID; without them every method is
+// a no-op.
+func NewNotifier(getenv func(string) string) *Notifier {
+	n := &Notifier{}
+	name := getenv("NOTIFY_SOCKET")
+	if !strings.HasPrefix(name, "/") && !strings.HasPrefix(name, "@") {
+		return n
+	}
+	n.addr = &net.UnixAddr{Name: name, Net: "unixgram"}
+	pid := getenv("WATCHDOG_PID")
+	usec, err := strconv.ParseInt(getenv("WATCHDOG_USEC"), 10, 64)
+	if err == nil && usec > 0 && usec < int64(24*time.Hour/time.Microsecond) && (pid == "" || pid == strconv.Itoa(os.Getpid())) {
+		n.interval = time.Duration(usec) * time.Microsecond
+	}
+	return n
+}
+
+// Ready tells that the daemon serves.
+func (n *Notifier) Ready() error { return n.send("READY=1") }
+
+// Stopping tells that the daemon ends.
+func (n *Notifier) Stopping() error { return n.send("STOPPING=1") }
+
+// Status sets the line of `systemctl status`; line breaks in it become spaces.
+func (n *Notifier) Status(text string) error {
+	return n.send("STATUS=" + strings.ReplaceAll(text, "\n", " "))
+}
+
+// Watchdog pings at half the interval while healthy (may be nil) returns nil, until ctx ends; without a watchdog it
+// only waits. A daemon that is not healthy stops pinging and systemd restarts it.
+func (n *Notifier) Watchdog(ctx context.Context, healthy func() error) error {
+	if n.interval <= 0 {
+		<-ctx.Done()
+		return nil
+	}
+	t := time.NewTicker(n.interval / 2)
+	defer t.Stop()
+	for {
+		if healthy == nil || healthy() == nil {
+			if err := n.send("WATCHDOG=1"); err != nil {
+				return err
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-t.C:
+		}
+	}
+}
+
+func (n *Notifier) send(state string) error {
+	if n.addr == nil {
+		return nil
+	}
+	c, err := net.DialUnix("unixgram", nil, n.addr)
+	if err != nil {
+		return fmt.Errorf("notify systemd: %w", err)
+	}
+	defer c.Close()
+	if _, err := c.Write([]byte(state)); err != nil {
+		return fmt.Errorf("notify systemd: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+// Package status is how a process of ours describes itself to koordctl: RunDir/status-WRITER.json.
+//
+// Input is a Status; output is the file (0600), replaced atomically, and on the reader's side every file with the
+// verdict whether its process still lives. It imports model/node, daemon/atomicfile and the standard library.
+package status
+
+import (
+	"time"
+
+	"github.com/koord-rt/koord-rt/model/node"
+)
+
+// Version of the file format.
+const Version = 1
+
+// Limits of what is kept, so that the file stays small whatever happens.
+const (
+	MaxProblems      = 64
+	MaxProofFailures = 256
+)
+
+// Status is the content of a status file. Times that are zero have not happened.
+type Status struct {
+	Version int `json:"version"`
+	// Writer is filled by Write.
+	Writer string    `json:"writer"`
+	PID    int       `json:"pid"`
+	Start  time.Time `json:"start"`
+	// StartTicks is field 22 of /proc/PID/stat: with the pid it identifies the process. Filled by Write.
+	StartTicks uint64    `json:"startTicks,omitempty"`
+	Written    time.Time `json:"written"`
+	// Program and its version: "koord-nri", "v0.1.0 (abc123)".
+	Program        string    `json:"program"`
+	ProgramVersion string    `json:"programVersion"`
+	ConfigPath     string    `json:"configPath,omitempty"`
+	ConfigLoaded   time.Time `json:"configLoaded,omitzero"`
+	// ConnectedSince is zero while disconnected from the runtime.
+	ConnectedSince time.Time `json:"connectedSince,omitzero"`
+	Connects       uint64    `json:"connects,omitempty"`
+	LastSync       time.Time `json:"lastSync,omitzero"`
+	LastEvent      time.Time `json:"lastEvent,omitzero"`
+	RuntimeName    string    `json:"runtimeName,omitempty"`
+	RuntimeVersion string    `json:"runtimeVersion,omitempty"`
+	NRIVersion     string    `json:"nriVersion,omitempty"`
+	// RequestTimeoutMS is the runtime's budget per event.
+	RequestTimeoutMS int64               `json:"requestTimeoutMS,omitempty"`
+	ViewGeneration   uint64              `json:"viewGeneration"`
+	StrategySource   string              `json:"strategySource,omitempty"`
+	Features         []node.FeatureState `json:"features,omitempty"`
+	// Problems are the most recent ones, newest last.
+	Problems []Problem `json:"problems,omitempty"`
+	// Counters by name, e.g. containers, unmanaged, failOpen, late.
+	Counters map[string]uint64 `json:"counters,omitempty"`
+	// ProofFailures by container id: values that did not stand in the kernel at start (D9).
+	ProofFailures map[string]ProofFailure `json:"proofFailures,omitempty"`
+}
+
+// Problem is one thing that went wrong.
+type Problem struct {
+	Time time.Time `json:"t"`
+	// Where is a pod, a file or a component; Key a label, annotation or knob.
+	Where  string `json:"where,omitempty"`
+	Key    string `json:"key,omitempty"`
+	Reason string `json:"reason"`
+}
+
+// ProofFailure is the proof of one container that did not hold.
+type ProofFailure struct {
+	Time      time.Time `json:"t"`
+	Container string    `json:"container"` // namespace/pod/container
+	// Knobs are "knob: want X, kernel has Y".
+	Knobs []string `json:"knobs"`
+}

@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+// Package apply is the one writer of kernel state: plan → difference → ledger → ordered writes.
+//
+// Input is a plan, output one Result per setting; every value is in the journal, with what stood there before, before it
+// is in the kernel (D7). Verify reads a plan back (D9), Restore undoes what a ledger lists. All other kernel packages are
+// reached through the interfaces in Options. It imports model/*, kernel/root, kernel/cgroup and the standard library.
+package apply
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/koord-rt/koord-rt/kernel/cgroup"
+	"github.com/koord-rt/koord-rt/kernel/root"
+	"github.com/koord-rt/koord-rt/model/journal"
+	"github.com/koord-rt/koord-rt/model/plan"
+)
+
+// Tasks sets what belongs to processes and not to cgroups.
+type Tasks interface {
+	// SchedPolicy is the SCHED_* number of the process's main thread.
+	SchedPolicy(pid int) (int, error)
+	// SetSchedPolicy sets every thread of the process.
+	SetSchedPolicy(pid, policy int) error
+	OOMScoreAdj(pid int) (int, error)
+	SetOOMScoreAdj(pid, score int) error
+}
+
+// Cookies are core scheduling groups.
+type Cookies interface {
+	Assign(group string, pid int) error
+	InGroup(group string, pid int) (bool, error)
+	Clear(pid int) error
+}
+
+// Groups are resctrl's control and monitoring groups; "" is the root group. It takes processes and moves all of their
+// threads.
+type Groups interface {
+	MoveTasks(group string, pids []int) error
+	InGroup(group string, pid int) (bool, error)
+	InMon(group, mon string, pid int) (bool, error)
+	// AddMon makes the monitoring group when it is missing and moves the processes into it.
+	AddMon(group, mon string, pids []int) error
+	// Schemata is the content of the group's schemata file; SetSchemata writes one line "L3:0=ff;1=ff".
+	Schemata(group string) (string, error)
+	SetSchemata(group, line string) error
+}
+
+// Units sets properties of systemd units, so that a daemon-reload does not undo a value.
+type Units interface {
+	// Set makes the settings of one cgroup properties of its unit. It is not called for knobs without a property.
+	Set(ctx context.Context, cgroup string, settings []plan.Setting) error
+}
+
+// Writer writes one value to one kernel file; nonblock asks for O_NONBLOCK.
+type Writer interface {
+	Write(path, value string, nonblock bool) error
+}
+
+// Options of New. FS, Roots and Journal are required.
+type Options struct {
+	FS      cgroup.FS
+	Roots   root.Roots
+	Journal journal.Journal
+	// Now defaults to time.Now.
+	Now func() time.Time
+	// Nil hooks: their knobs fail with ErrUnsupported.
+	Tasks   Tasks
+	Cookies Cookies
+	Groups  Groups
+	Units   Units
+	// Writer defaults to the kernel.
+	Writer Writer
+}
+
+// Errors of Result.
+var (
+	// ErrUnsupported: this kernel, or this process, cannot set the knob.
+	ErrUnsupported = errors.New("not supported here")
+	// ErrGone: the target's cgroup or process does not exist (any more).
+	ErrGone = errors.New("target is gone")
+	// ErrLedger: the value could not be recorded and therefore was not written.
+	ErrLedger = errors.New("not recorded, therefore not written")
+)
+
+// Outcome of one setting.
+type Outcome uint8
+
+// Outcomes.
+const (
+	// Unchanged: the kernel already had the value.
+	Unchanged Outcome = iota
+	Written
+	// Observed: recorded only (D14).
+	Observed
+	// Pending: the write still runs, because memory has to be reclaimed; its error goes to the journal.
+	Pending
+	// Skipped: nothing of the kernel's: stands in the container's specification only.
+	Skipped
+	// Gone: the target does not exist.
+	Gone
+	Failed
+)
+
+var outcomeNames = [...]string{"unchanged", "written", "observed", "pending", "skipped", "gone", "failed"}
+
+// String names the outcome, as metrics carry it.
+func (o Outcome) String() string { return outcomeNames[min(int(o), len(outcomeNames)-1)] }
+
+// Result says what became of one setting.
+type Result struct {
+	Setting plan.Setting
+	Outcome Outcome
+	// Before is the value that was read; Known is false when it could not be.
+	Before plan.Value
+	Known  bool
+	// Note says how the kernel's limits changed the value: "cut from 4-7 to 4-5: …".
+	Note string
+	Err  error
+}
+
+// Applier writes plans. It is safe for concurrent use; plans with a common target wait for each other.
+type Applier struct {
+	o       Options
+	boot    string
+	mu      sync.Mutex // guards what follows; never held during IO
+	targets map[string]*target
+	slow    int           // writes that are reclaiming memory
+	quiet   chan struct{} // closed when slow is 0 again
+}
+
+// New reads the boot id; without one no record could be matched after a reboot, so its absence is an error.
+func New(o Options) (*Applier, error) {
+	boot, err := o.Roots.BootID()
+	if err != nil {
+		return nil, err
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Writer == nil {
+		o.Writer = kernelWriter{}
+	}
+	return &Applier{o: o, boot: boot, targets: map[string]*target{}}, nil
+}
+
+type kernelWriter struct{}
+
+// Write implements Writer.
+func (kernelWriter) Write(path, value string, nonblock bool) error {
+	if nonblock {
+		return root.WriteNonblock(path, value)
+	}
+	return root.Write(path, value)
+}
+
+// Apply brings the kernel to the plan. Results stand in the plan's order. A setting that fails does not stop the others.
+// Writes are ordered over the whole plan: bursts are lowered first, growing values go from the outermost level inwards,
+// shrinking ones outwards, bursts are raised last. ctx bounds retries and the wait for reclaim, not single writes.
+func (a *Applier) Apply(ctx context.Context, p plan.Plan, gen uint64) []Result {
+	results := make([]Result, len(p))
+	held := a.lock(p)
+	defer unlock(held)
+	steps := make([]step, 0, len(p))
+	for i := range p {
+		results[i] = Result{Setting: p[i]}
+		steps = a.prepare(steps, p, i, &results[i], held, gen)
+	}
+	steps = pruneUnions(steps, p)
+	slices.SortStableFunc(steps, byOrder)
+	for _, st := range steps {
+		a.run(ctx, p, st, &results[st.index], held, gen)
+	}
+	return results
+}
+
+// prepare compares one setting with the kernel and adds what must be done, or finishes its result.
+func (a *Applier) prepare(steps []step, p plan.Plan, i int, r *Result, held []*target, gen uint64) []step {
+	s := p[i]
+	t := find(held, s.Target)
+	switch {
+	case s.Observe:
+		r.Outcome = Observed
+		r.Err = a.note(t, s, journal.ViaObserve, gen)
+		return steps
+	case isSpecOnly(s.Knob):
+		r.Outcome = Skipped
+		return steps
+	case !a.o.FS.IsFile(s.Knob) && isCgroupKnob(s.Knob):
+		r.fail(fmt.Errorf("%s of %s: %w: %w", s.Knob, s.Target, ErrUnsupported, cgroup.ErrNoFile))
+		return a.problem(steps, t, r, gen)
+	}
+	c, err := a.change(p, s)
+	if err != nil {
+		r.fail(a.explain(s, err))
+		return a.problem(steps, t, r, gen)
+	}
+	r.Before, r.Known = c.Current, true
+	if c.Same || a.idles(p, s) {
+		r.Outcome = Unchanged
+		r.Err = a.note(t, s, journal.ViaDirect, gen)
+		return steps
+	}
+	return append(steps, a.steps(i, s, c.Direction)...)
+}
+
+// idles reports that a weight has no meaning now: the plan wants cpu.idle for the same cgroup and the kernel has it. Its
+// weight then reads 0 (v2) or 3 (v1), and writing it is EINVAL.
+func (a *Applier) idles(p plan.Plan, s plan.Setting) bool {
+	if s.Knob != plan.CPUShares {
+		return false
+	}
+	idle := p.Find(s.Target, plan.CPUIdle, "")
+	if idle == nil || idle.Observe || idle.Value != plan.Int(1) {
+		return false
+	}
+	have, err := a.o.FS.Read(idle.ID())
+	return err == nil && have == idle.Value
+}
+
+// problem journals a failed result once and leaves the steps as they are.
+func (a *Applier) problem(steps []step, t *target, r *Result, gen uint64) []step {
+	a.failed(t, r, gen)
+	return steps
+}
+
+// fail sets the outcome that the error means.
+func (r *Result) fail(err error) {
+	r.Err = err
+	if r.Outcome = Failed; errors.Is(err, ErrGone) {
+		r.Outcome = Gone
+	}
+}
+
+// Wait returns when no write is pending any more, or with ctx's error.
+func (a *Applier) Wait(ctx context.Context) error {
+	a.mu.Lock()
+	slow, quiet := a.slow, a.quiet
+	a.mu.Unlock()
+	if slow == 0 {
+		return nil
+	}
+	select {
+	case <-quiet:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// background runs a write that may take long.
+func (a *Applier) background(write func()) {
+	a.mu.Lock()
+	if a.slow == 0 {
+		a.quiet = make(chan struct{})
+	}
+	a.slow++
+	a.mu.Unlock()
+	go func() {
+		write()
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		if a.slow--; a.slow == 0 {
+			close(a.quiet)
+		}
+	}()
+}

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+package apply
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+
+	"github.com/koord-rt/koord-rt/kernel/root"
+	"github.com/koord-rt/koord-rt/model/journal"
+	"github.com/koord-rt/koord-rt/model/plan"
+	"github.com/koord-rt/koord-rt/model/unit"
+)
+
+// history is what the ledger tells of one knob of one cgroup since it was last restored.
+type history struct {
+	id plan.ID
+	// first is our first write, ours is the last record of a write that succeeded, runtime the last value that the
+	// runtime wrote for us. Any may be nil.
+	first, ours, runtime *journal.Record
+	// before is ours before the last write, for the case that it failed.
+	before *journal.Record
+}
+
+// identity leaves out a target's names, which differ between the processes that write ledgers.
+type identity struct {
+	level  plan.Level
+	cgroup string
+	knob   plan.Knob
+	key    string
+}
+
+// histories groups records by knob, oldest knob last, and drops those of other boots and of directories that were
+// removed or made anew.
+//
+// originals is the oldest content of every file: knobs share files (quota and period, one line per device), and setting
+// cpu.idle takes cpu.weight along.
+func (a *Applier) histories(records []journal.Record) (out []history, originals map[string]string) {
+	found := map[identity]*history{}
+	originals = map[string]string{}
+	var order []identity
+	for i := range records {
+		r := &records[i]
+		id, ok := r.ID()
+		if !ok || r.Boot != a.boot || !a.sameInode(r, id.Knob) {
+			continue
+		}
+		key := identity{id.Target.Level, id.Target.Cgroup, id.Knob, id.Key}
+		h := found[key]
+		if h == nil {
+			h = &history{}
+			found[key] = h
+			order = append(order, key)
+		}
+		h.id = id
+		h.add(r)
+		keep(originals, r)
+	}
+	for i := len(order) - 1; i >= 0; i-- {
+		out = append(out, *found[order[i]])
+	}
+	return out, originals
+}
+
+// keep remembers the content of files that no older record has, and forgets what was restored since.
+func keep(originals map[string]string, r *journal.Record) {
+	for i, f := range r.Files {
+		switch _, known := originals[f]; {
+		case r.Via == journal.ViaRestore && r.Err == "":
+			delete(originals, f)
+		case r.Via == journal.ViaDirect && !known && i < len(r.Original):
+			originals[f] = r.Original[i]
+		}
+	}
+}
+
+// sameInode reports whether the record's directory still is the one that stands there. A runtime's record of a container
+// that did not exist yet has no inode; its path holds the container's id, which is never reused.
+func (a *Applier) sameInode(r *journal.Record, k plan.Knob) bool {
+	if r.Inode == 0 {
+		return r.Target.Level == plan.LevelContainer
+	}
+	dir, err := a.dirOf(r.Target, k)
+	if err != nil {
+		return false
+	}
+	inode, err := root.Inode(dir)
+	return err == nil && inode == r.Inode
+}
+
+// add takes one record in. A failed write was recorded before it was tried: the error record that names its files takes
+// it back. An error without files was noticed before anything was tried.
+func (h *history) add(r *journal.Record) {
+	switch r.Via {
+	case journal.ViaRestore:
+		if r.Err == "" {
+			h.first, h.ours, h.before, h.runtime = nil, nil, nil, nil
+		}
+	case journal.ViaRuntime:
+		if r.Err == "" {
+			h.runtime = r
+		}
+	case journal.ViaDirect:
+		switch {
+		case len(r.Written) > 0:
+			if h.first == nil {
+				h.first = r
+			}
+			h.before, h.ours = h.ours, r
+		case r.Err != "" && len(r.Files) > 0:
+			h.ours = h.before
+			if h.ours == nil {
+				h.first = nil
+			}
+		}
+	}
+}
+
+// original is the oldest content of a file, else that of the knob's own first record.
+func (h *history) original(originals map[string]string, file string) (string, bool) {
+	if o, ok := originals[file]; ok {
+		return o, true
+	}
+	if h.first != nil {
+		if i := slices.Index(h.first.Files, file); i >= 0 && i < len(h.first.Original) {
+			return h.first.Original[i], true
+		}
+	}
+	return "", false
+}
+
+// file is the knob's own file, as opposed to one that moves along with it.
+func (h *history) file(a *Applier) string {
+	path, err := a.o.FS.Path(h.id.Target, h.id.Knob)
+	if err != nil {
+		return ""
+	}
+	return path
+}
+
+func writtenTo(r *journal.Record, file string) string { return pick(r.Files, r.Written, file) }
+
+func pick(files, values []string, file string) string {
+	for i, f := range files {
+		if f == file && i < len(values) {
+			return values[i]
+		}
+	}
+	return ""
+}
+
+// valueOf reads a record's Want or Base back into a value.
+func valueOf(k plan.Knob, text string) (plan.Value, error) {
+	if k.Info().Text {
+		return plan.Text(text), nil
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		return plan.Value{}, fmt.Errorf("read %s from the ledger: %q is not a number", k, text)
+	}
+	return plan.Int(n), nil
+}
+
+// widest is what restricts least: kubelet's own value where it was recorded, else the kernel's default.
+func (a *Applier) widest(h history) (plan.Value, string, error) {
+	if h.runtime.Base != "" {
+		v, err := valueOf(h.id.Knob, h.runtime.Base)
+		return v, "what kubelet asked for", err
+	}
+	reason := "widest: the runtime's specification keeps ours"
+	switch k := h.id.Knob; k {
+	case plan.MemoryHigh, plan.CPUQuota, plan.IOReadBPS, plan.IOWriteBPS, plan.IOReadIOPS, plan.IOWriteIOPS:
+		return plan.Int(unit.Unlimited), reason, nil
+	case plan.MemoryMin, plan.MemoryLow, plan.CPUBurst, plan.CPUIdle, plan.CPUBvt, plan.IOLatency, plan.MemoryOOMGroup, plan.MemoryWmarkRatio:
+		return plan.Int(0), reason, nil
+	case plan.IOWeight:
+		return plan.Int(100), reason, nil
+	case plan.CPUSetCPUs, plan.CPUSetMems:
+		if !a.o.FS.Nested(k) {
+			return plan.Text(""), reason, nil
+		}
+		t := h.id.Target
+		t.Cgroup = parentDir(t.Cgroup)
+		v, err := a.o.FS.Read(plan.ID{Target: t, Knob: k})
+		return v, "the parent's: the runtime's specification keeps ours", err
+	default:
+		return plan.Value{}, "", fmt.Errorf("%s of %s: kubelet's value was not recorded", k, h.id.Target)
+	}
+}

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+package apply
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/koord-rt/koord-rt/kernel/cgroup"
+	"github.com/koord-rt/koord-rt/model/plan"
+)
+
+func parentDir(cgroup string) string { return path.Dir(strings.TrimRight(cgroup, "/")) }
+
+// planOther decides about knobs of processes and about resctrl groups.
+func (a *Applier) planOther(u undo, out *RestoreStep) (undo, bool) {
+	if err := a.hook(u.setting.Knob); err != nil {
+		out.Reason, out.Err = "cannot be written by this process", err
+		return u, false
+	}
+	if u.setting.Knob == plan.RDTSchemata {
+		return a.planSchemata(u, out)
+	}
+	pids, err := a.pids(u.setting.Target)
+	if err != nil {
+		out.Reason, out.Err = "no processes", a.explain(u.setting, err)
+		return u, false
+	}
+	if u.setting.Knob == plan.OOMScoreAdj || u.setting.Knob == plan.SchedPolicy {
+		return a.planNumbers(u, pids, out)
+	}
+	return a.planGroups(u, pids, out)
+}
+
+func (a *Applier) planSchemata(u undo, out *RestoreStep) (undo, bool) {
+	h := u.history
+	if h.ours == nil || len(h.ours.Written) == 0 || h.first == nil || len(h.first.Original) == 0 || len(h.first.Files) == 0 {
+		out.Reason = "no original was recorded"
+		return u, false
+	}
+	content, err := a.o.Groups.Schemata(h.id.Target.Cgroup)
+	if err != nil {
+		out.Reason, out.Err = "cannot be read", a.explain(u.setting, err)
+		return u, false
+	}
+	line, _ := schemataLine(content, h.id.Key)
+	out.From = h.id.Key + ":" + line
+	if !sameDomains(h.id.Key, h.ours.Written[0], line) {
+		out.Reason = "no longer our value"
+		return u, false
+	}
+	u.setting.Value = plan.Text(h.first.Original[0])
+	u.writes = []cgroup.Write{{File: h.first.Files[0], Data: h.first.Original[0]}}
+	return finish(u, "original", out)
+}
+
+// planNumbers returns each process to its own original; a process that the ledger does not list takes that of the first,
+// from which it was forked.
+func (a *Applier) planNumbers(u undo, pids []int, out *RestoreStep) (undo, bool) {
+	h := u.history
+	last := h.ours
+	original := ""
+	switch {
+	case h.runtime != nil && h.runtime.Base != "":
+		original = h.runtime.Base
+	case h.first != nil && len(h.first.Original) > 0:
+		original = h.first.Original[0]
+	default:
+		out.Action, out.Reason = ActRecreate, "no original was recorded"
+		return u, false
+	}
+	if last == nil {
+		last = h.runtime
+	}
+	ours, err := valueOf(h.id.Knob, last.Want)
+	if err == nil {
+		u.setting.Value, err = valueOf(h.id.Knob, original)
+	}
+	if err != nil {
+		out.Reason, out.Err = "record cannot be read", err
+		return u, false
+	}
+	for _, pid := range pids {
+		if have, err := a.taskValue(nil, u.setting, pid); err != nil || have != ours {
+			continue
+		}
+		to := original
+		if h.first != nil {
+			if own := pick(h.first.Files, h.first.Original, a.taskFile(h.id.Knob, pid)); own != "" {
+				to = own
+			}
+		}
+		u.pids = append(u.pids, pid)
+		u.writes = append(u.writes, cgroup.Write{File: a.taskFile(h.id.Knob, pid), Data: to})
+	}
+	out.From = ours.String()
+	if len(u.writes) == 0 {
+		out.Reason = "no process has our value any more"
+		return u, false
+	}
+	return finish(u, "original", out)
+}
+
+// planGroups takes processes out of our groups: cookies are cleared, resctrl tasks go back to the root group. A
+// monitoring group restricts nothing and is removed by whoever made it.
+func (a *Applier) planGroups(u undo, pids []int, out *RestoreStep) (undo, bool) {
+	if u.setting.Knob == plan.RDTMonGroup {
+		out.Reason = "a monitoring group restricts nothing; it ends with its last process"
+		return u, false
+	}
+	last := u.history.ours
+	if last == nil {
+		last = u.history.runtime
+	}
+	held := u.setting
+	held.Value = plan.Text(last.Want)
+	for _, pid := range pids {
+		if have, err := a.taskValue(nil, held, pid); err == nil && have == held.Value {
+			u.pids = append(u.pids, pid)
+			u.writes = append(u.writes, cgroup.Write{File: a.taskFile(u.setting.Knob, pid), Data: "root group"})
+		}
+	}
+	out.From = last.Want
+	if len(u.pids) == 0 {
+		out.Reason = "no process is in our group any more"
+		return u, false
+	}
+	u.setting.Value = plan.Text("")
+	return finish(u, "root group", out)
+}
+
+// undoOther performs what planOther has decided.
+func (a *Applier) undoOther(u undo) error {
+	switch u.setting.Knob {
+	case plan.RDTSchemata:
+		return a.o.Groups.SetSchemata(u.setting.Target.Cgroup, u.writes[0].Data)
+	case plan.RDTClass:
+		return a.o.Groups.MoveTasks("", slices.Clone(u.pids))
+	}
+	for i, pid := range u.pids {
+		if u.setting.Knob == plan.CoreSchedCookie {
+			if err := a.o.Cookies.Clear(pid); err != nil {
+				return err
+			}
+			continue
+		}
+		n, err := strconv.ParseInt(u.writes[i].Data, 10, 64)
+		if err != nil {
+			return fmt.Errorf("read original %q: %w", u.writes[i].Data, err)
+		}
+		s := u.setting
+		s.Value = plan.Int(n)
+		if err := a.setTask(s, pid); err != nil {
+			return err
+		}
+	}
+	return nil
+}

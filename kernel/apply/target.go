@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+package apply
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/koord-rt/koord-rt/kernel/root"
+	"github.com/koord-rt/koord-rt/model/journal"
+	"github.com/koord-rt/koord-rt/model/plan"
+)
+
+// target serialises the writes to one cgroup and remembers what the journal has already been told of it.
+type target struct {
+	key   string
+	mu    sync.Mutex
+	dead  bool // forgotten; a waiter must look it up again
+	inode uint64
+	notes []note
+}
+
+// note is the last thing recorded of one knob.
+type note struct {
+	knob  plan.Knob
+	via   journal.Via
+	key   string
+	value plan.Value
+	err   string
+}
+
+func keyOf(t plan.Target) string {
+	if t.Level == plan.LevelGroup {
+		return "resctrl:" + t.Cgroup
+	}
+	return t.Cgroup
+}
+
+// lock takes every target of the plan in one fixed order, so that two plans cannot wait for each other in a circle.
+func (a *Applier) lock(p plan.Plan) []*target {
+	keys := make([]string, 0, 4)
+	for i := range p {
+		if k := keyOf(p[i].Target); !slices.Contains(keys, k) {
+			keys = append(keys, k)
+		}
+	}
+	slices.Sort(keys)
+	held := make([]*target, len(keys))
+	for i, k := range keys {
+		held[i] = a.take(k)
+	}
+	return held
+}
+
+// take locks one target, again when it was forgotten while we waited.
+func (a *Applier) take(key string) *target {
+	for {
+		a.mu.Lock()
+		t := a.targets[key]
+		if t == nil {
+			t = &target{key: key}
+			a.targets[key] = t
+		}
+		a.mu.Unlock()
+		t.mu.Lock()
+		if !t.dead {
+			return t
+		}
+		t.mu.Unlock()
+	}
+}
+
+func unlock(held []*target) {
+	for _, t := range held {
+		t.mu.Unlock()
+	}
+}
+
+func find(held []*target, t plan.Target) *target {
+	key := keyOf(t)
+	for _, h := range held {
+		if h.key == key {
+			return h
+		}
+	}
+	return nil
+}
+
+// Forget drops what is remembered of targets that were removed and journals their end.
+func (a *Applier) Forget(targets ...plan.Target) error {
+	records := make([]journal.Record, 0, len(targets))
+	for _, t := range targets {
+		held := a.take(keyOf(t))
+		held.dead = true
+		a.mu.Lock()
+		delete(a.targets, held.key)
+		a.mu.Unlock()
+		inode := held.inode
+		held.mu.Unlock()
+		records = append(records, journal.Record{Time: a.o.Now(), Boot: a.boot, Inode: inode, Target: t, Via: journal.ViaGone})
+	}
+	return a.o.Journal.Append(records...)
+}
+
+// dirOf is the directory whose inode identifies the target for this knob: on v1 every controller has its own.
+func (a *Applier) dirOf(t plan.Target, k plan.Knob) (string, error) {
+	switch {
+	case t.Level == plan.LevelGroup:
+		return root.Join(a.o.Roots.Resctrl, t.Cgroup)
+	case a.o.FS.IsFile(k):
+		return a.o.FS.Dir(t, k)
+	default:
+		return a.o.FS.ProcsDir(t)
+	}
+}
+
+// record starts a journal record of a setting.
+func (a *Applier) record(t *target, s plan.Setting, via journal.Via, gen uint64) journal.Record {
+	r := journal.Record{
+		Time: a.o.Now(), Boot: a.boot, Target: s.Target, Knob: s.Knob.String(), Key: s.Key,
+		Want: s.Value.String(), Owner: s.Owner.String(), Reason: s.Reason, Via: via, Gen: gen,
+	}
+	if dir, err := a.dirOf(s.Target, s.Knob); err == nil {
+		if r.Inode, err = root.Inode(dir); err == nil {
+			t.inode = r.Inode
+		}
+	}
+	return r
+}
+
+// note journals a value that was not written, once per value.
+func (a *Applier) note(t *target, s plan.Setting, via journal.Via, gen uint64) error {
+	if !t.remember(s, via, "") {
+		return nil
+	}
+	r := a.record(t, s, via, gen)
+	if path, err := a.o.FS.Path(s.Target, s.Knob); err == nil {
+		r.Files = []string{path}
+	}
+	if err := a.o.Journal.Append(r); err != nil {
+		t.forget(s)
+		return fmt.Errorf("record %s of %s: %w", s.Knob, s.Target, err)
+	}
+	return nil
+}
+
+// failed journals an error, once until it changes.
+func (a *Applier) failed(t *target, r *Result, gen uint64) {
+	s := r.Setting
+	if r.Err == nil || !t.remember(s, journal.ViaDirect, r.Err.Error()) {
+		return
+	}
+	rec := a.record(t, s, journal.ViaDirect, gen)
+	rec.Err = r.Err.Error()
+	if err := a.o.Journal.Append(rec); err != nil {
+		r.Err = errors.Join(r.Err, fmt.Errorf("record it: %w", err))
+	}
+}
+
+// remember stores a note and reports whether it is news.
+func (t *target) remember(s plan.Setting, via journal.Via, err string) bool {
+	n := note{knob: s.Knob, via: via, key: s.Key, value: s.Value, err: err}
+	i := t.at(s)
+	if i < 0 {
+		n.key = strings.Clone(n.key)
+		t.notes = append(t.notes, n)
+		return true
+	}
+	news := t.notes[i] != n
+	t.notes[i] = n
+	return news
+}
+
+func (t *target) forget(s plan.Setting) {
+	if i := t.at(s); i >= 0 {
+		t.notes = slices.Delete(t.notes, i, i+1)
+	}
+}
+
+func (t *target) at(s plan.Setting) int {
+	return slices.IndexFunc(t.notes, func(n note) bool { return n.knob == s.Knob && n.key == s.Key })
+}

@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+package apply
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/koord-rt/koord-rt/kernel/cgroup"
+	"github.com/koord-rt/koord-rt/kernel/root"
+	"github.com/koord-rt/koord-rt/model/plan"
+)
+
+// isSpecOnly reports knobs that exist in a container's specification and nowhere else.
+func isSpecOnly(k plan.Knob) bool {
+	return k == plan.Env || k == plan.Device || k == plan.CDIDevice || k == plan.Mount
+}
+
+// isTaskKnob reports knobs that belong to processes.
+func isTaskKnob(k plan.Knob) bool {
+	switch k {
+	case plan.SchedPolicy, plan.OOMScoreAdj, plan.CoreSchedCookie, plan.RDTClass, plan.RDTMonGroup:
+		return true
+	default:
+		return false
+	}
+}
+
+// isCgroupKnob reports knobs that are files of a cgroup, on either version.
+func isCgroupKnob(k plan.Knob) bool {
+	return k != plan.RDTSchemata && !isTaskKnob(k) && !isSpecOnly(k)
+}
+
+// change compares a setting with the kernel, whatever kind of knob it is.
+func (a *Applier) change(p plan.Plan, s plan.Setting) (cgroup.Change, error) {
+	switch {
+	case s.Knob == plan.RDTSchemata:
+		return a.changeSchemata(s)
+	case isTaskKnob(s.Knob):
+		return a.changeTasks(p, s)
+	default:
+		return a.o.FS.Prepare(s)
+	}
+}
+
+// changeTasks compares every process of the target. The writes name the processes that differ.
+func (a *Applier) changeTasks(p plan.Plan, s plan.Setting) (cgroup.Change, error) {
+	if err := a.hook(s.Knob); err != nil {
+		return cgroup.Change{}, err
+	}
+	pids, err := a.pids(s.Target)
+	if err != nil {
+		return cgroup.Change{}, err
+	}
+	c := cgroup.Change{Same: true, Current: s.Value}
+	for _, pid := range pids {
+		have, err := a.taskValue(p, s, pid)
+		if errors.Is(err, unix.ESRCH) || errors.Is(err, unix.ENOENT) {
+			continue // ended since the list was read
+		}
+		if err != nil {
+			return c, err
+		}
+		if have == s.Value {
+			continue
+		}
+		if c.Same {
+			c.Same, c.Current = false, have
+		}
+		c.Writes = append(c.Writes, cgroup.Write{File: a.taskFile(s.Knob, pid), Data: s.Value.String()})
+		c.Original = append(c.Original, have.String())
+	}
+	return c, nil
+}
+
+// hook reports a missing hook.
+func (a *Applier) hook(k plan.Knob) error {
+	missing := false
+	switch k {
+	case plan.SchedPolicy, plan.OOMScoreAdj:
+		missing = a.o.Tasks == nil
+	case plan.CoreSchedCookie:
+		missing = a.o.Cookies == nil
+	default:
+		missing = a.o.Groups == nil
+	}
+	if missing {
+		return fmt.Errorf("%s: %w", k, ErrUnsupported)
+	}
+	return nil
+}
+
+// pids lists the target's processes. A target without any is gone for every knob of processes.
+func (a *Applier) pids(t plan.Target) ([]int, error) {
+	dir, err := a.o.FS.ProcsDir(t)
+	if err != nil {
+		return nil, err
+	}
+	b := root.Get()
+	defer b.Put()
+	raw, err := b.Read(dir, "/cgroup.procs")
+	if err != nil {
+		return nil, err
+	}
+	pids, err := parsePIDs(string(raw))
+	if err == nil && len(pids) == 0 {
+		err = fmt.Errorf("%s: %w: no process", t, ErrGone)
+	}
+	return pids, err
+}
+
+// parsePIDs reads cgroup.procs: one id a line. 0 stands for a process of another PID namespace and is skipped.
+func parsePIDs(s string) ([]int, error) {
+	var pids []int
+	for line := range strings.FieldsSeq(s) {
+		pid, err := strconv.Atoi(line)
+		if err != nil || pid < 0 {
+			return nil, fmt.Errorf("read cgroup.procs: %.32q is not a process id", line)
+		}
+		if pid > 0 {
+			pids = append(pids, pid)
+		}
+	}
+	return pids, nil
+}
+
+// taskFile is the file that shows the value of one process.
+func (a *Applier) taskFile(k plan.Knob, pid int) string {
+	dir := a.o.Roots.Proc + "/" + strconv.Itoa(pid)
+	switch k {
+	case plan.OOMScoreAdj:
+		return dir + "/oom_score_adj"
+	case plan.RDTClass, plan.RDTMonGroup:
+		return dir + "/cpu_resctrl_groups"
+	case plan.CoreSchedCookie:
+		return dir + "/sched" // holds the cookie where CONFIG_SCHED_DEBUG is on
+	default:
+		return dir + "/stat" // field 41 is the policy
+	}
+}
+
+// taskPID is taskFile's way back, 0 for any other path.
+func taskPID(file string) int {
+	parts := strings.Split(file, "/")
+	if len(parts) < 2 {
+		return 0
+	}
+	pid, err := strconv.Atoi(parts[len(parts)-2])
+	if err != nil {
+		return 0
+	}
+	return pid
+}
+
+// taskValue is the present value of one process; for groups it is the wanted one or "".
+func (a *Applier) taskValue(p plan.Plan, s plan.Setting, pid int) (plan.Value, error) {
+	var in bool
+	var err error
+	switch s.Knob {
+	case plan.SchedPolicy:
+		n, err := a.o.Tasks.SchedPolicy(pid)
+		return plan.Int(n), err
+	case plan.OOMScoreAdj:
+		n, err := a.o.Tasks.OOMScoreAdj(pid)
+		return plan.Int(n), err
+	case plan.CoreSchedCookie:
+		in, err = a.o.Cookies.InGroup(s.Value.String(), pid)
+	case plan.RDTClass:
+		in, err = a.o.Groups.InGroup(s.Value.String(), pid)
+	case plan.RDTMonGroup:
+		in, err = a.o.Groups.InMon(classOf(p, s), s.Value.String(), pid)
+	}
+	if in {
+		return s.Value, err
+	}
+	return plan.Text(""), err
+}
+
+// writeOther performs the changes that are no cgroup files.
+func (a *Applier) writeOther(p plan.Plan, s plan.Setting, c cgroup.Change) error {
+	if s.Knob == plan.RDTSchemata {
+		return a.o.Groups.SetSchemata(s.Target.Cgroup, c.Writes[0].Data)
+	}
+	pids := make([]int, 0, len(c.Writes))
+	for _, w := range c.Writes {
+		pids = append(pids, taskPID(w.File))
+	}
+	switch s.Knob {
+	case plan.RDTClass:
+		return a.o.Groups.MoveTasks(s.Value.String(), pids)
+	case plan.RDTMonGroup:
+		return a.o.Groups.AddMon(classOf(p, s), s.Value.String(), pids)
+	}
+	for _, pid := range pids {
+		if err := a.setTask(s, pid); err != nil && !errors.Is(err, unix.ESRCH) && !errors.Is(err, unix.ENOENT) {
+			return err
+		}
+	}
+	return nil
+}
+
+// classOf is the control group that a monitoring group lies in: the class that the same plan gives the target.
+func classOf(p plan.Plan, s plan.Setting) string {
+	if class := p.Find(s.Target, plan.RDTClass, ""); class != nil {
+		return class.Value.String()
+	}
+	return ""
+}
+
+func (a *Applier) setTask(s plan.Setting, pid int) error {
+	switch s.Knob {
+	case plan.SchedPolicy:
+		return a.o.Tasks.SetSchedPolicy(pid, int(s.Value.Int()))
+	case plan.OOMScoreAdj:
+		return a.o.Tasks.SetOOMScoreAdj(pid, int(s.Value.Int()))
+	default:
+		return a.o.Cookies.Assign(s.Value.String(), pid)
+	}
+}

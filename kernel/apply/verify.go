@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+package apply
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/koord-rt/koord-rt/kernel/root"
+	"github.com/koord-rt/koord-rt/model/journal"
+	"github.com/koord-rt/koord-rt/model/plan"
+)
+
+// Mismatch is a setting that the kernel does not hold.
+type Mismatch struct {
+	Setting plan.Setting
+	// Got is what stands there; Err is set instead when it could not be read.
+	Got plan.Value
+	Err error
+}
+
+// String is "cpu.shares of container default/web/app: want 512, got 1024".
+func (m Mismatch) String() string {
+	if m.Err != nil {
+		return fmt.Sprintf("%s of %s: want %s, got error: %v", m.Setting.Knob, m.Setting.Target, m.Setting.Value, m.Err)
+	}
+	return fmt.Sprintf("%s of %s: want %s, got %q", m.Setting.Knob, m.Setting.Target, m.Setting.Value, m.Got)
+}
+
+// Verify reads every setting of a plan back (D9). Settings that are only observed, or that stand in the container's
+// specification alone, are not looked at. It takes no lock and does not allocate when everything holds and no setting
+// belongs to processes. Nil means proven.
+func (a *Applier) Verify(p plan.Plan) []Mismatch {
+	var out []Mismatch
+	b := root.Get()
+	defer b.Put()
+	for i := range p {
+		s := &p[i]
+		if s.Observe || isSpecOnly(s.Knob) {
+			continue
+		}
+		if !isCgroupKnob(s.Knob) {
+			out = a.verifyOther(out, p, *s)
+			continue
+		}
+		raw, err := a.o.FS.ReadRaw(b, s.Target, s.Knob)
+		if err != nil {
+			out = append(out, Mismatch{Setting: *s, Err: a.explain(*s, err)})
+			continue
+		}
+		same, err := a.o.FS.Holds(s, raw)
+		if err == nil && (same || a.idles(p, *s)) {
+			continue
+		}
+		m := Mismatch{Setting: *s, Err: err}
+		if err == nil {
+			m.Got, m.Err = a.o.FS.Parse(s.ID(), raw)
+		}
+		out = append(out, m)
+	}
+	return out
+}
+
+func (a *Applier) verifyOther(out []Mismatch, p plan.Plan, s plan.Setting) []Mismatch {
+	c, err := a.change(p, s)
+	switch {
+	case err != nil:
+		return append(out, Mismatch{Setting: s, Err: a.explain(s, err)})
+	case !c.Same:
+		return append(out, Mismatch{Setting: s, Got: c.Current})
+	default:
+		return out
+	}
+}
+
+// Prove is Verify with a journal record per setting: the proof that `koordctl explain` shows.
+func (a *Applier) Prove(p plan.Plan, gen uint64) ([]Mismatch, error) {
+	bad := a.Verify(p)
+	records := make([]journal.Record, 0, len(p))
+	held := a.lock(p)
+	for i := range p {
+		if p[i].Observe || isSpecOnly(p[i].Knob) {
+			continue
+		}
+		r := a.record(find(held, p[i].Target), p[i], journal.ViaProof, gen)
+		for _, m := range bad {
+			if m.Setting.ID() == p[i].ID() {
+				r.Err = m.String()
+			}
+		}
+		records = append(records, r)
+	}
+	unlock(held)
+	if len(records) == 0 {
+		return bad, nil
+	}
+	if err := a.o.Journal.Append(records...); err != nil {
+		return bad, fmt.Errorf("record the proof: %w", err)
+	}
+	return bad, nil
+}
+
+// SyncUnits makes the plan's settings properties of their systemd units, after the reply to the runtime (D6). It is one
+// call per cgroup; results stand in the plan's order, Skipped for knobs that are no file of a cgroup.
+func (a *Applier) SyncUnits(ctx context.Context, p plan.Plan, gen uint64) []Result {
+	results := make([]Result, len(p))
+	byCgroup := map[string][]int{}
+	var order []string
+	for i := range p {
+		results[i] = Result{Setting: p[i], Outcome: Skipped}
+		if p[i].Observe || !isCgroupKnob(p[i].Knob) || p[i].Target.Level == plan.LevelGroup {
+			continue
+		}
+		dir := p[i].Target.Cgroup
+		if byCgroup[dir] == nil {
+			order = append(order, dir)
+		}
+		byCgroup[dir] = append(byCgroup[dir], i)
+	}
+	for _, dir := range order {
+		a.syncUnit(ctx, dir, byCgroup[dir], p, results, gen)
+	}
+	return results
+}
+
+func (a *Applier) syncUnit(ctx context.Context, dir string, indexes []int, p plan.Plan, results []Result, gen uint64) {
+	settings := make(plan.Plan, 0, len(indexes))
+	for _, i := range indexes {
+		settings = append(settings, p[i])
+	}
+	err := ErrUnsupported
+	if a.o.Units != nil {
+		err = a.o.Units.Set(ctx, dir, settings)
+	}
+	held := a.lock(settings)
+	defer unlock(held)
+	for _, i := range indexes {
+		results[i].Outcome = Written
+		if err != nil {
+			results[i].fail(fmt.Errorf("set %s of %s in its unit: %w", p[i].Knob, p[i].Target, err))
+			continue
+		}
+		rec := a.record(find(held, p[i].Target), p[i], journal.ViaSystemd, gen)
+		if jerr := a.o.Journal.Append(rec); jerr != nil {
+			results[i].Err = errors.Join(results[i].Err, fmt.Errorf("record it: %w", jerr))
+		}
+	}
+}

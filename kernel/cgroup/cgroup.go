@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+// Package cgroup knows which file carries which knob, what to write to it and what its content means, on both cgroup
+// versions.
+//
+// FS is a value made once by Open, the only place where the version is asked. Render, Same, Holds and Table are pure; Read
+// and Prepare read the kernel; nothing here writes: that is kernel/apply's alone. It imports model/*, kernel/root and the
+// standard library only.
+package cgroup
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/koord-rt/koord-rt/kernel/cgroup/format"
+	"github.com/koord-rt/koord-rt/kernel/cgroup/v1"
+	"github.com/koord-rt/koord-rt/kernel/cgroup/v2"
+	"github.com/koord-rt/koord-rt/kernel/root"
+	"github.com/koord-rt/koord-rt/model/node"
+	"github.com/koord-rt/koord-rt/model/plan"
+	"github.com/koord-rt/koord-rt/model/unit"
+)
+
+// ErrNoFile is wrapped when a knob is no cgroup file in this cgroup version, or its controller is not mounted.
+var ErrNoFile = errors.New("no cgroup file")
+
+// ErrRange is wrapped when a value lies outside the knob's range.
+var ErrRange = errors.New("value out of range")
+
+// Write is one write(2).
+type Write struct {
+	File string // absolute
+	Data string
+}
+
+// hierarchy is what differs between the versions.
+type hierarchy interface {
+	File(k plan.Knob) string
+	Base(k plan.Knob) string
+	ProcsBase() string
+	UsageFile() string
+	Companion(k plan.Knob) string
+	Nested(k plan.Knob) bool
+	Render(s plan.Setting, w unit.WeightFormula, current []byte) (string, error)
+	Parse(k plan.Knob, key string, raw []byte, w unit.WeightFormula) (plan.Value, error)
+}
+
+// Options of Open.
+type Options struct {
+	// Weight is the shares→weight formula of containers (the runtime's), PodWeight that of every level above (kubelet's).
+	Weight, PodWeight unit.WeightFormula
+}
+
+// FS is one node's cgroup filesystem. It is immutable and safe for concurrent use.
+type FS struct {
+	version node.CgroupVersion
+	h       hierarchy
+	o       Options
+}
+
+// Open chooses the rendering. On v1 it fails when no controller of ours is mounted below r.Cgroup.
+func Open(r root.Roots, v node.CgroupVersion, o Options) (FS, error) {
+	if v == node.CgroupV2 {
+		return FS{version: v, h: v2.Hierarchy{Root: r.Cgroup}, o: o}, nil
+	}
+	h, err := v1.Open(r.Cgroup)
+	return FS{version: node.CgroupV1, h: h, o: o}, err
+}
+
+// Version is the cgroup version.
+func (f FS) Version() node.CgroupVersion { return f.version }
+
+// formula is the one used at the target's level.
+func (f FS) formula(l plan.Level) unit.WeightFormula {
+	if l == plan.LevelContainer {
+		return f.o.Weight
+	}
+	return f.o.PodWeight
+}
+
+// Dir is the directory of the target's cgroup in the knob's hierarchy.
+func (f FS) Dir(t plan.Target, k plan.Knob) (string, error) {
+	base := f.h.Base(k)
+	if base == "" || f.h.File(k) == "" {
+		return "", fmt.Errorf("%s: %w on cgroup v%d", k, ErrNoFile, f.version)
+	}
+	return root.Join(base, t.Cgroup)
+}
+
+// Path is the absolute file that carries the knob.
+func (f FS) Path(t plan.Target, k plan.Knob) (string, error) {
+	dir, err := f.Dir(t, k)
+	if err != nil {
+		return "", err
+	}
+	return dir + "/" + f.h.File(k), nil
+}
+
+// ProcsDir is the directory whose cgroup.procs lists the target's processes.
+func (f FS) ProcsDir(t plan.Target) (string, error) { return root.Join(f.h.ProcsBase(), t.Cgroup) }
+
+// UsageFile is the absolute file with the target's memory in use, for the target's memory knobs.
+func (f FS) UsageFile(t plan.Target) (string, error) {
+	dir, err := f.Dir(t, plan.MemoryLimit)
+	return dir + "/" + f.h.UsageFile(), err
+}
+
+// Nested reports whether the kernel refuses a child's value beyond its parent's.
+func (f FS) Nested(k plan.Knob) bool { return f.h.Nested(k) }
+
+// IsFile reports whether the knob is a cgroup file on this version.
+func (f FS) IsFile(k plan.Knob) bool { return f.h.File(k) != "" && f.h.Base(k) != "" }
+
+// Render is the pure translation of a setting into writes. A cpu.period on v2 needs the file's present content: it is
+// v2.ErrNeedsCurrent here and Prepare's work.
+func (f FS) Render(s plan.Setting) ([]Write, error) { return f.render(s, nil) }
+
+func (f FS) render(s plan.Setting, current []byte) ([]Write, error) {
+	if err := checkRange(s); err != nil {
+		return nil, err
+	}
+	path, err := f.Path(s.Target, s.Knob)
+	if err != nil {
+		return nil, err
+	}
+	data, err := f.h.Render(s, f.formula(s.Target.Level), current)
+	if err != nil {
+		return nil, err
+	}
+	return []Write{{File: path, Data: data}}, nil
+}
+
+// checkRange holds a value against the knob's table.
+func checkRange(s plan.Setting) error {
+	info := s.Knob.Info()
+	if s.Value.IsText() != info.Text {
+		return fmt.Errorf("%s = %q: %w: wrong kind of value", s.Knob, s.Value, ErrRange)
+	}
+	if info.Text {
+		return nil
+	}
+	n := s.Value.Int()
+	if n == unit.Unlimited && s.Knob.Unlimitable() {
+		return nil
+	}
+	if n < info.Min || info.Max != unit.Unlimited && n > info.Max {
+		return fmt.Errorf("%s = %d: %w (%s)", s.Knob, n, ErrRange, info.Unit)
+	}
+	return nil
+}
+
+// Read is the knob's present value in its unit: -1 for "max", smallest equivalent shares for a weight, sets as written.
+func (f FS) Read(id plan.ID) (plan.Value, error) {
+	b := root.Get()
+	defer b.Put()
+	raw, err := f.ReadRaw(b, id.Target, id.Knob)
+	if err != nil {
+		return plan.Value{}, err
+	}
+	return f.Parse(id, raw)
+}
+
+// ReadRaw reads the knob's file into a buffer without allocating.
+func (f FS) ReadRaw(b *root.Buffer, t plan.Target, k plan.Knob) ([]byte, error) {
+	base := f.h.Base(k)
+	file := f.h.File(k)
+	if base == "" || file == "" {
+		return nil, fmt.Errorf("%s: %w on cgroup v%d", k, ErrNoFile, f.version)
+	}
+	if err := root.CheckRel(t.Cgroup); err != nil {
+		return nil, err
+	}
+	return b.Read(base, "/", t.Cgroup, "/", file)
+}
+
+// Parse is the value that a file's content, or a text written to it, means.
+func (f FS) Parse(id plan.ID, raw []byte) (plan.Value, error) {
+	v, err := f.h.Parse(id.Knob, id.Key, raw, f.formula(id.Target.Level))
+	if err != nil {
+		return v, fmt.Errorf("read %s of %s: %w", id.Knob, id.Target, err)
+	}
+	return v, nil
+}
+
+// Same reports whether the kernel's value is the wanted one, as far as the kernel can hold it: memory in whole pages,
+// CPU lists as sets, shares as the weight that the formula of the target's level makes of them. The other formula's
+// weight is not the same: v2's default of 100 is what one of them makes of 1024 shares, and siblings would be incomparable.
+func (f FS) Same(s plan.Setting, current plan.Value) bool {
+	want := s.Value
+	switch s.Knob {
+	case plan.CPUSetCPUs, plan.CPUSetMems:
+		return format.SameList(want.String(), []byte(current.String()))
+	case plan.MemoryLimit, plan.MemoryMin, plan.MemoryLow, plan.MemoryHigh:
+		return unit.Bytes(want.Int()).PageDown() == unit.Bytes(current.Int()).PageDown()
+	case plan.CPUShares:
+		if f.version == node.CgroupV1 {
+			return want == current
+		}
+		w := f.formula(s.Target.Level)
+		return w.Weight(unit.Shares(current.Int())) == w.Weight(unit.Shares(want.Int()))
+	default:
+		return want == current
+	}
+}
+
+// Holds compares a file's content with a setting. It does not allocate when they agree.
+func (f FS) Holds(s *plan.Setting, raw []byte) (bool, error) {
+	if s.Knob == plan.CPUSetCPUs || s.Knob == plan.CPUSetMems {
+		return format.SameList(s.Value.String(), raw), nil
+	}
+	v, err := f.h.Parse(s.Knob, s.Key, raw, f.formula(s.Target.Level))
+	if err != nil {
+		return false, fmt.Errorf("read %s of %s: %w", s.Knob, s.Target, err)
+	}
+	return f.Same(*s, v), nil
+}
+
+// Unified is plan.UnifiedMap for the settings of one container: nil on v1, where the map has no meaning.
+func (f FS) Unified(p plan.Plan) map[string]string {
+	if f.version != node.CgroupV2 {
+		return nil
+	}
+	return plan.UnifiedMap(p)
+}

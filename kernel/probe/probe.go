@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+// Package probe finds out what this node's kernel can do: cgroup version, which knobs exist and take a value, resctrl,
+// disks, devices, and who else manages the node's cgroups.
+//
+// Inputs are the roots and options; the output is a node.Kernel, the topology and the memory capacity. Nothing is
+// inferred from a distribution's name. It writes to a cgroup of its own, which it removes, and nowhere else, except that
+// controllers which nobody has enabled on the cgroup2 root are enabled for the moment. It imports model and the other
+// kernel packages.
+package probe
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/koord-rt/koord-rt/kernel/cgroup"
+	"github.com/koord-rt/koord-rt/kernel/proc"
+	"github.com/koord-rt/koord-rt/kernel/resctrl"
+	"github.com/koord-rt/koord-rt/kernel/root"
+	"github.com/koord-rt/koord-rt/kernel/sys"
+	"github.com/koord-rt/koord-rt/model/node"
+	"github.com/koord-rt/koord-rt/model/topo"
+	"github.com/koord-rt/koord-rt/model/unit"
+)
+
+// Driver is how the kubelet names cgroups.
+type Driver string
+
+// Drivers; empty is to be found out.
+const (
+	DriverSystemd  Driver = "systemd"
+	DriverCgroupfs Driver = "cgroupfs"
+)
+
+// Answer is a fact that the administrator may state; the zero value leaves it to the probe.
+type Answer uint8
+
+// Answers.
+const (
+	Detect Answer = iota
+	Yes
+	No
+)
+
+// Options of Probe. The zero value probes everything at the usual places.
+type Options struct {
+	Driver Driver
+	// KubeletDir holds the kubelet's state files; /var/lib/kubelet when empty.
+	KubeletDir string
+	// CDIDirs, lowest priority first; sys.CDIDirs when nil.
+	CDIDirs []string
+	// KubeletMemoryQoS overrides the hint that memory.min of the kubepods cgroup is above 0.
+	KubeletMemoryQoS Answer
+	// OwnMemoryMin says that the ledger shows us as the writer of that memory.min, so that it is no hint.
+	OwnMemoryMin bool
+}
+
+// ErrInconclusive is wrapped when something could not be found out now: the answer must not be kept, ask again.
+var ErrInconclusive = errors.New("probe inconclusive")
+
+// Probe asks the kernel. The Kernel is usable beside an error: what could not be read is absent, and a knob that could
+// not be probed is unsupported for now. Only a nil topology leaves nothing to go on. At most one Probe of
+// a process runs at a time: the probe cgroup is named by the process.
+func Probe(ctx context.Context, roots root.Roots, o Options) (node.Kernel, *topo.Topology, unit.Bytes, error) {
+	if o.KubeletDir == "" {
+		o.KubeletDir = "/var/lib/kubelet"
+	}
+	if o.CDIDirs == nil {
+		o.CDIDirs = sys.CDIDirs()
+	}
+	var k node.Kernel
+	procFS := proc.FS(roots.Proc)
+	var errs []error
+	keep := func(err error) {
+		if err != nil {
+			errs = append(errs, err)
+		}
+	}
+	var err error
+	k.Release, k.Major, k.Minor, err = Release()
+	keep(err)
+	mounts, err := procFS.Mounts()
+	keep(err)
+	k.RDT, err = resctrl.FS(roots.Resctrl).Info(mounts.ResctrlOptions)
+	keep(err)
+	keep(hardware(&k, roots, o))
+	keep(cgroups(ctx, &k, roots, o, mounts))
+	k.KubeletStaticCPU, k.KubeletStaticMemory, err = kubeletManagers(o.KubeletDir)
+	keep(err)
+	memory, err := procFS.MemTotal()
+	keep(err)
+	topology, err := sys.FS(roots.Sys).Topology()
+	keep(err)
+	if err := errors.Join(errs...); err != nil {
+		return k, topology, memory, fmt.Errorf("probe kernel: %w", err)
+	}
+	return k, topology, memory, nil
+}
+
+// cgroups fills in all that depends on the cgroup filesystem.
+func cgroups(ctx context.Context, k *node.Kernel, roots root.Roots, o Options, mounts proc.Mounts) error {
+	var err error
+	if k.Cgroup, err = cgroupVersion(roots.Cgroup); err != nil {
+		return err
+	}
+	k.RecursiveProt = k.Cgroup == node.CgroupV2 && mounts.RecursiveProt
+	fs, err := cgroup.Open(roots, k.Cgroup, cgroup.Options{})
+	if err != nil {
+		return err
+	}
+	k.Systemd = systemdDriver(fs, proc.FS(roots.Proc), o.Driver)
+	k.KubeletMemoryQoS = kubeletMemoryQoS(fs, k.Systemd, o)
+	return knobs(ctx, k, fs, roots)
+}
+
+// hardware lists disks, device nodes and the CDI registry.
+func hardware(k *node.Kernel, roots root.Roots, o Options) error {
+	var errs [4]error
+	fs := sys.FS(roots.Sys)
+	k.Disks, errs[0] = fs.Disks()
+	rdma, err := fs.RDMA()
+	errs[1] = err
+	gpus, err := sys.GPUs(roots.Proc, roots.Dev)
+	errs[2] = err
+	k.Devices = append(gpus, rdma...)
+	k.CDI, errs[3] = sys.CDINames(o.CDIDirs...)
+	return errors.Join(errs[:]...)
+}
+
+// systemdDriver decides by the kubelet's own top directory, and where both or none exist by whether PID 1 is systemd.
+func systemdDriver(fs cgroup.FS, procFS proc.FS, option Driver) bool {
+	switch option {
+	case DriverSystemd:
+		return true
+	case DriverCgroupfs:
+		return false
+	}
+	slice, plain := exists(fs, kubepodsSlice), exists(fs, kubepodsPlain)
+	if slice != plain {
+		return slice
+	}
+	return strings.HasPrefix(procFS.Comm(1), "systemd")
+}

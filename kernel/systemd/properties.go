@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+package systemd
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/koord-rt/koord-rt/model/plan"
+	"github.com/koord-rt/koord-rt/model/topo"
+	"github.com/koord-rt/koord-rt/model/unit"
+)
+
+// Property is a unit property with the Go type that its D-Bus signature has: uint64 ("t") or []byte ("ay").
+type Property struct {
+	Name  string
+	Value any
+}
+
+// infinity is systemd's "no limit" for weights, sizes and times (UINT64_MAX; org.freedesktop.systemd1(5)).
+const infinity = uint64(math.MaxUint64)
+
+// mapped are the knobs whose files systemd writes itself. runc maps the same ones, plus pids.max; every other file of a
+// unit's cgroup survives a daemon-reload, because systemd does not know it.
+var mapped = plan.KnobSet(plan.CPUShares, plan.CPUQuota, plan.CPUPeriod, plan.CPUSetCPUs, plan.CPUSetMems,
+	plan.MemoryMin, plan.MemoryLow, plan.MemoryHigh, plan.MemoryLimit)
+
+// Mapped reports whether a knob has a unit property: cpu.shares (as CPUWeight), cpu.quota, cpu.period, cpuset.cpus,
+// cpuset.mems, memory.min, memory.low, memory.high and memory.limit.
+//
+// cpu.idle is left out although systemd 252 has CPUWeight=idle: the next plain weight, of which runc's update is one,
+// would meet the idle cgroup with EINVAL.
+func Mapped(k plan.Knob) bool { return mapped.Has(k) }
+
+// ErrNoUnit is wrapped when a cgroup path does not end in a unit.
+var ErrNoUnit = errors.New("cgroup is not a systemd unit")
+
+// Unit is the unit that a cgroup path belongs to: its last element, when that is a slice or a scope. The path of a
+// container below "cri-containerd-ID.scope" with its own subtree is not a unit.
+func Unit(cgroup string) (string, error) {
+	name := path.Base(path.Clean("/" + cgroup))
+	if strings.HasSuffix(name, ".slice") || strings.HasSuffix(name, ".scope") || strings.HasSuffix(name, ".service") {
+		return name, nil
+	}
+	return "", fmt.Errorf("%w: %q", ErrNoUnit, cgroup)
+}
+
+// Properties turns the settings of one unit into properties, sorted by name. Settings of knobs that are not mapped, and
+// those only observed, are left out. weight is how this level's shares become a cpu.weight. A value that has no property
+// is an error naming the knob; the others are returned with it.
+//
+//	CPUWeight           = weight(shares), 1..10000
+//	CPUQuotaPerSecUSec  = quota × 10⁶ / period, rounded up to 10 ms as systemd does itself; infinity for no limit
+//	CPUQuotaPeriodUSec  = period
+//	AllowedCPUs, AllowedMemoryNodes = the set as bits, lowest byte first
+//	MemoryMin, MemoryLow, MemoryHigh, MemoryMax = bytes; infinity for no limit
+func Properties(settings []plan.Setting, weight unit.WeightFormula) ([]Property, error) {
+	var out []Property
+	var errs []error
+	period := unit.CFSPeriod
+	for i := range settings {
+		if settings[i].Knob == plan.CPUPeriod && !settings[i].Observe {
+			period = unit.Micros(settings[i].Value.Int())
+		}
+	}
+	for i := range settings {
+		s := &settings[i]
+		if !Mapped(s.Knob) || s.Observe {
+			continue
+		}
+		p, err := property(s, period, weight)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("map %s = %s of %s to a unit property: %w", s.Knob, s.Value, s.Target, err))
+			continue
+		}
+		out = append(out, p)
+	}
+	slices.SortStableFunc(out, func(a, b Property) int { return strings.Compare(a.Name, b.Name) })
+	return out, errors.Join(errs...)
+}
+
+func property(s *plan.Setting, period unit.Micros, weight unit.WeightFormula) (Property, error) {
+	switch s.Knob {
+	case plan.CPUShares:
+		w := weight.Weight(unit.Shares(s.Value.Int()))
+		if w < unit.MinWeight {
+			return Property{}, errors.New("no shares")
+		}
+		return Property{"CPUWeight", uint64(w)}, nil
+	case plan.CPUQuota:
+		q, err := quotaPerSecond(unit.Micros(s.Value.Int()), period)
+		return Property{"CPUQuotaPerSecUSec", q}, err
+	case plan.CPUPeriod:
+		if period < unit.MinQuota || period > 1000000 {
+			return Property{}, errors.New("not between 1 ms and 1 s")
+		}
+		return Property{"CPUQuotaPeriodUSec", uint64(period)}, nil
+	case plan.CPUSetCPUs:
+		b, err := setBits(s.Value.String())
+		return Property{"AllowedCPUs", b}, err
+	case plan.CPUSetMems:
+		b, err := setBits(s.Value.String())
+		return Property{"AllowedMemoryNodes", b}, err
+	}
+	name, ok := memoryProperty(s.Knob)
+	if !ok {
+		return Property{}, errors.New("no property")
+	}
+	return Property{name, limit(s.Value.Int())}, nil
+}
+
+func memoryProperty(k plan.Knob) (string, bool) {
+	switch k {
+	case plan.MemoryMin:
+		return "MemoryMin", true
+	case plan.MemoryLow:
+		return "MemoryLow", true
+	case plan.MemoryHigh:
+		return "MemoryHigh", true
+	case plan.MemoryLimit:
+		return "MemoryMax", true
+	}
+	return "", false
+}
+
+func limit(n int64) uint64 {
+	if n < 0 {
+		return infinity
+	}
+	return uint64(n)
+}
+
+// quotaPerSecond is ⌈quota × 10⁶ / period⌉ in microseconds of CPU time per second, rounded up to 10 ms: systemd rounds
+// the quota it derives from the property down (src/core/cgroup.c), and a container would get less than it asked.
+func quotaPerSecond(quota, period unit.Micros) (uint64, error) {
+	if quota < 0 {
+		return infinity, nil
+	}
+	if period <= 0 || quota == 0 || quota > math.MaxInt64/1000000 {
+		return 0, fmt.Errorf("quota %d µs in a period of %d µs", quota, period)
+	}
+	perSecond := (uint64(quota)*1000000 + uint64(period) - 1) / uint64(period)
+	const step = 10000
+	return (perSecond + step - 1) / step * step, nil
+}
+
+// setBits renders a list of ids as systemd's CPU mask: bit n of byte n/8. An empty set means "all" to systemd and is
+// what an empty cpuset file says too.
+func setBits(list string) ([]byte, error) {
+	set, err := topo.ParseCPUSet(list)
+	if err != nil {
+		return nil, err
+	}
+	bits := []byte{}
+	for _, id := range set.List() {
+		for len(bits) <= id/8 {
+			bits = append(bits, 0)
+		}
+		bits[id/8] |= 1 << (id % 8)
+	}
+	return bits, nil
+}

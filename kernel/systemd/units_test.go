@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+package systemd
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/coreos/go-systemd/v22/dbus"
+
+	"github.com/koord-rt/koord-rt/model/plan"
+	"github.com/koord-rt/koord-rt/model/unit"
+)
+
+// fakeBus records calls. A broken one fails every call and is no longer connected after the first.
+type fakeBus struct {
+	calls  []string
+	broken bool
+	closed bool
+	stuck  bool
+}
+
+var errBus = errors.New("bus says no")
+
+func (b *fakeBus) SetUnitPropertiesContext(ctx context.Context, name string, runtime bool, props ...dbus.Property) error {
+	if b.stuck {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	if b.broken {
+		b.closed = true
+		return errBus
+	}
+	for _, p := range props {
+		b.calls = append(b.calls, name+" "+p.Name+" "+p.Value.String())
+	}
+	if !runtime {
+		return errors.New("the setting would outlive a reboot")
+	}
+	return nil
+}
+
+func (b *fakeBus) Connected() bool { return !b.closed }
+func (b *fakeBus) Close()          { b.closed = true }
+
+// dialer hands out buses in order and errBus when there is none left.
+func dialer(buses ...*fakeBus) func(context.Context) (bus, error) {
+	return func(context.Context) (bus, error) {
+		if len(buses) == 0 {
+			return nil, errBus
+		}
+		b := buses[0]
+		buses = buses[1:]
+		return b, nil
+	}
+}
+
+var oneMemory = []plan.Setting{{Knob: plan.MemoryMin, Value: plan.Int(4096)}}
+
+func TestUnitsKeepsItsConnection(t *testing.T) {
+	t.Parallel()
+	b := &fakeBus{}
+	u := newUnits(dialer(b))
+	for range 2 {
+		if err := u.SetProperties(t.Context(), "a.slice", oneMemory, unit.Linear); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(b.calls) != 2 || b.calls[0] != "a.slice MemoryMin @t 4096" {
+		t.Errorf("calls %q", b.calls)
+	}
+	u.Close()
+	if !b.closed {
+		t.Error("still open")
+	}
+}
+
+func TestUnitsReconnects(t *testing.T) {
+	t.Parallel()
+	old, next := &fakeBus{}, &fakeBus{}
+	u := newUnits(dialer(old, next))
+	if err := u.SetProperties(t.Context(), "a.slice", oneMemory, unit.Linear); err != nil {
+		t.Fatal(err)
+	}
+	old.broken = true
+	if err := u.SetProperties(t.Context(), "a.slice", oneMemory, unit.Linear); err != nil || len(next.calls) != 1 {
+		t.Errorf("after the bus restarted: %v, calls %q", err, next.calls)
+	}
+}
+
+func TestUnitsWithoutBus(t *testing.T) {
+	t.Parallel()
+	err := newUnits(dialer()).SetProperties(t.Context(), "a.slice", oneMemory, unit.Linear)
+	if !errors.Is(err, errors.ErrUnsupported) || !errors.Is(err, errBus) {
+		t.Errorf("got %v", err)
+	}
+	if err := newUnits(dialer()).SetProperties(t.Context(), "a.slice", []plan.Setting{{Knob: plan.CPUBurst}}, unit.Linear); err != nil {
+		t.Errorf("nothing to set needs no bus: %v", err)
+	}
+}
+
+func TestUnitsObeysTheContext(t *testing.T) {
+	t.Parallel()
+	u := newUnits(dialer(&fakeBus{stuck: true}))
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	if err := u.SetProperties(ctx, "a.slice", oneMemory, unit.Linear); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("stuck call: %v", err)
+	}
+	<-u.turn // as if another call were in progress
+	if err := u.SetProperties(ctx, "a.slice", oneMemory, unit.Linear); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("stuck predecessor: %v", err)
+	}
+}
+
+// The connection outlives the context of the call that opened it.
+func TestUnitsConnectionOutlivesTheCall(t *testing.T) {
+	t.Parallel()
+	var life context.Context
+	u := newUnits(func(ctx context.Context) (bus, error) {
+		life = ctx
+		return &fakeBus{}, nil
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	if err := u.SetProperties(ctx, "a.slice", oneMemory, unit.Linear); err != nil {
+		t.Fatal(err)
+	}
+	cancel()
+	if life.Err() != nil {
+		t.Error("the connection ends with the call")
+	}
+	u.Close()
+	if life.Err() == nil {
+		t.Error("the connection outlives Close")
+	}
+}

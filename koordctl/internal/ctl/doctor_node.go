@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+package ctl
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/koord-rt/koord-rt/daemon/handoff"
+	"github.com/koord-rt/koord-rt/daemon/ledger"
+	"github.com/koord-rt/koord-rt/model/node"
+)
+
+// checkRunDir judges the modes: what lies there steers the node.
+func (e *env) checkRunDir() check {
+	c := check{Name: "run-dir", Result: ok}
+	dir := e.path(e.runDir)
+	st, err := os.Stat(dir)
+	if err != nil {
+		return check{Name: c.Name, Result: fail, Detail: err.Error(), Next: "start koord-nri, or give its runDir with --run-dir"}
+	}
+	var open []string
+	if st.Mode().Perm()&0o077 != 0 {
+		open = append(open, dir)
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return check{Name: c.Name, Result: fail, Detail: err.Error(), Next: "run koordctl as root"}
+	}
+	for _, f := range entries {
+		if info, err := f.Info(); err == nil && f.Type()&fs.ModeSymlink == 0 && info.Mode().Perm()&0o077 != 0 {
+			open = append(open, filepath.Join(dir, f.Name()))
+		}
+	}
+	c.Detail = fmt.Sprintf("%s (%04o)", dir, st.Mode().Perm())
+	if len(open) > 0 {
+		c.Result, c.Detail = warn, "open to others: "+strings.Join(open, ", ")
+		c.Next = "chmod -R go= " + dir
+	}
+	return c
+}
+
+func (e *env) checkLedger() check {
+	c := check{Name: "ledger", Result: ok}
+	records, torn, err := ledger.ReadAll(e.path(e.runDir))
+	if err != nil {
+		return check{Name: c.Name, Result: fail, Detail: err.Error(), Next: "run koordctl as root"}
+	}
+	c.Detail = fmt.Sprintf("%d records", len(records))
+	if torn > 0 {
+		// One per kill -9 is normal; the records around it are whole.
+		c.Detail += fmt.Sprintf(", %d lines cut by a killed writer", torn)
+	}
+	return c
+}
+
+func (e *env) checkHandoff() check {
+	c := check{Name: "handoff", Result: ok}
+	s := handoff.Read(handoff.Options{RunDir: e.path(e.runDir)})
+	if len(s.Problems) > 0 {
+		p := s.Problems[0]
+		return check{Name: c.Name, Result: warn, Detail: p.File + ": " + p.Reason, Next: "the last good content holds; restart koordlet"}
+	}
+	switch {
+	case s.Strategy == nil && s.Pods == nil:
+		c.Detail = "no node agent: standalone, with the strategy file"
+	case !s.Dynamic.Known:
+		c.Result, c.Detail, c.Next = warn, "the agent's dynamic state is missing or has expired", "static defaults hold; see whether koordlet runs"
+	default:
+		c.Detail = fmt.Sprintf("strategy %d, dynamic %d, pods %d", s.StrategyGeneration, s.DynamicGeneration, s.PodsGeneration)
+	}
+	return c
+}
+
+// agents are programs that write the same kernel files.
+var agents = map[string]string{
+	"koordlet":            "Koordinator's node agent",
+	"katalyst-agent":      "Katalyst's node agent",
+	"crane-agent":         "Crane's node agent",
+	"nri-resource-policy": "a resource policy plugin of NRI",
+	"nri-memory-qos":      "NRI's memory QoS plugin",
+	"nri-memtierd":        "NRI's memtierd plugin",
+	"nri-sgx-epc":         "NRI's EPC plugin",
+}
+
+// checkAgents looks through the processes for others that claim our knobs, and for a second plugin of ours.
+func (e *env) checkAgents() check {
+	c := check{Name: "other-agents", Result: ok, Detail: "none"}
+	var found, ours []string
+	dirs, err := os.ReadDir(e.path("/proc"))
+	if err != nil {
+		return check{Name: c.Name, Result: warn, Detail: err.Error(), Next: "run koordctl in the host's PID namespace"}
+	}
+	for _, d := range dirs {
+		pid, err := strconv.Atoi(d.Name())
+		if err != nil {
+			continue
+		}
+		b, err := os.ReadFile(filepath.Join(e.path("/proc"), d.Name(), "cmdline"))
+		if err != nil {
+			continue // it has ended
+		}
+		argv0, _, _ := strings.Cut(string(b), "\x00")
+		name := filepath.Base(argv0)
+		if name == "koord-nri" {
+			ours = append(ours, strconv.Itoa(pid))
+		}
+		if what := agentOf(name); what != "" {
+			found = append(found, fmt.Sprintf("%s (pid %d, %s)", name, pid, what))
+		}
+	}
+	switch {
+	case len(ours) > 1:
+		c.Result, c.Detail = fail, "more than one koord-nri runs: pids "+strings.Join(ours, ", ")
+		c.Next = "two connections of one plugin break every container creation: stop all but one"
+	case len(found) > 0:
+		slices.Sort(found)
+		c.Result, c.Detail = warn, strings.Join(found, ", ")
+		c.Next = "two writers of one knob undo each other: stop the other, or list its knobs under cede in nri.yaml"
+	}
+	return c
+}
+
+func agentOf(name string) string {
+	if what := agents[name]; what != "" {
+		return what
+	}
+	for prefix, what := range agents {
+		if strings.HasPrefix(prefix, "nri-") && strings.HasPrefix(name, prefix+"-") {
+			return what
+		}
+	}
+	return ""
+}
+
+// checkOtherPlugins lists NRI plugins that the runtime starts by itself.
+func (e *env) checkOtherPlugins() check {
+	c := check{Name: "nri-plugins", Result: ok, Detail: "no other is installed"}
+	var others []string
+	for _, dir := range []string{"/opt/nri/plugins", "/etc/nri/conf.d"} {
+		entries, err := os.ReadDir(e.path(dir))
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			return check{Name: c.Name, Result: warn, Detail: err.Error(), Next: "run koordctl as root"}
+		}
+		for _, f := range entries {
+			if !strings.Contains(f.Name(), "koord") {
+				others = append(others, filepath.Join(dir, f.Name()))
+			}
+		}
+	}
+	if len(others) > 0 {
+		c.Result, c.Detail = warn, strings.Join(others, ", ")
+		c.Next = "where one sets a knob of ours, container creation fails with a conflict: list that knob under cede in nri.yaml"
+	}
+	return c
+}
+
+func (e *env) checkCgroups() check {
+	c := check{Name: "cgroups", Result: ok}
+	r := e.roots()
+	v2 := cgroupVersion(r) == node.CgroupV2
+	base, mode := r.Cgroup, "v2"
+	if !v2 {
+		base, mode = r.Cgroup+"/cpu", "v1"
+		if exists(r.Cgroup + "/unified") {
+			mode = "hybrid (controllers are v1)"
+		}
+	}
+	switch {
+	case !v2 && !exists(base) && !exists(r.Cgroup+"/cpu,cpuacct"):
+		c.Result, c.Detail, c.Next = fail, "no cgroup controller is mounted below "+r.Cgroup, "mount cgroups, or give --host-root"
+		return c
+	case exists(base + "/kubepods.slice"):
+		c.Detail = mode + ", systemd driver"
+	case exists(base + "/kubepods"):
+		c.Detail = mode + ", cgroupfs driver"
+	default:
+		c.Result, c.Detail, c.Next = warn, mode+", no kubepods cgroup yet", "it appears with the first pod"
+	}
+	return c
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+// checkResctrl warns only where the CPU could do it.
+func (e *env) checkResctrl() check {
+	c := check{Name: "resctrl", Result: ok, Detail: "mounted"}
+	if exists(e.roots().Resctrl + "/schemata") {
+		return c
+	}
+	b, err := readHead(e.path("/proc/cpuinfo"))
+	if err != nil {
+		c.Result, c.Detail, c.Next = warn, "not mounted; "+err.Error(), "mount -t resctrl resctrl /sys/fs/resctrl where the CPU can"
+		return c
+	}
+	for _, flag := range strings.Fields(string(b)) {
+		if flag == "cat_l3" || flag == "mba" || flag == "cqm_llc" {
+			c.Result, c.Detail, c.Next = warn, "not mounted, although the CPU has "+flag, "mount -t resctrl resctrl /sys/fs/resctrl"
+			return c
+		}
+	}
+	c.Detail = "not mounted; the CPU has neither allocation nor monitoring"
+	return c
+}
+
+// checkKubelet recognises kubelet's own managers: their knobs are left to them.
+func (e *env) checkKubelet() []check {
+	var out []check
+	for _, m := range []struct{ name, file, static, knob string }{
+		{"kubelet-cpu", "/var/lib/kubelet/cpu_manager_state", "static", "cpuset.cpus"},
+		{"kubelet-memory", "/var/lib/kubelet/memory_manager_state", "Static", "cpuset.mems"},
+	} {
+		c := check{Name: m.name, Result: ok, Detail: "no static policy"}
+		b, err := readHead(e.path(m.file))
+		var state struct {
+			PolicyName string `json:"policyName"`
+		}
+		switch {
+		case errors.Is(err, os.ErrNotExist):
+		case err != nil:
+			c.Result, c.Detail, c.Next = warn, err.Error(), "run koordctl as root"
+		case json.Unmarshal(b, &state) != nil:
+			c.Result, c.Detail, c.Next = warn, m.file+" cannot be read", "kubelet writes it anew when it starts"
+		case state.PolicyName == m.static:
+			c.Result, c.Detail = warn, "kubelet's static policy owns "+m.knob
+			c.Next = "set kubelet's policy to none where koord-rt is to pin containers; until then the cpuset feature stays away"
+		}
+		out = append(out, c)
+	}
+	return out
+}

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+package ctl
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/koord-rt/koord-rt/daemon/status"
+)
+
+func featuresCommand(e *env) *cobra.Command {
+	return &cobra.Command{
+		Use:   "features",
+		Short: "What each feature does on this node: active, degraded and how, unsupported and why",
+		Args:  cobra.NoArgs,
+		RunE:  func(*cobra.Command, []string) error { return e.features() },
+	}
+}
+
+func (e *env) features() error {
+	runDir := e.path(e.runDir)
+	entries, err := status.ReadAll(runDir, e.path("/proc"))
+	if err != nil {
+		return err
+	}
+	if len(entries) == 0 {
+		return fmt.Errorf("no status file in %s: start koord-nri, or give its runDir with --run-dir; `koordctl doctor` says what is missing", runDir)
+	}
+	if e.output == outJSON {
+		return printJSON(e.out, entries)
+	}
+	for i := range entries {
+		if err := e.featureTable(&entries[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (e *env) featureTable(s *status.Entry) error {
+	if s.Err != "" {
+		fmt.Fprintf(e.out, "%s: %s\n", s.File, s.Err)
+		return nil
+	}
+	state := "running"
+	if !s.Alive {
+		state = "NOT RUNNING since " + s.Written.UTC().Format(time.RFC3339) + " or later; last known:"
+	}
+	fmt.Fprintf(e.out, "%s (pid %d, %s) with %s %s, NRI %s\n", cell(s.ProgramVersion), s.PID, state, cell(s.RuntimeName),
+		cell(s.RuntimeVersion), cell(s.NRIVersion))
+	rows := make([][]string, 0, len(s.Features))
+	for _, f := range s.Features {
+		rows = append(rows, []string{f.Feature, f.State, f.Detail})
+	}
+	return printTable(e.out, []string{"FEATURE", "STATE", "HOW"}, rows)
+}

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+package topo
+
+import (
+	"errors"
+	"slices"
+	"testing"
+)
+
+func TestParseCPUSet(t *testing.T) {
+	t.Parallel()
+	for in, want := range map[string]string{
+		"":              "",
+		"0":             "0",
+		"0-3,8":         "0-3,8",
+		"8,0-3":         "0-3,8",
+		"0,1,2":         "0-2",
+		" 0-1\n":        "0-1",
+		"63-64,127,128": "63-64,127-128",
+		"8191":          "8191",
+	} {
+		got, err := ParseCPUSet(in)
+		if err != nil || got.String() != want {
+			t.Errorf("%q: got %q, %v; want %q", in, got, err, want)
+		}
+	}
+	for _, in := range []string{"x", "-1", "3-1", "0-4294967295", "8192", "1,", ",", "1-", "0x3", "1--2", "99999999999999999999999999"} {
+		if got, err := ParseCPUSet(in); !errors.Is(err, ErrCPUList) || !got.Empty() {
+			t.Errorf("%q: got %q, %v; want an error and nothing", in, got, err)
+		}
+	}
+}
+
+func TestSetAlgebra(t *testing.T) {
+	t.Parallel()
+	a, b := Range(0, 3), CPUs(2, 3, 70)
+	for name, c := range map[string]struct{ got, want string }{
+		"union":         {a.Union(b).String(), "0-3,70"},
+		"minus":         {a.Minus(b).String(), "0-1"},
+		"minus longer":  {b.Minus(a).String(), "70"},
+		"intersect":     {a.Intersect(b).String(), "2-3"},
+		"outside range": {CPUs(-1, MaxCPU+1).String(), ""},
+	} {
+		if c.got != c.want {
+			t.Errorf("%s: got %q, want %q", name, c.got, c.want)
+		}
+	}
+	if a.Equal(b) || !a.Equal(Range(0, 3)) || !CPUs(1).SubsetOf(a) || b.SubsetOf(a) || !a.Overlaps(b) || a.Overlaps(CPUs(9)) {
+		t.Error("comparison is wrong")
+	}
+	if !a.Equal(a.Union(CPUs(200)).Minus(CPUs(200))) {
+		t.Error("sets with unequal storage and equal members are not Equal")
+	}
+	if !slices.Equal(b.List(), []int{2, 3, 70}) || b.Len() != 3 {
+		t.Errorf("list %v, len %d", b.List(), b.Len())
+	}
+}
+
+func TestTopology(t *testing.T) {
+	t.Parallel()
+	var cpus []CPU
+	for i := range 8 {
+		cpus = append(cpus, CPU{ID: 7 - i, Core: (7 - i) / 2, Socket: (7 - i) / 4, Node: (7 - i) / 4})
+	}
+	tp := New(cpus, CPUs(0, 1))
+	if tp.All().String() != "0-7" || tp.NodeCPUs(1).String() != "4-7" || !tp.NodeCPUs(9).Empty() {
+		t.Errorf("all %s, node 1 %s", tp.All(), tp.NodeCPUs(1))
+	}
+	if got := tp.NodesOf(CPUs(1, 5)).String(); got != "0-1" {
+		t.Errorf("nodes of 1,5: %s", got)
+	}
+	if !tp.SMT() {
+		t.Error("two threads a core are SMT")
+	}
+	if got := New(cpus, CPUs(0)).NodesOf(CPUs(5)); !got.Empty() {
+		t.Errorf("a node without memory is no mem: %s", got)
+	}
+}
+
+func FuzzParseCPUSet(f *testing.F) {
+	for _, s := range []string{"0-3,8", "", "0-4294967295", "1,,2", "7-3"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		a, err := ParseCPUSet(s)
+		if err != nil {
+			if !a.Empty() {
+				t.Errorf("%q: an error and %s", s, a)
+			}
+			return
+		}
+		b, err := ParseCPUSet(a.String())
+		if err != nil || !a.Equal(b) {
+			t.Errorf("%q: %s does not read back: %s, %v", s, a, b, err)
+		}
+	})
+}

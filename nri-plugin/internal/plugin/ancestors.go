@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+package plugin
+
+import (
+	"context"
+	"sync"
+
+	"github.com/koord-rt/koord-rt/model/cgrouppath"
+	"github.com/koord-rt/koord-rt/model/node"
+	"github.com/koord-rt/koord-rt/model/plan"
+	"github.com/koord-rt/koord-rt/model/unit"
+	podpolicy "github.com/koord-rt/koord-rt/policy/pod"
+)
+
+// ancestors remembers the QoS directories that carry sums of ours: they must fall to 0 when their last pod goes, and at
+// the end all of them (D6: they are the kubelet's).
+type ancestors struct {
+	mu   sync.Mutex
+	dirs map[string]string // QoS directory to the root of all pods
+}
+
+// settleAncestors brings the QoS directories and the root of all pods to the sum of what the pods protect.
+func (p *Plugin) settleAncestors(ctx context.Context, v *node.View) {
+	p.apply(ctx, v, podpolicy.Ancestors(v, p.protections()))
+}
+
+// protections lists what each pod protects, and every directory that once carried a sum with nothing.
+func (p *Plugin) protections() []podpolicy.Protection {
+	pods := p.reg.podList()
+	out := make([]podpolicy.Protection, 0, len(pods)+4)
+	p.above.mu.Lock()
+	defer p.above.mu.Unlock()
+	for i := range pods {
+		if pr := protection(&pods[i]); pr.Min > 0 || pr.Low > 0 {
+			p.above.dirs[pr.QoSCgroup] = pr.KubepodsCgroup
+			out = append(out, pr)
+		}
+	}
+	for dir, root := range p.above.dirs {
+		out = append(out, podpolicy.Protection{QoSCgroup: dir, KubepodsCgroup: root})
+	}
+	return out
+}
+
+// protection is what one pod's cgroup protects under its present plan.
+func protection(e *podEntry) podpolicy.Protection {
+	info, ok := cgrouppath.OfPod(e.p.Cgroup)
+	if !ok {
+		return podpolicy.Protection{}
+	}
+	out := podpolicy.Protection{QoSCgroup: info.QoSCgroup, KubepodsCgroup: info.Root}
+	if s := e.plan.Get(plan.MemoryMin); s != nil && !s.Observe {
+		out.Min = unit.Bytes(max(s.Value.Int(), 0))
+	}
+	if s := e.plan.Get(plan.MemoryLow); s != nil && !s.Observe {
+		out.Low = unit.Bytes(max(s.Value.Int(), 0))
+	}
+	return out
+}
+
+// leave takes back what stands in the kubelet's own directories, when the plugin is stopped in an orderly way. Running
+// containers and pods keep their guarantees.
+func (p *Plugin) leave(ctx context.Context) {
+	v := p.views.Load()
+	p.above.mu.Lock()
+	zero := make([]podpolicy.Protection, 0, len(p.above.dirs))
+	for dir, root := range p.above.dirs {
+		zero = append(zero, podpolicy.Protection{QoSCgroup: dir, KubepodsCgroup: root})
+	}
+	p.above.mu.Unlock()
+	pl := podpolicy.Ancestors(v, zero)
+	for i := range pl {
+		pl[i].Reason = "the plugin is stopped: this directory is the kubelet's"
+	}
+	p.apply(ctx, v, pl)
+}

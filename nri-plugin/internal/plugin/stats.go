@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+package plugin
+
+import (
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/koord-rt/koord-rt/daemon/status"
+	"github.com/koord-rt/koord-rt/model/node"
+)
+
+// stats is what the status file tells about this process.
+type stats struct {
+	late, failOpen, connects    atomic.Uint64
+	unmanaged                   atomic.Int64
+	lastSync, lastEvent, joined atomic.Int64 // Unix nanoseconds, 0 for never; joined is 0 while disconnected
+
+	mu       sync.Mutex
+	problems []status.Problem
+	proofs   map[string]status.ProofFailure
+}
+
+func (s *stats) keepProblem(now time.Time, where, key, reason string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.problems = append(s.problems, status.Problem{Time: now, Where: where, Key: key, Reason: reason})
+	if n := len(s.problems); n > status.MaxProblems {
+		s.problems = slices.Delete(s.problems, 0, n-status.MaxProblems)
+	}
+}
+
+func (s *stats) keepProof(id string, f status.ProofFailure) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.proofs == nil {
+		s.proofs = map[string]status.ProofFailure{}
+	}
+	if len(s.proofs) < status.MaxProofFailures {
+		s.proofs[id] = f
+	}
+}
+
+func (s *stats) dropProof(id string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.proofs, id)
+}
+
+func (p *Plugin) featureList() []node.FeatureState {
+	list, _ := p.views.List()
+	return list
+}
+
+// Status describes the plugin for koordctl. Writer, process and program are the caller's to fill.
+func (p *Plugin) Status() status.Status {
+	v := p.views.Load()
+	list, source := p.views.List()
+	pods, containers := p.reg.counts()
+	s := status.Status{
+		Connects: p.stats.connects.Load(), ConnectedSince: moment(&p.stats.joined),
+		LastSync: moment(&p.stats.lastSync), LastEvent: moment(&p.stats.lastEvent),
+		RuntimeName: v.Runtime.Name, RuntimeVersion: v.Runtime.Version, NRIVersion: v.Runtime.NRI,
+		RequestTimeoutMS: v.Runtime.RequestTimeoutMS,
+		ViewGeneration:   v.Generation, StrategySource: source, Features: list,
+		Counters: map[string]uint64{
+			"pods": uint64(pods), "containers": uint64(containers), "late": p.stats.late.Load(),
+			"failOpen": p.stats.failOpen.Load(), "unmanaged": uint64(max(p.stats.unmanaged.Load(), 0)),
+		},
+	}
+	p.stats.mu.Lock()
+	defer p.stats.mu.Unlock()
+	s.Problems = slices.Clone(p.stats.problems)
+	for _, text := range v.Runtime.Problems {
+		s.Problems = append(s.Problems, status.Problem{Time: p.o.Now(), Where: "runtime", Reason: text})
+	}
+	s.ProofFailures = maps.Clone(p.stats.proofs)
+	return s
+}
+
+func moment(n *atomic.Int64) time.Time {
+	if v := n.Load(); v != 0 {
+		return time.Unix(0, v)
+	}
+	return time.Time{}
+}
+
+// Connected reports whether the runtime has configured us and the connection stands.
+func (p *Plugin) Connected() bool { return p.stats.joined.Load() != 0 }

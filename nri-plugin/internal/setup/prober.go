@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+package setup
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"reflect"
+	"time"
+
+	"github.com/koord-rt/koord-rt/api/config"
+	"github.com/koord-rt/koord-rt/kernel/cgroup"
+	"github.com/koord-rt/koord-rt/kernel/probe"
+	"github.com/koord-rt/koord-rt/kernel/root"
+	"github.com/koord-rt/koord-rt/model/node"
+	"github.com/koord-rt/koord-rt/model/plan"
+	"github.com/koord-rt/koord-rt/model/unit"
+	"github.com/koord-rt/koord-rt/nri-plugin/internal/plugin"
+)
+
+// probeEvery is how often the node is probed again: CDI specifications, devices and resctrl may come after us.
+const probeEvery = 5 * time.Minute
+
+// prober asks the kernel, at start and now and then.
+type prober struct {
+	roots root.Roots
+	cfg   config.NRI
+	log   *slog.Logger
+	last  plugin.Static
+}
+
+// first fails only when there is nothing to go on: without the CPUs no cpuset can be decided.
+func (p *prober) first(ctx context.Context) (plugin.Static, error) {
+	s, err := p.ask(ctx)
+	if s.Topology == nil {
+		return s, fmt.Errorf("probe this node: %w", err)
+	}
+	if err != nil {
+		p.log.Warn("probe is incomplete", "err", err)
+	}
+	p.last = s
+	return s, nil
+}
+
+func (p *prober) ask(ctx context.Context) (plugin.Static, error) {
+	h := p.cfg.Host
+	kernel, topology, memory, err := probe.Probe(ctx, p.roots, probe.Options{
+		KubeletDir: filepath.Dir(h.KubeletCPUManagerState), CDIDirs: h.CDIDirs,
+	})
+	name, _ := os.Hostname()
+	s := plugin.Static{
+		Name: name, Kernel: kernel, Topology: topology, MemCapacity: memory, MemAllocatable: memory,
+		// What current runtimes and kubelets do, until a container tells otherwise.
+		Weight: unit.Quadratic, PodWeight: unit.Linear,
+	}
+	if topology != nil {
+		s.CPUAllocatable = unit.MilliCPU(topology.All().Len() * 1000)
+	}
+	return s, err
+}
+
+func (p *prober) run(ctx context.Context, set func(plugin.Static)) error {
+	tick := time.NewTicker(probeEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		s, err := p.ask(ctx)
+		if err != nil || s.Topology == nil || reflect.DeepEqual(s, p.last) {
+			continue // an inconclusive answer is not kept
+		}
+		p.last = s
+		p.log.Info("node has changed", "kernel", s.Kernel.Release, "cdi", len(s.Kernel.CDI), "resctrl", s.Kernel.RDT.Mounted)
+		set(s)
+	}
+}
+
+// live names the hierarchies that live checks read.
+func live(roots root.Roots, k *node.Kernel) *plugin.Live {
+	l := &plugin.Live{Resctrl: roots.Resctrl}
+	if k.Cgroup != node.CgroupV1 {
+		return l
+	}
+	fs, err := cgroup.Open(roots, k.Cgroup, cgroup.Options{})
+	if err != nil {
+		return l
+	}
+	l.CPUDir, l.CPUSetDir, l.MemoryDir = controller(fs, plan.CPUQuota), controller(fs, plan.CPUSetCPUs), controller(fs, plan.MemoryLimit)
+	return l
+}
+
+// controller is the hierarchy of a knob, "" when it is not mounted.
+func controller(fs cgroup.FS, k plan.Knob) string {
+	dir, err := fs.Dir(plan.Target{Level: plan.LevelContainer, Cgroup: "/"}, k)
+	if err != nil {
+		return ""
+	}
+	return filepath.Clean(dir)
+}
+
+// searchRoot is a hierarchy in which every container has a directory.
+func searchRoot(roots root.Roots, k *node.Kernel) string {
+	if k.Cgroup == node.CgroupV2 {
+		return roots.Cgroup
+	}
+	fs, err := cgroup.Open(roots, k.Cgroup, cgroup.Options{})
+	if err != nil {
+		return ""
+	}
+	return controller(fs, plan.CPUShares)
+}

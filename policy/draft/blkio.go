@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+package draft
+
+import (
+	"strconv"
+
+	"github.com/koord-rt/koord-rt/api/protocol"
+	"github.com/koord-rt/koord-rt/api/strategy"
+	"github.com/koord-rt/koord-rt/model/node"
+	"github.com/koord-rt/koord-rt/model/plan"
+)
+
+// BlkIO plans the block IO settings that belong to the draft's level, and reports what cannot be resolved.
+//
+// Both sources, the class' blocks (where enabled) and the annotation's, hold for each pod; the annotation wins per
+// device. Upstream writes class values to the BE directory; that directory is the kubelet's, so here each BE pod gets
+// them. On cgroup v2 limits stand on the pod and bind its containers together. The throttle of cgroup v1 does not look
+// at ancestors (block/blk-throttle.c without sane_behavior), so there every container carries the pod's limits; weight
+// and latency stand on the pod in both versions.
+//
+// A limit of 0 is unlimited, the kernel's default, and not planned. ioWeightPercent is the weight itself: 100 is the
+// kernel's default of both, 50 half of it. The latency target is the smaller one of readLatency and writeLatency,
+// because io.latency has one per device.
+func (d *Draft) BlkIO() {
+	if !d.Plans(protocol.FeatureBlkIO) {
+		return
+	}
+	asked := d.Pod.Ask.BlkIO
+	for i := range asked {
+		d.block(&asked[i], "annotation blkioQOS", true)
+	}
+	class := d.Pod.Class()
+	if class == protocol.QoSNone {
+		return
+	}
+	q := d.View.Strategy.ClassFor(class.String()).BlkIOQOS
+	if !On(q.Enable) {
+		return
+	}
+	for i := range q.Blocks {
+		if !names(asked, q.Blocks[i].Name) {
+			d.block(&q.Blocks[i], classWhy(class), false)
+		}
+	}
+}
+
+func names(blocks []strategy.Block, name string) bool {
+	for i := range blocks {
+		if blocks[i].Name == name {
+			return true
+		}
+	}
+	return false
+}
+
+func (d *Draft) block(b *strategy.Block, why string, asked bool) {
+	if b.Type != strategy.BlockDevice {
+		if d.Target.Level == plan.LevelPod {
+			d.Problem(protocol.AnnotationBlkIOQOS, Clip(b.Type)+" "+Clip(b.Name)+" is not resolvable at creation: koordlet resolves it")
+		}
+		return
+	}
+	device, ok := d.View.Kernel.Disks[b.Name]
+	if !ok {
+		if d.Target.Level == plan.LevelPod {
+			d.Problem(protocol.AnnotationBlkIOQOS, "this node has no block device "+Clip(b.Name))
+		}
+		return
+	}
+	onContainers := d.View.Kernel.Cgroup == node.CgroupV1
+	if onContainers == (d.Target.Level == plan.LevelContainer) {
+		d.limit(plan.IOReadBPS, device, b.IOCfg.ReadBPS, why)
+		d.limit(plan.IOWriteBPS, device, b.IOCfg.WriteBPS, why)
+		d.limit(plan.IOReadIOPS, device, b.IOCfg.ReadIOPS, why)
+		d.limit(plan.IOWriteIOPS, device, b.IOCfg.WriteIOPS, why)
+	}
+	if d.Target.Level != plan.LevelPod {
+		return
+	}
+	if w := Num(b.IOCfg.IOWeightPercent); w > 0 {
+		if most := d.View.Limits.IOWeightMax; asked && w > most {
+			w, why = most, why+", capped by the node's ioWeightMax"
+		}
+		if w > 0 {
+			d.SetKey(protocol.FeatureBlkIO, plan.IOWeight, device, plan.Int(min(w, 100)), why)
+		}
+	}
+	if t := latency(&b.IOCfg); t > 0 {
+		d.SetKey(protocol.FeatureBlkIO, plan.IOLatency, device, plan.Int(t), why)
+	}
+}
+
+func (d *Draft) limit(k plan.Knob, device string, n *int64, why string) {
+	if Num(n) > 0 {
+		d.SetKey(protocol.FeatureBlkIO, k, device, plan.Int(*n), why)
+	}
+}
+
+func latency(c *strategy.IOCfg) int64 {
+	r, w := Num(c.ReadLatency), Num(c.WriteLatency)
+	if r <= 0 || w > 0 && w < r {
+		return w
+	}
+	return r
+}
+
+// Clip quotes and shortens text that comes from a pod, for a message.
+func Clip(s string) string {
+	if len(s) > 32 {
+		return strconv.QuoteToASCII(s[:32]) + "..."
+	}
+	return strconv.QuoteToASCII(s)
+}

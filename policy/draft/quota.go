@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+package draft
+
+import (
+	"strconv"
+
+	"github.com/koord-rt/koord-rt/api/protocol"
+	"github.com/koord-rt/koord-rt/api/strategy"
+	"github.com/koord-rt/koord-rt/model/plan"
+	"github.com/koord-rt/koord-rt/model/unit"
+)
+
+// QuotaInput is what the quota of one cgroup is made of.
+type QuotaInput struct {
+	// Base is the kubelet's quota; absent, 0 and negative mean unlimited.
+	Base unit.Opt
+	// Batch holds the batch or mid amounts when HasBatch.
+	Batch    Amounts
+	HasBatch bool
+	// Pinned says that the cgroup owns CPUs, so a quota would only throttle what is already bounded.
+	Pinned bool
+	// NoNormalization keeps the node's ratio out: a cgroup v1 pod must not be smaller than a child that comes later.
+	NoNormalization bool
+}
+
+// The steps of the chain, in their order.
+const (
+	stepBatch = 1 << iota
+	stepNormalization
+	stepPinned
+	stepSuppress
+)
+
+// Quota composes cpu.quota in this order and plans it when it differs from the base; it returns the final value that
+// will stand in the kernel, unit.Unlimited for none:
+//
+//  1. base: the kubelet's quota, or the batch limit (batch-cpu milli × 100 µs, at least 1000)
+//  2. normalisation: ⌈q / ratio⌉ for LS pods, pods without label and batch amounts, unless they own CPUs
+//  3. cpuset: unlimited for pods that own CPUs
+//  4. suppression by cfsQuota: unlimited for BE, whose QoS directory carries the one quota (upstream)
+//
+// The owner is the feature that had the last word. A step of an observed feature does not count in the final value; if
+// only such steps change something, the result is planned observe-only.
+//
+// Example: base 400000, ratio 1.20 gives 333334 owned by cpu-normalization.
+func (d *Draft) Quota(in QuotaInput) unit.Micros {
+	base := unit.Micros(in.Base.V)
+	if base <= 0 {
+		base = unit.Unlimited
+	}
+	value, owner, steps := d.compose(base, &in, d.active)
+	if value != base {
+		d.Set(owner, plan.CPUQuota, plan.Int(value), d.quotaReason(base, &in, steps))
+		if !d.Takes(owner, plan.CPUQuota) {
+			return base
+		}
+		return value
+	}
+	if d.planned != d.active {
+		if seen, owner, steps := d.compose(base, &in, d.planned); seen != base && d.Takes(owner, plan.CPUQuota) {
+			d.Set(owner, plan.CPUQuota, plan.Int(seen), d.quotaReason(base, &in, steps))
+			d.Plan[len(d.Plan)-1].Observe = true
+		}
+	}
+	return base
+}
+
+// compose applies the steps of the features in use.
+func (d *Draft) compose(base unit.Micros, in *QuotaInput, use protocol.FeatureSet) (value unit.Micros, owner protocol.Feature, steps int) {
+	value = base
+	batch := in.HasBatch && use.Has(protocol.FeatureBatch)
+	if batch && !in.Batch.CPUUnlimited && in.Batch.CPULimit.V > 0 {
+		value, owner, steps = unit.QuotaFromMilli(unit.MilliCPU(in.Batch.CPULimit.V)), protocol.FeatureBatch, stepBatch
+	}
+	pinned := in.Pinned && use.Has(protocol.FeatureCPUSet)
+	if value > 0 && !pinned && !in.NoNormalization && use.Has(protocol.FeatureNormalization) && d.normalised(batch) {
+		value = max(d.View.Dynamic.Normalization.CeilDiv(value), unit.MinQuota)
+		owner, steps = protocol.FeatureNormalization, steps|stepNormalization
+	}
+	if pinned && value != unit.Unlimited {
+		value, owner, steps = unit.Unlimited, protocol.FeatureCPUSet, steps|stepPinned
+	}
+	if value != unit.Unlimited && use.Has(protocol.FeatureBatch) && d.cfsSuppression() {
+		value, owner, steps = unit.Unlimited, protocol.FeatureBatch, steps|stepSuppress
+	}
+	return value, owner, steps
+}
+
+// normalised reports whether the node's ratio divides the quotas of this pod.
+func (d *Draft) normalised(batch bool) bool {
+	qos := d.Pod.Ask.QoS
+	return d.View.Dynamic.Normalization > 100 && (batch || qos == protocol.QoSLS || qos == protocol.QoSNone)
+}
+
+// cfsSuppression reports whether the pod is a BE pod that is held down by one quota on its QoS directory.
+func (d *Draft) cfsSuppression() bool {
+	t := d.View.Strategy.Threshold()
+	return d.Pod.Ask.QoS == protocol.QoSBE && On(t.Enable) && Str(t.CPUSuppressPolicy) == strategy.SuppressCFSQuota
+}
+
+// quotaReason tells the chain: "kubelet 400000, / 1.20 normalisation".
+func (d *Draft) quotaReason(base unit.Micros, in *QuotaInput, steps int) string {
+	if steps == stepPinned {
+		return "owns its CPUs: no quota"
+	}
+	b := make([]byte, 0, 96)
+	switch {
+	case steps&stepBatch == 0:
+		b = append(b, "kubelet "...)
+		b = appendLimit(b, int64(base))
+	default:
+		b = append(b, in.Batch.name()...)
+		b = append(b, "-cpu limit "...)
+		b = strconv.AppendInt(b, in.Batch.CPULimit.V, 10)
+		b = append(b, 'm')
+	}
+	if steps&stepNormalization != 0 {
+		r := int64(d.View.Dynamic.Normalization)
+		b = append(b, ", divided by ratio "...)
+		b = strconv.AppendInt(b, r/100, 10)
+		b = append(b, '.', byte('0'+r/10%10), byte('0'+r%10))
+	}
+	if steps&stepPinned != 0 {
+		b = append(b, ", owns its CPUs: no quota"...)
+	}
+	if steps&stepSuppress != 0 {
+		b = append(b, ", the BE directory's quota bounds it"...)
+	}
+	return string(b)
+}
+
+// name is "batch" or "mid".
+func (a *Amounts) name() string {
+	if a.Mid {
+		return "mid"
+	}
+	return "batch"
+}
+
+// appendLimit appends n, or "unlimited".
+func appendLimit(b []byte, n int64) []byte {
+	if n < 0 {
+		return append(b, "unlimited"...)
+	}
+	return strconv.AppendInt(b, n, 10)
+}
+
+// Shares plans cpu.shares from the batch or mid request, milli × 1024 / 1000 within 2..262144, when it differs from the
+// base. Example: batch-cpu request 500 gives 512.
+func (d *Draft) Shares(base unit.Opt, a *Amounts) {
+	if !a.CPURequest.Set || !d.Takes(protocol.FeatureBatch, plan.CPUShares) {
+		return
+	}
+	shares := unit.SharesFromMilli(unit.MilliCPU(a.CPURequest.V))
+	if base.Set && base.V == int64(shares) {
+		return
+	}
+	d.Set(protocol.FeatureBatch, plan.CPUShares, plan.Int(shares), a.name()+"-cpu request "+strconv.FormatInt(a.CPURequest.V, 10)+"m")
+}
+
+// MemoryLimit returns the limit in force after batch if that is among the features in use, 0 for none, and a reason when
+// batch decides it. A batch limit that is absent does not remove a Kubernetes limit.
+func MemoryLimit(base unit.Opt, a *Amounts, hasBatch bool, use protocol.FeatureSet) (limit unit.Bytes, why string) {
+	limit = unit.Bytes(max(base.V, 0))
+	if !hasBatch || !use.Has(protocol.FeatureBatch) || a.MemoryUnlimited || a.MemoryLimit.V <= 0 {
+		return limit, ""
+	}
+	return unit.Bytes(a.MemoryLimit.V), a.name() + "-memory limit"
+}

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+package feature_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/koord-rt/koord-rt/api/protocol"
+	"github.com/koord-rt/koord-rt/model/node"
+	"github.com/koord-rt/koord-rt/model/plan"
+	"github.com/koord-rt/koord-rt/policy/feature"
+	pt "github.com/koord-rt/koord-rt/policy/policytest"
+)
+
+func TestStates(t *testing.T) {
+	t.Parallel()
+	without := func(k plan.Knob, why string) func(*node.View) {
+		return func(v *node.View) { v.Kernel.Knobs[k] = node.Support{Why: why} }
+	}
+	gpus := func(v *node.View) {
+		v.Pods = map[string]node.PodSpec{}
+		v.Kernel.Devices = []node.DeviceNode{{Type: "gpu"}}
+	}
+	for name, tc := range map[string]struct {
+		feature protocol.Feature
+		change  func(*node.View)
+		state   string
+		detail  string
+	}{
+		"batch":                      {protocol.FeatureBatch, nil, feature.Active, "no pod cache"},
+		"batch without shares":       {protocol.FeatureBatch, without(plan.CPUShares, "no cpu controller"), feature.Unsupported, "no cpu.shares: no cpu controller"},
+		"cpuset":                     {protocol.FeatureCPUSet, nil, feature.Active, "no suppression set"},
+		"cpuset and static manager":  {protocol.FeatureCPUSet, func(v *node.View) { v.Kernel.KubeletStaticCPU = true }, feature.Degraded, "static CPU manager"},
+		"cpuset ceded":               {protocol.FeatureCPUSet, func(v *node.View) { v.Ceded = plan.KnobSet(plan.CPUSetCPUs) }, feature.Unsupported, "ceded"},
+		"identity on mainline":       {protocol.FeatureIdentity, nil, feature.Degraded, "SCHED_IDLE"},
+		"identity on 6.12":           {protocol.FeatureIdentity, func(v *node.View) { v.Kernel.Minor = 12 }, feature.Degraded, "since Linux 6.12 guides wake-up placement only"},
+		"identity on vendor kernels": {protocol.FeatureIdentity, func(v *node.View) { pt.Vendor(v) }, feature.Active, "cpu.bvt_warp_ns"},
+		"identity on 4.19":           {protocol.FeatureIdentity, func(v *node.View) { v.Kernel.Major, v.Kernel.Knobs[plan.CPUIdle].OK = 4, false }, feature.Unsupported, "Linux 5.15"},
+		"burst":                      {protocol.FeatureBurst, nil, feature.Active, ""},
+		"burst without event":        {protocol.FeatureBurst, func(v *node.View) { v.Runtime.Fields.UpdatePod = false }, feature.Degraded, "containerd 2.4.0 (NRI 0.12) has no UpdatePodSandbox event"},
+		"burst on 5.10":              {protocol.FeatureBurst, without(plan.CPUBurst, "cpu.max.burst needs Linux 5.14"), feature.Unsupported, "5.14"},
+		"normalisation":              {protocol.FeatureNormalization, func(v *node.View) { v.Dynamic.Normalization = 125 }, feature.Active, "ratio 1.25"},
+		"memory on mainline":         {protocol.FeatureMemory, nil, feature.Degraded, "memory.wmark_ratio"},
+		"memory on vendor kernels":   {protocol.FeatureMemory, func(v *node.View) { pt.Vendor(v) }, feature.Active, ""},
+		"memory with kubelet's":      {protocol.FeatureMemory, func(v *node.View) { pt.Vendor(v).Kernel.KubeletMemoryQoS = true }, feature.Degraded, "kubelet's MemoryQoS"},
+		"memory on v1": {protocol.FeatureMemory, func(v *node.View) {
+			v.Kernel.Cgroup = node.CgroupV1
+			for _, k := range []plan.Knob{plan.MemoryMin, plan.MemoryLow, plan.MemoryHigh} {
+				v.Kernel.Knobs[k].OK = false
+			}
+		}, feature.Unsupported, "they need cgroup v2"},
+		"llc":                  {protocol.FeatureLLC, nil, feature.Active, ""},
+		"llc not mounted":      {protocol.FeatureLLC, func(v *node.View) { v.Kernel.RDT = node.RDT{Why: "no resctrl in /proc/filesystems"} }, feature.Unsupported, "/proc/filesystems"},
+		"llc without MB":       {protocol.FeatureLLC, func(v *node.View) { v.Kernel.RDT.MB = false }, feature.Degraded, "no memory bandwidth"},
+		"blkio":                {protocol.FeatureBlkIO, nil, feature.Active, "volume groups"},
+		"blkio without iocost": {protocol.FeatureBlkIO, func(v *node.View) { v.Kernel.Knobs[plan.IOWeight].Degraded = "no device has iocost on" }, feature.Degraded, "io.weight: no device has iocost on"},
+		"blkio on v1":          {protocol.FeatureBlkIO, func(v *node.View) { v.Kernel.Cgroup = node.CgroupV1 }, feature.Degraded, "does not look at ancestors"},
+		"oom score":            {protocol.FeatureOOMScore, func(v *node.View) { v.Runtime.Fields.OOMScoreAdj = false }, feature.Active, "written at StartContainer"},
+		"core scheduling":      {protocol.FeatureCoreSched, nil, feature.Active, ""},
+		"core scheduling off":  {protocol.FeatureCoreSched, func(v *node.View) { v.Limits.CoreSched = false }, feature.Off, "limits"},
+		"no threads": {protocol.FeatureCoreSched, func(v *node.View) {
+			v.Topology = pt.Topology(1, 1)
+		}, feature.Degraded, "more than one thread"},
+		"devices":           {protocol.FeatureDevices, gpus, feature.Active, ""},
+		"devices none":      {protocol.FeatureDevices, nil, feature.Unsupported, "no GPU or RDMA"},
+		"devices off":       {protocol.FeatureDevices, func(v *node.View) { v.Limits.Devices = false }, feature.Off, "limits"},
+		"devices, no CDI":   {protocol.FeatureDevices, func(v *node.View) { gpus(v); v.Runtime.Fields.CDI = false }, feature.Degraded, "NVIDIA_VISIBLE_DEVICES"},
+		"devices, no cache": {protocol.FeatureDevices, func(v *node.View) { gpus(v); v.Pods = nil }, feature.Degraded, "no pod cache"},
+		"observe":           {protocol.FeatureMemory, func(v *node.View) { v.Modes[protocol.FeatureMemory] = node.Observe }, feature.Observe, "when active: degraded"},
+		"off":               {protocol.FeatureMemory, func(v *node.View) { v.Modes[protocol.FeatureMemory] = node.Off }, feature.Off, "configuration"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			v := pt.View()
+			if tc.change != nil {
+				tc.change(v)
+			}
+			states := feature.States(v)
+			if len(states) != int(protocol.NumFeatures) {
+				t.Fatalf("%d states", len(states))
+			}
+			got := states[tc.feature]
+			if got.Feature != tc.feature.String() || got.State != tc.state || !strings.Contains(got.Detail, tc.detail) {
+				t.Errorf("got %+v, want %s %q", got, tc.state, tc.detail)
+			}
+			if got.State != feature.Active && got.Detail == "" {
+				t.Error("no reason is given")
+			}
+		})
+	}
+}
+
+// A bare node: nothing probed, nothing configured. Every line still says why.
+func TestStatesOfNothing(t *testing.T) {
+	t.Parallel()
+	for _, s := range feature.States(&node.View{}) {
+		if s.State != feature.Active && s.Detail == "" {
+			t.Errorf("%+v gives no reason", s)
+		}
+	}
+}

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+// Package pod decides what a pod's own cgroup and its ancestors must have.
+//
+// Inputs are a node.View, a workload.Pod and the sums over its containers, output plans with owner and reason, and
+// problems. It imports model, api, policy/draft, policy/container and the standard library only; never os, net, log,
+// fmt, time's clock or another room.
+package pod
+
+import (
+	"github.com/koord-rt/koord-rt/api/protocol"
+	"github.com/koord-rt/koord-rt/model/node"
+	"github.com/koord-rt/koord-rt/model/plan"
+	"github.com/koord-rt/koord-rt/model/unit"
+	"github.com/koord-rt/koord-rt/model/workload"
+	"github.com/koord-rt/koord-rt/policy/container"
+	"github.com/koord-rt/koord-rt/policy/draft"
+)
+
+// job is the work on one pod.
+type job struct {
+	draft.Draft
+	sum      Sums
+	batch    draft.Amounts
+	hasBatch bool
+}
+
+// Decide returns what the pod's cgroup must have. At RunPodSandbox the sums are zero and values derive from what the
+// kubelet asked for the pod, the annotations and the pod cache; later the larger of both holds. Filters, problems and
+// values equal to the kubelet's are as in container.Decide. The resctrl group of a pod is llc.PodGroup's.
+func Decide(v *node.View, p *workload.Pod, sum Sums) (plan.Plan, []protocol.Problem) {
+	j := job{Draft: draft.New(v, p, p.Target()), sum: sum}
+	if j.Empty() {
+		return nil, nil
+	}
+	j.batch, j.hasBatch = draft.BatchPod(v, p)
+	idle := j.identity()
+	if j.hasBatch && !idle {
+		j.Shares(p.Base.Shares, &j.batch)
+	}
+	quota := j.Quota(draft.QuotaInput{
+		Base: p.Base.Quota, Batch: j.batch, HasBatch: j.hasBatch, Pinned: j.Takes(protocol.FeatureCPUSet, plan.CPUSetCPUs) && container.Owns(v, p),
+		NoNormalization: v.Kernel.Cgroup == node.CgroupV1,
+	})
+	j.Burst(j.cpuLimit(), quota)
+	j.memory()
+	j.BlkIO()
+	return j.Plan, j.Problems
+}
+
+// identity plans the pod's part of the CPU identity: cpu.bvt where the kernel has it, else cpu.idle for pods below
+// kubepods-besteffort, whose weight the kubelet writes once, before us, and never again (no CPU request, no resize).
+// Elsewhere, and on the QoS directories, a later weight write would fail with EINVAL. Idle says that cpu.idle will be
+// written: the pod then must not get shares.
+func (j *job) identity() (idle bool) {
+	id, ok := j.Identity()
+	if !ok {
+		return false
+	}
+	f := protocol.FeatureIdentity
+	if id.HasBvt {
+		j.Set(f, plan.CPUBvt, plan.Int(id.Bvt), id.Why)
+	}
+	if !id.Idle || j.Pod.KubeQoS != protocol.KubeBestEffort || !j.Takes(f, plan.CPUIdle) {
+		return false
+	}
+	j.Set(f, plan.CPUIdle, plan.Int(1), id.Why+": idle among the pods of its QoS directory")
+	return j.Writes(f)
+}
+
+// cpuLimit is the pod's limit: the sum of the containers' in the pod cache when each has one, else what the kubelet's
+// quota stands for.
+func (j *job) cpuLimit() unit.MilliCPU {
+	var sum unit.MilliCPU
+	for _, c := range j.View.Pods[j.Pod.UID].Containers {
+		if c.CPULimit <= 0 {
+			return j.Pod.Base.CPULimit()
+		}
+		sum += c.CPULimit
+	}
+	if sum > 0 {
+		return sum
+	}
+	return j.Pod.Base.CPULimit()
+}

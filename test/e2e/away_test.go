@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+//go:build lab
+
+package e2e
+
+import (
+	"fmt"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/koord-rt/koord-rt/test/lab/kubelet"
+)
+
+// lifecycleAway makes pods while nobody is there. They are found, counted and brought to their plan.
+func lifecycleAway(r *rig) {
+	_, rest := cpus()
+	ls, be, lsr := r.pod(lsPod("away-ls")), r.pod(bePod("away-be")), r.pod(lsrPod("away-lsr"))
+	if r.differs(be, wants("BE", "")) == nil {
+		r.t.Fatal("the values stand without the plugin: this test would show nothing")
+	}
+	r.up(standard, nil)
+	r.soon(5*time.Second, lsr, wants("LSR", ""))
+	r.soon(5*time.Second, ls, wants("LS", rest))
+	r.soon(5*time.Second, be, wants("BE", rest))
+	r.eventually(5*time.Second, func() error {
+		n, failed := r.metric("koord_rt_nri_unmanaged_containers"), r.metric("koord_rt_nri_fail_open_total", `reason="unmanaged"`)
+		if n != 3 || failed != 3 {
+			return fmt.Errorf("%v unmanaged containers, %v counted as fail-open, want 3", n, failed)
+		}
+		return nil
+	})
+	// What is made from now on is managed, and respects the CPUs that the plugin has only read.
+	r.now(r.pod(lsPod("away-after")), wants("LS", rest))
+}
+
+// lifecycleWhileSynchronizing makes containers around the moment at which the plugin joins: created before and started
+// after, and whole pods during it. The runtime does not tell of all of them.
+func lifecycleWhileSynchronizing(r *rig) {
+	waiting := r.created(bePod("sync-created"))
+	r.up(standard, nil)
+	if err := r.kube.StartContainer(r.t.Context(), waiting, "main"); err != nil {
+		r.t.Fatal(err)
+	}
+	r.now(waiting, []string{"main @sched=5"})
+	r.soon(5*time.Second, waiting, wants("BE", ""))
+
+	pods := map[string]*kubelet.Running{}
+	for i := range 3 {
+		r.stop(syscall.SIGKILL)
+		l := r.load("sync"+strconv.Itoa(i), 3)
+		r.eventually(5*time.Second, func() error { return l.made(2) })
+		r.again()
+		joined := time.Now()
+		r.eventually(5*time.Second, func() error { return l.made(6) })
+		for name, run := range l.end(r) {
+			pods[name] = run
+			r.soon(5*time.Second-time.Since(joined)+time.Second, run, wants(kindOf(name), ""))
+		}
+	}
+	r.t.Logf("%d pods around three joins", len(pods))
+}
+
+// made waits for a number of pods.
+func (l *load) made(n int) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.pods)+len(l.errs) < n {
+		return fmt.Errorf("%d pods so far", len(l.pods))
+	}
+	return nil
+}
+
+// lifecycleStuck stops the process of the plugin. Below the runtime's limit nothing is lost; above it the runtime drops
+// the plugin, which comes back by itself.
+func lifecycleStuck(r *rig) {
+	ctx := r.t.Context()
+	r.up(standard, nil)
+	stuck := func(d time.Duration, work func() error) {
+		r.t.Helper()
+		if err := r.plugin.Process.Signal(syscall.SIGSTOP); err != nil {
+			r.t.Fatal(err)
+		}
+		p := r.plugin.Process
+		timer := time.AfterFunc(d, func() { _ = p.Signal(syscall.SIGCONT) })
+		defer timer.Stop()
+		if err := work(); err != nil {
+			_ = p.Signal(syscall.SIGCONT)
+			r.t.Fatal(err)
+		}
+	}
+	run, err := (*kubelet.Running)(nil), error(nil)
+	stuck(1500*time.Millisecond, func() error {
+		run, err = r.kube.RunPod(ctx, bePod("stuck"))
+		return err
+	})
+	r.cleanPod(run)
+	stuck(1500*time.Millisecond, func() error {
+		_, err := r.kube.CreateContainer(ctx, run, "main")
+		return err
+	})
+	stuck(1500*time.Millisecond, func() error { return r.kube.StartContainer(ctx, run, "main") })
+	r.now(run, wants("BE", ""))
+	if n := r.metric("koord_rt_nri_connects_total"); n != 1 {
+		r.t.Errorf("%v connections were made, want the one of the beginning", n)
+	}
+
+	var dropped *kubelet.Running
+	stuck(6*time.Second, func() error {
+		begin := time.Now()
+		dropped, err = r.kube.StartPod(ctx, bePod("dropped"))
+		if took := time.Since(begin); took < 1900*time.Millisecond || took > 5*time.Second {
+			r.t.Errorf("the pod took %s beside a stuck plugin, want the runtime's limit of 2 s", took)
+		}
+		return err
+	})
+	if err := r.plugin.Process.Signal(syscall.SIGCONT); err != nil {
+		r.t.Fatal(err)
+	}
+	r.cleanPod(dropped)
+	r.soon(5*time.Second, dropped, wants("BE", ""))
+	if n := r.metric("koord_rt_nri_connects_total"); n != 2 {
+		r.t.Errorf("%v connections were made, want 2", n)
+	}
+	r.now(r.pod(lsPod("unstuck")), wants("LS", ""))
+}

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+//go:build lab
+
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/koord-rt/koord-rt/test/lab/kubelet"
+	"github.com/koord-rt/koord-rt/test/scenario"
+)
+
+// controller is the v1 hierarchy of a file.
+func (r *rig) controller(file string) string {
+	if r.tree.V2() {
+		return ""
+	}
+	c, _, _ := strings.Cut(file, ".")
+	return c
+}
+
+// read is the present value behind a wanted line, straight from the kernel: nothing of ours is asked.
+func (r *rig) read(pods map[string]*kubelet.Running, w scenario.Want) (string, error) {
+	ctrl := r.controller(w.File)
+	if strings.HasPrefix(w.File, "@") {
+		return r.attribute(pods[w.Pod], w)
+	}
+	var dir string
+	switch {
+	case w.Pod == "":
+		dir = r.kubepods(ctrl)
+	case w.Container == "":
+		dir = r.kube.PodDir(pods[w.Pod], ctrl)
+	default:
+		dir = r.kube.ContainerDir(pods[w.Pod], w.Container, ctrl)
+	}
+	data, err := os.ReadFile(filepath.Join(dir, w.File))
+	if err != nil {
+		return "", fmt.Errorf("read %s: %w", w, err)
+	}
+	return strings.TrimSpace(string(data)), nil
+}
+
+// kubepods is the directory of all pods.
+func (r *rig) kubepods(ctrl string) string {
+	base := r.tree.Unified
+	if !r.tree.V2() {
+		base = r.tree.Controllers[ctrl]
+	}
+	if r.driver == kubelet.Systemd {
+		return filepath.Join(base, r.root(), r.host.Cgroup+"-kubepods.slice")
+	}
+	return filepath.Join(base, r.root(), "kubepods")
+}
+
+// pid of a container's init process.
+func (r *rig) pid(run *kubelet.Running, container string) (int, error) {
+	_, info, err := r.host.CRI().ContainerStatus(r.t.Context(), run.Containers[container])
+	if err != nil {
+		return 0, err
+	}
+	return int(info.Pid), nil
+}
+
+func (r *rig) attribute(run *kubelet.Running, w scenario.Want) (string, error) {
+	pid, err := r.pid(run, w.Container)
+	if err != nil {
+		return "", err
+	}
+	kind, name, _ := strings.Cut(w.File, " ")
+	switch kind {
+	case "@oom":
+		data, err := os.ReadFile(fmt.Sprintf("/proc/%d/oom_score_adj", pid))
+		return strings.TrimSpace(string(data)), err
+	case "@sched":
+		attr, err := unix.SchedGetAttr(pid, 0)
+		if err != nil {
+			return "", fmt.Errorf("read scheduling policy: %w", err)
+		}
+		return strconv.Itoa(int(attr.Policy)), nil
+	case "@resctrl":
+		return resctrlGroup(pid)
+	case "@env":
+		return environ(pid, name)
+	case "@device":
+		var st unix.Stat_t
+		if err := unix.Stat(fmt.Sprintf("/proc/%d/root%s", pid, name), &st); err != nil {
+			return "", fmt.Errorf("look at device %s: %w", name, err)
+		}
+		return fmt.Sprintf("c %d:%d", unix.Major(st.Rdev), unix.Minor(st.Rdev)), nil
+	}
+	return "", fmt.Errorf("attribute %q is unknown", w.File)
+}
+
+// resctrlGroup searches every group's tasks file.
+func resctrlGroup(pid int) (string, error) {
+	files, err := filepath.Glob("/sys/fs/resctrl/*/tasks")
+	if err != nil {
+		return "", err
+	}
+	for _, f := range files {
+		data, err := os.ReadFile(f)
+		if err != nil {
+			return "", fmt.Errorf("read resctrl group: %w", err)
+		}
+		if slices.Contains(strings.Fields(string(data)), strconv.Itoa(pid)) {
+			return filepath.Base(filepath.Dir(f)), nil
+		}
+	}
+	return "", nil
+}
+
+func environ(pid int, name string) (string, error) {
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
+	if err != nil {
+		return "", fmt.Errorf("read environment: %w", err)
+	}
+	for kv := range strings.SplitSeq(string(data), "\x00") {
+		if v, ok := strings.CutPrefix(kv, name+"="); ok {
+			return v, nil
+		}
+	}
+	return "", nil
+}

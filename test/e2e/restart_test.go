@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+//go:build lab
+
+package e2e
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/koord-rt/koord-rt/test/lab/kubelet"
+)
+
+// lifecyclePluginKilled kills koord-nri at random moments of a series of pods. No pod may fail, every one has its
+// guarantees in the end, and the CPUs of the exclusive pod stay free throughout.
+func lifecyclePluginKilled(r *rig) {
+	_, rest := cpus()
+	r.up(standard, nil)
+	lsr := r.pod(lsrPod("kill-lsr"))
+	l := r.load("kill", 2)
+	for range 20 {
+		r.stop(syscall.SIGKILL)
+		r.launch()
+		// At any moment: while it starts, registers, synchronises, repairs, decides.
+		time.Sleep(time.Duration(rand.IntN(400)) * time.Millisecond)
+		r.oneConnection()
+	}
+	r.synced()
+	pods := l.end(r)
+	if len(pods) < 10 {
+		r.t.Errorf("only %d pods were made meanwhile", len(pods))
+	}
+	deadline := 5 * time.Second
+	r.soon(deadline, lsr, wants("LSR", ""))
+	for name, run := range pods {
+		r.soon(deadline, run, wants(kindOf(name), rest))
+	}
+	after := r.pod(lsPod("kill-after"))
+	r.now(after, wants("LS", rest))
+	r.t.Logf("%d pods during 20 kills", len(pods))
+}
+
+// oneConnection asks containerd how many plugins it has, where it tells (2.3 on).
+func (r *rig) oneConnection() {
+	r.t.Helper()
+	m, err := scrape(http.DefaultClient, r.host.Metrics)
+	if err != nil {
+		r.t.Error(err)
+		return
+	}
+	if n := sum(m, "nri", "active_plugins"); n > 1 {
+		r.t.Errorf("containerd has %v plugins connected", n)
+	}
+}
+
+// kindOf reads the kind out of a pod's name.
+func kindOf(name string) string {
+	if strings.Contains(name, "-be") {
+		return "BE"
+	}
+	return "LS"
+}
+
+// load is a series of pods that other goroutines make.
+type load struct {
+	done chan struct{}
+	wg   sync.WaitGroup
+	mu   sync.Mutex
+	pods map[string]*kubelet.Running
+	errs []error
+}
+
+// load makes LS and BE pods, one after the other in each of several goroutines, until end is called. It keeps at most
+// 24 of them.
+func (r *rig) load(prefix string, workers int) *load {
+	l := &load{done: make(chan struct{}), pods: map[string]*kubelet.Running{}}
+	for w := range workers {
+		l.wg.Go(func() {
+			for i := 0; ; i++ {
+				select {
+				case <-l.done:
+					return
+				default:
+				}
+				l.one(r, fmt.Sprintf("%s-%d-%s%d", prefix, w, []string{"ls", "be"}[i%2], i), i >= 24/workers)
+			}
+		})
+	}
+	return l
+}
+
+// one makes a pod and, when it need not stay, removes it.
+func (l *load) one(r *rig, name string, remove bool) {
+	p := lsPod(name)
+	if kindOf(name) == "BE" {
+		p = bePod(name)
+	}
+	run, err := r.kube.StartPod(r.t.Context(), p)
+	if err == nil && remove {
+		err = r.kube.StopPod(r.t.Context(), run)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err != nil {
+		l.errs = append(l.errs, err)
+	} else if !remove {
+		l.pods[name] = run
+	}
+}
+
+// end stops the series and returns the pods that live; they go with the test.
+func (l *load) end(r *rig) map[string]*kubelet.Running {
+	r.t.Helper()
+	close(l.done)
+	l.wg.Wait()
+	for _, run := range l.pods {
+		r.cleanPod(run)
+	}
+	if len(l.errs) > 0 {
+		r.t.Errorf("%d pods failed: %v", len(l.errs), errors.Join(l.errs...))
+	}
+	return l.pods
+}
+
+// lifecycleSecondInstance starts koord-nri twice: two connections of one plugin would make every create fail.
+func lifecycleSecondInstance(r *rig) {
+	r.up(standard, nil)
+	out, err := exec.Command(bin("koord-nri"), "--config", r.config).CombinedOutput()
+	if err == nil {
+		r.t.Fatal("a second instance ran beside the first")
+	}
+	if !strings.Contains(string(out), strconv.Itoa(r.plugin.Process.Pid)) && !strings.Contains(string(out), "lock") {
+		r.t.Errorf("the second instance does not say why it ends: %s", out)
+	}
+	r.oneConnection()
+	r.now(r.pod(lsPod("second")), wants("LS", ""))
+}
+
+// lifecycleRuntimeKilled kills containerd under running containers. The plugin comes back by itself.
+func lifecycleRuntimeKilled(r *rig) {
+	_, rest := cpus()
+	r.up(standard, nil)
+	lsr, ls, be := r.pod(lsrPod("down-lsr")), r.pod(lsPod("down-ls")), r.pod(bePod("down-be"))
+	pid := r.plugin.Process.Pid
+	for i := range 2 {
+		if err := r.host.Kill(); err != nil {
+			r.t.Fatal(err)
+		}
+		r.now(lsr, wants("LSR", ""))
+		r.now(ls, wants("LS", rest))
+		if err := r.host.Restart(r.t.Context()); err != nil {
+			r.t.Fatal(err)
+		}
+		r.eventually(5*time.Second, func() error {
+			if n := r.metric("koord_rt_nri_connects_total"); n != float64(i+2) {
+				return fmt.Errorf("%v connections were made, want %d", n, i+2)
+			}
+			if r.metric("koord_rt_nri_connected") != 1 {
+				return errors.New("not connected")
+			}
+			return nil
+		})
+		r.oneConnection()
+		r.now(lsr, wants("LSR", ""))
+		r.now(ls, wants("LS", rest))
+		r.now(be, wants("BE", rest))
+		n := strconv.Itoa(i)
+		r.soon(5*time.Second, r.pod(lsPod("up-ls"+n)), wants("LS", rest))
+		r.now(r.pod(bePod("up-be"+n)), wants("BE", rest))
+	}
+	if r.plugin.Process.Pid != pid {
+		r.t.Error("koord-nri was started anew")
+	}
+}

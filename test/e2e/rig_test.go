@@ -1,0 +1,296 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+//go:build lab
+
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/koord-rt/koord-rt/daemon/status"
+	"github.com/koord-rt/koord-rt/test/lab/cgroups"
+	"github.com/koord-rt/koord-rt/test/lab/host"
+	"github.com/koord-rt/koord-rt/test/lab/kubelet"
+	"github.com/koord-rt/koord-rt/test/scenario"
+)
+
+// bin is where the binaries under test lie; inside a VM the environment says so.
+func bin(name string) string {
+	if dir := os.Getenv("KOORD_RT_BIN"); dir != "" {
+		return filepath.Join(dir, name)
+	}
+	return filepath.Join("..", "..", "bin", name)
+}
+
+// rig is one containerd with a kubelet before it and, when started, koord-nri behind it.
+type rig struct {
+	t        *testing.T
+	host     *host.Host
+	kube     *kubelet.Kubelet
+	tree     cgroups.Tree
+	driver   kubelet.Driver
+	version  string // "v1" or "v2"
+	run      string // koord-nri's runDir
+	state    string
+	config   string
+	plugin   *exec.Cmd
+	exited   chan struct{}
+	log      *syncBuffer
+	memory   int64
+	extra    map[string]any
+	finished bool
+}
+
+type rigOptions struct {
+	containerd string
+	driver     kubelet.Driver
+	memory     int64
+	nri        host.Options
+}
+
+func newRig(t *testing.T, o rigOptions) *rig {
+	t.Helper()
+	ctx := t.Context()
+	ho := o.nri
+	ho.Version = o.containerd
+	ho.SystemdCgroup = o.driver == kubelet.Systemd
+	h, err := host.Start(ctx, ho)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &rig{t: t, host: h, driver: o.driver, memory: o.memory, log: &syncBuffer{}}
+	t.Cleanup(r.close)
+	if r.tree, err = cgroups.Detect(); err != nil {
+		t.Fatal(err)
+	}
+	if r.version = "v1"; r.tree.V2() {
+		r.version = "v2"
+	}
+	if r.kube, err = kubelet.New(ctx, kubelet.Options{CRI: h.CRI(), LogDir: h.Logs, Root: h.Cgroup, Driver: o.driver, MemoryCapacity: o.memory}); err != nil {
+		t.Fatal(err)
+	}
+	r.freshRun()
+	return r
+}
+
+// freshRun gives the next koord-nri empty run and state directories.
+func (r *rig) freshRun() {
+	r.t.Helper()
+	dir, err := os.MkdirTemp(r.host.Dir, "koord")
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.run, r.state, r.config = dir+"/run", dir+"/state", dir+"/nri.yaml"
+	for _, d := range []string{r.run, r.state} {
+		if err := os.MkdirAll(d, 0o700); err != nil {
+			r.t.Fatal(err)
+		}
+	}
+}
+
+func (r *rig) close() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	var errs []error
+	if r.kube != nil {
+		errs = append(errs, r.kube.Cleanup(ctx))
+	}
+	r.stop(syscall.SIGTERM)
+	errs = append(errs, r.host.Close())
+	if err := errors.Join(errs...); err != nil {
+		r.t.Errorf("clean up: %v", err)
+	}
+	if r.t.Failed() {
+		r.t.Logf("koord-nri's log:\n%s", tail(r.log.String(), 6000))
+	}
+}
+
+// base is the part of the configuration that the lab dictates.
+func (r *rig) base() map[string]any {
+	base := map[string]any{
+		"socket": r.host.NRISocket, "runDir": r.run, "stateDir": r.state,
+		"strategyFile": filepath.Join(filepath.Dir(r.config), "strategy.yaml"),
+		"host": map[string]any{
+			"kubepodsRoot": r.root(), "cdiDirs": []string{r.host.CDI}, "criEndpoint": "unix://" + r.host.Socket,
+		},
+		"metrics":   map[string]any{"address": "unix:" + filepath.Join(r.run, "metrics.sock")},
+		"reconnect": map[string]any{"min": "50ms", "max": "500ms"},
+	}
+	for k, v := range r.extra {
+		base[k] = v
+	}
+	return base
+}
+
+// root is the cgroup above kubepods.
+func (r *rig) root() string {
+	if r.driver == kubelet.Systemd {
+		return "/" + r.host.Cgroup + ".slice"
+	}
+	return "/" + r.host.Cgroup
+}
+
+// startWith starts koord-nri for a scenario.
+func (r *rig) startWith(s *scenario.Scenario) {
+	r.t.Helper()
+	text, err := s.NRIConfig(r.base())
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.start(text)
+}
+
+// startStrategy starts koord-nri with a strategy (a bare NodeSLO spec, may be empty) and further configuration.
+func (r *rig) startStrategy(spec string, more map[string]any) {
+	r.t.Helper()
+	r.start(r.configText(spec, more))
+}
+
+// configText is the configuration of startStrategy.
+func (r *rig) configText(spec string, more map[string]any) []byte {
+	r.t.Helper()
+	config := map[string]any{"apiVersion": "koord-rt.dev/v1alpha1", "kind": "NRIConfig"}
+	for k, v := range r.base() {
+		config[k] = v
+	}
+	if spec != "" {
+		var parsed any
+		if err := yaml.Unmarshal([]byte(spec), &parsed); err != nil {
+			r.t.Fatal(err)
+		}
+		config["strategy"] = parsed
+	}
+	for k, v := range more {
+		config[k] = v
+	}
+	text, err := yaml.Marshal(config)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return text
+}
+
+func (r *rig) start(config []byte) {
+	r.t.Helper()
+	if err := os.WriteFile(r.config, config, 0o600); err != nil {
+		r.t.Fatal(err)
+	}
+	r.launch()
+	r.connected()
+}
+
+// launch starts the process on the present configuration without waiting for the runtime.
+func (r *rig) launch() {
+	r.t.Helper()
+	cmd := exec.Command(bin("koord-nri"), "--config", r.config)
+	cmd.Stderr, cmd.Stdout = r.log, r.log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := cmd.Start(); err != nil {
+		r.t.Fatalf("start koord-nri: %v", err)
+	}
+	exited := make(chan struct{})
+	go func() {
+		_ = cmd.Wait() // the exit state is read where it matters
+		close(exited)
+	}()
+	r.plugin, r.exited = cmd, exited
+}
+
+// connected waits until this koord-nri's status says that it has been synchronised.
+func (r *rig) connected() {
+	r.t.Helper()
+	pid := r.plugin.Process.Pid
+	r.eventually(15*time.Second, func() error {
+		select {
+		case <-r.exited:
+			r.t.Fatalf("koord-nri ended: %s\n%s", r.plugin.ProcessState, tail(r.log.String(), 3000))
+		default:
+		}
+		entries, err := status.ReadAll(r.run, "/proc")
+		if err != nil {
+			return err
+		}
+		for _, e := range entries {
+			if e.Status.PID == pid && !e.Status.ConnectedSince.IsZero() && !e.Status.LastSync.IsZero() {
+				return nil
+			}
+		}
+		return fmt.Errorf("koord-nri (pid %d) is not connected yet", pid)
+	})
+}
+
+func (r *rig) stop(sig syscall.Signal) {
+	if r.plugin == nil {
+		return
+	}
+	_ = r.plugin.Process.Signal(sig) // it may have ended by itself
+	select {
+	case <-r.exited:
+	case <-time.After(10 * time.Second):
+		r.t.Errorf("koord-nri did not end within 10 s of %s", sig)
+		_ = r.plugin.Process.Kill()
+		<-r.exited
+	}
+	r.plugin = nil
+}
+
+// eventually polls a condition that another process brings about.
+func (r *rig) eventually(limit time.Duration, check func() error) {
+	r.t.Helper()
+	deadline := time.Now().Add(limit)
+	for {
+		err := check()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			r.t.Fatalf("after %s: %v\nkoord-nri:\n%s", limit, err, tail(r.log.String(), 3000))
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+// ctl runs koordctl on this rig's run directory.
+func (r *rig) ctl(args ...string) (string, error) {
+	var out bytes.Buffer
+	cmd := exec.Command(bin("koordctl"), append([]string{"--run-dir", r.run}, args...)...)
+	cmd.Stdout, cmd.Stderr = &out, &out
+	err := cmd.Run()
+	return out.String(), err
+}
+
+func tail(s string, n int) string {
+	if len(s) > n {
+		return "…" + s[len(s)-n:]
+	}
+	return strings.TrimSpace(s)
+}
+
+// status is the running koord-nri's own.
+func (r *rig) status() status.Status {
+	r.t.Helper()
+	entries, err := status.ReadAll(r.run, "/proc")
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	for _, e := range entries {
+		if r.plugin != nil && e.Status.PID == r.plugin.Process.Pid {
+			return e.Status
+		}
+	}
+	r.t.Fatalf("no status of koord-nri in %s", r.run)
+	return status.Status{}
+}

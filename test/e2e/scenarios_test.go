@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+//go:build lab
+
+package e2e
+
+import (
+	"runtime"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/koord-rt/koord-rt/daemon/handoff"
+	"github.com/koord-rt/koord-rt/test/lab/kubelet"
+	"github.com/koord-rt/koord-rt/test/scenario"
+)
+
+// TestHostScenarios runs every scenario that fits this machine on its real kernel.
+func TestHostScenarios(t *testing.T) { runScenarios(t, rigOptions{}) }
+
+// topology is what the CPU numbers of scenarios may rely on here.
+func topology() string {
+	switch runtime.NumCPU() {
+	case 2:
+		return "host2"
+	case 8:
+		return "vm8"
+	}
+	return "other"
+}
+
+func runScenarios(t *testing.T, o rigOptions) {
+	all, err := scenario.All()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ran := 0
+	memory := int64(32 << 30) // on paper: the capacity only enters oom_score_adj
+	o.memory = memory
+	r := newRig(t, o)
+	for _, s := range all {
+		why, fits := s.Fits(r.version, topology())
+		if !fits {
+			t.Logf("%-20s not on this machine: %s", s.Name, why)
+			continue
+		}
+		ran++
+		t.Run(s.Name, func(t *testing.T) {
+			r := r.sub(t)
+			r.freshRun()
+			r.publish(&s)
+			r.startWith(&s)
+			pods := r.create(s.Pods)
+			r.settle(pods, s.Want[r.version])
+			r.provedAll()
+			r.remove(pods)
+			r.stop(syscall.SIGTERM)
+		})
+	}
+	if ran < 8 {
+		t.Errorf("only %d scenarios fit this machine: something is wrong with the choice", ran)
+	}
+	t.Logf("%d of %d scenarios ran on cgroup %s", ran, len(all), r.version)
+}
+
+// sub is the rig seen from a subtest.
+func (r *rig) sub(t *testing.T) *rig {
+	c := *r
+	c.t, c.log = t, &syncBuffer{}
+	t.Cleanup(func() {
+		c.stop(syscall.SIGTERM)
+		if t.Failed() {
+			t.Logf("koord-nri's log:\n%s", tail(c.log.String(), 6000))
+		}
+	})
+	return &c
+}
+
+// publish plays the node agent, where the scenario has one.
+func (r *rig) publish(s *scenario.Scenario) {
+	r.t.Helper()
+	if !s.Dynamic.Known {
+		return
+	}
+	w, err := handoff.NewWriter(r.run, r.state)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	d := s.Dynamic
+	d.Expires = time.Now().Add(time.Hour)
+	if err := w.Dynamic(1, d, time.Now()); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// create starts the pods in order.
+func (r *rig) create(specs []kubelet.Pod) map[string]*kubelet.Running {
+	r.t.Helper()
+	pods := map[string]*kubelet.Running{}
+	for _, p := range specs {
+		run, err := r.kube.StartPod(r.t.Context(), p)
+		if err != nil {
+			r.t.Fatalf("start pod %s: %v", p.Name, err)
+		}
+		pods[p.Name] = run
+	}
+	return pods
+}
+
+func (r *rig) remove(pods map[string]*kubelet.Running) {
+	r.t.Helper()
+	for name, run := range pods {
+		if err := r.kube.StopPod(r.t.Context(), run); err != nil {
+			r.t.Errorf("stop pod %s: %v", name, err)
+		}
+	}
+}
+
+// settle compares the kernel with every wanted line. A container's own values must stand at once; those of pods and of
+// containers that had to make room for a later one follow within moments of the reply.
+func (r *rig) settle(pods map[string]*kubelet.Running, wants []scenario.Want) {
+	r.t.Helper()
+	deadline := time.Now().Add(3 * time.Second)
+	for _, w := range wants {
+		got, err := r.read(pods, w)
+		for (err != nil || got != w.Value) && time.Now().Before(deadline) {
+			time.Sleep(10 * time.Millisecond)
+			got, err = r.read(pods, w)
+		}
+		if err != nil {
+			r.t.Errorf("%v", err)
+		} else if got != w.Value {
+			r.t.Errorf("want %s, the kernel has %q", w, got)
+		}
+	}
+}
+
+// provedAll fails when the plugin itself saw a value that was not in force at start.
+func (r *rig) provedAll() {
+	r.t.Helper()
+	for id, f := range r.status().ProofFailures {
+		r.t.Errorf("proof at start of %s (%s): %v", f.Container, id, f.Knobs)
+	}
+}

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+//go:build lab
+
+package e2e
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/koord-rt/koord-rt/test/lab/parts"
+	"github.com/koord-rt/koord-rt/test/lab/vm"
+)
+
+// guestCache is the parts cache inside a VM: the same folders, so nothing is built there.
+const guestCache = "/disk/cache"
+
+// bundle is what a guest needs to run this package's Guest tests.
+func bundle(t *testing.T) (files map[string]string, given string) {
+	t.Helper()
+	ctx := t.Context()
+	cache, err := parts.Open(parts.Options{Progress: os.Stderr})
+	if err != nil {
+		t.Fatal(err)
+	}
+	files = map[string]string{}
+	for _, part := range []string{parts.Containerd24, parts.Runc, parts.Image} {
+		dir, err := cache.Get(ctx, part)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files[dir] = filepath.Join(guestCache, filepath.Base(dir))
+		given += part + "=" + files[dir] + " "
+	}
+	test := filepath.Join(t.TempDir(), "e2e.test")
+	build := exec.CommandContext(ctx, "go", "test", "-c", "-tags", "lab", "-o", test, ".")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build the guest's test binary: %v\n%s", err, out)
+	}
+	files[test] = "/disk/bin/e2e.test"
+	for _, name := range []string{"koord-nri", "koordctl"} {
+		path, err := filepath.Abs(bin(name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		files[path] = "/disk/bin/" + name
+	}
+	return files, given
+}
+
+// inVM runs the Guest tests that match in one VM and passes their verdict on.
+func inVM(t *testing.T, o vm.Options, match string) {
+	t.Helper()
+	files, given := bundle(t)
+	o.Files = files
+	o.Env = append(o.Env, "KOORD_RT_CACHE="+guestCache, "KOORD_RT_PARTS="+given, "KOORD_RT_BIN=/disk/bin", "KOORD_RT_GUEST=1", "PATH=/disk/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+		"TMPDIR=/disk/tmp")
+	o.Command = []string{"sh", "-c", "mkdir -p /disk/tmp && cd /disk/tmp && exec /disk/bin/e2e.test -test.v -test.timeout 20m -test.run '" + match + "'"}
+	o.OutputDir = t.TempDir()
+	if o.Timeout == 0 {
+		o.Timeout = 12 * time.Minute
+	}
+	o.MemoryMiB = 3072
+	ctx, cancel := context.WithTimeout(t.Context(), o.Timeout+2*time.Minute)
+	defer cancel()
+	r, err := vm.Boot(ctx, o)
+	if err != nil {
+		t.Fatalf("%v; console: %s", err, r.Output)
+	}
+	out, err := r.Stdout()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("kernel %s, %s:\n%s", r.Release, r.Took.Round(time.Second), verdict(out, r.ExitCode != 0))
+	if r.ExitCode != 0 {
+		t.Errorf("guest tests ended with %d", r.ExitCode)
+	}
+	if !strings.Contains(out, "--- PASS: TestGuest") {
+		t.Errorf("no guest test ran for %q", match)
+	}
+}
+
+// verdict is the whole output of a failure, else the lines with results.
+func verdict(out string, all bool) string {
+	if all {
+		return tail(out, 20000)
+	}
+	var b strings.Builder
+	for line := range strings.Lines(out) {
+		if strings.Contains(line, "--- ") || strings.Contains(line, "scenarios ran") {
+			b.WriteString(line)
+		}
+	}
+	return b.String()
+}
+
+func TestVMScenarios(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		o     vm.Options
+		match string
+	}{
+		{"6.12", vm.Options{Kernel: "6.12"}, "^TestGuestScenarios$"},
+		{"6.1", vm.Options{Kernel: "6.1"}, "^TestGuestScenarios$"},
+		{"7.2", vm.Options{Kernel: "7.2"}, "^TestGuestScenarios$"},
+		{"6.1-v1", vm.Options{Kernel: "6.1", CgroupV1: true}, "^TestGuestScenarios$"},
+		{"6.12-systemd", vm.Options{Kernel: "6.12", Flavour: vm.Systemd}, "^TestGuestSystemd"},
+	} {
+		t.Run(c.name, func(t *testing.T) { inVM(t, c.o, c.match) })
+	}
+}

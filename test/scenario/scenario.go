@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+// Package scenario reads the project's scenarios: pods, strategy and topology in, wanted plan and wanted kernel state
+// out, as text archives that a reviewer can read.
+//
+// One file runs against the pure core, against a fake root, and against the real kernels of the host and the VM
+// (test/e2e). Input: testdata/*.txtar. It may import every shared room and the lab; only tests import it.
+//
+// Sections of a file; the comment before the first one says what it shows:
+//
+//	scenario.yaml   topology: any | host2 | vm8; versions: [v1, v2]; memory: node capacity; config: lines of nri.yaml
+//	strategy.yaml   a NodeSLO, optional
+//	dynamic.json    what the node agent would publish, optional
+//	pods.yaml       pods in order of creation, as test/lab/kubelet reads them, separated by ---
+//	want.plan.v1    the plan, printed; rewritten by go test -update
+//	want.v1         kernel state: "POD/CONTAINER FILE VALUE" or "POD FILE VALUE" ("/" stands for kubepods); want.v2 alike
+package scenario
+
+import (
+	"bytes"
+	"cmp"
+	"embed"
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+
+	"golang.org/x/tools/txtar"
+	"sigs.k8s.io/yaml"
+
+	"github.com/koord-rt/koord-rt/model/node"
+	"github.com/koord-rt/koord-rt/test/lab/kubelet"
+)
+
+//go:embed testdata/*.txtar
+var files embed.FS
+
+// Scenario is one file.
+type Scenario struct {
+	Name  string
+	About string
+	Header
+	Strategy []byte
+	Dynamic  node.Dynamic
+	Pods     []kubelet.Pod
+	// WantPlan and Want are by version, "v1" or "v2".
+	WantPlan map[string]string
+	Want     map[string][]Want
+
+	archive *txtar.Archive
+}
+
+// Header is scenario.yaml.
+type Header struct {
+	// Topology names the machine that the CPU numbers fit: "any" (they do not matter), "host2" (two CPUs, one node) or
+	// "vm8" (eight, two nodes of four, SMT).
+	Topology string   `json:"topology"`
+	Versions []string `json:"versions"`
+	// Memory is the node's capacity on paper.
+	Memory kubelet.Quantity `json:"memory"`
+	// Config is a piece of nri.yaml.
+	Config json.RawMessage `json:"config,omitempty"`
+	// PaperOnly says why real lanes cannot show the scenario (a device that does not exist there, say).
+	PaperOnly string `json:"paperOnly,omitempty"`
+}
+
+// Want is one line of wanted kernel state.
+type Want struct {
+	Pod, Container string
+	// File is a cgroup file ("memory.high", on v1 without its controller) or an attribute of the init process: "@oom",
+	// "@sched", "@resctrl", "@env NAME", "@device PATH".
+	File, Value string
+}
+
+// String is the line.
+func (w Want) String() string {
+	subject := w.Pod
+	if w.Container != "" {
+		subject += "/" + w.Container
+	}
+	return subject + " " + w.File + " " + w.Value
+}
+
+// All reads every scenario, by name.
+func All() ([]Scenario, error) {
+	names, err := fs.Glob(files, "testdata/*.txtar")
+	if err != nil {
+		return nil, fmt.Errorf("list scenarios: %w", err)
+	}
+	var out []Scenario
+	for _, name := range names {
+		data, err := files.ReadFile(name)
+		if err != nil {
+			return nil, fmt.Errorf("read scenario: %w", err)
+		}
+		s, err := Parse(strings.TrimSuffix(path.Base(name), ".txtar"), data)
+		if err != nil {
+			return nil, fmt.Errorf("scenario %s: %w", name, err)
+		}
+		out = append(out, s)
+	}
+	return out, nil
+}
+
+// Parse reads one archive. Unknown sections and keys are errors: a misspelt one would test nothing.
+func Parse(name string, data []byte) (Scenario, error) {
+	s := Scenario{Name: name, WantPlan: map[string]string{}, Want: map[string][]Want{}, archive: txtar.Parse(data)}
+	s.About = strings.TrimSpace(string(s.archive.Comment))
+	for _, f := range s.archive.Files {
+		if err := s.section(f.Name, f.Data); err != nil {
+			return Scenario{}, fmt.Errorf("section %s: %w", f.Name, err)
+		}
+	}
+	return s, s.check()
+}
+
+func (s *Scenario) section(name string, data []byte) error {
+	if v, ok := strings.CutPrefix(name, "want.plan."); ok {
+		s.WantPlan[v] = string(data)
+		return nil
+	}
+	if v, ok := strings.CutPrefix(name, "want."); ok {
+		wants, err := parseWants(string(data))
+		s.Want[v] = wants
+		return err
+	}
+	switch name {
+	case "scenario.yaml":
+		return yaml.UnmarshalStrict(data, &s.Header)
+	case "strategy.yaml":
+		s.Strategy = data
+		return nil
+	case "dynamic.json":
+		s.Dynamic.Known = true
+		return json.Unmarshal(data, &s.Dynamic)
+	case "pods.yaml":
+		for doc := range bytes.SplitSeq(data, []byte("\n---\n")) {
+			p, err := kubelet.ParsePod(doc)
+			if err != nil {
+				return err
+			}
+			s.Pods = append(s.Pods, p)
+		}
+		return nil
+	}
+	return fmt.Errorf("no such section")
+}
+
+func parseWants(text string) ([]Want, error) {
+	var out []Want
+	for line := range strings.Lines(text) {
+		line, _, _ = strings.Cut(strings.TrimSpace(line), " # ")
+		if line == "" || strings.HasPrefix(line, "#") {
+			continue
+		}
+		subject, rest, _ := strings.Cut(line, " ")
+		file, value, _ := strings.Cut(strings.TrimSpace(rest), " ")
+		if strings.HasPrefix(file, "@env") || strings.HasPrefix(file, "@device") {
+			var name string
+			name, value, _ = strings.Cut(strings.TrimSpace(value), " ")
+			file += " " + name
+		}
+		if file == "" {
+			return nil, fmt.Errorf("line %q: want SUBJECT FILE VALUE", line)
+		}
+		w := Want{File: file, Value: strings.TrimSpace(value)}
+		w.Pod, w.Container, _ = strings.Cut(subject, "/")
+		out = append(out, w)
+	}
+	return out, nil
+}
+
+func (s *Scenario) check() error {
+	s.Topology = cmp.Or(s.Topology, "any")
+	if len(s.Versions) == 0 {
+		s.Versions = []string{"v1", "v2"}
+	}
+	s.Memory = cmp.Or(s.Memory, "16Gi")
+	if !slices.Contains([]string{"any", "host2", "vm8"}, s.Topology) {
+		return fmt.Errorf("topology %q", s.Topology)
+	}
+	if s.About == "" || len(s.Pods) == 0 {
+		return fmt.Errorf("a scenario needs a comment and pods")
+	}
+	for v, wants := range s.Want {
+		if !slices.Contains(s.Versions, v) {
+			return fmt.Errorf("want.%s, but versions are %v", v, s.Versions)
+		}
+		for _, w := range wants {
+			if w.Pod == "" {
+				continue
+			}
+			i := slices.IndexFunc(s.Pods, func(p kubelet.Pod) bool { return p.Name == w.Pod })
+			if i < 0 || w.Container != "" && !slices.ContainsFunc(s.Pods[i].Containers, func(c kubelet.Container) bool { return c.Name == w.Container }) {
+				return fmt.Errorf("want.%s: %q is no pod or container of the scenario", v, w)
+			}
+		}
+	}
+	return nil
+}
+
+// Fits reports whether the scenario can run on a real machine with this version and topology, and why not.
+func (s *Scenario) Fits(version, topology string) (string, bool) {
+	switch {
+	case s.PaperOnly != "":
+		return "paper only: " + s.PaperOnly, false
+	case !slices.Contains(s.Versions, version):
+		return "for cgroup " + strings.Join(s.Versions, ", "), false
+	case s.Topology != "any" && s.Topology != topology:
+		return "for topology " + s.Topology, false
+	}
+	return "", true
+}
+
+// SetPlan replaces the wanted plan, for -update.
+func (s *Scenario) SetPlan(version, text string) {
+	name := "want.plan." + version
+	for i := range s.archive.Files {
+		if s.archive.Files[i].Name == name {
+			s.archive.Files[i].Data = []byte(text)
+			return
+		}
+	}
+	s.archive.Files = append(s.archive.Files, txtar.File{Name: name, Data: []byte(text)})
+}
+
+// Format renders the archive.
+func (s *Scenario) Format() []byte { return txtar.Format(s.archive) }
+
+// NRIConfig is the configuration of koord-nri for the scenario: its config lines over the given ones, then the strategy
+// as a second document.
+func (s *Scenario) NRIConfig(base map[string]any) ([]byte, error) {
+	merged := map[string]any{"apiVersion": "koord-rt.dev/v1alpha1", "kind": "NRIConfig"}
+	if len(s.Config) > 0 {
+		if err := json.Unmarshal(s.Config, &merged); err != nil {
+			return nil, fmt.Errorf("config of %s: %w", s.Name, err)
+		}
+	}
+	for k, v := range base {
+		merged[k] = v
+	}
+	manifest := bytes.Contains(s.Strategy, []byte("kind: NodeSLO"))
+	if len(s.Strategy) > 0 && !manifest {
+		var spec any
+		if err := yaml.Unmarshal(s.Strategy, &spec); err != nil {
+			return nil, fmt.Errorf("strategy of %s: %w", s.Name, err)
+		}
+		merged["strategy"] = spec
+	}
+	out, err := yaml.Marshal(merged)
+	if err != nil {
+		return nil, fmt.Errorf("config of %s: %w", s.Name, err)
+	}
+	if manifest {
+		out = append(append(out, "---\n"...), s.Strategy...)
+	}
+	return out, nil
+}
