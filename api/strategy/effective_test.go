@@ -108,7 +108,7 @@ func TestEffectiveDoesNotAlias(t *testing.T) {
 	if after := toJSON(t, spec); after != before {
 		t.Errorf("the input changed: %s became %s", before, after)
 	}
-	if strategy.Default().ResourceQOSStrategy == strategy.Default().ResourceQOSStrategy {
+	if one, other := strategy.Default(), strategy.Default(); one.ResourceQOSStrategy == other.ResourceQOSStrategy {
 		t.Error("Default shares memory between calls")
 	}
 }

@@ -93,8 +93,9 @@ var catalogue = [numMetrics]Metric{
 // Catalogue lists every metric of koord-nri, for the reference page.
 func Catalogue() []Metric { return append([]Metric(nil), catalogue[:]...) }
 
-// Buckets of the event histogram in seconds: fine around the goal of 200 µs, coarse up to the runtime's 2 s.
+// Buckets of the event histogram in seconds: fine around the goal of 200 µs, which is a bound itself,
+// coarser up to the runtime's 2 s.
 func Buckets() []float64 {
-	return []float64{5e-6, 10e-6, 20e-6, 35e-6, 50e-6, 75e-6, 100e-6, 150e-6, 200e-6, 300e-6, 500e-6,
-		1e-3, 2e-3, 5e-3, 10e-3, 50e-3, 200e-3, 500e-3, 1, 2}
+	return []float64{5e-6, 10e-6, 15e-6, 20e-6, 25e-6, 35e-6, 50e-6, 60e-6, 75e-6, 100e-6, 125e-6, 150e-6, 175e-6, 200e-6,
+		250e-6, 300e-6, 400e-6, 500e-6, 750e-6, 1e-3, 2e-3, 5e-3, 10e-3, 25e-3, 50e-3, 200e-3, 500e-3, 1, 2}
 }

@@ -171,7 +171,7 @@ func (a *Applier) widest(h history) (plan.Value, string, error) {
 	}
 	reason := "widest: the runtime's specification keeps ours"
 	switch k := h.id.Knob; k {
-	case plan.MemoryHigh, plan.CPUQuota, plan.IOReadBPS, plan.IOWriteBPS, plan.IOReadIOPS, plan.IOWriteIOPS:
+	case plan.MemoryLimit, plan.MemoryHigh, plan.CPUQuota, plan.IOReadBPS, plan.IOWriteBPS, plan.IOReadIOPS, plan.IOWriteIOPS:
 		return plan.Int(unit.Unlimited), reason, nil
 	case plan.MemoryMin, plan.MemoryLow, plan.CPUBurst, plan.CPUIdle, plan.CPUBvt, plan.IOLatency, plan.MemoryOOMGroup, plan.MemoryWmarkRatio:
 		return plan.Int(0), reason, nil

@@ -63,12 +63,15 @@ func (a *Applier) planSchemata(u undo, out *RestoreStep) (undo, bool) {
 func (a *Applier) planNumbers(u undo, pids []int, out *RestoreStep) (undo, bool) {
 	h := u.history
 	last := h.ours
-	original := ""
+	original, why := "", "original"
 	switch {
 	case h.runtime != nil && h.runtime.Base != "":
 		original = h.runtime.Base
 	case h.first != nil && len(h.first.Original) > 0:
 		original = h.first.Original[0]
+	case h.runtime != nil && h.id.Knob == plan.SchedPolicy:
+		// CRI has no field for it, so nobody asked for another than the normal policy.
+		original, why = "0", "widest: the runtime's specification keeps ours"
 	default:
 		out.Action, out.Reason = ActRecreate, "no original was recorded"
 		return u, false
@@ -102,7 +105,7 @@ func (a *Applier) planNumbers(u undo, pids []int, out *RestoreStep) (undo, bool)
 		out.Reason = "no process has our value any more"
 		return u, false
 	}
-	return finish(u, "original", out)
+	return finish(u, why, out)
 }
 
 // planGroups takes processes out of our groups: cookies are cleared, resctrl tasks go back to the root group. A

@@ -139,7 +139,9 @@ func TestWrittenIsRead(t *testing.T) {
 				}
 				if s.Knob == plan.CPUSetCPUs && s.Value.String() == "0-3,8" {
 					s.Value = plan.Text("0-3,7")
-					c, err = f.Prepare(s)
+					if c, err = f.Prepare(s); err != nil {
+						t.Fatal(err)
+					}
 				}
 				for _, w := range c.Writes {
 					if err := tr.Write(w.File, w.Data, false); err != nil {

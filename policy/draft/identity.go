@@ -16,7 +16,9 @@ type Identity struct {
 	HasBvt bool
 	// Idle says that the pod shall run only where nobody else wants to.
 	Idle bool
-	Why  string
+	// Explicit says that the class asks for schedIdle 1 itself.
+	Explicit bool
+	Why      string
 }
 
 // Identity translates the class' cpuQOS for this kernel. Kernels with bvt get the value itself. Elsewhere a negative
@@ -33,6 +35,7 @@ func (d *Draft) Identity() (id Identity, ok bool) {
 	id = Identity{Bvt: min(max(Num(q.GroupIdentity), -1), 2), Why: why}
 	grouped := Str(d.View.Strategy.Policy().CPUPolicy) != strategy.CPUPolicyCoreSched
 	id.HasBvt = grouped && d.Takes(protocol.FeatureIdentity, plan.CPUBvt)
-	id.Idle = Num(q.SchedIdle) == 1 || grouped && !id.HasBvt && id.Bvt < 0
+	id.Explicit = Num(q.SchedIdle) == 1
+	id.Idle = id.Explicit || grouped && !id.HasBvt && id.Bvt < 0
 	return id, true
 }

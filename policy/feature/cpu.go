@@ -59,7 +59,7 @@ func identity(r *report) {
 		return
 	}
 	if group {
-		r.limited = append(r.limited, "BestEffort pods get cpu.idle among each other; QoS directories are the kubelet's and keep their weights")
+		r.limited = append(r.limited, "BestEffort pods without batch-cpu, or with schedIdle 1, get cpu.idle among each other; QoS directories are the kubelet's and keep their weights")
 	}
 	if idle && !r.v.Runtime.Fields.Scheduler {
 		r.notes = append(r.notes, r.runtime()+" does not apply a scheduler from NRI: it is set at StartContainer")

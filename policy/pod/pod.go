@@ -51,8 +51,9 @@ func Decide(v *node.View, p *workload.Pod, sum Sums) (plan.Plan, []protocol.Prob
 
 // identity plans the pod's part of the CPU identity: cpu.bvt where the kernel has it, else cpu.idle for pods below
 // kubepods-besteffort, whose weight the kubelet writes once, before us, and never again (no CPU request, no resize).
-// Elsewhere, and on the QoS directories, a later weight write would fail with EINVAL. Idle says that cpu.idle will be
-// written: the pod then must not get shares.
+// Elsewhere, and on the QoS directories, a later weight write would fail with EINVAL. An idle group has no weight of its
+// own, so a pod with a batch-cpu request, whose shares tell it apart from other BE pods, is idle only where the class says
+// schedIdle 1. Idle says that cpu.idle will be written: the pod then must not get shares.
 func (j *job) identity() (idle bool) {
 	id, ok := j.Identity()
 	if !ok {
@@ -62,7 +63,8 @@ func (j *job) identity() (idle bool) {
 	if id.HasBvt {
 		j.Set(f, plan.CPUBvt, plan.Int(id.Bvt), id.Why)
 	}
-	if !id.Idle || j.Pod.KubeQoS != protocol.KubeBestEffort || !j.Takes(f, plan.CPUIdle) {
+	weighed := j.hasBatch && j.batch.CPURequest.Set && !id.Explicit
+	if !id.Idle || weighed || j.Pod.KubeQoS != protocol.KubeBestEffort || !j.Takes(f, plan.CPUIdle) {
 		return false
 	}
 	j.Set(f, plan.CPUIdle, plan.Int(1), id.Why+": idle among the pods of its QoS directory")

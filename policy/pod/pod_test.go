@@ -69,16 +69,20 @@ func TestBatch(t *testing.T) {
 
 func TestIdentity(t *testing.T) {
 	t.Parallel()
+	schedIdle := func(v *node.View) { *v.Strategy.ResourceQOSStrategy.BEClass.CPUQOS.SchedIdle = 1 }
 	for name, tc := range map[string]struct {
 		class  protocol.QoS
 		kube   protocol.KubeQoS
 		change func(*node.View)
+		bare   bool
 		want   want
 	}{
-		"BE":                      {class: protocol.QoSBE, kube: protocol.KubeBestEffort, want: want{"cpu.idle": "1", "cpu.shares": "-", "cpu.bvt": "-"}},
+		"BE keeps its shares":     {class: protocol.QoSBE, kube: protocol.KubeBestEffort, want: want{"cpu.idle": "-", "cpu.shares": "512", "cpu.bvt": "-"}},
+		"BE with schedIdle":       {class: protocol.QoSBE, kube: protocol.KubeBestEffort, change: schedIdle, want: want{"cpu.idle": "1", "cpu.shares": "-", "cpu.bvt": "-"}},
+		"BE without batch-cpu":    {class: protocol.QoSBE, kube: protocol.KubeBestEffort, bare: true, want: want{"cpu.idle": "1", "cpu.shares": "-"}},
 		"BE with CPU requests":    {class: protocol.QoSBE, kube: protocol.KubeBurstable, want: want{"cpu.idle": "-", "cpu.shares": "512"}},
-		"BE without cpu.idle":     {class: protocol.QoSBE, kube: protocol.KubeBestEffort, change: func(v *node.View) { v.Kernel.Knobs[plan.CPUIdle].OK = false }, want: want{"cpu.idle": "-", "cpu.shares": "512"}},
-		"BE observed":             {class: protocol.QoSBE, kube: protocol.KubeBestEffort, change: func(v *node.View) { v.Modes[protocol.FeatureIdentity] = node.Observe }, want: want{"cpu.idle": "1", "cpu.shares": "512"}},
+		"BE without cpu.idle":     {class: protocol.QoSBE, kube: protocol.KubeBestEffort, change: func(v *node.View) { schedIdle(v); v.Kernel.Knobs[plan.CPUIdle].OK = false }, want: want{"cpu.idle": "-", "cpu.shares": "512"}},
+		"BE observed":             {class: protocol.QoSBE, kube: protocol.KubeBestEffort, change: func(v *node.View) { schedIdle(v); v.Modes[protocol.FeatureIdentity] = node.Observe }, want: want{"cpu.idle": "1", "cpu.shares": "512"}},
 		"BE on a vendor kernel":   {class: protocol.QoSBE, kube: protocol.KubeBestEffort, change: func(v *node.View) { pt.Vendor(v) }, want: want{"cpu.idle": "-", "cpu.shares": "512", "cpu.bvt": "-1"}},
 		"LS on a vendor kernel":   {class: protocol.QoSLS, kube: protocol.KubeBurstable, change: func(v *node.View) { pt.Vendor(v) }, want: want{"cpu.idle": "-", "cpu.bvt": "2"}},
 		"LS":                      {class: protocol.QoSLS, kube: protocol.KubeBurstable, want: want{"cpu.idle": "-", "cpu.bvt": "-"}},
@@ -91,7 +95,9 @@ func TestIdentity(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p.KubeQoS = tc.kube
-			p.Ask.Extended = spec{"app": pt.Batch(500, 0)}
+			if !tc.bare {
+				p.Ask.Extended = spec{"app": pt.Batch(500, 0)}
+			}
 			pl, _ := pod.Decide(v, p, pod.Sums{})
 			pt.Want(t, pl, tc.want, false)
 		})

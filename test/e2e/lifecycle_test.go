@@ -21,6 +21,8 @@ import (
 
 	"github.com/koord-rt/koord-rt/test/lab/cgroups"
 	"github.com/koord-rt/koord-rt/test/lab/kubelet"
+	"github.com/koord-rt/koord-rt/test/lab/vm"
+	"github.com/koord-rt/koord-rt/test/scenario"
 )
 
 // lifecycles are the tests of behaviour over time. Each runs on a rig of its own run directory, on one containerd.
@@ -244,6 +246,13 @@ func bePod(name string) kubelet.Pod {
 	}
 }
 
+// idlePod is a BE pod without batch resources: with standard, its cgroup is idle.
+func idlePod(name string) kubelet.Pod {
+	return kubelet.Pod{
+		Name: name, UID: uid(name), Labels: map[string]string{"koordinator.sh/qosClass": "BE"},
+		Containers: []kubelet.Container{{Name: "main"}},
+	}
+}
 
 // wants lists what a running pod of the three kinds holds; shared is what the exclusive pods leave of the CPUs, "" to
 // leave cpusets out.
@@ -278,6 +287,8 @@ func wants(kind, shared string) []string {
 			pick("main cpu.shares=512", "main cpu.weight=59"), pick("pod cpu.shares=512", "pod cpu.weight=20"),
 			"main @sched=5", "main @oom=900",
 		}
+	case "idle":
+		out = []string{"pod cpu.idle=1", "main cpu.idle=0", "main @sched=5"}
 	}
 	if shared != "" {
 		out = append(out, "main cpuset.cpus="+shared)
@@ -332,4 +343,24 @@ func (r *rig) now(run *kubelet.Running, wants []string) {
 func (r *rig) soon(limit time.Duration, run *kubelet.Running, wants []string) {
 	r.t.Helper()
 	r.eventually(limit, func() error { return r.differs(run, wants) })
+}
+
+// wantOf is an attribute of wants as a line of a scenario.
+func wantOf(run *kubelet.Running, container, what string) scenario.Want {
+	return scenario.Want{Pod: run.Pod.Name, Container: container, File: what}
+}
+
+// TestVMLifecycle boots VMs that run them: cgroup v2, cgroup v1 on an old kernel, and systemd's driver.
+func TestVMLifecycle(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		o     vm.Options
+		match string
+	}{
+		{"6.12", vm.Options{Kernel: "6.12"}, "^TestGuestLifecycle$"},
+		{"6.1-v1", vm.Options{Kernel: "6.1", CgroupV1: true}, "^TestGuestLifecycle$"},
+		{"6.12-systemd", vm.Options{Kernel: "6.12", Flavour: vm.Systemd}, "^TestGuestSystemdLifecycle$"},
+	} {
+		t.Run(c.name, func(t *testing.T) { inVM(t, c.o, c.match) })
+	}
 }

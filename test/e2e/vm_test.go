@@ -60,9 +60,11 @@ func inVM(t *testing.T, o vm.Options, match string) {
 	t.Helper()
 	files, given := bundle(t)
 	o.Files = files
-	o.Env = append(o.Env, "KOORD_RT_CACHE="+guestCache, "KOORD_RT_PARTS="+given, "KOORD_RT_BIN=/disk/bin", "KOORD_RT_GUEST=1", "PATH=/disk/bin:/usr/sbin:/usr/bin:/sbin:/bin",
-		"TMPDIR=/disk/tmp")
-	o.Command = []string{"sh", "-c", "mkdir -p /disk/tmp && cd /disk/tmp && exec /disk/bin/e2e.test -test.v -test.timeout 20m -test.run '" + match + "'"}
+	o.Env = append(o.Env, "KOORD_RT_CACHE="+guestCache, "KOORD_RT_PARTS="+given, "KOORD_RT_BIN=/disk/bin", "KOORD_RT_GUEST=1", "PATH=/disk/bin:/usr/sbin:/usr/bin:/sbin:/bin")
+	// containerd's files lie on a real filesystem, not on a tmpfs: overlayfs and page cache behave as on a node.
+	o.Command = []string{"sh", "-c", `mkdir -p /disk/tmp && mount --bind /disk/tmp /tmp && cd /tmp || exit 99
+		[ -e /etc/hosts ] || echo 127.0.0.1 localhost >/etc/hosts
+		exec /disk/bin/e2e.test -test.v -test.timeout 20m -test.run '` + match + "'"}
 	o.OutputDir = t.TempDir()
 	if o.Timeout == 0 {
 		o.Timeout = 12 * time.Minute

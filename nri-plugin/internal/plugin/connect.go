@@ -139,6 +139,7 @@ func wrapStart(err error) error {
 
 // joined tells the world about the connection.
 func (p *Plugin) joined(ok bool) {
+	defer p.stats.tell()
 	p.m.SetConnected(ok)
 	if ok {
 		p.stats.connects.Add(1)

@@ -56,6 +56,7 @@ func (p *Plugin) publishClaims() {
 	c := p.reg.claims()
 	p.views.SetClaims(c)
 	p.m.SetClaims(c.LSE.Len(), c.LSR.Len())
+	p.m.SetGeneration(p.views.Load().Generation)
 }
 
 // problems reports unusable input by log, metric and ledger, each pair of place and key once in a while. The work is

@@ -49,6 +49,8 @@ type Options struct {
 	Journal journal.Journal
 	Kernel  Kernel
 	Views   *Views
+	// Boot is the kernel's boot id; it stands in every record.
+	Boot string
 	// Groups is nil where resctrl is not mounted.
 	Groups Groups
 	// Past is what an earlier life of the plugin has written, read from the ledger; may be nil.
@@ -110,9 +112,29 @@ func New(o Options) *Plugin {
 		above:   ancestors{dirs: o.Past.ancestors()},
 	}
 	p.deadline.Store(int64(o.Config.Deadline.Std()))
+	p.stats.changed = make(chan struct{}, 1)
 	background := context.Background()
 	p.life.Store(&background)
+	p.views.OnChange(p.viewChanged)
+	p.viewChanged()
 	return p
+}
+
+// viewChanged follows a new strategy, dynamic state, runtime or probe: what it changes is written by the repair loop.
+func (p *Plugin) viewChanged() {
+	p.m.SetFeatures(p.featureList())
+	p.m.SetGeneration(p.views.Load().Generation)
+	p.repairSoon()
+}
+
+// Problem reports what went wrong outside of the plugin's own work: a file that was refused. what is a key of the
+// problem metric. Each reason is told by itself: who edits a file twice in a minute wants to hear of the second mistake.
+func (p *Plugin) Problem(where, what, reason string) {
+	p.m.Problem(what)
+	if ok, held := p.limiter.Allow(where, what+": "+reason); ok {
+		p.log.Warn("problem", "where", where, "what", what, "reason", reason, "suppressed", held)
+		p.stats.keepProblem(p.o.Now(), where, what, reason)
+	}
 }
 
 // Run works until ctx ends: background jobs, repair, and the connection to the runtime.

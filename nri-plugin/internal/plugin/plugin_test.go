@@ -294,6 +294,49 @@ func TestReconnect(t *testing.T) {
 	}
 }
 
+// After kill -9 of the plugin a container's annotation and the ledger tell what it had: a strategy that has changed since
+// takes back what nobody wants any more, to what the kubelet had asked.
+func TestRestartTakesBack(t *testing.T) {
+	t.Parallel()
+	first := newHost(t, "6.1")
+	first.run(t)
+	sb := first.pod(t, "be", "BE", map[string]string{protocol.AnnotationExtendedResource: batch})
+	ctr := ctrOf(sb, "app")
+	first.create(t, sb, ctr)
+	must(t, first.start(t, sb, ctr))
+	if got := ctr.Linux.Resources.Cpu.Quota.Value; got != 50000 {
+		t.Fatalf("quota in the spec = %d", got)
+	}
+
+	second := newHost(t, "6.1")
+	second.rt = newRuntime(t, second.socket)
+	delete(sb.Annotations, protocol.AnnotationExtendedResource)
+	second.tree.Mkdir(t, sb.Linux.CgroupParent)
+	second.runc(t, ctr, nil)
+	ctr.State = api.ContainerState_CONTAINER_RUNNING
+	second.rt.add(sb, ctr)
+	second.run(t)
+	eventually(t, "the kubelet's quota", func() bool { return second.tree.Get(t, ctr.Linux.CgroupsPath, "cpu.max") == "200000 100000" })
+	eventually(t, "the kubelet's memory limit", func() bool {
+		return second.tree.Get(t, ctr.Linux.CgroupsPath, "memory.max") == "1073741824"
+	})
+}
+
+// A strategy that changes while containers run reaches them at once, not with the next drift check.
+func TestStrategyChange(t *testing.T) {
+	t.Parallel()
+	h := newHost(t, "6.1")
+	h.run(t)
+	sb := h.pod(t, "web", "LS", nil)
+	ctr := ctrOf(sb, "app")
+	h.create(t, sb, ctr)
+	must(t, h.start(t, sb, ctr))
+	h.views.SetFile(nil, "")
+	for file, want := range map[string]string{"cpu.max.burst": "0", "memory.high": "max"} {
+		eventually(t, file+" goes back", func() bool { return h.tree.Get(t, ctr.Linux.CgroupsPath, file) == want })
+	}
+}
+
 // Stopping gives the kubelet's directories back and leaves containers as they are.
 func TestStop(t *testing.T) {
 	t.Parallel()

@@ -21,7 +21,7 @@ func (p *Plugin) record(s *plan.Setting, via journal.Via, gen uint64) journal.Re
 		want = "set" // values of variables may be secrets
 	}
 	return journal.Record{
-		Time: p.o.Now(), Target: s.Target, Knob: s.Knob.String(), Key: s.Key, Want: want,
+		Time: p.o.Now(), Boot: p.o.Boot, Target: s.Target, Knob: s.Knob.String(), Key: s.Key, Want: want,
 		Owner: s.Owner.String(), Reason: s.Reason, Via: via, Gen: gen,
 	}
 }

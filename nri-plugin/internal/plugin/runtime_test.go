@@ -7,10 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
-	"net"
-	"os"
 	"path"
 	"slices"
 	"sync"
@@ -102,6 +99,7 @@ type host struct {
 	views   *plugin.Views
 	plugin  *plugin.Plugin
 	stop    func()
+	lister  plugin.Lister // answers the re-list, may be nil
 }
 
 // runtime is NRI's own adaptation with a list of containers behind it: what containerd is to a plugin.
@@ -162,68 +160,6 @@ func (r *runtime) die() {
 	r.Stop()
 }
 
-// wire passes bytes between the socket that plugins know and the runtime's own, and can be cut: a stopped adaptation
-// leaves its connections open, which a killed runtime cannot.
-type wire struct {
-	behind string
-	l      net.Listener
-	wg     sync.WaitGroup
-	mu     sync.Mutex
-	conns  []net.Conn
-	isCut  bool
-}
-
-func listen(t testing.TB, socket string) *wire {
-	t.Helper()
-	_ = os.Remove(socket)
-	l, err := net.Listen("unix", socket)
-	must(t, err)
-	w := &wire{behind: path.Join(t.TempDir(), "n.sock"), l: l}
-	w.wg.Go(func() {
-		for {
-			in, err := l.Accept()
-			if err != nil {
-				return
-			}
-			out, err := net.Dial("unix", w.behind)
-			if err != nil {
-				_ = in.Close()
-				continue
-			}
-			w.join(in, out)
-		}
-	})
-	t.Cleanup(w.cut)
-	return w
-}
-
-func (w *wire) join(in, out net.Conn) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.isCut {
-		_, _ = in.Close(), out.Close()
-		return
-	}
-	w.conns = append(w.conns, in, out)
-	for _, pair := range [][2]net.Conn{{in, out}, {out, in}} {
-		w.wg.Go(func() {
-			_, _ = io.Copy(pair[0], pair[1])
-			_, _ = pair[0].Close(), pair[1].Close()
-		})
-	}
-}
-
-func (w *wire) cut() {
-	_ = w.l.Close()
-	w.mu.Lock()
-	w.isCut = true
-	for _, c := range w.conns {
-		_ = c.Close()
-	}
-	w.mu.Unlock()
-	w.wg.Wait()
-}
-
 // add makes containers known to the next Synchronize.
 func (r *runtime) add(sb *api.PodSandbox, ctrs ...*api.Container) {
 	r.mu.Lock()
@@ -233,9 +169,12 @@ func (r *runtime) add(sb *api.PodSandbox, ctrs ...*api.Container) {
 }
 
 // newHost builds a machine; the plugin runs when run is called.
-func newHost(t testing.TB, kernel string) *host {
+func newHost(t testing.TB, kernel string) *host { return newHostWith(t, kernel, nil) }
+
+// newHostWith is newHost with a CRI to ask.
+func newHostWith(t testing.TB, kernel string, list plugin.Lister) *host {
 	t.Helper()
-	h := &host{tree: kerneltest.New(t, kernel, "/kubepods/burstable", "/kubepods/besteffort"), socket: path.Join(t.TempDir(), "nri.sock"), journal: &records{}}
+	h := &host{lister: list, tree: kerneltest.New(t, kernel, "/kubepods/burstable", "/kubepods/besteffort"), socket: path.Join(t.TempDir(), "nri.sock"), journal: &records{}}
 	cfg := config.Default()
 	cfg.Socket, cfg.RunDir = h.socket, t.TempDir()
 	cfg.Reconnect = config.Reconnect{Min: config.Duration(10 * time.Millisecond), Max: config.Duration(50 * time.Millisecond)}
@@ -247,12 +186,16 @@ func newHost(t testing.TB, kernel string) *host {
 	h.kernel = &slowKernel{Kernel: applier}
 	spec, err := strategy.Parse([]byte(nodeStrategy))
 	must(t, err)
+	drift := 50 * time.Millisecond
+	if _, ok := t.(*testing.B); ok {
+		drift = 10 * time.Second // as in production
+	}
 	h.views = plugin.NewViews(cfg, h.static(t, fs), &spec, "test")
 	m, err := metrics.NewNRI(prometheus.NewRegistry())
 	must(t, err)
 	h.plugin = plugin.New(plugin.Options{
 		Config: cfg, Version: "test", Log: testLog(t), Metrics: m,
-		Journal: h.journal, Kernel: h.kernel, Views: h.views, CgroupRoot: h.tree.Roots.Cgroup, Drift: 50 * time.Millisecond,
+		Journal: h.journal, Kernel: h.kernel, Views: h.views, CgroupRoot: h.tree.Roots.Cgroup, Drift: drift, List: h.lister,
 		Live: &plugin.Live{Resctrl: h.tree.Roots.Resctrl},
 	})
 	return h

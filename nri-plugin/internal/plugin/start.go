@@ -75,6 +75,12 @@ func (p *Plugin) adopt(pod podEntry, sb *api.PodSandbox, ctr *api.Container) ent
 	}
 	c := nri.Container(sb, ctr, known...)
 	e := entry{c: c, sandbox: sb.GetId()}
+	for _, m := range append(known, c.Applied) {
+		if m != nil {
+			e.plan = nri.PlanOf(m, c.Target(pod.p)) // generation 0: decided anew, with this to take back from
+			break
+		}
+	}
 	p.claimed(p.views.Load(), pod.p, &e)
 	return e
 }

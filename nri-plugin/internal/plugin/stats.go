@@ -20,12 +20,24 @@ type stats struct {
 	unmanaged                   atomic.Int64
 	lastSync, lastEvent, joined atomic.Int64 // Unix nanoseconds, 0 for never; joined is 0 while disconnected
 
+	// changed has a token when something happened that a person waits to see.
+	changed chan struct{}
+
 	mu       sync.Mutex
 	problems []status.Problem
 	proofs   map[string]status.ProofFailure
 }
 
+// tell wakes whoever writes the status file; it never waits.
+func (s *stats) tell() {
+	select {
+	case s.changed <- struct{}{}:
+	default:
+	}
+}
+
 func (s *stats) keepProblem(now time.Time, where, key, reason string) {
+	defer s.tell()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.problems = append(s.problems, status.Problem{Time: now, Where: where, Key: key, Reason: reason})
@@ -35,6 +47,7 @@ func (s *stats) keepProblem(now time.Time, where, key, reason string) {
 }
 
 func (s *stats) keepProof(id string, f status.ProofFailure) {
+	defer s.tell()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.proofs == nil {
@@ -88,6 +101,9 @@ func moment(n *atomic.Int64) time.Time {
 	}
 	return time.Time{}
 }
+
+// StatusChanged has a token when Status has news: a connection, a synchronisation, a problem, a failed proof.
+func (p *Plugin) StatusChanged() <-chan struct{} { return p.stats.changed }
 
 // Connected reports whether the runtime has configured us and the connection stands.
 func (p *Plugin) Connected() bool { return p.stats.joined.Load() != 0 }

@@ -62,6 +62,7 @@ func (p *Plugin) collect(sandboxes []*api.PodSandbox, containers []*api.Containe
 	p.m.SetContainers(len(entries))
 	p.m.SetUnmanaged(unmanaged)
 	p.stats.lastSync.Store(p.o.Now().UnixNano())
+	p.stats.tell()
 	p.log.Info("synchronized", "pods", len(pods), "containers", len(entries), "gone", len(gone))
 	p.jobs.add(func(ctx context.Context) {
 		for _, e := range gone {

@@ -43,12 +43,15 @@ func (p *Plugin) update(ctx context.Context, sb *api.PodSandbox, ctr *api.Contai
 	c := *e.c
 	c.Base = nri.Overlay(e.c.Base, nri.Resources(r))
 	v := p.views.Load()
-	old := e.plan
+	before, old := e.c.Base, e.plan
 	e.c = &c
 	e.plan, e.gen = p.decide(v, pod.p, &c), v.Generation
 	full := withUndo(v, old, e.plan, c.Base)
 	p.lowerBurst(ctx, v, pod, old, full, r)
 	e.mark = nri.Mark(v, full, &c, p.o.Version)
+	if !v.Runtime.Fields.UpdatePod {
+		p.shiftPod(pod.p, &before, &c.Base)
+	}
 	p.reg.putContainer(e)
 	p.settleSoon(e.sandbox)
 	p.jobs.add(func(context.Context) { p.recordSpec(pod.p, &e) })
@@ -84,6 +87,21 @@ func lowered(s plan.Setting, burst int64) plan.Setting {
 	s.Value, s.Owner = plan.Int(burst), protocol.FeatureBurst
 	s.Reason = "lowered before a smaller quota: a quota below the burst is refused"
 	return s
+}
+
+// shiftPod follows a container's resize in the pod's base, for runtimes that do not tell the pod's own: the kubelet
+// changes the pod's cgroup by the same amount.
+func (p *Plugin) shiftPod(pod *workload.Pod, before, after *workload.Resources) {
+	next := *pod
+	shift := func(sum *unit.Opt, a, b unit.Opt) {
+		if sum.V > 0 && a.V > 0 && b.V > 0 {
+			sum.V += b.V - a.V
+		}
+	}
+	shift(&next.Base.Quota, before.Quota, after.Quota)
+	shift(&next.Base.Shares, before.Shares, after.Shares)
+	shift(&next.Base.MemoryLimit, before.MemoryLimit, after.MemoryLimit)
+	p.reg.changePod(pod.ID, func(e *podEntry) { e.p = &next })
 }
 
 // PostUpdateContainer writes again what the update does not carry.

@@ -84,9 +84,13 @@ func (b *Views) SetRuntime(r node.Runtime) {
 	b.change(func() bool { b.runtime = r; return false })
 }
 
-// SetStatic tells what the probe found.
+// SetStatic tells what the probe found. The weight formulas stay: no probe of the kernel can know them.
 func (b *Views) SetStatic(s Static) {
-	b.change(func() bool { b.static = s; return false })
+	b.change(func() bool {
+		s.Weight, s.PodWeight = b.static.Weight, b.static.PodWeight
+		b.static = s
+		return false
+	})
 }
 
 // SetWeight tells the runtime's weight formula.

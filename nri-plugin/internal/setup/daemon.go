@@ -15,7 +15,6 @@ import (
 
 	"github.com/koord-rt/koord-rt/adapt/cri"
 	"github.com/koord-rt/koord-rt/api/config"
-	"github.com/koord-rt/koord-rt/api/strategy"
 	"github.com/koord-rt/koord-rt/daemon/handoff"
 	"github.com/koord-rt/koord-rt/daemon/ledger"
 	"github.com/koord-rt/koord-rt/daemon/lock"
@@ -31,8 +30,12 @@ import (
 // Writer is this process's name in the ledger and among the status files.
 const Writer = "nri"
 
-// statusEvery is how often the status file is written anew.
-const statusEvery = 5 * time.Second
+// statusEvery is how often the status file is written anew without news; news wait for statusPause, so that a storm of
+// problems does not become a storm of writes.
+const (
+	statusEvery = 5 * time.Second
+	statusPause = 50 * time.Millisecond
+)
 
 // Daemon is koord-nri, put together.
 type Daemon struct {
@@ -95,8 +98,12 @@ func New(ctx context.Context, l Loaded, version, program string, log *slog.Logge
 
 // connect makes the plugin.
 func (d *Daemon) connect(roots root.Roots, static plugin.Static, m *metrics.NRI, past *plugin.Past) error {
+	boot, err := roots.BootID()
+	if err != nil {
+		return err
+	}
 	o := plugin.Options{
-		Config: d.cfg, Version: d.version, Log: d.log, Metrics: m, Journal: d.ledger, Kernel: d.writer, Views: d.views,
+		Boot: boot, Config: d.cfg, Version: d.version, Log: d.log, Metrics: m, Journal: d.ledger, Kernel: d.writer, Views: d.views,
 		Past: past, Live: live(roots, &static.Kernel), CgroupRoot: searchRoot(roots, &static.Kernel),
 		OnFormula: func(f unit.WeightFormula) {
 			if err := d.writer.open(f, static.PodWeight); err != nil {
@@ -104,9 +111,7 @@ func (d *Daemon) connect(roots root.Roots, static plugin.Static, m *metrics.NRI,
 			}
 		},
 	}
-	if rdt := resctrl.FS(roots.Resctrl); rdt.Mounted() {
-		o.Groups = rdt
-	}
+	o.Groups = resctrl.FS(roots.Resctrl) // may be mounted later; until then no group is decided
 	if d.cfg.Host.CRIEndpoint != "" {
 		list, err := cri.NewLister(d.cfg.Host.CRIEndpoint)
 		if err != nil {
@@ -139,20 +144,37 @@ func (d *Daemon) Run(ctx context.Context) error {
 	if err := d.addMetrics(ctx, &g); err != nil {
 		return errors.Join(err, d.close(context.WithoutCancel(ctx)))
 	}
-	g.Add(run.Component{Name: "handoff", Run: func(ctx context.Context) error { return d.watch.Run(ctx, d.views.SetHandoff) }})
-	file := &strategyFile{path: d.cfg.StrategyFile, set: d.setStrategy, log: d.log}
+	g.Add(run.Component{Name: "handoff", Run: func(ctx context.Context) error { return d.watch.Run(ctx, d.setHandoff) }})
+	file := &strategyFile{path: d.cfg.StrategyFile, set: d.views.SetFile, log: d.log, refused: func(path string, err error) {
+		d.plugin.Problem(path, "strategy", err.Error())
+	}}
 	if d.loaded.Inline {
 		file.path, file.inline = d.loaded.Path, true
 	}
 	g.Add(run.Component{Name: "strategy", Run: file.run})
-	g.Add(run.Component{Name: "probe", Run: func(ctx context.Context) error { return d.probe.run(ctx, d.views.SetStatic) }})
+	g.Add(run.Component{Name: "probe", Run: func(ctx context.Context) error { return d.probe.run(ctx, d.renew) }})
 	g.Add(run.Component{Name: "status", Run: d.writeStatus})
 	g.Add(run.Component{Name: "watchdog", Run: func(ctx context.Context) error { return notify.Watchdog(ctx, nil) }})
 	g.Add(run.Component{Name: "plugin", Run: d.plugin.Run})
 	return g.Run(ctx)
 }
 
-func (d *Daemon) setStrategy(s *strategy.Spec, source string) { d.views.SetFile(s, source) }
+// renew takes in what a later probe found: resctrl may have been mounted.
+func (d *Daemon) renew(s plugin.Static) {
+	v := d.views.Load()
+	if err := d.writer.open(v.Runtime.Weight, v.Runtime.PodWeight); err != nil {
+		d.log.Error("open the cgroup filesystem again", "err", err)
+	}
+	d.views.SetStatic(s)
+}
+
+// setHandoff takes in the node agent's files. A file that was refused is reported; its last good content holds.
+func (d *Daemon) setHandoff(s handoff.Snapshot) {
+	d.views.SetHandoff(s)
+	for _, p := range s.Problems {
+		d.plugin.Problem(p.File, "handoff", p.Reason)
+	}
+}
 
 func (d *Daemon) addMetrics(ctx context.Context, g *run.Group) error {
 	l, err := metrics.Listen(ctx, d.cfg.Metrics.Address)
@@ -188,7 +210,13 @@ func (d *Daemon) writeStatus(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
+		case <-time.After(statusPause):
+		}
+		select {
+		case <-ctx.Done():
+			return nil
 		case <-tick.C:
+		case <-d.plugin.StatusChanged():
 		}
 	}
 }

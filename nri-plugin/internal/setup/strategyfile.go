@@ -5,6 +5,8 @@ package setup
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"time"
@@ -24,8 +26,10 @@ type strategyFile struct {
 	// inline: the strategy stands in the configuration file, whose other parts need a restart.
 	inline bool
 	set    func(*strategy.Spec, string)
-	log    *slog.Logger
-	last   os.FileInfo
+	// refused is told each content that cannot be used.
+	refused func(path string, err error)
+	log     *slog.Logger
+	last    os.FileInfo
 }
 
 func (f *strategyFile) run(ctx context.Context) error {
@@ -54,11 +58,11 @@ func (f *strategyFile) look() {
 	f.last = info
 	spec, err := f.read()
 	if err != nil {
-		f.log.Error("strategy file is refused, the last good one holds", "file", f.path, "err", err)
+		f.refused(f.path, fmt.Errorf("the last good one holds: %w", err))
 		return
 	}
 	if spec == nil && f.inline {
-		f.log.Error("configuration file holds no strategy any more, the last one holds", "file", f.path)
+		f.refused(f.path, errors.New("the configuration file holds no strategy any more: the last one holds"))
 		return
 	}
 	f.log.Info("strategy file was read", "file", f.path, "present", spec != nil)

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+package plugin_test
+
+import (
+	"context"
+	"net"
+	"path"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/containerd/nri/pkg/api"
+
+	"github.com/koord-rt/koord-rt/model/unit"
+	"github.com/koord-rt/koord-rt/model/workload"
+)
+
+// A runtime that dies between registration and configuration must not leave the plugin waiting for ever.
+func TestRuntimeDiesBeforeConfigure(t *testing.T) {
+	t.Parallel()
+	h := newHost(t, "6.1")
+	l, err := net.Listen("unix", h.socket)
+	must(t, err)
+	var tries atomic.Int32
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			tries.Add(1)
+			_, _ = conn.Read(make([]byte, 64)) // the registration begins to arrive
+			_ = conn.Close()
+		}
+	}()
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = h.plugin.Run(ctx)
+	}()
+	eventually(t, "third try", func() bool { return tries.Load() >= 3 })
+	cancel()
+	<-ended
+	must(t, l.Close())
+	<-done
+	if h.plugin.Connected() {
+		t.Error("counts as connected")
+	}
+}
+
+// A runtime that is too old is refused, says why, and nothing is changed on its containers.
+func TestUnsupportedRuntime(t *testing.T) {
+	t.Parallel()
+	h := newHost(t, "6.1")
+	_, err := h.plugin.Configure(t.Context(), "", "containerd", "1.7.13")
+	if err == nil || !strings.Contains(err.Error(), "older than 1.7.27") {
+		t.Errorf("error = %v", err)
+	}
+	if v := h.views.Load(); len(v.Runtime.Problems) == 0 || v.Runtime.Fields.Unified {
+		t.Errorf("runtime = %+v", v.Runtime)
+	}
+	mask, err := h.plugin.Configure(t.Context(), "", "containerd", "1.7.30")
+	if err != nil || int32(mask)&^0x7ff != 0 {
+		t.Errorf("1.7.30: mask %#x, %v", int32(mask), err)
+	}
+}
+
+// oneMore is a CRI that knows a container which NRI has not told.
+type oneMore struct {
+	pod *workload.Pod
+	c   *workload.Container
+}
+
+func (o oneMore) Container(context.Context, string) (*workload.Pod, *workload.Container, error) {
+	return o.pod, o.c, nil
+}
+
+// A container that Synchronize missed is found by its cgroup, fetched over CRI, and brought to its plan.
+func TestRelist(t *testing.T) {
+	t.Parallel()
+	id := strings.Repeat("0123456789abcdef", 4)
+	dir := "/kubepods/burstable/podweb"
+	more := oneMore{
+		pod: &workload.Pod{ID: "sandbox-web", UID: "web", Namespace: "default", Name: "web", Cgroup: dir, KubeQoS: 2, QoSCgroup: "/kubepods/burstable"},
+		c: &workload.Container{
+			ID: id, Name: "missed", State: workload.StateRunning, Cgroup: path.Join(dir, id),
+			Base: workload.Resources{Quota: unit.Some(200000), Period: unit.Some(100000), Shares: unit.Some(1024), MemoryLimit: unit.Some(1 << 30)},
+		},
+	}
+	h := newHostWith(t, "6.1", more)
+	h.rt = newRuntime(t, h.socket)
+	sb := h.sandbox(t, "web", "LS", nil)
+	h.runc(t, &api.Container{Linux: &api.LinuxContainer{CgroupsPath: path.Join(dir, id), Resources: resources(1024, 200000, 1<<30)}}, nil)
+	h.rt.add(sb)
+	h.run(t)
+	eventually(t, "burst of the missed container", func() bool {
+		return h.tree.Get(t, path.Join(dir, id), "cpu.max.burst") == "100000"
+	})
+}

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+package setup
+
+import (
+	"errors"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/koord-rt/koord-rt/api/strategy"
+	"github.com/koord-rt/koord-rt/daemon/lock"
+)
+
+const head = "apiVersion: koord-rt.dev/v1alpha1\nkind: NRIConfig\n"
+
+const slo = `apiVersion: slo.koordinator.sh/v1alpha1
+kind: NodeSLO
+metadata: {name: node-1}
+spec:
+  cpuBurstStrategy: {policy: auto}
+`
+
+func write(t *testing.T, path, text string) string {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestLoad(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	file := write(t, filepath.Join(dir, "strategy.yaml"), "cpuBurstStrategy: {policy: auto}\n")
+	none := "strategyFile: " + filepath.Join(dir, "none") + "\n"
+	for name, c := range map[string]struct {
+		text, source, bad string
+		inline            bool
+	}{
+		"config and file":  {head + "strategyFile: " + file, file, "", false},
+		"NodeSLO alone":    {slo, "self", "", true},
+		"nothing to apply": {head + none, "", "", false},
+		"both in one":      {head + none + "---\n" + slo, "self", "", true},
+		"unknown key":      {head + "sockett: /x\n", "", "sockett", false},
+		"half written":     {head + "limits: {oomScore", "", "line", false},
+		"bad strategy":     {head + "strategyFile: " + write(t, filepath.Join(dir, "bad.yaml"), "cpuBurstStrategy: {policy: sometimes}"), "", "policy", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			path := write(t, filepath.Join(t.TempDir(), "nri.yaml"), c.text)
+			l, err := Load(path)
+			if c.bad != "" {
+				if err == nil || !strings.Contains(err.Error(), c.bad) {
+					t.Errorf("error = %v, want one that names %q", err, c.bad)
+				}
+				return
+			}
+			if c.source == "self" {
+				c.source = path
+			}
+			if err != nil || l.Source != c.source || l.Inline != c.inline || (l.Strategy != nil) != (c.source != "") {
+				t.Errorf("loaded %+v, %v", l, err)
+			}
+		})
+	}
+	if _, err := Load(filepath.Join(dir, "absent.yaml")); err == nil {
+		t.Error("a file that was asked for and is absent is an error")
+	}
+}
+
+// A strategy file that is edited, half written, and then right again: the last good one holds in between.
+func TestStrategyFile(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "strategy.yaml")
+	var got *strategy.Spec
+	calls, refused := 0, 0
+	f := &strategyFile{path: path, refused: func(string, error) { refused++ }, log: slog.New(slog.NewTextHandler(io.Discard, nil)), set: func(s *strategy.Spec, _ string) { got, calls = s, calls+1 }}
+	f.look()
+	write(t, path, "cpuBurstStrategy: {policy: auto}\n")
+	f.look()
+	if got == nil || calls != 1 {
+		t.Fatalf("after creation: %v, %d calls", got, calls)
+	}
+	write(t, path, "cpuBurstStrategy: {polic")
+	f.look()
+	f.look()
+	if calls != 1 || refused != 1 {
+		t.Fatalf("half a file: %d calls, reported %d times", calls, refused)
+	}
+	write(t, path, "cpuBurstStrategy: {policy: cpuBurstOnly}\n")
+	f.look()
+	if calls != 2 || *got.CPUBurstStrategy.Policy != "cpuBurstOnly" {
+		t.Fatalf("after repair: %d calls", calls)
+	}
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	f.look()
+	if got != nil || calls != 3 {
+		t.Fatalf("after removal: %v, %d calls", got, calls)
+	}
+}
+
+// A second instance is refused before it touches anything, and names the first.
+func TestSecondInstance(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	held, err := lock.Acquire(lock.NRIPath(dir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := Load(write(t, filepath.Join(dir, "nri.yaml"), head+"runDir: "+dir+"\nstateDir: "+dir+"\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := slog.New(slog.NewTextHandler(io.Discard, nil))
+	var other *lock.HeldError
+	if _, err := New(t.Context(), l, "test", "koord-nri test", log); !errors.As(err, &other) || other.PID != os.Getpid() {
+		t.Errorf("second instance: %v", err)
+	}
+	if err := held.Release(); err != nil {
+		t.Fatal(err)
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		if e.Name() == "ledger" {
+			t.Error("the refused instance has opened a ledger")
+		}
+	}
+}

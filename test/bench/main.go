@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+// Command bench takes the figures of docs/benchmarks: what a decision costs, what a handler costs, what the runtime and
+// its users notice of the plugin, how fast a full node is repaired and how much memory that takes.
+//
+// Input are bin/koord-nri (make build), root and the lab's parts; output is a table with goals on standard output, raw
+// files in docs/benchmarks/raw and the figures between the markers of docs/benchmarks/README.md. Progress goes to
+// standard error. It may import every shared room and the lab; nothing may import it.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// options of one run of the program.
+type options struct {
+	only      []string
+	out       string
+	bin       string
+	decisions int
+	running   int
+	creates   int
+	rounds    int
+	pairs     int
+	bare      bool
+	fleet     int
+	repeat    int
+	settle    time.Duration
+	rest      time.Duration
+	noopNice  int
+}
+
+// benchmarks in the order in which they run.
+func benchmarks() []benchmark {
+	return []benchmark{
+		{"decide", (*bench).decide}, {"handlers", (*bench).handlers}, {"pairs", (*bench).pairs},
+		{"sync", (*bench).sync}, {"memory", (*bench).memory},
+	}
+}
+
+type benchmark struct {
+	name string
+	run  func(*bench, context.Context, *report) error
+}
+
+// bench is what the benchmarks of one run share.
+type bench struct {
+	o        options
+	progress io.Writer
+	// noop is the built plugin that does nothing, "" until it is needed; it lies in dir.
+	noop, dir string
+	// crowd is the containerd with many containers, nil until it is needed.
+	crowd *fleet
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	os.Exit(start(ctx, os.Args[1:], os.Stdout, os.Stderr))
+}
+
+func parse(args []string, stderr io.Writer) (options, error) {
+	var o options
+	f := flag.NewFlagSet("bench", flag.ContinueOnError)
+	f.SetOutput(stderr)
+	only := f.String("only", "", "benchmarks to run, separated by commas (default all): decide, handlers, pairs, sync, memory")
+	f.StringVar(&o.out, "out", "docs/benchmarks", "folder to write raw files and figures to; empty writes nothing")
+	f.StringVar(&o.bin, "bin", "bin", "folder of koord-nri")
+	f.IntVar(&o.decisions, "decisions", 200_000, "decide: decisions to time")
+	f.IntVar(&o.running, "running", 250, "handlers: running containers, ten to a pod")
+	f.IntVar(&o.creates, "creates", 320, "handlers: creates per round, plugin and concurrency")
+	f.IntVar(&o.rounds, "rounds", 2, "handlers: rounds of ours, noop")
+	f.IntVar(&o.pairs, "pairs", 2000, "pairs: pairs of pods")
+	f.BoolVar(&o.bare, "bare", false, "pairs: compare with no plugin at all, too")
+	f.IntVar(&o.fleet, "fleet", 1000, "sync, memory: containers, fifty to a pod")
+	f.IntVar(&o.repeat, "repeat", 3, "sync: repetitions")
+	f.DurationVar(&o.settle, "settle", 20*time.Second, "handlers, pairs: wait between a plugin's connection and the first request")
+	f.DurationVar(&o.rest, "rest", 30*time.Second, "memory: wait before memory is read")
+	f.IntVar(&o.noopNice, "noop-nice", -10, "nice value of the plugin that does nothing; koord-nri gives itself -10")
+	if err := f.Parse(args); err != nil {
+		return o, err
+	}
+	if f.NArg() > 0 {
+		return o, fmt.Errorf("unexpected argument %q", f.Arg(0))
+	}
+	if *only != "" {
+		o.only = strings.Split(*only, ",")
+	}
+	for _, name := range o.only {
+		if !slices.ContainsFunc(benchmarks(), func(b benchmark) bool { return b.name == name }) {
+			return o, fmt.Errorf("there is no benchmark %q", name)
+		}
+	}
+	for name, n := range map[string]int{"decisions": o.decisions, "running": o.running, "creates": o.creates, "rounds": o.rounds, "pairs": o.pairs, "fleet": o.fleet, "repeat": o.repeat} {
+		if n < 1 {
+			return o, fmt.Errorf("-%s must be at least 1", name)
+		}
+	}
+	return o, nil
+}
+
+// start is main with its surroundings as arguments; the result is the exit code.
+func start(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	o, err := parse(args, stderr)
+	if errors.Is(err, flag.ErrHelp) {
+		return 0
+	}
+	if err != nil {
+		fmt.Fprintln(stderr, "bench:", err)
+		return 2
+	}
+	b := &bench{o: o, progress: stderr}
+	err = b.all(ctx, stdout)
+	if err = errors.Join(err, b.close()); err != nil {
+		fmt.Fprintln(stderr, "bench:", err)
+		return 1
+	}
+	return 0
+}
+
+// all runs the chosen benchmarks; one that fails does not keep the next from running.
+func (b *bench) all(ctx context.Context, stdout io.Writer) error {
+	var errs []error
+	for _, bm := range benchmarks() {
+		if len(b.o.only) > 0 && !slices.Contains(b.o.only, bm.name) {
+			continue
+		}
+		if ctx.Err() != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", bm.name, ctx.Err()))
+			break
+		}
+		r := newReport(bm.name)
+		b.say("%s: begins", bm.name)
+		if err := bm.run(b, ctx, r); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", bm.name, err))
+			continue
+		}
+		r.finish()
+		fmt.Fprint(stdout, r.table())
+		if b.o.out != "" {
+			errs = append(errs, r.write(b.o.out))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// say reports progress.
+func (b *bench) say(format string, args ...any) {
+	fmt.Fprintf(b.progress, time.Now().Format("15:04:05 ")+format+"\n", args...)
+}
+
+func (b *bench) close() error {
+	var errs []error
+	if b.crowd != nil {
+		b.say("remove the containers")
+		errs = append(errs, b.crowd.rig.close())
+	}
+	if b.dir != "" {
+		errs = append(errs, os.RemoveAll(b.dir))
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+// Command noop is an NRI plugin that subscribes to the events of koord-nri and does nothing with them: what is left of a
+// request's time when it answers is the price of NRI itself.
+//
+// Input is the NRI socket; output is a file that appears when the runtime has synchronised. Only the benchmarks run it.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/containerd/nri/pkg/api"
+	"github.com/containerd/nri/pkg/stub"
+
+	"github.com/koord-rt/koord-rt/adapt/nri"
+	"github.com/koord-rt/koord-rt/daemon/run"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := serve(ctx, os.Args[1:]); err != nil && ctx.Err() == nil {
+		fmt.Fprintln(os.Stderr, "noop:", err)
+		os.Exit(1)
+	}
+}
+
+func serve(ctx context.Context, args []string) error {
+	f := flag.NewFlagSet("noop", flag.ContinueOnError)
+	socket := f.String("socket", "", "NRI socket")
+	ready := f.String("ready", "", "file to create when synchronised")
+	nice := f.Int("nice", 0, "nice value")
+	if err := f.Parse(args); err != nil {
+		return err
+	}
+	if *nice != 0 {
+		if err := run.Prioritise(*nice); err != nil {
+			return err
+		}
+	}
+	p := &plugin{ready: *ready}
+	s, err := stub.New(p, stub.WithPluginName("noop"), stub.WithPluginIdx("05"), stub.WithSocketPath(*socket))
+	if err != nil {
+		return fmt.Errorf("make the NRI stub: %w", err)
+	}
+	p.session = s
+	return s.Run(ctx)
+}
+
+// plugin implements the stub's interfaces with empty methods.
+type plugin struct {
+	ready   string
+	session stub.Stub
+}
+
+// Configure subscribes to what koord-nri would subscribe to on this runtime.
+func (p *plugin) Configure(_ context.Context, _, name, version string) (api.EventMask, error) {
+	r := nri.Runtime(name, version, p.session.RuntimeNRIVersion())
+	return nri.Events(&r), nil
+}
+
+// Synchronize tells the benchmark that the plugin is connected.
+func (p *plugin) Synchronize(context.Context, []*api.PodSandbox, []*api.Container) ([]*api.ContainerUpdate, error) {
+	return nil, os.WriteFile(p.ready, nil, 0o600)
+}
+
+// RunPodSandbox does nothing, as all below.
+func (*plugin) RunPodSandbox(context.Context, *api.PodSandbox) error { return nil }
+
+// UpdatePodSandbox does nothing.
+func (*plugin) UpdatePodSandbox(context.Context, *api.PodSandbox, *api.LinuxResources, *api.LinuxResources) error {
+	return nil
+}
+
+// PostUpdatePodSandbox does nothing.
+func (*plugin) PostUpdatePodSandbox(context.Context, *api.PodSandbox) error { return nil }
+
+// StopPodSandbox does nothing.
+func (*plugin) StopPodSandbox(context.Context, *api.PodSandbox) error { return nil }
+
+// RemovePodSandbox does nothing.
+func (*plugin) RemovePodSandbox(context.Context, *api.PodSandbox) error { return nil }
+
+// CreateContainer does nothing.
+func (*plugin) CreateContainer(context.Context, *api.PodSandbox, *api.Container) (*api.ContainerAdjustment, []*api.ContainerUpdate, error) {
+	return nil, nil, nil
+}
+
+// StartContainer does nothing.
+func (*plugin) StartContainer(context.Context, *api.PodSandbox, *api.Container) error { return nil }
+
+// UpdateContainer does nothing.
+func (*plugin) UpdateContainer(context.Context, *api.PodSandbox, *api.Container, *api.LinuxResources) ([]*api.ContainerUpdate, error) {
+	return nil, nil
+}
+
+// PostUpdateContainer does nothing.
+func (*plugin) PostUpdateContainer(context.Context, *api.PodSandbox, *api.Container) error {
+	return nil
+}
+
+// StopContainer does nothing.
+func (*plugin) StopContainer(context.Context, *api.PodSandbox, *api.Container) ([]*api.ContainerUpdate, error) {
+	return nil, nil
+}
+
+// RemoveContainer does nothing.
+func (*plugin) RemoveContainer(context.Context, *api.PodSandbox, *api.Container) error { return nil }

@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/koord-rt/koord-rt/daemon/status"
+)
+
+// classStrategy switches on what a node with LS and BE pods uses: burst, identity, memory QoS.
+const classStrategy = `
+cpuBurstStrategy: {policy: auto, cpuBurstPercent: 1000}
+resourceQOSStrategy:
+  lsClass: {cpuQOS: {enable: true}, memoryQOS: {enable: true, minLimitPercent: 20, lowLimitPercent: 30, throttlingPercent: 90}}
+  beClass: {cpuQOS: {enable: true}, memoryQOS: {enable: true, throttlingPercent: 80}}
+`
+
+// process is a plugin that runs: koord-nri or the one that does nothing.
+type process struct {
+	name    string
+	cmd     *exec.Cmd
+	ready   func() error // nil when synchronised
+	exited  chan struct{}
+	log     string
+	run     string // koord-nri's runDir
+	metrics string // its metrics socket
+	stopped bool
+}
+
+// startPlugin starts the named plugin on r and waits until it says that it is synchronised.
+func (b *bench) startPlugin(ctx context.Context, r *rig, name string) (*process, error) {
+	p, err := b.launch(ctx, r, name)
+	if err != nil {
+		return nil, err
+	}
+	return p, p.wait(ctx)
+}
+
+// launch starts the named plugin.
+func (b *bench) launch(ctx context.Context, r *rig, name string) (*process, error) {
+	dir, err := os.MkdirTemp(r.host.Dir, name)
+	if err != nil {
+		return nil, fmt.Errorf("create plugin folder: %w", err)
+	}
+	p := &process{name: name, exited: make(chan struct{}), log: filepath.Join(dir, "log")}
+	if name == "noop" {
+		err = b.prepareNoop(ctx, r, p, dir)
+	} else {
+		err = b.prepareOurs(r, p, dir)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := p.start(); err != nil {
+		return nil, err
+	}
+	r.plugins = append(r.plugins, p)
+	return p, nil
+}
+
+// wait until the plugin is synchronised. koord-nri tells by its status file, which it writes every few seconds.
+func (p *process) wait(ctx context.Context) error {
+	err := eventually(ctx, 30*time.Second, 10*time.Millisecond, func() error {
+		select {
+		case <-p.exited:
+			return errors.New("it has ended")
+		default:
+			return p.ready()
+		}
+	})
+	if err != nil {
+		return fmt.Errorf("start %s: %w; end of its log:\n%s", p.name, err, p.tail())
+	}
+	return nil
+}
+
+func (b *bench) prepareNoop(ctx context.Context, r *rig, p *process, dir string) error {
+	if err := b.buildNoop(ctx); err != nil {
+		return err
+	}
+	ready := filepath.Join(dir, "ready")
+	p.cmd = exec.Command(b.noop, "-socket", r.host.NRISocket, "-ready", ready, "-nice", strconv.Itoa(b.o.noopNice))
+	p.ready = func() error {
+		_, err := os.Stat(ready)
+		return err
+	}
+	return nil
+}
+
+// buildNoop compiles the plugin that does nothing as koord-nri is compiled.
+func (b *bench) buildNoop(ctx context.Context) error {
+	if b.noop != "" {
+		return nil
+	}
+	var err error
+	if b.dir, err = os.MkdirTemp("", "koord-bench"); err != nil {
+		return fmt.Errorf("create build folder: %w", err)
+	}
+	out := filepath.Join(b.dir, "noop")
+	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-o", out, "./test/bench/noop")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if text, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("build noop: %w: %s", err, text)
+	}
+	b.noop = out
+	return nil
+}
+
+// prepareOurs writes koord-nri's configuration with empty run and state folders.
+func (b *bench) prepareOurs(r *rig, p *process, dir string) error {
+	p.run, p.metrics = filepath.Join(dir, "run"), filepath.Join(dir, "run", "metrics.sock")
+	state, path := filepath.Join(dir, "state"), filepath.Join(dir, "nri.yaml")
+	for _, d := range []string{p.run, state} {
+		if err := os.MkdirAll(d, 0o700); err != nil {
+			return fmt.Errorf("create plugin folder: %w", err)
+		}
+	}
+	var spec any
+	if err := yaml.Unmarshal([]byte(classStrategy), &spec); err != nil {
+		return fmt.Errorf("parse strategy: %w", err)
+	}
+	text, err := yaml.Marshal(map[string]any{
+		"apiVersion": "koord-rt.dev/v1alpha1", "kind": "NRIConfig",
+		"socket": r.host.NRISocket, "runDir": p.run, "stateDir": state, "strategyFile": filepath.Join(dir, "none.yaml"),
+		"host":     map[string]any{"kubepodsRoot": "/" + r.host.Cgroup, "cdiDirs": []string{r.host.CDI}, "criEndpoint": "unix://" + r.host.Socket},
+		"metrics":  map[string]any{"address": "unix:" + p.metrics},
+		"strategy": spec,
+	})
+	if err != nil {
+		return fmt.Errorf("write configuration: %w", err)
+	}
+	if err := os.WriteFile(path, text, 0o600); err != nil {
+		return fmt.Errorf("write configuration: %w", err)
+	}
+	p.cmd = exec.Command(filepath.Join(b.o.bin, "koord-nri"), "--config", path)
+	p.ready = func() error {
+		_, err := p.lastSync()
+		return err
+	}
+	return nil
+}
+
+// lastSync is when koord-nri took in the runtime's list, from its status file.
+func (p *process) lastSync() (time.Time, error) {
+	entries, err := status.ReadAll(p.run, "/proc")
+	if err != nil {
+		return time.Time{}, err
+	}
+	for _, e := range entries {
+		if e.Status.PID == p.cmd.Process.Pid && !e.Status.ConnectedSince.IsZero() && !e.Status.LastSync.IsZero() {
+			return e.Status.LastSync, nil
+		}
+	}
+	return time.Time{}, errors.New("it is not connected yet")
+}
+
+// start runs the process in a group of its own, so that an interrupt from the terminal leaves it to stop.
+func (p *process) start() error {
+	f, err := os.Create(p.log)
+	if err != nil {
+		return fmt.Errorf("create log: %w", err)
+	}
+	defer f.Close()
+	p.cmd.Stdout, p.cmd.Stderr = f, f
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := p.cmd.Start(); err != nil {
+		return fmt.Errorf("start %s (make build first): %w", p.name, err)
+	}
+	go func() {
+		defer close(p.exited)
+		_ = p.cmd.Wait() // how it ended is in its log
+	}()
+	return nil
+}
+
+// stop ends the process; a second call does nothing.
+func (p *process) stop() error {
+	if p.stopped {
+		return nil
+	}
+	p.stopped = true
+	_ = p.cmd.Process.Signal(syscall.SIGTERM) // it may have ended by itself
+	select {
+	case <-p.exited:
+		return nil
+	case <-time.After(10 * time.Second):
+	}
+	_ = p.cmd.Process.Kill()
+	<-p.exited
+	return fmt.Errorf("%s did not end within 10 s of SIGTERM", p.name)
+}
+
+func (p *process) tail() string {
+	data, err := os.ReadFile(p.log)
+	if err != nil {
+		return err.Error()
+	}
+	return string(data[max(0, len(data)-3000):])
+}
+
+// ticks is the processor time used so far, in 1/100 s: fields 14 and 15 of /proc/PID/stat.
+func (p *process) ticks() (int, error) {
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.cmd.Process.Pid))
+	if err != nil {
+		return 0, fmt.Errorf("read processor time: %w", err)
+	}
+	fields := strings.Fields(string(data[strings.LastIndexByte(string(data), ')')+1:]))
+	if len(fields) < 13 {
+		return 0, fmt.Errorf("read processor time: stat of %s is short", p.name)
+	}
+	user, err := strconv.Atoi(fields[11])
+	system, err2 := strconv.Atoi(fields[12])
+	return user + system, errors.Join(err, err2)
+}
+
+// settle waits the settling time and then until the plugin has been idle for a second, a minute at most.
+func (b *bench) settle(ctx context.Context, p *process) error {
+	if err := wait(ctx, b.o.settle); err != nil {
+		return err
+	}
+	last, since := -1, time.Now()
+	return eventually(ctx, time.Minute, 100*time.Millisecond, func() error {
+		now, err := p.ticks()
+		if err != nil {
+			return err
+		}
+		if now > last+1 {
+			last, since = now, time.Now()
+		}
+		if time.Since(since) < time.Second {
+			return fmt.Errorf("%s is still busy", p.name)
+		}
+		return nil
+	})
+}

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+//go:build lab
+
+package e2e
+
+import (
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/koord-rt/koord-rt/test/lab/kubelet"
+	"github.com/koord-rt/koord-rt/test/scenario"
+)
+
+// Conformance: pods that were created while nobody was there, and are repaired after Synchronize, end in the state that
+// the same pods get at creation. Both are compared with the scenario's wanted lines, straight from the kernel; what only
+// a creation can set (environment, devices) is left out.
+
+func TestHostConformance(t *testing.T) { repairScenarios(t, rigOptions{}) }
+
+func TestGuestConformance(t *testing.T) { repairScenarios(t, rigOptions{}) }
+
+func TestGuestSystemdConformance(t *testing.T) {
+	repairScenarios(t, rigOptions{driver: kubelet.Systemd})
+}
+
+func repairScenarios(t *testing.T, o rigOptions) {
+	all, err := scenario.All()
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.memory = paperMemory
+	r := newRig(t, o)
+	ran := 0
+	for _, s := range all {
+		if _, fits := s.Fits(r.version, topology()); !fits {
+			continue
+		}
+		ran++
+		t.Run(s.Name, func(t *testing.T) {
+			r := r.sub(t)
+			r.freshRun()
+			r.publish(&s)
+			pods := r.create(s.Pods)
+			r.startWith(&s)
+			r.settle(pods, slices.DeleteFunc(slices.Clone(s.Want[r.version]), func(w scenario.Want) bool {
+				return strings.HasPrefix(w.File, "@env") || strings.HasPrefix(w.File, "@device")
+			}))
+			r.remove(pods)
+			r.stop(syscall.SIGTERM)
+		})
+	}
+	if ran < 8 {
+		t.Errorf("only %d scenarios fit this machine: something is wrong with the choice", ran)
+	}
+}

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+//go:build lab
+
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// lifecycleStrategyFile changes the strategy under running containers. A file that is half written changes nothing.
+func lifecycleStrategyFile(r *rig) {
+	file := filepath.Join(filepath.Dir(r.config), "strategy.yaml")
+	put := func(text string) {
+		r.t.Helper()
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			r.t.Fatal(err)
+		}
+	}
+	burst := func(percent string) string {
+		return "cpuBurstStrategy: {policy: auto, cpuBurstPercent: " + percent + "}\n"
+	}
+	wantBurst := func(us string) []string {
+		if r.tree.V2() {
+			return []string{"main cpu.max.burst=" + us, "pod cpu.max.burst=" + us}
+		}
+		return []string{"main cpu.cfs_burst_us=" + us, "pod cpu.cfs_burst_us=" + us}
+	}
+	put(burst("40"))
+	r.up("", nil)
+	run := r.pod(lsPod("strategy"))
+	r.now(run, wantBurst("20000"))
+
+	for i, bad := range []string{"cpuBurstStrategy: {policy: auto, cpuBurstPer", "cpuBurstStrategy: {policy: auto, cpuBurstPercent: -7}\n", "\x00\x01"} {
+		refused := strings.Count(r.log.String(), "what=strategy")
+		put(bad)
+		r.eventually(5*time.Second, func() error {
+			if strings.Count(r.log.String(), "what=strategy") == refused {
+				return fmt.Errorf("the log does not say that %q is refused", bad)
+			}
+			return nil
+		})
+		r.now(run, wantBurst("20000"))
+		r.now(r.pod(lsPod(fmt.Sprint("strategy-bad", i))), wantBurst("20000"))
+	}
+	if !strings.Contains(r.log.String(), file) {
+		r.t.Errorf("the log does not name the file")
+	}
+	if n := r.metric("koord_rt_nri_problems_total", `key="strategy"`); n != 3 {
+		r.t.Errorf("%v bad strategies were counted, want 3", n)
+	}
+	r.eventually(8*time.Second, func() error {
+		for _, p := range r.status().Problems {
+			if strings.Contains(p.Where+p.Key, "strategy") {
+				return nil
+			}
+		}
+		return fmt.Errorf("the status does not tell of the bad strategy: %v", r.status().Problems)
+	})
+	put(burst("80"))
+	r.soon(5*time.Second, run, wantBurst("40000"))
+	r.now(r.pod(lsPod("strategy-good")), wantBurst("40000"))
+	put("cpuBurstStrategy: {policy: none}\n")
+	r.soon(5*time.Second, run, wantBurst("0"))
+}
+
+// lifecycleHostileAnnotations starts pods whose labels and annotations nobody can use. They start with what is valid
+// beside it, and each bad key is named.
+func lifecycleHostileAnnotations(r *rig) {
+	r.up(standard, nil)
+	big := strings.Repeat("x", 1<<20)
+	for name, c := range map[string]struct{ key, value string }{
+		"hostile-big":    {"koordinator.sh/cpuBurst", big},
+		"hostile-json":   {"koordinator.sh/memoryQOS", `{"minLimitPercent":`},
+		"hostile-cpuset": {"scheduling.koordinator.sh/resource-status", `{"cpuset":"0-4294967295,,7-1"}`},
+		"hostile-deep":   {"koordinator.sh/blkioQOS", strings.Repeat("[", 20000)},
+		"hostile-device": {"scheduling.koordinator.sh/device-allocated", `{"gpu":[{"minor":-1,"id":"../../etc"}]}`},
+		"hostile-group":  {"node.koordinator.sh/resctrl", `{"llc":{"schemata":{"range":[90,10]}}}`},
+		"hostile-need":   {"koord-rt.dev/required", "everything,batch"},
+	} {
+		p := bePod(name)
+		p.Annotations[c.key] = c.value
+		run := r.pod(p)
+		r.now(run, wants("BE", ""))
+		r.named(name, c.key)
+	}
+	classes := lsPod("hostile-class")
+	classes.Labels["koordinator.sh/qosClass"] = "GOLD"
+	r.pod(classes)
+	r.named("hostile-class", "koordinator.sh/qosClass")
+
+	many := bePod("hostile-many")
+	for i := range 4096 {
+		many.Annotations[fmt.Sprintf("koordinator.sh/bad-%d", i)] = "{"
+	}
+	many.Annotations["koordinator.sh/cpuQOS"] = `{"groupIdentity":99}`
+	r.now(r.pod(many), []string{"main @oom=900"})
+	r.named("hostile-many", "koordinator.sh/cpuQOS")
+	all := bePod("hostile-all")
+	for _, key := range []string{"scheduling.koordinator.sh/resource-status", "koordinator.sh/cpuBurst", "koordinator.sh/memoryQOS", "koordinator.sh/blkioQOS"} {
+		all.Annotations[key] = big[:256<<10]
+	}
+	r.now(r.pod(all), wants("BE", ""))
+	if n := r.metric("koord_rt_nri_connects_total"); n != 1 {
+		r.t.Errorf("%v connections were made: the runtime has dropped the plugin", n)
+	}
+	if n := r.metric("koord_rt_nri_event_late_total") + r.metric("koord_rt_nri_fail_open_total"); n != 0 {
+		r.t.Errorf("%v decisions were late or failed", n)
+	}
+}
+
+// named fails unless log, metric and ledger name the pod, the key and a reason.
+func (r *rig) named(pod, key string) {
+	r.t.Helper()
+	r.eventually(5*time.Second, func() error {
+		found := false
+		for line := range strings.Lines(r.log.String()) {
+			found = found || strings.Contains(line, "subject=default/"+pod) && strings.Contains(line, "key="+key) && strings.Contains(line, "reason=")
+		}
+		if !found {
+			return fmt.Errorf("the log does not name %s of %s with a reason", key, pod)
+		}
+		if n := r.metric("koord_rt_nri_problems_total", `key="`+key+`"`); n < 1 {
+			return fmt.Errorf("no problem with %s was counted", key)
+		}
+		out, err := r.ctl("explain", "default/"+pod)
+		if err != nil {
+			return fmt.Errorf("explain %s: %w: %s", pod, err, out)
+		}
+		for line := range strings.Lines(out) {
+			if rest, ok := strings.CutPrefix(line, "problem: default/"+pod); ok && strings.Contains(rest, key+": ") {
+				return nil
+			}
+		}
+		return fmt.Errorf("explain does not name %s of %s:\n%s", key, pod, out)
+	})
+}

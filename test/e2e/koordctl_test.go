@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+//go:build lab
+
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/koord-rt/koord-rt/test/lab/cgroups"
+)
+
+// lifecycleKoordctl asks the questions that a person would ask, on running pods.
+func lifecycleKoordctl(r *rig) {
+	last, rest := cpus()
+	r.up(standard, nil)
+	ls, be := r.pod(lsPod("ctl-ls")), r.pod(bePod("ctl-be"))
+	r.pod(lsrPod("ctl-lsr"))
+	r.soon(5*time.Second, ls, wants("LS", rest))
+
+	for subject, parts := range map[string][]string{
+		"default/ctl-be":           {"cpu.quota", "batch", "batch-cpu limit", "oom_score_adj", "oom-score", "sched.policy", "cpu-identity", "class BE", "memory.limit"},
+		"default/ctl-ls/main":      {"cpu.burst", "cpu-burst", "100% of limit", "cpuset.cpus", rest, "no pod owns"},
+		"default/ctl-lsr":          {"cpuset.cpus", "the scheduler's CPUs", last, "cpu.quota", "owns its CPUs"},
+		be.Containers["main"][:13]: {"cpu.quota", "50000"},
+	} {
+		r.says([]string{"explain", subject}, parts...)
+	}
+	r.says([]string{"diff"}, "0 of ")
+	r.says([]string{"features"}, "batch", "active", "cpuset", "containerd", "NRI")
+
+	// A hand on the kernel is seen at once, and undone by the check for drift.
+	file := map[bool]string{false: "cpu.cfs_quota_us", true: "cpu.max"}[r.tree.V2()]
+	if err := cgroups.Write(r.kube.ContainerDir(be, "main", "cpu"), file, "40000"); err != nil {
+		r.t.Fatal(err)
+	}
+	r.drifted("default/ctl-be")
+	if out, err := r.ctl("diff", "--exit-code"); err == nil || !strings.Contains(out, "default/ctl-be/main") || !strings.Contains(out, "40000") {
+		r.t.Errorf("diff --exit-code after a change by hand: %v\n%s", err, out)
+	}
+	r.soon(15*time.Second, be, wants("BE", rest))
+	r.says([]string{"diff", "--exit-code"}, "0 of ")
+	if r.metric("koord_rt_nri_proof_total", `result="drift"`) == 0 {
+		r.t.Error("the drift was repaired and not counted")
+	}
+	r.doctor()
+}
+
+// says fails unless koordctl succeeds and its output has every part.
+func (r *rig) says(args []string, parts ...string) {
+	r.t.Helper()
+	r.eventually(8*time.Second, func() error {
+		out, err := r.ctl(args...)
+		if err != nil {
+			return fmt.Errorf("koordctl %s: %w: %s", strings.Join(args, " "), err, out)
+		}
+		for _, p := range parts {
+			if !strings.Contains(out, p) {
+				return fmt.Errorf("koordctl %s does not say %q:\n%s", strings.Join(args, " "), p, out)
+			}
+		}
+		return nil
+	})
+}
+
+// drifted fails unless explain shows exactly the quota as changed.
+func (r *rig) drifted(subject string) {
+	r.t.Helper()
+	out, err := r.ctl("explain", subject, "-o", "json")
+	if err != nil {
+		r.t.Fatalf("explain: %v: %s", err, out)
+	}
+	var e struct {
+		Settings []struct{ Level, Knob, Kernel, Want, Drift string }
+	}
+	if err := json.Unmarshal([]byte(out), &e); err != nil {
+		r.t.Fatal(err)
+	}
+	found := 0
+	for _, s := range e.Settings {
+		if s.Drift == "yes" {
+			found++
+			if s.Level != "container" || s.Knob != "cpu.quota" || s.Kernel != "40000" || s.Want != "50000" {
+				r.t.Errorf("explain shows another drift: %+v", s)
+			}
+		}
+	}
+	if found != 1 {
+		r.t.Errorf("explain shows %d changed values, want the quota:\n%s", found, out)
+	}
+}
+
+// doctor fails unless its lines are what is known of this rig.
+func (r *rig) doctor() {
+	r.t.Helper()
+	type line struct{ Check, Result, Detail, Next string }
+	ask := func() (lines []line) {
+		out, _ := r.ctl("doctor", "-o", "json", "--containerd-config", r.host.Config, "--nri-socket", r.host.NRISocket)
+		if err := json.Unmarshal([]byte(out), &lines); err != nil {
+			r.t.Fatalf("doctor: %v\n%s", err, out)
+		}
+		return lines
+	}
+	others := r.processes("koord-nri")
+	for _, l := range ask() {
+		r.t.Logf("doctor: %-5s %-24s %s", l.Result, l.Check, l.Detail)
+		// Several labs may run on one machine: doctor must see exactly that.
+		if wrong := l.Result == "FAIL"; wrong != (l.Check == "other-agents" && others > 1) {
+			r.t.Errorf("%d koord-nri run here; doctor says %s of %s: %s", others, l.Result, l.Check, l.Detail)
+		}
+		if l.Result != "ok" && l.Next == "" {
+			r.t.Errorf("doctor does not say what to do about %s: %s", l.Check, l.Detail)
+		}
+	}
+	r.stop(syscall.SIGKILL)
+	r.eventually(5*time.Second, func() error {
+		for _, l := range ask() {
+			if l.Result == "FAIL" && strings.Contains(l.Check+l.Detail, "koord-nri") && l.Next != "" {
+				return nil
+			}
+		}
+		return fmt.Errorf("doctor does not see that koord-nri was killed (%s)", filepath.Base(r.run))
+	})
+}
+
+// processes counts the processes with a name.
+func (r *rig) processes(name string) (n int) {
+	r.t.Helper()
+	files, err := filepath.Glob("/proc/[0-9]*/comm")
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	for _, f := range files {
+		if text, err := os.ReadFile(f); err == nil && strings.TrimSpace(string(text)) == name {
+			n++
+		}
+	}
+	return n
+}

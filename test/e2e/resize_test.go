@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+//go:build lab
+
+package e2e
+
+import (
+	"runtime"
+	"strconv"
+	"time"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/koord-rt/koord-rt/test/lab/kubelet"
+)
+
+// limited is an LS pod's resources with another limit.
+func limited(cpu, memory kubelet.Quantity) kubelet.Resources {
+	return kubelet.Resources{
+		Requests: map[string]kubelet.Quantity{"cpu": "200m", "memory": "64Mi"},
+		Limits:   map[string]kubelet.Quantity{"cpu": cpu, "memory": memory},
+	}
+}
+
+// quotaWants are quota and burst, equal here, of container and pod, and the container's memory limit.
+func quotaWants(quota, memory int) []string {
+	n := strconv.Itoa(quota)
+	if cgroupV2() {
+		return []string{"main cpu.max=" + n + " 100000", "main memory.max=" + strconv.Itoa(memory), "main cpu.max.burst=" + n,
+			"pod cpu.max=" + n + " 100000", "pod cpu.max.burst=" + n}
+	}
+	return []string{"main cpu.cfs_quota_us=" + n, "main memory.limit_in_bytes=" + strconv.Itoa(memory), "main cpu.cfs_burst_us=" + n,
+		"pod cpu.cfs_quota_us=" + n, "pod cpu.cfs_burst_us=" + n}
+}
+
+// lifecycleResize resizes an LS pod as kubelet 1.36 does, up and down. Its burst equals its quota, so every step down
+// would be refused by the kernel if nobody lowered the burst first.
+func lifecycleResize(r *rig) {
+	r.up(standard, nil)
+	run := r.pod(lsPod("resize"))
+	r.now(run, quotaWants(50000, 128<<20))
+	for _, step := range []struct {
+		cpu, memory   kubelet.Quantity
+		quota, memMax int
+	}{
+		{"1500m", "256Mi", 150000, 256 << 20},
+		{"300m", "128Mi", 30000, 128 << 20},
+		{"1", "192Mi", 100000, 192 << 20},
+		{"250m", "192Mi", 25000, 192 << 20},
+	} {
+		if err := r.kube.ResizeContainer(r.t.Context(), run, "main", limited(step.cpu, step.memory)); err != nil {
+			r.t.Fatalf("resize to %s: %v", step.cpu, err)
+		}
+		w := quotaWants(step.quota, step.memMax)
+		r.now(run, w[:2])
+		r.soon(5*time.Second, run, w)
+	}
+	// At once one after the other: the plugin is still busy with the last one when the next comes.
+	for i := range 6 {
+		cpu := []kubelet.Quantity{"2", "400m"}[i%2]
+		if err := r.kube.ResizeContainer(r.t.Context(), run, "main", limited(cpu, "192Mi")); err != nil {
+			r.t.Fatalf("resize %d to %s: %v", i, cpu, err)
+		}
+	}
+	r.soon(5*time.Second, run, quotaWants(40000, 192<<20))
+	// Kubelet writes the class's cgroup once a minute and after its restart.
+	if err := r.kube.UpdateQoS(); err != nil {
+		r.t.Error(err)
+	}
+	r.soon(5*time.Second, run, quotaWants(40000, 192<<20))
+}
+
+// lifecycleResizeExclusive resizes a pod that owns its CPU: the quota that kubelet writes does not last, on container or
+// pod.
+func lifecycleResizeExclusive(r *rig) {
+	if runtime.NumCPU() < 2 {
+		r.t.Fatal("needs two CPUs")
+	}
+	r.up(standard, nil)
+	run := r.pod(lsrPod("resize-lsr"))
+	r.now(run, wants("LSR", ""))
+	for _, cpu := range []kubelet.Quantity{"2", "1"} {
+		res := map[string]kubelet.Quantity{"cpu": cpu, "memory": "64Mi"}
+		if err := r.kube.ResizeContainer(r.t.Context(), run, "main", kubelet.Resources{Requests: res, Limits: res}); err != nil {
+			r.t.Fatalf("resize to %s: %v", cpu, err)
+		}
+		r.soon(5*time.Second, run, wants("LSR", ""))
+		// The kubelet's other values are the new ones. runc turns shares into a weight by its own formula.
+		want := map[bool]map[kubelet.Quantity]string{
+			false: {"2": "main cpu.shares=2048", "1": "main cpu.shares=1024"},
+			true:  {"2": "main cpu.weight=170", "1": "main cpu.weight=100"},
+		}
+		r.now(run, []string{want[r.tree.V2()][cpu]})
+	}
+}
+
+// lifecycleCPUManager sends what kubelet's CPU manager sends every ten seconds: a cpuset of its own. The answer is ours.
+func lifecycleCPUManager(r *rig) {
+	last, rest := cpus()
+	r.up(standard, nil)
+	ls, be, lsr := r.pod(lsPod("manager-ls")), r.pod(bePod("manager-be")), r.pod(lsrPod("manager-lsr"))
+	all := "0-" + strconv.Itoa(runtime.NumCPU()-1)
+	for range 3 {
+		for run, want := range map[*kubelet.Running]string{ls: rest, be: rest, lsr: last} {
+			err := r.host.CRI().UpdateContainer(r.t.Context(), run.Containers["main"], &runtimeapi.LinuxContainerResources{CpusetCpus: all})
+			if err != nil {
+				r.t.Fatal(err)
+			}
+			r.now(run, []string{"main cpuset.cpus=" + want})
+		}
+	}
+	r.now(ls, wants("LS", rest))
+	r.now(be, wants("BE", rest))
+	r.now(lsr, wants("LSR", ""))
+}

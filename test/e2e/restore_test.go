@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+//go:build lab
+
+package e2e
+
+import (
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/koord-rt/koord-rt/test/lab/cgroups"
+	"github.com/koord-rt/koord-rt/test/lab/kubelet"
+)
+
+// lifecycleRestore compares the trees before us and after koordctl restore, byte for byte.
+func lifecycleRestore(r *rig) {
+	// These were there before us: all of theirs must come back, container level too.
+	old := []*kubelet.Running{r.pod(lsPod("old-ls")), r.pod(bePod("old-be")), r.pod(lsrPod("old-lsr")), r.pod(idlePod("old-idle"))}
+	before, groups := r.treesOf(old), resctrlTree(r)
+	// These are made with us; what they would have been without us is what their twins were.
+	twins := map[string]portrait{}
+	for _, p := range []kubelet.Pod{lsPod("new-ls"), bePod("new-be"), idlePod("new-idle")} {
+		run := r.pod(p)
+		twins[p.Name] = r.trees(run)
+		if err := r.kube.StopPod(r.t.Context(), run); err != nil {
+			r.t.Fatal(err)
+		}
+	}
+	_, rest := cpus()
+	r.up(standard+protecting, nil)
+	r.soon(5*time.Second, old[0], wants("LS", rest))
+	r.soon(5*time.Second, old[1], wants("BE", rest))
+	r.soon(5*time.Second, old[2], wants("LSR", ""))
+	r.soon(5*time.Second, old[3], wants("idle", rest))
+	fresh := []*kubelet.Running{r.pod(lsPod("new-ls")), r.pod(bePod("new-be")), r.pod(idlePod("new-idle"))}
+	r.now(fresh[1], wants("BE", rest))
+	r.now(fresh[2], wants("idle", rest))
+	r.stop(syscall.SIGTERM)
+
+	// Somebody else changes one value of ours: it is theirs now.
+	ctrl, file := "cpu", map[bool]string{false: "cpu.cfs_quota_us", true: "cpu.max"}[r.tree.V2()]
+	if err := cgroups.Write(r.kube.PodDir(old[1], ctrl), file, "70000"); err != nil {
+		r.t.Fatal(err)
+	}
+	ours := r.treesOf(append(slices.Clone(old), fresh...))
+	if out, err := r.ctl("restore", "--dry-run"); err != nil || !strings.Contains(out, "to restore") {
+		r.t.Errorf("restore --dry-run: %v\n%s", err, out)
+	}
+	r.identical("restore --dry-run", ours, r.treesOf(append(slices.Clone(old), fresh...)))
+	out, err := r.ctl("restore")
+	if err != nil {
+		r.t.Fatalf("restore: %v\n%s", err, out)
+	}
+	for _, run := range fresh {
+		r.restoredTwin(run, twins[run.Pod.Name], r.trees(run))
+		// The class's weight is kubelet's sum of its pods; the trees of the beginning are without these two.
+		if err := r.kube.StopPod(r.t.Context(), run); err != nil {
+			r.t.Fatal(err)
+		}
+	}
+	theirs := 0
+	for _, d := range differences(before, r.treesOf(old)) {
+		if strings.Contains(d, "pod"+old[1].Pod.UID) && strings.Contains(d, "/"+file+":") && strings.Contains(d, "70000") && !strings.Contains(d, "CONTAINER") {
+			theirs++
+			continue
+		}
+		r.t.Errorf("after restore: %s", d)
+	}
+	if theirs != 1 {
+		r.t.Errorf("the value that somebody else had changed was not left alone:\n%s", out)
+	}
+	r.identical("resctrl after restore", groups, resctrlTree(r))
+	for _, run := range old {
+		if v, err := r.value(run, "main @oom"); err != nil || v == "900" {
+			r.t.Errorf("%s: oom_score_adj is %s after restore, %v", run.Pod.Name, v, err)
+		}
+		if v, err := r.value(run, "main @sched"); err != nil || v != "0" {
+			r.t.Errorf("%s: scheduling policy is %s after restore, %v", run.Pod.Name, v, err)
+		}
+	}
+	if out, err := r.ctl("restore"); err != nil || !strings.Contains(out, "0 restored") {
+		r.t.Errorf("a second restore finds something to do: %v\n%s", err, out)
+	}
+}
+
+// protecting makes every level write: memory.min and memory.low need each ancestor.
+const protecting = `
+  lsClass: {memoryQOS: {enable: true, minLimitPercent: 50, lowLimitPercent: 100, throttlingPercent: 90}}
+  lsrClass: {memoryQOS: {enable: true, minLimitPercent: 50, lowLimitPercent: 100}}
+`
+
+// treesOf are the trees of several pods, in one map; ids are kept apart by the pods' uids in the paths.
+func (r *rig) treesOf(runs []*kubelet.Running) portrait {
+	out := portrait{}
+	for _, run := range runs {
+		maps.Copy(out, r.trees(run))
+	}
+	return out
+}
+
+// widest are the ways in which a container's file may say "no limit" where its specification said nothing.
+var widest = regexp.MustCompile(`/CONTAINER/(cpuset\.(cpus|mems|cpus\.effective|effective_cpus|effective_mems)):`)
+
+// restoredTwin compares a pod that was made with us with its twin that was not: its pod level and above are equal, and
+// its container's but for a cpuset, which cannot be empty again on cgroup v1 and lists all CPUs.
+func (r *rig) restoredTwin(run *kubelet.Running, want, got portrait) {
+	r.t.Helper()
+	for _, d := range differences(want, got) {
+		if !widest.MatchString(d) {
+			r.t.Errorf("after restore: %s: %s", run.Pod.Name, d)
+		}
+	}
+}
+
+// resctrlTree is every group with its schemata, where the hardware has resctrl.
+func resctrlTree(r *rig) portrait {
+	r.t.Helper()
+	out := portrait{}
+	files, err := filepath.Glob("/sys/fs/resctrl/*/schemata")
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	for _, f := range append(files, "/sys/fs/resctrl/schemata") {
+		if text, err := os.ReadFile(f); err == nil {
+			out[f] = string(text)
+		}
+	}
+	return out
+}
