@@ -22,8 +22,12 @@ build: ## Build the binaries into bin/
 	$(BUILD) -o bin/koord-nri ./nri-plugin
 	$(BUILD) -o bin/koordctl ./koordctl
 
+.PHONY: linux
+linux:
+	@[ "$$(uname -s)" = Linux ] || { echo "This needs Linux: koord-rt works on Linux containers. On $$(uname -s), run it in a Linux VM."; exit 1; }
+
 .PHONY: demo
-demo: build ## Show LSR, LS and BE pods on a private containerd, before and after (root)
+demo: linux build ## Show LSR, LS and BE pods on a private containerd, before and after (root)
 	@go run ./test/demo
 
 .PHONY: test
@@ -49,15 +53,17 @@ lab-parts: ## Build or fetch what the lab needs into the cache
 
 .PHONY: lab-host
 lab-host: build ## Lane 1: real containerd on this host
-	$(LAB) -run 'Host' ./test/lab/... ./test/e2e/...
+	$(LAB) ./test/lab/host ./nri-plugin
+	$(LAB) -run 'Host' ./test/e2e
 
 .PHONY: lab-vm
 lab-vm: build ## Lane 3: VMs with cgroup v2, NUMA and RDT, kernels 6.1, 6.12, 7.2; systemd
-	$(LAB) -run 'VM' ./test/lab/... ./test/e2e/...
+	$(LAB) ./test/lab/vm ./test/lab/vmparts
+	$(LAB) -run 'VM' ./test/e2e
 
 .PHONY: lab-compat
 lab-compat: build ## containerd 2.0 and 1.7
-	$(LAB) -run 'Compat' ./test/e2e/...
+	$(LAB) -run 'Compat' ./test/e2e
 
 .PHONY: bench
 bench: build ## The figures of docs/benchmarks (root, about half an hour)

@@ -5,9 +5,11 @@ package ctl
 
 import (
 	"fmt"
+	"os"
 
 	"github.com/spf13/cobra"
 
+	"github.com/koord-rt/koord-rt/api/config"
 	"github.com/koord-rt/koord-rt/daemon/status"
 )
 
@@ -31,25 +33,45 @@ type check struct {
 }
 
 func doctorCommand(e *env) *cobra.Command {
-	var config, socket string
+	var containerd, socket string
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Check what koord-rt needs on this node, and what to do where it is missing",
 		Long:  "Exits with 1 when a check fails; warnings do not count.",
 		Args:  cobra.NoArgs,
-		RunE:  func(*cobra.Command, []string) error { return e.doctor(config, socket) },
+		RunE:  func(*cobra.Command, []string) error { return e.doctor(containerd, socket) },
 	}
-	cmd.Flags().StringVar(&config, "containerd-config", "/etc/containerd/config.toml", "containerd's configuration")
-	cmd.Flags().StringVar(&socket, "nri-socket", "/run/nri/nri.sock", "the runtime's NRI socket")
+	cmd.Flags().StringVar(&containerd, "containerd-config", "/etc/containerd/config.toml", "containerd's configuration")
+	cmd.Flags().StringVar(&socket, "nri-socket", "", "the runtime's NRI socket (default koord-nri's, else "+defaultNRISocket+")")
 	return cmd
 }
 
-func (e *env) doctor(config, socket string) error {
+const defaultNRISocket = "/run/nri/nri.sock"
+
+// pluginConfig is the configuration that the running koord-nri names, else the default.
+func (e *env) pluginConfig(s *status.Entry) config.NRI {
+	if s != nil && s.ConfigPath != "" {
+		if data, err := os.ReadFile(e.path(s.ConfigPath)); err == nil {
+			if c, _, err := config.LoadNRI(data); err == nil {
+				return c
+			}
+		}
+	}
+	c := config.Default()
+	c.Socket = defaultNRISocket
+	return c
+}
+
+func (e *env) doctor(containerd, socket string) error {
 	plugin := e.pluginStatus()
-	checks := []check{e.checkNRIConfig(config, plugin), e.checkNRISocket(socket)}
+	cfg := e.pluginConfig(plugin)
+	if socket == "" {
+		socket = cfg.Socket
+	}
+	checks := []check{e.checkNRIConfig(containerd, plugin), e.checkNRISocket(socket)}
 	checks = append(checks, checkPlugin(plugin, e.path(e.runDir))...)
 	checks = append(checks, checkRuntime(plugin), e.checkLock(plugin), e.checkRunDir(), e.checkLedger(), e.checkHandoff())
-	checks = append(checks, e.checkAgents(), e.checkOtherPlugins(), e.checkCgroups(), e.checkResctrl())
+	checks = append(checks, e.checkAgents(), e.checkOtherPlugins(), e.checkCgroups(cfg.Host.KubepodsRoot), e.checkResctrl())
 	checks = append(checks, e.checkKubelet()...)
 	if err := e.printChecks(checks); err != nil {
 		return err

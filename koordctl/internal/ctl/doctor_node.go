@@ -163,7 +163,7 @@ func (e *env) checkOtherPlugins() check {
 	return c
 }
 
-func (e *env) checkCgroups() check {
+func (e *env) checkCgroups(kubepods string) check {
 	c := check{Name: "cgroups", Result: ok}
 	r := e.roots()
 	v2 := cgroupVersion(r) == node.CgroupV2
@@ -174,18 +174,25 @@ func (e *env) checkCgroups() check {
 			mode = "hybrid (controllers are v1)"
 		}
 	}
+	pods := filepath.Join(base, kubepods)
 	switch {
 	case !v2 && !exists(base) && !exists(r.Cgroup+"/cpu,cpuacct"):
 		c.Result, c.Detail, c.Next = fail, "no cgroup controller is mounted below "+r.Cgroup, "mount cgroups, or give --host-root"
 		return c
-	case exists(base + "/kubepods.slice"):
+	case len(glob(pods+"/*kubepods.slice")) > 0:
 		c.Detail = mode + ", systemd driver"
-	case exists(base + "/kubepods"):
+	case exists(pods + "/kubepods"):
 		c.Detail = mode + ", cgroupfs driver"
 	default:
 		c.Result, c.Detail, c.Next = warn, mode+", no kubepods cgroup yet", "it appears with the first pod"
 	}
 	return c
+}
+
+// glob lists what matches; a pattern of ours is never malformed.
+func glob(pattern string) []string {
+	found, _ := filepath.Glob(pattern)
+	return found
 }
 
 func exists(path string) bool {

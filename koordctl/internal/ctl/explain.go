@@ -67,7 +67,7 @@ func (e *env) explainTable(lines []line, problems []problem) error {
 		for i := range lines[start:end] {
 			rows = append(rows, explainRow(&lines[start+i]))
 		}
-		if err := printTable(e.out, []string{"KNOB", "KERNEL", "WANTED", "BEFORE", "DRIFT", "OWNER", "VIA", "WHEN", "REASON"}, rows); err != nil {
+		if err := printSentences(e.out, []string{"KNOB", "KERNEL", "WANTED", "BEFORE", "DRIFT", "OWNER", "VIA", "WHEN", "REASON"}, rows); err != nil {
 			return err
 		}
 		fmt.Fprintln(e.out)

@@ -56,5 +56,5 @@ func (e *env) featureTable(s *status.Entry) error {
 	for _, f := range s.Features {
 		rows = append(rows, []string{f.Feature, f.State, f.Detail})
 	}
-	return printTable(e.out, []string{"FEATURE", "STATE", "HOW"}, rows)
+	return printSentences(e.out, []string{"FEATURE", "STATE", "HOW"}, rows)
 }

@@ -205,6 +205,10 @@ func (m *machine) line(e *ledger.Entry, bad map[plan.ID]apply.Mismatch) line {
 		return l
 	}
 	l.from(e.Value)
+	if e.Runtime != nil && e.Value.Via == journal.ViaDirect && len(e.Value.Written) == 0 {
+		// The direct way found the value in place: it was the runtime that wrote it.
+		l.Via, l.When = string(e.Runtime.Via), e.Runtime.Time
+	}
 	s, ok := settingOf(e)
 	mm, drifted := bad[id]
 	switch {
@@ -240,6 +244,8 @@ func (m *machine) before(e *ledger.Entry) string {
 	switch {
 	case e.Runtime != nil && e.Runtime.Base != "":
 		return e.Runtime.Base
+	case e.Runtime != nil:
+		return "unset"
 	case e.Original == nil || len(e.Original.Original) == 0:
 		return ""
 	}

@@ -23,18 +23,33 @@ func printJSON(w io.Writer, v any) error {
 	return nil
 }
 
+// lastWidth is where the last column, which holds sentences, breaks.
+const lastWidth = 88
+
 // printTable prints aligned columns; empty cells become "-".
 func printTable(w io.Writer, head []string, rows [][]string) error {
+	return printRows(w, head, rows, func(s string) []string { return []string{s} })
+}
+
+// printSentences is printTable whose last column breaks between words.
+func printSentences(w io.Writer, head []string, rows [][]string) error {
+	return printRows(w, head, rows, broken)
+}
+
+func printRows(w io.Writer, head []string, rows [][]string, split func(string) []string) error {
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(tw, strings.Join(head, "\t"))
 	for _, r := range rows {
-		for i, c := range r {
-			if i > 0 {
-				fmt.Fprint(tw, "\t")
-			}
-			fmt.Fprint(tw, cell(c))
+		last := len(r) - 1
+		for _, c := range r[:last] {
+			fmt.Fprint(tw, cell(c), "\t")
 		}
-		fmt.Fprintln(tw)
+		for i, part := range split(printable(r[last])) {
+			if i > 0 {
+				fmt.Fprint(tw, strings.Repeat("\t", last))
+			}
+			fmt.Fprintln(tw, part)
+		}
 	}
 	if err := tw.Flush(); err != nil {
 		return fmt.Errorf("print: %w", err)
@@ -42,17 +57,39 @@ func printTable(w io.Writer, head []string, rows [][]string) error {
 	return nil
 }
 
-// cell makes one line of a value and keeps terminal escapes, which a hostile pod may have put there, from the terminal.
-func cell(s string) string {
-	s = strings.Map(func(r rune) rune {
+// broken is text in lines of at most lastWidth, longer only where a word is.
+func broken(text string) []string {
+	var lines []string
+	line := ""
+	for word := range strings.FieldsSeq(text) {
+		if line != "" && len([]rune(line))+1+len([]rune(word)) > lastWidth {
+			lines, line = append(lines, line), ""
+		}
+		if line != "" {
+			line += " "
+		}
+		line += word
+	}
+	return append(lines, line)
+}
+
+// printable keeps terminal escapes, which a hostile pod may have put there, from the terminal; empty is "-".
+func printable(s string) string {
+	s = strings.TrimSpace(strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {
 			return ' '
 		}
 		return r
-	}, strings.TrimSpace(s))
+	}, s))
 	if s == "" {
 		return "-"
 	}
+	return s
+}
+
+// cell is one line of a value that is no sentence.
+func cell(s string) string {
+	s = printable(s)
 	const longest = 120
 	if r := []rune(s); len(r) > longest {
 		return string(r[:longest-1]) + "…"
