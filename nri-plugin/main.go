@@ -29,7 +29,7 @@ var (
 // Memory: a soft limit well above what a thousand containers need, and a collector that prefers small to fast.
 const (
 	memoryLimit = 48 << 20
-	gcPercent   = 50
+	gcPercent   = 100
 )
 
 // nice of the process, see run.Prioritise.

@@ -74,8 +74,8 @@ func Adjust(v *node.View, p plan.Plan, c *workload.Container, version string) (a
 	if idle {
 		b.open().SetLinuxCPUShares(0)
 	}
-	if mark := Mark(v, p, c, version); mark != nil {
-		b.open().AddAnnotation(protocol.AnnotationApplied, protocol.FormatApplied(*mark))
+	if text := annotate(v, p, c, version); text != "" {
+		b.open().AddAnnotation(protocol.AnnotationApplied, text)
 	}
 	return b.adj, rest
 }
@@ -86,7 +86,7 @@ func Mark(v *node.View, p plan.Plan, c *workload.Container, version string) *pro
 	var m *protocol.Applied
 	for i := range p {
 		s := &p[i]
-		if s.Observe || s.Target.Level != plan.LevelContainer || holds(&c.Base, s) || specOnly.Has(s.Knob) && !InSpec(v, s) {
+		if !marks(v, s, c) {
 			continue
 		}
 		if m == nil {
@@ -106,6 +106,11 @@ func Mark(v *node.View, p plan.Plan, c *workload.Container, version string) *pro
 		noteBase(m, c, plan.CPUShares)
 	}
 	return m
+}
+
+// marks reports whether the setting changes the container, and so belongs into its mark.
+func marks(v *node.View, s *plan.Setting, c *workload.Container) bool {
+	return !s.Observe && s.Target.Level == plan.LevelContainer && !holds(&c.Base, s) && (!specOnly.Has(s.Knob) || InSpec(v, s))
 }
 
 func noteBase(m *protocol.Applied, c *workload.Container, k plan.Knob) {

@@ -55,17 +55,26 @@ func textField(r *workload.Resources, k plan.Knob) *string {
 
 // baseOf renders what stands in r for a knob, and under which key of Applied.Base; ok is false when nothing does.
 func baseOf(r *workload.Resources, k plan.Knob) (key, value string, ok bool) {
+	prefix, name, value, ok := baseText(r, k)
+	return prefix + name, value, ok
+}
+
+// baseText is baseOf with the key in two parts.
+func baseText(r *workload.Resources, k plan.Knob) (prefix, name, value string, ok bool) {
 	if o := field(r, k); o != nil {
-		return k.String(), strconv.FormatInt(o.V, 10), o.Set
+		if !o.Set {
+			return "", "", "", false
+		}
+		return "", k.String(), strconv.FormatInt(o.V, 10), true
 	}
 	if t := textField(r, k); t != nil {
-		return k.String(), *t, *t != ""
+		return "", k.String(), *t, *t != ""
 	}
 	if file := k.UnifiedKey(); file != "" {
 		v, has := r.Unified[file]
-		return unifiedPrefix + file, v, has
+		return unifiedPrefix, file, v, has
 	}
-	return "", "", false
+	return "", "", "", false
 }
 
 // rebase takes our values out of a spec's resources again. marks say what we set and what stood there before, newest

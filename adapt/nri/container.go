@@ -31,7 +31,7 @@ func Container(p *api.PodSandbox, c *api.Container, marks ...*protocol.Applied) 
 	if id := c.GetLinux().GetRdt().GetClosId(); id != nil && out.Base.RDT == "" {
 		out.Base.RDT = id.GetValue()
 	}
-	out.Cgroup = containerDir(p, c)
+	out.Cgroup = Cgroup(p, c)
 	if text, ok := c.GetAnnotations()[protocol.AnnotationApplied]; ok {
 		if applied, err := protocol.ParseApplied(text); err == nil {
 			out.Applied = &applied
@@ -49,9 +49,9 @@ func Container(p *api.PodSandbox, c *api.Container, marks ...*protocol.Applied) 
 	return out
 }
 
-// containerDir is the container's cgroup, "" when it cannot be placed. CRI-O does not always tell cgroupsPath before the
+// Cgroup is the container's cgroup, "" when it cannot be placed. CRI-O does not always tell cgroupsPath before the
 // container exists.
-func containerDir(p *api.PodSandbox, c *api.Container) string {
+func Cgroup(p *api.PodSandbox, c *api.Container) string {
 	if dir, err := cgrouppath.Container(c.GetLinux().GetCgroupsPath()); err == nil {
 		return dir
 	}

@@ -339,7 +339,7 @@ func TestAllocations(t *testing.T) {
 	if n := testing.AllocsPerRun(200, func() { nri.Container(sb, ctr) }); n > 12 {
 		t.Errorf("Container allocates %v times", n)
 	}
-	if n := testing.AllocsPerRun(200, func() { nri.Adjust(v, pl, c, version) }); n > 100 {
+	if n := testing.AllocsPerRun(200, func() { nri.Adjust(v, pl, c, version) }); n > 40 {
 		t.Errorf("Adjust allocates %v times", n)
 	}
 }

@@ -23,7 +23,7 @@ type release struct {
 }
 
 const (
-	problemNoCDI7 = "CDI by NRI needs enable_cdi, which the runtime does not tell: device nodes are used instead"
+	problemNoCDI7 = "CDI by NRI needs enable_cdi in containerd's configuration, which it does not tell: device nodes are used unless ours says cdi: on"
 	problemNoCDI  = "CDI devices of an NRI adjustment are not applied before containerd 2.1: device nodes are used instead"
 	problemNoPID  = "CRI-O before 1.36 does not tell the container's process: knobs of processes are set later, by repair"
 	problemSched  = "no scheduler field: SCHED_IDLE is set at start"

@@ -82,9 +82,6 @@ strategy:
 		"open":       {got.FailsClosed(protocol.FeatureBatch), false},
 		"ceded":      {got.Cedes("memory.high"), true},
 		"kept":       {got.Cedes("memory.low"), false},
-		"namespace":  {got.OptOut.LeavesAlone("kube-system", ""), true},
-		"handler":    {got.OptOut.LeavesAlone("default", "kata-qemu"), true},
-		"neither":    {got.OptOut.LeavesAlone("default", "runc"), false},
 		"devices":    {got.Limits.Devices, false},
 		"core-sched": {got.Limits.CoreSched, true},
 		"oom":        {got.Limits.OOMScoreAdjMin, 0},
@@ -147,17 +144,18 @@ func TestValidate(t *testing.T) {
 		set  func(*config.NRI)
 		want string
 	}{
-		"socket":   {func(c *config.NRI) { c.Socket = "nri.sock" }, "socket"},
-		"run dir":  {func(c *config.NRI) { c.RunDir = "" }, "runDir"},
-		"climb":    {func(c *config.NRI) { c.StateDir = "/var/../etc" }, "stateDir"},
-		"cdi":      {func(c *config.NRI) { c.Host.CDIDirs = []string{"x"} }, "host.cdiDirs[0]"},
-		"cri":      {func(c *config.NRI) { c.Host.CRIEndpoint = "tcp://x" }, "host.criEndpoint"},
-		"kubepods": {func(c *config.NRI) { c.Host.KubepodsRoot = "a/../.." }, "host.kubepodsRoot"},
-		"name":     {func(c *config.NRI) { c.PluginName = "a b" }, "pluginName"},
-		"index":    {func(c *config.NRI) { c.PluginIndex = "5" }, "pluginIndex"},
-		"feature":  {func(c *config.NRI) { c.Features = map[string]config.Mode{"x": config.ModeOff} }, "features"},
-		"mode":     {func(c *config.NRI) { c.Features = map[string]config.Mode{"llc": "on"} }, "features.llc"},
-		"closed":   {func(c *config.NRI) { c.FailClosed = []string{"x"} }, "failClosed[0]"},
+		"socket":     {func(c *config.NRI) { c.Socket = "nri.sock" }, "socket"},
+		"run dir":    {func(c *config.NRI) { c.RunDir = "" }, "runDir"},
+		"climb":      {func(c *config.NRI) { c.StateDir = "/var/../etc" }, "stateDir"},
+		"cdi":        {func(c *config.NRI) { c.Host.CDIDirs = []string{"x"} }, "host.cdiDirs[0]"},
+		"cri":        {func(c *config.NRI) { c.Host.CRIEndpoint = "tcp://x" }, "host.criEndpoint"},
+		"memory QoS": {func(c *config.NRI) { c.Host.KubeletMemoryQoS = "perhaps" }, "host.kubeletMemoryQoS"},
+		"kubepods":   {func(c *config.NRI) { c.Host.KubepodsRoot = "a/../.." }, "host.kubepodsRoot"},
+		"name":       {func(c *config.NRI) { c.PluginName = "a b" }, "pluginName"},
+		"index":      {func(c *config.NRI) { c.PluginIndex = "5" }, "pluginIndex"},
+		"feature":    {func(c *config.NRI) { c.Features = map[string]config.Mode{"x": config.ModeOff} }, "features"},
+		"mode":       {func(c *config.NRI) { c.Features = map[string]config.Mode{"llc": "on"} }, "features.llc"},
+		"closed":     {func(c *config.NRI) { c.FailClosed = []string{"x"} }, "failClosed[0]"},
 		"closed but off": {func(c *config.NRI) {
 			c.Features = map[string]config.Mode{"llc": config.ModeOff}
 			c.FailClosed = []string{"llc"}
@@ -165,6 +163,7 @@ func TestValidate(t *testing.T) {
 		"glob":          {func(c *config.NRI) { c.OptOut.Namespaces = []string{"["} }, "optOut.namespaces[0]"},
 		"cede":          {func(c *config.NRI) { c.Cede = []string{"a/b"} }, "cede[0]"},
 		"cpus":          {func(c *config.NRI) { c.ReservedCPUs = "3-1" }, "reservedCPUs"},
+		"cdi mode":      {func(c *config.NRI) { c.CDI = "yes" }, "cdi"},
 		"formula":       {func(c *config.NRI) { c.WeightFormula = "cubic" }, "weightFormula"},
 		"oom order":     {func(c *config.NRI) { c.Limits.OOMScoreAdjMax = -999 }, "limits.oomScoreAdjMax"},
 		"burst":         {func(c *config.NRI) { c.Limits.CPUBurstPercentMax = 10001 }, "limits.cpuBurstPercentMax"},

@@ -19,9 +19,11 @@ func Default() NRI {
 			CDIDirs:                   []string{"/etc/cdi", "/var/run/cdi"},
 			KubeletCPUManagerState:    "/var/lib/kubelet/cpu_manager_state",
 			KubeletMemoryManagerState: "/var/lib/kubelet/memory_manager_state",
+			KubeletMemoryQoS:          MemoryQoSAuto,
 		},
 		OptOut:        OptOut{RuntimeHandlers: []string{"kata*", "gvisor", "runsc*", "kuasar*", "firecracker*"}},
 		WeightFormula: WeightAuto,
+		CDI:           CDIAuto,
 		Limits: Limits{
 			OOMScoreAdjMin: -998, OOMScoreAdjMax: 1000, CPUBurstPercentMax: 10000, MemoryMinPercentMax: 100,
 			MemoryLowPercentMax: 100, ResctrlPodGroups: true, MBAPercentMax: 100, CoreSched: true, Devices: true,
@@ -34,6 +36,20 @@ func Default() NRI {
 		RequestTimeout: Duration(2 * time.Second),
 	}
 }
+
+// Values of CDI.
+const (
+	CDIAuto = "auto"
+	CDIOn   = "on"
+	CDIOff  = "off"
+)
+
+// Values of Host.KubeletMemoryQoS.
+const (
+	MemoryQoSAuto = "auto"
+	MemoryQoSYes  = "yes"
+	MemoryQoSNo   = "no"
+)
 
 // Values of WeightFormula.
 const (

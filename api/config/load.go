@@ -6,7 +6,6 @@ package config
 import (
 	"errors"
 	"fmt"
-	"path"
 	"slices"
 
 	"github.com/koord-rt/koord-rt/api/protocol"
@@ -103,16 +102,3 @@ func (c NRI) FailsClosed(f protocol.Feature) bool { return slices.Contains(c.Fai
 
 // Cedes reports whether a knob is left to another plugin.
 func (c NRI) Cedes(knob string) bool { return slices.Contains(c.Cede, knob) }
-
-// LeavesAlone reports whether a pod of this namespace and runtime handler is not touched at all.
-func (o OptOut) LeavesAlone(namespace, handler string) bool {
-	return matchAny(o.Namespaces, namespace) || matchAny(o.RuntimeHandlers, handler)
-}
-
-// matchAny matches globs; patterns are checked by Validate, a bad one matches nothing.
-func matchAny(patterns []string, name string) bool {
-	return slices.ContainsFunc(patterns, func(pattern string) bool {
-		ok, err := path.Match(pattern, name)
-		return ok && err == nil
-	})
-}

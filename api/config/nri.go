@@ -43,6 +43,9 @@ type NRI struct {
 	// WeightFormula is how the runtime turns cpu.shares into cpu.weight: auto (probe), linear or quadratic
 	// (runc 1.3.2 and crun 1.23 on). Default auto.
 	WeightFormula string `json:"weightFormula"`
+	// CDI says whether the runtime applies CDI devices of an NRI adjustment: auto (by its version: containerd 2.1 on),
+	// on (containerd 1.7 with enable_cdi, which it does not tell) or off. Default auto.
+	CDI string `json:"cdi"`
 	// Limits caps what pod annotations may ask for.
 	Limits Limits `json:"limits"`
 	// Metrics is the metrics endpoint.
@@ -85,6 +88,10 @@ type Host struct {
 	// KubepodsRoot is the cgroup above kubepods, relative to CgroupRoot, as kubelet's --cgroup-root says. Default
 	// empty (the root itself).
 	KubepodsRoot string `json:"kubepodsRoot"`
+	// KubeletMemoryQoS says whether the kubelet's feature gate MemoryQoS is on, so that memory.min, memory.low and
+	// memory.high of pods and above are left to it: yes, no, or auto, which takes memory.min above 0 on the kubepods cgroup
+	// as a yes unless we have written it. State it where the kubelet has the gate. Default auto.
+	KubeletMemoryQoS string `json:"kubeletMemoryQoS"`
 }
 
 // Mode says what a feature does.

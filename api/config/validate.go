@@ -78,6 +78,7 @@ func (k *checker) paths(c *NRI) {
 	if root := c.Host.KubepodsRoot; root != "" && !cleanAbsolute("/"+strings.TrimPrefix(root, "/")) {
 		k.fail("host.kubepodsRoot", root, "a path without ..")
 	}
+	k.oneOf("host.kubeletMemoryQoS", c.Host.KubeletMemoryQoS, MemoryQoSAuto, MemoryQoSYes, MemoryQoSNo)
 }
 
 // cleanAbsolute is true for absolute paths that cannot climb.
@@ -93,6 +94,7 @@ func (k *checker) plugin(c *NRI) {
 		k.fail("pluginIndex", c.PluginIndex, "two digits in quotes")
 	}
 	k.oneOf("weightFormula", c.WeightFormula, WeightAuto, WeightLinear, WeightQuadratic)
+	k.oneOf("cdi", c.CDI, CDIAuto, CDIOn, CDIOff)
 	if c.ReservedCPUs != "" {
 		if err := protocol.CheckCPUList(c.ReservedCPUs); err != nil {
 			k.errs = append(k.errs, fmt.Errorf("reservedCPUs: %w: %w", ErrSetting, err))

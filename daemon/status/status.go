@@ -46,7 +46,11 @@ type Status struct {
 	RuntimeVersion string    `json:"runtimeVersion,omitempty"`
 	NRIVersion     string    `json:"nriVersion,omitempty"`
 	// RequestTimeoutMS is the runtime's budget per event.
-	RequestTimeoutMS int64               `json:"requestTimeoutMS,omitempty"`
+	RequestTimeoutMS int64 `json:"requestTimeoutMS,omitempty"`
+	// WeightFormula and PodWeightFormula are how cpu.shares of containers and of pods become a cpu.weight on this node,
+	// "linear" or "quadratic".
+	WeightFormula    string              `json:"weightFormula,omitempty"`
+	PodWeightFormula string              `json:"podWeightFormula,omitempty"`
 	ViewGeneration   uint64              `json:"viewGeneration"`
 	StrategySource   string              `json:"strategySource,omitempty"`
 	Features         []node.FeatureState `json:"features,omitempty"`

@@ -162,49 +162,54 @@ func (kernelWriter) Write(path, value string, nonblock bool) error {
 
 // Apply brings the kernel to the plan. Results stand in the plan's order. A setting that fails does not stop the others.
 // Writes are ordered over the whole plan: bursts are lowered first, growing values go from the outermost level inwards,
-// shrinking ones outwards, bursts are raised last. ctx bounds retries and the wait for reclaim, not single writes.
+// shrinking ones outwards, bursts are raised last. Writes that do not bear on each other are recorded together, with one
+// append. ctx bounds retries and the wait for reclaim, not single writes.
 func (a *Applier) Apply(ctx context.Context, p plan.Plan, gen uint64) []Result {
-	results := make([]Result, len(p))
-	held := a.lock(p)
-	defer unlock(held)
+	b := batch{a: a, p: p, gen: gen, results: make([]Result, len(p)), changes: make([]cgroup.Change, len(p))}
+	b.held = a.lock(p)
+	defer unlock(b.held)
 	steps := make([]step, 0, len(p))
 	for i := range p {
-		results[i] = Result{Setting: p[i]}
-		steps = a.prepare(steps, p, i, &results[i], held, gen)
+		b.results[i] = Result{Setting: p[i]}
+		steps = b.prepare(steps, i)
 	}
 	steps = pruneUnions(steps, p)
 	slices.SortStableFunc(steps, byOrder)
 	for _, st := range steps {
-		a.run(ctx, p, st, &results[st.index], held, gen)
+		b.run(ctx, st)
 	}
-	return results
+	b.flush(ctx)
+	return b.results
 }
 
 // prepare compares one setting with the kernel and adds what must be done, or finishes its result.
-func (a *Applier) prepare(steps []step, p plan.Plan, i int, r *Result, held []*target, gen uint64) []step {
-	s := p[i]
-	t := find(held, s.Target)
+func (b *batch) prepare(steps []step, i int) []step {
+	a, s, r := b.a, b.p[i], &b.results[i]
+	t := find(b.held, s.Target)
 	switch {
 	case s.Observe:
 		r.Outcome = Observed
-		r.Err = a.note(t, s, journal.ViaObserve, gen)
+		b.note(i, t, s, journal.ViaObserve)
 		return steps
 	case isSpecOnly(s.Knob):
 		r.Outcome = Skipped
 		return steps
 	case !a.o.FS.IsFile(s.Knob) && isCgroupKnob(s.Knob):
 		r.fail(fmt.Errorf("%s of %s: %w: %w", s.Knob, s.Target, ErrUnsupported, cgroup.ErrNoFile))
-		return a.problem(steps, t, r, gen)
+		a.failed(t, r, b.gen)
+		return steps
 	}
-	c, err := a.change(p, s)
+	c, err := a.change(b.p, s)
 	if err != nil {
 		r.fail(a.explain(s, err))
-		return a.problem(steps, t, r, gen)
+		a.failed(t, r, b.gen)
+		return steps
 	}
+	b.changes[i] = c
 	r.Before, r.Known = c.Current, true
-	if c.Same || a.idles(p, s) {
+	if c.Same || a.idles(b.p, s) {
 		r.Outcome = Unchanged
-		r.Err = a.note(t, s, journal.ViaDirect, gen)
+		b.note(i, t, s, journal.ViaDirect)
 		return steps
 	}
 	return append(steps, a.steps(i, s, c.Direction)...)
@@ -222,12 +227,6 @@ func (a *Applier) idles(p plan.Plan, s plan.Setting) bool {
 	}
 	have, err := a.o.FS.Read(idle.ID())
 	return err == nil && have == idle.Value
-}
-
-// problem journals a failed result once and leaves the steps as they are.
-func (a *Applier) problem(steps []step, t *target, r *Result, gen uint64) []step {
-	a.failed(t, r, gen)
-	return steps
 }
 
 // fail sets the outcome that the error means.

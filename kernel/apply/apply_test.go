@@ -264,6 +264,13 @@ func TestProcesses(t *testing.T) {
 	if bad := m.Verify(p); len(bad) != 1 || bad[0].Got != plan.Int(3) {
 		t.Errorf("drift of one process: %v", bad)
 	}
+	none := plan.Plan{set(ctr, plan.CoreSchedCookie, plan.Text("")), set(ctr, plan.RDTClass, plan.Text(""))}
+	if r := m.apply(t, none...); r[0].Outcome != apply.Written || r[1].Outcome != apply.Written {
+		t.Errorf("out of the groups: %v", r)
+	}
+	if len(m.tasks.cookie) != 0 || m.groups.class[10] != "" || len(m.Verify(none)) != 0 {
+		t.Errorf("still in groups: tasks %+v, groups %+v", m.tasks, m.groups)
+	}
 	m.SetProcs(t, ctr)
 	if r := m.Apply(t.Context(), p, 1); r[0].Outcome != apply.Gone {
 		t.Errorf("without processes: %+v", r[0])

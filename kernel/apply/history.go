@@ -5,8 +5,10 @@ package apply
 
 import (
 	"fmt"
+	"path"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/koord-rt/koord-rt/kernel/root"
 	"github.com/koord-rt/koord-rt/model/journal"
@@ -179,6 +181,9 @@ func (a *Applier) widest(h history) (plan.Value, string, error) {
 		return plan.Int(100), reason, nil
 	case plan.CPUSetCPUs, plan.CPUSetMems:
 		if !a.o.FS.Nested(k) {
+			if v, ok := a.inherited(h.id); ok {
+				return v, occupied, nil
+			}
 			return plan.Text(""), reason, nil
 		}
 		t := h.id.Target
@@ -188,4 +193,23 @@ func (a *Applier) widest(h history) (plan.Value, string, error) {
 	default:
 		return plan.Value{}, "", fmt.Errorf("%s of %s: kubelet's value was not recorded", k, h.id.Target)
 	}
+}
+
+// occupied is why a list cannot be emptied again.
+const occupied = "the parent's: a cgroup with processes keeps a list"
+
+// inherited is what an empty list of cgroup v2 would mean, where it cannot be emptied: ENOSPC while there are processes
+// (cpuset.c, validate_change). Writing the parent's effective list is the same until that changes.
+func (a *Applier) inherited(id plan.ID) (plan.Value, bool) {
+	main, err := a.o.FS.Path(id.Target, id.Knob)
+	if err != nil {
+		return plan.Value{}, false
+	}
+	dir := path.Dir(main)
+	events, err := root.Read(dir + "/cgroup.events")
+	if err != nil || !strings.Contains(events, "populated 1") {
+		return plan.Value{}, false
+	}
+	list, err := root.Read(path.Dir(dir) + "/" + path.Base(main) + ".effective")
+	return plan.Text(list), err == nil && list != ""
 }

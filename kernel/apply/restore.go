@@ -174,6 +174,12 @@ func (a *Applier) planOriginal(u undo, current plan.Value, originals map[string]
 		// One file, several values: only ours is written, the others may have changed since.
 		return a.planRendered(u, "original", out)
 	}
+	if k := u.setting.Knob; original == "" && (k == plan.CPUSetCPUs || k == plan.CPUSetMems) && !a.o.FS.Nested(k) {
+		if list, ok := a.inherited(u.history.id); ok {
+			u.setting.Value = list
+			return a.planRendered(u, occupied, out)
+		}
+	}
 	own := cgroup.Write{File: main, Data: line(original)}
 	others := a.companions(u.history, originals, main)
 	if out.From == original && len(others) == 0 {
@@ -209,14 +215,14 @@ func (a *Applier) companions(h history, originals map[string]string, main string
 	return out
 }
 
-// isLost reports whether a companion shows what our write made of it: a weight only while the cgroup is idle, or at the
-// default that clearing idle has left.
+// isLost reports whether a companion shows what our write made of it: a weight only while the cgroup is idle (v1 shows 3,
+// v2 0, from Linux 6.12 on 1), or at the default that clearing idle has left.
 func (a *Applier) isLost(h history, file string) bool {
 	if h.id.Knob != plan.CPUIdle {
 		return true
 	}
 	raw, err := root.Read(file)
-	return err == nil && slices.Contains([]string{"0", "3", "100", "1024"}, raw)
+	return err == nil && slices.Contains([]string{"0", "1", "3", "100", "1024"}, raw)
 }
 
 // line makes an empty original an empty line: write(2) of nothing does not reach the kernel.

@@ -24,37 +24,63 @@ const (
 	retryAfter = time.Millisecond
 )
 
-// run performs one step against the state that the steps before it have left.
-func (a *Applier) run(ctx context.Context, p plan.Plan, st step, r *Result, held []*target, gen uint64) {
+// run performs one step against the state that the steps before it have left. What was read at the beginning still
+// counts unless one of them bears on it.
+func (b *batch) run(ctx context.Context, st step) {
+	a, r, s := b.a, &b.results[st.index], b.p[st.index]
+	if b.waitsFor(s) {
+		b.flush(ctx)
+	}
 	if r.Err != nil {
 		return // its widening step failed
 	}
-	s := p[st.index]
-	t := find(held, s.Target)
-	s, err := a.fit(ctx, p, t, s, st, r, gen)
+	t := find(b.held, s.Target)
+	s, err := a.fit(ctx, b.p, t, s, st, r, b.gen)
 	if err != nil {
 		r.fail(a.explain(s, err))
-		a.failed(t, r, gen)
+		a.failed(t, r, b.gen)
 		return
 	}
-	c, err := a.change(p, s)
-	if err != nil {
-		r.fail(a.explain(s, err))
-		a.failed(t, r, gen)
-		return
+	c := b.changes[st.index]
+	if s.Value != b.p[st.index].Value || b.touched(s) {
+		if c, err = a.change(b.p, s); err != nil {
+			r.fail(a.explain(s, err))
+			a.failed(t, r, b.gen)
+			return
+		}
 	}
 	if c.Same {
 		if r.Outcome != Written {
-			r.Err = a.note(t, s, journal.ViaDirect, gen)
+			b.note(st.index, t, s, journal.ViaDirect)
 		}
 		return
 	}
-	a.commit(ctx, p, t, s, c, r, gen)
+	b.stage(st.index, t, s, c)
 }
 
-// commit records a change and then writes it.
+// commit records a change and then writes it, at once.
 func (a *Applier) commit(ctx context.Context, p plan.Plan, t *target, s plan.Setting, c cgroup.Change, r *Result, gen uint64) {
+	rec := a.recordOf(t, s, c, gen)
+	if err := a.o.Journal.Append(rec); err != nil {
+		r.fail(notRecorded(s, err))
+		return
+	}
+	a.write(ctx, p, t, s, c, rec, r)
+}
+
+func notRecorded(s plan.Setting, err error) error {
+	return fmt.Errorf("%s of %s: %w: %w", s.Knob, s.Target, ErrLedger, err)
+}
+
+// recordOf is the record of a change that is about to be written.
+func (a *Applier) recordOf(t *target, s plan.Setting, c cgroup.Change, gen uint64) journal.Record {
 	rec := a.record(t, s, journal.ViaDirect, gen)
+	a.fill(&rec, s, c)
+	return rec
+}
+
+// fill states the files of a change: what stands there and what will.
+func (a *Applier) fill(rec *journal.Record, s plan.Setting, c cgroup.Change) {
 	for i, w := range c.Writes {
 		rec.Files = append(rec.Files, w.File)
 		rec.Written = append(rec.Written, w.Data)
@@ -62,11 +88,11 @@ func (a *Applier) commit(ctx context.Context, p plan.Plan, t *target, s plan.Set
 			rec.Original = append(rec.Original, c.Original[i])
 		}
 	}
-	a.recordLost(&rec, s)
-	if err := a.o.Journal.Append(rec); err != nil {
-		r.fail(fmt.Errorf("%s of %s: %w: %w", s.Knob, s.Target, ErrLedger, err))
-		return
-	}
+	a.recordLost(rec, s)
+}
+
+// write writes a change that has been recorded.
+func (a *Applier) write(ctx context.Context, p plan.Plan, t *target, s plan.Setting, c cgroup.Change, rec journal.Record, r *Result) {
 	var err error
 	pending := false
 	if isCgroupKnob(s.Knob) {

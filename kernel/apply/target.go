@@ -120,32 +120,21 @@ func (a *Applier) dirOf(t plan.Target, k plan.Knob) (string, error) {
 
 // record starts a journal record of a setting.
 func (a *Applier) record(t *target, s plan.Setting, via journal.Via, gen uint64) journal.Record {
-	r := journal.Record{
-		Time: a.o.Now(), Boot: a.boot, Target: s.Target, Knob: s.Knob.String(), Key: s.Key,
-		Want: s.Value.String(), Owner: s.Owner.String(), Reason: s.Reason, Via: via, Gen: gen,
-	}
+	var inode uint64
 	if dir, err := a.dirOf(s.Target, s.Knob); err == nil {
-		if r.Inode, err = root.Inode(dir); err == nil {
-			t.inode = r.Inode
+		if inode, err = root.Inode(dir); err == nil {
+			t.inode = inode
 		}
 	}
-	return r
+	return a.recordAt(s, via, gen, inode)
 }
 
-// note journals a value that was not written, once per value.
-func (a *Applier) note(t *target, s plan.Setting, via journal.Via, gen uint64) error {
-	if !t.remember(s, via, "") {
-		return nil
+// recordAt is record for a known inode.
+func (a *Applier) recordAt(s plan.Setting, via journal.Via, gen, inode uint64) journal.Record {
+	return journal.Record{
+		Time: a.o.Now(), Boot: a.boot, Inode: inode, Target: s.Target, Knob: s.Knob.String(), Key: s.Key,
+		Want: s.Value.String(), Owner: s.Owner.String(), Reason: s.Reason, Via: via, Gen: gen,
 	}
-	r := a.record(t, s, via, gen)
-	if path, err := a.o.FS.Path(s.Target, s.Knob); err == nil {
-		r.Files = []string{path}
-	}
-	if err := a.o.Journal.Append(r); err != nil {
-		t.forget(s)
-		return fmt.Errorf("record %s of %s: %w", s.Knob, s.Target, err)
-	}
-	return nil
 }
 
 // failed journals an error, once until it changes.

@@ -175,11 +175,18 @@ func (a *Applier) taskValue(p plan.Plan, s plan.Setting, pid int) (plan.Value, e
 	case plan.RDTMonGroup:
 		in, err = a.o.Groups.InMon(classOf(p, s), s.Value.String(), pid)
 	}
-	if in {
+	switch {
+	case in:
 		return s.Value, err
+	case s.Value == plan.Text(""):
+		// Wanted is none, the process is in one: which, only its maker knows.
+		return plan.Text(otherGroup), err
 	}
 	return plan.Text(""), err
 }
+
+// otherGroup stands for a group whose name is not known.
+const otherGroup = "another"
 
 // writeOther performs the changes that are no cgroup files.
 func (a *Applier) writeOther(p plan.Plan, s plan.Setting, c cgroup.Change) error {
@@ -219,6 +226,9 @@ func (a *Applier) setTask(s plan.Setting, pid int) error {
 	case plan.OOMScoreAdj:
 		return a.o.Tasks.SetOOMScoreAdj(pid, int(s.Value.Int()))
 	default:
+		if s.Value == plan.Text("") {
+			return a.o.Cookies.Clear(pid)
+		}
 		return a.o.Cookies.Assign(s.Value.String(), pid)
 	}
 }

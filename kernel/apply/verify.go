@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/koord-rt/koord-rt/kernel/cgroup/format"
 	"github.com/koord-rt/koord-rt/kernel/root"
 	"github.com/koord-rt/koord-rt/model/journal"
 	"github.com/koord-rt/koord-rt/model/plan"
@@ -30,12 +31,16 @@ func (m Mismatch) String() string {
 }
 
 // Verify reads every setting of a plan back (D9). Settings that are only observed, or that stand in the container's
-// specification alone, are not looked at. It takes no lock and does not allocate when everything holds and no setting
-// belongs to processes. Nil means proven.
+// specification alone, are not looked at; a file that carries two settings of one cgroup is read once. On v2 a cpuset
+// must also be in force: its ancestors may have fewer CPUs than it asks for. It takes no lock and does not allocate when
+// everything holds and no setting belongs to processes. Nil means proven.
 func (a *Applier) Verify(p plan.Plan) []Mismatch {
 	var out []Mismatch
 	b := root.Get()
 	defer b.Put()
+	var raw []byte
+	var err error
+	var last *plan.Setting // whose file raw is
 	for i := range p {
 		s := &p[i]
 		if s.Observe || isSpecOnly(s.Knob) {
@@ -45,17 +50,27 @@ func (a *Applier) Verify(p plan.Plan) []Mismatch {
 			out = a.verifyOther(out, p, *s)
 			continue
 		}
-		raw, err := a.o.FS.ReadRaw(b, s.Target, s.Knob)
+		if last == nil || err != nil || last.Target.Cgroup != s.Target.Cgroup || !a.o.FS.Shared(last.Knob, s.Knob) {
+			raw, err = a.o.FS.ReadRaw(b, s.Target, s.Knob)
+			last = s
+		}
 		if err != nil {
 			out = append(out, Mismatch{Setting: *s, Err: a.explain(*s, err)})
 			continue
 		}
-		same, err := a.o.FS.Holds(s, raw)
-		if err == nil && (same || a.idles(p, *s)) {
+		same, wrong := a.o.FS.Holds(s, raw)
+		if same && wrong == nil {
+			if list, ok, err := a.o.FS.ReadEffective(b, s.Target, s.Knob); ok {
+				last = nil // the buffer holds another file now
+				raw, wrong = list, err
+				same = err == nil && (s.Value.String() == "" || format.SameList(s.Value.String(), list))
+			}
+		}
+		if wrong == nil && (same || a.idles(p, *s)) {
 			continue
 		}
-		m := Mismatch{Setting: *s, Err: err}
-		if err == nil {
+		m := Mismatch{Setting: *s, Err: wrong}
+		if wrong == nil {
 			m.Got, m.Err = a.o.FS.Parse(s.ID(), raw)
 		}
 		out = append(out, m)

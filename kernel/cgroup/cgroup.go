@@ -112,6 +112,11 @@ func (f FS) Nested(k plan.Knob) bool { return f.h.Nested(k) }
 // IsFile reports whether the knob is a cgroup file on this version.
 func (f FS) IsFile(k plan.Knob) bool { return f.h.File(k) != "" && f.h.Base(k) != "" }
 
+// Shared reports whether one file carries both knobs.
+func (f FS) Shared(x, y plan.Knob) bool {
+	return x == y || f.h.File(x) == f.h.File(y) && f.h.Base(x) == f.h.Base(y)
+}
+
 // Render is the pure translation of a setting into writes. A cpu.period on v2 needs the file's present content: it is
 // v2.ErrNeedsCurrent here and Prepare's work.
 func (f FS) Render(s plan.Setting) ([]Write, error) { return f.render(s, nil) }
@@ -172,6 +177,19 @@ func (f FS) ReadRaw(b *root.Buffer, t plan.Target, k plan.Knob) ([]byte, error) 
 		return nil, err
 	}
 	return b.Read(base, "/", t.Cgroup, "/", file)
+}
+
+// ReadEffective is the list that is in force behind a cpuset knob: on v2 a cgroup may ask for CPUs that its ancestors do not
+// have, and gets others. ok is false where the asked list is the one in force (v1, other knobs).
+func (f FS) ReadEffective(b *root.Buffer, t plan.Target, k plan.Knob) (raw []byte, ok bool, err error) {
+	if f.version != node.CgroupV2 || k != plan.CPUSetCPUs && k != plan.CPUSetMems {
+		return nil, false, nil
+	}
+	if err := root.CheckRel(t.Cgroup); err != nil {
+		return nil, false, err
+	}
+	raw, err = b.Read(f.h.Base(k), "/", t.Cgroup, "/", f.h.File(k), ".effective")
+	return raw, true, err
 }
 
 // Parse is the value that a file's content, or a text written to it, means.

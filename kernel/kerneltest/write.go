@@ -46,7 +46,13 @@ func (tr *Tree) apply(path, value string) error {
 	if out != "" || !isKeyed(file) {
 		out += "\n"
 	}
-	return os.WriteFile(path, []byte(out), 0o644) //nolint:gosec // a test's own directory
+	if err := os.WriteFile(path, []byte(out), 0o644); err != nil { //nolint:gosec // a test's own directory
+		return err
+	}
+	if tr.Version == node.CgroupV2 && (file == "cpuset.cpus" || file == "cpuset.mems") {
+		return tr.effective(dir, file)
+	}
+	return nil
 }
 
 // rule is the kernel's write handler of a file: from what is written to what a read then shows.
@@ -212,6 +218,9 @@ func (tr *Tree) list(dir, file, value string) (string, error) {
 		return "", unix.EINVAL
 	}
 	if tr.Version == node.CgroupV2 {
+		if want.Empty() && strings.TrimSpace(tr.read(dir+"/"+file)) != "" && tr.read(dir+"/cgroup.procs") != "" {
+			return "", unix.ENOSPC
+		}
 		return want.String(), nil
 	}
 	if outer, _ := topo.ParseCPUSet(tr.read(filepath.Dir(dir) + "/" + file)); !want.SubsetOf(outer) {
@@ -225,6 +234,25 @@ func (tr *Tree) list(dir, file, value string) (string, error) {
 			return unix.EBUSY
 		}
 		return nil
+	})
+}
+
+// effective is update_cpumasks_hier: what is asked for within the parent's effective list, or that list whole where nothing
+// of it is left.
+func (tr *Tree) effective(dir, file string) error {
+	outer, _ := topo.ParseCPUSet(tr.read(filepath.Dir(dir) + "/" + file + ".effective"))
+	own, _ := topo.ParseCPUSet(tr.read(dir + "/" + file))
+	if own = own.Intersect(outer); own.Empty() {
+		own = outer
+	}
+	if err := os.WriteFile(dir+"/"+file+".effective", []byte(own.String()+"\n"), 0o644); err != nil { //nolint:gosec // a test's own directory
+		return err
+	}
+	return tr.each(dir, func(child string) error {
+		if _, err := os.Stat(child + "/" + file); err != nil {
+			return nil // resctrl or another tree that is no cgroup
+		}
+		return tr.effective(child, file)
 	})
 }
 

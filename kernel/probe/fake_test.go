@@ -52,7 +52,7 @@ func fakeRoots(t *testing.T, files map[string]string) (root.Roots, Options) {
 		}
 	}
 	return root.Roots{Cgroup: dir + "/cg", Proc: dir + "/proc", Sys: dir + "/sys", Resctrl: dir + "/resctrl", Dev: dir + "/dev"},
-		Options{KubeletDir: dir + "/kubelet", CDIDirs: []string{dir + "/cdi"}}
+		Options{KubeletCPUState: dir + "/kubelet/cpu_manager_state", KubeletMemoryState: dir + "/kubelet/memory_manager_state", CDIDirs: []string{dir + "/cdi"}}
 }
 
 func probeFake(t *testing.T, files map[string]string, change func(*Options)) node.Kernel {
@@ -197,9 +197,10 @@ func TestKubeletMemoryQoSHint(t *testing.T) {
 		want   bool
 	}{
 		"hint":      {func(*Options) {}, true},
-		"our own":   {func(o *Options) { o.OwnMemoryMin = true }, false},
+		"our own":   {func(o *Options) { o.OwnMemoryMin = func(top string) bool { return top == "/kubepods.slice" } }, false},
+		"another's": {func(o *Options) { o.OwnMemoryMin = func(top string) bool { return top != "/kubepods.slice" } }, true},
 		"told no":   {func(o *Options) { o.KubeletMemoryQoS = No }, false},
-		"told yes":  {func(o *Options) { o.KubeletMemoryQoS, o.OwnMemoryMin = Yes, true }, true},
+		"told yes":  {func(o *Options) { o.KubeletMemoryQoS, o.OwnMemoryMin = Yes, func(string) bool { return true } }, true},
 		"elsewhere": {func(o *Options) { o.Driver = DriverCgroupfs }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -208,5 +209,41 @@ func TestKubeletMemoryQoSHint(t *testing.T) {
 				t.Errorf("got %v", k.KubeletMemoryQoS)
 			}
 		})
+	}
+}
+
+// The kubelet's top cgroup below its --cgroup-root, with either driver.
+func TestKubepods(t *testing.T) {
+	t.Parallel()
+	for root, want := range map[string][2]string{
+		"":                   {"/kubepods.slice", "/kubepods"},
+		"/":                  {"/kubepods.slice", "/kubepods"},
+		"x":                  {"/x.slice/x-kubepods.slice", "/x/kubepods"},
+		"/a-b/c":             {"/a_b.slice/a_b-c.slice/a_b-c-kubepods.slice", "/a-b/c/kubepods"},
+		"/x.slice":           {"/x.slice/x-kubepods.slice", "/x.slice/kubepods"},
+		"/a.slice/a-b.slice": {"/a.slice/a-b.slice/a-b-kubepods.slice", "/a.slice/a-b.slice/kubepods"},
+	} {
+		if slice, plain := kubepods(root); slice != want[0] || plain != want[1] {
+			t.Errorf("%q: %s, %s", root, slice, plain)
+		}
+	}
+}
+
+// Driver and MemoryQoS are looked for below the kubelet's own root, and nowhere else.
+func TestKubepodsRoot(t *testing.T) {
+	t.Parallel()
+	files := map[string]string{}
+	for name, v := range v2Files() {
+		if rest, ok := strings.CutPrefix(name, "cg/kubepods.slice/"); ok {
+			files["cg/lab/kubepods/"+rest] = v
+		}
+		files[name] = v
+	}
+	files["cg/kubepods.slice/memory.min"] = "0"
+	if k := probeFake(t, files, nil); !k.Systemd || k.KubeletMemoryQoS {
+		t.Errorf("at the root: systemd %v, memory %v", k.Systemd, k.KubeletMemoryQoS)
+	}
+	if k := probeFake(t, files, func(o *Options) { o.KubepodsRoot = "/lab" }); k.Systemd || !k.KubeletMemoryQoS {
+		t.Errorf("below the root: systemd %v, memory %v", k.Systemd, k.KubeletMemoryQoS)
 	}
 }

@@ -20,7 +20,7 @@ import (
 // this process: they share the probe cgroup's name.
 func TestProbeThisHost(t *testing.T) {
 	roots := root.Default()
-	k, topology, memory, err := Probe(t.Context(), roots, Options{KubeletDir: t.TempDir()})
+	k, topology, memory, err := Probe(t.Context(), roots, Options{KubeletCPUState: t.TempDir() + "/cpu", KubeletMemoryState: t.TempDir() + "/memory"})
 	if err != nil && os.Geteuid() == 0 {
 		t.Fatal(err)
 	}
@@ -99,7 +99,7 @@ func TestProbeControllerlessV2(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	k, _, _, err := Probe(t.Context(), roots, Options{KubeletDir: t.TempDir()})
+	k, _, _, err := Probe(t.Context(), roots, Options{KubeletCPUState: t.TempDir() + "/cpu", KubeletMemoryState: t.TempDir() + "/memory"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -31,9 +31,9 @@ type prober struct {
 }
 
 // knobs fills in k.Knobs. It returns what was inconclusive.
-func knobs(ctx context.Context, k *node.Kernel, fs cgroup.FS, roots root.Roots) error {
+func knobs(ctx context.Context, k *node.Kernel, fs cgroup.FS, roots root.Roots, kubepodsRoot string) error {
 	p := &prober{k: k, roots: roots}
-	p.sample, p.none = newSample(fs, roots)
+	p.sample, p.none = newSample(fs, roots, kubepodsRoot)
 	if p.sample == nil {
 		p.errs = append(p.errs, p.none)
 	}

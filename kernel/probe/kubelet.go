@@ -8,10 +8,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
+	"path"
 	"strings"
 
 	"github.com/koord-rt/koord-rt/kernel/cgroup"
+	"github.com/koord-rt/koord-rt/model/cgrouppath"
 	"github.com/koord-rt/koord-rt/model/plan"
 )
 
@@ -21,26 +22,46 @@ const (
 	kubepodsPlain = "/kubepods"
 )
 
+// kubepods is the kubelet's top cgroup with either driver, below its --cgroup-root. With systemd's a root is a slice,
+// named by its own path or by its last element: "/x" and "/x.slice" have /x.slice/x-kubepods.slice.
+func kubepods(root string) (slice, plain string) {
+	root = path.Clean("/" + root)
+	plain = path.Join(root, kubepodsPlain)
+	if root == "/" {
+		return kubepodsSlice, plain
+	}
+	stem, named := strings.CutSuffix(path.Base(root), ".slice")
+	if !named {
+		// The kubelet joins the elements with dashes, and escapes those that they have.
+		stem = strings.ReplaceAll(strings.ReplaceAll(root[1:], "-", "_"), "/", "-")
+	}
+	slice, err := cgrouppath.Slice(stem + "-kubepods.slice")
+	if err != nil {
+		return path.Join(root, kubepodsSlice), plain
+	}
+	return slice, plain
+}
+
 // kubeletManagers reads the checkpoints of the kubelet's CPU and memory managers, cpu_manager_state and
 // memory_manager_state: {"policyName":"static",…} or "none". Without a kubelet there is none. A checkpoint that cannot
 // be read counts as static, because two owners of a cpuset are worse than none.
-func kubeletManagers(dir string) (cpu, memory bool, err error) {
-	cpu, errCPU := staticPolicy(filepath.Join(dir, "cpu_manager_state"))
-	memory, errMem := staticPolicy(filepath.Join(dir, "memory_manager_state"))
+func kubeletManagers(cpuState, memoryState string) (cpu, memory bool, err error) {
+	cpu, errCPU := staticPolicy(cpuState)
+	memory, errMem := staticPolicy(memoryState)
 	return cpu, memory, errors.Join(errCPU, errMem)
 }
 
-func staticPolicy(path string) (bool, error) {
-	b, err := os.ReadFile(path)
+func staticPolicy(file string) (bool, error) {
+	b, err := os.ReadFile(file)
 	if errors.Is(err, os.ErrNotExist) {
 		return false, nil
 	}
 	if err != nil {
-		return true, fmt.Errorf("read %s: %w", path, err)
+		return true, fmt.Errorf("read %s: %w", file, err)
 	}
 	policy, err := parsePolicy(b)
 	if err != nil {
-		return true, fmt.Errorf("parse %s: %w", path, err)
+		return true, fmt.Errorf("parse %s: %w", file, err)
 	}
 	return strings.EqualFold(policy, "static"), nil
 }
@@ -65,20 +86,20 @@ func kubeletMemoryQoS(fs cgroup.FS, systemd bool, o Options) bool {
 	if o.KubeletMemoryQoS != Detect {
 		return o.KubeletMemoryQoS == Yes
 	}
-	if o.OwnMemoryMin {
-		return false
-	}
-	top := kubepodsPlain
+	slice, top := kubepods(o.KubepodsRoot)
 	if systemd {
-		top = kubepodsSlice
+		top = slice
+	}
+	if o.OwnMemoryMin != nil && o.OwnMemoryMin(top) {
+		return false
 	}
 	v, err := fs.Read(plan.ID{Target: plan.Target{Level: plan.LevelQoS, Cgroup: top}, Knob: plan.MemoryMin})
 	return err == nil && v.Int() != 0
 }
 
 // exists reports whether a cgroup is there, in the hierarchy that every node has.
-func exists(fs cgroup.FS, path string) bool {
-	dir, err := fs.Dir(plan.Target{Cgroup: path}, plan.CPUShares)
+func exists(fs cgroup.FS, name string) bool {
+	dir, err := fs.Dir(plan.Target{Cgroup: name}, plan.CPUShares)
 	if err != nil {
 		return false
 	}

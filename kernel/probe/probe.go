@@ -48,14 +48,18 @@ const (
 // Options of Probe. The zero value probes everything at the usual places.
 type Options struct {
 	Driver Driver
-	// KubeletDir holds the kubelet's state files; /var/lib/kubelet when empty.
-	KubeletDir string
+	// KubeletCPUState and KubeletMemoryState are the checkpoints of the kubelet's managers; those of /var/lib/kubelet when
+	// empty.
+	KubeletCPUState, KubeletMemoryState string
+	// KubepodsRoot is the cgroup above kubepods, the kubelet's --cgroup-root: "/x" or "/x.slice"; empty for the root.
+	KubepodsRoot string
 	// CDIDirs, lowest priority first; sys.CDIDirs when nil.
 	CDIDirs []string
 	// KubeletMemoryQoS overrides the hint that memory.min of the kubepods cgroup is above 0.
 	KubeletMemoryQoS Answer
-	// OwnMemoryMin says that the ledger shows us as the writer of that memory.min, so that it is no hint.
-	OwnMemoryMin bool
+	// OwnMemoryMin reports whether we are the writer of a cgroup's memory.min, as the ledger shows, so that it is no hint;
+	// nil is never.
+	OwnMemoryMin func(cgroup string) bool
 }
 
 // ErrInconclusive is wrapped when something could not be found out now: the answer must not be kept, ask again.
@@ -65,8 +69,11 @@ var ErrInconclusive = errors.New("probe inconclusive")
 // not be probed is unsupported for now. Only a nil topology leaves nothing to go on. At most one Probe of
 // a process runs at a time: the probe cgroup is named by the process.
 func Probe(ctx context.Context, roots root.Roots, o Options) (node.Kernel, *topo.Topology, unit.Bytes, error) {
-	if o.KubeletDir == "" {
-		o.KubeletDir = "/var/lib/kubelet"
+	if o.KubeletCPUState == "" {
+		o.KubeletCPUState = "/var/lib/kubelet/cpu_manager_state"
+	}
+	if o.KubeletMemoryState == "" {
+		o.KubeletMemoryState = "/var/lib/kubelet/memory_manager_state"
 	}
 	if o.CDIDirs == nil {
 		o.CDIDirs = sys.CDIDirs()
@@ -88,7 +95,7 @@ func Probe(ctx context.Context, roots root.Roots, o Options) (node.Kernel, *topo
 	keep(err)
 	keep(hardware(&k, roots, o))
 	keep(cgroups(ctx, &k, roots, o, mounts))
-	k.KubeletStaticCPU, k.KubeletStaticMemory, err = kubeletManagers(o.KubeletDir)
+	k.KubeletStaticCPU, k.KubeletStaticMemory, err = kubeletManagers(o.KubeletCPUState, o.KubeletMemoryState)
 	keep(err)
 	memory, err := procFS.MemTotal()
 	keep(err)
@@ -111,9 +118,9 @@ func cgroups(ctx context.Context, k *node.Kernel, roots root.Roots, o Options, m
 	if err != nil {
 		return err
 	}
-	k.Systemd = systemdDriver(fs, proc.FS(roots.Proc), o.Driver)
+	k.Systemd = systemdDriver(fs, proc.FS(roots.Proc), o)
 	k.KubeletMemoryQoS = kubeletMemoryQoS(fs, k.Systemd, o)
-	return knobs(ctx, k, fs, roots)
+	return knobs(ctx, k, fs, roots, o.KubepodsRoot)
 }
 
 // hardware lists disks, device nodes and the CDI registry.
@@ -131,14 +138,15 @@ func hardware(k *node.Kernel, roots root.Roots, o Options) error {
 }
 
 // systemdDriver decides by the kubelet's own top directory, and where both or none exist by whether PID 1 is systemd.
-func systemdDriver(fs cgroup.FS, procFS proc.FS, option Driver) bool {
-	switch option {
+func systemdDriver(fs cgroup.FS, procFS proc.FS, o Options) bool {
+	switch o.Driver {
 	case DriverSystemd:
 		return true
 	case DriverCgroupfs:
 		return false
 	}
-	slice, plain := exists(fs, kubepodsSlice), exists(fs, kubepodsPlain)
+	inSlice, inPlain := kubepods(o.KubepodsRoot)
+	slice, plain := exists(fs, inSlice), exists(fs, inPlain)
 	if slice != plain {
 		return slice
 	}

@@ -40,7 +40,7 @@ type sample struct {
 }
 
 // newSample makes the probe cgroup, in each hierarchy on v1. It is to be closed in any case.
-func newSample(fs cgroup.FS, roots root.Roots) (*sample, error) {
+func newSample(fs cgroup.FS, roots root.Roots, kubepodsRoot string) (*sample, error) {
 	s := &sample{fs: fs, rootDir: roots.Cgroup, target: plan.Target{
 		Level: plan.LevelContainer, Cgroup: "/" + samplePrefix + strconv.Itoa(os.Getpid()), Name: "probe",
 	}}
@@ -50,7 +50,8 @@ func newSample(fs cgroup.FS, roots root.Roots) (*sample, error) {
 		return s, nil
 	}
 	cerr := s.close()
-	for _, top := range []string{kubepodsSlice, kubepodsPlain} {
+	slice, plain := kubepods(kubepodsRoot)
+	for _, top := range []string{slice, plain} {
 		if exists(fs, top) {
 			s.target.Cgroup = top
 			return s, cerr

@@ -81,7 +81,7 @@ func (c *CoreSched) Assign(group string, pid int) error {
 }
 
 // Adopt records that a process already belongs to a group, as after a restart of ours. It reports false when the
-// process has no cookie, and so has to be assigned.
+// process has to be assigned: it has no cookie, or another one than a member of the group that lives.
 func (c *CoreSched) Adopt(group string, pid int) (bool, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -93,17 +93,22 @@ func (c *CoreSched) Adopt(group string, pid int) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	c.remember(group, member{pid, start})
+	me := member{pid, start}
+	if leader, shared := c.leader(group, me); leader != 0 && shared != cookie {
+		return false, nil
+	}
+	c.remember(group, me)
 	return true, nil
 }
 
-// InGroup reports whether a process carries the cookie of its group. Without another live member any cookie will do.
+// InGroup reports whether a process carries the cookie of its group. Without another live member the one that it was
+// given will do. The group "" are the processes without a cookie.
 func (c *CoreSched) InGroup(group string, pid int) (bool, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	own, err := c.kernel.cookie(pid)
-	if err != nil || own == 0 {
-		return false, err
+	if err != nil || own == 0 || group == "" {
+		return err == nil && own == 0 && group == "", err
 	}
 	start, err := c.fs.StartTime(pid)
 	if err != nil {

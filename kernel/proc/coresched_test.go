@@ -130,6 +130,19 @@ func TestCoreSchedAdopt(t *testing.T) {
 	if in, err := c.InGroup("g", 12); in || err != nil {
 		t.Errorf("in group with a foreign cookie: %v, %v", in, err)
 	}
+	if ok, err := c.Adopt("g", 12); ok || err != nil {
+		t.Errorf("adopted a foreign cookie beside a member that lives: %v, %v", ok, err)
+	}
+	must(t, c.Assign("g", 12))
+	if kernel.byPID[12] != 5 {
+		t.Errorf("a foreign cookie was not corrected: %v", kernel.byPID)
+	}
+	for _, none := range []bool{false, true} {
+		if in, err := c.InGroup("", 12); in != none || err != nil {
+			t.Errorf("without a cookie: %v, %v; want %v", in, err, none)
+		}
+		must(t, c.Clear(12))
+	}
 }
 
 func TestCoreSchedMovesBetweenGroups(t *testing.T) {

@@ -33,6 +33,8 @@ const (
 	ViaProof Via = "proof"
 	// ViaProblem: input that could not be used; Reason says why.
 	ViaProblem Via = "problem"
+	// ViaMade: the target, a resctrl group, is ours: made by us, or a pod's own that we keep. It goes when nobody uses it.
+	ViaMade Via = "made"
 	// ViaGone: the target was removed; its records can be dropped.
 	ViaGone Via = "gone"
 )

@@ -48,7 +48,7 @@ type View struct {
 
 	Modes      [protocol.NumFeatures]Mode
 	FailClosed protocol.FeatureSet
-	// OptOutNamespaces are left alone completely.
+	// OptOutNamespaces are patterns (path.Match) of namespaces that are left alone completely.
 	OptOutNamespaces []string
 	// ForeignHandlers are patterns (path.Match) of runtime handlers whose cgroups we must not touch.
 	ForeignHandlers []string
@@ -73,8 +73,8 @@ type Limits struct {
 	MemoryLowPercent               unit.Percent
 	MBAPercentMax                  unit.Percent
 	PodResctrl, CoreSched, Devices bool
+	BlkIO                          bool         // block IO limits by annotation
 	ExclusivePercent               unit.Percent // share of the node's CPUs that LSE/LSR pods may claim
-	IOWeightMax                    int64
 }
 
 // Claims are the CPUs that running LSE and LSR containers hold, and those the node keeps for itself.

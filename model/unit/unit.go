@@ -122,6 +122,16 @@ func (f WeightFormula) String() string {
 	return "linear"
 }
 
+// ParseWeightFormula reads a formula's name: "linear" or "quadratic".
+func ParseWeightFormula(name string) (f WeightFormula, ok bool) {
+	for _, f := range [...]WeightFormula{Linear, Quadratic} {
+		if f.String() == name {
+			return f, true
+		}
+	}
+	return Linear, false
+}
+
 // Weight converts shares to cpu.weight. Shares of 0 (unset) give 0. Values beyond the limits are clamped first.
 func (f WeightFormula) Weight(s Shares) Weight {
 	if s <= 0 {

@@ -84,3 +84,15 @@ func FuzzPercent(f *testing.F) {
 		}
 	})
 }
+
+func TestParseWeightFormula(t *testing.T) {
+	t.Parallel()
+	for _, f := range []WeightFormula{Linear, Quadratic} {
+		if got, ok := ParseWeightFormula(f.String()); !ok || got != f {
+			t.Errorf("%s: %v, %v", f, got, ok)
+		}
+	}
+	if _, ok := ParseWeightFormula(""); ok {
+		t.Error("no name is a formula")
+	}
+}

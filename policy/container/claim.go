@@ -64,7 +64,7 @@ func claim(v *node.View, p *workload.Pod) (topo.CPUSet, []protocol.Problem) {
 	taken := want.Union(lse).Union(lsr).Len()
 	if most := all.Len() * int(v.Limits.ExclusivePercent) / 100; taken > most {
 		return topo.CPUSet{}, cpuProblem(problems, "claims "+strconv.Itoa(want.Len())+" CPUs, which lifts the node to "+strconv.Itoa(taken)+
-			" claimed CPUs above its limit of "+strconv.Itoa(most)+" (exclusivePercent): the pod runs in the share pool")
+			" claimed CPUs above its limit of "+strconv.Itoa(most)+" (limits.nodeCPUSetMaxPercent): the pod runs in the share pool")
 	}
 	return want, problems
 }

@@ -81,6 +81,8 @@ func TestFilters(t *testing.T) {
 		"opt-out of all":          {pod: func(p *workload.Pod) { p.Ask.OptOut = protocol.AllFeatures }, keep: func(*plan.Setting) bool { return false }},
 		"opt-out of one":          {pod: func(p *workload.Pod) { p.Ask.OptOut = protocol.FeatureSet(0).With(protocol.FeatureMemory) }, keep: func(s *plan.Setting) bool { return s.Owner != protocol.FeatureMemory }},
 		"namespace":               {view: func(v *node.View) { v.OptOutNamespaces = []string{"kube-system", "default"} }, keep: func(*plan.Setting) bool { return false }},
+		"namespace pattern":       {view: func(v *node.View) { v.OptOutNamespaces = []string{"[bad", "def*"} }, keep: func(*plan.Setting) bool { return false }},
+		"other namespace":         {view: func(v *node.View) { v.OptOutNamespaces = []string{"kube-*"} }, keep: func(*plan.Setting) bool { return true }},
 		"foreign handler":         {view: func(v *node.View) { v.ForeignHandlers = []string{"kata*"} }, pod: func(p *workload.Pod) { p.RuntimeHandler = "kata-qemu" }, keep: func(*plan.Setting) bool { return false }},
 		"other handler":           {view: func(v *node.View) { v.ForeignHandlers = []string{"kata*", "[bad"} }, pod: func(p *workload.Pod) { p.RuntimeHandler = "runc" }, keep: func(*plan.Setting) bool { return true }},
 		"ceded knob":              {view: func(v *node.View) { v.Ceded = plan.KnobSet(plan.OOMScoreAdj, plan.Env) }, keep: func(s *plan.Setting) bool { return s.Knob != plan.OOMScoreAdj && s.Knob != plan.Env }},

@@ -28,8 +28,14 @@ func (d *Draft) BlkIO() {
 		return
 	}
 	asked := d.Pod.Ask.BlkIO
+	if len(asked) > 0 && !d.View.Limits.BlkIO {
+		if d.Target.Level == plan.LevelPod {
+			d.Problem(protocol.AnnotationBlkIOQOS, "block IO by annotation is switched off in the node's limits (limits.blkIO)")
+		}
+		asked = nil
+	}
 	for i := range asked {
-		d.block(&asked[i], "annotation blkioQOS", true)
+		d.block(&asked[i], "annotation blkioQOS")
 	}
 	class := d.Pod.Class()
 	if class == protocol.QoSNone {
@@ -41,7 +47,7 @@ func (d *Draft) BlkIO() {
 	}
 	for i := range q.Blocks {
 		if !names(asked, q.Blocks[i].Name) {
-			d.block(&q.Blocks[i], classWhy(class), false)
+			d.block(&q.Blocks[i], classWhy(class))
 		}
 	}
 }
@@ -55,7 +61,7 @@ func names(blocks []strategy.Block, name string) bool {
 	return false
 }
 
-func (d *Draft) block(b *strategy.Block, why string, asked bool) {
+func (d *Draft) block(b *strategy.Block, why string) {
 	if b.Type != strategy.BlockDevice {
 		if d.Target.Level == plan.LevelPod {
 			d.Problem(protocol.AnnotationBlkIOQOS, Clip(b.Type)+" "+Clip(b.Name)+" is not resolvable at creation: koordlet resolves it")
@@ -80,12 +86,7 @@ func (d *Draft) block(b *strategy.Block, why string, asked bool) {
 		return
 	}
 	if w := Num(b.IOCfg.IOWeightPercent); w > 0 {
-		if most := d.View.Limits.IOWeightMax; asked && w > most {
-			w, why = most, why+", capped by the node's ioWeightMax"
-		}
-		if w > 0 {
-			d.SetKey(protocol.FeatureBlkIO, plan.IOWeight, device, plan.Int(min(w, 100)), why)
-		}
+		d.SetKey(protocol.FeatureBlkIO, plan.IOWeight, device, plan.Int(min(w, 100)), why)
 	}
 	if t := latency(&b.IOCfg); t > 0 {
 		d.SetKey(protocol.FeatureBlkIO, plan.IOLatency, device, plan.Int(t), why)

@@ -45,13 +45,8 @@ func New(v *node.View, p *workload.Pod, t plan.Target) Draft {
 // Features returns the features that may write for the pod and those that may at least plan. Both are empty for a pod
 // that is left alone: opted out, in an opted-out namespace, or of a foreign runtime handler (D14).
 func Features(v *node.View, p *workload.Pod) (active, planned protocol.FeatureSet) {
-	if slices.Contains(v.OptOutNamespaces, p.Namespace) {
+	if matches(v.OptOutNamespaces, p.Namespace) || matches(v.ForeignHandlers, p.RuntimeHandler) {
 		return 0, 0
-	}
-	for _, pattern := range v.ForeignHandlers {
-		if ok, err := path.Match(pattern, p.RuntimeHandler); ok && err == nil {
-			return 0, 0
-		}
 	}
 	for f := range protocol.Feature(protocol.NumFeatures) {
 		if p.Ask.OptOut.Has(f) || v.Modes[f] == node.Off {
@@ -63,6 +58,14 @@ func Features(v *node.View, p *workload.Pod) (active, planned protocol.FeatureSe
 		}
 	}
 	return active, planned
+}
+
+// matches reports whether a name fits one of the patterns; configuration has refused malformed ones.
+func matches(patterns []string, name string) bool {
+	return slices.ContainsFunc(patterns, func(pattern string) bool {
+		ok, err := path.Match(pattern, name)
+		return ok && err == nil
+	})
 }
 
 // Empty reports that no feature may plan.

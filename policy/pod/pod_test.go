@@ -217,7 +217,7 @@ func TestBlkIO(t *testing.T) {
 			"io.weight[8:0]": "50", "io.latency[8:0]": "3000",
 		}},
 		"zero is unlimited":                     {class: protocol.QoSLS, blocks: []strategy.Block{block("sda", "device", strategy.IOCfg{ReadBPS: &zero, WriteBPS: &n})}, want: want{"io.write_bps[8:0]": "1000"}},
-		"weight is capped":                      {class: protocol.QoSLS, blocks: []strategy.Block{block("sda", "device", strategy.IOCfg{IOWeightPercent: &weight})}, change: func(v *node.View) { v.Limits.IOWeightMax = 20 }, want: want{"io.weight[8:0]": "20"}},
+		"switched off by the node":              {class: protocol.QoSLS, blocks: []strategy.Block{block("sda", "device", strategy.IOCfg{IOWeightPercent: &weight, ReadBPS: &weight, ReadLatency: &weight})}, change: func(v *node.View) { v.Limits.BlkIO = false }, want: want{}, problem: "limits.blkIO"},
 		"weight over 100":                       {class: protocol.QoSLS, blocks: []strategy.Block{block("sda", "device", strategy.IOCfg{IOWeightPercent: &big})}, want: want{"io.weight[8:0]": "100"}},
 		"volume group":                          {class: protocol.QoSLS, blocks: []strategy.Block{block("vg0", "volumegroup", strategy.IOCfg{ReadBPS: &n}), block("sda", "device", strategy.IOCfg{ReadBPS: &n})}, want: want{"io.read_bps[8:0]": "1000"}, problem: "not resolvable at creation: koordlet resolves it"},
 		"unknown device":                        {class: protocol.QoSLS, blocks: []strategy.Block{block("sdz\n", "device", strategy.IOCfg{ReadBPS: &n})}, want: want{}, problem: `no block device "sdz\n"`},

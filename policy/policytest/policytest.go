@@ -36,7 +36,7 @@ func View() *node.View {
 		Limits: node.Limits{
 			OOMScoreAdjMin: -500, OOMScoreAdjMax: 1000, CPUBurstPercentMax: 10000, MemoryMinPercent: 100,
 			MemoryLowPercent: 100, MBAPercentMax: 100, PodResctrl: true, CoreSched: true, Devices: true,
-			ExclusivePercent: 80, IOWeightMax: 100,
+			ExclusivePercent: 80, BlkIO: true,
 		},
 		Kernel: node.Kernel{
 			Release: "6.1.0", Major: 6, Minor: 1, Cgroup: node.CgroupV2, RecursiveProt: true,

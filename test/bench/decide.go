@@ -183,7 +183,7 @@ func paperView() (*node.View, error) {
 			OOMScoreAdjMin: l.OOMScoreAdjMin, OOMScoreAdjMax: l.OOMScoreAdjMax, CPUBurstPercentMax: unit.Percent(l.CPUBurstPercentMax),
 			MemoryMinPercent: unit.Percent(l.MemoryMinPercentMax), MemoryLowPercent: unit.Percent(l.MemoryLowPercentMax),
 			MBAPercentMax: unit.Percent(l.MBAPercentMax), PodResctrl: true, CoreSched: true, Devices: true,
-			ExclusivePercent: unit.Percent(l.NodeCPUSetMaxPercent), IOWeightMax: plan.IOWeight.Info().Max,
+			ExclusivePercent: unit.Percent(l.NodeCPUSetMaxPercent), BlkIO: l.BlkIO,
 		},
 		Pods: make(map[string]node.PodSpec, decideContainers/2),
 	}

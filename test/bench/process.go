@@ -15,6 +15,7 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
 	"sigs.k8s.io/yaml"
 
 	"github.com/koord-rt/koord-rt/daemon/status"
@@ -35,7 +36,7 @@ type process struct {
 	ready   func() error // nil when synchronised
 	exited  chan struct{}
 	log     string
-	run     string // koord-nri's runDir
+	run     string // koord-nri's runDir, on tmpfs
 	metrics string // its metrics socket
 	stopped bool
 }
@@ -121,12 +122,14 @@ func (b *bench) buildNoop(ctx context.Context) error {
 
 // prepareOurs writes koord-nri's configuration with empty run and state folders.
 func (b *bench) prepareOurs(r *rig, p *process, dir string) error {
-	p.run, p.metrics = filepath.Join(dir, "run"), filepath.Join(dir, "run", "metrics.sock")
+	var err error
+	if p.run, err = runDir(); err != nil {
+		return err
+	}
+	p.metrics = filepath.Join(p.run, "metrics.sock")
 	state, path := filepath.Join(dir, "state"), filepath.Join(dir, "nri.yaml")
-	for _, d := range []string{p.run, state} {
-		if err := os.MkdirAll(d, 0o700); err != nil {
-			return fmt.Errorf("create plugin folder: %w", err)
-		}
+	if err := os.MkdirAll(state, 0o700); err != nil {
+		return fmt.Errorf("create plugin folder: %w", err)
 	}
 	var spec any
 	if err := yaml.Unmarshal([]byte(classStrategy), &spec); err != nil {
@@ -151,6 +154,23 @@ func (b *bench) prepareOurs(r *rig, p *process, dir string) error {
 		return err
 	}
 	return nil
+}
+
+// runDir makes a run folder on tmpfs, where /run lies on every node that runs systemd: the ledger is written inside
+// handlers, and a disk's filesystem would be measured with them. rig.close removes it.
+func runDir() (string, error) {
+	for _, base := range []string{"/run", "/dev/shm"} {
+		var st unix.Statfs_t
+		if err := unix.Statfs(base, &st); err != nil || st.Type != unix.TMPFS_MAGIC {
+			continue
+		}
+		dir, err := os.MkdirTemp(base, "koord-bench")
+		if err != nil {
+			return "", fmt.Errorf("create run folder: %w", err)
+		}
+		return dir, nil
+	}
+	return "", errors.New("create run folder: neither /run nor /dev/shm is a tmpfs")
 }
 
 // lastSync is when koord-nri took in the runtime's list, from its status file.

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"sync"
 	"time"
 
@@ -68,6 +69,9 @@ func (r *rig) close() error {
 	var errs []error
 	for _, p := range r.plugins {
 		errs = append(errs, p.stop())
+		if p.run != "" {
+			errs = append(errs, os.RemoveAll(p.run))
+		}
 	}
 	// What this leaves over, Close removes with the processes and cgroups of the lab's folder.
 	_ = removePods(ctx, r.host.CRI())

@@ -51,13 +51,13 @@ func lifecycleWhileSynchronizing(r *rig) {
 	for i := range 3 {
 		r.stop(syscall.SIGKILL)
 		l := r.load("sync"+strconv.Itoa(i), 3)
-		r.eventually(5*time.Second, func() error { return l.made(2) })
+		r.eventually(time.Minute, func() error { return l.made(2) }) // an emulated machine is slow
 		r.again()
 		joined := time.Now()
-		r.eventually(5*time.Second, func() error { return l.made(6) })
+		r.eventually(time.Minute, func() error { return l.made(6) })
 		for name, run := range l.end(r) {
 			pods[name] = run
-			r.soon(5*time.Second-time.Since(joined)+time.Second, run, wants(kindOf(name), ""))
+			r.soon(max(5*time.Second-time.Since(joined), 2*time.Second), run, wants(kindOf(name), ""))
 		}
 	}
 	r.t.Logf("%d pods around three joins", len(pods))

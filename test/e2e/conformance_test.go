@@ -23,6 +23,7 @@ func TestHostConformance(t *testing.T) { repairScenarios(t, rigOptions{}) }
 
 func TestGuestConformance(t *testing.T) { repairScenarios(t, rigOptions{}) }
 
+// TestGuestSystemdConformance adds what only systemd has: repaired values must be properties of the units too.
 func TestGuestSystemdConformance(t *testing.T) {
 	repairScenarios(t, rigOptions{driver: kubelet.Systemd})
 }
@@ -33,23 +34,26 @@ func repairScenarios(t *testing.T, o rigOptions) {
 		t.Fatal(err)
 	}
 	o.memory = paperMemory
+	o.nri.Handlers = []string{foreignHandler}
 	r := newRig(t, o)
+	has := present(t)
 	ran := 0
 	for _, s := range all {
-		if _, fits := s.Fits(r.version, topology()); !fits {
+		if _, fits := s.Fits(r.version, topology(), has...); !fits {
 			continue
 		}
 		ran++
 		t.Run(s.Name, func(t *testing.T) {
 			r := r.sub(t)
 			r.freshRun()
-			r.publish(&s)
+			r.prepare(&s)
 			pods := r.create(s.Pods)
 			r.startWith(&s)
-			r.settle(pods, slices.DeleteFunc(slices.Clone(s.Want[r.version]), func(w scenario.Want) bool {
+			r.settle(&s, pods, slices.DeleteFunc(slices.Clone(s.Want[r.version]), func(w scenario.Want) bool {
 				return strings.HasPrefix(w.File, "@env") || strings.HasPrefix(w.File, "@device")
 			}))
 			r.remove(pods)
+			r.noPodGroups()
 			r.stop(syscall.SIGTERM)
 		})
 	}

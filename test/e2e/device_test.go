@@ -9,9 +9,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
+	"github.com/koord-rt/koord-rt/api/protocol"
 	"github.com/koord-rt/koord-rt/test/lab/cgroups"
 	"github.com/koord-rt/koord-rt/test/lab/kubelet"
 )
@@ -57,10 +59,40 @@ func lifecycleBlockIO(r *rig) {
 	class := r.pod(bePod("io-class"))
 	r.soon(3*time.Second, class, want(map[string]string{"read_iops_device": "200"}, "rbps=max wbps=max riops=200 wiops=max"))
 
+	r.weightAndLatency(name, number)
+
 	bad := bePod("io-unknown")
 	bad.Annotations["koordinator.sh/blkioQOS"] = `{"blocks":[{"name":"/dev/nosuchdisk","type":"device","ioCfg":{"readBPS":1}}]}`
 	r.now(r.pod(bad), []string{"main @oom=900"})
 	r.named("io-unknown", "koordinator.sh/blkioQOS")
+}
+
+// weightAndLatency asks for what only some kernels have: a knob that features does not name as missing must be read back
+// from the pod, and one that cannot be read back must be named there with a reason.
+func (r *rig) weightAndLatency(name, number string) {
+	r.t.Helper()
+	asks := bePod("io-shares")
+	asks.Annotations["koordinator.sh/blkioQOS"] = `{"blocks":[{"name":"/dev/` + name + `","type":"device","ioCfg":{"readLatency":3000,"ioWeightPercent":60}}]}`
+	run := r.pod(asks)
+	detail := ""
+	for _, f := range r.status().Features {
+		if f.Feature == protocol.FeatureBlkIO.String() {
+			detail = f.Detail
+		}
+	}
+	for file, line := range map[string]string{"io.latency": number + " target=3000", "io.weight": number + " 60"} {
+		if strings.Contains(detail, "no "+file) {
+			r.t.Logf("%s: features: %s", file, detail)
+			continue
+		}
+		r.eventually(3*time.Second, func() error {
+			text, err := r.value(run, "pod "+file)
+			if err == nil && !slices.Contains(strings.Split(text, "\n"), line) {
+				err = fmt.Errorf("want line %q, the kernel has %q; features say nothing of it: %q", line, text, detail)
+			}
+			return err
+		})
+	}
 }
 
 // lifecycleCDI gives a container the device that the scheduler allocated, by a CDI specification that stands for the
@@ -92,8 +124,8 @@ func lifecycleCDI(r *rig) {
 	})
 	run := gpu("cdi-other", `{"gpu":[{"minor":0,"id":"GPU-lab-0",`+whole+`}]}`)
 	r.soon(2*time.Second, run, []string{"main @env LAB_GPU=zero", "main @device /dev/nvidia0=c 1:3"})
-	if _, err := r.value(run, "main @device /dev/nvidia1"); err == nil {
-		r.t.Error("the container has the other GPU's device too")
+	if got, err := r.value(run, "main @device /dev/nvidia1"); err != nil || got != "none" {
+		r.t.Errorf("the container has the other GPU's device too: %s (%v)", got, err)
 	}
 	// A name that is not in the registry would make the runtime fail the container: it gets no CDI device, and starts.
 	lost := gpu("cdi-lost", `{"gpu":[{"minor":7,"id":"GPU-gone",`+whole+`}]}`)

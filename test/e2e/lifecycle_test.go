@@ -21,7 +21,6 @@ import (
 
 	"github.com/koord-rt/koord-rt/test/lab/cgroups"
 	"github.com/koord-rt/koord-rt/test/lab/kubelet"
-	"github.com/koord-rt/koord-rt/test/lab/vm"
 	"github.com/koord-rt/koord-rt/test/scenario"
 )
 
@@ -348,19 +347,4 @@ func (r *rig) soon(limit time.Duration, run *kubelet.Running, wants []string) {
 // wantOf is an attribute of wants as a line of a scenario.
 func wantOf(run *kubelet.Running, container, what string) scenario.Want {
 	return scenario.Want{Pod: run.Pod.Name, Container: container, File: what}
-}
-
-// TestVMLifecycle boots VMs that run them: cgroup v2, cgroup v1 on an old kernel, and systemd's driver.
-func TestVMLifecycle(t *testing.T) {
-	for _, c := range []struct {
-		name  string
-		o     vm.Options
-		match string
-	}{
-		{"6.12", vm.Options{Kernel: "6.12"}, "^TestGuestLifecycle$"},
-		{"6.1-v1", vm.Options{Kernel: "6.1", CgroupV1: true}, "^TestGuestLifecycle$"},
-		{"6.12-systemd", vm.Options{Kernel: "6.12", Flavour: vm.Systemd}, "^TestGuestSystemdLifecycle$"},
-	} {
-		t.Run(c.name, func(t *testing.T) { inVM(t, c.o, c.match) })
-	}
 }

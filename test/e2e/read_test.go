@@ -19,6 +19,9 @@ import (
 	"github.com/koord-rt/koord-rt/test/scenario"
 )
 
+// resctrl is where the kernel's resctrl filesystem is mounted.
+const resctrl = "/sys/fs/resctrl"
+
 // controller is the v1 hierarchy of a file.
 func (r *rig) controller(file string) string {
 	if r.tree.V2() {
@@ -30,6 +33,13 @@ func (r *rig) controller(file string) string {
 
 // read is the present value behind a wanted line, straight from the kernel: nothing of ours is asked.
 func (r *rig) read(pods map[string]*kubelet.Running, w scenario.Want) (string, error) {
+	if w.Group != "" {
+		data, err := os.ReadFile(filepath.Join(resctrl, w.Group, "schemata"))
+		if err != nil {
+			return "", fmt.Errorf("read %s: %w", w, err)
+		}
+		return scenario.SchemataLine(string(data), w.File)
+	}
 	ctrl := r.controller(w.File)
 	if strings.HasPrefix(w.File, "@") {
 		return r.attribute(pods[w.Pod], w)
@@ -93,7 +103,11 @@ func (r *rig) attribute(run *kubelet.Running, w scenario.Want) (string, error) {
 		return environ(pid, name)
 	case "@device":
 		var st unix.Stat_t
-		if err := unix.Stat(fmt.Sprintf("/proc/%d/root%s", pid, name), &st); err != nil {
+		err := unix.Stat(fmt.Sprintf("/proc/%d/root%s", pid, name), &st)
+		if err == unix.ENOENT {
+			return "none", nil
+		}
+		if err != nil {
 			return "", fmt.Errorf("look at device %s: %w", name, err)
 		}
 		return fmt.Sprintf("c %d:%d", unix.Major(st.Rdev), unix.Minor(st.Rdev)), nil
@@ -103,7 +117,7 @@ func (r *rig) attribute(run *kubelet.Running, w scenario.Want) (string, error) {
 
 // resctrlGroup searches every group's tasks file.
 func resctrlGroup(pid int) (string, error) {
-	files, err := filepath.Glob("/sys/fs/resctrl/*/tasks")
+	files, err := filepath.Glob(resctrl + "/*/tasks")
 	if err != nil {
 		return "", err
 	}

@@ -89,7 +89,7 @@ func lifecycleResizeExclusive(r *rig) {
 		// The kubelet's other values are the new ones. runc turns shares into a weight by its own formula.
 		want := map[bool]map[kubelet.Quantity]string{
 			false: {"2": "main cpu.shares=2048", "1": "main cpu.shares=1024"},
-			true:  {"2": "main cpu.weight=170", "1": "main cpu.weight=100"},
+			true:  {"2": "main cpu.weight=174", "1": "main cpu.weight=100"},
 		}
 		r.now(run, []string{want[r.tree.V2()][cpu]})
 	}

@@ -33,9 +33,12 @@ func lifecyclePluginKilled(r *rig) {
 		r.launch()
 		// At any moment: while it starts, registers, synchronises, repairs, decides.
 		time.Sleep(time.Duration(rand.IntN(400)) * time.Millisecond)
-		r.oneConnection()
+		if n := r.connections(); n > 1 {
+			r.t.Errorf("containerd has %v plugins connected", n)
+		}
 	}
 	r.synced()
+	r.oneConnection()
 	pods := l.end(r)
 	if len(pods) < 10 {
 		r.t.Errorf("only %d pods were made meanwhile", len(pods))
@@ -50,17 +53,29 @@ func lifecyclePluginKilled(r *rig) {
 	r.t.Logf("%d pods during 20 kills", len(pods))
 }
 
-// oneConnection asks containerd how many plugins it has, where it tells (2.3 on).
-func (r *rig) oneConnection() {
+// connections is how many plugins containerd has; it tells from version 2.3 on.
+func (r *rig) connections() float64 {
 	r.t.Helper()
 	m, err := scrape(http.DefaultClient, r.host.Metrics)
 	if err != nil {
-		r.t.Error(err)
-		return
+		r.t.Fatal(err)
 	}
-	if n := sum(m, "nri", "active_plugins"); n > 1 {
-		r.t.Errorf("containerd has %v plugins connected", n)
+	n, ok := m["containerd_nri_active_plugins_total"]
+	if !ok {
+		r.t.Fatal("containerd does not tell how many plugins are connected")
 	}
+	return n
+}
+
+// oneConnection fails unless containerd soon has exactly this plugin.
+func (r *rig) oneConnection() {
+	r.t.Helper()
+	r.eventually(3*time.Second, func() error {
+		if n := r.connections(); n != 1 {
+			return fmt.Errorf("containerd has %v plugins connected, want 1", n)
+		}
+		return nil
+	})
 }
 
 // kindOf reads the kind out of a pod's name.
@@ -73,6 +88,7 @@ func kindOf(name string) string {
 
 // load is a series of pods that other goroutines make.
 type load struct {
+	stop func()
 	done chan struct{}
 	wg   sync.WaitGroup
 	mu   sync.Mutex
@@ -84,6 +100,14 @@ type load struct {
 // 24 of them.
 func (r *rig) load(prefix string, workers int) *load {
 	l := &load{done: make(chan struct{}), pods: map[string]*kubelet.Running{}}
+	l.stop = sync.OnceFunc(func() {
+		close(l.done)
+		l.wg.Wait()
+		for _, run := range l.pods {
+			r.cleanPod(run)
+		}
+	})
+	r.t.Cleanup(l.stop) // also of a test that gives up before end
 	for w := range workers {
 		l.wg.Go(func() {
 			for i := 0; ; i++ {
@@ -121,11 +145,7 @@ func (l *load) one(r *rig, name string, remove bool) {
 // end stops the series and returns the pods that live; they go with the test.
 func (l *load) end(r *rig) map[string]*kubelet.Running {
 	r.t.Helper()
-	close(l.done)
-	l.wg.Wait()
-	for _, run := range l.pods {
-		r.cleanPod(run)
-	}
+	l.stop()
 	if len(l.errs) > 0 {
 		r.t.Errorf("%d pods failed: %v", len(l.errs), errors.Join(l.errs...))
 	}

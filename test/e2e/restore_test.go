@@ -65,28 +65,46 @@ func lifecycleRestore(r *rig) {
 			r.t.Fatal(err)
 		}
 	}
+	r.restoredOld(old[1], before, r.treesOf(old), file)
+	r.identical("resctrl after restore", groups, resctrlTree(r))
+	r.restoredProcesses(old)
+	if out, err := r.ctl("restore"); err != nil || !strings.Contains(out, "0 restored") {
+		r.t.Errorf("a second restore finds something to do: %v\n%s", err, out)
+	}
+}
+
+// listed is a list that cgroup v2 does not let us empty again while there are processes; the effective one must be equal.
+var listed = regexp.MustCompile(`/CONTAINER/cpuset\.(cpus|mems):`)
+
+// restoredOld compares byte for byte, but for the one file of the pod that somebody else has changed meanwhile.
+func (r *rig) restoredOld(changed *kubelet.Running, before, after portrait, file string) {
+	r.t.Helper()
 	theirs := 0
-	for _, d := range differences(before, r.treesOf(old)) {
-		if strings.Contains(d, "pod"+old[1].Pod.UID) && strings.Contains(d, "/"+file+":") && strings.Contains(d, "70000") && !strings.Contains(d, "CONTAINER") {
+	for _, d := range differences(before, after) {
+		if strings.Contains(d, "pod"+changed.Pod.UID) && strings.Contains(d, "/"+file+":") && strings.Contains(d, "70000") && !strings.Contains(d, "CONTAINER") {
 			theirs++
+			continue
+		}
+		if r.tree.V2() && listed.MatchString(d) {
 			continue
 		}
 		r.t.Errorf("after restore: %s", d)
 	}
 	if theirs != 1 {
-		r.t.Errorf("the value that somebody else had changed was not left alone:\n%s", out)
+		r.t.Error("the value that somebody else had changed was not left alone")
 	}
-	r.identical("resctrl after restore", groups, resctrlTree(r))
-	for _, run := range old {
+}
+
+// restoredProcesses looks at what belongs to processes and to no cgroup.
+func (r *rig) restoredProcesses(runs []*kubelet.Running) {
+	r.t.Helper()
+	for _, run := range runs {
 		if v, err := r.value(run, "main @oom"); err != nil || v == "900" {
 			r.t.Errorf("%s: oom_score_adj is %s after restore, %v", run.Pod.Name, v, err)
 		}
 		if v, err := r.value(run, "main @sched"); err != nil || v != "0" {
 			r.t.Errorf("%s: scheduling policy is %s after restore, %v", run.Pod.Name, v, err)
 		}
-	}
-	if out, err := r.ctl("restore"); err != nil || !strings.Contains(out, "0 restored") {
-		r.t.Errorf("a second restore finds something to do: %v\n%s", err, out)
 	}
 }
 

@@ -51,6 +51,7 @@ type rig struct {
 	log      *syncBuffer
 	memory   int64
 	extra    map[string]any
+	dev      string // stands for /dev, where a scenario brings device nodes
 	finished bool
 }
 
@@ -128,6 +129,9 @@ func (r *rig) base() map[string]any {
 		},
 		"metrics":   map[string]any{"address": "unix:" + filepath.Join(r.run, "metrics.sock")},
 		"reconnect": map[string]any{"min": "50ms", "max": "500ms"},
+	}
+	if r.dev != "" {
+		base["host"].(map[string]any)["dev"] = r.dev
 	}
 	for k, v := range r.extra {
 		base[k] = v

@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/koord-rt/koord-rt/daemon/handoff"
 	"github.com/koord-rt/koord-rt/test/lab/kubelet"
 	"github.com/koord-rt/koord-rt/test/scenario"
 )
@@ -41,9 +40,11 @@ func runScenarios(t *testing.T, o rigOptions) {
 	}
 	ran := 0
 	o.memory = paperMemory
+	o.nri.Handlers = []string{foreignHandler}
 	r := newRig(t, o)
+	has := present(t)
 	for _, s := range all {
-		why, fits := s.Fits(r.version, topology())
+		why, fits := s.Fits(r.version, topology(), has...)
 		if !fits {
 			t.Logf("%-20s not on this machine: %s", s.Name, why)
 			continue
@@ -52,17 +53,19 @@ func runScenarios(t *testing.T, o rigOptions) {
 		t.Run(s.Name, func(t *testing.T) {
 			r := r.sub(t)
 			r.freshRun()
-			r.publish(&s)
+			r.prepare(&s)
 			r.startWith(&s)
 			pods := r.create(s.Pods)
-			r.settle(pods, s.Want[r.version])
+			r.settle(&s, pods, s.Want[r.version])
 			if r.driver == kubelet.Systemd {
 				// systemd writes every attribute of its units again: what is no property of the unit is undone here.
 				r.reload()
-				r.settleWithin(time.Second, pods, s.Want[r.version])
+				r.holds(time.Second, &s, pods, s.Want[r.version])
 			}
 			r.provedAll()
+			r.annotated(&s, pods)
 			r.remove(pods)
+			r.noPodGroups()
 			r.stop(syscall.SIGTERM)
 		})
 	}
@@ -83,23 +86,6 @@ func (r *rig) sub(t *testing.T) *rig {
 		}
 	})
 	return &c
-}
-
-// publish plays the node agent, where the scenario has one.
-func (r *rig) publish(s *scenario.Scenario) {
-	r.t.Helper()
-	if !s.Dynamic.Known {
-		return
-	}
-	w, err := handoff.NewWriter(r.run, r.state)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	d := s.Dynamic
-	d.Expires = time.Now().Add(time.Hour)
-	if err := w.Dynamic(1, d, time.Now()); err != nil {
-		r.t.Fatal(err)
-	}
 }
 
 // create starts the pods in order.
@@ -127,19 +113,14 @@ func (r *rig) remove(pods map[string]*kubelet.Running) {
 
 // settle compares the kernel with every wanted line. A container's own values must stand at once; those of pods and of
 // containers that had to make room for a later one follow within moments of the reply.
-func (r *rig) settle(pods map[string]*kubelet.Running, wants []scenario.Want) {
+func (r *rig) settle(s *scenario.Scenario, pods map[string]*kubelet.Running, wants []scenario.Want) {
 	r.t.Helper()
-	r.settleWithin(5*time.Second, pods, wants)
-}
-
-func (r *rig) settleWithin(limit time.Duration, pods map[string]*kubelet.Running, wants []scenario.Want) {
-	r.t.Helper()
-	deadline := time.Now().Add(limit)
+	deadline := time.Now().Add(5 * time.Second)
 	for _, w := range wants {
-		got, err := r.read(pods, w)
+		got, err := r.readOf(s, pods, w)
 		for (err != nil || got != w.Value) && time.Now().Before(deadline) {
 			time.Sleep(10 * time.Millisecond)
-			got, err = r.read(pods, w)
+			got, err = r.readOf(s, pods, w)
 		}
 		if err != nil {
 			r.t.Errorf("%v", err)
@@ -147,6 +128,22 @@ func (r *rig) settleWithin(limit time.Duration, pods map[string]*kubelet.Running
 			r.t.Errorf("want %s, the kernel has %q", w, got)
 		}
 	}
+}
+
+// holds fails at the first read within the time that finds another value: systemd works off its queue of units while
+// the kernel still shows what stood there before, so one good read right after a reload proves nothing.
+func (r *rig) holds(during time.Duration, s *scenario.Scenario, pods map[string]*kubelet.Running, wants []scenario.Want) {
+	r.t.Helper()
+	end, rounds := time.Now().Add(during), 0
+	for ; rounds == 0 || time.Now().Before(end); rounds++ {
+		for _, w := range wants {
+			if got, err := r.readOf(s, pods, w); err != nil || got != w.Value {
+				r.t.Errorf("round %d after the reload: want %s, the kernel has %q (%v)", rounds, w, got, err)
+				return
+			}
+		}
+	}
+	r.t.Logf("%d values held for %s, read %d times", len(wants), during, rounds)
 }
 
 // reload is what package installs and administrators do on a running node.

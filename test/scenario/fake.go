@@ -8,6 +8,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -35,7 +36,9 @@ type Fake struct {
 	fs    cgroup.FS
 	apply *apply.Applier
 	procs *processes
-	env   map[string]map[string]string // container id -> "@env NAME" or "@device PATH" -> value
+	// cookies are core scheduling's.
+	cookies *cookies
+	env     map[string]map[string]string // container id -> "@env NAME" or "@device PATH" -> value
 }
 
 // NewFake builds the tree as the kubelet leaves it before the first container, and the scenario's paper on its kernel.
@@ -43,9 +46,7 @@ func NewFake(t testing.TB, s *Scenario, version string) *Fake {
 	t.Helper()
 	kernel := map[string]string{"v1": "v1", "v2": "6.12"}[version]
 	tree := kerneltest.New(t, kernel, "/kubepods/besteffort", "/kubepods/burstable", "/kubepods/probe")
-	if version == "v2" {
-		tree.Resctrl(t, false, false)
-	}
+	tree.Resctrl(t, false, false)
 	cv := node.CgroupV2
 	if version == "v1" {
 		cv = node.CgroupV1
@@ -54,8 +55,12 @@ func NewFake(t testing.TB, s *Scenario, version string) *Fake {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &Fake{Tree: tree, fs: fs, procs: newProcesses(), env: map[string]map[string]string{}}
-	if f.apply, err = apply.New(apply.Options{FS: fs, Roots: tree.Roots, Journal: discard{}, Tasks: f.procs, Groups: f.procs, Writer: tree}); err != nil {
+	f := &Fake{
+		Tree: tree, fs: fs, procs: newProcesses(), env: map[string]map[string]string{},
+		cookies: &cookies{byPID: map[int]uint64{}, byGroup: map[string]uint64{}},
+	}
+	o := apply.Options{FS: fs, Roots: tree.Roots, Journal: discard{}, Tasks: f.procs, Cookies: f.cookies, Groups: f.procs, Writer: tree}
+	if f.apply, err = apply.New(o); err != nil {
 		t.Fatal(err)
 	}
 	if f.Paper, err = NewPaper(s, Kernel(version, f.has)); err != nil {
@@ -71,10 +76,9 @@ func NewFake(t testing.TB, s *Scenario, version string) *Fake {
 // has reports what the fake kernel offers, by looking.
 func (f *Fake) has(k plan.Knob) bool {
 	switch k {
-	case plan.SchedPolicy, plan.OOMScoreAdj, plan.Env, plan.Device, plan.CDIDevice, plan.Mount:
+	case plan.SchedPolicy, plan.OOMScoreAdj, plan.Env, plan.Device, plan.CDIDevice, plan.Mount,
+		plan.RDTClass, plan.RDTSchemata, plan.CoreSchedCookie:
 		return true
-	case plan.RDTClass, plan.RDTSchemata:
-		return f.fs.Version() == node.CgroupV2
 	}
 	file, err := f.fs.Path(plan.Target{Level: plan.LevelContainer, Cgroup: "/kubepods/probe"}, k)
 	if err != nil {
@@ -249,28 +253,18 @@ func (f *Fake) specOnly(c *workload.Container, pid int, adj *nriapi.ContainerAdj
 
 // Read is the present value behind a wanted line.
 func (f *Fake) Read(w Want) (string, error) {
-	dir := "/kubepods"
-	var c *workload.Container
-	for _, pp := range f.Paper.Pods {
-		if pp.Pod.Name != w.Pod {
-			continue
-		}
-		dir = pp.Desc.Cgroup
-		for _, pc := range pp.Containers {
-			if pc.Name == w.Container {
-				c, dir = pc, pc.Cgroup
-			}
-		}
+	switch {
+	case w.Group != "":
+		return f.group(w)
+	case w.File == "@cookie":
+		return f.Paper.scenario.Holder(w, f.cookie)
 	}
+	dir := f.dir(w.Pod, w.Container)
 	if !strings.HasPrefix(w.File, "@") {
 		data, err := os.ReadFile(f.Tree.Path(dir, w.File))
 		return strings.TrimSpace(string(data)), err
 	}
-	pids, err := os.ReadFile(f.Tree.Path(dir, "cgroup.procs"))
-	if err != nil {
-		return "", err
-	}
-	pid, err := strconv.Atoi(strings.TrimSpace(string(pids)))
+	pid, err := f.pid(dir)
 	if err != nil {
 		return "", err
 	}
@@ -282,7 +276,37 @@ func (f *Fake) Read(w Want) (string, error) {
 	case "@resctrl":
 		return f.procs.group[pid], nil
 	}
-	return f.env[c.ID][w.File], nil
+	value, ok := f.env[path.Base(dir)][w.File]
+	if !ok && strings.HasPrefix(w.File, "@device") {
+		return "none", nil
+	}
+	return value, nil
+}
+
+// dir is the cgroup of a container, of a pod, or of all pods.
+func (f *Fake) dir(pod, container string) string {
+	dir := "/kubepods"
+	for _, pp := range f.Paper.Pods {
+		if pp.Pod.Name != pod {
+			continue
+		}
+		dir = pp.Desc.Cgroup
+		for _, c := range pp.Containers {
+			if c.Name == container {
+				dir = c.Cgroup
+			}
+		}
+	}
+	return dir
+}
+
+// pid of a container's process.
+func (f *Fake) pid(dir string) (int, error) {
+	pids, err := os.ReadFile(f.Tree.Path(dir, "cgroup.procs"))
+	if err != nil {
+		return 0, err
+	}
+	return strconv.Atoi(strings.TrimSpace(string(pids)))
 }
 
 // discard is a ledger that nobody reads.

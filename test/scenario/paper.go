@@ -31,6 +31,8 @@ type Paper struct {
 	Pods []PaperPod
 	// Problems are lines "pod key: reason".
 	Problems []string
+
+	scenario *Scenario
 }
 
 // PaperPod is one pod of a Paper.
@@ -48,7 +50,8 @@ func Kernel(version string, has func(plan.Knob) bool) node.Kernel {
 	k := node.Kernel{Release: "6.12.48-cloud-amd64", Major: 6, Minor: 12, Cgroup: node.CgroupV2, RecursiveProt: true}
 	if version == "v1" {
 		k.Release, k.Minor, k.Cgroup, k.RecursiveProt = "6.1.0-40-amd64", 1, node.CgroupV1, false
-	} else {
+	}
+	if has(plan.RDTClass) {
 		k.RDT = node.RDT{Mounted: true, L3: true, L3CBM: 0xfffff, L3MinBits: 1, L3IDs: []int{0, 1}, Closids: 4}
 	}
 	for kn := plan.KnobNone + 1; kn < plan.NumKnobs; kn++ {
@@ -78,7 +81,7 @@ func NewPaper(s *Scenario, kernel node.Kernel) (*Paper, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Paper{View: v}
+	p := &Paper{View: v, scenario: s}
 	for _, spec := range s.Pods {
 		if err := p.add(s, spec); err != nil {
 			return nil, fmt.Errorf("pod %s: %w", spec.Name, err)
@@ -114,11 +117,17 @@ func (s *Scenario) view(kernel node.Kernel) (*node.View, error) {
 			CPUBurstPercentMax: unit.Percent(cfg.Limits.CPUBurstPercentMax), MemoryMinPercent: unit.Percent(cfg.Limits.MemoryMinPercentMax),
 			MemoryLowPercent: unit.Percent(cfg.Limits.MemoryLowPercentMax), MBAPercentMax: unit.Percent(cfg.Limits.MBAPercentMax),
 			PodResctrl: cfg.Limits.ResctrlPodGroups, CoreSched: cfg.Limits.CoreSched, Devices: cfg.Limits.Devices,
-			ExclusivePercent: unit.Percent(cfg.Limits.NodeCPUSetMaxPercent), IOWeightMax: plan.IOWeight.Info().Max,
+			ExclusivePercent: unit.Percent(cfg.Limits.NodeCPUSetMaxPercent), BlkIO: cfg.Limits.BlkIO,
 		},
 	}
 	v.CPUAllocatable = unit.MilliCPU(v.Topology.All().Len() * 1000)
 	v.Runtime.Weight = unit.Quadratic
+	v.Pods = s.Cache
+	for _, d := range s.Devices {
+		v.Kernel.Devices = append(v.Kernel.Devices, node.DeviceNode{
+			Type: d.Type, Minor: d.Index, UUID: d.UUID, BusID: d.BusID, Path: d.Path, Major: int64(d.Major), MinorNumber: int64(d.Minor), Control: d.Control,
+		})
+	}
 	return v, nil
 }
 
@@ -132,6 +141,7 @@ func (p *Paper) add(s *Scenario, spec kubelet.Pod) error {
 		return err
 	}
 	sandbox := Sandbox(d.Sandbox)
+	sandbox.RuntimeHandler = spec.RuntimeHandler
 	pp := PaperPod{Desc: d, Pod: nri.Pod(sandbox)}
 	for _, c := range d.Containers {
 		pp.Containers = append(pp.Containers, nri.Container(sandbox, Container(sandbox, c)))

@@ -9,12 +9,14 @@
 //
 // Sections of a file; the comment before the first one says what it shows:
 //
-//	scenario.yaml   topology: any | host2 | vm8; versions: [v1, v2]; memory: node capacity; config: lines of nri.yaml
+//	scenario.yaml   Header: topology, versions, needs, memory: node capacity, config: lines of nri.yaml, devices
 //	strategy.yaml   a NodeSLO, optional
 //	dynamic.json    what the node agent would publish, optional
+//	pods.json       the node agent's pod cache as daemon/handoff writes it: UID -> extended, containers; optional
 //	pods.yaml       pods in order of creation, as test/lab/kubelet reads them, separated by ---
 //	want.plan.v1    the plan, printed; rewritten by go test -update
-//	want.v1         kernel state: "POD/CONTAINER FILE VALUE" or "POD FILE VALUE" ("/" stands for kubepods); want.v2 alike
+//	want.v1         kernel state: "POD/CONTAINER FILE VALUE", "POD FILE VALUE" ("/" stands for kubepods) or
+//	                "@group NAME RESOURCE DOMAINS" (a resctrl group's schemata); want.v2 alike
 package scenario
 
 import (
@@ -35,6 +37,13 @@ import (
 	"github.com/koord-rt/koord-rt/test/lab/kubelet"
 )
 
+// groupSubject begins a wanted line about a resctrl group. The others are needs of a scenario.
+const (
+	groupSubject = "@group"
+	NeedResctrl  = "resctrl"
+	NeedCookies  = "core-sched"
+)
+
 //go:embed testdata/*.txtar
 var files embed.FS
 
@@ -45,7 +54,9 @@ type Scenario struct {
 	Header
 	Strategy []byte
 	Dynamic  node.Dynamic
-	Pods     []kubelet.Pod
+	// Cache is the node agent's pod cache by UID, nil without one.
+	Cache map[string]node.PodSpec
+	Pods  []kubelet.Pod
 	// WantPlan and Want are by version, "v1" or "v2".
 	WantPlan map[string]string
 	Want     map[string][]Want
@@ -59,25 +70,47 @@ type Header struct {
 	// "vm8" (eight, two nodes of four, SMT).
 	Topology string   `json:"topology"`
 	Versions []string `json:"versions"`
+	// Needs are what a real machine must have: "resctrl" (mounted, with L3 masks), "core-sched" (cookies).
+	Needs []string `json:"needs,omitempty"`
 	// Memory is the node's capacity on paper.
 	Memory kubelet.Quantity `json:"memory"`
 	// Config is a piece of nri.yaml.
 	Config json.RawMessage `json:"config,omitempty"`
+	// Devices are the device nodes of the machine, made for the test: nodes below a directory that stands for /dev.
+	Devices []Device `json:"devices,omitempty"`
 	// PaperOnly says why real lanes cannot show the scenario (a device that does not exist there, say).
 	PaperOnly string `json:"paperOnly,omitempty"`
+}
+
+// Device is a character device of the scenario's machine, as kernel/sys would find it.
+type Device struct {
+	// Type is "gpu" or "rdma". Index is Koordinator's minor, -1 with Control. Path is in /dev.
+	Type    string `json:"type"`
+	Index   int    `json:"index"`
+	UUID    string `json:"uuid,omitempty"`
+	BusID   string `json:"busID,omitempty"`
+	Path    string `json:"path"`
+	Major   uint32 `json:"major"`
+	Minor   uint32 `json:"minor"`
+	Control bool   `json:"control,omitempty"`
 }
 
 // Want is one line of wanted kernel state.
 type Want struct {
 	Pod, Container string
+	// Group is a resctrl group; File is then a line of its schemata ("L3").
+	Group string
 	// File is a cgroup file ("memory.high", on v1 without its controller) or an attribute of the init process: "@oom",
-	// "@sched", "@resctrl", "@env NAME", "@device PATH".
+	// "@sched", "@resctrl", "@cookie" (of whom: see Holder), "@env NAME", "@device PATH" ("none" without it).
 	File, Value string
 }
 
 // String is the line.
 func (w Want) String() string {
 	subject := w.Pod
+	if w.Group != "" {
+		subject = groupSubject + " " + w.Group
+	}
 	if w.Container != "" {
 		subject += "/" + w.Container
 	}
@@ -136,6 +169,10 @@ func (s *Scenario) section(name string, data []byte) error {
 	case "dynamic.json":
 		s.Dynamic.Known = true
 		return json.Unmarshal(data, &s.Dynamic)
+	case "pods.json":
+		cache, err := parseCache(data)
+		s.Cache = cache
+		return err
 	case "pods.yaml":
 		for doc := range bytes.SplitSeq(data, []byte("\n---\n")) {
 			p, err := kubelet.ParsePod(doc)
@@ -167,6 +204,12 @@ func parseWants(text string) ([]Want, error) {
 			return nil, fmt.Errorf("line %q: want SUBJECT FILE VALUE", line)
 		}
 		w := Want{File: file, Value: strings.TrimSpace(value)}
+		if subject == groupSubject {
+			w.Group = w.File
+			w.File, w.Value, _ = strings.Cut(w.Value, " ")
+			out = append(out, w)
+			continue
+		}
 		w.Pod, w.Container, _ = strings.Cut(subject, "/")
 		out = append(out, w)
 	}
@@ -181,6 +224,11 @@ func (s *Scenario) check() error {
 	s.Memory = cmp.Or(s.Memory, "16Gi")
 	if !slices.Contains([]string{"any", "host2", "vm8"}, s.Topology) {
 		return fmt.Errorf("topology %q", s.Topology)
+	}
+	for _, need := range s.Needs {
+		if need != NeedResctrl && need != NeedCookies {
+			return fmt.Errorf("need %q", need)
+		}
 	}
 	if s.About == "" || len(s.Pods) == 0 {
 		return fmt.Errorf("a scenario needs a comment and pods")
@@ -202,8 +250,14 @@ func (s *Scenario) check() error {
 	return nil
 }
 
-// Fits reports whether the scenario can run on a real machine with this version and topology, and why not.
-func (s *Scenario) Fits(version, topology string) (string, bool) {
+// Fits reports whether the scenario can run on a real machine with this version and topology that has these needs, and
+// why not.
+func (s *Scenario) Fits(version, topology string, has ...string) (string, bool) {
+	for _, need := range s.Needs {
+		if !slices.Contains(has, need) {
+			return "needs " + need, false
+		}
+	}
 	switch {
 	case s.PaperOnly != "":
 		return "paper only: " + s.PaperOnly, false

@@ -7,10 +7,12 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/koord-rt/koord-rt/adapt/nri"
 	"github.com/koord-rt/koord-rt/kernel/kerneltest"
 )
 
@@ -99,6 +101,45 @@ func TestCreationEqualsRepair(t *testing.T) {
 		if d := cmp.Diff(created.procs.policy, repaired.procs.policy); d != "" {
 			t.Errorf("scheduling policies:\n%s", d)
 		}
+		if d := cmp.Diff(created.cookies.byPID, repaired.cookies.byPID); d != "" {
+			t.Errorf("core-scheduling cookies:\n%s", d)
+		}
+		if d := cmp.Diff(created.procs.schemata, repaired.procs.schemata); d != "" {
+			t.Errorf("schemata of resctrl groups:\n%s", d)
+		}
+	})
+}
+
+// TestApplied: the annotation of every container says no more than the wanted plan, and all of it but what the request
+// already held.
+func TestApplied(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, s *Scenario, version string) {
+		t.Parallel()
+		want := s.Applied(version)
+		f := NewFake(t, s, version)
+		for _, pp := range f.Paper.Pods {
+			for i, c := range pp.Containers {
+				name := pp.Pod.FullName() + "/" + c.Name
+				got := nri.Mark(f.Paper.View, pp.Plans[i], c, "test")
+				if (got != nil) != (len(want[name]) > 0) {
+					t.Fatalf("%s: annotation %v, plan %v", name, got, want[name])
+				}
+				if got == nil {
+					continue
+				}
+				for knob, value := range got.Set {
+					if want[name][knob] != value {
+						t.Errorf("%s: annotation has %s = %q, plan %q", name, knob, value, want[name][knob])
+					}
+				}
+				for knob, value := range want[name] {
+					if _, ok := got.Set[knob]; !ok && !strings.HasPrefix(value, c.Base.Unified[knob]+" ") {
+						t.Errorf("%s: annotation lacks %s = %q", name, knob, value)
+					}
+				}
+			}
+		}
 	})
 }
 
@@ -112,6 +153,8 @@ func TestParseRefusesWhatWouldTestNothing(t *testing.T) {
 		"unknown key":       "about\n-- scenario.yaml --\ntopologie: any\n" + pods,
 		"unknown topology":  "about\n-- scenario.yaml --\ntopology: vm9\n" + pods,
 		"unknown container": "about\n" + pods + "-- want.v1 --\nweb/db cpu.shares 2\n",
+		"unknown need":      "about\n-- scenario.yaml --\nneeds: [luck]\n" + pods,
+		"empty pod cache":   "about\n-- pods.json --\n{}\n" + pods,
 		"unknown version":   "about\n-- scenario.yaml --\nversions: [v2]\n" + pods + "-- want.v1 --\nweb cpu.shares 2\n",
 	} {
 		if _, err := Parse(name, []byte(text)); err == nil {

@@ -11,11 +11,13 @@ import (
 	"time"
 
 	"github.com/koord-rt/koord-rt/daemon/ledger"
+	"github.com/koord-rt/koord-rt/daemon/status"
 	"github.com/koord-rt/koord-rt/kernel/apply"
 	"github.com/koord-rt/koord-rt/kernel/cgroup"
 	"github.com/koord-rt/koord-rt/kernel/proc"
 	"github.com/koord-rt/koord-rt/kernel/resctrl"
 	"github.com/koord-rt/koord-rt/kernel/root"
+	"github.com/koord-rt/koord-rt/kernel/wire"
 	"github.com/koord-rt/koord-rt/model/journal"
 	"github.com/koord-rt/koord-rt/model/node"
 	"github.com/koord-rt/koord-rt/model/plan"
@@ -59,19 +61,38 @@ func (e *env) open(j journal.Journal) (*machine, error) {
 			m.records[i].Boot = m.boot
 		}
 	}
-	opt := cgroup.Options{Weight: unit.Quadratic, PodWeight: unit.Linear}
-	if m.fs, err = cgroup.Open(m.roots, cgroupVersion(m.roots), opt); err != nil {
+	if m.fs, err = cgroup.Open(m.roots, cgroupVersion(m.roots), e.weights()); err != nil {
 		return nil, fmt.Errorf("open cgroups: %w (is --host-root right?)", err)
 	}
 	p := proc.FS(m.roots.Proc)
 	m.applier, err = apply.New(apply.Options{
-		FS: m.fs, Roots: m.roots, Journal: j, Tasks: tasks{p}, Cookies: cookies{proc.NewCoreSched(p)},
-		Groups: groups{resctrl.FS(m.roots.Resctrl), p}, Writer: e.writer,
+		FS: m.fs, Roots: m.roots, Journal: j, Tasks: wire.Tasks{FS: p}, Cookies: cookies{proc.NewCoreSched(p)},
+		Groups: wire.Groups{FS: resctrl.FS(m.roots.Resctrl), Proc: p}, Writer: e.writer,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("open kernel: %w", err)
 	}
 	return m, nil
+}
+
+// weights are the formulas that the plugin has found on this node, and as long as it has told none those of current
+// runtimes and kubelets.
+func (e *env) weights() cgroup.Options {
+	out := cgroup.Options{Weight: unit.Quadratic, PodWeight: unit.Linear}
+	entries, err := status.ReadAll(e.path(e.runDir), e.path("/proc"))
+	if err != nil {
+		return out
+	}
+	for i := range entries {
+		s := &entries[i].Status
+		if f, ok := unit.ParseWeightFormula(s.WeightFormula); ok {
+			out.Weight = f
+		}
+		if f, ok := unit.ParseWeightFormula(s.PodWeightFormula); ok {
+			out.PodWeight = f
+		}
+	}
+	return out
 }
 
 // cgroupVersion is 2 when the root itself is a cgroup2 mount; hybrid counts as 1.

@@ -17,12 +17,35 @@ import (
 // ancestors remembers the QoS directories that carry sums of ours: they must fall to 0 when their last pod goes, and at
 // the end all of them (D6: they are the kubelet's).
 type ancestors struct {
+	// turn is held from the sum to its write, so that no older sum is written over a newer one.
+	turn sync.Mutex
+	// mu guards what follows.
 	mu   sync.Mutex
 	dirs map[string]string // QoS directory to the root of all pods
 }
 
+// OwnsMemoryMin reports whether memory.min of a directory above pods is ours.
+func (p *Plugin) OwnsMemoryMin(dir string) bool {
+	if p.views.Load().Kernel.KubeletMemoryQoS {
+		return false
+	}
+	p.above.mu.Lock()
+	defer p.above.mu.Unlock()
+	if _, ok := p.above.dirs[dir]; ok {
+		return true
+	}
+	for _, root := range p.above.dirs {
+		if root == dir {
+			return true
+		}
+	}
+	return false
+}
+
 // settleAncestors brings the QoS directories and the root of all pods to the sum of what the pods protect.
 func (p *Plugin) settleAncestors(ctx context.Context, v *node.View) {
+	p.above.turn.Lock()
+	defer p.above.turn.Unlock()
 	p.apply(ctx, v, podpolicy.Ancestors(v, p.protections()))
 }
 

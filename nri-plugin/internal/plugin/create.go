@@ -18,6 +18,7 @@ import (
 func (p *Plugin) CreateContainer(_ context.Context, sb *api.PodSandbox, ctr *api.Container) (*api.ContainerAdjustment, []*api.ContainerUpdate, error) {
 	adj, err := guard(p, call[*api.ContainerAdjustment]{
 		event:   metrics.EventCreateContainer,
+		memory:  !p.o.Live.reads(p.views.Load(), sb),
 		subject: subject(sb, ctr),
 		work: func(ctx context.Context) (*api.ContainerAdjustment, error) {
 			return p.create(ctx, sb, ctr)
@@ -42,21 +43,21 @@ func (p *Plugin) create(ctx context.Context, sb *api.PodSandbox, ctr *api.Contai
 	e.plan, e.gen = p.decide(v, pod.p, c), v.Generation
 
 	spec, held := p.o.Live.check(v, c, e.plan)
-	if len(held) > 0 {
-		p.raisePod(ctx, v, pod, e)
+	if len(held) > 0 && v.Kernel.Cgroup == node.CgroupV1 {
+		p.raisePod(ctx, e)
 		spec, held = p.o.Live.check(v, c, e.plan)
 	}
 	adj, rest := nri.Adjust(v, spec, c, p.o.Version)
 	e.rest = append(rest, held...)
-	e.mark = nri.Mark(v, spec, c, p.o.Version)
+	e.mark = p.markOf(v, spec, c)
 	p.reg.addContainer(e)
 	if !e.lse.Empty() || !e.lsr.Empty() {
 		p.publishClaims()
 		p.moves.start(p, c.ID)
 	}
+	p.settleSoon(e.sandbox)
 	p.jobs.add(func(context.Context) {
 		p.recordSpec(pod.p, &e)
-		p.settleSoon(e.sandbox)
 		_, n := p.reg.counts()
 		p.m.SetContainers(n)
 	})
@@ -65,9 +66,10 @@ func (p *Plugin) create(ctx context.Context, sb *api.PodSandbox, ctr *api.Contai
 
 // raisePod writes the pod's cgroup before the container's spec can rely on it: on cgroup v1 a child's quota beyond its
 // parent's, or CPUs that the parent lacks, make runc fail.
-func (p *Plugin) raisePod(ctx context.Context, v *node.View, pod podEntry, e entry) {
+func (p *Plugin) raisePod(ctx context.Context, e entry) {
 	p.reg.addContainer(e)
-	p.o.Kernel.Apply(ctx, direct(p.decidePod(v, e.sandbox, pod.p)), v.Generation)
+	p.settleSoon(e.sandbox)
+	p.settled(ctx, e.sandbox)
 }
 
 // subject names a container for people.

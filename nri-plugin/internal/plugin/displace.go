@@ -82,7 +82,7 @@ func (p *Plugin) displace(ctx context.Context, id string) {
 		}
 	}
 	if len(all) > 0 {
-		p.count(p.o.Kernel.Apply(ctx, all, v.Generation))
+		p.count(p.write(ctx, v, all))
 	}
 	p.repairSoon() // stores the new plans, and writes what else the View has changed
 }

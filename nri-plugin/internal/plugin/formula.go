@@ -47,5 +47,7 @@ func (p *Plugin) learnFormula(_ context.Context, e entry) {
 	if p.o.OnFormula != nil {
 		p.o.OnFormula(f)
 	}
+	p.units.again()
 	p.views.SetWeight(f)
+	p.stats.tell() // koordctl reads weights by the formula
 }

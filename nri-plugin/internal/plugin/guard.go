@@ -27,6 +27,9 @@ type call[T any] struct {
 	subject string
 	// work decides. Its context is the plugin's, not the request's.
 	work func(ctx context.Context) (T, error)
+	// memory says that work touches nothing but memory, behind locks that nobody holds over IO. It cannot be late unless
+	// the whole process is, so it runs where it is: two switches between goroutines cost more than the work.
+	memory bool
 	// late is called from work's goroutine when its result came too late to be used; may be nil.
 	late func()
 }
@@ -37,31 +40,23 @@ type call[T any] struct {
 // a refusal reaches the runtime: that is fail-closed.
 func guard[T any](p *Plugin, c call[T]) (T, error) {
 	start := p.o.Now()
-	type outcome struct {
-		reply T
-		err   error
-		panic any
+	if c.memory {
+		out := attempt(p, c)
+		return settle(p, c, start, out.reply, out.err, out.panic)
 	}
 	var state atomic.Int32
-	ch := make(chan outcome, 1)
-	go func() {
-		var out outcome
-		defer func() {
-			if r := recover(); r != nil {
-				out.panic = r
-				p.log.Error("handler panicked", "subject", c.subject, "panic", fmt.Sprint(r), "stack", string(debug.Stack()))
+	ch := make(chan outcome[T], 1)
+	p.crew.do(func() {
+		out := attempt(p, c)
+		if !state.CompareAndSwap(running, finished) {
+			if c.late != nil && out.panic == nil {
+				c.late()
 			}
-			if !state.CompareAndSwap(running, finished) {
-				if c.late != nil && out.panic == nil {
-					c.late()
-				}
-				p.repairSoon()
-				return
-			}
-			ch <- out
-		}()
-		out.reply, out.err = c.work(p.ctx())
-	}()
+			p.repairSoon()
+			return
+		}
+		ch <- out
+	})
 
 	timer := time.NewTimer(time.Duration(p.deadline.Load()))
 	defer timer.Stop()
@@ -81,6 +76,25 @@ func guard[T any](p *Plugin, c call[T]) (T, error) {
 	p.m.ObserveEvent(c.event, p.o.Now().Sub(start))
 	p.log.Warn("decision is late, request goes on unchanged", "subject", c.subject, "deadline", time.Duration(p.deadline.Load()))
 	return zero, nil
+}
+
+// outcome is what work gave.
+type outcome[T any] struct {
+	reply T
+	err   error
+	panic any
+}
+
+// attempt runs the work; a panic is part of the outcome.
+func attempt[T any](p *Plugin, c call[T]) (out outcome[T]) {
+	defer func() {
+		if r := recover(); r != nil {
+			out.panic = r
+			p.log.Error("handler panicked", "subject", c.subject, "panic", fmt.Sprint(r), "stack", string(debug.Stack()))
+		}
+	}()
+	out.reply, out.err = c.work(p.ctx())
+	return out
 }
 
 // settle turns what work gave into the reply.

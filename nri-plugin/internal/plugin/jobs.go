@@ -6,7 +6,12 @@ package plugin
 import (
 	"context"
 	"sync"
+	"time"
 )
+
+// breath is what jobs wait after they were woken. A handler adds its jobs just before it replies: started at once they
+// would take a processor from the reply and from the runtime that waits for it. Jobs of a burst of events run together.
+const breath = time.Millisecond
 
 // jobs runs what a handler leaves for later: ledger records, unit properties, widening of cpusets. Order is kept, and
 // adding never waits: the queue is a slice, bounded by what the runtime can create.
@@ -37,7 +42,14 @@ func (j *jobs) take() []func(context.Context) {
 }
 
 func (j *jobs) run(ctx context.Context) {
+	pause := time.NewTimer(0)
+	defer pause.Stop()
 	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-pause.C:
+		}
 		for _, f := range j.take() {
 			f(ctx)
 		}
@@ -46,6 +58,7 @@ func (j *jobs) run(ctx context.Context) {
 			return
 		case <-j.wake:
 		}
+		pause.Reset(breath)
 	}
 }
 

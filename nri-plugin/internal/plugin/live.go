@@ -4,11 +4,15 @@
 package plugin
 
 import (
-	"os"
 	"path"
 	"strconv"
 	"strings"
 
+	"github.com/containerd/nri/pkg/api"
+	"golang.org/x/sys/unix"
+
+	"github.com/koord-rt/koord-rt/api/protocol"
+	"github.com/koord-rt/koord-rt/kernel/root"
 	"github.com/koord-rt/koord-rt/model/node"
 	"github.com/koord-rt/koord-rt/model/plan"
 	"github.com/koord-rt/koord-rt/model/topo"
@@ -25,6 +29,16 @@ type Live struct {
 	CPUDir, CPUSetDir, MemoryDir string
 	// CDI reports whether a qualified name is in the registry; nil trusts the View.
 	CDI func(name string) bool
+}
+
+// reads reports whether check may read files for a container of the sandbox: on v1 the parent's, with resctrl the
+// group's, for devices the CDI registry.
+func (l *Live) reads(v *node.View, sb *api.PodSandbox) bool {
+	if l == nil {
+		return false
+	}
+	_, devices := sb.GetAnnotations()[protocol.AnnotationDeviceAllocated]
+	return devices || v.Kernel.Cgroup == node.CgroupV1 || v.Kernel.RDT.Mounted
 }
 
 // check splits a container's plan into what may stand in the spec and what must wait for the start.
@@ -92,8 +106,7 @@ func (l *Live) groupExists(name string) bool {
 	if name == "" || strings.ContainsAny(name, "/\x00") || name == "." || name == ".." {
 		return false
 	}
-	_, err := os.Stat(l.Resctrl + "/" + name + "/schemata")
-	return err == nil
+	return exists(l.Resctrl + "/" + name + "/schemata")
 }
 
 // quotaFits holds a quota against the parent's: cgroup v1 refuses a child that may use more CPU than its parent.
@@ -119,7 +132,9 @@ func (l *Live) listFits(c *workload.Container, file, list string) bool {
 	if l.CPUSetDir == "" {
 		return true
 	}
-	raw, err := os.ReadFile(l.CPUSetDir + path.Dir(c.Cgroup) + "/" + file)
+	b := root.Get()
+	defer b.Put()
+	raw, err := b.Read(l.CPUSetDir, path.Dir(c.Cgroup), "/", file)
 	if err != nil {
 		return true
 	}
@@ -138,18 +153,18 @@ func (l *Live) swapAccounted(c *workload.Container) bool {
 		return true
 	}
 	dir := l.MemoryDir + path.Dir(c.Cgroup)
-	if _, err := os.Stat(dir); err != nil {
-		return true
-	}
-	_, err := os.Stat(dir + "/memory.memsw.limit_in_bytes")
-	return err == nil
+	return exists(dir+"/memory.memsw.limit_in_bytes") || !exists(dir)
 }
 
+func exists(path string) bool { return unix.Access(path, unix.F_OK) == nil }
+
 func readInt(file string) (int64, bool) {
-	raw, err := os.ReadFile(file)
+	b := root.Get()
+	defer b.Put()
+	raw, err := b.Read(file)
 	if err != nil {
 		return 0, false
 	}
-	n, err := strconv.ParseInt(strings.TrimSpace(string(raw)), 10, 64)
+	n, err := strconv.ParseInt(string(raw), 10, 64)
 	return n, err == nil
 }

@@ -82,9 +82,12 @@ type Plugin struct {
 	deadline  atomic.Int64 // nanoseconds
 	session   atomic.Pointer[session]
 	jobs      *jobs
+	crew      *crew
 	moves     *moves
 	repairs   chan struct{}
 	above     ancestors
+	groups    groups
+	units     *unitQueue
 	unsettled unsettled
 	learned   atomic.Bool // the weight formula is known
 	stats     stats
@@ -107,9 +110,12 @@ func New(o Options) *Plugin {
 		o: o, log: o.Log, m: o.Metrics, views: o.Views, reg: newRegistry(),
 		limiter: logs.NewLimiter(logs.LimiterOptions{Now: o.Now}),
 		jobs:    newJobs(),
+		units:   newUnitQueue(),
+		crew:    newCrew(),
 		moves:   newMoves(),
 		repairs: make(chan struct{}, 1),
 		above:   ancestors{dirs: o.Past.ancestors()},
+		groups:  groups{ours: o.Past.ownGroups()},
 	}
 	p.deadline.Store(int64(o.Config.Deadline.Std()))
 	p.stats.changed = make(chan struct{}, 1)
@@ -141,12 +147,17 @@ func (p *Plugin) Problem(where, what, reason string) {
 func (p *Plugin) Run(ctx context.Context) error {
 	p.life.Store(&ctx)
 	var wg sync.WaitGroup
-	for _, f := range []func(context.Context){p.jobs.run, p.repairLoop, p.connectLoop} {
+	for _, f := range []func(context.Context){p.jobs.run, p.unitsLoop, p.repairLoop, p.connectLoop} {
 		wg.Go(func() { f(ctx) })
 	}
 	wg.Wait()
 	p.jobs.drain()
-	p.leave(context.WithoutCancel(ctx))
+	p.crew.dismiss()
+	last := context.WithoutCancel(ctx)
+	p.leave(last)
+	last, cancel := context.WithTimeout(last, unitsAtEnd)
+	defer cancel()
+	p.syncUnits(last)
 	return nil
 }
 

@@ -16,6 +16,7 @@ import (
 
 	"github.com/koord-rt/koord-rt/api/protocol"
 	"github.com/koord-rt/koord-rt/model/journal"
+	"github.com/koord-rt/koord-rt/nri-plugin/internal/plugin"
 )
 
 func TestMain(m *testing.M) {
@@ -348,7 +349,17 @@ func TestStop(t *testing.T) {
 	must(t, h.start(t, sb, ctr))
 	eventually(t, "protection of ancestors", func() bool { return h.tree.Get(t, "/kubepods", "memory.min") != "0" })
 	before := h.tree.Get(t, ctr.Linux.CgroupsPath, "memory.min")
+	// What stands there is ours, for this life and for one that follows kill -9: no sign of the kubelet's MemoryQoS.
+	if !h.plugin.OwnsMemoryMin("/kubepods") || !plugin.NewPast(h.journal.all()).OwnsMemoryMin("/kubepods") {
+		t.Error("memory.min of kubepods is taken for the kubelet's")
+	}
+	if h.plugin.OwnsMemoryMin("/elsewhere") || plugin.NewPast(h.journal.all()).OwnsMemoryMin("/elsewhere") {
+		t.Error("memory.min of a directory that we never wrote is taken for ours")
+	}
 	h.stop()
+	if plugin.NewPast(h.journal.all()).OwnsMemoryMin("/kubepods") {
+		t.Error("what stands there after we left is taken for ours")
+	}
 	if got := h.tree.Get(t, "/kubepods", "memory.min"); got != "0" {
 		t.Errorf("kubepods memory.min = %s after stop", got)
 	}

@@ -42,21 +42,22 @@ func (p *Plugin) append(records ...journal.Record) {
 // recordSpec keeps what was put into a container's spec, with what the kubelet had asked: after kill -9 this is how a
 // resized container's base is known (its annotation is as old as the container).
 func (p *Plugin) recordSpec(pod *workload.Pod, e *entry) {
-	if e.mark == nil {
+	m := e.mark.get()
+	if m == nil {
 		return
 	}
-	records := make([]journal.Record, 0, len(e.mark.Set))
+	records := make([]journal.Record, 0, len(m.Set))
 	for i := range e.plan {
 		s := &e.plan[i]
 		name := s.Knob.String()
 		if s.Key != "" {
 			name += "[" + s.Key + "]"
 		}
-		if _, ok := e.mark.Set[name]; !ok || e.rest.Find(s.Target, s.Knob, s.Key) != nil {
+		if _, ok := m.Set[name]; !ok || e.rest.Find(s.Target, s.Knob, s.Key) != nil {
 			continue
 		}
 		rec := p.record(s, journal.ViaRuntime, e.gen)
-		rec.Base = markBase(e.mark, s.Knob)
+		rec.Base = markBase(m, s.Knob)
 		records = append(records, rec)
 		p.m.Decision(s.Owner, metrics.OutcomeApplied)
 	}
@@ -73,6 +74,7 @@ func markBase(m *protocol.Applied, k plan.Knob) string {
 
 // recordGone tells the ledger that a target is no more.
 func (p *Plugin) recordGone(t plan.Target) {
+	p.units.forget(t.Cgroup)
 	if err := p.o.Kernel.Forget(t); err != nil {
 		p.m.LedgerError(1)
 	}
@@ -131,17 +133,30 @@ func reason(err error) string {
 type Past struct {
 	byID map[string]*protocol.Applied
 	qos  map[string]struct{}
+	// min are the QoS directories whose memory.min above 0 is of that life.
+	min map[string]bool
+	// groups are the resctrl groups that were that life's and still are there.
+	groups map[string]struct{}
 }
 
 // NewPast reads the ledger's records, oldest first.
 func NewPast(records []journal.Record) *Past {
-	out := &Past{byID: map[string]*protocol.Applied{}, qos: map[string]struct{}{}}
+	out := &Past{byID: map[string]*protocol.Applied{}, qos: map[string]struct{}{}, min: map[string]bool{}, groups: map[string]struct{}{}}
 	for i := range records {
 		r := &records[i]
 		id := r.Target.Container
 		switch {
+		case r.Target.Level == plan.LevelGroup && r.Via == journal.ViaMade:
+			out.groups[r.Target.Cgroup] = struct{}{}
+		case r.Target.Level == plan.LevelGroup && r.Via == journal.ViaGone:
+			delete(out.groups, r.Target.Cgroup)
+		case r.Target.Level == plan.LevelQoS && r.Via == journal.ViaRestore:
+			delete(out.min, r.Target.Cgroup)
 		case r.Target.Level == plan.LevelQoS && r.Via == journal.ViaDirect:
 			out.qos[r.Target.Cgroup] = struct{}{}
+			if r.Knob == plan.MemoryMin.String() && r.Err == "" {
+				out.min[r.Target.Cgroup] = r.Want != "0"
+			}
 		case id == "":
 		case r.Via == journal.ViaGone:
 			delete(out.byID, id)
@@ -184,6 +199,21 @@ func (p *Past) ancestors() map[string]string {
 	}
 	return out
 }
+
+// ownGroups are the resctrl groups that may still be there.
+func (p *Past) ownGroups() map[string]bool {
+	out := map[string]bool{}
+	if p != nil {
+		for name := range p.groups {
+			out[name] = false
+		}
+	}
+	return out
+}
+
+// OwnsMemoryMin reports whether memory.min above 0 of a QoS directory was written by that life, and not since by the
+// kubelet.
+func (p *Past) OwnsMemoryMin(dir string) bool { return p != nil && p.min[dir] }
 
 func (p *Past) marks(id string) []*protocol.Applied {
 	if p == nil || p.byID[id] == nil {

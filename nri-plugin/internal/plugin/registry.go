@@ -7,10 +7,10 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/koord-rt/koord-rt/api/protocol"
 	"github.com/koord-rt/koord-rt/model/node"
 	"github.com/koord-rt/koord-rt/model/plan"
 	"github.com/koord-rt/koord-rt/model/topo"
+	"github.com/koord-rt/koord-rt/model/unit"
 	"github.com/koord-rt/koord-rt/model/workload"
 	podpolicy "github.com/koord-rt/koord-rt/policy/pod"
 )
@@ -27,7 +27,7 @@ type entry struct {
 	// inSpec: the runtime took our adjustment. False after a late reply and for containers that came without us.
 	inSpec bool
 	// mark is what the spec holds of ours, for reading it back after a reconnect.
-	mark *protocol.Applied
+	mark *mark
 	// lse and lsr are the CPUs that the container claims.
 	lse, lsr topo.CPUSet
 }
@@ -40,6 +40,8 @@ type podEntry struct {
 	// group is the pod's own resctrl group, "" when it has none.
 	group   string
 	stopped bool
+	// minAbove and lowAbove are the pod's part in the sums that its ancestors carry.
+	minAbove, lowAbove unit.Bytes
 }
 
 // registry knows the pods and containers of this node. The mutex is held for map operations and sums only, never during
@@ -218,6 +220,22 @@ func (r *registry) claims() node.Claims {
 			own.LSE, own.LSR = own.LSE.Union(e.lse), own.LSR.Union(e.lsr)
 			out.ByPod[pod.p.UID] = own
 		}
+	}
+	return out
+}
+
+// groupsInUse are the resctrl groups of pods and of the plans of containers that live or are being created.
+func (r *registry) groupsInUse() map[string]struct{} {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	out := map[string]struct{}{}
+	for _, e := range r.containers {
+		if s := e.plan.Get(plan.RDTClass); s != nil && !s.Observe && e.c.State != workload.StateStopped {
+			out[s.Value.String()] = struct{}{}
+		}
+	}
+	for _, e := range r.pods {
+		out[e.group] = struct{}{}
 	}
 	return out
 }

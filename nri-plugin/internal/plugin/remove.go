@@ -17,6 +17,7 @@ import (
 func (p *Plugin) RemoveContainer(_ context.Context, sb *api.PodSandbox, ctr *api.Container) error {
 	_, err := guard(p, call[struct{}]{
 		event:   metrics.EventRemoveContainer,
+		memory:  true,
 		subject: subject(sb, ctr),
 		work: func(context.Context) (struct{}, error) {
 			e, ok := p.reg.dropContainer(ctr.GetId())
@@ -51,6 +52,7 @@ func (p *Plugin) forgotten(sandbox string, e entry) {
 func (p *Plugin) RemovePodSandbox(_ context.Context, sb *api.PodSandbox) error {
 	_, err := guard(p, call[struct{}]{
 		event:   metrics.EventRemovePodSandbox,
+		memory:  true,
 		subject: subject(sb, nil),
 		work: func(context.Context) (struct{}, error) {
 			pod, left, ok := p.reg.dropPod(sb.GetId())
@@ -79,30 +81,36 @@ func (p *Plugin) removeGroup(e podEntry) {
 	if e.group == "" || p.o.Groups == nil {
 		return
 	}
-	if err := p.o.Groups.RemoveGroup(e.group); err != nil {
+	if err := p.dropGroup(e.group); err != nil {
 		p.problem(e.p.FullName(), "resctrl group "+e.group, err.Error())
-		return
 	}
-	p.recordGone(plan.Target{Level: plan.LevelGroup, Cgroup: e.group})
 }
 
-// removeMon removes the monitoring group of a container that was the last of its pod to use it. A group that still has
-// tasks of a sibling stays until that one ends.
+// removeMon removes the monitoring group that a container has left, unless another one is in it. A group that still has
+// tasks gives them back to its control group.
 func (p *Plugin) removeMon(e entry) {
-	mon := e.plan.Get(plan.RDTMonGroup)
-	if mon == nil || mon.Observe || p.o.Groups == nil {
+	class, mon := monOf(e.plan)
+	if mon == "" || p.o.Groups == nil {
 		return
 	}
 	for _, it := range p.reg.running() {
-		if other := it.plan.Get(plan.RDTMonGroup); other != nil && it.c.ID != e.c.ID && other.Value == mon.Value {
+		if c, m := monOf(it.plan); c == class && m == mon && it.c.ID != e.c.ID {
 			return
 		}
 	}
-	group := ""
-	if class := e.plan.Get(plan.RDTClass); class != nil {
-		group = class.Value.String()
-	}
-	if err := p.o.Groups.RemoveMon(group, mon.Value.String()); err != nil {
+	if err := p.o.Groups.RemoveMon(class, mon); err != nil {
 		p.problem(e.c.Name, "resctrl monitoring group", err.Error())
 	}
+}
+
+// monOf is a plan's monitoring group and the control group above it, "" for the root group.
+func monOf(pl plan.Plan) (class, mon string) {
+	s := pl.Get(plan.RDTMonGroup)
+	if s == nil || s.Observe {
+		return "", ""
+	}
+	if c := pl.Get(plan.RDTClass); c != nil {
+		class = c.Value.String()
+	}
+	return class, s.Value.String()
 }

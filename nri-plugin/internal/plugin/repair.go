@@ -13,7 +13,6 @@ import (
 	"github.com/koord-rt/koord-rt/kernel/apply"
 	"github.com/koord-rt/koord-rt/model/node"
 	"github.com/koord-rt/koord-rt/model/plan"
-	"github.com/koord-rt/koord-rt/policy/llc"
 )
 
 // repairSoon asks for a repair pass. Requests that come while one is waiting are one.
@@ -59,11 +58,15 @@ func (p *Plugin) repairAll(ctx context.Context, drift bool) int {
 		old := pod.plan
 		pl := direct(withUndo(v, old, p.decidePod(v, pod.p.ID, pod.p), pod.p.Base))
 		if len(pl) > 0 {
-			n += p.count(p.o.Kernel.Apply(ctx, pl, v.Generation))
+			n += p.count(p.write(ctx, v, pl))
 		}
 	}
 	p.settleAncestors(ctx, v)
-	return n + p.repairContainers(ctx, v, todo, drift)
+	n += p.repairContainers(ctx, v, todo, drift)
+	if drift {
+		p.sweepGroups(v)
+	}
+	return n
 }
 
 // work is one container with the plan it had and the one it has now.
@@ -93,24 +96,6 @@ func (p *Plugin) replan(v *node.View) []work {
 	return todo
 }
 
-// repairGroups makes the resctrl groups of the classes and gives them their schemata.
-func (p *Plugin) repairGroups(ctx context.Context, v *node.View) int {
-	pl := llc.Groups(v)
-	if len(pl) == 0 || p.o.Groups == nil {
-		return 0
-	}
-	for i := range pl {
-		name := pl[i].Target.Cgroup
-		if pl[i].Observe || name == "" {
-			continue
-		}
-		if _, err := p.o.Groups.EnsureGroup(name); err != nil {
-			p.problem("resctrl", name, err.Error())
-		}
-	}
-	return p.count(p.o.Kernel.Apply(ctx, pl, v.Generation))
-}
-
 // repairContainers works on several containers at a time; the order does not matter, each has its own cgroup.
 func (p *Plugin) repairContainers(ctx context.Context, v *node.View, todo []work, drift bool) int {
 	var (
@@ -136,11 +121,21 @@ func (p *Plugin) repairContainers(ctx context.Context, v *node.View, todo []work
 // repair brings one container to the View. Apply reads before it writes, so a container that is as it should be costs
 // a few reads.
 func (p *Plugin) repair(ctx context.Context, v *node.View, w *work, drift bool) int {
+	oldClass, oldMon := monOf(w.plan)
+	if class, mon := monOf(w.next); class != oldClass || mon != oldMon {
+		p.removeMon(w.entry)
+	}
 	pl := direct(withUndo(v, w.plan, w.next, w.c.Base))
 	if len(pl) == 0 {
 		return 0
 	}
-	results := p.o.Kernel.Apply(ctx, pl, v.Generation)
+	if e, ok := p.reg.container(w.c.ID); !ok || e.c != w.c {
+		if ok && e.gen != v.Generation {
+			p.repairSoon()
+		}
+		return 0 // started, updated or stopped since it was listed: its handler has seen to it
+	}
+	results := p.write(ctx, v, pl)
 	n := p.count(results)
 	if drift && n > 0 && w.gen == v.Generation {
 		for i := range results {

@@ -171,8 +171,8 @@ func (r *runtime) add(sb *api.PodSandbox, ctrs ...*api.Container) {
 // newHost builds a machine; the plugin runs when run is called.
 func newHost(t testing.TB, kernel string) *host { return newHostWith(t, kernel, nil) }
 
-// newHostWith is newHost with a CRI to ask.
-func newHostWith(t testing.TB, kernel string, list plugin.Lister) *host {
+// newHostWith is newHost with a CRI to ask, and options that a test changes.
+func newHostWith(t testing.TB, kernel string, list plugin.Lister, change ...func(*host, *plugin.Options)) *host {
 	t.Helper()
 	h := &host{lister: list, tree: kerneltest.New(t, kernel, "/kubepods/burstable", "/kubepods/besteffort"), socket: path.Join(t.TempDir(), "nri.sock"), journal: &records{}}
 	cfg := config.Default()
@@ -193,11 +193,15 @@ func newHostWith(t testing.TB, kernel string, list plugin.Lister) *host {
 	h.views = plugin.NewViews(cfg, h.static(t, fs), &spec, "test")
 	m, err := metrics.NewNRI(prometheus.NewRegistry())
 	must(t, err)
-	h.plugin = plugin.New(plugin.Options{
+	o := plugin.Options{
 		Config: cfg, Version: "test", Log: testLog(t), Metrics: m,
 		Journal: h.journal, Kernel: h.kernel, Views: h.views, CgroupRoot: h.tree.Roots.Cgroup, Drift: drift, List: h.lister,
 		Live: &plugin.Live{Resctrl: h.tree.Roots.Resctrl},
-	})
+	}
+	for _, f := range change {
+		f(h, &o)
+	}
+	h.plugin = plugin.New(o)
 	return h
 }
 

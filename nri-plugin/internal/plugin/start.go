@@ -34,7 +34,7 @@ func (p *Plugin) start(ctx context.Context, sb *api.PodSandbox, ctr *api.Contain
 	e := p.entryOf(pod, sb, ctr)
 	c := *e.c
 	c.PID, c.State = int(ctr.GetPid()), workload.StateCreated
-	if dir := nri.Container(sb, ctr).Cgroup; dir != "" {
+	if dir := nri.Cgroup(sb, ctr); dir != "" {
 		c.Cgroup = dir
 	}
 	e.c = &c
@@ -47,11 +47,12 @@ func (p *Plugin) start(ctx context.Context, sb *api.PodSandbox, ctr *api.Contain
 		todo = withUndo(v, old, e.plan, c.Base)
 	}
 	p.reg.putContainer(e)
+	p.settled(ctx, e.sandbox)
 	p.moves.wait(ctx, p, c.ID)
 	p.apply(ctx, v, todo)
 	err := p.prove(v, pod.p, &e)
 	p.jobs.add(func(ctx context.Context) {
-		p.unitProperties(ctx, e.plan)
+		p.inUnit(v, e.plan)
 		p.learnFormula(ctx, e)
 	})
 	return err
@@ -70,8 +71,10 @@ func (p *Plugin) entryOf(pod podEntry, sb *api.PodSandbox, ctr *api.Container) e
 // adopt reads a container that exists already: what its spec holds of ours is told by the ledger and its annotation.
 func (p *Plugin) adopt(pod podEntry, sb *api.PodSandbox, ctr *api.Container) entry {
 	known := p.o.Past.marks(ctr.GetId())
-	if e, ok := p.reg.container(ctr.GetId()); ok && e.mark != nil {
-		known = append([]*protocol.Applied{e.mark}, known...)
+	if e, ok := p.reg.container(ctr.GetId()); ok {
+		if m := e.mark.get(); m != nil {
+			known = append([]*protocol.Applied{m}, known...)
+		}
 	}
 	c := nri.Container(sb, ctr, known...)
 	e := entry{c: c, sandbox: sb.GetId()}
@@ -90,5 +93,5 @@ func (p *Plugin) apply(ctx context.Context, v *node.View, pl plan.Plan) {
 	if pl = direct(pl); len(pl) == 0 {
 		return
 	}
-	p.count(p.o.Kernel.Apply(ctx, pl, v.Generation))
+	p.count(p.write(ctx, v, pl))
 }

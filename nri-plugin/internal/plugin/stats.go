@@ -79,7 +79,8 @@ func (p *Plugin) Status() status.Status {
 		LastSync: moment(&p.stats.lastSync), LastEvent: moment(&p.stats.lastEvent),
 		RuntimeName: v.Runtime.Name, RuntimeVersion: v.Runtime.Version, NRIVersion: v.Runtime.NRI,
 		RequestTimeoutMS: v.Runtime.RequestTimeoutMS,
-		ViewGeneration:   v.Generation, StrategySource: source, Features: list,
+		WeightFormula:    v.Runtime.Weight.String(), PodWeightFormula: v.Runtime.PodWeight.String(),
+		ViewGeneration: v.Generation, StrategySource: source, Features: list,
 		Counters: map[string]uint64{
 			"pods": uint64(pods), "containers": uint64(containers), "late": p.stats.late.Load(),
 			"failOpen": p.stats.failOpen.Load(), "unmanaged": uint64(max(p.stats.unmanaged.Load(), 0)),

@@ -16,6 +16,7 @@ import (
 func (p *Plugin) StopContainer(_ context.Context, sb *api.PodSandbox, ctr *api.Container) ([]*api.ContainerUpdate, error) {
 	_, err := guard(p, call[struct{}]{
 		event:   metrics.EventStopContainer,
+		memory:  true,
 		subject: subject(sb, ctr),
 		work: func(context.Context) (struct{}, error) {
 			p.stopped(ctr.GetId())
@@ -53,6 +54,7 @@ func (p *Plugin) released(e entry) {
 func (p *Plugin) StopPodSandbox(_ context.Context, sb *api.PodSandbox) error {
 	_, err := guard(p, call[struct{}]{
 		event:   metrics.EventStopPodSandbox,
+		memory:  true,
 		subject: subject(sb, nil),
 		work: func(context.Context) (struct{}, error) {
 			p.reg.changePod(sb.GetId(), func(e *podEntry) { e.stopped = true })

@@ -4,6 +4,8 @@
 package plugin
 
 import (
+	"strconv"
+
 	"github.com/koord-rt/koord-rt/model/node"
 	"github.com/koord-rt/koord-rt/model/plan"
 	"github.com/koord-rt/koord-rt/model/unit"
@@ -40,6 +42,9 @@ func withUndo(v *node.View, old, next plan.Plan, base workload.Resources) plan.P
 
 // widest is the value of a knob as if we had never been there.
 func widest(v *node.View, k plan.Knob, base *workload.Resources) (plan.Value, bool) {
+	if asked, ok := askedFor(k, base); ok {
+		return asked, true
+	}
 	switch k {
 	case plan.CPUShares:
 		return plan.Int(base.Shares.Or(int64(unit.MinShares))), true
@@ -57,16 +62,38 @@ func widest(v *node.View, k plan.Knob, base *workload.Resources) (plan.Value, bo
 		return plan.Int(base.OOMScoreAdj.V), base.OOMScoreAdj.Set
 	case plan.CPUBurst, plan.CPUIdle, plan.CPUBvt, plan.SchedPolicy, plan.MemoryMin, plan.MemoryLow,
 		plan.MemoryWmarkMinAdj, plan.MemoryWmarkRatio, plan.MemoryPriority, plan.MemoryUsePriorityOOM,
-		plan.PageCacheEnable, plan.PageCacheSync, plan.IOLatency:
+		plan.MemoryOOMGroup, plan.PageCacheEnable, plan.PageCacheSize, plan.PageCacheSync, plan.IOLatency:
 		return plan.Int(0), true
+	case plan.MemoryWmarkScale:
+		return plan.Int(wmarkScaleDefault), true
 	case plan.MemoryHigh, plan.IOReadBPS, plan.IOWriteBPS, plan.IOReadIOPS, plan.IOWriteIOPS:
 		return plan.Int(unit.Unlimited), true
 	case plan.IOWeight:
 		return plan.Int(100), true
 	case plan.RDTClass:
 		return plan.Text(base.RDT), true
+	case plan.CoreSchedCookie:
+		return plan.Text(""), true
 	}
-	return plan.Value{}, false
+	return plan.Value{}, false // a monitoring group is removed instead, which moves its tasks
+}
+
+// wmarkScaleDefault is memory.wmark_scale_factor of a cgroup that nobody has written to, 0.5 % (Anolis' kernel
+// documentation).
+const wmarkScaleDefault = 50
+
+// askedFor is what the kubelet or the runtime has put into the container's unified keys: its MemoryQoS, or
+// memory.oom.group = 1.
+func askedFor(k plan.Knob, base *workload.Resources) (plan.Value, bool) {
+	text, ok := base.Unified[k.UnifiedKey()]
+	if !ok || k.Info().Text || k.Info().Keyed {
+		return plan.Value{}, false
+	}
+	if text == "max" && k.Unlimitable() {
+		return plan.Int(unit.Unlimited), true
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	return plan.Int(n), err == nil
 }
 
 func listOr(list, all string) (plan.Value, bool) {

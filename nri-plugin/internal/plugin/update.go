@@ -47,12 +47,13 @@ func (p *Plugin) update(ctx context.Context, sb *api.PodSandbox, ctr *api.Contai
 	e.c = &c
 	e.plan, e.gen = p.decide(v, pod.p, &c), v.Generation
 	full := withUndo(v, old, e.plan, c.Base)
+	e.mark = p.markOf(v, full, &c)
+	p.reg.putContainer(e) // before the burst falls: a repair that has listed the old plan must not raise it again
 	p.lowerBurst(ctx, v, pod, old, full, r)
-	e.mark = nri.Mark(v, full, &c, p.o.Version)
 	if !v.Runtime.Fields.UpdatePod {
 		p.shiftPod(pod.p, &before, &c.Base)
+		p.checkPodLater(pod.p.ID) // the kubelet writes the pod's cgroup next, and nobody tells
 	}
-	p.reg.putContainer(e)
 	p.settleSoon(e.sandbox)
 	p.jobs.add(func(context.Context) { p.recordSpec(pod.p, &e) })
 	return nri.Update(v, full, r, &c)
@@ -61,7 +62,7 @@ func (p *Plugin) update(ctx context.Context, sb *api.PodSandbox, ctr *api.Contai
 // lowerBurst makes room for a smaller quota: a quota below the burst that stands in the kernel is EINVAL, on the
 // container and, when the kubelet follows, on the pod. The new bursts come with the reply and with the checks of the pod.
 func (p *Plugin) lowerBurst(ctx context.Context, v *node.View, pod podEntry, old, next plan.Plan, r *api.LinuxResources) {
-	if !v.Kernel.Has(plan.CPUBurst) || v.Ceded.Has(plan.CPUBurst) || nri.Resources(r).Quota.Set == false {
+	if !v.Kernel.Has(plan.CPUBurst) || v.Ceded.Has(plan.CPUBurst) || !nri.Resources(r).Quota.Set {
 		return
 	}
 	var pl plan.Plan

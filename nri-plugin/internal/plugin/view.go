@@ -81,6 +81,12 @@ func (b *Views) OnChange(f func()) { b.onChange = f }
 
 // SetRuntime tells what Configure learned.
 func (b *Views) SetRuntime(r node.Runtime) {
+	switch b.cfg.CDI {
+	case config.CDIOn:
+		r.Fields.CDI = true
+	case config.CDIOff:
+		r.Fields.CDI = false
+	}
 	b.change(func() bool { b.runtime = r; return false })
 }
 
@@ -233,10 +239,6 @@ func formula(name string, auto unit.WeightFormula) unit.WeightFormula {
 }
 
 func limits(l config.Limits) node.Limits {
-	weight := int64(0)
-	if l.BlkIO {
-		weight = plan.IOWeight.Info().Max
-	}
 	return node.Limits{
 		OOMScoreAdjMin: l.OOMScoreAdjMin, OOMScoreAdjMax: l.OOMScoreAdjMax,
 		CPUBurstPercentMax: unit.Percent(l.CPUBurstPercentMax),
@@ -245,6 +247,6 @@ func limits(l config.Limits) node.Limits {
 		MBAPercentMax:      unit.Percent(l.MBAPercentMax),
 		PodResctrl:         l.ResctrlPodGroups, CoreSched: l.CoreSched, Devices: l.Devices,
 		ExclusivePercent: unit.Percent(l.NodeCPUSetMaxPercent),
-		IOWeightMax:      weight,
+		BlkIO:            l.BlkIO,
 	}
 }

@@ -76,12 +76,12 @@ func New(ctx context.Context, l Loaded, version, program string, log *slog.Logge
 	roots := root.Roots{
 		Cgroup: d.cfg.Host.CgroupRoot, Proc: d.cfg.Host.Proc, Sys: d.cfg.Host.Sys, Resctrl: d.cfg.Host.Resctrl, Dev: d.cfg.Host.Dev,
 	}
-	d.probe = &prober{roots: roots, cfg: d.cfg, log: log}
+	past := d.readPast()
+	d.probe = &prober{roots: roots, cfg: d.cfg, log: log, every: probeEvery, own: past.OwnsMemoryMin}
 	static, err := d.probe.first(ctx)
 	if err != nil {
 		return nil, err
 	}
-	past := d.readPast()
 	if d.ledger, err = ledger.Open(d.cfg.RunDir, Writer, ledger.Options{}); err != nil {
 		return nil, err
 	}
@@ -120,6 +120,7 @@ func (d *Daemon) connect(roots root.Roots, static plugin.Static, m *metrics.NRI,
 		d.list, o.List = list, list
 	}
 	d.plugin = plugin.New(o)
+	d.probe.own = d.plugin.OwnsMemoryMin // what the earlier life had is the plugin's now
 	return nil
 }
 

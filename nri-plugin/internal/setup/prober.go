@@ -31,6 +31,10 @@ type prober struct {
 	cfg   config.NRI
 	log   *slog.Logger
 	last  plugin.Static
+	// every is the interval of run.
+	every time.Duration
+	// own reports whether memory.min of a cgroup is ours.
+	own func(cgroup string) bool
 }
 
 // first fails only when there is nothing to go on: without the CPUs no cpuset can be decided.
@@ -49,7 +53,8 @@ func (p *prober) first(ctx context.Context) (plugin.Static, error) {
 func (p *prober) ask(ctx context.Context) (plugin.Static, error) {
 	h := p.cfg.Host
 	kernel, topology, memory, err := probe.Probe(ctx, p.roots, probe.Options{
-		KubeletDir: filepath.Dir(h.KubeletCPUManagerState), CDIDirs: h.CDIDirs,
+		KubeletCPUState: h.KubeletCPUManagerState, KubeletMemoryState: h.KubeletMemoryManagerState, CDIDirs: h.CDIDirs,
+		KubepodsRoot: h.KubepodsRoot, KubeletMemoryQoS: memoryQoS(h.KubeletMemoryQoS), OwnMemoryMin: p.own,
 	})
 	name, _ := os.Hostname()
 	s := plugin.Static{
@@ -63,8 +68,18 @@ func (p *prober) ask(ctx context.Context) (plugin.Static, error) {
 	return s, err
 }
 
+func memoryQoS(answer string) probe.Answer {
+	switch answer {
+	case config.MemoryQoSYes:
+		return probe.Yes
+	case config.MemoryQoSNo:
+		return probe.No
+	}
+	return probe.Detect
+}
+
 func (p *prober) run(ctx context.Context, set func(plugin.Static)) error {
-	tick := time.NewTicker(probeEvery)
+	tick := time.NewTicker(p.every)
 	defer tick.Stop()
 	for {
 		select {

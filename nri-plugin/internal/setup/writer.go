@@ -13,6 +13,7 @@ import (
 	"github.com/koord-rt/koord-rt/kernel/resctrl"
 	"github.com/koord-rt/koord-rt/kernel/root"
 	"github.com/koord-rt/koord-rt/kernel/systemd"
+	"github.com/koord-rt/koord-rt/kernel/wire"
 	"github.com/koord-rt/koord-rt/model/journal"
 	"github.com/koord-rt/koord-rt/model/node"
 	"github.com/koord-rt/koord-rt/model/plan"
@@ -48,13 +49,13 @@ func (w *writer) open(weight, podWeight unit.WeightFormula) error {
 	procFS := proc.FS(w.roots.Proc)
 	o := apply.Options{
 		FS: fs, Roots: w.roots, Journal: w.journal,
-		Tasks: tasks{procFS}, Cookies: cookies{w.cookies},
+		Tasks: wire.Tasks{FS: procFS}, Cookies: cookies{w.cookies},
 	}
 	if rdt := resctrl.FS(w.roots.Resctrl); rdt.Mounted() {
-		o.Groups = groups{FS: rdt, proc: procFS}
+		o.Groups = wire.Groups{FS: rdt, Proc: procFS}
 	}
 	if w.systemd {
-		o.Units = units{bus: w.bus, container: weight, pod: podWeight}
+		o.Units = wire.Units{Bus: w.bus, Container: weight, Pod: podWeight}
 	}
 	a, err := apply.New(o)
 	if err != nil {

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+package plugin_test
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/containerd/nri/pkg/api"
+
+	"github.com/koord-rt/koord-rt/api/protocol"
+	"github.com/koord-rt/koord-rt/api/strategy"
+	"github.com/koord-rt/koord-rt/kernel/apply"
+	"github.com/koord-rt/koord-rt/kernel/cgroup"
+	"github.com/koord-rt/koord-rt/kernel/kerneltest"
+	"github.com/koord-rt/koord-rt/kernel/proc"
+	"github.com/koord-rt/koord-rt/kernel/resctrl"
+	kernelwire "github.com/koord-rt/koord-rt/kernel/wire"
+	"github.com/koord-rt/koord-rt/model/unit"
+	"github.com/koord-rt/koord-rt/nri-plugin/internal/plugin"
+)
+
+// fakeGroups gives a new group its files and takes them away with it, as the kernel does.
+type fakeGroups struct {
+	resctrl.FS
+	t    testing.TB
+	tree *kerneltest.Tree
+	mons chan string // monitoring groups that were removed
+}
+
+func (g fakeGroups) EnsureGroup(name string) (bool, error) {
+	created, err := g.FS.EnsureGroup(name)
+	if created {
+		g.tree.Group(g.t, name)
+	}
+	return created, err
+}
+
+func (g fakeGroups) RemoveGroup(name string) error { return os.RemoveAll(string(g.FS) + "/" + name) }
+
+func (g fakeGroups) RemoveMon(group, mon string) error {
+	g.mons <- group + "/" + mon
+	return nil
+}
+
+func (g fakeGroups) has(name string) bool {
+	_, err := os.Stat(string(g.FS) + "/" + name)
+	return err == nil
+}
+
+func (g fakeGroups) schemata(name string) string {
+	data, err := os.ReadFile(string(g.FS) + "/" + name + "/schemata")
+	if err != nil {
+		return err.Error()
+	}
+	return string(data)
+}
+
+// rdtHost is a machine with resctrl; past is the machine of an earlier life, whose ledger is read, or nil.
+func rdtHost(t *testing.T, past *host) (*host, fakeGroups) {
+	t.Helper()
+	var g fakeGroups
+	h := newHostWith(t, "6.12", nil, func(h *host, o *plugin.Options) {
+		h.tree.Resctrl(t, true, true)
+		rdt := resctrl.FS(h.tree.Roots.Resctrl)
+		g = fakeGroups{FS: rdt, t: t, tree: h.tree, mons: make(chan string, 16)}
+		fs, err := cgroup.Open(h.tree.Roots, h.tree.Version, cgroup.Options{Weight: unit.Quadratic})
+		must(t, err)
+		applier, err := apply.New(apply.Options{
+			FS: fs, Roots: h.tree.Roots, Journal: h.journal, Writer: h.tree,
+			Groups: kernelwire.Groups{FS: rdt, Proc: proc.FS(h.tree.Roots.Proc)},
+		})
+		must(t, err)
+		o.Kernel, o.Groups = applier, g
+		if past != nil {
+			o.Past = plugin.NewPast(past.journal.all())
+		}
+		s := h.static(t, fs)
+		s.Kernel.RDT, err = rdt.Info(nil)
+		must(t, err)
+		s.Kernel.RDT.Mounted = true
+		h.views.SetStatic(s)
+	})
+	return h, g
+}
+
+const resctrlAsk = `{"llc":{"schemata":{"range":[0,30]}}}`
+
+// The groups of pods live as long as their pods, whoever was away when: after kill -9 the group of a pod that has gone
+// is removed, that of a pod that stayed is repaired and goes with it, and a pod that came meanwhile gets one. A group
+// that the ledger does not show as ours is left alone.
+func TestPodGroupsOutliveUs(t *testing.T) {
+	t.Parallel()
+	annotations := map[string]string{protocol.AnnotationResctrl: resctrlAsk}
+	first, had := rdtHost(t, nil)
+	first.run(t)
+	first.pod(t, "gone", "LS", annotations)
+	first.pod(t, "kept", "LS", annotations)
+	eventually(t, "schemata", func() bool { return strings.Contains(had.schemata("koordlet-kept"), "L3:0=3f;1=3f") })
+
+	h, g := rdtHost(t, first)
+	for _, name := range []string{"koordlet-gone", "koordlet-kept", "koordlet-strange"} {
+		_, err := g.EnsureGroup(name)
+		must(t, err)
+	}
+	h.rt = newRuntime(t, h.socket)
+	kept := h.sandbox(t, "kept", "LS", annotations)
+	h.rt.add(kept)
+	h.rt.add(h.sandbox(t, "late", "LS", annotations))
+	h.run(t)
+	for _, name := range []string{"koordlet-kept", "koordlet-late"} {
+		eventually(t, "schemata of "+name, func() bool { return strings.Contains(g.schemata(name), "L3:0=3f;1=3f") })
+	}
+	eventually(t, "removal of the group whose pod has gone", func() bool { return !g.has("koordlet-gone") })
+	must(t, os.WriteFile(string(g.FS)+"/koordlet-late/schemata", []byte("L3:0=fffff;1=fffff\nMB:0=100;1=100\n"), 0o600))
+	eventually(t, "repair of drift", func() bool { return strings.Contains(g.schemata("koordlet-late"), "L3:0=3f;1=3f") })
+	if !g.has("koordlet-kept") || !g.has("koordlet-strange") {
+		t.Error("a group of a pod that lives, or one that is not ours, was removed")
+	}
+	must(t, h.rt.StopPodSandbox(t.Context(), &api.StopPodSandboxRequest{Pod: kept}))
+	must(t, h.rt.RemovePodSandbox(t.Context(), &api.RemovePodSandboxRequest{Pod: kept}))
+	eventually(t, "removal with its pod", func() bool { return !g.has("koordlet-kept") })
+}
+
+// Groups of classes that are switched off go when nobody uses them any more, those that we made.
+func TestClassGroupsSwitchedOff(t *testing.T) {
+	t.Parallel()
+	h, g := rdtHost(t, nil)
+	_, err := g.EnsureGroup("LS") // somebody else's
+	must(t, err)
+	spec, err := strategy.Parse([]byte("resourceQOSStrategy: {lsClass: {resctrlQOS: {enable: true}}, beClass: {resctrlQOS: {enable: true, catRangeEndPercent: 30}}}"))
+	must(t, err)
+	h.views.SetFile(&spec, "test")
+	h.run(t)
+	eventually(t, "group of BE", func() bool { return strings.Contains(g.schemata("BE"), "L3:0=3f;1=3f") })
+	h.views.SetFile(nil, "")
+	eventually(t, "removal of the group of BE", func() bool { return !g.has("BE") })
+	if !g.has("LS") {
+		t.Error("a group that we did not make was removed")
+	}
+}
+
+// A monitoring group goes when its class is switched off, once for all containers of its pod, and so does their place in
+// the class's group.
+func TestMonGroupSwitchedOff(t *testing.T) {
+	t.Parallel()
+	h, g := rdtHost(t, nil)
+	spec, err := strategy.Parse([]byte("resourceQOSStrategy: {beClass: {resctrlQOS: {enable: true, catRangeEndPercent: 30}}}"))
+	must(t, err)
+	h.views.SetFile(&spec, "test")
+	h.run(t)
+	sb := h.pod(t, "be", "BE", nil)
+	for _, name := range []string{"a", "b"} {
+		ctr := ctrOf(sb, name)
+		h.create(t, sb, ctr)
+		must(t, h.start(t, sb, ctr))
+	}
+	h.views.SetFile(nil, "")
+	if got := <-g.mons; got != "BE/be" {
+		t.Errorf("removed %q, want the pod's in the group of BE", got)
+	}
+	eventually(t, "removal of the group of BE", func() bool { return !g.has("BE") })
+}

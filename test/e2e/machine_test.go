@@ -1,0 +1,304 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+//go:build lab
+
+package e2e
+
+import (
+	"compress/gzip"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/koord-rt/koord-rt/api/protocol"
+	"github.com/koord-rt/koord-rt/daemon/handoff"
+	"github.com/koord-rt/koord-rt/test/lab/kubelet"
+	"github.com/koord-rt/koord-rt/test/scenario"
+)
+
+// foreignHandler is a runtime handler that is named as a sandboxed runtime's, and is runc: should the plugin touch its
+// containers all the same, the kernel shows it.
+const foreignHandler = "kata-lab"
+
+// present are the needs of scenarios that this machine has. Core scheduling may be missing only where the kernel's own
+// configuration or the lack of SMT says so.
+func present(t *testing.T) []string {
+	t.Helper()
+	var has []string
+	if data, err := os.ReadFile(resctrl + "/schemata"); err == nil && strings.Contains(string(data), "L3:") {
+		has = append(has, scenario.NeedResctrl)
+	} else if os.Getenv("KOORD_RT_GUEST") != "" {
+		t.Errorf("the lab's VM has resctrl, this one not: %v", err)
+	}
+	_, err := cookie(os.Getpid())
+	if err == nil {
+		return append(has, scenario.NeedCookies)
+	}
+	why, proven := noCookies(err)
+	if !proven {
+		t.Errorf("core scheduling: %v, and this machine does not say why: %s", err, why)
+	}
+	t.Logf("core scheduling is not on this machine: %v: %s", err, why)
+	return has
+}
+
+// TestHostCoreSched and TestGuestCoreSched answer whether core scheduling was shown here: it is skipped only with proof.
+func TestHostCoreSched(t *testing.T)  { coreSched(t) }
+func TestGuestCoreSched(t *testing.T) { coreSched(t) }
+
+func coreSched(t *testing.T) {
+	if _, err := cookie(os.Getpid()); err != nil {
+		why, proven := noCookies(err)
+		if !proven {
+			t.Fatalf("core scheduling: %v, and this machine does not say why: %s", err, why)
+		}
+		t.Skipf("this kernel cannot: %v: %s", err, why)
+	}
+	all, err := scenario.All()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range all {
+		if s.Name != "core-sched" {
+			continue
+		}
+		r := newRig(t, rigOptions{memory: paperMemory})
+		r.startWith(&s)
+		r.settle(&s, r.create(s.Pods), s.Want[r.version])
+		return
+	}
+	t.Error("there is no scenario core-sched")
+}
+
+// hostProves is what a guest says that has no copy of its kernel's configuration: proveNoCookies then looks at the one that
+// came with the kernel.
+const hostProves = "whether CONFIG_SCHED_CORE is off is for the VM's host to prove"
+
+// proveNoCookies fails when a guest went without core scheduling on a kernel that was built with it.
+func proveNoCookies(t *testing.T, out, config string) {
+	t.Helper()
+	if !strings.Contains(out, hostProves) {
+		return
+	}
+	data, err := os.ReadFile(config)
+	if err != nil {
+		t.Errorf("read the guest kernel's configuration: %v", err)
+		return
+	}
+	line := configLine(string(data), "CONFIG_SCHED_CORE")
+	if line != "# CONFIG_SCHED_CORE is not set" {
+		t.Errorf("the guest had no core scheduling, but its kernel is built with %q", line)
+	}
+	t.Logf("core scheduling is not in this kernel: %s", line)
+}
+
+// noCookies explains why prctl(PR_SCHED_CORE) fails: EINVAL needs a kernel without CONFIG_SCHED_CORE, ENODEV a machine
+// without SMT.
+func noCookies(err error) (why string, proven bool) {
+	switch {
+	case errors.Is(err, unix.ENODEV):
+		active, rerr := os.ReadFile("/sys/devices/system/cpu/smt/active")
+		why = fmt.Sprintf("smt/active is %q (%v)", strings.TrimSpace(string(active)), rerr)
+		return why, rerr == nil && strings.TrimSpace(string(active)) == "0"
+	case errors.Is(err, unix.EINVAL) && os.Getenv("KOORD_RT_GUEST") != "":
+		return hostProves, true
+	case errors.Is(err, unix.EINVAL):
+		text, cerr := configText()
+		line := configLine(text, "CONFIG_SCHED_CORE")
+		return fmt.Sprintf("kernel configuration: %q (%v)", line, cerr), line == "# CONFIG_SCHED_CORE is not set"
+	}
+	return "an errno that prctl(2) does not name", false
+}
+
+// configLine is the line about an option in a kernel's configuration, "" where it does not know the option.
+func configLine(text, option string) string {
+	for line := range strings.Lines(text) {
+		line = strings.TrimSpace(line)
+		if strings.HasPrefix(line, option+"=") || line == "# "+option+" is not set" {
+			return line
+		}
+	}
+	return ""
+}
+
+// configText is /proc/config.gz or /boot/config-RELEASE.
+func configText() (string, error) {
+	f, err := os.Open("/proc/config.gz")
+	if errors.Is(err, os.ErrNotExist) {
+		var u unix.Utsname
+		if err := unix.Uname(&u); err != nil {
+			return "", err
+		}
+		data, err := os.ReadFile("/boot/config-" + unix.ByteSliceToString(u.Release[:]))
+		return string(data), err
+	}
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	z, err := gzip.NewReader(f)
+	if err != nil {
+		return "", err
+	}
+	data, err := io.ReadAll(z)
+	return string(data), err
+}
+
+// cookie of a process's main thread, asked of the kernel directly.
+func cookie(pid int) (uint64, error) {
+	var value uint64
+	_, _, errno := unix.RawSyscall6(unix.SYS_PRCTL, unix.PR_SCHED_CORE, unix.PR_SCHED_CORE_GET, uintptr(pid),
+		unix.PR_SCHED_CORE_SCOPE_THREAD, uintptr(unsafe.Pointer(&value)), 0)
+	if errno != 0 {
+		return 0, errno
+	}
+	return value, nil
+}
+
+// readOf is read, and the attributes that only compare containers of a scenario.
+func (r *rig) readOf(s *scenario.Scenario, pods map[string]*kubelet.Running, w scenario.Want) (string, error) {
+	if w.File != "@cookie" {
+		return r.read(pods, w)
+	}
+	return s.Holder(w, func(pod, container string) (uint64, error) {
+		pid, err := r.pid(pods[pod], container)
+		if err != nil {
+			return 0, err
+		}
+		return cookie(pid)
+	})
+}
+
+// prepare plays the node agent and makes the device nodes, where the scenario has them.
+func (r *rig) prepare(s *scenario.Scenario) {
+	r.t.Helper()
+	r.makeDevices(s.Devices)
+	if !s.Dynamic.Known && s.Cache == nil {
+		return
+	}
+	w, err := handoff.NewWriter(r.run, r.state)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	if s.Dynamic.Known {
+		d := s.Dynamic
+		d.Expires = time.Now().Add(time.Hour)
+		if err := w.Dynamic(1, d, time.Now()); err != nil {
+			r.t.Fatal(err)
+		}
+	}
+	if s.Cache != nil {
+		if err := w.Pods(1, s.Cache, time.Now()); err != nil {
+			r.t.Fatal(err)
+		}
+	}
+}
+
+func (r *rig) makeDevices(devices []scenario.Device) {
+	r.t.Helper()
+	if len(devices) == 0 {
+		return
+	}
+	r.dev = filepath.Join(filepath.Dir(r.config), "dev")
+	if err := os.MkdirAll(r.dev, 0o700); err != nil {
+		r.t.Fatal(err)
+	}
+	for _, d := range devices {
+		path := filepath.Join(r.dev, filepath.Base(d.Path))
+		if err := unix.Mknod(path, unix.S_IFCHR|0o600, int(unix.Mkdev(d.Major, d.Minor))); err != nil {
+			r.t.Fatalf("make device node %s: %v", path, err)
+		}
+	}
+}
+
+// orderKnob depends on who was there at creation, heldKnob may stand in the request already: the annotation need not
+// name them.
+const orderKnob, heldKnob = "cpuset.cpus", "memory.oom.group"
+
+// annotated compares the applied annotation in every container's runtime spec with the wanted plan: what was rewritten
+// says so, with what and by which generation; nothing is on a container that was left alone.
+func (r *rig) annotated(s *scenario.Scenario, pods map[string]*kubelet.Running) {
+	r.t.Helper()
+	plan := s.Applied(r.version)
+	for _, p := range s.Pods {
+		namespace := p.Namespace
+		if namespace == "" {
+			namespace = "default"
+		}
+		for _, c := range p.Containers {
+			name := namespace + "/" + p.Name + "/" + c.Name
+			text, err := r.annotation(pods[p.Name], c.Name)
+			if err != nil {
+				r.t.Errorf("%s: %v", name, err)
+				continue
+			}
+			r.compareApplied(name, text, plan[name])
+		}
+	}
+}
+
+func (r *rig) compareApplied(name, text string, want map[string]string) {
+	r.t.Helper()
+	if len(want) == 0 {
+		if text != "" {
+			r.t.Errorf("%s is left alone by the plan, but carries %s", name, text)
+		}
+		return
+	}
+	if _, late := want[orderKnob]; late && text == "" && len(want) == 1 {
+		return // it made room for a later one
+	}
+	got, err := protocol.ParseApplied(text)
+	if err != nil || got.Generation == 0 || !strings.HasPrefix(got.By, "koord-nri/") {
+		r.t.Errorf("%s: annotation %q is not ours: %+v (%v)", name, text, got, err)
+		return
+	}
+	for knob, value := range want {
+		have, ok := got.Set[knob]
+		if have != value && knob != orderKnob && (ok || knob != heldKnob) {
+			r.t.Errorf("%s: annotation has %s = %q, the plan %q", name, knob, have, value)
+		}
+	}
+	for knob, value := range got.Set {
+		if _, ok := want[knob]; !ok {
+			r.t.Errorf("%s: annotation has %s = %q, the plan nothing", name, knob, value)
+		}
+	}
+}
+
+// annotation is the applied annotation in the runtime spec of a container, "" without one.
+func (r *rig) annotation(run *kubelet.Running, container string) (string, error) {
+	_, info, err := r.host.CRI().ContainerStatus(r.t.Context(), run.Containers[container])
+	if err != nil {
+		return "", err
+	}
+	var spec struct {
+		Annotations map[string]string `json:"annotations"`
+	}
+	if err := json.Unmarshal(info.RuntimeSpec, &spec); err != nil {
+		return "", fmt.Errorf("read runtime spec of %s: %w", container, err)
+	}
+	return spec.Annotations[protocol.AnnotationApplied], nil
+}
+
+// noPodGroups waits until no resctrl group of a pod is left: there are only a few CLOSIDs.
+func (r *rig) noPodGroups() {
+	r.t.Helper()
+	r.eventually(5*time.Second, func() error {
+		left, err := filepath.Glob(resctrl + "/koordlet-*")
+		if err == nil && len(left) > 0 {
+			err = fmt.Errorf("left behind: %v", left)
+		}
+		return err
+	})
+}
