@@ -9,8 +9,9 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -s -w -X main.version=$(VERSION)
 BUILD   := CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '$(LDFLAGS)'
 TOOL    := go tool -modfile=hack/tools/go.mod
-LAB     := go test -tags lab -count=1 -timeout 40m -v
-FUZZTIME ?= 10s
+LABTIME ?= 60m
+LAB      = go test -tags lab -count=1 -timeout $(LABTIME) -v
+FUZZTIME ?= 3s
 
 .PHONY: help
 help: ## Show the targets
@@ -44,7 +45,7 @@ test-unit: ## Unit tests with the race detector
 	go test -race -count=1 ./...
 
 .PHONY: fuzz-short
-fuzz-short: ## Run each fuzz target for FUZZTIME (default 10s)
+fuzz-short: ## Run each fuzz target for FUZZTIME (default 3s)
 	@go run ./hack/fuzz -time $(FUZZTIME)
 
 .PHONY: lab-parts
@@ -59,7 +60,15 @@ lab-host: build ## Lane 1: real containerd on this host
 .PHONY: lab-vm
 lab-vm: build ## Lane 3: VMs with cgroup v2, NUMA and RDT, kernels 6.1, 6.12, 7.2; systemd
 	$(LAB) ./test/lab/vm ./test/lab/vmparts
-	$(LAB) -run 'VM' ./test/e2e
+	$(LAB) -run '^TestVM$$' ./test/e2e
+
+.PHONY: lab-vm-full
+lab-vm-full: LABTIME = 150m
+lab-vm-full: build ## Lane 3 with every test on every kernel (about an hour)
+	$(LAB) -run '^TestFullVM$$' ./test/e2e
+
+.PHONY: test-long
+test-long: test lab-vm-full ## make test and the full VM matrix
 
 .PHONY: lab-compat
 lab-compat: build ## containerd 2.0 and 1.7

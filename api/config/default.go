@@ -17,6 +17,7 @@ func Default() NRI {
 		Host: Host{
 			CgroupRoot: "/sys/fs/cgroup", Proc: "/proc", Sys: "/sys", Resctrl: "/sys/fs/resctrl", Dev: "/dev",
 			CDIDirs:                   []string{"/etc/cdi", "/var/run/cdi"},
+			HAMiLibrary:               "/usr/local/vgpu/libvgpu.so",
 			KubeletCPUManagerState:    "/var/lib/kubelet/cpu_manager_state",
 			KubeletMemoryManagerState: "/var/lib/kubelet/memory_manager_state",
 			KubeletMemoryQoS:          MemoryQoSAuto,

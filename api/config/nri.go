@@ -76,6 +76,9 @@ type Host struct {
 	Dev string `json:"dev"`
 	// CDIDirs are searched for CDI device specifications, later ones win. Default /etc/cdi, /var/run/cdi.
 	CDIDirs []string `json:"cdiDirs"`
+	// HAMiLibrary is HAMi-core's interposer library on the host; containers with that isolation get it when it and its
+	// lock directory /tmp/vgpulock exist. Default /usr/local/vgpu/libvgpu.so.
+	HAMiLibrary string `json:"hamiLibrary"`
 	// KubeletCPUManagerState is kubelet's CPU manager checkpoint; it may be absent. Default
 	// /var/lib/kubelet/cpu_manager_state.
 	KubeletCPUManagerState string `json:"kubeletCPUManagerState"`

@@ -14,7 +14,7 @@ import (
 var (
 	labTag   = regexp.MustCompile(`(?m)^//go:build .*\blab\b`)
 	testFunc = regexp.MustCompile(`(?m)^func (Test\w+)\(t \*testing\.T\)`)
-	vmMatch  = regexp.MustCompile(`vm\.Options\{[^}]*\}, "(\^[^"]+)"\}`)
+	vmMatch  = regexp.MustCompile(`vm\.Options\{[^}]*\}, "(\^[^"/]+)`)
 	makeLane = regexp.MustCompile(`(?m)^\t\$\(LAB\)(?: -run '([^']+)')? (.+)$`)
 )
 

@@ -67,7 +67,7 @@ func (r *rig) kubepods(ctrl string) string {
 		base = r.tree.Controllers[ctrl]
 	}
 	if r.driver == kubelet.Systemd {
-		return filepath.Join(base, r.root(), r.host.Cgroup+"-kubepods.slice")
+		return filepath.Join(base, r.root(), r.slice()+"-kubepods.slice")
 	}
 	return filepath.Join(base, r.root(), "kubepods")
 }

@@ -95,6 +95,12 @@ func (r *rig) freshRun() {
 		r.t.Fatal(err)
 	}
 	r.run, r.state, r.config = dir+"/run", dir+"/state", dir+"/nri.yaml"
+	// A node that has not met us has none of our resctrl groups; with a new run directory nothing would own the old ones.
+	for _, name := range []string{"LSR", "LS", "BE"} {
+		if err := os.Remove("/sys/fs/resctrl/" + name); err != nil && !errors.Is(err, os.ErrNotExist) {
+			r.t.Errorf("remove an old resctrl group: %v", err)
+		}
+	}
 	for _, d := range []string{r.run, r.state} {
 		if err := os.MkdirAll(d, 0o700); err != nil {
 			r.t.Fatal(err)
@@ -139,10 +145,13 @@ func (r *rig) base() map[string]any {
 	return base
 }
 
+// slice is the stem of the lab's slice: the kubelet turns a dash inside a part into an underscore.
+func (r *rig) slice() string { return strings.ReplaceAll(r.host.Cgroup, "-", "_") }
+
 // root is the cgroup above kubepods.
 func (r *rig) root() string {
 	if r.driver == kubelet.Systemd {
-		return "/" + r.host.Cgroup + ".slice"
+		return "/" + r.slice() + ".slice"
 	}
 	return "/" + r.host.Cgroup
 }

@@ -31,7 +31,7 @@ func each(t *testing.T, run func(t *testing.T, s *Scenario, version string)) {
 	}
 }
 
-// TestPlans compares what the pure core decides with the plan in the scenario.
+// TestPlans compares what the pure core decides, and the annotation that it makes, with the plan in the scenario.
 func TestPlans(t *testing.T) {
 	rewritten := map[string]*Scenario{}
 	each(t, func(t *testing.T, s *Scenario, version string) {
@@ -54,6 +54,7 @@ func TestPlans(t *testing.T) {
 		if d := cmp.Diff(s.WantPlan[version], got); d != "" {
 			t.Errorf("plan (-want +got):\n%s", d)
 		}
+		applied(t, s, version, f)
 	})
 	for name, s := range rewritten {
 		if err := os.WriteFile(filepath.Join("testdata", name+".txtar"), s.Format(), 0o600); err != nil {
@@ -110,37 +111,33 @@ func TestCreationEqualsRepair(t *testing.T) {
 	})
 }
 
-// TestApplied: the annotation of every container says no more than the wanted plan, and all of it but what the request
+// applied: the annotation of every container says no more than the wanted plan, and all of it but what the request
 // already held.
-func TestApplied(t *testing.T) {
-	t.Parallel()
-	each(t, func(t *testing.T, s *Scenario, version string) {
-		t.Parallel()
-		want := s.Applied(version)
-		f := NewFake(t, s, version)
-		for _, pp := range f.Paper.Pods {
-			for i, c := range pp.Containers {
-				name := pp.Pod.FullName() + "/" + c.Name
-				got := nri.Mark(f.Paper.View, pp.Plans[i], c, "test")
-				if (got != nil) != (len(want[name]) > 0) {
-					t.Fatalf("%s: annotation %v, plan %v", name, got, want[name])
+func applied(t *testing.T, s *Scenario, version string, f *Fake) {
+	t.Helper()
+	want := s.Applied(version)
+	for _, pp := range f.Paper.Pods {
+		for i, c := range pp.Containers {
+			name := pp.Pod.FullName() + "/" + c.Name
+			got := nri.Mark(f.Paper.View, pp.Plans[i], c, "test")
+			if (got != nil) != (len(want[name]) > 0) {
+				t.Fatalf("%s: annotation %v, plan %v", name, got, want[name])
+			}
+			if got == nil {
+				continue
+			}
+			for knob, value := range got.Set {
+				if want[name][knob] != value {
+					t.Errorf("%s: annotation has %s = %q, plan %q", name, knob, value, want[name][knob])
 				}
-				if got == nil {
-					continue
-				}
-				for knob, value := range got.Set {
-					if want[name][knob] != value {
-						t.Errorf("%s: annotation has %s = %q, plan %q", name, knob, value, want[name][knob])
-					}
-				}
-				for knob, value := range want[name] {
-					if _, ok := got.Set[knob]; !ok && !strings.HasPrefix(value, c.Base.Unified[knob]+" ") {
-						t.Errorf("%s: annotation lacks %s = %q", name, knob, value)
-					}
+			}
+			for knob, value := range want[name] {
+				if _, ok := got.Set[knob]; !ok && !strings.HasPrefix(value, c.Base.Unified[knob]+" ") {
+					t.Errorf("%s: annotation lacks %s = %q", name, knob, value)
 				}
 			}
 		}
-	})
+	}
 }
 
 func TestParseRefusesWhatWouldTestNothing(t *testing.T) {

@@ -78,7 +78,8 @@ func (e *env) restore(ctx context.Context, dryRun bool, pod, container string) (
 		}
 	}
 	e.warnRunning(runDir)
-	return e.printSteps(m.applier.Restore(ctx, records, dryRun), dryRun)
+	steps := m.applier.Restore(ctx, records, dryRun)
+	return e.printSteps(append(steps, m.removeGroups(records, dryRun)...), dryRun)
 }
 
 func (e *env) warnRunning(runDir string) {

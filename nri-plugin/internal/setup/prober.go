@@ -56,6 +56,7 @@ func (p *prober) ask(ctx context.Context) (plugin.Static, error) {
 		KubeletCPUState: h.KubeletCPUManagerState, KubeletMemoryState: h.KubeletMemoryManagerState, CDIDirs: h.CDIDirs,
 		KubepodsRoot: h.KubepodsRoot, KubeletMemoryQoS: memoryQoS(h.KubeletMemoryQoS), OwnMemoryMin: p.own,
 	})
+	kernel.HAMiLib = hamiLibrary(h.HAMiLibrary, hamiLock)
 	name, _ := os.Hostname()
 	s := plugin.Static{
 		Name: name, Kernel: kernel, Topology: topology, MemCapacity: memory, MemAllocatable: memory,
@@ -66,6 +67,21 @@ func (p *prober) ask(ctx context.Context) (plugin.Static, error) {
 		s.CPUAllocatable = unit.MilliCPU(topology.All().Len() * 1000)
 	}
 	return s, err
+}
+
+// hamiLock is where HAMi-core's processes meet; without it the mount would fail the container.
+const hamiLock = "/tmp/vgpulock"
+
+// hamiLibrary is the library's path when it and the lock directory exist, else "".
+func hamiLibrary(library, lock string) string {
+	lib, err := os.Stat(library)
+	if err != nil || !lib.Mode().IsRegular() {
+		return ""
+	}
+	if dir, err := os.Stat(lock); err != nil || !dir.IsDir() {
+		return ""
+	}
+	return library
 }
 
 func memoryQoS(answer string) probe.Answer {

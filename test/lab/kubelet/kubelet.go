@@ -82,7 +82,7 @@ func New(ctx context.Context, o Options) (*Kubelet, error) {
 	if err != nil {
 		return nil, fmt.Errorf("new kubelet: %w", err)
 	}
-	k := &Kubelet{options: o, groups: g, swap: swapLimited(g.tree)}
+	k := &Kubelet{options: o, groups: g}
 	if o.Root != "" {
 		k.root = groupName{o.Root}
 	}
@@ -90,6 +90,7 @@ func New(ctx context.Context, o Options) (*Kubelet, error) {
 	if err := k.createRoots(); err != nil {
 		return nil, errors.Join(fmt.Errorf("new kubelet: %w", err), k.Cleanup(ctx))
 	}
+	k.swap = swapLimited(g.tree, k.root.path(o.Driver))
 	return k, nil
 }
 
@@ -210,17 +211,12 @@ func memTotal() (int64, error) {
 	return 0, errors.New("read memory capacity: no MemTotal")
 }
 
-// swapLimited says whether the kernel can limit swap per cgroup. On v2 the root has
-// no swap file, so this process's own cgroup is asked, as kubelet does.
-func swapLimited(t cgroups.Tree) bool {
+// swapLimited says whether the kernel can limit swap per cgroup. On v2 the root has no swap file; kubelet asks its own
+// cgroup, which on a node is never the root, as this process's is in a bare guest: kubepods answers for it.
+func swapLimited(t cgroups.Tree, kubepods string) bool {
 	dir, file := t.Controllers["memory"], "memory.memsw.limit_in_bytes"
 	if t.V2() {
-		data, err := os.ReadFile("/proc/self/cgroup")
-		if err != nil {
-			return false
-		}
-		own := strings.TrimPrefix(strings.TrimSpace(string(data)), "0::")
-		dir, file = filepath.Join(t.Unified, own), "memory.swap.max"
+		dir, file = filepath.Join(t.Unified, kubepods), "memory.swap.max"
 	}
 	_, err := os.Stat(filepath.Join(dir, file))
 	return err == nil
