@@ -11,7 +11,7 @@ BUILD   := CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '$(LDFLAGS)
 TOOL    := go tool -modfile=hack/tools/go.mod
 LABTIME ?= 60m
 LAB      = go test -tags lab -count=1 -timeout $(LABTIME) -v
-FUZZTIME ?= 3s
+FUZZTIME ?= 5000x
 
 .PHONY: help
 help: ## Show the targets
@@ -45,8 +45,8 @@ test-unit: ## Unit tests with the race detector
 	go test -race -count=1 ./...
 
 .PHONY: fuzz-short
-fuzz-short: ## Run each fuzz target for FUZZTIME (default 3s)
-	@go run ./hack/fuzz -time $(FUZZTIME)
+fuzz-short: ## Run each fuzz target for FUZZTIME (default 5000 inputs)
+	@go run ./hack/fuzz -for $(FUZZTIME)
 
 .PHONY: lab-parts
 lab-parts: ## Build or fetch what the lab needs into the cache

@@ -16,7 +16,9 @@ import (
 )
 
 func main() {
-	length := flag.Duration("time", 10*time.Second, "how long each target runs")
+	// By default a number of inputs: go test's own timer can end a target with "context deadline exceeded" although
+	// nothing was found.
+	length := flag.String("for", "5000x", "how long each target runs: inputs (5000x) or a time (30s)")
 	match := flag.String("match", "", "only targets whose name contains this")
 	flag.Parse()
 	if err := run(*length, *match); err != nil {
@@ -27,7 +29,7 @@ func main() {
 
 type target struct{ pkg, name string }
 
-func run(length time.Duration, match string) error {
+func run(length, match string) error {
 	targets, err := find()
 	if err != nil {
 		return err
@@ -40,7 +42,7 @@ func run(length time.Duration, match string) error {
 			continue
 		}
 		start := time.Now()
-		cmd := exec.Command("go", "test", "-run=^$", "-fuzz=^"+t.name+"$", "-fuzztime="+length.String(), t.pkg)
+		cmd := exec.Command("go", "test", "-run=^$", "-fuzz=^"+t.name+"$", "-fuzztime="+length, t.pkg)
 		out, err := cmd.CombinedOutput()
 		if err != nil {
 			return fmt.Errorf("%s %s: %w\n%s", t.pkg, t.name, err, out)

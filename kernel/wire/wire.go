@@ -9,16 +9,12 @@
 package wire
 
 import (
-	"context"
 	"errors"
 	"slices"
 
 	"github.com/koord-rt/koord-rt/kernel/apply"
 	"github.com/koord-rt/koord-rt/kernel/proc"
 	"github.com/koord-rt/koord-rt/kernel/resctrl"
-	"github.com/koord-rt/koord-rt/kernel/systemd"
-	"github.com/koord-rt/koord-rt/model/plan"
-	"github.com/koord-rt/koord-rt/model/unit"
 )
 
 // Tasks is kernel/proc as kernel/apply wants it.
@@ -111,26 +107,4 @@ func (g Groups) SetSchemata(group, line string) error {
 	}
 	_, err = g.WriteSchemata(group, l.Resource, l.Body())
 	return err
-}
-
-// Units names the systemd unit of a cgroup.
-type Units struct {
-	Bus *systemd.Units
-	// Container and Pod are the weight formulas of the levels.
-	Container, Pod unit.WeightFormula
-}
-
-var _ apply.Units = Units{}
-
-// Set makes the settings of one cgroup properties of its unit.
-func (u Units) Set(ctx context.Context, cgroup string, settings []plan.Setting) error {
-	name, err := systemd.Unit(cgroup)
-	if err != nil {
-		return err
-	}
-	weight := u.Pod
-	if len(settings) > 0 && settings[0].Target.Level == plan.LevelContainer {
-		weight = u.Container
-	}
-	return u.Bus.SetProperties(ctx, name, settings, weight)
 }

@@ -74,14 +74,18 @@ func lifecycleRestore(r *rig) {
 }
 
 // listed is a list that cgroup v2 does not let us empty again while there are processes; the effective one must be equal.
-var listed = regexp.MustCompile(`/CONTAINER/cpuset\.(cpus|mems):`)
+var listed = regexp.MustCompile(`/(cri-containerd-)?CONTAINER(\.scope)?/cpuset\.(cpus|mems):`)
 
 // restoredOld compares byte for byte, but for the one file of the pod that somebody else has changed meanwhile.
 func (r *rig) restoredOld(changed *kubelet.Running, before, after portrait, file string) {
 	r.t.Helper()
 	theirs := 0
+	uid := changed.Pod.UID
+	if r.driver == kubelet.Systemd {
+		uid = strings.ReplaceAll(uid, "-", "_")
+	}
 	for _, d := range differences(before, after) {
-		if strings.Contains(d, "pod"+changed.Pod.UID) && strings.Contains(d, "/"+file+":") && strings.Contains(d, "70000") && !strings.Contains(d, "CONTAINER") {
+		if strings.Contains(d, "pod"+uid) && strings.Contains(d, "/"+file+":") && strings.Contains(d, "70000") && !strings.Contains(d, "CONTAINER") {
 			theirs++
 			continue
 		}
@@ -124,7 +128,7 @@ func (r *rig) treesOf(runs []*kubelet.Running) portrait {
 }
 
 // widest are the ways in which a container's file may say "no limit" where its specification said nothing.
-var widest = regexp.MustCompile(`/CONTAINER/(cpuset\.(cpus|mems|cpus\.effective|effective_cpus|effective_mems)):`)
+var widest = regexp.MustCompile(`/(cri-containerd-)?CONTAINER(\.scope)?/(cpuset\.(cpus|mems|cpus\.effective|effective_cpus|effective_mems)):`)
 
 // restoredTwin compares a pod that was made with us with its twin that was not: its pod level and above are equal, and
 // its container's but for a cpuset, which cannot be empty again on cgroup v1 and lists all CPUs.

@@ -55,7 +55,7 @@ func (w *writer) open(weight, podWeight unit.WeightFormula) error {
 		o.Groups = wire.Groups{FS: rdt, Proc: procFS}
 	}
 	if w.systemd {
-		o.Units = wire.Units{Bus: w.bus, Container: weight, Pod: podWeight}
+		o.Units = wire.Units{Bus: w.bus, Container: weight, Pod: podWeight, Cgroup: w.roots.Cgroup}
 	}
 	a, err := apply.New(o)
 	if err != nil {
