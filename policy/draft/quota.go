@@ -31,6 +31,7 @@ const (
 	stepNormalization
 	stepPinned
 	stepSuppress
+	stepRounded
 )
 
 // Quota composes cpu.quota in this order and plans it when it differs from the base; it returns the final value that
@@ -40,6 +41,8 @@ const (
 //  2. normalisation: ⌈q / ratio⌉ for LS pods, pods without label and batch amounts, unless they own CPUs
 //  3. cpuset: unlimited for pods that own CPUs
 //  4. suppression by cfsQuota: unlimited for BE, whose QoS directory carries the one quota (upstream)
+//  5. where the cgroups are systemd units: what we made of it is rounded up to systemd's step, CPUQuotaPerSecUSec= in
+//     10 ms per second, or systemd would write another value than the runtime
 //
 // The owner is the feature that had the last word. A step of an observed feature does not count in the final value; if
 // only such steps change something, the result is planned observe-only.
@@ -85,8 +88,14 @@ func (d *Draft) compose(base unit.Micros, in *QuotaInput, use protocol.FeatureSe
 	if value != unit.Unlimited && use.Has(protocol.FeatureBatch) && d.cfsSuppression() {
 		value, owner, steps = unit.Unlimited, protocol.FeatureBatch, steps|stepSuppress
 	}
+	if rounded := (value + systemdStep - 1) / systemdStep * systemdStep; value > 0 && steps != 0 && d.View.Kernel.Systemd && rounded != value {
+		value, steps = rounded, steps|stepRounded
+	}
 	return value, owner, steps
 }
+
+// systemdStep is a hundredth of the kubelet's period.
+const systemdStep = unit.CFSPeriod / 100
 
 // normalised reports whether the node's ratio divides the quotas of this pod.
 func (d *Draft) normalised(batch bool) bool {
@@ -121,6 +130,9 @@ func (d *Draft) quotaReason(base unit.Micros, in *QuotaInput, steps int) string 
 		b = append(b, ", divided by ratio "...)
 		b = strconv.AppendInt(b, r/100, 10)
 		b = append(b, '.', byte('0'+r/10%10), byte('0'+r%10))
+	}
+	if steps&stepRounded != 0 {
+		b = append(b, ", rounded up to systemd's step"...)
 	}
 	if steps&stepPinned != 0 {
 		b = append(b, ", owns its CPUs: no quota"...)

@@ -49,7 +49,7 @@ func repairScenarios(t *testing.T, o rigOptions) {
 			r.prepare(&s)
 			pods := r.create(s.Pods)
 			r.startWith(&s)
-			r.settle(&s, pods, slices.DeleteFunc(slices.Clone(s.Want[r.version]), func(w scenario.Want) bool {
+			r.settle(&s, pods, slices.DeleteFunc(slices.Clone(s.Wants(r.version, r.driver == kubelet.Systemd)), func(w scenario.Want) bool {
 				return strings.HasPrefix(w.File, "@env") || strings.HasPrefix(w.File, "@device")
 			}))
 			r.remove(pods)

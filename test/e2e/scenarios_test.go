@@ -56,11 +56,11 @@ func runScenarios(t *testing.T, o rigOptions) {
 			r.prepare(&s)
 			r.startWith(&s)
 			pods := r.create(s.Pods)
-			r.settle(&s, pods, s.Want[r.version])
+			r.settle(&s, pods, s.Wants(r.version, r.driver == kubelet.Systemd))
 			if r.driver == kubelet.Systemd {
 				// systemd writes every attribute of its units again: what is no property of the unit is undone here.
 				r.reload()
-				r.holds(time.Second, &s, pods, s.Want[r.version])
+				r.holds(time.Second, &s, pods, s.Wants(r.version, r.driver == kubelet.Systemd))
 			}
 			r.provedAll()
 			r.annotated(&s, pods)

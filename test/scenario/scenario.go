@@ -234,7 +234,7 @@ func (s *Scenario) check() error {
 		return fmt.Errorf("a scenario needs a comment and pods")
 	}
 	for v, wants := range s.Want {
-		if !slices.Contains(s.Versions, v) {
+		if !slices.Contains(s.Versions, strings.TrimSuffix(v, Systemd)) {
 			return fmt.Errorf("want.%s, but versions are %v", v, s.Versions)
 		}
 		for _, w := range wants {
@@ -248,6 +248,26 @@ func (s *Scenario) check() error {
 		}
 	}
 	return nil
+}
+
+// Systemd is the suffix of a want section that holds where the cgroups are systemd units: "want.v2-systemd". Its lines
+// replace those of the plain section with the same subject and file.
+const Systemd = "-systemd"
+
+// Wants are the lines for a version, with systemd's replacements when the cgroups are its units.
+func (s *Scenario) Wants(version string, systemd bool) []Want {
+	out := slices.Clone(s.Want[version])
+	if !systemd {
+		return out
+	}
+	for _, w := range s.Want[version+Systemd] {
+		for i := range out {
+			if out[i].Pod == w.Pod && out[i].Container == w.Container && out[i].File == w.File {
+				out[i].Value = w.Value
+			}
+		}
+	}
+	return out
 }
 
 // Fits reports whether the scenario can run on a real machine with this version and topology that has these needs, and
