@@ -66,7 +66,7 @@ type Options struct {
 var ErrInconclusive = errors.New("probe inconclusive")
 
 // Probe asks the kernel. The Kernel is usable beside an error: what could not be read is absent, and a knob that could
-// not be probed is unsupported for now. Only a nil topology leaves nothing to go on. At most one Probe of
+// not be probed is unsupported until the next probe. Only a nil topology leaves nothing to go on. At most one Probe of
 // a process runs at a time: the probe cgroup is named by the process.
 func Probe(ctx context.Context, roots root.Roots, o Options) (node.Kernel, *topo.Topology, unit.Bytes, error) {
 	if o.KubeletCPUState == "" {

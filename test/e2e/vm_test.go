@@ -45,6 +45,15 @@ func bundle(t *testing.T) (files map[string]string, given string) {
 		t.Fatalf("build the guest's test binary: %v\n%s", err, out)
 	}
 	files[test] = "/disk/bin/e2e.test"
+	for name := range kernelPackages {
+		path := filepath.Join(t.TempDir(), name+".test")
+		build := exec.CommandContext(ctx, "go", "test", "-c", "-o", path, "../../kernel/"+name)
+		build.Env = append(os.Environ(), "CGO_ENABLED=0")
+		if out, err := build.CombinedOutput(); err != nil {
+			t.Fatalf("build the tests of kernel/%s: %v\n%s", name, err, out)
+		}
+		files[path] = "/disk/bin/" + name + ".test"
+	}
 	for _, name := range []string{"koord-nri", "koordctl"} {
 		path, err := filepath.Abs(bin(name))
 		if err != nil {
@@ -112,7 +121,7 @@ const kernelSensitive = "/^(batch|burst|cpuset-lsr|identity|llc|llc-pod|memory-a
 // does; on v1 the host lane runs them.
 func TestVM(t *testing.T) {
 	boot(t, []machine{
-		{"6.12", vm.Options{Kernel: "6.12"}, "^TestGuest(Scenarios|PageCache|CoreSched)$"},
+		{"6.12", vm.Options{Kernel: "6.12"}, "^TestGuest(Scenarios|PageCache|CoreSched|KernelPackages)$"},
 		{"6.12-systemd", vm.Options{Kernel: "6.12", Flavour: vm.Systemd}, "^TestGuestSystemdScenarios$"},
 		{"6.12-systemd-life", vm.Options{Kernel: "6.12", Flavour: vm.Systemd}, "^TestGuestSystemdLifecycle$/^(FirstInstruction|Resize|Restore|Required|Away)$"},
 		{"7.2", vm.Options{Kernel: "7.2"}, "^TestGuestScenarios$" + kernelSensitive},
@@ -124,7 +133,7 @@ func TestVM(t *testing.T) {
 // TestFullVM runs everything everywhere: about an hour, for `make test-long`.
 func TestFullVM(t *testing.T) {
 	boot(t, []machine{
-		{"6.12", vm.Options{Kernel: "6.12"}, "^TestGuest(Scenarios|Conformance|PageCache|CoreSched|Lifecycle)$"},
+		{"6.12", vm.Options{Kernel: "6.12"}, "^TestGuest(Scenarios|Conformance|PageCache|CoreSched|KernelPackages|Lifecycle)$"},
 		{"6.12-systemd", vm.Options{Kernel: "6.12", Flavour: vm.Systemd}, "^TestGuestSystemd(Scenarios|Conformance|Lifecycle)$"},
 		{"7.2", vm.Options{Kernel: "7.2"}, "^TestGuest(Scenarios|PageCache|Lifecycle)$"},
 		{"6.1", vm.Options{Kernel: "6.1"}, "^TestGuest(Scenarios|PageCache|Lifecycle)$"},
