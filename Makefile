@@ -21,6 +21,7 @@ help: ## Show the targets
 build: ## Build the binaries into bin/
 	@mkdir -p bin
 	$(BUILD) -o bin/koord-nri ./nri-plugin
+	$(BUILD) -o bin/koord-runtime-proxy ./cri-proxy
 	$(BUILD) -o bin/koordctl ./koordctl
 
 .PHONY: linux
@@ -32,8 +33,8 @@ demo: linux build ## Show LSR, LS and BE pods on a private containerd, before an
 	@go run ./test/demo
 
 .PHONY: test
-test: lint test-unit fuzz-short lab-host lab-vm lab-compat ## Run every test of the project (root; sets up what it needs)
-	@echo "make test: all lanes passed: lint, unit, fuzz, host, vm, compat"
+test: lint test-unit fuzz-short lab-host lab-proxy lab-cluster lab-vm lab-compat ## Run every test of the project (root; sets up what it needs)
+	@echo "make test: all lanes passed: lint, unit, fuzz, host, proxy, cluster, vm, compat"
 
 .PHONY: test-quick
 test-quick: ## The inner loop: vet and unit tests, no lab (under a minute warm)
@@ -54,8 +55,20 @@ lab-parts: ## Build or fetch what the lab needs into the cache
 
 .PHONY: lab-host
 lab-host: build ## Lane 1: real containerd on this host
-	$(LAB) ./test/lab/host ./nri-plugin
+	$(LAB) ./test/lab/host
 	$(LAB) -run 'Host' ./test/e2e
+
+.PHONY: lab-proxy
+lab-proxy: build ## Lane 1 with the proxy: critest, dockerd, cri-dockerd
+	$(LAB) -run 'Docker|CriDockerd|Critest' -p 1 ./test/lab/docker ./cri-proxy/internal/docker ./test/lab/critest
+
+.PHONY: lab-cluster
+lab-cluster: build ## Lane 2: etcd, kube-apiserver and kubelet
+	$(LAB) -run 'Cluster(ControlPlane|Node)' ./test/lab/cluster
+
+.PHONY: lab-peers
+lab-peers: build ## Upstream's koordlet as hook server, upstream's proxy, stock scheduler (ten minutes of building once)
+	$(LAB) -run 'Upstream|Components' -p 1 ./test/lab/cluster ./test/lab/critest
 
 .PHONY: lab-vm
 lab-vm: build ## Lane 3: VMs with cgroup v2, NUMA and RDT, kernels 6.1, 6.12, 7.2; systemd
@@ -68,22 +81,23 @@ lab-vm-full: build ## Lane 3 with every test on every kernel (about an hour)
 	$(LAB) -run '^TestFullVM$$' ./test/e2e
 
 .PHONY: test-long
-test-long: test lab-vm-full ## make test and the full VM matrix
+test-long: test lab-peers lab-vm-full ## make test, upstream's programs, and the full VM matrix
 
 .PHONY: lab-compat
 lab-compat: build ## containerd 2.0 and 1.7
 	$(LAB) -run 'Compat' ./test/e2e
 
 .PHONY: bench
-bench: build ## The figures of docs/benchmarks (root, about half an hour)
+bench: build ## The figures of docs/benchmarks (root, about 45 minutes)
 	@go run ./test/bench
 
 .PHONY: lint
 lint: ## gofmt, vet, staticcheck, house rules
 	@out=$$(gofmt -l $$(git ls-files -co --exclude-standard '*.go')); if [ -n "$$out" ]; then echo "gofmt would change:"; echo "$$out"; exit 1; fi
 	go vet ./...
-	go vet -tags lab ./test/... ./nri-plugin
+	go vet -tags lab ./test/... ./cri-proxy/...
 	$(TOOL) staticcheck ./...
+	$(TOOL) staticcheck -tags lab ./test/... ./cri-proxy/...
 
 .PHONY: generate
 generate: ## Rewrite docs/reference from the code

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The koord-rt Authors
 
-// Package cri reads what the Container Runtime Interface tells of one container into the model, and asks a runtime for
-// it.
+// Package cri translates between the Container Runtime Interface and the model: requests and answers in, plans out as
+// changed requests; and it asks a runtime for what it needs.
 //
-// Inputs are verbose CRI answers as they come off the wire, outputs model/workload values. Only Lister talks; the rest is
+// Inputs are CRI messages as they come off the wire, outputs model/workload values and requests in which only the bytes
+// of what a plan changes are new: unknown fields, order and encoding of all the rest stay. Only Lister talks; the rest is
 // pure. Field numbers are those of the CRI API v1. It may import model, api/protocol and protobuf's wire format; never
-// policy, kernel or daemon, and not gRPC, whose weight the node daemon would carry.
+// policy, kernel or daemon, and neither gRPC nor generated types, whose weight the daemons would carry.
 package cri
 
 import (
@@ -17,6 +18,7 @@ import (
 
 	"github.com/koord-rt/koord-rt/api/protocol"
 	"github.com/koord-rt/koord-rt/model/cgrouppath"
+	"github.com/koord-rt/koord-rt/model/mark"
 	"github.com/koord-rt/koord-rt/model/unit"
 	"github.com/koord-rt/koord-rt/model/workload"
 )
@@ -142,11 +144,12 @@ func opt(v int64) unit.Opt {
 	return unit.Some(v)
 }
 
-// Container reads a container from its verbose status, and names its sandbox. Its resources in the status are the
-// kubelet's own, whatever a plugin has made of them since: they are the base.
+// Container reads a container from its verbose status, and names its sandbox. Its resources in the status are those of
+// the CRI requests: the kubelet's own, or a proxy's, or after an update what a plugin has made of them. Base is what was
+// asked before any of us, put together from the marks: those given (newest first), the spec's and the request's.
 //
-// ContainerStatus: id = 1, metadata = 2 (name = 1), state = 3, resources = 16 (linux = 1).
-func Container(raw []byte) (c *workload.Container, sandbox string, err error) {
+// ContainerStatus: id = 1, metadata = 2 (name = 1), state = 3, annotations = 13, resources = 16 (linux = 1).
+func Container(raw []byte, marks ...*protocol.Applied) (c *workload.Container, sandbox string, err error) {
 	s, verbose, err := answer(raw)
 	if err != nil {
 		return nil, "", fmt.Errorf("read container status: %w", err)
@@ -159,7 +162,8 @@ func Container(raw []byte) (c *workload.Container, sandbox string, err error) {
 	both, err2 := s.sub(16)
 	linux, err3 := both.sub(1)
 	base, err4 := readResources(linux)
-	if err := errors.Join(err1, err2, err3, err4); err != nil {
+	annotations, err5 := s.texts(13)
+	if err := errors.Join(err1, err2, err3, err4, err5); err != nil {
 		return nil, "", fmt.Errorf("read container status: %w", err)
 	}
 	c = &workload.Container{ID: s.text(1), Name: meta.text(1), State: state(s.number(3)), PID: in.PID, Base: base}
@@ -176,11 +180,17 @@ func Container(raw []byte) (c *workload.Container, sandbox string, err error) {
 	for _, d := range in.Config.CDIDevices {
 		c.CDIDevices = append(c.CDIDevices, d.Name)
 	}
-	if text, ok := in.RuntimeSpec.Annotations[protocol.AnnotationApplied]; ok {
-		if applied, err := protocol.ParseApplied(text); err == nil {
-			c.Applied = &applied
+	marks = marks[:len(marks):len(marks)]
+	for _, from := range []map[string]string{in.RuntimeSpec.Annotations, annotations} {
+		if text, ok := from[protocol.AnnotationApplied]; ok {
+			applied := parseApplied(text)
+			marks = append(marks, applied)
+			if c.Applied == nil {
+				c.Applied = applied
+			}
 		}
 	}
+	mark.Rebase(&c.Base, marks...)
 	return c, in.SandboxID, nil
 }
 

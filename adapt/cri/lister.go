@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/koord-rt/koord-rt/adapt/unary"
 	"github.com/koord-rt/koord-rt/model/workload"
 )
 
@@ -22,7 +23,7 @@ const (
 )
 
 // Lister asks a runtime about single containers. It is safe for concurrent use.
-type Lister struct{ conn *client }
+type Lister struct{ conn *unary.Client }
 
 // NewLister prepares a client of "unix:///path". It connects at the first call and gives the connection back when it has
 // not been used for a while: the re-list is rare.
@@ -31,14 +32,14 @@ func NewLister(endpoint string) (*Lister, error) {
 	if !ok || !strings.HasPrefix(path, "/") {
 		return nil, fmt.Errorf("CRI endpoint %q is not unix:///path", endpoint)
 	}
-	return &Lister{conn: newClient(path)}, nil
+	return &Lister{conn: unary.New("unix", path, maxMessage)}, nil
 }
 
 // Container reads a container and its sandbox.
 func (l *Lister) Container(ctx context.Context, id string) (*workload.Pod, *workload.Container, error) {
 	ctx, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()
-	reply, err := l.conn.call(ctx, methodContainerStatus, statusRequest(id))
+	reply, err := l.call(ctx, methodContainerStatus, statusRequest(id))
 	if err != nil {
 		return nil, nil, fmt.Errorf("ask for container %s: %w", id, err)
 	}
@@ -46,7 +47,7 @@ func (l *Lister) Container(ctx context.Context, id string) (*workload.Pod, *work
 	if err != nil {
 		return nil, nil, err
 	}
-	if reply, err = l.conn.call(ctx, methodPodSandboxStatus, statusRequest(sandbox)); err != nil {
+	if reply, err = l.call(ctx, methodPodSandboxStatus, statusRequest(sandbox)); err != nil {
 		return nil, nil, fmt.Errorf("ask for sandbox %s: %w", sandbox, err)
 	}
 	p, err := Pod(reply)
@@ -55,6 +56,6 @@ func (l *Lister) Container(ctx context.Context, id string) (*workload.Pod, *work
 
 // Close ends the connection.
 func (l *Lister) Close() error {
-	l.conn.close()
+	l.conn.Close()
 	return nil
 }

@@ -4,9 +4,12 @@
 package nri
 
 import (
+	"sync"
+
 	"github.com/containerd/nri/pkg/api"
 
 	"github.com/koord-rt/koord-rt/api/protocol"
+	"github.com/koord-rt/koord-rt/model/mark"
 	"github.com/koord-rt/koord-rt/model/node"
 	"github.com/koord-rt/koord-rt/model/plan"
 	"github.com/koord-rt/koord-rt/model/workload"
@@ -16,9 +19,6 @@ import (
 // systemd driver they become unit properties. A key that fails, fails the container's creation, so device-bound files
 // (io.*) and those of particular kernels are written at start instead.
 var specUnified = plan.KnobSet(plan.CPUBurst, plan.CPUIdle, plan.MemoryMin, plan.MemoryLow, plan.MemoryHigh, plan.MemoryOOMGroup)
-
-// specOnly are the knobs that exist in a specification and nowhere in the kernel.
-var specOnly = plan.KnobSet(plan.Env, plan.Device, plan.CDIDevice, plan.Mount)
 
 // InSpec reports whether the runtime would keep the setting in the container's OCI spec, so that it is applied before
 // the process exists and again at every update.
@@ -56,13 +56,14 @@ func InSpec(v *node.View, s *plan.Setting) bool {
 // cpu.idle is 1.
 func Adjust(v *node.View, p plan.Plan, c *workload.Container, version string) (adj *api.ContainerAdjustment, rest plan.Plan) {
 	var b builder
-	idle := idleInSpec(v, p)
+	keeps := func(s *plan.Setting) bool { return InSpec(v, s) }
+	idle := mark.Idle(p, keeps)
 	left := len(p)
 	for i := range p {
 		s := &p[i]
 		switch {
 		case s.Observe || !InSpec(v, s):
-		case s.Knob == plan.CPUShares && idle || holds(&c.Base, s) || b.put(s):
+		case s.Knob == plan.CPUShares && idle || mark.Holds(&c.Base, s) || b.put(s):
 			left--
 			continue
 		}
@@ -74,79 +75,28 @@ func Adjust(v *node.View, p plan.Plan, c *workload.Container, version string) (a
 	if idle {
 		b.open().SetLinuxCPUShares(0)
 	}
-	if text := annotate(v, p, c, version); text != "" {
+	w := writers.Get().(*mark.Writer)
+	defer writers.Put(w)
+	if text := w.Text(by(v, version), p, &c.Base, keeps); text != "" {
 		b.open().AddAnnotation(protocol.AnnotationApplied, text)
 	}
 	return b.adj, rest
 }
 
+// Program is the name of koord-nri in marks.
+const Program = "koord-nri"
+
+// writers keep the buffers of annotations: one stands in the reply to every CreateContainer.
+var writers = sync.Pool{New: func() any { return &mark.Writer{} }}
+
+func by(v *node.View, version string) mark.By {
+	return mark.By{Generation: v.Generation, Program: Program, Version: version}
+}
+
 // Mark says what the plan changes on a container and what stood there before: the annotation's content, nil when
 // nothing changes.
 func Mark(v *node.View, p plan.Plan, c *workload.Container, version string) *protocol.Applied {
-	var m *protocol.Applied
-	for i := range p {
-		s := &p[i]
-		if !marks(v, s, c) {
-			continue
-		}
-		if m == nil {
-			m = &protocol.Applied{Generation: v.Generation, By: "koord-nri/" + version, Set: make(map[string]string, len(p))}
-		}
-		name, value := s.Knob.String(), s.Value.String()
-		if s.Key != "" {
-			name += "[" + s.Key + "]"
-		}
-		if s.Knob == plan.Env {
-			value = "set" // an annotation is no place for values that may be secret
-		}
-		m.Set[name] = value + " " + s.Owner.String()
-		noteBase(m, c, s.Knob)
-	}
-	if m != nil && idleInSpec(v, p) {
-		noteBase(m, c, plan.CPUShares)
-	}
-	return m
-}
-
-// marks reports whether the setting changes the container, and so belongs into its mark.
-func marks(v *node.View, s *plan.Setting, c *workload.Container) bool {
-	return !s.Observe && s.Target.Level == plan.LevelContainer && !holds(&c.Base, s) && (!specOnly.Has(s.Knob) || InSpec(v, s))
-}
-
-func noteBase(m *protocol.Applied, c *workload.Container, k plan.Knob) {
-	key, value, ok := baseOf(&c.Base, k)
-	if !ok {
-		return
-	}
-	if m.Base == nil {
-		m.Base = make(map[string]string, 4)
-	}
-	m.Base[key] = value
-}
-
-// idleInSpec reports whether the plan gives the container cpu.idle=1 through the spec.
-func idleInSpec(v *node.View, p plan.Plan) bool {
-	for i := range p {
-		if s := &p[i]; s.Knob == plan.CPUIdle && !s.Observe && s.Value.Int() == 1 && InSpec(v, s) {
-			return true
-		}
-	}
-	return false
-}
-
-// holds reports whether the request already has the value.
-func holds(base *workload.Resources, s *plan.Setting) bool {
-	if o := field(base, s.Knob); o != nil {
-		return o.Set && o.V == s.Value.Int()
-	}
-	if t := textField(base, s.Knob); t != nil {
-		return *t == s.Value.String()
-	}
-	if key, value, ok := plan.Unified(*s); ok {
-		have, has := base.Unified[key]
-		return has && have == value
-	}
-	return false
+	return mark.Of(by(v, version), p, &c.Base, func(s *plan.Setting) bool { return InSpec(v, s) })
 }
 
 // builder makes the adjustment on first use.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/koord-rt/koord-rt/api/protocol"
 	"github.com/koord-rt/koord-rt/model/cgrouppath"
+	"github.com/koord-rt/koord-rt/model/mark"
 	"github.com/koord-rt/koord-rt/model/unit"
 	"github.com/koord-rt/koord-rt/model/workload"
 )
@@ -41,7 +42,7 @@ func Container(p *api.PodSandbox, c *api.Container, marks ...*protocol.Applied) 
 		if s := c.GetLinux().GetResources().GetCpu().GetShares(); s != nil && s.GetValue() == 0 {
 			out.Base.Shares = unit.Some(0) // of an idle group, or nobody's
 		}
-		rebase(&out.Base, append(marks[:len(marks):len(marks)], out.Applied)...)
+		mark.Rebase(&out.Base, append(marks[:len(marks):len(marks)], out.Applied)...)
 		if out.Base.Shares.V == 0 {
 			out.Base.Shares = unit.Opt{}
 		}

@@ -5,12 +5,10 @@ package nri
 
 import (
 	"fmt"
-	"strings"
 	"testing"
 
 	"github.com/containerd/nri/pkg/api"
 
-	"github.com/koord-rt/koord-rt/api/protocol"
 	"github.com/koord-rt/koord-rt/model/node"
 	"github.com/koord-rt/koord-rt/model/plan"
 )
@@ -53,21 +51,6 @@ func FuzzDevice(f *testing.F) {
 		s.Knob = plan.Mount
 		if put := putMount(adj, &s); put != (len(adj.Mounts) == 1) || put && (adj.Mounts[0].Destination != path || adj.Mounts[0].Source == "") {
 			t.Fatalf("mount %t: %v", put, adj.Mounts)
-		}
-	})
-}
-
-func FuzzPlanOf(f *testing.F) {
-	f.Add("cpu.shares", "512 batch")
-	f.Add("io.read_bps[8:0]", "1 blkio")
-	f.Add("env[X]", "set devices")
-	f.Add("cpu.shares[", "x  batch")
-	f.Fuzz(func(t *testing.T, knob, value string) {
-		target := plan.Target{Level: plan.LevelContainer, Container: "c"}
-		for _, s := range PlanOf(&protocol.Applied{Set: map[string]string{knob: value}}, target) {
-			if specOnly.Has(s.Knob) || s.Target != target || !strings.HasPrefix(knob, s.Knob.String()) || !strings.HasSuffix(value, " "+s.Owner.String()) {
-				t.Fatalf("%q=%q is read as %s", knob, value, s.String())
-			}
 		}
 	})
 }

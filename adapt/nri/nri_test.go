@@ -260,10 +260,6 @@ func TestUpdate(t *testing.T) {
 	if u == nil || u.ContainerId != "c1" || u.Linux.Resources.Cpu.Quota.Value != 80000 || u.Linux.Resources.Cpu.Shares != nil {
 		t.Errorf("update = %v", u)
 	}
-	got := nri.Overlay(c.Base, nri.Resources(r))
-	if got.Quota != unit.Some(90000) || got.Shares != unit.Some(7) || got.CPUs != "0-3" || got.MemoryLimit != unit.Some(1<<30) {
-		t.Errorf("overlay = %+v", got)
-	}
 }
 
 func TestPod(t *testing.T) {

@@ -6,6 +6,7 @@ package nri
 import (
 	"github.com/containerd/nri/pkg/api"
 
+	"github.com/koord-rt/koord-rt/model/mark"
 	"github.com/koord-rt/koord-rt/model/node"
 	"github.com/koord-rt/koord-rt/model/plan"
 	"github.com/koord-rt/koord-rt/model/workload"
@@ -29,11 +30,11 @@ func InUpdate(v *node.View, s *plan.Setting) bool {
 func Update(v *node.View, p plan.Plan, r *api.LinuxResources, c *workload.Container) *api.ContainerUpdate {
 	u := &api.ContainerUpdate{ContainerId: c.ID}
 	req := Resources(r)
-	idle := idleInSpec(v, p)
+	idle := mark.Idle(p, func(s *plan.Setting) bool { return InSpec(v, s) })
 	changed := false
 	for i := range p {
 		s := &p[i]
-		if s.Observe || !InUpdate(v, s) || s.Knob == plan.CPUShares && idle || holds(&req, s) {
+		if s.Observe || !InUpdate(v, s) || s.Knob == plan.CPUShares && idle || mark.Holds(&req, s) {
 			continue
 		}
 		changed = putUpdate(u, s) || changed

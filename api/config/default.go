@@ -5,12 +5,21 @@ package config
 
 import "time"
 
-// Default is the configuration of an empty file.
+// Default is the configuration of koord-nri of an empty file.
 func Default() NRI {
 	return NRI{
-		Socket:       "/var/run/nri/nri.sock",
-		PluginName:   "koord-rt",
-		PluginIndex:  "05",
+		Node:           defaultNode("unix:/run/koord-rt/nri-metrics.sock"),
+		Socket:         "/var/run/nri/nri.sock",
+		PluginName:     "koord-rt",
+		PluginIndex:    "05",
+		Reconnect:      Reconnect{Min: Duration(500 * time.Millisecond), Max: Duration(30 * time.Second)},
+		RequestTimeout: Duration(2 * time.Second),
+	}
+}
+
+// defaultNode is what the programs have in common; each has a metrics socket of its own.
+func defaultNode(metrics string) Node {
+	return Node{
 		RunDir:       "/run/koord-rt",
 		StateDir:     "/var/lib/koord-rt",
 		StrategyFile: "/etc/koord-rt/strategy.yaml",
@@ -30,11 +39,9 @@ func Default() NRI {
 			MemoryLowPercentMax: 100, ResctrlPodGroups: true, MBAPercentMax: 100, CoreSched: true, Devices: true,
 			BlkIO: true, NodeCPUSetMaxPercent: 100,
 		},
-		Metrics:        Metrics{Address: "unix:/run/koord-rt/nri-metrics.sock"},
-		Log:            Log{Level: "info", Format: "text"},
-		Reconnect:      Reconnect{Min: Duration(500 * time.Millisecond), Max: Duration(30 * time.Second)},
-		Deadline:       Duration(time.Second),
-		RequestTimeout: Duration(2 * time.Second),
+		Metrics:  Metrics{Address: metrics},
+		Log:      Log{Level: "info", Format: "text"},
+		Deadline: Duration(time.Second),
 	}
 }
 

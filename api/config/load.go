@@ -90,7 +90,7 @@ func (d document) strategy(spec *strategy.Spec) (*strategy.Spec, error) {
 }
 
 // ModeOf is the mode of a feature, active when it is not named.
-func (c NRI) ModeOf(f protocol.Feature) Mode {
+func (c Node) ModeOf(f protocol.Feature) Mode {
 	if mode, ok := c.Features[f.String()]; ok {
 		return mode
 	}
@@ -98,7 +98,7 @@ func (c NRI) ModeOf(f protocol.Feature) Mode {
 }
 
 // FailsClosed reports whether f is in FailClosed.
-func (c NRI) FailsClosed(f protocol.Feature) bool { return slices.Contains(c.FailClosed, f.String()) }
+func (c Node) FailsClosed(f protocol.Feature) bool { return slices.Contains(c.FailClosed, f.String()) }
 
 // Cedes reports whether a knob is left to another plugin.
-func (c NRI) Cedes(knob string) bool { return slices.Contains(c.Cede, knob) }
+func (c Node) Cedes(knob string) bool { return slices.Contains(c.Cede, knob) }

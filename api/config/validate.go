@@ -27,11 +27,9 @@ const maxHandler = 2 * time.Second
 // Validate checks every setting. Each error names the key, the value and what is wanted; their order is fixed.
 func (c NRI) Validate() []error {
 	k := &checker{}
-	k.paths(&c)
+	k.file("socket", c.Socket, false)
 	k.plugin(&c)
-	k.features(&c)
-	k.limits(&c.Limits)
-	k.output(&c)
+	k.node(&c.Node)
 	k.times(&c)
 	return k.errs
 }
@@ -49,13 +47,29 @@ func (k *checker) fail(key string, value any, want string) {
 	k.errs = append(k.errs, fmt.Errorf("%s: %w: %q, want %s", key, ErrSetting, text, want))
 }
 
-// paths checks file names. Only what may be absent on a node may be empty.
-func (k *checker) paths(c *NRI) {
+// node checks what the node programs have in common.
+func (k *checker) node(c *Node) {
+	k.paths(c)
+	k.knobs(c)
+	k.features(c)
+	k.limits(&c.Limits)
+	k.output(c)
+	k.within("deadline", c.Deadline, 10*time.Millisecond, maxHandler-time.Millisecond)
+}
+
+// file checks one file name. Only what may be absent on a node may be empty.
+func (k *checker) file(key, value string, optional bool) {
+	if (value != "" || !optional) && !cleanAbsolute(value) {
+		k.fail(key, value, "an absolute path without ..")
+	}
+}
+
+func (k *checker) paths(c *Node) {
 	for _, p := range []struct {
 		key, value string
 		optional   bool
 	}{
-		{"socket", c.Socket, false}, {"runDir", c.RunDir, false}, {"stateDir", c.StateDir, false},
+		{"runDir", c.RunDir, false}, {"stateDir", c.StateDir, false},
 		{"strategyFile", c.StrategyFile, true},
 		{"host.cgroupRoot", c.Host.CgroupRoot, false}, {"host.proc", c.Host.Proc, false},
 		{"host.sys", c.Host.Sys, false}, {"host.resctrl", c.Host.Resctrl, true}, {"host.dev", c.Host.Dev, false},
@@ -63,14 +77,10 @@ func (k *checker) paths(c *NRI) {
 		{"host.kubeletMemoryManagerState", c.Host.KubeletMemoryManagerState, true},
 		{"host.criEndpoint", strings.TrimPrefix(c.Host.CRIEndpoint, "unix://"), true},
 	} {
-		if (p.value != "" || !p.optional) && !cleanAbsolute(p.value) {
-			k.fail(p.key, p.value, "an absolute path without ..")
-		}
+		k.file(p.key, p.value, p.optional)
 	}
 	for i, dir := range c.Host.CDIDirs {
-		if !cleanAbsolute(dir) {
-			k.fail(fmt.Sprintf("host.cdiDirs[%d]", i), dir, "an absolute path without ..")
-		}
+		k.file(fmt.Sprintf("host.cdiDirs[%d]", i), dir, false)
 	}
 	if c.Host.CRIEndpoint != "" && !strings.HasPrefix(c.Host.CRIEndpoint, "unix:///") {
 		k.fail("host.criEndpoint", c.Host.CRIEndpoint, "unix:///path")
@@ -93,6 +103,9 @@ func (k *checker) plugin(c *NRI) {
 	if len(c.PluginIndex) != 2 || strings.ContainsFunc(c.PluginIndex, func(r rune) bool { return r < '0' || r > '9' }) {
 		k.fail("pluginIndex", c.PluginIndex, "two digits in quotes")
 	}
+}
+
+func (k *checker) knobs(c *Node) {
 	k.oneOf("weightFormula", c.WeightFormula, WeightAuto, WeightLinear, WeightQuadratic)
 	k.oneOf("cdi", c.CDI, CDIAuto, CDIOn, CDIOff)
 	if c.ReservedCPUs != "" {
@@ -107,7 +120,7 @@ func (k *checker) plugin(c *NRI) {
 	}
 }
 
-func (k *checker) features(c *NRI) {
+func (k *checker) features(c *Node) {
 	for _, name := range slices.Sorted(maps.Keys(c.Features)) {
 		if _, ok := protocol.ParseFeature(name); !ok {
 			k.fail("features", name, "one of "+featureNames())
@@ -156,7 +169,7 @@ func (k *checker) limits(l *Limits) {
 	k.between("limits.nodeCPUSetMaxPercent", l.NodeCPUSetMaxPercent, 0, 100)
 }
 
-func (k *checker) output(c *NRI) {
+func (k *checker) output(c *Node) {
 	if !localAddress(c.Metrics.Address) {
 		k.fail("metrics.address", c.Metrics.Address, "unix:/path, a loopback host:port or nothing")
 	}
@@ -184,7 +197,6 @@ func localAddress(address string) bool {
 }
 
 func (k *checker) times(c *NRI) {
-	k.within("deadline", c.Deadline, 10*time.Millisecond, maxHandler-time.Millisecond)
 	k.within("requestTimeout", c.RequestTimeout, 100*time.Millisecond, time.Minute)
 	if c.Deadline >= c.RequestTimeout {
 		k.fail("deadline", c.Deadline, "less than requestTimeout "+c.RequestTimeout.String())

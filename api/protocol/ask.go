@@ -7,7 +7,7 @@ import "github.com/koord-rt/koord-rt/api/strategy"
 
 // Ask is the whole wish of one pod, parsed. Nil, empty and zero mean "not asked".
 type Ask struct {
-	// QoS is the label's class, QoSNone without one; see [Ask.QoSFor] for the class with default.
+	// QoS is the label's class, QoSNone without one; see [KubeQoS.DefaultQoS] for the default.
 	QoS QoS
 	// Labelled says that the QoS label is present and valid.
 	Labelled bool
@@ -45,14 +45,6 @@ type Ask struct {
 	OptOut FeatureSet
 	// Required holds the features without which the pod must not start.
 	Required FeatureSet
-}
-
-// QoSFor is the pod's class, derived from Kubernetes' class when the pod is not labelled.
-func (a *Ask) QoSFor(k KubeQoS) QoS {
-	if a.QoS != QoSNone {
-		return a.QoS
-	}
-	return k.DefaultQoS()
 }
 
 // OOMScoreAdjFor is the value for one container: its own, else the pod's; false when neither is asked.

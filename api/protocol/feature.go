@@ -4,7 +4,6 @@
 package protocol
 
 import (
-	"fmt"
 	"strings"
 )
 
@@ -110,16 +109,7 @@ func (s FeatureSet) String() string {
 	return b.String()
 }
 
-// ParseFeatureSet reads "true" (all), "false" or "" (none) or a comma list of feature names. On error the set is empty.
-func ParseFeatureSet(s string) (FeatureSet, error) {
-	set, unknown := readFeatureSet(s)
-	if unknown != "" {
-		return 0, fmt.Errorf("unknown feature %s", quote(unknown))
-	}
-	return set, nil
-}
-
-// readFeatureSet also returns the first name that is no feature; the known ones are in the set.
+// readFeatureSet reads "true" (all), "false" or "" (none) or a comma list of feature names. It also returns the first name that is no feature; the known ones are in the set.
 func readFeatureSet(s string) (set FeatureSet, unknown string) {
 	switch s {
 	case "true":

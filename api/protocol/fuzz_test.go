@@ -94,11 +94,6 @@ func FuzzOOMScoreAdjSpec(f *testing.F) {
 	fuzz(f, protocol.AnnotationOOMScoreAdjSpec, protocol.ParseOOMScoreAdjSpec, nil)
 }
 
-func FuzzFeatureSet(f *testing.F) {
-	f.Add("cpu-burst,llc")
-	fuzz(f, protocol.KeyOptOut, protocol.ParseFeatureSet, protocol.FeatureSet.String)
-}
-
 func FuzzCPUList(f *testing.F) {
 	fuzz(f, "", func(s string) (string, error) {
 		if err := protocol.CheckCPUList(s); err != nil {

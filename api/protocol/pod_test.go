@@ -48,36 +48,35 @@ func TestParsePodWhole(t *testing.T) {
 	score, _ := ask.OOMScoreAdjFor("main")
 	other, _ := ask.OOMScoreAdjFor("other")
 	for name, pair := range map[string][2]any{
-		"qos":              {ask.QoS, protocol.QoSLS},
-		"labelled":         {ask.Labelled, true},
-		"priority":         {ask.PriorityClass, protocol.PriorityProd},
-		"group":            {ask.CoreSchedGroup, "group-1"},
-		"policy":           {ask.CoreSchedPolicy, "exclusive"},
-		"provider":         {ask.GPUIsolationProvider, "HAMi-core"},
-		"has extended":     {ask.HasExtended, true},
-		"batch-cpu limit":  {*main.Limits.BatchCPU, int64(1000)},
-		"batch-memory":     {*main.Limits.BatchMemory, int64(2 << 30)},
-		"batch-cpu":        {*main.Requests.BatchCPU, int64(500)},
-		"mid-cpu":          {*main.Requests.MidCPU, int64(2)},
-		"cpuset":           {ask.ResourceStatus.CPUSet, "0-3,8"},
-		"burst":            {*ask.CPUBurst.CPUBurstPercent, int64(200)},
-		"identity":         {*ask.CPUQOS.GroupIdentity, int64(-1)},
-		"memory policy":    {ask.MemoryQOS.Policy, "auto"},
-		"throttling":       {*ask.MemoryQOS.ThrottlingPercent, int64(120)},
-		"block":            {*ask.BlkIO[0].IOCfg.ReadIOPS, int64(100)},
-		"llc":              {*ask.Resctrl.LLC, protocol.Range{Start: 0, End: 30}},
-		"llc 1":            {ask.Resctrl.LLCPerCache[1], protocol.Range{Start: 10, End: 20}},
-		"mb":               {*ask.Resctrl.MBPercent, int64(20)},
-		"mb 0":             {ask.Resctrl.MBPerCache[0], int64(30)},
-		"gpu memory":       {ask.Devices["gpu"][0].Resources[protocol.ResourceGPUMemory], int64(16 << 30)},
-		"gpu id":           {ask.Devices["gpu"][0].ID, "GPU-8c25ea37"},
-		"gpu template":     {ask.Devices["gpu"][0].GPUSharedResourceTemplate, "t1"},
-		"vf":               {ask.Devices["rdma"][0].VFs[0].BusID, "0000:1f:00.2"},
-		"container score":  {score, -900},
-		"other score":      {other, -500},
-		"opt-out":          {ask.OptOut.String(), "cpu-burst,llc,oom-score"},
-		"required":         {ask.Required.String(), "cpuset,devices"},
-		"class from label": {ask.QoSFor(protocol.KubeBestEffort), protocol.QoSLS},
+		"qos":             {ask.QoS, protocol.QoSLS},
+		"labelled":        {ask.Labelled, true},
+		"priority":        {ask.PriorityClass, protocol.PriorityProd},
+		"group":           {ask.CoreSchedGroup, "group-1"},
+		"policy":          {ask.CoreSchedPolicy, "exclusive"},
+		"provider":        {ask.GPUIsolationProvider, "HAMi-core"},
+		"has extended":    {ask.HasExtended, true},
+		"batch-cpu limit": {*main.Limits.BatchCPU, int64(1000)},
+		"batch-memory":    {*main.Limits.BatchMemory, int64(2 << 30)},
+		"batch-cpu":       {*main.Requests.BatchCPU, int64(500)},
+		"mid-cpu":         {*main.Requests.MidCPU, int64(2)},
+		"cpuset":          {ask.ResourceStatus.CPUSet, "0-3,8"},
+		"burst":           {*ask.CPUBurst.CPUBurstPercent, int64(200)},
+		"identity":        {*ask.CPUQOS.GroupIdentity, int64(-1)},
+		"memory policy":   {ask.MemoryQOS.Policy, "auto"},
+		"throttling":      {*ask.MemoryQOS.ThrottlingPercent, int64(120)},
+		"block":           {*ask.BlkIO[0].IOCfg.ReadIOPS, int64(100)},
+		"llc":             {*ask.Resctrl.LLC, protocol.Range{Start: 0, End: 30}},
+		"llc 1":           {ask.Resctrl.LLCPerCache[1], protocol.Range{Start: 10, End: 20}},
+		"mb":              {*ask.Resctrl.MBPercent, int64(20)},
+		"mb 0":            {ask.Resctrl.MBPerCache[0], int64(30)},
+		"gpu memory":      {ask.Devices["gpu"][0].Resources[protocol.ResourceGPUMemory], int64(16 << 30)},
+		"gpu id":          {ask.Devices["gpu"][0].ID, "GPU-8c25ea37"},
+		"gpu template":    {ask.Devices["gpu"][0].GPUSharedResourceTemplate, "t1"},
+		"vf":              {ask.Devices["rdma"][0].VFs[0].BusID, "0000:1f:00.2"},
+		"container score": {score, -900},
+		"other score":     {other, -500},
+		"opt-out":         {ask.OptOut.String(), "cpu-burst,llc,oom-score"},
+		"required":        {ask.Required.String(), "cpuset,devices"},
 	} {
 		if !reflect.DeepEqual(pair[0], pair[1]) {
 			t.Errorf("%s = %v, want %v", name, pair[0], pair[1])
@@ -267,20 +266,6 @@ func TestNames(t *testing.T) {
 		if got := kube.DefaultQoS(); got != want {
 			t.Errorf("%v defaults to %v, want %v", kube, got, want)
 		}
-		if got, ok := protocol.ParseKubeQoS(kube.String()); got != kube || ok != (kube != protocol.KubeUnknown) {
-			t.Errorf("%v reads back as %v", kube, got)
-		}
-	}
-	for priority, want := range map[int32]protocol.PriorityClass{
-		9000: protocol.PriorityProd, 9999: protocol.PriorityProd, 10000: protocol.PriorityNone, 7500: protocol.PriorityMid,
-		5000: protocol.PriorityBatch, 3999: protocol.PriorityFree, 0: protocol.PriorityNone, -1: protocol.PriorityNone,
-	} {
-		if got := protocol.PriorityClassOf(priority); got != want {
-			t.Errorf("priority %d is %v, want %v", priority, got, want)
-		}
-	}
-	if protocol.QoSBE.DefaultPriority() != protocol.PriorityBatch || protocol.QoSLSE.DefaultPriority() != protocol.PriorityProd {
-		t.Error("default priority of BE or LSE")
 	}
 }
 

@@ -54,18 +54,6 @@ func (q QoS) String() string {
 	}
 }
 
-// DefaultPriority is the priority class of a pod of this QoS that names none.
-func (q QoS) DefaultPriority() PriorityClass {
-	switch q {
-	case QoSLSE, QoSLSR, QoSLS, QoSSystem:
-		return PriorityProd
-	case QoSBE:
-		return PriorityBatch
-	default:
-		return PriorityNone
-	}
-}
-
 // KubeQoS is Kubernetes' own QoS class of a pod.
 type KubeQoS uint8
 
@@ -76,20 +64,6 @@ const (
 	KubeBurstable
 	KubeBestEffort
 )
-
-// ParseKubeQoS reads status.qosClass, case as Kubernetes writes it.
-func ParseKubeQoS(s string) (KubeQoS, bool) {
-	switch s {
-	case "Guaranteed":
-		return KubeGuaranteed, true
-	case "Burstable":
-		return KubeBurstable, true
-	case "BestEffort":
-		return KubeBestEffort, true
-	default:
-		return KubeUnknown, false
-	}
-}
 
 // String is Kubernetes' spelling; KubeUnknown is "Unknown".
 func (k KubeQoS) String() string {
@@ -146,23 +120,6 @@ func ParsePriorityClass(s string) (PriorityClass, bool) {
 		return PriorityFree, true
 	default:
 		return PriorityNone, false
-	}
-}
-
-// PriorityClassOf is the band of a numeric pod priority: 9000..9999 prod, 7000..7999 mid, 5000..5999 batch, 3000..3999
-// free.
-func PriorityClassOf(priority int32) PriorityClass {
-	switch {
-	case priority >= 9000 && priority <= 9999:
-		return PriorityProd
-	case priority >= 7000 && priority <= 7999:
-		return PriorityMid
-	case priority >= 5000 && priority <= 5999:
-		return PriorityBatch
-	case priority >= 3000 && priority <= 3999:
-		return PriorityFree
-	default:
-		return PriorityNone
 	}
 }
 

@@ -159,14 +159,6 @@ func (s *Spec) ClassFor(name string) ResourceQOS {
 	return class.filled()
 }
 
-// Root returns the parameters of the cgroup root with non-nil sub-structs.
-func (s *Spec) Root() ResourceQOS {
-	if s == nil || s.ResourceQOSStrategy == nil {
-		return (*ResourceQOS)(nil).filled()
-	}
-	return s.ResourceQOSStrategy.CgroupRoot.filled()
-}
-
 // Threshold returns the thresholds, the zero value when there are none.
 func (s *Spec) Threshold() ResourceThresholdStrategy {
 	if s == nil || s.ResourceUsedThresholdWithBE == nil {

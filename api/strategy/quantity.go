@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
 	"math/big"
 	"strconv"
 	"strings"
@@ -88,14 +87,9 @@ var suffixes = map[string]struct {
 
 // ParseQuantity reads a non-negative Kubernetes quantity and rounds it up to a whole number: "1k" is 1000, "2Gi" is
 // 2147483648, "1500m" is 2.
-func ParseQuantity(text string) (int64, error) { return parseScaled(text, 1) }
-
-// ParseMilliQuantity reads a non-negative Kubernetes quantity in thousandths, rounded up: "2" is 2000, "1500m" is 1500.
-func ParseMilliQuantity(text string) (int64, error) { return parseScaled(text, 1000) }
-
-func parseScaled(text string, scale int64) (int64, error) {
-	if n, ok := plainDigits(text); ok && n <= math.MaxInt64/scale {
-		return n * scale, nil
+func ParseQuantity(text string) (int64, error) {
+	if n, ok := plainDigits(text); ok {
+		return n, nil
 	}
 	if text == "" || len(text) > maxQuantityLen {
 		return 0, fmt.Errorf("%w: length %d, want 1..%d", ErrQuantity, len(text), maxQuantityLen)
@@ -117,7 +111,6 @@ func parseScaled(text string, scale int64) (int64, error) {
 		factor.Inv(factor)
 	}
 	mantissa.Mul(mantissa, factor)
-	mantissa.Mul(mantissa, new(big.Rat).SetInt64(scale))
 	whole, rest := new(big.Int).QuoRem(mantissa.Num(), mantissa.Denom(), new(big.Int))
 	if rest.Sign() > 0 {
 		whole.Add(whole, big.NewInt(1))

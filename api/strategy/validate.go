@@ -72,13 +72,6 @@ func ValidateCPUBurst(prefix string, b CPUBurstStrategy) []error {
 	return c.errs
 }
 
-// ValidateResctrl checks one resctrlQOS, see [ValidateCPUQOS].
-func ValidateResctrl(prefix string, q *ResctrlQOS) []error {
-	c := &checker{}
-	c.resctrl(prefix, q)
-	return c.errs
-}
-
 // checker gathers errors.
 type checker struct {
 	errs []error

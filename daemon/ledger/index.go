@@ -25,9 +25,6 @@ type Entry struct {
 	Restore, Proof, Problem *journal.Record
 }
 
-// Restored reports that we have undone it and not set it since.
-func (e *Entry) Restored() bool { return e.Restore != nil && e.Value == nil }
-
 // Index answers questions about records. It is built on demand and kept by nobody for long.
 type Index struct{ tr tracker[*journal.Record] }
 
@@ -38,33 +35,6 @@ func NewIndex(records []journal.Record) *Index {
 		x.tr.add(&records[i], &records[i])
 	}
 	return x
-}
-
-func (x *Index) setting(id plan.ID) *setting[*journal.Record] {
-	sub := x.tr[targetKey(&id.Target)]
-	if sub == nil {
-		return nil
-	}
-	return sub.settings[settingKey{id.Knob.String(), id.Key}]
-}
-
-// Original is our oldest write of the ID in that cgroup (boot id and inode), with what stood there before. Inode 0 matches
-// any: for targets that are no cgroup.
-func (x *Index) Original(id plan.ID, boot string, inode uint64) (*journal.Record, bool) {
-	s := x.setting(id)
-	if s == nil || !s.has[slotFirst] || inode != 0 && s.inode != 0 && (s.inode != inode || s.boot != boot) {
-		return nil, false
-	}
-	return s.rec[slotFirst], true
-}
-
-// Latest is the newest record of the ID that states a wish of ours, also one that could not be written.
-func (x *Index) Latest(id plan.ID) (*journal.Record, bool) {
-	s := x.setting(id)
-	if s == nil || !s.has[slotValue] {
-		return nil, false
-	}
-	return s.rec[slotValue], true
 }
 
 // Entries lists everything, ordered as plans are.

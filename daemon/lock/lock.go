@@ -40,8 +40,8 @@ func (e *HeldError) Error() string {
 // Lock is a held lock.
 type Lock struct{ f *os.File }
 
-// NRIPath is the lock file of the NRI plugin.
-func NRIPath(runDir string) string { return filepath.Join(runDir, "nri.lock") }
+// Path is the lock file of a program, which is named as in the ledger: "nri".
+func Path(runDir, writer string) string { return filepath.Join(runDir, writer+".lock") }
 
 // Acquire takes the lock without waiting and writes our pid into the file. The error is a *HeldError when another
 // process holds it. The file stays when the lock goes: removing it would let two processes lock two files of one name.

@@ -13,7 +13,7 @@ import (
 
 func TestSecondIsRefusedAndToldWhoHasIt(t *testing.T) {
 	t.Parallel()
-	path := NRIPath(filepath.Join(t.TempDir(), "run"))
+	path := Path(filepath.Join(t.TempDir(), "run"), "nri")
 	first, err := Acquire(path)
 	if err != nil {
 		t.Fatal(err)
@@ -43,7 +43,7 @@ func TestSecondIsRefusedAndToldWhoHasIt(t *testing.T) {
 
 func TestGarbageInTheFileAndSymlinks(t *testing.T) {
 	t.Parallel()
-	path := NRIPath(t.TempDir())
+	path := Path(t.TempDir(), "nri")
 	if err := os.WriteFile(path, []byte("-5 garbage garbage garbage garbage garbage"), 0o600); err != nil {
 		t.Fatal(err)
 	}

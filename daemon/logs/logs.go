@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The koord-rt Authors
 
-// Package logs sets up structured logging: handler, level, the names of keys, and a limiter for repeated problems.
+// Package logs sets up structured logging: handler, level, and a limiter for repeated problems.
 //
 // Input is configuration; output is an slog.Logger that the caller passes on. Values of environment variables and of
 // labels or annotations are never logged, only their names and the reason why one was refused. It imports the standard

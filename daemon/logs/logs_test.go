@@ -19,7 +19,7 @@ func TestNew(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.Info("hidden")
-	l.Warn("seen", KeyPod, "default/web")
+	l.Warn("seen", "pod", "default/web")
 	if s := out.String(); strings.Contains(s, "hidden") || !strings.Contains(s, `"pod":"default/web"`) {
 		t.Error(s)
 	}

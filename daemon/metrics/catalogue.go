@@ -54,44 +54,51 @@ const (
 )
 
 var catalogue = [numMetrics]Metric{
-	eventDuration: {"koord_rt_nri_event_duration_seconds", Histogram, []string{"event"},
+	eventDuration: {"event_duration_seconds", Histogram, []string{"event"},
 		"Time inside a handler, from the call to the reply.", valuesEvent},
-	eventLate: {"koord_rt_nri_event_late_total", Counter, []string{"event"},
+	eventLate: {"event_late_total", Counter, []string{"event"},
 		"Decisions that missed the deadline; the safe default was answered.", valuesEvent},
-	decisions: {"koord_rt_nri_decisions_total", Counter, []string{"feature", "outcome"},
+	decisions: {"decisions_total", Counter, []string{"feature", "outcome"},
 		"Decisions by feature and outcome.", valuesFeature + "; outcome: applied, unchanged, observed, refused, unsupported, error"},
-	observed: {"koord_rt_nri_observe_total", Counter, []string{"feature"},
+	observed: {"observe_total", Counter, []string{"feature"},
 		"Settings that were planned but not written, because the feature only observes.", valuesFeature},
-	problems: {"koord_rt_nri_problems_total", Counter, []string{"key"},
+	problems: {"problems_total", Counter, []string{"key"},
 		"Labels, annotations and configuration that could not be used.", "key: a known label or annotation, strategy, config, handoff or other"},
-	proofs: {"koord_rt_nri_proof_total", Counter, []string{"knob", "result"},
+	proofs: {"proof_total", Counter, []string{"knob", "result"},
 		"Values read back from the kernel before a container's first instruction.", valuesKnob + "; result: ok, drift, error, unsupported, retried"},
-	writes: {"koord_rt_nri_writes_total", Counter, []string{"knob", "result"},
+	writes: {"writes_total", Counter, []string{"knob", "result"},
 		"Direct writes to the kernel.", valuesKnob + "; result: as for proofs"},
-	failOpen: {"koord_rt_nri_fail_open_total", Counter, []string{"reason"},
+	failOpen: {"fail_open_total", Counter, []string{"reason"},
 		"Containers that went through without their guarantees.", "reason: deadline, panic, error, not-ready, unmanaged"},
-	ledgerErrors: {"koord_rt_nri_ledger_errors_total", Counter, nil,
+	ledgerErrors: {"ledger_errors_total", Counter, nil,
 		"Ledger records that could not be kept.", ""},
-	unmanaged: {"koord_rt_nri_unmanaged_containers", Gauge, nil,
+	unmanaged: {"unmanaged_containers", Gauge, nil,
 		"Containers found without our annotation at the last Synchronize.", ""},
-	containers: {"koord_rt_nri_containers", Gauge, nil,
+	containers: {"containers", Gauge, nil,
 		"Containers known.", ""},
-	connected: {"koord_rt_nri_connected", Gauge, nil,
+	connected: {"connected", Gauge, nil,
 		"1 while connected to the runtime.", ""},
-	connects: {"koord_rt_nri_connects_total", Counter, nil,
+	connects: {"connects_total", Counter, nil,
 		"Connections to the runtime that were made.", ""},
-	generation: {"koord_rt_nri_view_generation", Gauge, nil,
+	generation: {"view_generation", Gauge, nil,
 		"Generation of the view that decisions are made from.", ""},
-	claimedCPUs: {"koord_rt_nri_claimed_cpus", Gauge, []string{"class"},
+	claimedCPUs: {"claimed_cpus", Gauge, []string{"class"},
 		"CPUs held by exclusive containers.", "class: LSE, LSR"},
-	featureState: {"koord_rt_nri_feature_state", Gauge, []string{"feature", "state"},
+	featureState: {"feature_state", Gauge, []string{"feature", "state"},
 		"1 for the state that a feature is in on this node.", valuesFeature + "; state: active, degraded, unsupported, observe, off"},
-	buildInfo: {"koord_rt_nri_build_info", Gauge, []string{"version", "runtime", "runtime_version", "nri"},
+	buildInfo: {"build_info", Gauge, []string{"version", "runtime", "runtime_version", "nri"},
 		"Always 1; its labels are versions.", "as the programs report them"},
 }
 
-// Catalogue lists every metric of koord-nri, for the reference page.
-func Catalogue() []Metric { return append([]Metric(nil), catalogue[:]...) }
+// Catalogue lists every metric of a program with an engine: "nri" is koord-nri, "cri" koord-runtime-proxy.
+func Catalogue(program string) []Metric {
+	out := make([]Metric, len(catalogue))
+	for i, m := range catalogue {
+		m.Name = "koord_rt_" + program + "_" + m.Name
+		out[i] = m
+	}
+	return out
+}
 
 // Buckets of the event histogram in seconds: fine around the goal of 200 µs, which is a bound itself,
 // coarser up to the runtime's 2 s.

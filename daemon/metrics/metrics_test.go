@@ -26,10 +26,10 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func filled(t *testing.T) (*NRI, *prometheus.Registry) {
+func filled(t *testing.T) (*Engine, *prometheus.Registry) {
 	t.Helper()
 	reg := prometheus.NewRegistry()
-	m, err := NewNRI(reg)
+	m, err := NewEngine(reg, "nri")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,7 +100,7 @@ func TestEveryMetricOfTheCatalogueIsServed(t *testing.T) {
 	if code != http.StatusOK {
 		t.Fatal(code)
 	}
-	for _, m := range Catalogue() {
+	for _, m := range Catalogue("nri") {
 		if m.Help == "" || len(m.Labels) > 0 && m.Values == "" || !strings.Contains(text, "# HELP "+m.Name+" "+m.Help) ||
 			!strings.Contains(text, "# TYPE "+m.Name+" "+string(m.Kind)) {
 			t.Errorf("%s is not documented or not served", m.Name)
@@ -194,7 +194,7 @@ func TestOutOfRangeIsIgnoredAndTwiceIsAnError(t *testing.T) {
 	m.Proof(plan.NumKnobs+3, ResultOK)
 	m.Write(plan.CPUShares, NumResults)
 	m.FailOpen(NumFailOpens)
-	if _, err := NewNRI(reg); err == nil {
+	if _, err := NewEngine(reg, "nri"); err == nil {
 		t.Error("registered twice")
 	}
 }

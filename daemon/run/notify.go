@@ -42,11 +42,6 @@ func (n *Notifier) Ready() error { return n.send("READY=1") }
 // Stopping tells that the daemon ends.
 func (n *Notifier) Stopping() error { return n.send("STOPPING=1") }
 
-// Status sets the line of `systemctl status`; line breaks in it become spaces.
-func (n *Notifier) Status(text string) error {
-	return n.send("STATUS=" + strings.ReplaceAll(text, "\n", " "))
-}
-
 // Watchdog pings at half the interval while healthy (may be nil) returns nil, until ctx ends; without a watchdog it
 // only waits. A daemon that is not healthy stops pinging and systemd restarts it.
 func (n *Notifier) Watchdog(ctx context.Context, healthy func() error) error {

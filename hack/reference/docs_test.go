@@ -56,7 +56,7 @@ func TestExamplesAreValid(t *testing.T) {
 		}
 		for _, m := range example.FindAllStringSubmatch(text, -1) {
 			found++
-			if _, _, err := config.LoadNRI([]byte(m[1])); err != nil {
+			if err := load(m[1]); err != nil {
 				t.Errorf("%s: %v in\n%s", path, err, m[1])
 			}
 		}
@@ -64,6 +64,16 @@ func TestExamplesAreValid(t *testing.T) {
 	if found < 3 {
 		t.Errorf("only %d examples were found", found)
 	}
+}
+
+// load reads an example as the program would that it is meant for.
+func load(text string) (err error) {
+	if strings.Contains(text, "kind: "+config.KindProxy) {
+		_, _, err = config.LoadProxy([]byte(text))
+	} else {
+		_, _, err = config.LoadNRI([]byte(text))
+	}
+	return err
 }
 
 // Every link inside the repository leads to a file and, where it names one, to a heading.

@@ -2,7 +2,7 @@
 // Copyright The koord-rt Authors
 
 // Command reference writes the pages of docs/reference from the code, so that they cannot disagree with it: knobs,
-// features, the configuration file, the node strategy and the metrics.
+// features, the configuration files and flags, the node strategy and the metrics.
 //
 // Input is the compiled tables (kernel/cgroup, model/plan, daemon/metrics), the defaults, and the comments of api/config
 // and api/strategy; output is one Markdown page each, the same bytes for the same code. It must not be imported.
@@ -31,6 +31,7 @@ func pages() []page {
 		{"knobs.md", "Knobs", "kernel/cgroup and model/plan", func(string) (string, error) { return knobs() }},
 		{"features.md", "Features", "api/protocol, kernel/cgroup and hack/reference/owners.go", func(string) (string, error) { return features() }},
 		{"config.md", "Configuration of koord-nri", "api/config", configPage},
+		{"proxy.md", "Flags and configuration of koord-runtime-proxy", "api/config", proxyPage},
 		{"strategy.md", "Node strategy", "api/strategy", strategyPage},
 		{"metrics.md", "Metrics", "daemon/metrics", func(string) (string, error) { return metricsPage(), nil }},
 	}

@@ -59,8 +59,9 @@ type source struct {
 	order []string          // constants as they stand in the source
 }
 
-// keys lists the fields of a struct and of the structs it is made of, with their comments.
-func keys(dir, top string) (string, error) {
+// keys lists the fields of a struct and of the structs it is made of, with their comments; those that another page
+// describes are left out.
+func keys(dir, top string, elsewhere ...string) (string, error) {
 	src, err := parse(dir)
 	if err != nil {
 		return "", err
@@ -82,7 +83,7 @@ func keys(dir, top string) (string, error) {
 			return "", fmt.Errorf("type %s: %w", queue[i], err)
 		}
 		for _, u := range used {
-			if !slices.Contains(queue, u) {
+			if !slices.Contains(queue, u) && !slices.Contains(elsewhere, u) {
 				queue = append(queue, u)
 			}
 		}
@@ -185,6 +186,14 @@ func (src *source) prose(name, text string) string {
 func (src *source) fields(st *ast.StructType, documented bool) (rows [][]string, used []string, err error) {
 	last := ""
 	for _, f := range st.Fields.List {
+		if inner := src.embedded(f); inner != nil {
+			more, leads, err := src.fields(inner, documented)
+			if err != nil {
+				return nil, nil, err
+			}
+			rows, used = append(rows, more...), append(used, leads...)
+			continue
+		}
 		if f.Tag == nil || len(f.Names) == 0 {
 			continue
 		}
@@ -219,6 +228,16 @@ func (src *source) fields(st *ast.StructType, documented bool) (rows [][]string,
 		rows = append(rows, []string{code(key), kind, meaning})
 	}
 	return rows, used, nil
+}
+
+// embedded is the struct whose keys stand among those of the struct around it.
+func (src *source) embedded(f *ast.Field) *ast.StructType {
+	name, ok := f.Type.(*ast.Ident)
+	if !ok || len(f.Names) > 0 || f.Tag != nil || src.types[name.Name] == nil {
+		return nil
+	}
+	st, _ := src.types[name.Name].Type.(*ast.StructType)
+	return st
 }
 
 // plain are types that are one value in the file.

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/koord-rt/koord-rt/api/config"
 	"github.com/koord-rt/koord-rt/api/protocol"
 	"github.com/koord-rt/koord-rt/daemon/metrics"
 	"github.com/koord-rt/koord-rt/kernel/cgroup"
@@ -118,21 +119,22 @@ func list(s []string) string {
 	return strings.Join(s, ", ")
 }
 
-// metricsPage is one row for each metric.
+// metricsPage is one row for each metric of each program.
 func metricsPage() string {
-	var rows [][]string
-	for _, m := range metrics.Catalogue() {
-		rows = append(rows, []string{code(m.Name), string(m.Kind), list(m.Labels), m.Help, elsewhere(m.Values)})
-	}
 	var buckets []string
 	for _, b := range metrics.Buckets() {
 		buckets = append(buckets, strconv.FormatFloat(b, 'g', -1, 64))
 	}
-	return `koord-nri serves them at metrics.address, by default a unix socket:
+	return "Each program serves its metrics at metrics.address of its configuration, by default a unix socket. Their names differ in one word.\n\n" +
+		metricsOf("koord-nri", "nri", config.Default().Metrics) + metricsOf("koord-runtime-proxy", "cri", config.DefaultProxy().Metrics) +
+		"Buckets of the histograms, in seconds: " + strings.Join(buckets, ", ") + ".\n"
+}
 
-    curl --unix-socket /run/koord-rt/nri-metrics.sock http://localhost/metrics
-
-` + table([]string{"metric", "kind", "labels", "help", "values of labels"}, rows) + `
-Buckets of the histogram, in seconds: ` + strings.Join(buckets, ", ") + `.
-`
+func metricsOf(program, word string, at config.Metrics) string {
+	var rows [][]string
+	for _, m := range metrics.Catalogue(word) {
+		rows = append(rows, []string{code(m.Name), string(m.Kind), list(m.Labels), m.Help, elsewhere(m.Values)})
+	}
+	return "## " + program + "\n\n    curl --unix-socket " + strings.TrimPrefix(at.Address, "unix:") + " http://localhost/metrics\n\n" +
+		table([]string{"metric", "kind", "labels", "help", "values of labels"}, rows) + "\n"
 }

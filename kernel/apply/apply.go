@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -85,6 +86,9 @@ var (
 	ErrUnsupported = errors.New("not supported here")
 	// ErrGone: the target's cgroup or process does not exist (any more).
 	ErrGone = errors.New("target is gone")
+	// ErrUnplaced: the cgroup of the pod or container is not known. An empty path would be the root's, with every process
+	// of the machine.
+	ErrUnplaced = errors.New("its cgroup is not known")
 	// ErrLedger: the value could not be recorded and therefore was not written.
 	ErrLedger = errors.New("not recorded, therefore not written")
 )
@@ -187,6 +191,9 @@ func (b *batch) prepare(steps []step, i int) []step {
 	a, s, r := b.a, b.p[i], &b.results[i]
 	t := find(b.held, s.Target)
 	switch {
+	case unplaced(s.Target):
+		r.fail(fmt.Errorf("%s of %s: %w", s.Knob, s.Target, ErrUnplaced))
+		return steps
 	case s.Observe:
 		r.Outcome = Observed
 		b.note(i, t, s, journal.ViaObserve)
@@ -213,6 +220,11 @@ func (b *batch) prepare(steps []step, i int) []step {
 		return steps
 	}
 	return append(steps, a.steps(i, s, c.Direction)...)
+}
+
+// unplaced reports a target that names the root cgroup, which is never a pod's or a container's.
+func unplaced(t plan.Target) bool {
+	return t.Level >= plan.LevelQoS && strings.Trim(t.Cgroup, "/") == ""
 }
 
 // idles reports that a weight has no meaning now: the plan wants cpu.idle for the same cgroup and the kernel has it. Its

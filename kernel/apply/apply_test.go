@@ -324,3 +324,26 @@ func TestConcurrentPlans(t *testing.T) {
 		}
 	}
 }
+
+// A pod or container whose cgroup is not known is refused: an empty path is the root's, with every process in it.
+func TestNothingIsWrittenToTheRoot(t *testing.T) {
+	t.Parallel()
+	for _, dir := range []string{"", "/", "//"} {
+		m := newMachine(t, "6.12")
+		for _, level := range []plan.Level{plan.LevelQoS, plan.LevelPod, plan.LevelContainer} {
+			p := plan.Plan{
+				{Target: plan.Target{Level: level, Cgroup: dir, Name: "lost"}, Knob: plan.MemoryLow, Value: plan.Int(1)},
+				{Target: plan.Target{Level: level, Cgroup: dir, Name: "lost"}, Knob: plan.SchedPolicy, Value: plan.Int(5)},
+			}
+			for _, r := range m.Apply(t.Context(), p, 7) {
+				if r.Outcome != apply.Failed || !errors.Is(r.Err, apply.ErrUnplaced) {
+					t.Errorf("%s in %q: %s %v", level, dir, r.Outcome, r.Err)
+				}
+			}
+			if bad := m.Verify(p); len(bad) != 2 || !errors.Is(bad[0].Err, apply.ErrUnplaced) || !errors.Is(bad[1].Err, apply.ErrUnplaced) {
+				t.Errorf("%s in %q: proof %v", level, dir, bad)
+			}
+		}
+		same(t, m.Log())
+	}
+}

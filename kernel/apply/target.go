@@ -133,7 +133,7 @@ func (a *Applier) record(t *target, s plan.Setting, via journal.Via, gen uint64)
 func (a *Applier) recordAt(s plan.Setting, via journal.Via, gen, inode uint64) journal.Record {
 	return journal.Record{
 		Time: a.o.Now(), Boot: a.boot, Inode: inode, Target: s.Target, Knob: s.Knob.String(), Key: s.Key,
-		Want: s.Value.String(), Owner: s.Owner.String(), Reason: s.Reason, Via: via, Gen: gen,
+		Want: s.Value.String(), Owner: s.By(), Reason: s.Reason, Via: via, Gen: gen,
 	}
 }
 

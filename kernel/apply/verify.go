@@ -46,6 +46,10 @@ func (a *Applier) Verify(p plan.Plan) []Mismatch {
 		if s.Observe || isSpecOnly(s.Knob) {
 			continue
 		}
+		if unplaced(s.Target) {
+			out = append(out, Mismatch{Setting: *s, Err: fmt.Errorf("%s of %s: %w", s.Knob, s.Target, ErrUnplaced)})
+			continue
+		}
 		if !isCgroupKnob(s.Knob) {
 			out = a.verifyOther(out, p, *s)
 			continue

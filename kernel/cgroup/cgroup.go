@@ -233,11 +233,3 @@ func (f FS) Holds(s *plan.Setting, raw []byte) (bool, error) {
 	}
 	return f.Same(*s, v), nil
 }
-
-// Unified is plan.UnifiedMap for the settings of one container: nil on v1, where the map has no meaning.
-func (f FS) Unified(p plan.Plan) map[string]string {
-	if f.version != node.CgroupV2 {
-		return nil
-	}
-	return plan.UnifiedMap(p)
-}

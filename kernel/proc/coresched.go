@@ -131,20 +131,6 @@ func (c *CoreSched) Clear(pid int) error {
 	return nil
 }
 
-// Groups maps each known group to the pids of its members that live.
-func (c *CoreSched) Groups() map[string][]int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	out := map[string][]int{}
-	for group := range c.groups {
-		c.prune(group)
-		for _, m := range c.groups[group] {
-			out[group] = append(out[group], m.pid)
-		}
-	}
-	return out
-}
-
 // leader finds a live member other than me and its cookie; 0 when there is none.
 func (c *CoreSched) leader(group string, me member) (pid int, cookie uint64) {
 	c.prune(group)

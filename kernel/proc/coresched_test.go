@@ -181,3 +181,17 @@ func TestCoreSchedErrors(t *testing.T) {
 		t.Errorf("clear of a process that is gone: %v", err)
 	}
 }
+
+// Groups maps each known group to the pids of its members that live.
+func (c *CoreSched) Groups() map[string][]int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	out := map[string][]int{}
+	for group := range c.groups {
+		c.prune(group)
+		for _, m := range c.groups[group] {
+			out[group] = append(out[group], m.pid)
+		}
+	}
+	return out
+}

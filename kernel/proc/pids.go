@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 )
@@ -61,19 +60,6 @@ func (fs FS) Threads(pid int) ([]int, error) {
 		}
 	}
 	return tids, nil
-}
-
-// CgroupProcs lists the processes of a cgroup directory (cgroup.procs). On v2 a threaded cgroup answers EOPNOTSUPP:
-// use CgroupThreads there.
-func CgroupProcs(dir string) ([]int, error) { return ReadPIDs(filepath.Join(dir, "cgroup.procs")) }
-
-// CgroupThreads lists the threads of a cgroup directory: cgroup.threads on v2 (Linux 4.14), tasks on v1.
-func CgroupThreads(dir string) ([]int, error) {
-	tids, err := ReadPIDs(filepath.Join(dir, "cgroup.threads"))
-	if errors.Is(err, os.ErrNotExist) {
-		return ReadPIDs(filepath.Join(dir, "tasks"))
-	}
-	return tids, err
 }
 
 // StartTime reads field 22 of /proc/PID/stat, clock ticks after boot: with the pid it identifies a process even when

@@ -129,12 +129,6 @@ func TestWriteSchemataRefuses(t *testing.T) {
 func TestGroups(t *testing.T) {
 	t.Parallel()
 	fs := fake(t, nil)
-	if got, err := fs.Groups(); err != nil || !slices.Equal(got, []string{"BE"}) {
-		t.Errorf("groups %v, %v", got, err)
-	}
-	if got, err := fs.Mons("BE"); err != nil || !slices.Equal(got, []string{"p1"}) {
-		t.Errorf("monitoring groups %v, %v", got, err)
-	}
 	created, err := fs.EnsureGroup("LS")
 	again, err2 := fs.EnsureGroup("LS")
 	if !created || again || err != nil || err2 != nil {

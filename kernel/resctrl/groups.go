@@ -15,37 +15,6 @@ import (
 	"github.com/koord-rt/koord-rt/kernel/proc"
 )
 
-// Groups lists the control groups besides the root group, sorted: every directory that has a schemata file, ours or
-// not.
-func (fs FS) Groups() ([]string, error) { return groupsIn(string(fs), "schemata") }
-
-// Mons lists the monitoring groups of a control group ("" is the root group), sorted.
-func (fs FS) Mons(group string) ([]string, error) {
-	dir, err := fs.dir(group)
-	if err != nil {
-		return nil, err
-	}
-	return groupsIn(filepath.Join(dir, "mon_groups"), "tasks")
-}
-
-func groupsIn(dir, proof string) ([]string, error) {
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return nil, fmt.Errorf("list resctrl groups: %w", err)
-	}
-	var names []string
-	for _, e := range entries {
-		if !e.IsDir() || ValidName(e.Name()) != nil {
-			continue
-		}
-		if _, err := os.Stat(filepath.Join(dir, e.Name(), proof)); err == nil {
-			names = append(names, e.Name())
-		}
-	}
-	slices.Sort(names)
-	return names, nil
-}
-
 // EnsureGroup creates a control group unless it exists and reports whether it did. The new group has the whole cache
 // and bandwidth.
 func (fs FS) EnsureGroup(name string) (created bool, err error) {

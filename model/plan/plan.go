@@ -101,6 +101,20 @@ type Setting struct {
 	Reason string
 	// Observe marks a value that is only recorded, not written (D14).
 	Observe bool
+	// Hook names the external hook server that wants the value; empty for ours. Owner is then the feature whose knob it
+	// is.
+	Hook string
+}
+
+// HookPrefix begins the name of an external hook server among owners.
+const HookPrefix = "hook:"
+
+// By is who wants the value: "hook:<name>" for a hook server's, else the feature's name.
+func (s *Setting) By() string {
+	if s.Hook != "" {
+		return HookPrefix + s.Hook
+	}
+	return s.Owner.String()
 }
 
 // ID identifies what a setting sets; two settings with one ID in a plan are a conflict.
@@ -123,8 +137,12 @@ func (s *Setting) String() string {
 		b.WriteString("[" + s.Key + "]")
 	}
 	b.WriteString(" = ")
-	b.WriteString(s.Value.String())
-	b.WriteString(" (" + s.Owner.String() + ": " + s.Reason + ")")
+	if s.Hook != "" && s.Knob == Env {
+		b.WriteString("(hidden)") // ours are device lists; a hook server's may be a secret
+	} else {
+		b.WriteString(s.Value.String())
+	}
+	b.WriteString(" (" + s.By() + ": " + s.Reason + ")")
 	if s.Observe {
 		b.WriteString(" observe-only")
 	}
@@ -150,8 +168,8 @@ func Merge(plans ...Plan) (Plan, error) {
 		for i := range p {
 			s := &p[i]
 			if prev := out.Find(s.Target, s.Knob, s.Key); prev != nil {
-				if prev.Owner != s.Owner || prev.Value != s.Value {
-					errs = append(errs, fmt.Errorf("%w: %s of %s: %s wants %s, %s wants %s", ErrConflict, s.Knob, s.Target, prev.Owner, prev.Value, s.Owner, s.Value))
+				if prev.Owner != s.Owner || prev.Hook != s.Hook || prev.Value != s.Value {
+					errs = append(errs, fmt.Errorf("%w: %s of %s: %s wants %s, %s wants %s", ErrConflict, s.Knob, s.Target, prev.By(), prev.Value, s.By(), s.Value))
 				}
 				continue
 			}

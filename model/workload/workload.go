@@ -73,6 +73,8 @@ type Container struct {
 	CDIDevices []string
 	// Applied is our own mark from an earlier life of the plugin, nil when there is none.
 	Applied *protocol.Applied
+	// Foreign is what external hook servers want of the container; the targets in it say nothing.
+	Foreign plan.Plan
 	// PID of the init process, 0 before it exists.
 	PID int
 }

@@ -34,7 +34,11 @@ func (j *job) memory() {
 		j.Set(protocol.FeatureMemory, plan.MemoryMin, plan.Int(minimum), draft.PercentWhy(m.MinPercent, "request", m.Why, how, m.MinCapped))
 	}
 	if j.takesMemory(plan.MemoryLow, low) {
-		j.Set(protocol.FeatureMemory, plan.MemoryLow, plan.Int(low), draft.PercentWhy(m.LowPercent, "request", m.Why, how, m.LowCapped))
+		percent, capped, of := m.LowPercent, m.LowCapped, "request"
+		if m.LowPercent < m.MinPercent {
+			percent, capped, of = m.MinPercent, m.MinCapped, "request, raised to memory.min" // low below min has no effect
+		}
+		j.Set(protocol.FeatureMemory, plan.MemoryLow, plan.Int(low), draft.PercentWhy(percent, of, m.Why, how, capped))
 	}
 	if j.takesMemory(plan.MemoryHigh, high) {
 		j.Set(protocol.FeatureMemory, plan.MemoryHigh, plan.Int(high), j.highWhy(&m, limit, how))

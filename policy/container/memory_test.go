@@ -202,3 +202,17 @@ func TestMemoryPriority(t *testing.T) {
 	pl, _ = container.Decide(pt.YAML(t, pt.View(), yaml), p, pt.Container(p))
 	pt.Want(t, pl, want{"memory.priority": "-", "memory.use_priority_oom": "-"}, false)
 }
+
+// A low that is raised to min says so: its own percentage would not explain the value.
+func TestReasonOfRaisedLow(t *testing.T) {
+	t.Parallel()
+	v, p := pt.View(), pt.Pod(protocol.QoSLS)
+	pt.YAML(t, v, "resourceQOSStrategy: {lsClass: {memoryQOS: {enable: true, minLimitPercent: 50}}}")
+	c := pt.Container(p)
+	pt.Cache(v, p, map[string]node.ContainerSpec{"app": {MemoryRequest: 2 * pt.GiB, MemoryLimit: 4 * pt.GiB}})
+	pl, _ := container.Decide(v, p, c)
+	s := pl.Get(plan.MemoryLow)
+	if s == nil || s.Value.Int() != pt.GiB || !strings.HasPrefix(s.Reason, "50% of request, raised to memory.min (") {
+		t.Errorf("memory.low: %+v", s)
+	}
+}

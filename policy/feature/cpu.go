@@ -37,6 +37,7 @@ func cpuset(r *report) {
 
 func identity(r *report) {
 	k := &r.v.Kernel
+	r.late(plan.CPUBvt)
 	if k.Has(plan.CPUBvt) && !r.v.Ceded.Has(plan.CPUBvt) {
 		r.notes = append(r.notes, "group identity by cpu.bvt_warp_ns")
 		return
@@ -61,7 +62,9 @@ func identity(r *report) {
 	if group {
 		r.limited = append(r.limited, "BestEffort pods without batch-cpu, or with schedIdle 1, get cpu.idle among each other; QoS directories are the kubelet's and keep their weights")
 	}
-	if idle && !r.v.Runtime.Fields.Scheduler {
+	if idle && r.byCRI() {
+		r.late(plan.SchedPolicy)
+	} else if idle && !r.v.Runtime.Fields.Scheduler {
 		r.notes = append(r.notes, r.runtime()+" does not apply a scheduler from NRI: it is set at StartContainer")
 	}
 }
@@ -70,8 +73,13 @@ func burst(r *report) {
 	if !r.need(plan.CPUBurst) {
 		return
 	}
+	r.late(plan.CPUBurst)
 	if !r.v.Runtime.Fields.UpdatePod {
-		r.limited = append(r.limited, r.runtime()+" has no UpdatePodSandbox event: a resize of a pod below its burst cannot be caught and the kernel refuses it")
+		what := "UpdatePodSandbox event"
+		if r.byCRI() {
+			what = "UpdatePodSandboxResources call"
+		}
+		r.limited = append(r.limited, r.runtime()+" has no "+what+": a resize of a pod below its burst cannot be caught and the kernel refuses it")
 	}
 }
 
@@ -92,6 +100,7 @@ func coreSched(r *report) {
 		r.off = append(r.off, "switched off in the node's limits")
 		return
 	}
+	r.late(plan.CoreSchedCookie)
 	if r.need(plan.CoreSchedCookie) && r.v.Topology != nil && !r.v.Topology.SMT() {
 		r.limited = append(r.limited, "no core has more than one thread: cookies have no effect")
 	}

@@ -63,13 +63,28 @@ func TestStates(t *testing.T) {
 		"no threads": {protocol.FeatureCoreSched, func(v *node.View) {
 			v.Topology = pt.Topology(1, 1)
 		}, feature.Degraded, "more than one thread"},
-		"devices":           {protocol.FeatureDevices, gpus, feature.Active, ""},
-		"devices none":      {protocol.FeatureDevices, nil, feature.Unsupported, "no GPU or RDMA"},
-		"devices off":       {protocol.FeatureDevices, func(v *node.View) { v.Limits.Devices = false }, feature.Off, "limits"},
-		"devices, no CDI":   {protocol.FeatureDevices, func(v *node.View) { gpus(v); v.Runtime.Fields.CDI = false }, feature.Degraded, "NVIDIA_VISIBLE_DEVICES"},
-		"devices, no cache": {protocol.FeatureDevices, func(v *node.View) { gpus(v); v.Pods = nil }, feature.Degraded, "no pod cache"},
-		"observe":           {protocol.FeatureMemory, func(v *node.View) { v.Modes[protocol.FeatureMemory] = node.Observe }, feature.Observe, "when active: degraded"},
-		"off":               {protocol.FeatureMemory, func(v *node.View) { v.Modes[protocol.FeatureMemory] = node.Off }, feature.Off, "configuration"},
+		"devices":            {protocol.FeatureDevices, gpus, feature.Active, ""},
+		"devices none":       {protocol.FeatureDevices, nil, feature.Unsupported, "no GPU or RDMA"},
+		"devices off":        {protocol.FeatureDevices, func(v *node.View) { v.Limits.Devices = false }, feature.Off, "limits"},
+		"devices, no CDI":    {protocol.FeatureDevices, func(v *node.View) { gpus(v); v.Runtime.Fields.CDI = false }, feature.Degraded, "NVIDIA_VISIBLE_DEVICES"},
+		"devices, no cache":  {protocol.FeatureDevices, func(v *node.View) { gpus(v); v.Pods = nil }, feature.Degraded, "no pod cache"},
+		"burst by CRI on v1": {protocol.FeatureBurst, func(v *node.View) { byCRI(v).Kernel.Cgroup = node.CgroupV1 }, feature.Degraded, "after start: a CRI request to containerd 2.4.0 cannot carry cpu.burst"},
+		"burst by CRI on v2": {protocol.FeatureBurst, func(v *node.View) { byCRI(v) }, feature.Active, ""},
+		"burst by old CRI":   {protocol.FeatureBurst, func(v *node.View) { byCRI(v).Runtime.Fields.UpdatePod = false }, feature.Degraded, "no UpdatePodSandboxResources call"},
+		"identity by CRI":    {protocol.FeatureIdentity, func(v *node.View) { byCRI(v) }, feature.Degraded, "cannot carry sched.policy"},
+		"bvt by CRI":         {protocol.FeatureIdentity, func(v *node.View) { pt.Vendor(byCRI(v)) }, feature.Degraded, "cannot carry cpu.bvt"},
+		"llc by CRI":         {protocol.FeatureLLC, func(v *node.View) { byCRI(v) }, feature.Degraded, "cannot carry rdt.class"},
+		"cookies by CRI":     {protocol.FeatureCoreSched, func(v *node.View) { byCRI(v) }, feature.Degraded, "after start"},
+		"oom score by CRI":   {protocol.FeatureOOMScore, func(v *node.View) { byCRI(v) }, feature.Active, ""},
+		"oom score by old CRI": {protocol.FeatureOOMScore, func(v *node.View) {
+			byCRI(v).Runtime.Fields.OOMScoreAdj = false
+		}, feature.Degraded, "cannot carry oom_score_adj"},
+		"blkio by CRI on v1": {protocol.FeatureBlkIO, func(v *node.View) { byCRI(v).Kernel.Cgroup = node.CgroupV1 }, feature.Degraded, "cannot carry io.read_bps"},
+		"blkio by CRI":       {protocol.FeatureBlkIO, func(v *node.View) { byCRI(v) }, feature.Active, ""},
+		"memory by CRI":      {protocol.FeatureMemory, func(v *node.View) { pt.Vendor(byCRI(v)) }, feature.Degraded, "cannot carry memory.wmark"},
+		"batch by CRI":       {protocol.FeatureBatch, func(v *node.View) { byCRI(v) }, feature.Active, ""},
+		"observe":            {protocol.FeatureMemory, func(v *node.View) { v.Modes[protocol.FeatureMemory] = node.Observe }, feature.Observe, "when active: degraded"},
+		"off":                {protocol.FeatureMemory, func(v *node.View) { v.Modes[protocol.FeatureMemory] = node.Off }, feature.Off, "configuration"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -90,6 +105,12 @@ func TestStates(t *testing.T) {
 			}
 		})
 	}
+}
+
+// byCRI takes NRI away.
+func byCRI(v *node.View) *node.View {
+	v.Runtime.NRI = ""
+	return v
 }
 
 // A bare node: nothing probed, nothing configured. Every line still says why.

@@ -21,6 +21,8 @@ func memory(r *report) {
 	r.want(plan.MemoryMin)
 	r.want(plan.MemoryLow)
 	r.want(plan.MemoryHigh)
+	r.late(plan.MemoryMin, plan.MemoryLow, plan.MemoryHigh, plan.MemoryOOMGroup, plan.MemoryWmarkRatio, plan.MemoryWmarkScale,
+		plan.MemoryWmarkMinAdj, plan.MemoryPriority, plan.MemoryUsePriorityOOM, plan.PageCacheEnable, plan.PageCacheSize)
 	if k.KubeletMemoryQoS {
 		r.limited = append(r.limited, "kubelet's MemoryQoS is on: protections of pods and their ancestors are left to it")
 	}
@@ -61,7 +63,9 @@ func cache(r *report) {
 	if !rdt.Mon {
 		r.limited = append(r.limited, "no monitoring groups: use is not counted per pod")
 	}
-	if !r.v.Runtime.Fields.RDTClass {
+	if r.byCRI() {
+		r.limited = append(r.limited, "after start: a CRI request to "+r.runtime()+" cannot carry "+plan.RDTClass.String())
+	} else if !r.v.Runtime.Fields.RDTClass {
 		r.notes = append(r.notes, r.runtime()+" does not apply an RDT class: the process joins its group at StartContainer")
 	}
 	if !r.v.Limits.PodResctrl {
@@ -79,6 +83,7 @@ func blkio(r *report) {
 	r.want(plan.IOWeight)
 	r.want(plan.IOLatency)
 	if k.Cgroup == node.CgroupV1 {
+		r.late(plan.IOReadBPS, plan.IOWriteBPS, plan.IOReadIOPS, plan.IOWriteIOPS)
 		r.limited = append(r.limited, "the throttle of cgroup v1 does not look at ancestors: each container of a pod gets the pod's limits")
 	}
 	r.notes = append(r.notes, "volume groups and pod volumes are resolved by the node agent")
@@ -89,7 +94,9 @@ func oomScore(r *report) {
 		r.missing = append(r.missing, "oom_score_adj is ceded to another plugin")
 		return
 	}
-	if !r.v.Runtime.Fields.OOMScoreAdj {
+	if r.byCRI() {
+		r.late(plan.OOMScoreAdj)
+	} else if !r.v.Runtime.Fields.OOMScoreAdj {
 		r.notes = append(r.notes, r.runtime()+" does not apply oom_score_adj from NRI: it is written at StartContainer")
 	}
 }
@@ -103,7 +110,11 @@ func devices(r *report) {
 		r.missing = append(r.missing, "no GPU or RDMA device nodes and no CDI device on this node")
 		return
 	}
-	if !r.v.Runtime.Fields.CDI {
+	switch {
+	case r.v.Runtime.Fields.CDI:
+	case r.byCRI():
+		r.limited = append(r.limited, r.runtime()+" does not apply CDI devices of a request (containerd 2.0, or 1.7 with enable_cdi and cdi: on): GPUs come as device nodes and NVIDIA_VISIBLE_DEVICES")
+	default:
 		r.limited = append(r.limited, r.runtime()+" does not apply CDI devices from NRI (containerd 2.1, or 1.7 with enable_cdi and cdi: on in nri.yaml): GPUs come as device nodes and NVIDIA_VISIBLE_DEVICES")
 	}
 	if r.v.Kernel.HAMiLib == "" {

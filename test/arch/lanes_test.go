@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -14,12 +15,76 @@ import (
 var (
 	labTag   = regexp.MustCompile(`(?m)^//go:build .*\blab\b`)
 	testFunc = regexp.MustCompile(`(?m)^func (Test\w+)\(t \*testing\.T\)`)
-	vmMatch  = regexp.MustCompile(`vm\.Options\{[^}]*\}, "(\^[^"/]+)`)
+	vmMatch  = regexp.MustCompile(`vm\.Options\{([^}]*)\}, (.+)\},`)
+	constant = regexp.MustCompile(`(?m)^(?:const)?\s*(\w+)\s*= "(/[^"]*)"$`)
+	cycle    = regexp.MustCompile(`(?m)^\t\{"(\w+)", lifecycle\w+\},$`)
 	makeLane = regexp.MustCompile(`(?m)^\t\$\(LAB\)(?: -run '([^']+)')? (.+)$`)
 )
 
-// TestEveryLabTestHasALane: a test behind the tag lab that no lane of the Makefile and no VM of test/e2e names would be
-// skipped silently, for ever.
+// guestTests is what one VM of test/e2e runs: names of tests and, when not all, of their subtests.
+type guestTests struct {
+	v1        bool
+	name, sub *regexp.Regexp
+}
+
+// vmTests reads the machines of a function of test/e2e's VM lane. A machine's text is "^Test$/^(a|b)$|^Other$", with
+// constants for the parts after the slash.
+func vmTests(t *testing.T, function string) (out []guestTests) {
+	t.Helper()
+	src, err := os.ReadFile("../e2e/vm_test.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	constants := map[string]string{}
+	for _, m := range constant.FindAllStringSubmatch(string(src), -1) {
+		constants[m[1]] = m[2]
+	}
+	_, body, found := strings.Cut(string(src), "func "+function)
+	body, _, _ = strings.Cut(body, "\n}\n")
+	if !found {
+		t.Fatalf("no function %s", function)
+	}
+	for _, m := range vmMatch.FindAllStringSubmatch(body, -1) {
+		text := ""
+		for part := range strings.SplitSeq(m[2], " + ") {
+			if value, ok := constants[part]; ok {
+				text += value
+			} else {
+				text += strings.Trim(part, `"`)
+			}
+		}
+		for one := range strings.SplitSeq(strings.ReplaceAll(text, "|^Test", "\n^Test"), "\n") {
+			name, sub, _ := strings.Cut(one, "/")
+			out = append(out, guestTests{strings.Contains(m[1], "CgroupV1: true"), regexp.MustCompile(name), regexp.MustCompile(sub)})
+		}
+	}
+	return out
+}
+
+// TestEveryLifecycleRunsOnV2: make test runs each lifecycle in a VM with cgroup v2 and not only on the host, which may
+// have v1.
+func TestEveryLifecycleRunsOnV2(t *testing.T) {
+	t.Parallel()
+	src, err := os.ReadFile("../e2e/lifecycle_test.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := cycle.FindAllStringSubmatch(string(src), -1)
+	if len(all) < 15 {
+		t.Fatalf("only %d lifecycles found: the search is wrong", len(all))
+	}
+	guests := vmTests(t, "TestVM(")
+	for _, m := range all {
+		if !slices.ContainsFunc(guests, func(g guestTests) bool {
+			return !g.v1 && (g.name.MatchString("TestGuestLifecycle") || g.name.MatchString("TestGuestSystemdLifecycle")) && g.sub.MatchString(m[1])
+		}) {
+			t.Errorf("no VM with cgroup v2 runs lifecycle %s in make test", m[1])
+		}
+	}
+}
+
+// TestEveryLabTestHasALane: a test behind the tag lab that no lane of the Makefile and no v2 VM of make test names would
+// be skipped silently, for ever.
 func TestEveryLabTestHasALane(t *testing.T) {
 	t.Parallel()
 	makefile, err := os.ReadFile("../../Makefile")
@@ -31,25 +96,13 @@ func TestEveryLabTestHasALane(t *testing.T) {
 	for _, m := range makeLane.FindAllStringSubmatch(string(makefile), -1) {
 		lanes = append(lanes, lane{dirs: m[2], run: m[1]})
 	}
-	vms, err := os.ReadFile("../e2e/vm_test.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var guests []*regexp.Regexp
-	for _, m := range vmMatch.FindAllStringSubmatch(string(vms), -1) {
-		guests = append(guests, regexp.MustCompile(m[1]))
-	}
-	if len(lanes) < 4 || len(guests) < 4 {
+	guests := vmTests(t, "TestVM(")
+	if len(lanes) < 4 || len(guests) < 6 {
 		t.Fatalf("%d lanes and %d VMs found: the patterns of this test are out of date", len(lanes), len(guests))
 	}
 	covered := func(dir, name string) bool {
 		if strings.HasPrefix(name, "TestGuest") {
-			for _, g := range guests {
-				if g.MatchString(name) {
-					return true
-				}
-			}
-			return false
+			return slices.ContainsFunc(guests, func(g guestTests) bool { return !g.v1 && g.name.MatchString(name) })
 		}
 		for _, l := range lanes {
 			for _, d := range strings.Fields(l.dirs) {

@@ -5,6 +5,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -41,6 +42,18 @@ type measured struct {
 	// exact are single latencies by operation, known where requests come one at a time.
 	exact map[string]sample
 	make  sample // seconds of CreateContainer over CRI
+}
+
+// apart is handlers with a CPU that only the plugin uses: what the events take without the wait for a processor, which on
+// a machine with two of them is most of the time of any process under load.
+func (b *bench) apart(ctx context.Context, r *report) (err error) {
+	back, err := b.leaveCPU()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, back()) }()
+	r.note("the plugin has CPU %d to itself, everything else shares the rest", b.own)
+	return b.handlers(ctx, r)
 }
 
 // handlers loads one containerd with many running containers, by turns with koord-nri and with noop connected.

@@ -2,11 +2,12 @@
 // Copyright The koord-rt Authors
 
 // Command bench takes the figures of docs/benchmarks: what a decision costs, what a handler costs, what the runtime and
-// its users notice of the plugin, how fast a full node is repaired and how much memory that takes.
+// its users notice of the plugin, how fast a full node is repaired, how much memory that takes, and what the CRI proxy
+// costs beside a byte relay and upstream's.
 //
-// Input are bin/koord-nri (make build), root and the lab's parts; output is a table with goals on standard output, raw
-// files in docs/benchmarks/raw and the figures between the markers of docs/benchmarks/README.md. Progress goes to
-// standard error. It may import every shared room and the lab; nothing may import it.
+// Input are bin/koord-nri and bin/koord-runtime-proxy (make build), root and the lab's parts; output is a table with goals
+// on standard output, raw files in docs/benchmarks/raw and the figures between the markers of docs/benchmarks/README.md.
+// Progress goes to standard error. It may import every shared room and the lab; nothing may import it.
 package main
 
 import (
@@ -39,13 +40,14 @@ type options struct {
 	settle    time.Duration
 	rest      time.Duration
 	noopNice  int
+	proxy     proxyOptions
 }
 
 // benchmarks in the order in which they run.
 func benchmarks() []benchmark {
 	return []benchmark{
-		{"decide", (*bench).decide}, {"handlers", (*bench).handlers}, {"pairs", (*bench).pairs},
-		{"sync", (*bench).sync}, {"memory", (*bench).memory},
+		{"decide", (*bench).decide}, {"handlers", (*bench).handlers}, {"apart", (*bench).apart}, {"pairs", (*bench).pairs},
+		{"sync", (*bench).sync}, {"memory", (*bench).memory}, {"proxy", (*bench).proxy},
 	}
 }
 
@@ -62,6 +64,8 @@ type bench struct {
 	noop, dir string
 	// crowd is the containerd with many containers, nil until it is needed.
 	crowd *fleet
+	// own is the CPU that plugins have to themselves, 0 for none.
+	own int
 }
 
 func main() {
@@ -74,20 +78,21 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	var o options
 	f := flag.NewFlagSet("bench", flag.ContinueOnError)
 	f.SetOutput(stderr)
-	only := f.String("only", "", "benchmarks to run, separated by commas (default all): decide, handlers, pairs, sync, memory")
+	only := f.String("only", "", "benchmarks to run, separated by commas (default all): decide, handlers, apart, pairs, sync, memory")
 	f.StringVar(&o.out, "out", "docs/benchmarks", "folder to write raw files and figures to; empty writes nothing")
-	f.StringVar(&o.bin, "bin", "bin", "folder of koord-nri")
+	f.StringVar(&o.bin, "bin", "bin", "folder of koord-nri and koord-runtime-proxy")
 	f.IntVar(&o.decisions, "decisions", 200_000, "decide: decisions to time")
-	f.IntVar(&o.running, "running", 250, "handlers: running containers, ten to a pod")
+	f.IntVar(&o.running, "running", 250, "handlers, proxy: running containers, ten to a pod")
 	f.IntVar(&o.creates, "creates", 320, "handlers: creates per round, plugin and concurrency")
 	f.IntVar(&o.rounds, "rounds", 2, "handlers: rounds of ours, noop")
 	f.IntVar(&o.pairs, "pairs", 2000, "pairs: pairs of pods")
 	f.BoolVar(&o.bare, "bare", false, "pairs: compare with no plugin at all, too")
 	f.IntVar(&o.fleet, "fleet", 1000, "sync, memory: containers, fifty to a pod")
 	f.IntVar(&o.repeat, "repeat", 3, "sync: repetitions")
-	f.DurationVar(&o.settle, "settle", 20*time.Second, "handlers, pairs: wait between a plugin's connection and the first request")
-	f.DurationVar(&o.rest, "rest", 30*time.Second, "memory: wait before memory is read")
-	f.IntVar(&o.noopNice, "noop-nice", -10, "nice value of the plugin that does nothing; koord-nri gives itself -10")
+	f.DurationVar(&o.settle, "settle", 20*time.Second, "handlers, pairs, proxy: wait between a plugin's connection and the first request")
+	f.DurationVar(&o.rest, "rest", 30*time.Second, "memory, proxy: wait before memory is read")
+	f.IntVar(&o.noopNice, "noop-nice", -10, "nice value of the plugin that does nothing and of the byte relay; our programs give themselves -10")
+	o.proxy.flags(f)
 	if err := f.Parse(args); err != nil {
 		return o, err
 	}
@@ -102,7 +107,8 @@ func parse(args []string, stderr io.Writer) (options, error) {
 			return o, fmt.Errorf("there is no benchmark %q", name)
 		}
 	}
-	for name, n := range map[string]int{"decisions": o.decisions, "running": o.running, "creates": o.creates, "rounds": o.rounds, "pairs": o.pairs, "fleet": o.fleet, "repeat": o.repeat} {
+	for name, n := range map[string]int{"decisions": o.decisions, "running": o.running, "creates": o.creates, "rounds": o.rounds, "pairs": o.pairs, "fleet": o.fleet, "repeat": o.repeat,
+		"calls": o.proxy.calls, "proxy-pairs": o.proxy.pairs, "load-rounds": o.proxy.rounds, "clients": o.proxy.clients} {
 		if n < 1 {
 			return o, fmt.Errorf("-%s must be at least 1", name)
 		}

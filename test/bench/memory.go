@@ -73,7 +73,7 @@ func (b *bench) memory(ctx context.Context, r *report) error {
 		return err
 	}
 	r.judge(fmt.Sprintf("memory with %d containers", b.o.fleet), "≤ 32 MiB", full.String(), full.rss<<10 <= fullGoal)
-	return b.binary(ctx, r)
+	return b.binary(ctx, r, program{name: "koord-nri", source: "./nri-plugin", unwanted: unwanted(), kind: "client-go and apimachinery"})
 }
 
 // residentAfter connects koord-nri, waits until it is idle and then the rest, and reads its memory.
@@ -92,9 +92,16 @@ func (b *bench) residentAfter(ctx context.Context, r *report, rig *rig, when str
 	return m, errors.Join(err, p.stop())
 }
 
-// binary reads size and contents of koord-nri.
-func (b *bench) binary(ctx context.Context, r *report) error {
-	path := filepath.Join(b.o.bin, "koord-nri")
+// program is a binary of ours with what must not be in it.
+type program struct {
+	name, source string
+	unwanted     []string // modules or packages
+	kind         string   // what they are
+}
+
+// binary reads size and contents of a program.
+func (b *bench) binary(ctx context.Context, r *report, p program) error {
+	path := filepath.Join(b.o.bin, p.name)
 	st, err := os.Stat(path)
 	if err != nil {
 		return fmt.Errorf("read binary: %w", err)
@@ -107,24 +114,24 @@ func (b *bench) binary(ctx context.Context, r *report) error {
 	var found []string
 	for _, d := range info.Deps {
 		r.note("in the binary: %s %s", d.Path, d.Version)
-		found = append(found, among(d.Path)...)
+		found = append(found, among(d.Path, p.unwanted)...)
 	}
-	out, err := exec.CommandContext(ctx, "go", "list", "-deps", "./nri-plugin").Output()
+	out, err := exec.CommandContext(ctx, "go", "list", "-deps", p.source).Output()
 	if err != nil {
-		return fmt.Errorf("list packages of koord-nri: %w", err)
+		return fmt.Errorf("list packages of %s: %w", p.name, err)
 	}
 	packages := strings.Fields(string(out))
-	for _, p := range packages {
-		found = append(found, among(p)...)
+	for _, name := range packages {
+		found = append(found, among(name, p.unwanted)...)
 	}
 	r.note("packages in the binary: %d", len(packages))
-	r.judge("client-go and apimachinery in it", "none", fmt.Sprintf("%d found of %d packages %v", len(found), len(packages), found), len(found) == 0)
+	r.judge(p.kind+" in it", "none", fmt.Sprintf("%d found of %d packages %v", len(found), len(packages), found), len(found) == 0)
 	return nil
 }
 
 // among is path, if it belongs to an unwanted module.
-func among(path string) []string {
-	for _, u := range unwanted() {
+func among(path string, unwanted []string) []string {
+	for _, u := range unwanted {
 		if path == u || strings.HasPrefix(path, u+"/") {
 			return []string{path}
 		}

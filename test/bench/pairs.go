@@ -29,6 +29,8 @@ type side struct {
 	name string
 	rig  *rig
 	p    *process // nil without a plugin
+	// prefix of its pods' names: sides that share a containerd need their own.
+	prefix string
 	// seconds by call and pair; class tells LS (even) from BE pairs by its index.
 	seconds [len(calls)]sample
 }
@@ -50,7 +52,7 @@ func (b *bench) pairs(ctx context.Context, r *report) (err error) {
 		if err != nil {
 			return err
 		}
-		s := &side{name: name, rig: rig}
+		s := &side{name: name, rig: rig, prefix: "pair"}
 		sides = append(sides, s)
 		if name == "bare" {
 			continue
@@ -96,7 +98,7 @@ func pair(ctx context.Context, sides []*side, i int) error {
 		if err := wait(ctx, pause); err != nil {
 			return err
 		}
-		run, err := s.rig.kube.StartPod(ctx, pod("pair", i+20, 1))
+		run, err := s.rig.kube.StartPod(ctx, pod(s.prefix, i+20, 1))
 		if err != nil {
 			return err
 		}

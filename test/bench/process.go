@@ -65,6 +65,7 @@ func (b *bench) launch(ctx context.Context, r *rig, name string) (*process, erro
 	if err != nil {
 		return nil, err
 	}
+	p.cmd = b.onOwnCPU(p.cmd)
 	if err := p.start(); err != nil {
 		return nil, err
 	}
@@ -101,23 +102,31 @@ func (b *bench) prepareNoop(ctx context.Context, r *rig, p *process, dir string)
 	return nil
 }
 
-// buildNoop compiles the plugin that does nothing as koord-nri is compiled.
+// buildNoop compiles the plugin that does nothing.
 func (b *bench) buildNoop(ctx context.Context) error {
 	if b.noop != "" {
 		return nil
 	}
 	var err error
-	if b.dir, err = os.MkdirTemp("", "koord-bench"); err != nil {
-		return fmt.Errorf("create build folder: %w", err)
+	b.noop, err = b.build(ctx, "noop")
+	return err
+}
+
+// build compiles a program of the benchmarks as koord-nri is compiled.
+func (b *bench) build(ctx context.Context, name string) (string, error) {
+	if b.dir == "" {
+		var err error
+		if b.dir, err = os.MkdirTemp("", "koord-bench"); err != nil {
+			return "", fmt.Errorf("create build folder: %w", err)
+		}
 	}
-	out := filepath.Join(b.dir, "noop")
-	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-o", out, "./test/bench/noop")
+	out := filepath.Join(b.dir, name)
+	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-o", out, "./test/bench/"+name)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if text, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("build noop: %w: %s", err, text)
+		return "", fmt.Errorf("build %s: %w: %s", name, err, text)
 	}
-	b.noop = out
-	return nil
+	return out, nil
 }
 
 // prepareOurs writes koord-nri's configuration with empty run and state folders.

@@ -81,8 +81,8 @@ func TestSights(t *testing.T) {
 func TestHuman(t *testing.T) {
 	t.Parallel()
 	for _, c := range [][3]string{
-		{"memory.max", "268435456", "256 MiB"}, {"memory.max", "max", "max"}, {"memory.min", "4096", "4 KiB"}, {"memory.min", "5000", "5000"},
-		{"memory.limit_in_bytes", "9223372036854771712", "no limit"}, {"cpu.cfs_quota_us", "-1", "no limit"}, {"cpu.max", "max 100000", "max 100000"},
+		{"memory.max", "268435456", "256 MiB"}, {"memory.max", "max", "no limit"}, {"memory.min", "4096", "4 KiB"}, {"memory.min", "5000", "5000"},
+		{"memory.limit_in_bytes", "9223372036854771712", "no limit"}, {"cpu.cfs_quota_us", "-1", "no limit"}, {"cpu.max", "max 100000", "no limit"}, {"cpu.max", "50000 100000", "50000 of 100000 us"},
 		{"cpu.shares", "1048576", "1048576"}, {"io.max", "", "-"}, {"cpuset.cpus", "", "inherited"},
 		{"io.max", "254:0 rbps=max wbps=1 riops=max wiops=max", "254:0 wbps=1"}, {"memory.high", "80527360", "76.8 MiB"}, {"oom_score_adj", "-1", "-1"},
 	} {

@@ -20,7 +20,8 @@ import (
 func (d *demo) inspect(ctx context.Context, r *kubelet.Running) error {
 	name := r.Pod.Containers[0].Name
 	id := r.Containers[name]
-	text, err := output(ctx, d.crictl, "--runtime-endpoint", "unix://"+d.host.Socket, "inspect", id)
+	// crictl gives up after 2 s by itself, which a busy machine may need.
+	text, err := output(ctx, d.crictl, "--timeout", "30s", "--runtime-endpoint", "unix://"+d.host.Socket, "inspect", id)
 	if err != nil {
 		return err
 	}

@@ -122,6 +122,7 @@ const unlimited = 1 << 62
 // human shortens bytes and spells out what the kernel writes as a huge or negative number.
 func human(file, value string) string {
 	n, err := strconv.ParseInt(value, 10, 64)
+	quota, period, _ := strings.Cut(value, " ")
 	switch {
 	case value == "" && strings.HasPrefix(file, "cpuset."):
 		return "inherited"
@@ -129,6 +130,10 @@ func human(file, value string) string {
 		return "-"
 	case file == "io.max":
 		return strings.Join(slices.DeleteFunc(strings.Fields(value), func(f string) bool { return strings.HasSuffix(f, "=max") }), " ")
+	case value == "max", file == "cpu.max" && quota == "max":
+		return "no limit"
+	case file == "cpu.max":
+		return quota + " of " + period + " us"
 	case err != nil:
 		return value
 	case n == -1 && strings.Contains(file, "quota"), n >= unlimited:

@@ -37,6 +37,8 @@ var lifecycles = []struct {
 	{"Resize", lifecycleResize},
 	{"ResizeExclusive", lifecycleResizeExclusive},
 	{"CPUManager", lifecycleCPUManager},
+	{"GivenBack", lifecycleGivenBack},
+	{"Expiry", lifecycleExpiry},
 	{"Restore", lifecycleRestore},
 	{"StrategyFile", lifecycleStrategyFile},
 	{"HostileAnnotations", lifecycleHostileAnnotations},

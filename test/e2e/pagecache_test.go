@@ -6,6 +6,7 @@
 package e2e
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -41,6 +42,9 @@ func TestGuestPageCache(t *testing.T) {
 	r.eventually(2*time.Minute, func() error {
 		data, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "root", "done"))
 		rc = strings.TrimSpace(string(data))
+		if err == nil && rc == "" {
+			err = errors.New("dd's end is not told yet")
+		}
 		return err
 	})
 	if rc != "0" {

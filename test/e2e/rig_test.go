@@ -37,22 +37,21 @@ func bin(name string) string {
 
 // rig is one containerd with a kubelet before it and, when started, koord-nri behind it.
 type rig struct {
-	t        *testing.T
-	host     *host.Host
-	kube     *kubelet.Kubelet
-	tree     cgroups.Tree
-	driver   kubelet.Driver
-	version  string // "v1" or "v2"
-	run      string // koord-nri's runDir
-	state    string
-	config   string
-	plugin   *exec.Cmd
-	exited   chan struct{}
-	log      *syncBuffer
-	memory   int64
-	extra    map[string]any
-	dev      string // stands for /dev, where a scenario brings device nodes
-	finished bool
+	t       *testing.T
+	host    *host.Host
+	kube    *kubelet.Kubelet
+	tree    cgroups.Tree
+	driver  kubelet.Driver
+	version string // "v1" or "v2"
+	run     string // koord-nri's runDir
+	state   string
+	config  string
+	plugin  *exec.Cmd
+	exited  chan struct{}
+	log     *syncBuffer
+	memory  int64
+	extra   map[string]any
+	dev     string // stands for /dev, where a scenario brings device nodes
 }
 
 type rigOptions struct {
@@ -260,9 +259,18 @@ func (r *rig) stop(sig syscall.Signal) {
 	r.plugin = nil
 }
 
+// patience stretches a limit in an emulated machine, whose clock runs on while it gets no CPU.
+func patience(limit time.Duration) time.Duration {
+	if os.Getenv("KOORD_RT_GUEST") != "" {
+		return 4 * limit
+	}
+	return limit
+}
+
 // eventually polls a condition that another process brings about.
 func (r *rig) eventually(limit time.Duration, check func() error) {
 	r.t.Helper()
+	limit = patience(limit)
 	deadline := time.Now().Add(limit)
 	for {
 		err := check()

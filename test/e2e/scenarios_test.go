@@ -115,7 +115,7 @@ func (r *rig) remove(pods map[string]*kubelet.Running) {
 // containers that had to make room for a later one follow within moments of the reply.
 func (r *rig) settle(s *scenario.Scenario, pods map[string]*kubelet.Running, wants []scenario.Want) {
 	r.t.Helper()
-	deadline := time.Now().Add(5 * time.Second)
+	deadline := time.Now().Add(patience(5 * time.Second))
 	for _, w := range wants {
 		got, err := r.readOf(s, pods, w)
 		for (err != nil || got != w.Value) && time.Now().Before(deadline) {

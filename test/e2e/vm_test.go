@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -30,7 +31,7 @@ func bundle(t *testing.T) (files map[string]string, given string) {
 		t.Fatal(err)
 	}
 	files = map[string]string{}
-	for _, part := range []string{parts.Containerd24, parts.Runc, parts.Image} {
+	for _, part := range []string{parts.Containerd24, parts.Runc, parts.Image, parts.Crictl} {
 		dir, err := cache.Get(ctx, part)
 		if err != nil {
 			t.Fatal(err)
@@ -38,23 +39,22 @@ func bundle(t *testing.T) (files map[string]string, given string) {
 		files[dir] = filepath.Join(guestCache, filepath.Base(dir))
 		given += part + "=" + files[dir] + " "
 	}
-	test := filepath.Join(t.TempDir(), "e2e.test")
-	build := exec.CommandContext(ctx, "go", "test", "-c", "-tags", "lab", "-o", test, ".")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("build the guest's test binary: %v\n%s", err, out)
-	}
-	files[test] = "/disk/bin/e2e.test"
-	for name := range kernelPackages {
-		path := filepath.Join(t.TempDir(), name+".test")
-		build := exec.CommandContext(ctx, "go", "test", "-c", "-o", path, "../../kernel/"+name)
-		build.Env = append(os.Environ(), "CGO_ENABLED=0")
-		if out, err := build.CombinedOutput(); err != nil {
-			t.Fatalf("build the tests of kernel/%s: %v\n%s", name, err, out)
+	dir := t.TempDir()
+	build := func(name string, args ...string) {
+		path := filepath.Join(dir, name)
+		cmd := exec.CommandContext(ctx, "go", slices.Insert(args, len(args)-1, "-o", path)...)
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("build %s for the guest: %v\n%s", name, err, out)
 		}
-		files[path] = "/disk/bin/" + name + ".test"
+		files[path] = "/disk/bin/" + name
 	}
-	for _, name := range []string{"koord-nri", "koordctl"} {
+	build("e2e.test", "test", "-c", "-tags", "lab", ".")
+	build("demo", "build", "../demo")
+	for name := range kernelPackages {
+		build(name+".test", "test", "-c", "../../kernel/"+name)
+	}
+	for _, name := range []string{"koord-nri", "koord-runtime-proxy", "koordctl"} {
 		path, err := filepath.Abs(bin(name))
 		if err != nil {
 			t.Fatal(err)
@@ -116,27 +116,42 @@ func verdict(out string, all bool) string {
 // kernelSensitive are the scenarios whose result depends on the kernel, not only on the cgroup version.
 const kernelSensitive = "/^(batch|burst|cpuset-lsr|identity|llc|llc-pod|memory-annotation|memory-m5|normalization|oom)$"
 
-// TestVM is lane 3: every scenario on cgroup v2 with either cgroup driver, those that depend on the kernel on each kernel
-// of the matrix, and on the oldest also with v1. Restarts, resizes, restore and the like run under systemd, as production
-// does; on v1 the host lane runs them.
+// unitScenarios set what systemd keeps as properties of its units: a repair must set them there too. Half a minute each
+// under systemd, so make test takes a few.
+const (
+	unitScenarios = "/^(batch|blkio|burst|cpuset-lsr|memory-m5)$"
+	underUnits    = "/^(batch|burst|cpuset-lsr|identity|llc|memory-m5)$"
+	fewUnits      = "/^(batch|memory-m5)$"
+)
+
+// underSystemd are the lifecycles that the systemd cgroup driver could break, elsewhere all others: together every one
+// runs on cgroup v2.
+const (
+	underSystemd = "/^(FirstInstruction|Resize|Restore|Required|Away)$"
+	elsewhere    = "/^(ByteIdentical|Observe|WhileSynchronizing|ResizeExclusive|CPUManager|GivenBack|Expiry|StrategyFile|HostileAnnotations|Stuck|Koordctl|BlockIO|CDI|PluginKilled|SecondInstance|RuntimeKilled)$"
+)
+
+// TestVM is lane 3: every scenario on cgroup v2, those that depend on the kernel on each kernel of the matrix, under
+// systemd, through the proxy, and on the oldest kernel also with v1. Every guest test and every lifecycle runs on at least one v2 kernel
+// (TestEveryLabTestHasALane and TestEveryLifecycleRunsOnV2 of test/arch); on v1 the host lane runs the lifecycles.
 func TestVM(t *testing.T) {
 	boot(t, []machine{
-		{"6.12", vm.Options{Kernel: "6.12"}, "^TestGuest(Scenarios|PageCache|CoreSched|KernelPackages)$"},
-		{"6.12-systemd", vm.Options{Kernel: "6.12", Flavour: vm.Systemd}, "^TestGuestSystemdScenarios$"},
-		{"6.12-systemd-life", vm.Options{Kernel: "6.12", Flavour: vm.Systemd}, "^TestGuestSystemdLifecycle$/^(FirstInstruction|Resize|Restore|Required|Away)$"},
-		{"7.2", vm.Options{Kernel: "7.2"}, "^TestGuestScenarios$" + kernelSensitive},
+		{"6.12", vm.Options{Kernel: "6.12"}, "^TestGuest(Scenarios|PageCache|CoreSched|KernelPackages|MemoryQoS|Demo)$|^TestGuestConformance$" + unitScenarios + "|^TestGuestProxyScenarios$" + kernelSensitive},
+		{"6.12-systemd", vm.Options{Kernel: "6.12", Flavour: vm.Systemd}, "^TestGuestSystemdScenarios$" + underUnits + "|^TestGuestSystemd(Conformance|ProxyScenarios)$" + fewUnits},
+		{"6.12-systemd-life", vm.Options{Kernel: "6.12", Flavour: vm.Systemd}, "^TestGuestSystemdLifecycle$" + underSystemd},
+		{"7.2", vm.Options{Kernel: "7.2"}, "^TestGuestScenarios$" + kernelSensitive + "|^TestGuestLifecycle$" + elsewhere},
 		{"6.1", vm.Options{Kernel: "6.1"}, "^TestGuestScenarios$" + kernelSensitive},
-		{"6.1-v1", vm.Options{Kernel: "6.1", CgroupV1: true}, "^TestGuestScenarios$" + kernelSensitive},
+		{"6.1-v1", vm.Options{Kernel: "6.1", CgroupV1: true}, "^TestGuestScenarios$" + underUnits},
 	})
 }
 
 // TestFullVM runs everything everywhere: about an hour, for `make test-long`.
 func TestFullVM(t *testing.T) {
 	boot(t, []machine{
-		{"6.12", vm.Options{Kernel: "6.12"}, "^TestGuest(Scenarios|Conformance|PageCache|CoreSched|KernelPackages|Lifecycle)$"},
-		{"6.12-systemd", vm.Options{Kernel: "6.12", Flavour: vm.Systemd}, "^TestGuestSystemd(Scenarios|Conformance|Lifecycle)$"},
-		{"7.2", vm.Options{Kernel: "7.2"}, "^TestGuest(Scenarios|PageCache|Lifecycle)$"},
-		{"6.1", vm.Options{Kernel: "6.1"}, "^TestGuest(Scenarios|PageCache|Lifecycle)$"},
+		{"6.12", vm.Options{Kernel: "6.12"}, "^TestGuest(Scenarios|ProxyScenarios|Conformance|PageCache|CoreSched|KernelPackages|MemoryQoS|Demo|Lifecycle)$"},
+		{"6.12-systemd", vm.Options{Kernel: "6.12", Flavour: vm.Systemd}, "^TestGuestSystemd(Scenarios|ProxyScenarios|Conformance|Lifecycle)$"},
+		{"7.2", vm.Options{Kernel: "7.2"}, "^TestGuest(Scenarios|PageCache|MemoryQoS|Lifecycle)$"},
+		{"6.1", vm.Options{Kernel: "6.1"}, "^TestGuest(Scenarios|PageCache|MemoryQoS|Lifecycle)$"},
 		{"6.1-v1", vm.Options{Kernel: "6.1", CgroupV1: true}, "^TestGuest(Scenarios|Lifecycle)$"},
 	})
 }

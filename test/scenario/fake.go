@@ -22,6 +22,7 @@ import (
 	"github.com/koord-rt/koord-rt/kernel/cgroup"
 	"github.com/koord-rt/koord-rt/kernel/kerneltest"
 	"github.com/koord-rt/koord-rt/model/journal"
+	"github.com/koord-rt/koord-rt/model/mark"
 	"github.com/koord-rt/koord-rt/model/node"
 	"github.com/koord-rt/koord-rt/model/plan"
 	"github.com/koord-rt/koord-rt/model/unit"
@@ -184,7 +185,7 @@ func (f *Fake) do(ctx context.Context, t testing.TB, p plan.Plan) {
 func (f *Fake) runc(t testing.TB, p *workload.Pod, c *workload.Container, adj *nriapi.ContainerAdjustment) {
 	t.Helper()
 	f.Tree.Mkdir(t, c.Cgroup)
-	r := nri.Overlay(c.Base, nri.Resources(adj.GetLinux().GetResources()))
+	r := mark.Overlay(c.Base, nri.Resources(adj.GetLinux().GetResources()))
 	target := c.Target(p)
 	ints := []struct {
 		k plan.Knob

@@ -63,16 +63,27 @@ func (e *env) pluginConfig(s *status.Entry) config.NRI {
 }
 
 func (e *env) doctor(containerd, socket string) error {
-	plugin := e.pluginStatus()
+	plugin, proxy := e.statusOf("nri"), e.statusOf("cri")
 	cfg := e.pluginConfig(plugin)
 	if socket == "" {
 		socket = cfg.Socket
 	}
-	checks := []check{e.checkNRIConfig(containerd, plugin), e.checkNRISocket(socket)}
-	checks = append(checks, checkPlugin(plugin, e.path(e.runDir))...)
-	checks = append(checks, checkRuntime(plugin), e.checkLock(plugin), e.checkRunDir(), e.checkLedger(), e.checkHandoff())
-	checks = append(checks, e.checkAgents(), e.checkOtherPlugins(), e.checkCgroups(cfg.Host.KubepodsRoot), e.checkResctrl())
+	var checks []check
+	main, node := plugin, cfg.Node
+	if plugin != nil || proxy == nil { // a node with the proxy alone needs no NRI
+		checks = append(e.checkContainerd(containerd, plugin, cfg.CDI), e.checkNRISocket(socket))
+		checks = append(checks, checkPlugin(plugin, e.path(e.runDir))...)
+		checks = append(checks, checkRuntime(plugin), e.checkLock(plugin))
+	} else {
+		main, node = proxy, e.proxyConfig(proxy).Node
+	}
+	if proxy != nil {
+		checks = append(checks, e.checkProxy(proxy)...)
+	}
+	checks = append(checks, e.checkRunDir(), e.checkLedger(), e.checkHandoff())
+	checks = append(checks, e.checkAgents(), e.checkOtherPlugins(), e.checkCgroups(node.Host.KubepodsRoot), e.checkResctrl())
 	checks = append(checks, e.checkKubelet()...)
+	checks = append(checks, e.checkMemoryQoS(main, node.Host.KubeletMemoryQoS))
 	if err := e.printChecks(checks); err != nil {
 		return err
 	}
@@ -82,6 +93,15 @@ func (e *env) doctor(containerd, socket string) error {
 		}
 	}
 	return nil
+}
+
+// checkContainerd judges containerd's configuration.
+func (e *env) checkContainerd(path string, plugin *status.Entry, cdi string) []check {
+	files, err := e.containerdConfig(path)
+	if err != nil {
+		return []check{{Name: "nri-config", Result: warn, Detail: err.Error(), Next: "run koordctl as root"}}
+	}
+	return []check{checkNRIConfig(files, plugin), checkCDI(files, plugin, cdi)}
 }
 
 func (e *env) printChecks(checks []check) error {
@@ -109,14 +129,18 @@ func (e *env) printChecks(checks []check) error {
 	return nil
 }
 
-// pluginStatus is the NRI plugin's entry, nil when there is none.
-func (e *env) pluginStatus() *status.Entry {
+// statusOf is the entry of one of our programs, "nri" or "cri", nil when there is none. One that cannot be read counts as
+// the plugin's.
+func (e *env) statusOf(writer string) *status.Entry {
 	entries, err := status.ReadAll(e.path(e.runDir), e.path("/proc"))
 	if err != nil {
+		if writer != "nri" {
+			return nil
+		}
 		return &status.Entry{Err: err.Error()}
 	}
 	for i := range entries {
-		if entries[i].Writer == "nri" || entries[i].Err != "" {
+		if entries[i].Writer == writer || entries[i].Err != "" && writer == "nri" {
 			return &entries[i]
 		}
 	}

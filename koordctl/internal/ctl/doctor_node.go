@@ -4,7 +4,6 @@
 package ctl
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -219,31 +218,4 @@ func (e *env) checkResctrl() check {
 	}
 	c.Detail = "not mounted; the CPU has neither allocation nor monitoring"
 	return c
-}
-
-// checkKubelet recognises kubelet's own managers: their knobs are left to them.
-func (e *env) checkKubelet() []check {
-	var out []check
-	for _, m := range []struct{ name, file, static, knob string }{
-		{"kubelet-cpu", "/var/lib/kubelet/cpu_manager_state", "static", "cpuset.cpus"},
-		{"kubelet-memory", "/var/lib/kubelet/memory_manager_state", "Static", "cpuset.mems"},
-	} {
-		c := check{Name: m.name, Result: ok, Detail: "no static policy"}
-		b, err := readHead(e.path(m.file))
-		var state struct {
-			PolicyName string `json:"policyName"`
-		}
-		switch {
-		case errors.Is(err, os.ErrNotExist):
-		case err != nil:
-			c.Result, c.Detail, c.Next = warn, err.Error(), "run koordctl as root"
-		case json.Unmarshal(b, &state) != nil:
-			c.Result, c.Detail, c.Next = warn, m.file+" cannot be read", "kubelet writes it anew when it starts"
-		case state.PolicyName == m.static:
-			c.Result, c.Detail = warn, "kubelet's static policy owns "+m.knob
-			c.Next = "set kubelet's policy to none where koord-rt is to pin containers; until then the cpuset feature stays away"
-		}
-		out = append(out, c)
-	}
-	return out
 }

@@ -9,10 +9,10 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
-	"strconv"
 	"strings"
 
+	"github.com/koord-rt/koord-rt/adapt/nri"
+	"github.com/koord-rt/koord-rt/api/config"
 	"github.com/koord-rt/koord-rt/daemon/lock"
 	"github.com/koord-rt/koord-rt/daemon/status"
 )
@@ -21,39 +21,26 @@ import (
 const nriSection = "io.containerd.nri.v1.nri"
 
 // checkNRIConfig reads whether NRI is switched on. containerd 2 has it on by default, 1.7 off.
-func (e *env) checkNRIConfig(config string, plugin *status.Entry) check {
+func checkNRIConfig(files []text, plugin *status.Entry) check {
 	c := check{Name: "nri-config", Result: ok}
-	files := []string{e.path(config)}
-	more, err := filepath.Glob(e.path(filepath.Join(filepath.Dir(config), "conf.d", "*.toml")))
-	if err == nil {
-		files = append(files, more...)
-	}
-	set, disabled, from := false, false, ""
-	for _, f := range files {
-		b, err := readHead(f)
-		if errors.Is(err, os.ErrNotExist) {
-			continue
-		}
-		if err != nil {
-			return check{Name: c.Name, Result: warn, Detail: err.Error(), Next: "run koordctl as root"}
-		}
-		if s, d := nriDisabled(string(b)); s {
-			set, disabled, from = true, d, f
-		}
-	}
+	disabled := flagOf(files, "disable", nriSection)
 	const enable = `set disable = false in [plugins."` + nriSection + `"] of containerd's configuration and restart containerd`
-	old := plugin != nil && strings.HasPrefix(strings.TrimPrefix(plugin.RuntimeVersion, "v"), "1.")
 	switch {
-	case set && disabled:
-		c.Result, c.Detail, c.Next = fail, "NRI is disabled in "+from, enable
-	case set:
-		c.Detail = "NRI is enabled in " + from
-	case old:
+	case disabled.set && disabled.on:
+		c.Result, c.Detail, c.Next = fail, "NRI is disabled in "+disabled.file, enable
+	case disabled.set:
+		c.Detail = "NRI is enabled in " + disabled.file
+	case oldContainerd(plugin):
 		c.Result, c.Detail, c.Next = warn, "NRI is not configured, and containerd 1.x has it off by default", enable
 	default:
 		c.Detail = "NRI is not configured: on by default in containerd 2, off in 1.7"
 	}
 	return c
+}
+
+// oldContainerd: 1.x has NRI and CDI off by default.
+func oldContainerd(plugin *status.Entry) bool {
+	return plugin != nil && plugin.RuntimeName == "containerd" && strings.HasPrefix(strings.TrimPrefix(plugin.RuntimeVersion, "v"), "1.")
 }
 
 // readHead reads at most 1 MiB of a file.
@@ -66,23 +53,87 @@ func readHead(path string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, 1<<20))
 }
 
-// nriDisabled finds NRI's "disable" in a TOML text: the section's header in any quoting, then its own key.
-func nriDisabled(text string) (set, disabled bool) {
+// text is a file that was read.
+type text struct{ path, content string }
+
+// containerdConfig reads containerd's configuration and its drop-ins, in the order in which they hold.
+func (e *env) containerdConfig(config string) ([]text, error) {
+	paths := append([]string{e.path(config)}, glob(e.path(filepath.Join(filepath.Dir(config), "conf.d", "*.toml")))...)
+	var out []text
+	for _, p := range paths {
+		b, err := readHead(p)
+		if errors.Is(err, os.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, text{p, string(b)})
+	}
+	return out, nil
+}
+
+// flagIn is a boolean of a configuration: the last file that sets it holds.
+type flagIn struct {
+	set, on bool
+	file    string
+}
+
+func flagOf(files []text, key string, plugins ...string) (out flagIn) {
+	for _, f := range files {
+		for _, p := range plugins {
+			if set, on := tomlFlag(f.content, p, key); set {
+				out = flagIn{set, on, f.path}
+			}
+		}
+	}
+	return out
+}
+
+// tomlFlag finds a boolean key of a plugin's section in a TOML text: the header in any quoting, then the section's own
+// keys.
+func tomlFlag(text, plugin, key string) (set, on bool) {
 	in := false
 	for l := range strings.Lines(text) {
 		l, _, _ = strings.Cut(l, "#")
 		l = strings.TrimSpace(l)
 		if strings.HasPrefix(l, "[") {
 			name := strings.Trim(strings.NewReplacer(`"`, "", `'`, "", " ", "").Replace(l), "[]")
-			in = name == "plugins."+nriSection
+			in = name == "plugins."+plugin
 			continue
 		}
 		k, v, isPair := strings.Cut(l, "=")
-		if in && isPair && strings.TrimSpace(k) == "disable" {
-			set, disabled = true, strings.TrimSpace(v) == "true"
+		if in && isPair && strings.TrimSpace(k) == key {
+			set, on = true, strings.TrimSpace(v) == "true"
 		}
 	}
-	return set, disabled
+	return set, on
+}
+
+// cdiSections hold enable_cdi in containerd 1.7 and 2.
+var cdiSections = []string{"io.containerd.grpc.v1.cri", "io.containerd.cri.v1.runtime"}
+
+// checkCDI compares what containerd does with CDI devices of an adjustment with what koord-nri believes: 1.7 applies them
+// with enable_cdi only and refuses the container without, and it tells nobody; 2 has it on by default.
+func checkCDI(files []text, plugin *status.Entry, told string) check {
+	c := check{Name: "cdi", Result: ok}
+	f := flagOf(files, "enable_cdi", cdiSections...)
+	on, where := f.on, f.file
+	if !f.set {
+		on, where = !oldContainerd(plugin), "containerd's default"
+	}
+	c.Detail = fmt.Sprintf("enable_cdi is %t (%s), koord-nri's cdi is %s", on, where, told)
+	switch {
+	case plugin == nil || plugin.RuntimeName != "containerd":
+		c.Detail = "nothing to compare with: koord-nri has not met containerd; its cdi is " + told
+	case !on && told == config.CDIOn, !on && told == config.CDIAuto && !oldContainerd(plugin):
+		c.Result = warn
+		c.Next = "a container with CDI devices would be refused or start without them: set enable_cdi = true in containerd's configuration, or cdi: off in nri.yaml"
+	case on && told == config.CDIAuto && oldContainerd(plugin):
+		c.Result = warn
+		c.Next = "containerd 1.7 does not tell that it applies CDI devices, so device nodes are used: set cdi: on in nri.yaml"
+	}
+	return c
 }
 
 func (e *env) checkNRISocket(socket string) check {
@@ -148,9 +199,7 @@ func checkCounters(s *status.Entry) []check {
 	return out
 }
 
-// oldestContainerd is the first release whose NRI does what we need.
-var oldestContainerd = [3]int{1, 7, 27}
-
+// checkRuntime judges the runtime by the plugin's own table of releases.
 func checkRuntime(s *status.Entry) check {
 	c := check{Name: "runtime", Result: ok}
 	if s == nil || s.RuntimeVersion == "" {
@@ -158,42 +207,21 @@ func checkRuntime(s *status.Entry) check {
 		return c
 	}
 	c.Detail = s.RuntimeName + " " + s.RuntimeVersion + ", NRI " + s.NRIVersion
-	if s.RuntimeName != "containerd" {
-		c.Result, c.Next = warn, "only containerd is tested; koordctl features says what works"
-		return c
-	}
-	v, good := parseVersion(s.RuntimeVersion)
+	r := nri.Runtime(s.RuntimeName, s.RuntimeVersion, s.NRIVersion)
+	why, supported := nri.Supported(&r)
 	switch {
-	case !good:
-		c.Result, c.Next = warn, "the version cannot be read; containerd 1.7.27 or newer is needed"
-	case slices.Compare(v[:], oldestContainerd[:]) < 0:
-		c.Result, c.Next = fail, "not supported: upgrade containerd to 1.7.27 or newer"
+	case !supported:
+		c.Result, c.Detail, c.Next = fail, c.Detail+": "+why, "upgrade containerd to 1.7.27 or newer"
+	case s.RuntimeName != "containerd":
+		c.Result, c.Next = warn, "only containerd is tested; koordctl features says what works"
 	}
 	return c
-}
-
-// parseVersion reads the first three numbers of "v1.7.27-rc.1".
-func parseVersion(s string) (v [3]int, good bool) {
-	s, _, _ = strings.Cut(strings.TrimPrefix(s, "v"), "-")
-	s, _, _ = strings.Cut(s, "+")
-	parts := strings.Split(s, ".")
-	if len(parts) < 3 {
-		return v, false
-	}
-	for i := range v {
-		n, err := strconv.Atoi(parts[i])
-		if err != nil {
-			return v, false
-		}
-		v[i] = n
-	}
-	return v, true
 }
 
 // checkLock finds a second instance: two live connections of one plugin break every container creation.
 func (e *env) checkLock(s *status.Entry) check {
 	c := check{Name: "lock", Result: ok, Detail: "free"}
-	pid := lock.Holder(lock.NRIPath(e.path(e.runDir)))
+	pid := lock.Holder(lock.Path(e.path(e.runDir), "nri"))
 	if pid == 0 {
 		return c
 	}

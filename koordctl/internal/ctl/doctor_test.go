@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/koord-rt/koord-rt/api/config"
 	"github.com/koord-rt/koord-rt/daemon/status"
 	"github.com/koord-rt/koord-rt/model/node"
 )
@@ -31,25 +32,35 @@ func (h *host) file(t *testing.T, path, content string) {
 // alive makes the machine's /proc show this test as the plugin and writes its status.
 func (h *host) alive(t *testing.T, s status.Status) {
 	t.Helper()
+	h.aliveAs(t, "nri", s)
+}
+
+func (h *host) aliveAs(t *testing.T, writer string, s status.Status) {
+	t.Helper()
 	pid := strconv.Itoa(os.Getpid())
 	stat, err := os.ReadFile("/proc/self/stat")
 	if err != nil {
 		t.Fatal(err)
 	}
 	h.file(t, "/proc/"+pid+"/stat", string(stat))
-	h.file(t, "/proc/"+pid+"/cmdline", "/usr/bin/koord-nri\x00--config\x00x\x00")
+	h.file(t, "/proc/"+pid+"/cmdline", "/usr/bin/"+s.Program+"\x00--config\x00x\x00")
 	if err := os.MkdirAll(h.runDir(), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := status.Write(h.runDir(), "nri", s); err != nil {
+	if err := status.Write(h.runDir(), writer, s); err != nil {
 		t.Fatal(err)
 	}
 }
 
 func (h *host) nriSocket(t *testing.T) {
 	t.Helper()
+	h.socket(t, "run/nri", "nri.sock")
+}
+
+func (h *host) socket(t *testing.T, folder, name string) {
+	t.Helper()
 	// A socket's path may have 107 bytes, so it is bound by its short name.
-	dir := filepath.Join(h.dir, "run/nri")
+	dir := filepath.Join(h.dir, folder)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -58,14 +69,14 @@ func (h *host) nriSocket(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer fd.Close()
-	short := "/proc/self/fd/" + strconv.Itoa(int(fd.Fd())) + "/nri.sock"
+	short := "/proc/self/fd/" + strconv.Itoa(int(fd.Fd())) + "/" + name
 	l, err := net.Listen("unix", short)
 	if err != nil {
 		t.Fatal(err)
 	}
 	l.(*net.UnixListener).SetUnlinkOnClose(false)
 	t.Cleanup(func() { _ = l.Close() })
-	if err := os.Chmod(filepath.Join(dir, "nri.sock"), 0o600); err != nil {
+	if err := os.Chmod(filepath.Join(dir, name), 0o600); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -98,6 +109,28 @@ func TestDoctorOfAHealthyNode(t *testing.T) {
 		t.Fatal(err)
 	}
 	golden(t, "features", withPID(out))
+}
+
+// A node with the proxy alone needs no NRI.
+func TestDoctorOfAProxyNode(t *testing.T) {
+	t.Parallel()
+	h := newHost(t, "6.12")
+	h.socket(t, "var/run/koord-runtimeproxy", "runtimeproxy.sock")
+	h.file(t, "/proc/cpuinfo", "flags : fpu\n")
+	s := healthy()
+	s.Program, s.ProgramVersion, s.NRIVersion = "koord-runtime-proxy", "koord-runtime-proxy v0.1.0 (abc)", ""
+	h.aliveAs(t, "cri", s)
+	out, err := h.run(t, "doctor")
+	if err != nil {
+		t.Errorf("%v", err)
+	}
+	golden(t, "doctor-proxy", withPID(out))
+	s.ConnectedSince = time.Time{}
+	h.aliveAs(t, "cri", s)
+	out, err = h.run(t, "doctor")
+	if !errors.Is(err, ErrFound) || !strings.Contains(out, "the runtime behind it does not answer") {
+		t.Errorf("%v\n%s", err, out)
+	}
 }
 
 func TestDoctorOfABrokenNode(t *testing.T) {
@@ -148,22 +181,99 @@ func TestNRIDisabled(t *testing.T) {
 		"[plugins.'io.containerd.nri.v1.nri']\ndisable_connections = true":  {false, false},
 		"[plugins.'io.containerd.nri.v1.nri'.x]\ndisable = true":            {false, false},
 	} {
-		if set, disabled := nriDisabled(text); set != want[0] || disabled != want[1] {
+		if set, disabled := tomlFlag(text, nriSection, "disable"); set != want[0] || disabled != want[1] {
 			t.Errorf("%q: set %v, disabled %v", text, set, disabled)
 		}
 	}
 }
 
-func TestParseVersion(t *testing.T) {
+// enable_cdi in the last file that has it, against koord-nri's own cdi.
+func TestCheckCDI(t *testing.T) {
 	t.Parallel()
-	for s, want := range map[string][3]int{"v1.7.27": {1, 7, 27}, "2.0.0-rc.1": {2, 0, 0}, "1.7.3+unknown": {1, 7, 3}} {
-		if v, good := parseVersion(s); !good || v != want {
-			t.Errorf("%s: %v %v", s, v, good)
+	on := "[plugins.'io.containerd.grpc.v1.cri']\nenable_cdi = true\n"
+	off := "[plugins.\"io.containerd.cri.v1.runtime\"]\nenable_cdi = false\n"
+	for _, c := range []struct {
+		version, told string
+		files         []text
+		want          verdict
+		next          string
+	}{
+		{"1.7.30", config.CDIAuto, nil, ok, ""},
+		{"1.7.30", config.CDIOn, []text{{"a", on}}, ok, ""},
+		{"1.7.30", config.CDIAuto, []text{{"a", on}}, warn, "cdi: on"},
+		{"1.7.30", config.CDIOn, nil, warn, "enable_cdi = true"},
+		{"2.4.2", config.CDIAuto, nil, ok, ""},
+		{"2.4.2", config.CDIAuto, []text{{"a", on}, {"b", off}}, warn, "cdi: off"},
+		{"2.4.2", config.CDIOff, []text{{"b", off}}, ok, ""},
+		{"2.4.2", config.CDIAuto, []text{{"b", off}, {"c", "[plugins.'io.containerd.cri.v1.runtime']\n enable_cdi=true"}}, ok, ""},
+	} {
+		plugin := &status.Entry{Status: status.Status{RuntimeName: "containerd", RuntimeVersion: c.version}}
+		if got := checkCDI(c.files, plugin, c.told); got.Result != c.want || !strings.Contains(got.Next, c.next) || (got.Next == "") != (c.next == "") {
+			t.Errorf("%s, cdi %s, %v: %+v", c.version, c.told, c.files, got)
 		}
 	}
-	for _, s := range []string{"", "1.7", "a.b.c"} {
-		if _, good := parseVersion(s); good {
-			t.Errorf("%q was read", s)
+	if got := checkCDI(nil, nil, config.CDIOn); got.Result != ok {
+		t.Errorf("without a plugin: %+v", got)
+	}
+}
+
+// The kubelet's feature gate against what koord-nri takes for the owner of memory.min.
+func TestCheckMemoryQoS(t *testing.T) {
+	t.Parallel()
+	taken := []node.FeatureState{{Feature: "memory-qos", State: "degraded", Detail: "kubelet's MemoryQoS is on: …"}}
+	for name, c := range map[string]struct {
+		file, told string
+		features   []node.FeatureState
+		want       verdict
+		part       string
+	}{
+		"no file":           {"", config.MemoryQoSAuto, nil, ok, "no /var/lib/kubelet/config.yaml"},
+		"not named":         {"kind: KubeletConfiguration\n", config.MemoryQoSAuto, nil, ok, "does not name MemoryQoS"},
+		"not named, seen":   {"kind: KubeletConfiguration\n", config.MemoryQoSAuto, taken, ok, "does not name MemoryQoS"},
+		"on and seen":       {"featureGates: {MemoryQoS: true}\n", config.MemoryQoSAuto, taken, ok, "is true"},
+		"on and told":       {"featureGates: {MemoryQoS: true}\n", config.MemoryQoSYes, taken, ok, "is true"},
+		"on, not seen":      {"featureGates: {MemoryQoS: true}\n", config.MemoryQoSAuto, nil, warn, "kubeletMemoryQoS: yes"},
+		"on, told no":       {"featureGates: {MemoryQoS: true}\n", config.MemoryQoSNo, nil, warn, "two writers"},
+		"off, told yes":     {"featureGates: {MemoryQoS: false}\n", config.MemoryQoSYes, taken, warn, "nobody protects"},
+		"off, but taken":    {"featureGates: {MemoryQoS: false}\n", config.MemoryQoSAuto, taken, warn, "leftover"},
+		"off":               {"featureGates: {MemoryQoS: false}\n", config.MemoryQoSAuto, nil, ok, "is false"},
+		"not a YAML object": {"- [", config.MemoryQoSAuto, nil, warn, "correct"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := newHost(t, "6.12")
+			if c.file != "" {
+				h.file(t, kubeletConfig, c.file)
+			}
+			e := &env{hostRoot: h.dir}
+			got := e.checkMemoryQoS(&status.Entry{Status: status.Status{Features: c.features}}, c.told)
+			if got.Result != c.want || !strings.Contains(got.Detail+got.Next, c.part) {
+				t.Errorf("%+v", got)
+			}
+		})
+	}
+}
+
+// The verdict on the runtime is the plugin's own table's.
+func TestCheckRuntime(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name, version, nri string
+		want               verdict
+		part               string
+	}{
+		{"containerd", "v1.7.27", "0.8", ok, "containerd v1.7.27"},
+		{"containerd", "1.7.26", "0.8", fail, "older than 1.7.27"},
+		{"containerd", "2.0.0-rc.1", "0.8", ok, ""},
+		{"cri-o", "1.37.0", "0.12", warn, ""},
+		{"containerd", "weekly", "", fail, "not known"},
+	} {
+		got := checkRuntime(&status.Entry{Status: status.Status{RuntimeName: c.name, RuntimeVersion: c.version, NRIVersion: c.nri}})
+		if got.Result != c.want || !strings.Contains(got.Detail, c.part) || (got.Next == "") != (c.want == ok) {
+			t.Errorf("%s %s: %+v", c.name, c.version, got)
 		}
+	}
+	if got := checkRuntime(nil); got.Result != warn {
+		t.Errorf("without a plugin: %+v", got)
 	}
 }

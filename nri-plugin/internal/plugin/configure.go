@@ -24,8 +24,7 @@ const abandonedRuntime = "koord-rt/abandoned"
 // Configure learns the runtime's and NRI's version, adapts the subscription to it and sets the deadline. A runtime that
 // is too old is refused: half of what we would promise it would silently drop.
 func (p *Plugin) Configure(_ context.Context, _, name, version string) (api.EventMask, error) {
-	start := p.o.Now()
-	defer func() { p.m.ObserveEvent(metrics.EventConfigure, p.o.Now().Sub(start)) }()
+	defer p.observe(metrics.EventConfigure, time.Now())
 	if name == abandonedRuntime {
 		return 0, errAbandoned
 	}
@@ -39,18 +38,19 @@ func (p *Plugin) Configure(_ context.Context, _, name, version string) (api.Even
 	}
 	r := nri.Runtime(name, version, nriVersion)
 	r.RequestTimeoutMS = timeout.Milliseconds()
-	p.views.SetRuntime(r)
+	p.engine.Views().SetRuntime(r)
 	p.m.SetBuild(p.o.Version, name, version, r.NRI)
 	if why, ok := nri.Supported(&r); !ok {
-		p.problem("runtime", name+" "+version, why)
+		p.engine.Trouble("runtime", name+" "+version, errors.New(why))
 		return 0, fmt.Errorf("configure for %s %s: %s", name, version, why)
 	}
 	// Half of the runtime's limit leaves it time for its own part and for the way there and back.
 	deadline := min(p.o.Config.Deadline.Std(), timeout/2)
-	p.deadline.Store(int64(deadline))
+	p.engine.SetDeadline(deadline)
 	p.log.Info("configured by the runtime", "runtime", name, "version", version, "nri", r.NRI,
 		"requestTimeout", timeout, "deadline", deadline, "limits", r.Problems)
-	for _, f := range p.featureList() {
+	features, _ := p.engine.Views().List()
+	for _, f := range features {
 		if f.State != "active" && f.State != "off" {
 			p.log.Info("feature", "name", f.Feature, "state", f.State, "detail", f.Detail)
 		}

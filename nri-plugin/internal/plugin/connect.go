@@ -19,21 +19,21 @@ import (
 // settled is how long a connection must have stood for the next wait to start from the shortest again.
 const settled = 10 * time.Second
 
-// connectLoop keeps one connection to the runtime until ctx ends. The lock file, held by main, keeps a second process
+// Connect keeps one connection to the runtime until ctx ends. The lock file, held by main, keeps a second process
 // away; within this one a new connection is made only when the old one has ended in all its parts: two live connections
 // of one plugin make every container creation on the node fail.
-func (p *Plugin) connectLoop(ctx context.Context) {
+func (p *Plugin) Connect(ctx context.Context) {
 	wait := p.o.Config.Reconnect.Min.Std()
 	for ctx.Err() == nil {
-		start := p.o.Now()
+		start := time.Now()
 		err := p.connectOnce(ctx)
 		if ctx.Err() != nil {
 			return
 		}
-		if p.o.Now().Sub(start) > settled {
+		if time.Since(start) > settled {
 			wait = p.o.Config.Reconnect.Min.Std()
 		}
-		p.problem("runtime", "connection", reason(err))
+		p.engine.Trouble("runtime", "connection", err)
 		if !sleep(ctx, jittered(wait)) {
 			return
 		}
@@ -87,8 +87,8 @@ func (p *Plugin) connectOnce(ctx context.Context) error {
 	if err := p.startStub(ctx, s, watched); err != nil {
 		return err
 	}
-	p.joined(true)
-	defer p.joined(false)
+	p.engine.Joined(true)
+	defer p.engine.Joined(false)
 	select {
 	case <-closed:
 		err = errors.New("runtime closed the connection")
@@ -135,18 +135,6 @@ func wrapStart(err error) error {
 		return nil
 	}
 	return fmt.Errorf("register with the runtime: %w", err)
-}
-
-// joined tells the world about the connection.
-func (p *Plugin) joined(ok bool) {
-	defer p.stats.tell()
-	p.m.SetConnected(ok)
-	if ok {
-		p.stats.connects.Add(1)
-		p.stats.joined.Store(p.o.Now().UnixNano())
-		return
-	}
-	p.stats.joined.Store(0)
 }
 
 // watchedConn tells when reading has failed for good.

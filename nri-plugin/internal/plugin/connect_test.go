@@ -48,7 +48,7 @@ func TestRuntimeDiesBeforeConfigure(t *testing.T) {
 	<-ended
 	must(t, l.Close())
 	<-done
-	if h.plugin.Connected() {
+	if h.engine.Connected() {
 		t.Error("counts as connected")
 	}
 }

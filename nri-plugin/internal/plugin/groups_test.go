@@ -12,6 +12,7 @@ import (
 
 	"github.com/koord-rt/koord-rt/api/protocol"
 	"github.com/koord-rt/koord-rt/api/strategy"
+	"github.com/koord-rt/koord-rt/engine"
 	"github.com/koord-rt/koord-rt/kernel/apply"
 	"github.com/koord-rt/koord-rt/kernel/cgroup"
 	"github.com/koord-rt/koord-rt/kernel/kerneltest"
@@ -19,7 +20,6 @@ import (
 	"github.com/koord-rt/koord-rt/kernel/resctrl"
 	kernelwire "github.com/koord-rt/koord-rt/kernel/wire"
 	"github.com/koord-rt/koord-rt/model/unit"
-	"github.com/koord-rt/koord-rt/nri-plugin/internal/plugin"
 )
 
 // fakeGroups gives a new group its files and takes them away with it, as the kernel does.
@@ -62,7 +62,7 @@ func (g fakeGroups) schemata(name string) string {
 func rdtHost(t *testing.T, past *host) (*host, fakeGroups) {
 	t.Helper()
 	var g fakeGroups
-	h := newHostWith(t, "6.12", nil, func(h *host, o *plugin.Options) {
+	h := newHostWith(t, "6.12", nil, func(h *host, o *engine.Options) {
 		h.tree.Resctrl(t, true, true)
 		rdt := resctrl.FS(h.tree.Roots.Resctrl)
 		g = fakeGroups{FS: rdt, t: t, tree: h.tree, mons: make(chan string, 16)}
@@ -75,7 +75,7 @@ func rdtHost(t *testing.T, past *host) (*host, fakeGroups) {
 		must(t, err)
 		o.Kernel, o.Groups = applier, g
 		if past != nil {
-			o.Past = plugin.NewPast(past.journal.all())
+			o.Past = engine.NewPast(past.journal.all())
 		}
 		s := h.static(t, fs)
 		s.Kernel.RDT, err = rdt.Info(nil)

@@ -15,8 +15,8 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/koord-rt/koord-rt/api/protocol"
+	"github.com/koord-rt/koord-rt/engine"
 	"github.com/koord-rt/koord-rt/model/journal"
-	"github.com/koord-rt/koord-rt/nri-plugin/internal/plugin"
 )
 
 func TestMain(m *testing.M) {
@@ -194,7 +194,7 @@ func TestLateAndPanic(t *testing.T) {
 		}
 		h.kernel.set(0, false)
 	}
-	if s := h.plugin.Status(); s.Counters["late"] != 1 || s.Counters["failOpen"] != 1 {
+	if s := h.engine.Status(); s.Counters["late"] != 1 || s.Counters["failOpen"] != 1 {
 		t.Errorf("counters = %v", s.Counters)
 	}
 	ctr := ctrOf(sb, "after")
@@ -225,7 +225,8 @@ func TestFailClosed(t *testing.T) {
 	}
 }
 
-// A thousand containers that came without us: the reply is quick and empty, and all of them are repaired within 5 s.
+// A thousand containers that came without us: the reply is empty, and all of them are repaired.
+// How long that takes is measured by test/bench.
 func TestSynchronizeThousand(t *testing.T) {
 	t.Parallel()
 	h := newHost(t, "6.1")
@@ -243,9 +244,7 @@ func TestSynchronizeThousand(t *testing.T) {
 		}
 		h.rt.add(sb, ctrs...)
 	}
-	begin := time.Now()
 	h.run(t)
-	t.Logf("synchronized after %v", time.Since(begin))
 	repaired := 0
 	eventually(t, "repair of all", func() bool {
 		for repaired < len(dirs) && h.tree.Get(t, dirs[repaired], "cpu.max.burst") == "100000" {
@@ -253,12 +252,7 @@ func TestSynchronizeThousand(t *testing.T) {
 		}
 		return repaired == len(dirs)
 	})
-	if d := time.Since(begin); d > 5*time.Second {
-		t.Errorf("repaired after %v", d)
-	} else {
-		t.Logf("repaired after %v", d)
-	}
-	eventually(t, "count of unmanaged", func() bool { return h.plugin.Status().Counters["unmanaged"] == 1000 })
+	eventually(t, "count of unmanaged", func() bool { return h.engine.Status().Counters["unmanaged"] == 1000 })
 	if h.rt.updates != 0 {
 		t.Errorf("%d updates in the reply of Synchronize", h.rt.updates)
 	}
@@ -274,13 +268,13 @@ func TestReconnect(t *testing.T) {
 	h.create(t, sb, ctr)
 	must(t, h.start(t, sb, ctr))
 	h.rt.die()
-	eventually(t, "loss of the connection", func() bool { return !h.plugin.Connected() })
+	eventually(t, "loss of the connection", func() bool { return !h.engine.Connected() })
 	h.tree.Set(t, ctr.Linux.CgroupsPath, "memory.high", "max")
 
 	h.rt = newRuntime(t, h.socket)
 	ctr.State = api.ContainerState_CONTAINER_RUNNING
 	h.rt.add(sb, ctr)
-	eventually(t, "reconnect", h.plugin.Connected)
+	eventually(t, "reconnect", h.engine.Connected)
 	eventually(t, "drift repair", func() bool { return h.tree.Get(t, ctr.Linux.CgroupsPath, "memory.high") != "max" })
 	eventually(t, "second sync", func() bool { return h.rt.syncs() == 1 })
 	h.rt.settle()
@@ -290,8 +284,8 @@ func TestReconnect(t *testing.T) {
 	if n := len(rpl.Update); n > 1 {
 		t.Errorf("%d updates", n)
 	}
-	if h.plugin.Status().Connects != 2 {
-		t.Errorf("connects = %d", h.plugin.Status().Connects)
+	if h.engine.Status().Connects != 2 {
+		t.Errorf("connects = %d", h.engine.Status().Connects)
 	}
 }
 
@@ -350,14 +344,14 @@ func TestStop(t *testing.T) {
 	eventually(t, "protection of ancestors", func() bool { return h.tree.Get(t, "/kubepods", "memory.min") != "0" })
 	before := h.tree.Get(t, ctr.Linux.CgroupsPath, "memory.min")
 	// What stands there is ours, for this life and for one that follows kill -9: no sign of the kubelet's MemoryQoS.
-	if !h.plugin.OwnsMemoryMin("/kubepods") || !plugin.NewPast(h.journal.all()).OwnsMemoryMin("/kubepods") {
+	if !h.engine.OwnsMemoryMin("/kubepods") || !engine.NewPast(h.journal.all()).OwnsMemoryMin("/kubepods") {
 		t.Error("memory.min of kubepods is taken for the kubelet's")
 	}
-	if h.plugin.OwnsMemoryMin("/elsewhere") || plugin.NewPast(h.journal.all()).OwnsMemoryMin("/elsewhere") {
+	if h.engine.OwnsMemoryMin("/elsewhere") || engine.NewPast(h.journal.all()).OwnsMemoryMin("/elsewhere") {
 		t.Error("memory.min of a directory that we never wrote is taken for ours")
 	}
 	h.stop()
-	if plugin.NewPast(h.journal.all()).OwnsMemoryMin("/kubepods") {
+	if engine.NewPast(h.journal.all()).OwnsMemoryMin("/kubepods") {
 		t.Error("what stands there after we left is taken for ours")
 	}
 	if got := h.tree.Get(t, "/kubepods", "memory.min"); got != "0" {

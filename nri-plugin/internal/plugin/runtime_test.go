@@ -22,6 +22,7 @@ import (
 	"github.com/koord-rt/koord-rt/api/protocol"
 	"github.com/koord-rt/koord-rt/api/strategy"
 	"github.com/koord-rt/koord-rt/daemon/metrics"
+	"github.com/koord-rt/koord-rt/engine"
 	"github.com/koord-rt/koord-rt/kernel/apply"
 	"github.com/koord-rt/koord-rt/kernel/cgroup"
 	"github.com/koord-rt/koord-rt/kernel/kerneltest"
@@ -64,7 +65,7 @@ func (r *records) all() []journal.Record {
 
 // slowKernel delays Apply and Verify by what a test asks for.
 type slowKernel struct {
-	plugin.Kernel
+	engine.Kernel
 	mu    sync.Mutex
 	delay time.Duration
 	panic bool
@@ -96,10 +97,11 @@ type host struct {
 	rt      *runtime
 	journal *records
 	kernel  *slowKernel
-	views   *plugin.Views
+	views   *engine.Views
+	engine  *engine.Engine
 	plugin  *plugin.Plugin
 	stop    func()
-	lister  plugin.Lister // answers the re-list, may be nil
+	lister  engine.Lister // answers the re-list, may be nil
 }
 
 // runtime is NRI's own adaptation with a list of containers behind it: what containerd is to a plugin.
@@ -172,7 +174,7 @@ func (r *runtime) add(sb *api.PodSandbox, ctrs ...*api.Container) {
 func newHost(t testing.TB, kernel string) *host { return newHostWith(t, kernel, nil) }
 
 // newHostWith is newHost with a CRI to ask, and options that a test changes.
-func newHostWith(t testing.TB, kernel string, list plugin.Lister, change ...func(*host, *plugin.Options)) *host {
+func newHostWith(t testing.TB, kernel string, list engine.Lister, change ...func(*host, *engine.Options)) *host {
 	t.Helper()
 	h := &host{lister: list, tree: kerneltest.New(t, kernel, "/kubepods/burstable", "/kubepods/besteffort"), socket: path.Join(t.TempDir(), "nri.sock"), journal: &records{}}
 	cfg := config.Default()
@@ -190,27 +192,28 @@ func newHostWith(t testing.TB, kernel string, list plugin.Lister, change ...func
 	if _, ok := t.(*testing.B); ok {
 		drift = 10 * time.Second // as in production
 	}
-	h.views = plugin.NewViews(cfg, h.static(t, fs), &spec, "test")
-	m, err := metrics.NewNRI(prometheus.NewRegistry())
+	h.views = engine.NewViews(cfg.Node, h.static(t, fs), &spec, "test")
+	m, err := metrics.NewEngine(prometheus.NewRegistry(), "nri")
 	must(t, err)
-	o := plugin.Options{
-		Config: cfg, Version: "test", Log: testLog(t), Metrics: m,
+	o := engine.Options{
+		Config: cfg.Node, Edge: plugin.Edge{Version: "test"}, Log: testLog(t), Metrics: m,
 		Journal: h.journal, Kernel: h.kernel, Views: h.views, CgroupRoot: h.tree.Roots.Cgroup, Drift: drift, List: h.lister,
-		Live: &plugin.Live{Resctrl: h.tree.Roots.Resctrl},
+		Live: &engine.Live{Resctrl: h.tree.Roots.Resctrl},
 	}
 	for _, f := range change {
 		f(h, &o)
 	}
-	h.plugin = plugin.New(o)
+	h.engine = engine.New(o)
+	h.plugin = plugin.New(plugin.Options{Config: cfg, Version: "test", Log: o.Log, Metrics: m, Engine: h.engine})
 	return h
 }
 
 // static is what a probe of the fake machine would find.
-func (h *host) static(t testing.TB, fs cgroup.FS) plugin.Static {
+func (h *host) static(t testing.TB, fs cgroup.FS) engine.Static {
 	t.Helper()
 	topology, err := sys.FS(h.tree.Roots.Sys).Topology()
 	must(t, err)
-	s := plugin.Static{
+	s := engine.Static{
 		Name: "node-1", Topology: topology, Weight: unit.Quadratic, CPUAllocatable: 8000, MemCapacity: 16 << 30, MemAllocatable: 16 << 30,
 		Kernel: node.Kernel{Release: "6.1.0", Major: 6, Minor: 1, Cgroup: h.tree.Version},
 	}
@@ -237,7 +240,7 @@ func (h *host) run(t testing.TB) {
 	}()
 	h.stop = sync.OnceFunc(func() { cancel(); <-done })
 	t.Cleanup(func() { h.stop(); h.rt.die() })
-	eventually(t, "synchronize", func() bool { return h.rt.syncs() > 0 && h.plugin.Connected() })
+	eventually(t, "synchronize", func() bool { return h.rt.syncs() > 0 && h.engine.Connected() })
 	h.rt.settle()
 }
 
@@ -350,7 +353,7 @@ func must(t testing.TB, err error) {
 // eventually polls: the plugin is a real process to the runtime, with its own goroutines.
 func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	deadline := time.Now().Add(10 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
 	for !ok() {

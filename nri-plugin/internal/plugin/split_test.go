@@ -39,7 +39,7 @@ func TestSynchronizeSplit(t *testing.T) {
 		t.Fatalf("%d bytes may fit into one message", total)
 	}
 	h.run(t)
-	if n := h.plugin.Status().Counters["containers"]; n != pods*perPod {
+	if n := h.engine.Status().Counters["containers"]; n != pods*perPod {
 		t.Errorf("%d containers are known, want %d", n, pods*perPod)
 	}
 	if h.rt.syncs() != 1 {

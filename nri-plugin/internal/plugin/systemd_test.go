@@ -12,11 +12,11 @@ import (
 	"github.com/containerd/nri/pkg/api"
 
 	"github.com/koord-rt/koord-rt/api/protocol"
+	"github.com/koord-rt/koord-rt/engine"
 	"github.com/koord-rt/koord-rt/kernel/apply"
 	"github.com/koord-rt/koord-rt/kernel/cgroup"
 	"github.com/koord-rt/koord-rt/model/plan"
 	"github.com/koord-rt/koord-rt/model/unit"
-	"github.com/koord-rt/koord-rt/nri-plugin/internal/plugin"
 )
 
 // fakeUnits keeps the properties of units as systemd does.
@@ -51,7 +51,7 @@ func (u *fakeUnits) count() int {
 func systemdHost(t *testing.T) (*host, *fakeUnits) {
 	t.Helper()
 	units := &fakeUnits{props: map[string]string{}}
-	h := newHostWith(t, "6.12", nil, func(h *host, o *plugin.Options) {
+	h := newHostWith(t, "6.12", nil, func(h *host, o *engine.Options) {
 		fs, err := cgroup.Open(h.tree.Roots, h.tree.Version, cgroup.Options{Weight: unit.Quadratic})
 		must(t, err)
 		o.Kernel, err = apply.New(apply.Options{FS: fs, Roots: h.tree.Roots, Journal: h.journal, Writer: h.tree, Units: units})

@@ -10,14 +10,14 @@ import (
 	"github.com/containerd/nri/pkg/api"
 
 	"github.com/koord-rt/koord-rt/api/protocol"
-	"github.com/koord-rt/koord-rt/nri-plugin/internal/plugin"
+	"github.com/koord-rt/koord-rt/engine"
 )
 
 // A runtime that does not tell of the pod's own resize: after the container's, the kubelet writes the pod's cgroup some
 // time after the reply, and the pod gets back what it should have without waiting for the drift check.
 func TestResizeWithoutUpdatePod(t *testing.T) {
 	t.Parallel()
-	h := newHostWith(t, "6.1", nil, func(_ *host, o *plugin.Options) { o.Drift = time.Hour })
+	h := newHostWith(t, "6.1", nil, func(_ *host, o *engine.Options) { o.Drift = time.Hour })
 	h.run(t)
 	r := h.views.Load().Runtime
 	r.Fields.UpdatePod = false // containerd 1.7 and 2.0

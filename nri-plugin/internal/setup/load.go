@@ -12,17 +12,14 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 
 	"github.com/koord-rt/koord-rt/api/config"
 	"github.com/koord-rt/koord-rt/api/strategy"
+	"github.com/koord-rt/koord-rt/engine/host"
 )
 
 // DefaultConfig is read when no path is given; it may be absent.
 const DefaultConfig = "/etc/koord-rt/nri.yaml"
-
-// maxFile bounds a configuration or strategy file.
-const maxFile = 1 << 20
 
 // Loaded is a configuration with the strategy that was found beside it.
 type Loaded struct {
@@ -44,7 +41,7 @@ func Load(path string) (Loaded, error) {
 	if path == "" {
 		out.Path = DefaultConfig
 	}
-	data, err := readFile(out.Path)
+	data, err := host.ReadFile(out.Path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && path == "":
 		out.Path = ""
@@ -61,39 +58,9 @@ func Load(path string) (Loaded, error) {
 		out.Source, out.Inline = out.Path, true
 		return out, nil
 	}
-	out.Strategy, err = readStrategy(out.Config.StrategyFile)
+	out.Strategy, err = host.ReadStrategy(out.Config.StrategyFile)
 	if out.Strategy != nil {
 		out.Source = out.Config.StrategyFile
 	}
 	return out, err
-}
-
-// readStrategy reads a strategy file; nil without error when there is none.
-func readStrategy(path string) (*strategy.Spec, error) {
-	if path == "" {
-		return nil, nil
-	}
-	data, err := readFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read strategy: %w", err)
-	}
-	spec, err := strategy.Parse(data)
-	if err != nil {
-		return nil, fmt.Errorf("strategy %s: %w", path, err)
-	}
-	return &spec, nil
-}
-
-func readFile(path string) ([]byte, error) {
-	info, err := os.Stat(path)
-	if err != nil {
-		return nil, err
-	}
-	if !info.Mode().IsRegular() || info.Size() > maxFile {
-		return nil, fmt.Errorf("%s is no regular file of at most %d bytes", path, maxFile)
-	}
-	return os.ReadFile(path)
 }

@@ -12,7 +12,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/koord-rt/koord-rt/api/strategy"
 	"github.com/koord-rt/koord-rt/daemon/lock"
 )
 
@@ -73,44 +72,11 @@ func TestLoad(t *testing.T) {
 	}
 }
 
-// A strategy file that is edited, half written, and then right again: the last good one holds in between.
-func TestStrategyFile(t *testing.T) {
-	t.Parallel()
-	path := filepath.Join(t.TempDir(), "strategy.yaml")
-	var got *strategy.Spec
-	calls, refused := 0, 0
-	f := &strategyFile{path: path, refused: func(string, error) { refused++ }, log: slog.New(slog.NewTextHandler(io.Discard, nil)), set: func(s *strategy.Spec, _ string) { got, calls = s, calls+1 }}
-	f.look()
-	write(t, path, "cpuBurstStrategy: {policy: auto}\n")
-	f.look()
-	if got == nil || calls != 1 {
-		t.Fatalf("after creation: %v, %d calls", got, calls)
-	}
-	write(t, path, "cpuBurstStrategy: {polic")
-	f.look()
-	f.look()
-	if calls != 1 || refused != 1 {
-		t.Fatalf("half a file: %d calls, reported %d times", calls, refused)
-	}
-	write(t, path, "cpuBurstStrategy: {policy: cpuBurstOnly}\n")
-	f.look()
-	if calls != 2 || *got.CPUBurstStrategy.Policy != "cpuBurstOnly" {
-		t.Fatalf("after repair: %d calls", calls)
-	}
-	if err := os.Remove(path); err != nil {
-		t.Fatal(err)
-	}
-	f.look()
-	if got != nil || calls != 3 {
-		t.Fatalf("after removal: %v, %d calls", got, calls)
-	}
-}
-
 // A second instance is refused before it touches anything, and names the first.
 func TestSecondInstance(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	held, err := lock.Acquire(lock.NRIPath(dir))
+	held, err := lock.Acquire(lock.Path(dir, "nri"))
 	if err != nil {
 		t.Fatal(err)
 	}

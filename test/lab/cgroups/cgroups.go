@@ -98,6 +98,9 @@ func Detect() (Tree, error) {
 // until the processes are gone or ctx ends. An absent dir is no error. A root of a
 // hierarchy, and a dir that holds this process, are refused: nothing is killed then.
 func Remove(ctx context.Context, dir string) error {
+	if _, err := os.Stat(dir); errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
 	if err := removable(dir); err != nil {
 		return err
 	}

@@ -40,11 +40,12 @@ func newPaths(dir string, port int) Paths {
 // stale folder finds the cgroups too.
 func cgroupRoot(dir string) string { return "koordrt-" + filepath.Base(dir) }
 
-// render writes the configuration: version 2 for containerd 1.7, version 3 for 2.x.
+// render writes the configuration: version 2 for containerd 1.7 and 1.6 (which passes over
+// what it does not know: NRI, CDI), version 3 for 2.x.
 func (h *Host) render() string {
 	var b bytes.Buffer
 	put := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
-	old := h.options.Version == parts.Containerd17
+	old := h.options.Version == parts.Containerd17 || h.options.Version == parts.Containerd16
 	put("version = %d", map[bool]int{true: 2, false: 3}[old])
 	put("root = %q\nstate = %q", filepath.Join(h.Dir, "root"), filepath.Join(h.Dir, "state"))
 	put("imports = [%q]", filepath.Join(h.DropIns, "*.toml"))

@@ -24,7 +24,7 @@ import (
 
 // Options of a Host; the zero value is containerd 2.4 with NRI.
 type Options struct {
-	Version         string            // optional: parts.Containerd24 (default), Containerd20 or Containerd17
+	Version         string            // optional: parts.Containerd24 (default), Containerd20, Containerd17 or Containerd16 (no NRI, no CDI)
 	Cache           *parts.Cache      // optional; default parts.Open with progress on standard error
 	DisableNRI      bool              // optional: no NRI at all
 	RequestTimeout  time.Duration     // optional: NRI plugin_request_timeout, default 2 s

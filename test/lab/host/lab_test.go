@@ -108,7 +108,7 @@ func (l *lane) pod(r *kubelet.Running) func(string) string {
 }
 
 func TestEveryVersion(t *testing.T) {
-	for _, version := range []string{parts.Containerd24, parts.Containerd20, parts.Containerd17} {
+	for _, version := range []string{parts.Containerd24, parts.Containerd20, parts.Containerd17, parts.Containerd16} {
 		t.Run(version, func(t *testing.T) {
 			t.Parallel()
 			l := start(t, host.Options{Version: version})

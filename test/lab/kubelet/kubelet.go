@@ -54,6 +54,9 @@ type Running struct {
 	group      groupName
 }
 
+// Through makes all further calls over another client: a proxy that was started before the runtime.
+func (k *Kubelet) Through(c *cri.Client) { k.options.CRI = c }
+
 // New makes the kubepods, burstable and besteffort cgroups with kubelet's values. After
 // an error none of them is left.
 func New(ctx context.Context, o Options) (*Kubelet, error) {

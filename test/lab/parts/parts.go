@@ -26,7 +26,9 @@ const (
 
 // Names lists the parts that Get knows.
 func Names() []string {
-	return []string{Containerd24, Runc, Crictl, Image, Containerd20, Containerd17}
+	list := []string{Containerd24, Runc, Crictl, Image, Containerd20, Containerd17}
+	list = append(list, ProxyLaneNames()...)
+	return append(list, ControlPlaneNames()...)
 }
 
 // Get returns the folder of a part, building it if needed.
@@ -40,6 +42,12 @@ func (c *Cache) Get(ctx context.Context, name string) (string, error) {
 	}
 	if name == Image {
 		return c.image(ctx, versions["IMAGE"])
+	}
+	if b, version, ok := controlPlanePart(name, versions); ok {
+		return c.ensureBuilt(ctx, name, version, b)
+	}
+	if b, version, ok := proxyLanePart(name, versions); ok {
+		return c.ensureBuilt(ctx, name, version, b)
 	}
 	recipe, version, err := goPart(name, versions)
 	if err != nil {

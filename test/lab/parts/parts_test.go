@@ -116,6 +116,18 @@ func TestEveryNameHasARecipe(t *testing.T) {
 		if n == Image {
 			continue
 		}
+		if b, version, ok := controlPlanePart(n, v); ok {
+			if version == "" || b.recipe() == "" {
+				t.Errorf("%s: version %q, recipe %q", n, version, b.recipe())
+			}
+			continue
+		}
+		if b, version, ok := proxyLanePart(n, v); ok {
+			if version == "" || b.recipe() == "" {
+				t.Errorf("%s: version %q, recipe %q", n, version, b.recipe())
+			}
+			continue
+		}
 		r, version, err := goPart(n, v)
 		if err != nil || version == "" || len(r.Packages) == 0 {
 			t.Errorf("%s: version %q, %v", n, version, err)

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+package strategy_test
+
+import (
+	"encoding/json"
+	"reflect"
+	"testing"
+
+	"github.com/koord-rt/koord-rt/api/strategy"
+)
+
+// FuzzDecode: any document is decoded or refused, into numbers and texts of both own types, and what was decoded is
+// written and read as the same.
+func FuzzDecode(f *testing.F) {
+	f.Add([]byte("amount: 2Gi\npercent: 20\nlist: [1, 10%]\n"))
+	f.Add([]byte("amount: 1500m\npercent: 1k\n"))
+	f.Add([]byte("{percent: -1}\n---\n{amount: 0x1F}"))
+	f.Add([]byte("amount: &a [*a]"))
+	type document struct {
+		Amount  *strategy.Quantity     `json:"amount,omitempty"`
+		Percent *strategy.IntOrString  `json:"percent,omitempty"`
+		List    []strategy.IntOrString `json:"list,omitempty"`
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		docs, err := strategy.Documents(data)
+		if err != nil {
+			return
+		}
+		for _, d := range docs {
+			var got, again document
+			if d.Decode(&got) != nil {
+				continue
+			}
+			if got.Amount != nil {
+				if _, err := got.Amount.Value(); err != nil {
+					t.Fatalf("decoded, but no quantity: %v", err)
+				}
+			}
+			text, err := json.Marshal(got)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := json.Unmarshal(text, &again); err != nil || !reflect.DeepEqual(got, again) {
+				t.Fatalf("%s reads as %+v (%v), want %+v", text, again, err, got)
+			}
+		}
+	})
+}

@@ -1,0 +1,384 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+//go:build lab
+
+package docker_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	engine "github.com/koord-rt/koord-rt/adapt/docker"
+	"github.com/koord-rt/koord-rt/api/protocol"
+	"github.com/koord-rt/koord-rt/daemon/status"
+	"github.com/koord-rt/koord-rt/test/lab/cgroups"
+	lab "github.com/koord-rt/koord-rt/test/lab/docker"
+	"github.com/koord-rt/koord-rt/test/lab/parts"
+)
+
+// koordStrategy gives containers with a quota a burst; batch resources need none.
+const koordStrategy = `
+strategy:
+  cpuBurstStrategy: {policy: auto, cpuBurstPercent: 1000}
+`
+
+// koord is a daemon behind the real koord-runtime-proxy.
+type koord struct {
+	*lab.Daemon
+	t           *testing.T
+	socket, run string
+	cmd         *exec.Cmd
+	exited      chan struct{}
+	log         *syncBuffer
+}
+
+func newKoord(t *testing.T) *koord {
+	t.Helper()
+	d, err := lab.Start(t.Context(), lab.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := d.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	k := &koord{Daemon: d, t: t, socket: filepath.Join(d.Dir, "koord.sock"), run: filepath.Join(d.Dir, "run"), log: &syncBuffer{}}
+	config := fmt.Sprintf("apiVersion: koord-rt.dev/v1alpha1\nkind: ProxyConfig\nrunDir: %s\nstateDir: %s\nstrategyFile: %s\n"+
+		"host: {kubepodsRoot: /%s}\nmetrics: {address: \"unix:%s\"}\nreconnect: {min: 50ms, max: 500ms}\nhooks: {dir: %s}\n%s",
+		k.run, filepath.Join(d.Dir, "state"), filepath.Join(d.Dir, "strategy.yaml"), d.Cgroup, filepath.Join(d.Dir, "metrics.sock"),
+		filepath.Join(d.Dir, "hooks"), koordStrategy)
+	if err := os.WriteFile(filepath.Join(d.Dir, "proxy.yaml"), []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if k.cmd != nil {
+			k.end(syscall.SIGTERM)
+		}
+		if t.Failed() {
+			text := k.log.String()
+			t.Logf("koord-runtime-proxy's log:\n%s", text[max(0, len(text)-6000):])
+		}
+	})
+	k.begin()
+	return k
+}
+
+// begin starts the process with upstream's flags and waits until it knows the daemon's containers.
+func (k *koord) begin() {
+	k.t.Helper()
+	k.cmd = exec.Command("../../../bin/koord-runtime-proxy", "--config", filepath.Join(k.Dir, "proxy.yaml"), "--backend-runtime-mode=Docker",
+		"--koord-runtimeproxy-endpoint="+k.socket, "--remote-runtime-service-endpoint=unix://"+k.Socket)
+	k.cmd.Stdout, k.cmd.Stderr = k.log, k.log
+	k.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := k.cmd.Start(); err != nil {
+		k.t.Fatal(err)
+	}
+	cmd, exited := k.cmd, make(chan struct{})
+	go func() {
+		_ = cmd.Wait() // how it ended is read where it matters
+		close(exited)
+	}()
+	k.exited = exited
+	k.eventually("the proxy serves", func() error {
+		select {
+		case <-exited:
+			k.t.Fatalf("koord-runtime-proxy ended: %s", cmd.ProcessState)
+		default:
+		}
+		s := k.status()
+		if s.PID != cmd.Process.Pid || s.ConnectedSince.IsZero() {
+			return errors.New("not connected")
+		}
+		c, err := net.Dial("unix", k.socket)
+		if err != nil {
+			return err
+		}
+		return c.Close()
+	})
+}
+
+func (k *koord) end(sig syscall.Signal) {
+	k.t.Helper()
+	_ = k.cmd.Process.Signal(sig) // it may have ended by itself
+	select {
+	case <-k.exited:
+	case <-time.After(15 * time.Second):
+		_ = k.cmd.Process.Kill()
+		<-k.exited
+		k.t.Errorf("koord-runtime-proxy did not end within 15 s of %s", sig)
+	}
+	k.cmd = nil
+}
+
+func (k *koord) status() status.Status {
+	k.t.Helper()
+	entries, err := status.ReadAll(k.run, "/proc")
+	if err != nil {
+		return status.Status{}
+	}
+	for _, e := range entries {
+		if e.Status.Writer == "cri" {
+			return e.Status
+		}
+	}
+	return status.Status{}
+}
+
+// eventually is for what comes after an answer: repairs and reconnections.
+func (k *koord) eventually(what string, ok func() error) {
+	k.t.Helper()
+	for deadline := time.Now().Add(25 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		err := ok()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			k.t.Fatalf("%s: %v", what, err)
+		}
+	}
+}
+
+// docker is the client's output through a socket.
+func (k *koord) docker(socket string, args ...string) string {
+	k.t.Helper()
+	ctx, cancel := context.WithTimeout(k.t.Context(), time.Minute)
+	defer cancel()
+	out, err := k.Docker(ctx, socket, nil, args...)
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	return out
+}
+
+// knob is one value on both versions: file=value, as in "cpu.shares=512".
+type knob struct{ v1, v2 string }
+
+var (
+	batchShares = knob{"cpu/cpu.shares=512", "cpu.weight=59"}
+	batchPod    = knob{"cpu/cpu.shares=512", "cpu.weight=20"} // the kubelet's linear formula, as its other pods
+	batchQuota  = knob{"cpu/cpu.cfs_quota_us=150000", "cpu.max=150000 100000"}
+	batchMemory = knob{"memory/memory.limit_in_bytes=268435456", "memory.max=268435456"}
+)
+
+func burst(n string) knob { return knob{"cpu/cpu.cfs_burst_us=" + n, "cpu.max.burst=" + n} }
+
+// differs says how a cgroup differs from the knobs; nil when it does not.
+func differs(dir string, want ...knob) error {
+	tree, err := cgroups.Detect()
+	if err != nil {
+		return err
+	}
+	for _, w := range want {
+		root, spec := tree.Unified, w.v2
+		if !tree.V2() {
+			controller, rest, _ := strings.Cut(w.v1, "/")
+			root, spec = tree.Controllers[controller], rest
+		}
+		file, value, _ := strings.Cut(spec, "=")
+		if got, err := cgroups.Read(filepath.Join(root, dir), file); err != nil || got != value {
+			return fmt.Errorf("%s of %s is %q, want %s (%v)", file, dir, got, value, err)
+		}
+	}
+	return nil
+}
+
+// holds compares at once: it stands when the client has its answer.
+func (k *koord) holds(when, dir string, want ...knob) {
+	k.t.Helper()
+	if err := differs(dir, want...); err != nil {
+		k.t.Errorf("%s: %v", when, err)
+	}
+}
+
+// pod is one pod as cri-dockerd would make it.
+type pod struct {
+	name, uid, parent, sandbox string
+	annotations, labels        map[string]string
+}
+
+func (k *koord) newPod(name, uid, qos string, labels, annotations map[string]string) *pod {
+	k.t.Helper()
+	p := &pod{name: name, uid: uid, parent: "/" + k.Cgroup + "/kubepods/" + qos + "pod" + uid, labels: labels, annotations: annotations}
+	k.kubelet(p)
+	p.sandbox = k.docker(k.socket, p.create(engine.TypeSandbox, "POD")...)
+	k.docker(k.socket, "start", p.sandbox)
+	return p
+}
+
+// kubelet makes the cgroup of a pod that may use two CPUs, before its sandbox, as the kubelet does.
+func (k *koord) kubelet(p *pod) {
+	k.t.Helper()
+	tree, err := cgroups.Detect()
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	if tree.V2() || strings.Contains(p.parent, "besteffort") {
+		return
+	}
+	dir := filepath.Join(tree.Controllers["cpu"], p.parent)
+	if err := errors.Join(os.MkdirAll(dir, 0o755), os.WriteFile(filepath.Join(dir, "cpu.cfs_quota_us"), []byte("200000"), 0o644)); err != nil {
+		k.t.Fatal(err)
+	}
+}
+
+func (p *pod) create(kind, container string, more ...string) []string {
+	args := []string{"create", "--network", "none", "--cgroup-parent", p.parent, "--name", "k8s_" + container + "_" + p.name + "_default_" + p.uid + "_0"}
+	label := func(key, value string) { args = append(args, "--label", key+"="+value) }
+	label(engine.LabelType, kind)
+	label(engine.LabelPodName, p.name)
+	label(engine.LabelPodNamespace, "default")
+	label(engine.LabelPodUID, p.uid)
+	label(engine.LabelContainerName, container)
+	if kind == engine.TypeContainer {
+		label(engine.LabelSandboxID, p.sandbox)
+	} else {
+		for key, v := range p.labels {
+			label(key, v)
+		}
+		for key, v := range p.annotations {
+			label(engine.AnnotationPrefix+key, v)
+		}
+	}
+	return append(append(args, more...), parts.ImageRef)
+}
+
+// container creates and starts one through a socket.
+func (k *koord) container(socket string, p *pod, name string, more ...string) (id string) {
+	k.t.Helper()
+	id = k.docker(socket, p.create(engine.TypeContainer, name, more...)...)
+	k.docker(socket, "start", id)
+	return id
+}
+
+func batchAnnotation(containers ...string) map[string]string {
+	list := map[string]any{}
+	for _, c := range containers {
+		list[c] = map[string]any{
+			"limits":   map[string]string{"kubernetes.io/batch-cpu": "1500", "kubernetes.io/batch-memory": "256Mi"},
+			"requests": map[string]string{"kubernetes.io/batch-cpu": "500", "kubernetes.io/batch-memory": "128Mi"},
+		}
+	}
+	text, err := json.Marshal(map[string]any{"containers": list})
+	if err != nil {
+		panic(err) // not reachable: strings have a JSON form
+	}
+	return map[string]string{"node.koordinator.sh/extended-resource-spec": string(text)}
+}
+
+// TestDockerHostKoord: the real koord-runtime-proxy before a real dockerd. A BE pod runs on its batch resources and an LS pod
+// with burst when the client has its answer; updates keep both; kill -9 of the proxy and of dockerd leave no gap that lasts.
+func TestDockerHostKoord(t *testing.T) {
+	k := newKoord(t)
+	be := k.newPod("job", "5c1e0001-0000-4000-8000-000000000001", "besteffort/", map[string]string{"koordinator.sh/qosClass": "BE"}, batchAnnotation("work"))
+	work := k.container(k.socket, be, "work", "--cpu-shares", "2", "--env", "PASSWORD="+secret)
+	k.holds("after the start", be.parent+"/"+work, batchShares, batchQuota, batchMemory)
+	k.holds("after the start", be.parent, batchPod, batchQuota, batchMemory)
+	mark := k.docker(k.socket, "inspect", "--format", `{{index .Config.Labels "annotation.`+protocol.AnnotationApplied+`"}}`, work)
+	if m, err := protocol.ParseApplied(mark); err != nil || !strings.HasPrefix(m.By, "koord-runtime-proxy/") || m.Set["cpu.shares"] != "512 batch" || m.Base["cpu.shares"] != "2" {
+		t.Errorf("our mark is %q, %v", mark, err)
+	}
+	ls := k.newPod("web", "5c1e0007-0000-4000-8000-000000000001", "", map[string]string{"koordinator.sh/qosClass": "LS"}, nil)
+	app := k.container(k.socket, ls, "app", "--cpu-quota", "200000", "--cpu-period", "100000")
+	k.holds("after the start", ls.parent+"/"+app, burst("200000"))
+	k.eventually("burst of the pod", func() error { return differs(ls.parent, burst("200000")) })
+
+	k.docker(k.socket, "update", "--cpu-shares", "3", work)
+	k.holds("after an update", be.parent+"/"+work, batchShares, batchQuota, batchMemory)
+	k.docker(k.socket, "update", "--cpu-quota", "100000", app)
+	k.eventually("burst of a smaller quota", func() error {
+		return differs(ls.parent+"/"+app, burst("100000"), knob{"cpu/cpu.cfs_quota_us=100000", "cpu.max=100000 100000"})
+	})
+	t.Run("required", func(t *testing.T) { k.required(t) })
+	k.proxyDies(be, ls, work, app)
+	k.daemonDies(ls)
+	k.ends(be, ls, work, app)
+	if strings.Contains(k.log.String(), secret) {
+		t.Error("a secret is in the log")
+	}
+}
+
+// required: a guarantee that could only come after the start is refused, and the node is as before.
+func (k *koord) required(t *testing.T) {
+	p := k.newPod("strict", "5c1e0009-0000-4000-8000-000000000001", "", map[string]string{"koordinator.sh/qosClass": "LS"},
+		map[string]string{protocol.AnnotationRequired: "cpu-burst"})
+	_, err := k.Docker(t.Context(), k.socket, nil, p.create(engine.TypeContainer, "app", "--cpu-quota", "200000", "--cpu-period", "100000")...)
+	if err == nil || !strings.Contains(err.Error(), "cpu-burst") {
+		t.Errorf("a container without its required burst: %v", err)
+	}
+	k.docker(k.socket, "rm", "--force", p.sandbox)
+}
+
+// proxyDies: what happens while the proxy is dead is made good by its next life, which knows the kubelet's values.
+func (k *koord) proxyDies(be, ls *pod, work, app string) {
+	k.t.Helper()
+	k.end(syscall.SIGKILL)
+	k.docker(k.Socket, "update", "--cpu-shares", "77", work) // behind the proxy's back
+	k.begin()
+	k.eventually("repair after a restart", func() error {
+		return errors.Join(differs(be.parent+"/"+work, batchShares, batchQuota, batchMemory), differs(ls.parent+"/"+app, burst("100000")))
+	})
+	if s := k.status(); s.Counters["containers"] != 2 || s.Counters["pods"] != 2 {
+		k.t.Errorf("rebuilt: %v", s.Counters)
+	}
+	k.docker(k.socket, "update", "--cpu-quota", "150000", app)
+	k.eventually("update after a restart", func() error { return differs(ls.parent+"/"+app, burst("150000")) })
+	k.docker(k.socket, "stop", "--time", "1", work)
+	k.docker(k.socket, "start", work)
+	k.holds("after a second start", be.parent+"/"+work, batchShares, batchQuota, batchMemory)
+}
+
+// daemonDies: containers live on, and the daemon's next life is used without a restart of the proxy.
+func (k *koord) daemonDies(ls *pod) {
+	k.t.Helper()
+	if err := k.Kill(); err != nil {
+		k.t.Fatal(err)
+	}
+	k.eventually("the proxy sees that the daemon is gone", func() error {
+		if !k.status().ConnectedSince.IsZero() {
+			return errors.New("still connected")
+		}
+		return nil
+	})
+	if err := k.Restart(k.t.Context()); err != nil {
+		k.t.Fatal(err)
+	}
+	// Made without the proxy, before it is back: it has to be found by the new list.
+	missed := k.container(k.Socket, ls, "missed", "--cpu-quota", "200000", "--cpu-period", "100000")
+	k.eventually("a container that was missed", func() error { return differs(ls.parent+"/"+missed, burst("200000")) })
+	k.eventually("the proxy is connected again", func() error {
+		if k.status().ConnectedSince.IsZero() {
+			return errors.New("not yet")
+		}
+		return nil
+	})
+	again := k.container(k.socket, ls, "again", "--cpu-quota", "50000", "--cpu-period", "100000")
+	k.holds("after the daemon's restart", ls.parent+"/"+again, burst("50000"))
+}
+
+// ends: what is removed is forgotten.
+func (k *koord) ends(be, ls *pod, ids ...string) {
+	k.t.Helper()
+	k.docker(k.socket, append([]string{"stop", "--time", "0"}, ids...)...)
+	k.docker(k.socket, append([]string{"rm"}, ids...)...)
+	k.docker(k.socket, "rm", "--force", "k8s_missed_web_default_"+ls.uid+"_0", "k8s_again_web_default_"+ls.uid+"_0")
+	k.docker(k.socket, "kill", be.sandbox, ls.sandbox)
+	k.docker(k.socket, "rm", be.sandbox, ls.sandbox)
+	k.eventually("all is forgotten", func() error {
+		if c := k.status().Counters; c["containers"] != 0 || c["pods"] != 0 {
+			return fmt.Errorf("still known: %v", c)
+		}
+		return nil
+	})
+}

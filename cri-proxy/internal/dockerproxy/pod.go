@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+package dockerproxy
+
+import (
+	"context"
+	"net/http"
+
+	adapt "github.com/koord-rt/koord-rt/adapt/docker"
+	"github.com/koord-rt/koord-rt/adapt/hook"
+	"github.com/koord-rt/koord-rt/cri-proxy/internal/docker"
+	"github.com/koord-rt/koord-rt/daemon/metrics"
+)
+
+// createPod asks the hook servers and refuses a pod whose guarantees this node cannot give. The pod is taken in when its
+// sandbox runs.
+func (p *Proxy) createPod(ctx context.Context, c *docker.Call) ([]byte, error) {
+	answers, err := p.askPod(ctx, hook.PreRunPodSandbox, c.Pod, statedOf(c.Create.Labels, c.Create.CgroupParent()))
+	if err != nil {
+		return nil, err
+	}
+	pod, body := c.Pod, []byte(nil)
+	if change, ok := podChange(answers); ok {
+		if body, err = c.Create.Edit(change); err != nil {
+			p.engine.Problem(c.Pod.FullName(), "docker", err.Error())
+			body = nil
+		} else if next, err := adapt.ParseCreate(body); err == nil {
+			pod = next.Pod()
+		}
+	}
+	return body, p.guarded(metrics.EventRunPodSandbox, pod.FullName(), func(context.Context) error { return p.engine.Refuses(pod) })
+}
+
+// startedPod takes the pod in: its cgroup exists from now on. Its first container comes after this.
+func (p *Proxy) startedPod(c *docker.Call, o docker.Outcome) {
+	if o.Status == http.StatusNotModified {
+		return // it ran already
+	}
+	err := p.guarded(metrics.EventRunPodSandbox, c.Pod.FullName(), func(ctx context.Context) error {
+		return p.engine.RunPod(ctx, sandbox(p.withBase(c.Pod)))
+	})
+	if err != nil {
+		p.engine.Trouble(c.Pod.FullName(), "pod", err)
+	}
+}
+
+// stoppedPod ends a pod whose sandbox has ended; a signal may have been another.
+func (p *Proxy) stoppedPod(c *docker.Call) {
+	if c.Current != nil && c.Current.State.Running {
+		return
+	}
+	p.engine.StopPod(c.ID)
+	p.tellPod(hook.PostStopPodSandbox, c.Pod)
+}

@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+package dockerproxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/koord-rt/koord-rt/adapt/hook"
+	"github.com/koord-rt/koord-rt/adapt/hook/hooktest"
+	"github.com/koord-rt/koord-rt/api/protocol"
+	"github.com/koord-rt/koord-rt/model/workload"
+)
+
+// A container's burst, which no body can carry, stands when the client hears of the start; an update lowers it; one that
+// the daemon refuses leaves it.
+func TestLife(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	pod := r.pod("LS", nil)
+	inspected := r.asked("GET /containers/" + pod)
+	id := r.id(r.do("POST", "/v1.41/containers/create", body(pod)))
+	if n := r.asked("GET /containers/"+pod) - inspected; n != 0 {
+		t.Errorf("the daemon was asked %d times for a known pod", n)
+	}
+	r.do("POST", "/v1.41/containers/"+id+"/start", nil)
+	dir := parent + "/" + id
+	if got := r.tree.Get(t, dir, "cpu.max.burst"); got != "100000" {
+		t.Errorf("burst after the start: %s", got)
+	}
+	eventually(t, "the pod's burst", func() bool { return r.tree.Get(t, parent, "cpu.max.burst") == "200000" })
+	if p, _, ok := r.engine.Known(id); !ok || p.Base.Quota.V != 200000 || p.Base.Period.V != 100000 {
+		t.Errorf("the pod's base: %+v", p)
+	}
+	r.do("POST", "/containers/"+id+"/update", map[string]any{"CpuQuota": 50000})
+	eventually(t, "a smaller burst", func() bool { return r.tree.Get(t, dir, "cpu.max.burst") == "50000" })
+	r.mu.Lock()
+	r.broken = true
+	r.mu.Unlock()
+	if status, _ := r.call("POST", "/containers/"+id+"/update", map[string]any{"CpuQuota": 20000}); status != 500 {
+		t.Errorf("a refused update: %d", status)
+	}
+	if _, c, ok := r.engine.Known(id); !ok || c.Base.Quota.V != 50000 {
+		t.Errorf("after a refused update the base is %+v", c.Base)
+	}
+	eventually(t, "the old burst", func() bool { return r.tree.Get(t, dir, "cpu.max.burst") == "50000" })
+	r.do("POST", "/containers/"+id+"/stop", nil)
+	if _, c, _ := r.engine.Known(id); c.State != workload.StateStopped {
+		t.Errorf("after the stop: %v", c.State)
+	}
+	r.do("DELETE", "/containers/"+id, nil)
+	r.do("POST", "/containers/"+pod+"/kill", nil)
+	r.do("DELETE", "/containers/"+pod, nil)
+	if len(r.engine.IDs())+len(r.engine.PodIDs()) > 0 {
+		t.Error("something is still known")
+	}
+}
+
+// A pod that demands what only comes after the start is refused at the creation; one whose values do not stand after the
+// start is ended.
+func TestFailClosed(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	pod := r.pod("LS", map[string]string{protocol.AnnotationRequired: "cpu-burst"})
+	if status, text := r.call("POST", "/containers/create", body(pod)); status != 500 || !strings.Contains(text, "required guarantee") {
+		t.Errorf("a creation without its burst: %d %s", status, text)
+	}
+	if len(r.engine.IDs()) > 0 {
+		t.Error("a refused container is known")
+	}
+	r.do("DELETE", "/containers/"+pod, nil)
+	r.mu.Lock()
+	r.careless = true // the daemon forgets the quota
+	r.mu.Unlock()
+	pod = r.pod("BE", map[string]string{
+		protocol.AnnotationRequired:                  "batch",
+		"node.koordinator.sh/extended-resource-spec": `{"containers":{"app":{"limits":{"kubernetes.io/batch-cpu":"500"},"requests":{"kubernetes.io/batch-cpu":"500"}}}}`,
+	})
+	in := body(pod)
+	in["HostConfig"] = map[string]any{"CgroupParent": parent, "CpuShares": 2}
+	id := r.id(r.do("POST", "/containers/create", in))
+	if got := r.host(id, "CpuQuota"); got != 50000.0 {
+		t.Fatalf("the body's quota is %v", got)
+	}
+	r.call("POST", "/containers/"+id+"/start", nil)
+	if n := r.asked("POST /containers/" + id + "/stop?t=0"); n != 1 {
+		t.Errorf("a container without its guarantee was stopped %d times", n)
+	}
+}
+
+// A proxy that starts, and one whose daemon comes back, takes in what is there and forgets what is gone.
+func TestList(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	pod := r.pod("LS", nil)
+	id := r.id(r.do("POST", "/containers/create", body(pod)))
+	r.do("POST", "/containers/"+id+"/start", nil)
+	created := r.id(r.do("POST", "/containers/create", body(pod)))
+	for _, first := range []bool{true, false} {
+		r.engine.Synchronize(nil, nil) // a new life
+		must(t, r.list(t.Context(), first))
+		p, c, ok := r.engine.Known(id)
+		if !ok || p.ID != pod || p.Base.Quota.V != 200000 || c.Cgroup != parent+"/"+id || c.Base.Quota.V != 100000 {
+			t.Errorf("first=%v: %+v of %+v", first, c, p)
+		}
+		if _, c, ok := r.engine.Known(created); !ok || c.State != workload.StateCreating {
+			t.Errorf("first=%v: a created container is %+v", first, c)
+		}
+	}
+	r.mu.Lock()
+	r.one(discard{}, id, "stop", nil) // behind our back
+	delete(r.records, created)
+	r.mu.Unlock()
+	must(t, r.list(t.Context(), false))
+	if _, c, ok := r.engine.Known(id); !ok || c.State != workload.StateStopped {
+		t.Errorf("one that has ended is %+v", c)
+	}
+	r.mu.Lock()
+	clear(r.records)
+	r.mu.Unlock()
+	must(t, r.list(t.Context(), false))
+	if len(r.engine.IDs())+len(r.engine.PodIDs()) > 0 {
+		t.Error("what is gone is still known")
+	}
+}
+
+// hookServer notes the hooks that it is called for.
+type hookServer struct {
+	mu    sync.Mutex
+	calls []string
+	fail  string
+}
+
+func (h *hookServer) serve(t *testing.T, dir, policy string) {
+	t.Helper()
+	l, err := net.Listen("unix", filepath.Join(dir, "hook.sock"))
+	must(t, err)
+	types := hooktest.New(t)
+	s := grpc.NewServer(grpc.UnknownServiceHandler(func(_ any, stream grpc.ServerStream) error {
+		method, _ := grpc.MethodFromServerStream(stream)
+		name := strings.TrimSuffix(strings.TrimPrefix(method, "/runtime.v1alpha1.RuntimeHookService/"), "Hook")
+		message := "ContainerResourceHook"
+		if strings.HasSuffix(name, "PodSandbox") {
+			message = "PodSandboxHook"
+		}
+		in, out := types.Message(message+"Request"), types.Message(message+"Response")
+		if err := stream.RecvMsg(in); err != nil {
+			return err
+		}
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.calls = append(h.calls, name)
+		switch {
+		case name == h.fail:
+			return errors.New("no")
+		case name == "PreCreateContainer":
+			asked := hooktest.Tree(in)
+			if pod, _ := asked["pod_labels"].(map[string]string); pod["koordinator.sh/qosClass"] != "LS" {
+				t.Errorf("asked for %v", asked)
+			}
+			hooktest.Set(out, map[string]any{
+				"container_annotations": map[string]string{"hook/said": "yes"}, "container_resources": map[string]any{"cpu_shares": int64(300)},
+				"container_envs": map[string]string{"A": "1", "C": "3"},
+			})
+		case name == "PreRunPodSandbox":
+			hooktest.Set(out, map[string]any{"labels": map[string]string{"hooked": "yes"}})
+		}
+		return stream.SendMsg(out)
+	}))
+	go func() { _ = s.Serve(l) }()
+	t.Cleanup(s.Stop)
+	text := fmt.Sprintf(`{"remote-endpoint":%q,"failure-policy":%q,"runtime-hooks":["PreRunPodSandbox","PreCreateContainer","PreStartContainer",`+
+		`"PostStartContainer","PreUpdateContainerResources","PostStopContainer","PostStopPodSandbox"]}`, l.Addr(), policy)
+	must(t, os.WriteFile(filepath.Join(dir, "koordlet.json"), []byte(text), 0o600))
+}
+
+// All seven hooks of upstream's protocol are called in mode Docker, and what they answer stands in the bodies.
+func TestHookServers(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	h := &hookServer{}
+	h.serve(t, r.hooks, "Fail")
+	eventually(t, "the registration", func() bool { return r.o.Hooks.Wants(hook.PreRunPodSandbox) })
+	pod := r.pod("LS", nil)
+	id := r.id(r.do("POST", "/containers/create", body(pod)))
+	r.do("POST", "/containers/"+id+"/start", nil)
+	r.do("POST", "/containers/"+id+"/update", map[string]any{"CpuShares": 400})
+	r.do("POST", "/containers/"+id+"/stop", nil)
+	r.do("POST", "/containers/"+pod+"/stop", nil)
+	want := "PreRunPodSandbox PreCreateContainer PreStartContainer PostStartContainer PreUpdateContainerResources PostStopContainer PostStopPodSandbox"
+	h.mu.Lock()
+	got := strings.Join(h.calls, " ")
+	h.fail, h.calls = "PreCreateContainer", nil
+	h.mu.Unlock()
+	if got != want {
+		t.Errorf("called %s", got)
+	}
+	in, err := r.o.Backend.Inspect(t.Context(), id)
+	must(t, err)
+	if in.Config.Labels["annotation.hook/said"] != "yes" || !slices.Contains(in.Config.Env, "C=3") || slices.Contains(in.Config.Env, "B=2") {
+		t.Errorf("labels %v, %d variables", in.Config.Labels, len(in.Config.Env))
+	}
+	if mark := in.Config.Labels["annotation."+protocol.AnnotationApplied]; !strings.Contains(mark, `"cpu.shares":"300 hook:koordlet"`) {
+		t.Errorf("our mark: %s", mark)
+	}
+	if in, err = r.o.Backend.Inspect(t.Context(), pod); err != nil || in.Config.Labels["hooked"] != "yes" {
+		t.Errorf("labels of the pod: %v, %v", in.Config.Labels, err)
+	}
+	if status, text := r.call("POST", "/containers/create", body(pod)); status != 500 || !strings.Contains(text, "koordlet") {
+		t.Errorf("a failed hook with policy Fail: %d %s", status, text)
+	}
+}
+
+// The engine's questions about single containers.
+func TestLister(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	pod := r.pod("LS", nil)
+	id := r.id(r.do("POST", "/containers/create", body(pod)))
+	l := Lister{Backend: r.o.Backend}
+	p, c, err := l.Container(t.Context(), id)
+	if err != nil || p.ID != pod || c.ID != id {
+		t.Errorf("%+v of %+v, %v", c, p, err)
+	}
+	if _, _, err := l.Container(t.Context(), pod); !errors.Is(err, errForeign) {
+		t.Errorf("a sandbox: %v", err)
+	}
+	if _, _, err := l.Container(context.Background(), "gone"); err == nil {
+		t.Error("one that does not exist")
+	}
+}
+
+// A decision that is late leaves the body as it came; the start takes the container in, once.
+func TestLate(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	pod := r.pod("LS", nil)
+	r.engine.SetDeadline(1)
+	id := r.id(r.do("POST", "/containers/create", body(pod)))
+	r.engine.SetDeadline(5 * time.Second)
+	r.do("POST", "/containers/"+id+"/start", nil)
+	if got := r.tree.Get(t, parent+"/"+id, "cpu.max.burst"); got != "100000" {
+		t.Errorf("burst after the start: %s", got)
+	}
+	eventually(t, "one container is known", func() bool { return r.engine.Status().Counters["containers"] == 1 })
+}

@@ -1,0 +1,324 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+package dockerproxy
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	adapt "github.com/koord-rt/koord-rt/adapt/docker"
+	"github.com/koord-rt/koord-rt/api/config"
+	"github.com/koord-rt/koord-rt/api/protocol"
+	"github.com/koord-rt/koord-rt/api/strategy"
+	"github.com/koord-rt/koord-rt/cri-proxy/internal/docker"
+	"github.com/koord-rt/koord-rt/cri-proxy/internal/hooks"
+	"github.com/koord-rt/koord-rt/cri-proxy/internal/listen"
+	"github.com/koord-rt/koord-rt/cri-proxy/internal/proxy"
+	"github.com/koord-rt/koord-rt/daemon/metrics"
+	"github.com/koord-rt/koord-rt/engine"
+	"github.com/koord-rt/koord-rt/kernel/apply"
+	"github.com/koord-rt/koord-rt/kernel/cgroup"
+	"github.com/koord-rt/koord-rt/kernel/kerneltest"
+	"github.com/koord-rt/koord-rt/kernel/sys"
+	"github.com/koord-rt/koord-rt/model/journal"
+	"github.com/koord-rt/koord-rt/model/node"
+	"github.com/koord-rt/koord-rt/model/plan"
+	"github.com/koord-rt/koord-rt/model/unit"
+)
+
+const parent = "/kubepods/burstable/podu"
+
+type paper struct{}
+
+// Append implements journal.Journal.
+func (paper) Append(...journal.Record) error { return nil }
+
+// daemon is a small dockerd on the fake kernel: a container gets its cgroup when it starts, with what its body says of the
+// CPU unless careless.
+type daemon struct {
+	t    *testing.T
+	tree *kerneltest.Tree
+
+	mu       sync.Mutex
+	records  map[string]map[string]any // by id
+	got      []string                  // "METHOD path"
+	careless bool
+	broken   bool // updates fail
+}
+
+func (d *daemon) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	body, _ := io.ReadAll(r.Body)
+	d.got = append(d.got, r.Method+" "+r.URL.RequestURI())
+	words := strings.Split(strings.Trim(strings.TrimPrefix(r.URL.Path, "/v1.41"), "/"), "/")
+	switch {
+	case words[0] == "version":
+		fmt.Fprint(w, `{"Version":"20.10.24"}`)
+	case words[1] == "json":
+		var list []map[string]any
+		for id := range d.records {
+			list = append(list, map[string]any{"Id": id})
+		}
+		_ = json.NewEncoder(w).Encode(list)
+	case words[1] == "create":
+		id := fmt.Sprintf("%064x", len(d.records)+1)
+		var in map[string]any
+		if err := json.Unmarshal(body, &in); err != nil {
+			d.t.Error(err)
+		}
+		d.records[id] = map[string]any{"Id": id, "Config": in, "HostConfig": in["HostConfig"], "State": map[string]any{"Status": "created"}}
+		w.WriteHeader(http.StatusCreated)
+		fmt.Fprintf(w, `{"Id":%q}`, id)
+	case d.records[words[1]] == nil:
+		w.WriteHeader(http.StatusNotFound)
+	case r.Method == http.MethodDelete:
+		delete(d.records, words[1])
+		w.WriteHeader(http.StatusNoContent)
+	default:
+		d.one(w, words[1], words[2], body)
+	}
+}
+
+func (d *daemon) one(w http.ResponseWriter, id, action string, body []byte) {
+	rec := d.records[id]
+	host := rec["HostConfig"].(map[string]any)
+	dir := parent + "/" + id
+	switch action {
+	case "json":
+		_ = json.NewEncoder(w).Encode(rec)
+		return
+	case "start":
+		rec["State"] = map[string]any{"Status": "running", "Running": true, "Pid": 4711}
+		d.tree.Mkdir(d.t, dir)
+		d.cpu(dir, host)
+	case "stop", "kill":
+		rec["State"] = map[string]any{"Status": "exited"}
+		if d.tree.Exists(dir) {
+			d.tree.Rmdir(d.t, dir)
+		}
+	case "update":
+		if d.broken {
+			w.WriteHeader(http.StatusInternalServerError)
+			return
+		}
+		var in map[string]any
+		_ = json.Unmarshal(body, &in)
+		for k, v := range in {
+			host[k] = v
+		}
+		d.cpu(dir, host)
+		fmt.Fprint(w, `{}`)
+		return
+	}
+	w.WriteHeader(http.StatusNoContent)
+}
+
+func (d *daemon) cpu(dir string, host map[string]any) {
+	if d.careless {
+		return
+	}
+	if q, ok := host["CpuQuota"].(float64); ok && q > 0 {
+		d.tree.Set(d.t, dir, "cpu.max", fmt.Sprintf("%d 100000", int(q)))
+	}
+	if s, ok := host["CpuShares"].(float64); ok && s > 0 {
+		d.tree.Set(d.t, dir, "cpu.weight", fmt.Sprint(unit.Quadratic.Weight(unit.Shares(s))))
+	}
+}
+
+func (d *daemon) host(id, key string) any {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.records[id]["HostConfig"].(map[string]any)[key]
+}
+
+func (d *daemon) asked(prefix string) (n int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, g := range d.got {
+		if strings.HasPrefix(g, prefix) {
+			n++
+		}
+	}
+	return n
+}
+
+// rig is the whole way from a client to the daemon, on a fake v2 kernel.
+type rig struct {
+	*daemon
+	*Proxy
+	client *http.Client
+	hooks  string // the hook directory
+}
+
+func newRig(t *testing.T) *rig {
+	t.Helper()
+	dir, err := os.MkdirTemp("/tmp", "dx") // t.TempDir is too long for a socket
+	must(t, err)
+	t.Cleanup(func() { must(t, os.RemoveAll(dir)) })
+	d := &daemon{t: t, tree: kerneltest.New(t, "6.12", "/kubepods/burstable"), records: map[string]map[string]any{}}
+	l, err := net.Listen("unix", filepath.Join(dir, "d"))
+	must(t, err)
+	srv := &http.Server{Handler: d}
+	go func() { _ = srv.Serve(l) }()
+	t.Cleanup(func() { must(t, srv.Close()) })
+
+	cfg := config.DefaultProxy()
+	cfg.Deadline, cfg.Hooks.Dir = config.Duration(5*time.Second), filepath.Join(dir, "hooks")
+	must(t, os.Mkdir(cfg.Hooks.Dir, 0o700))
+	files, err := cgroup.Open(d.tree.Roots, d.tree.Version, cgroup.Options{Weight: unit.Quadratic, PodWeight: unit.Linear})
+	must(t, err)
+	a, err := apply.New(apply.Options{FS: files, Roots: d.tree.Roots, Journal: paper{}, Writer: d.tree})
+	must(t, err)
+	m, err := metrics.NewEngine(prometheus.NewRegistry(), "test")
+	must(t, err)
+	log := slog.New(slog.NewTextHandler(t.Output(), nil))
+	g := engine.New(engine.Options{
+		Config: cfg.Node, Log: log, Metrics: m, Edge: Edge{Version: "1"}, Journal: paper{}, Kernel: a,
+		Views: views(t, d.tree, cfg.Node), Drift: time.Hour, ExitsUntold: true, Join: proxy.Join(cfg.Hooks, slog.New(slog.DiscardHandler)),
+	})
+	backend := docker.NewBackend(filepath.Join(dir, "d"))
+	registry := hooks.New(hooks.Options{Config: cfg.Hooks})
+	p := New(Options{Config: cfg, Version: "1", Log: log, Metrics: m, Engine: g, Backend: backend, Hooks: registry, Read: files.Read})
+	front, err := docker.New(docker.Options{Backend: filepath.Join(dir, "d"), Handler: p, Registry: g, DecisionTimeout: 20 * time.Second, Observe: p.Observe})
+	must(t, err)
+	pl, err := listen.Unix(filepath.Join(dir, "p"))
+	must(t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	wg.Go(func() { _ = g.Run(ctx, p.Connect) })
+	wg.Go(func() { _ = registry.Run(ctx, func(hooks.Snapshot) {}) })
+	wg.Go(func() { _ = front.Serve(ctx, pl) })
+	tr := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "unix", filepath.Join(dir, "p"))
+	}}
+	t.Cleanup(func() { tr.CloseIdleConnections(); cancel(); wg.Wait(); registry.Close() })
+	<-p.Synced()
+	p.Serving()
+	return &rig{daemon: d, Proxy: p, client: &http.Client{Transport: tr, Timeout: 30 * time.Second}, hooks: cfg.Hooks.Dir}
+}
+
+func views(t *testing.T, tree *kerneltest.Tree, cfg config.Node) *engine.Views {
+	t.Helper()
+	topology, err := sys.FS(tree.Roots.Sys).Topology()
+	must(t, err)
+	static := engine.Static{
+		Name: "n", Topology: topology, Weight: unit.Quadratic, PodWeight: unit.Linear, CPUAllocatable: 8000,
+		Kernel: node.Kernel{Release: "6.12", Major: 6, Minor: 12, Cgroup: tree.Version},
+	}
+	for _, k := range []plan.Knob{plan.CPUBurst, plan.CPUShares, plan.CPUQuota, plan.CPUPeriod, plan.MemoryLimit} {
+		static.Kernel.Knobs[k].OK = true
+	}
+	spec, err := strategy.Parse([]byte("cpuBurstStrategy: {policy: cpuBurstOnly, cpuBurstPercent: 1000}\n"))
+	must(t, err)
+	return engine.NewViews(cfg, static, &spec, "test")
+}
+
+// call gives the reply's status and text.
+func (r *rig) call(method, path string, body any) (int, string) {
+	r.t.Helper()
+	data, err := json.Marshal(body)
+	must(r.t, err)
+	req, err := http.NewRequestWithContext(r.t.Context(), method, "http://docker"+path, bytes.NewReader(data))
+	must(r.t, err)
+	resp, err := r.client.Do(req)
+	must(r.t, err)
+	defer resp.Body.Close()
+	out, err := io.ReadAll(resp.Body)
+	must(r.t, err)
+	return resp.StatusCode, string(out)
+}
+
+// do is a call that must be done.
+func (r *rig) do(method, path string, body any) string {
+	r.t.Helper()
+	status, text := r.call(method, path, body)
+	if status >= 300 {
+		r.t.Fatalf("%s %s: %d %s", method, path, status, text)
+	}
+	return text
+}
+
+func (r *rig) id(text string) string {
+	r.t.Helper()
+	id, err := adapt.ParseCreated([]byte(text))
+	must(r.t, err)
+	return id
+}
+
+// pod runs a sandbox whose cgroup the kubelet has limited to two CPUs.
+func (r *rig) pod(qos string, annotations map[string]string) string {
+	r.t.Helper()
+	r.tree.Mkdir(r.t, parent)
+	r.tree.Set(r.t, parent, "cpu.max", "200000 100000")
+	labels := labels(adapt.TypeSandbox, "POD", "")
+	labels[protocol.LabelQoSClass] = qos
+	for k, v := range annotations {
+		labels[adapt.AnnotationPrefix+k] = v
+	}
+	id := r.id(r.do("POST", "/containers/create?name=a", map[string]any{"Labels": labels, "HostConfig": map[string]any{"CgroupParent": parent}}))
+	r.do("POST", "/containers/"+id+"/start", nil)
+	return id
+}
+
+func labels(kind, name, sandbox string) map[string]string {
+	out := map[string]string{
+		adapt.LabelType: kind, adapt.LabelPodName: "web", adapt.LabelPodNamespace: "default", adapt.LabelPodUID: "u",
+		adapt.LabelContainerName: name,
+	}
+	if sandbox != "" {
+		out[adapt.LabelSandboxID] = sandbox
+	}
+	return out
+}
+
+func body(sandbox string) map[string]any {
+	return map[string]any{
+		"Labels": labels(adapt.TypeContainer, "app", sandbox), "Env": []string{"A=1", "B=2"},
+		"HostConfig": map[string]any{"CgroupParent": parent, "CpuQuota": 100000, "CpuPeriod": 100000, "CpuShares": 1024},
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// eventually is for what follows an answer in the background.
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(20 * time.Second); !ok(); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("not in 20 s: %s", what)
+		}
+	}
+}
+
+// discard is a reply that nobody reads.
+type discard struct{}
+
+// Header implements http.ResponseWriter.
+func (discard) Header() http.Header { return http.Header{} }
+
+// Write implements http.ResponseWriter.
+func (discard) Write(p []byte) (int, error) { return len(p), nil }
+
+// WriteHeader implements http.ResponseWriter.
+func (discard) WriteHeader(int) {}

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+package dockerproxy
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	adapt "github.com/koord-rt/koord-rt/adapt/docker"
+	"github.com/koord-rt/koord-rt/adapt/hook"
+	"github.com/koord-rt/koord-rt/cri-proxy/internal/docker"
+	"github.com/koord-rt/koord-rt/daemon/metrics"
+	"github.com/koord-rt/koord-rt/model/workload"
+)
+
+// stopLimit bounds the call that ends a container whose guarantee does not hold.
+const stopLimit = 10 * time.Second
+
+// start lets the container go when its pod's cgroup is in force and the CPUs that it claims are free. The daemon makes the
+// cgroup during this call, so what the body could not carry is written right after it.
+func (p *Proxy) start(ctx context.Context, c *docker.Call) error {
+	if _, err := p.askContainer(ctx, hook.PreStartContainer, c.Pod, c.Container); err != nil {
+		return err
+	}
+	if _, known, ok := p.engine.Known(c.ID); ok && known.State == workload.StateStopped {
+		c.State = again{}
+	}
+	return p.guarded(metrics.EventStartContainer, subject(c), func(ctx context.Context) error {
+		p.engine.BeforeStart(ctx, c.ID)
+		return nil
+	})
+}
+
+// again marks the start of a container that has run before.
+type again struct{}
+
+// started writes what the body could not carry and proves the rest, before the client hears of the start.
+func (p *Proxy) started(c *docker.Call, o docker.Outcome) {
+	if o.Status == http.StatusNotModified {
+		return // it ran already
+	}
+	var pid int
+	var dir string
+	if c.Current != nil {
+		if !c.Current.State.Running {
+			p.engine.Stop(c.ID) // it has ended already, and its cgroup is gone
+			return
+		}
+		w := c.Current.Container()
+		pid, dir = w.PID, w.Cgroup
+	}
+	err := p.guarded(metrics.EventPostStartContainer, subject(c), func(ctx context.Context) error {
+		return p.engine.Start(ctx, sandbox(c.Pod), arrival(c), pid, dir)
+	})
+	if err != nil {
+		p.fail(c, err)
+		return
+	}
+	if _, ok := c.State.(again); ok || c.Verb == adapt.VerbRestart {
+		p.engine.Updated(c.ID) // what an update has added since the creation
+	}
+	p.tell(hook.PostStartContainer, c.Pod, c.Container)
+}
+
+// fail ends a container whose pod has asked not to run without the guarantee: it runs already.
+func (p *Proxy) fail(c *docker.Call, err error) {
+	p.engine.Trouble(subject(c), "required guarantee", err)
+	ctx, cancel := context.WithTimeout(context.Background(), stopLimit)
+	defer cancel()
+	if err := p.o.Backend.Stop(ctx, c.ID); err != nil {
+		p.engine.Trouble(subject(c), "stop", err)
+		return
+	}
+	p.engine.Stop(c.ID)
+}
+
+// stopped releases a container's CPUs and its part of the pod's sums; a signal may have left it running.
+func (p *Proxy) stopped(c *docker.Call) {
+	if c.Current != nil && c.Current.State.Running {
+		return
+	}
+	p.engine.Stop(c.ID)
+	p.tell(hook.PostStopContainer, c.Pod, c.Container)
+}

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+package proxy
+
+import (
+	"context"
+	"strconv"
+	"sync/atomic"
+
+	"github.com/koord-rt/koord-rt/adapt/cri"
+	"github.com/koord-rt/koord-rt/adapt/hook"
+	"github.com/koord-rt/koord-rt/cri-proxy/internal/hooks"
+	"github.com/koord-rt/koord-rt/cri-proxy/internal/relay"
+	"github.com/koord-rt/koord-rt/daemon/metrics"
+	"github.com/koord-rt/koord-rt/engine"
+	"github.com/koord-rt/koord-rt/model/node"
+	"github.com/koord-rt/koord-rt/model/plan"
+	"github.com/koord-rt/koord-rt/model/workload"
+)
+
+// create decides a container and puts the plan into the request, with our mark. What a request cannot carry is written
+// right after the start.
+func (p *Proxy) create(ctx context.Context, msg []byte) (relay.Verdict, answered) {
+	r, err := cri.ReadCreateContainer(msg)
+	if err != nil {
+		return p.unread(metrics.EventCreateContainer, err)
+	}
+	p.naming.wait(ctx, func() bool { _, ok := p.engine.KnownPod(r.Sandbox); return ok })
+	pod, err := p.podOf(r)
+	if err != nil {
+		return p.unread(metrics.EventCreateContainer, err)
+	}
+	answers, err := p.askCreate(ctx, pod, r)
+	if err != nil {
+		return refuse(err), nil
+	}
+	c := r.Container()
+	c.ID = "creation " + strconv.FormatUint(p.creations.Add(1), 10) + " of " + r.Name
+	if pod.Cgroup != "" {
+		c.Cgroup = pod.Cgroup + "/new" // only its parent is looked at before it has a name
+	}
+	for i := range answers {
+		c.Foreign = append(c.Foreign, answers[i].Plan...)
+	}
+	pending, parent := c.ID, p.parentOf(ctx, r)
+	var answeredAs atomic.Pointer[string] // the id, "" for none, nil while the runtime has not answered
+	out, err := engine.Guard(p.engine, engine.Call[[]byte]{
+		Event:   metrics.EventCreateContainer,
+		Subject: pod.FullName() + "/" + r.Name,
+		Work:    func(ctx context.Context) ([]byte, error) { return p.prepare(ctx, pod, c, r, answers, parent) },
+		Late: func() {
+			id := answeredAs.Load()
+			if id == nil {
+				p.engine.CreatedLate(pending)
+				return
+			}
+			p.engine.CreatedLate(*id)
+			p.engine.Dropped(r.Sandbox, pending) // it came after the name
+		},
+	})
+	if err != nil {
+		return refuse(err), nil
+	}
+	if out == nil {
+		p.engine.CreatedLate(pending) // the request goes on as it came
+	}
+	p.naming.begin()
+	return relay.Verdict{Message: out}, func(o outcome, reply []byte) {
+		defer p.naming.end()
+		id, err := cri.ReadID(reply)
+		answeredAs.Store(&id)
+		if o != done || err != nil || id == "" {
+			p.engine.Dropped(r.Sandbox, pending)
+			return
+		}
+		p.engine.Named(pending, id, cri.Cgroup(*p.runtime.Load(), pod.Cgroup, id))
+	}
+}
+
+// prepare is the request as it goes on.
+func (p *Proxy) prepare(ctx context.Context, pod *workload.Pod, c *workload.Container, r *cri.CreateContainer, answers []hooks.Answer, parent string) ([]byte, error) {
+	var out []byte
+	var failed error
+	sb := engine.Sandbox{ID: r.Sandbox, Read: func() *workload.Pod { return pod }}
+	err := p.engine.Prepare(ctx, sb, c, func(v *node.View, spec plan.Plan) plan.Plan {
+		patch, rest := cri.Create(v, spec, r, c, by(v, p.o.Version))
+		if patch, failed = containerPatch(patch, r, answers, parent); failed == nil {
+			out, failed = r.Patch(patch)
+		}
+		if failed != nil {
+			return spec // none of it stands in the request
+		}
+		return rest
+	})
+	if err == nil && failed != nil {
+		p.engine.CreatedLate(c.ID)
+		return nil, failed
+	}
+	return out, err
+}
+
+// parentOf is the pod's cgroup parent where a hook server has changed it: the request still carries the kubelet's.
+func (p *Proxy) parentOf(ctx context.Context, r *cri.CreateContainer) string {
+	if !p.o.Hooks.Any() {
+		return ""
+	}
+	cfg, err := p.configOf(ctx, r.Sandbox)
+	if err != nil {
+		return ""
+	}
+	if asked, err := r.SandboxConfig(); err != nil || asked.CgroupParent == cfg.CgroupParent {
+		return ""
+	}
+	return cfg.CgroupParent
+}
+
+// podOf is the container's pod: known, or as the request describes it.
+func (p *Proxy) podOf(r *cri.CreateContainer) (*workload.Pod, error) {
+	if pod, ok := p.engine.KnownPod(r.Sandbox); ok {
+		return pod, nil
+	}
+	cfg, err := r.SandboxConfig()
+	if err != nil {
+		return nil, err
+	}
+	return cfg.Pod(r.Sandbox, ""), nil
+}
+
+// askCreate asks the hook servers about a container that is about to be created.
+func (p *Proxy) askCreate(ctx context.Context, pod *workload.Pod, r *cri.CreateContainer) ([]hooks.Answer, error) {
+	if !p.o.Hooks.Wants(hook.PreCreateContainer) {
+		return nil, nil
+	}
+	cfg, err := r.SandboxConfig()
+	if err != nil || p.o.Hooks.Skips(cfg.Labels, cfg.Annotations) {
+		return nil, err
+	}
+	ask, err := createRequest(pod, r, &cfg)
+	if err != nil {
+		return nil, err
+	}
+	t := plan.Target{Level: plan.LevelContainer, Name: pod.FullName() + "/" + r.Name}
+	answers, err := p.o.Hooks.Container(ctx, hook.PreCreateContainer, ask, t)
+	p.unusable(t.Name, answers)
+	return answers, err
+}

@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+// Package proxy is the inside of koord-runtime-proxy for runtimes that speak CRI: one file per verb, which translates for
+// the engine, and the connection to the runtime.
+//
+// Inputs are request and reply messages of the relay; outputs are changed requests, refusals, and calls of external hook
+// servers. What stands behind them is the engine's. It may import every shared room; it never imports client-go,
+// apimachinery or gRPC, and runs no other program.
+package proxy
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/koord-rt/koord-rt/adapt/cri"
+	"github.com/koord-rt/koord-rt/api/config"
+	"github.com/koord-rt/koord-rt/api/protocol"
+	"github.com/koord-rt/koord-rt/cri-proxy/internal/hooks"
+	"github.com/koord-rt/koord-rt/cri-proxy/internal/relay"
+	"github.com/koord-rt/koord-rt/daemon/metrics"
+	"github.com/koord-rt/koord-rt/engine"
+	"github.com/koord-rt/koord-rt/model/mark"
+	"github.com/koord-rt/koord-rt/model/node"
+	"github.com/koord-rt/koord-rt/model/plan"
+	"github.com/koord-rt/koord-rt/model/workload"
+)
+
+// Program is the name of koord-runtime-proxy in marks.
+const Program = "koord-runtime-proxy"
+
+// Options of New. All are required unless a comment says otherwise.
+type Options struct {
+	Config  config.Proxy
+	Version string
+	Log     *slog.Logger
+	Metrics *metrics.Engine
+	// Engine was made with an [Edge], [Join] and ExitsUntold.
+	Engine *engine.Engine
+	// List asks the runtime.
+	List *cri.Lister
+	// Hooks calls external hook servers.
+	Hooks *hooks.Registry
+	// Plugin reports whether koord-nri is connected to the runtime beside us.
+	Plugin func() bool
+}
+
+// Proxy decides about CRI calls; it is the relay's Handler.
+type Proxy struct {
+	o      Options
+	log    *slog.Logger
+	m      *metrics.Engine
+	engine *engine.Engine
+	// runtime is the name that the runtime gives itself.
+	runtime atomic.Pointer[string]
+	// synced is closed when the runtime's containers have been taken in for the first time.
+	synced   chan struct{}
+	syncOnce sync.Once
+	// serving: clients may come, so that what is known must not be replaced as a whole any more.
+	serving atomic.Bool
+	naming  naming
+	// again: something of the last list could not be read.
+	again atomic.Bool
+	// creations number containers that have no id yet.
+	creations atomic.Uint64
+	configs   configs
+}
+
+// New makes a proxy. Nothing runs before Connect.
+func New(o Options) *Proxy {
+	p := &Proxy{o: o, log: o.Log, m: o.Metrics, engine: o.Engine, synced: make(chan struct{})}
+	p.runtime.Store(new(string))
+	p.naming.news = make(chan struct{})
+	return p
+}
+
+// Synced is closed when the runtime's containers have been taken in for the first time.
+func (p *Proxy) Synced() <-chan struct{} { return p.synced }
+
+// Serving says that clients may come from now on.
+func (p *Proxy) Serving() { p.serving.Store(true) }
+
+// Edge is the way over CRI, for the engine.
+type Edge struct {
+	// Version of the program, for marks.
+	Version string
+}
+
+// Mark implements engine.Edge.
+func (e Edge) Mark(v *node.View, pl plan.Plan, c *workload.Container) *protocol.Applied {
+	return mark.Of(by(v, e.Version), pl, &c.Base, func(s *plan.Setting) bool { return cri.InCreate(v, s) })
+}
+
+func by(v *node.View, version string) mark.By {
+	return mark.By{Generation: v.Generation, Program: Program, Version: version}
+}
+
+// Join puts what hook servers want beside our plan, each as the configuration says of it; what gives way is told to a
+// debug log, for it may be so for every container.
+func Join(h config.ProxyHooks, log *slog.Logger) func(ours, foreign plan.Plan) plan.Plan {
+	return func(ours, foreign plan.Plan) plan.Plan {
+		for len(foreign) > 0 {
+			server := foreign[0].Hook
+			var theirs, others plan.Plan
+			for _, s := range foreign {
+				if s.Hook == server {
+					theirs = append(theirs, s)
+				} else {
+					others = append(others, s)
+				}
+			}
+			var conflicts []hooks.Conflict
+			ours, conflicts = hooks.Merge(ours, theirs, h.MergeOf(server))
+			for _, c := range conflicts {
+				log.Debug("a hook server and we want different values", "conflict", c.String())
+			}
+			foreign = others
+		}
+		return ours
+	}
+}
+
+// nothing is the result of an event without one.
+type nothing = struct{}
+
+// guarded runs one event within the deadline; the error is a refusal.
+func (p *Proxy) guarded(event metrics.Event, subject string, work func(context.Context) error) error {
+	_, err := engine.Guard(p.engine, engine.Call[nothing]{
+		Event: event, Subject: subject,
+		Work: func(ctx context.Context) (nothing, error) { return nothing{}, work(ctx) },
+	})
+	return err
+}
+
+// Codes of gRPC (google.golang.org/grpc/codes), without the library's weight.
+const (
+	codeOK                 = 0
+	codeUnknown            = 2
+	codeFailedPrecondition = 9
+)
+
+// refuse is the answer in the runtime's place.
+func refuse(err error) relay.Verdict {
+	code := uint32(codeFailedPrecondition)
+	var r *hooks.Refusal
+	if errors.As(err, &r) {
+		code = codeUnknown
+	}
+	return relay.Verdict{Reject: &relay.Rejection{Code: code, Message: err.Error()}}
+}
+
+// naming lets a call wait for the moment in which the pod or container that it is about gets its id: the kubelet has the
+// runtime's reply to the creation as soon as we have.
+type naming struct {
+	mu      sync.Mutex
+	waiting int
+	news    chan struct{}
+}
+
+func (n *naming) begin() {
+	n.mu.Lock()
+	n.waiting++
+	n.mu.Unlock()
+}
+
+func (n *naming) end() {
+	n.mu.Lock()
+	n.waiting--
+	close(n.news)
+	n.news = make(chan struct{})
+	n.mu.Unlock()
+}
+
+// namingLimit bounds the wait; the work between a reply and the name is a few map operations.
+const namingLimit = 200 * time.Millisecond
+
+// wait returns when known is true, or no creation is left to be named.
+func (n *naming) wait(ctx context.Context, known func() bool) {
+	ctx, cancel := context.WithTimeout(ctx, namingLimit)
+	defer cancel()
+	for ctx.Err() == nil {
+		n.mu.Lock()
+		waiting, news := n.waiting, n.news
+		n.mu.Unlock()
+		if known() || waiting == 0 {
+			return
+		}
+		select {
+		case <-news:
+		case <-ctx.Done():
+		}
+	}
+}

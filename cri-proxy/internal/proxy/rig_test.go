@@ -1,0 +1,332 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+package proxy_test
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/koord-rt/koord-rt/adapt/cri"
+	"github.com/koord-rt/koord-rt/api/config"
+	"github.com/koord-rt/koord-rt/api/protocol"
+	"github.com/koord-rt/koord-rt/api/strategy"
+	"github.com/koord-rt/koord-rt/cri-proxy/internal/hooks"
+	"github.com/koord-rt/koord-rt/cri-proxy/internal/proxy"
+	"github.com/koord-rt/koord-rt/cri-proxy/internal/relay"
+	"github.com/koord-rt/koord-rt/daemon/metrics"
+	"github.com/koord-rt/koord-rt/engine"
+	"github.com/koord-rt/koord-rt/kernel/apply"
+	"github.com/koord-rt/koord-rt/model/journal"
+	"github.com/koord-rt/koord-rt/model/node"
+	"github.com/koord-rt/koord-rt/model/plan"
+	"github.com/koord-rt/koord-rt/model/topo"
+	"github.com/koord-rt/koord-rt/model/unit"
+)
+
+// fakeRuntime is a CRI server that remembers what it was asked. Every create and start is answered at once.
+type fakeRuntime struct {
+	runtimeapi.UnimplementedRuntimeServiceServer
+	mu      sync.Mutex
+	creates []*runtimeapi.CreateContainerRequest
+	updates []*runtimeapi.UpdateContainerResourcesRequest
+	stops   []string
+	// refuse makes updates fail.
+	refuse atomic.Bool
+	// starting, when set, is called by a start before it happens.
+	starting atomic.Pointer[func()]
+	running  sync.Map
+}
+
+func (f *fakeRuntime) Version(context.Context, *runtimeapi.VersionRequest) (*runtimeapi.VersionResponse, error) {
+	return &runtimeapi.VersionResponse{RuntimeName: "containerd", RuntimeVersion: "v2.4.2"}, nil
+}
+
+func (f *fakeRuntime) ListPodSandbox(context.Context, *runtimeapi.ListPodSandboxRequest) (*runtimeapi.ListPodSandboxResponse, error) {
+	return &runtimeapi.ListPodSandboxResponse{}, nil
+}
+
+func (f *fakeRuntime) ListContainers(context.Context, *runtimeapi.ListContainersRequest) (*runtimeapi.ListContainersResponse, error) {
+	return &runtimeapi.ListContainersResponse{}, nil
+}
+
+func (f *fakeRuntime) RunPodSandbox(_ context.Context, r *runtimeapi.RunPodSandboxRequest) (*runtimeapi.RunPodSandboxResponse, error) {
+	return &runtimeapi.RunPodSandboxResponse{PodSandboxId: "sandbox-" + r.Config.Metadata.Name}, nil
+}
+
+func (f *fakeRuntime) CreateContainer(_ context.Context, r *runtimeapi.CreateContainerRequest) (*runtimeapi.CreateContainerResponse, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.creates = append(f.creates, r)
+	return &runtimeapi.CreateContainerResponse{ContainerId: r.PodSandboxId + "-" + r.Config.Metadata.Name}, nil
+}
+
+// ContainerStatus tells whether a start has happened.
+func (f *fakeRuntime) ContainerStatus(_ context.Context, r *runtimeapi.ContainerStatusRequest) (*runtimeapi.ContainerStatusResponse, error) {
+	s := runtimeapi.ContainerState_CONTAINER_CREATED
+	if _, ok := f.running.Load(r.ContainerId); ok {
+		s = runtimeapi.ContainerState_CONTAINER_RUNNING
+	}
+	return &runtimeapi.ContainerStatusResponse{Status: &runtimeapi.ContainerStatus{Id: r.ContainerId, Metadata: &runtimeapi.ContainerMetadata{Name: "main"}, State: s}}, nil
+}
+
+func (f *fakeRuntime) StartContainer(_ context.Context, r *runtimeapi.StartContainerRequest) (*runtimeapi.StartContainerResponse, error) {
+	if wait := f.starting.Load(); wait != nil {
+		(*wait)()
+	}
+	f.running.Store(r.ContainerId, true)
+	return &runtimeapi.StartContainerResponse{}, nil
+}
+
+func (f *fakeRuntime) StopContainer(_ context.Context, r *runtimeapi.StopContainerRequest) (*runtimeapi.StopContainerResponse, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.stops = append(f.stops, r.ContainerId)
+	return &runtimeapi.StopContainerResponse{}, nil
+}
+
+func (f *fakeRuntime) UpdateContainerResources(_ context.Context, r *runtimeapi.UpdateContainerResourcesRequest) (*runtimeapi.UpdateContainerResourcesResponse, error) {
+	if f.refuse.Load() {
+		return nil, status.Error(codes.InvalidArgument, "no")
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.updates = append(f.updates, r)
+	return &runtimeapi.UpdateContainerResourcesResponse{}, nil
+}
+
+func (f *fakeRuntime) created() []*runtimeapi.CreateContainerRequest {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.creates)
+}
+
+// fakeKernel holds what was written last, and can be made to differ.
+type fakeKernel struct {
+	mu      sync.Mutex
+	written plan.Plan
+	differ  bool
+}
+
+func (k *fakeKernel) Apply(_ context.Context, p plan.Plan, _ uint64) []apply.Result {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	out := make([]apply.Result, len(p))
+	for i := range p {
+		k.written = append(k.written, p[i])
+		out[i] = apply.Result{Setting: p[i], Outcome: apply.Written}
+	}
+	return out
+}
+
+func (k *fakeKernel) Verify(p plan.Plan) (bad []apply.Mismatch) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.differ {
+		for i := range p {
+			bad = append(bad, apply.Mismatch{Setting: p[i]})
+		}
+	}
+	return bad
+}
+
+func (k *fakeKernel) SyncUnits(context.Context, plan.Plan, uint64) []apply.Result { return nil }
+
+func (k *fakeKernel) Forget(...plan.Target) error { return nil }
+
+// last is what was written last of a container's knob.
+func (k *fakeKernel) last(container string, knob plan.Knob) (int64, bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, s := range slices.Backward(k.written) {
+		if s.Target.Container == container && s.Knob == knob {
+			return s.Value.Int(), true
+		}
+	}
+	return 0, false
+}
+
+type book struct {
+	mu   sync.Mutex
+	list []journal.Record
+}
+
+func (b *book) Append(r ...journal.Record) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.list = append(b.list, r...)
+	return nil
+}
+
+func (b *book) problem(text string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.ContainsFunc(b.list, func(r journal.Record) bool {
+		return r.Via == journal.ViaProblem && strings.Contains(r.Reason, text)
+	})
+}
+
+// rig is a kubelet's client, the relay with a proxy, and a fake runtime.
+type rig struct {
+	runtimeapi.RuntimeServiceClient
+	fake   *fakeRuntime
+	kernel *fakeKernel
+	book   *book
+	engine *engine.Engine
+	reg    *prometheus.Registry
+	plugin atomic.Bool
+	// inDecision, when set, is called by decisions that ask for the plugin.
+	inDecision atomic.Pointer[func()]
+}
+
+const spec = "cpuBurstStrategy: {policy: cpuBurstOnly, cpuBurstPercent: 100}\nresourceQOSStrategy:\n  beClass: {cpuQOS: {enable: true, groupIdentity: -1}}\n"
+
+func newRig(t *testing.T) *rig {
+	t.Helper()
+	r := &rig{fake: &fakeRuntime{}, kernel: &fakeKernel{}, book: &book{}, reg: prometheus.NewRegistry()}
+	dir := t.TempDir()
+	backend := filepath.Join(dir, "r.sock")
+	r.serve(t, backend)
+	list, err := cri.NewLister("unix://" + backend)
+	must(t, err)
+	t.Cleanup(func() { must(t, list.Close()) })
+	m, err := metrics.NewEngine(r.reg, "cri")
+	must(t, err)
+	cfg := config.DefaultProxy()
+	cfg.Deadline = config.Duration(200 * time.Millisecond)
+	parsed, err := strategy.Parse([]byte(spec))
+	must(t, err)
+	static := engine.Static{Name: "n", Weight: unit.Quadratic, CPUAllocatable: 4000, Topology: &topo.Topology{}, Kernel: node.Kernel{
+		Release: "6.8", Major: 6, Minor: 8, Cgroup: node.CgroupV2,
+	}}
+	for _, k := range []plan.Knob{plan.CPUBurst, plan.CPUQuota, plan.CPUShares, plan.CPUPeriod, plan.MemoryLimit, plan.SchedPolicy, plan.OOMScoreAdj, plan.CDIDevice} {
+		static.Kernel.Knobs[k].OK = true
+	}
+	r.engine = engine.New(engine.Options{
+		Config: cfg.Node, Log: slog.New(slog.DiscardHandler), Metrics: m, Edge: proxy.Edge{Version: "test"}, Journal: r.book, Kernel: r.kernel,
+		Views: engine.NewViews(cfg.Node, static, &parsed, "test"), ExitsUntold: true, Drift: time.Hour, Join: proxy.Join(cfg.Hooks, slog.New(slog.DiscardHandler)),
+		Beside: func() bool {
+			if f := r.inDecision.Load(); f != nil {
+				(*f)()
+			}
+			return r.plugin.Load()
+		},
+	})
+	p := proxy.New(proxy.Options{
+		Config: cfg, Version: "test", Log: slog.New(slog.DiscardHandler), Metrics: m, Engine: r.engine, List: list,
+		Hooks: hooks.New(hooks.Options{Config: cfg.Hooks}), Plugin: r.plugin.Load,
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- r.engine.Run(ctx, p.Connect) }()
+	t.Cleanup(func() { cancel(); must(t, <-done) })
+	<-p.Synced()
+	p.Serving()
+	r.dial(t, r.relay(t, p, backend, filepath.Join(dir, "p.sock")))
+	return r
+}
+
+func (r *rig) serve(t *testing.T, socket string) {
+	t.Helper()
+	l, err := net.Listen("unix", socket)
+	must(t, err)
+	s := grpc.NewServer()
+	runtimeapi.RegisterRuntimeServiceServer(s, r.fake)
+	go func() { _ = s.Serve(l) }() // until Stop
+	t.Cleanup(s.Stop)
+}
+
+func (r *rig) relay(t *testing.T, p *proxy.Proxy, backend, socket string) string {
+	t.Helper()
+	s, err := relay.New(relay.Config{
+		Dial:    func(ctx context.Context) (net.Conn, error) { return (&net.Dialer{}).DialContext(ctx, "unix", backend) },
+		Handler: p,
+	})
+	must(t, err)
+	l, err := net.Listen("unix", socket)
+	must(t, err)
+	go func() { _ = s.Serve(context.Background(), l) }() // until Shutdown
+	t.Cleanup(func() {
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		_ = s.Shutdown(ctx) // cuts what is left
+		s.Wait()
+	})
+	return socket
+}
+
+func (r *rig) dial(t *testing.T, socket string) {
+	t.Helper()
+	c, err := grpc.NewClient("unix:"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	must(t, err)
+	t.Cleanup(func() { must(t, c.Close()) })
+	r.RuntimeServiceClient = runtimeapi.NewRuntimeServiceClient(c)
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(20 * time.Second); !ok(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%s did not happen", what)
+		}
+	}
+}
+
+func (r *rig) counted(t *testing.T, name, label string) (n float64) {
+	t.Helper()
+	families, err := r.reg.Gather()
+	must(t, err)
+	for _, f := range families {
+		for _, m := range f.Metric {
+			for _, l := range m.Label {
+				if f.GetName() == name && l.GetValue() == label {
+					n += m.Counter.GetValue()
+				}
+			}
+		}
+	}
+	return n
+}
+
+// pod runs a sandbox; qos is Koordinator's.
+func (r *rig) pod(t *testing.T, name, qos string, annotations map[string]string) (string, *runtimeapi.PodSandboxConfig) {
+	t.Helper()
+	cfg := &runtimeapi.PodSandboxConfig{
+		Metadata:    &runtimeapi.PodSandboxMetadata{Name: name, Namespace: "default", Uid: name},
+		Labels:      map[string]string{protocol.LabelQoSClass: qos},
+		Annotations: annotations,
+		Linux:       &runtimeapi.LinuxPodSandboxConfig{CgroupParent: "/kubepods/burstable/pod" + name},
+	}
+	reply, err := r.RunPodSandbox(t.Context(), &runtimeapi.RunPodSandboxRequest{Config: cfg})
+	must(t, err)
+	return reply.PodSandboxId, cfg
+}
+
+func createOf(sandbox string, cfg *runtimeapi.PodSandboxConfig) *runtimeapi.CreateContainerRequest {
+	return &runtimeapi.CreateContainerRequest{PodSandboxId: sandbox, SandboxConfig: cfg, Config: &runtimeapi.ContainerConfig{
+		Metadata: &runtimeapi.ContainerMetadata{Name: "main"},
+		Linux:    &runtimeapi.LinuxContainerConfig{Resources: &runtimeapi.LinuxContainerResources{CpuPeriod: 100000, CpuQuota: 50000, CpuShares: 204}},
+	}}
+}

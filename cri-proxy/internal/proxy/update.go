@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+package proxy
+
+import (
+	"context"
+
+	"github.com/koord-rt/koord-rt/adapt/cri"
+	"github.com/koord-rt/koord-rt/adapt/hook"
+	"github.com/koord-rt/koord-rt/api/protocol"
+	"github.com/koord-rt/koord-rt/cri-proxy/internal/relay"
+	"github.com/koord-rt/koord-rt/daemon/metrics"
+	"github.com/koord-rt/koord-rt/engine"
+	"github.com/koord-rt/koord-rt/model/mark"
+	"github.com/koord-rt/koord-rt/model/plan"
+	"github.com/koord-rt/koord-rt/model/workload"
+)
+
+// update answers the kubelet's update with the final values. While our plugin is there it goes on as it came: NRI has no
+// mark in an update, and the plugin would take our values for the kubelet's.
+func (p *Proxy) update(ctx context.Context, msg []byte) (relay.Verdict, answered) {
+	r, err := cri.ReadUpdateContainer(msg)
+	if err != nil {
+		return p.unread(metrics.EventUpdateContainer, err)
+	}
+	p.naming.wait(ctx, func() bool { _, _, ok := p.engine.Known(r.ID); return ok })
+	pod, c, ok := p.engine.Known(r.ID)
+	if !ok {
+		return relay.Verdict{}, nil
+	}
+	sb := engine.Sandbox{ID: pod.ID, Read: func() *workload.Pod { return pod }}
+	foreign, err := p.askUpdate(ctx, pod, c, r)
+	if err != nil {
+		return refuse(err), nil
+	}
+	out, err := engine.Guard(p.engine, engine.Call[[]byte]{
+		Event:   metrics.EventUpdateContainer,
+		Subject: pod.FullName() + "/" + c.Name,
+		Work: func(ctx context.Context) ([]byte, error) {
+			known := func(...*protocol.Applied) *workload.Container { return c }
+			v, full, next := p.engine.Update(ctx, sb, engine.Arrival{ID: r.ID, Read: known}, r.Stated(), foreign)
+			if p.o.Plugin() {
+				full = foreign // the plugin decides on top of it
+			}
+			patch, _ := cri.Update(v, full, r, next, by(v, p.o.Version))
+			if patch == nil {
+				return nil, nil
+			}
+			return r.Patch(patch)
+		},
+		Late: func() { p.engine.UpdatedLate(r.ID) },
+	})
+	if err != nil {
+		return refuse(err), nil
+	}
+	return relay.Verdict{Message: out}, func(o outcome, _ []byte) {
+		if o == refused {
+			p.engine.UpdateRefused(sb, c)
+		}
+		p.engine.Updated(r.ID)
+	}
+}
+
+// askUpdate asks the hook servers about what the kubelet wants now.
+func (p *Proxy) askUpdate(ctx context.Context, pod *workload.Pod, c *workload.Container, r *cri.UpdateContainer) (want plan.Plan, err error) {
+	asked := *c
+	asked.Base = mark.Overlay(c.Base, r.Stated())
+	answers, err := p.askContainer(ctx, hook.PreUpdateContainerResources, pod, &asked)
+	for i := range answers {
+		want = append(want, answers[i].Plan...)
+	}
+	return want, err
+}

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+package proxy
+
+import (
+	"context"
+
+	"github.com/koord-rt/koord-rt/engine"
+	"github.com/koord-rt/koord-rt/kernel/apply"
+	"github.com/koord-rt/koord-rt/model/plan"
+)
+
+// Yield is the kernel for a program that may have our plugin beside it: while that is connected, direct writes are its
+// own, and nothing is done twice. From the moment in which it is gone they are ours; the repair pass makes up for what
+// lies between.
+type Yield struct {
+	engine.Kernel
+	// Plugin reports whether the plugin is connected.
+	Plugin func() bool
+}
+
+// Apply implements engine.Kernel.
+func (y Yield) Apply(ctx context.Context, p plan.Plan, gen uint64) []apply.Result {
+	if !y.Plugin() {
+		return y.Kernel.Apply(ctx, p, gen)
+	}
+	out := make([]apply.Result, len(p))
+	for i := range p {
+		out[i] = apply.Result{Setting: p[i], Outcome: apply.Skipped}
+	}
+	return out
+}
+
+// SyncUnits implements engine.Kernel.
+func (y Yield) SyncUnits(ctx context.Context, p plan.Plan, gen uint64) []apply.Result {
+	if !y.Plugin() {
+		return y.Kernel.SyncUnits(ctx, p, gen)
+	}
+	out := make([]apply.Result, len(p))
+	for i := range p {
+		out[i] = apply.Result{Setting: p[i], Outcome: apply.Skipped}
+	}
+	return out
+}

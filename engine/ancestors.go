@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+package engine
+
+import (
+	"context"
+	"sync"
+
+	"github.com/koord-rt/koord-rt/model/cgrouppath"
+	"github.com/koord-rt/koord-rt/model/node"
+	"github.com/koord-rt/koord-rt/model/plan"
+	"github.com/koord-rt/koord-rt/model/unit"
+	podpolicy "github.com/koord-rt/koord-rt/policy/pod"
+)
+
+// ancestors remembers the QoS directories that carry sums of ours: they must fall to 0 when their last pod goes, and at
+// the end all of them (D6: they are the kubelet's).
+type ancestors struct {
+	// turn is held from the sum to its write, so that no older sum is written over a newer one.
+	turn sync.Mutex
+	// mu guards what follows.
+	mu   sync.Mutex
+	dirs map[string]string // QoS directory to the root of all pods
+}
+
+// OwnsMemoryMin reports whether memory.min of a directory above pods is ours.
+func (g *Engine) OwnsMemoryMin(dir string) bool {
+	if g.views.Load().Kernel.KubeletMemoryQoS {
+		return false
+	}
+	g.above.mu.Lock()
+	defer g.above.mu.Unlock()
+	if _, ok := g.above.dirs[dir]; ok {
+		return true
+	}
+	for _, root := range g.above.dirs {
+		if root == dir {
+			return true
+		}
+	}
+	return false
+}
+
+// settleAncestors brings the QoS directories and the root of all pods to the sum of what the pods protect.
+func (g *Engine) settleAncestors(ctx context.Context, v *node.View) {
+	g.above.turn.Lock()
+	defer g.above.turn.Unlock()
+	g.apply(ctx, v, podpolicy.Ancestors(v, g.protections()))
+}
+
+// protections lists what each pod protects, and every directory that once carried a sum with nothing.
+func (g *Engine) protections() []podpolicy.Protection {
+	pods := g.reg.podList()
+	out := make([]podpolicy.Protection, 0, len(pods)+4)
+	g.above.mu.Lock()
+	defer g.above.mu.Unlock()
+	for i := range pods {
+		if pr := protection(&pods[i]); pr.Min > 0 || pr.Low > 0 {
+			g.above.dirs[pr.QoSCgroup] = pr.KubepodsCgroup
+			out = append(out, pr)
+		}
+	}
+	for dir, root := range g.above.dirs {
+		out = append(out, podpolicy.Protection{QoSCgroup: dir, KubepodsCgroup: root})
+	}
+	return out
+}
+
+// protection is what one pod's cgroup protects under its present plan.
+func protection(e *podEntry) podpolicy.Protection {
+	info, ok := cgrouppath.OfPod(e.p.Cgroup)
+	if !ok {
+		return podpolicy.Protection{}
+	}
+	out := podpolicy.Protection{QoSCgroup: info.QoSCgroup, KubepodsCgroup: info.Root}
+	if s := e.plan.Get(plan.MemoryMin); s != nil && !s.Observe {
+		out.Min = unit.Bytes(max(s.Value.Int(), 0))
+	}
+	if s := e.plan.Get(plan.MemoryLow); s != nil && !s.Observe {
+		out.Low = unit.Bytes(max(s.Value.Int(), 0))
+	}
+	return out
+}
+
+// leave takes back what stands in the kubelet's own directories, when the plugin is stopped in an orderly way. Running
+// containers and pods keep their guarantees.
+func (g *Engine) leave(ctx context.Context) {
+	v := g.views.Load()
+	g.above.mu.Lock()
+	zero := make([]podpolicy.Protection, 0, len(g.above.dirs))
+	for dir, root := range g.above.dirs {
+		zero = append(zero, podpolicy.Protection{QoSCgroup: dir, KubepodsCgroup: root})
+	}
+	g.above.mu.Unlock()
+	pl := podpolicy.Ancestors(v, zero)
+	for i := range pl {
+		pl[i].Reason = "the plugin is stopped: this directory is the kubelet's"
+	}
+	g.apply(ctx, v, pl)
+}

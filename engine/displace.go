@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+package engine
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/koord-rt/koord-rt/model/plan"
+)
+
+// moves are the displacements under way: an LSE or LSR container's CPUs being freed of LS and BE, from its creation to
+// its start.
+type moves struct {
+	mu   sync.Mutex
+	done map[string]chan struct{} // by the arriving container's id
+}
+
+func newMoves() *moves { return &moves{done: map[string]chan struct{}{}} }
+
+// cpusetKnobs are the part of a plan that a displacement writes.
+var cpusetKnobs = plan.KnobSet(plan.CPUSetCPUs, plan.CPUSetMems)
+
+// start begins to move everybody else off the CPUs that container id claims. The View has the claim already.
+func (m *moves) start(g *Engine, id string) {
+	done := make(chan struct{})
+	m.mu.Lock()
+	m.done[id] = done
+	m.mu.Unlock()
+	ctx := g.ctx()
+	go func() {
+		defer close(done)
+		g.displace(ctx, id)
+	}()
+}
+
+// wait returns when the displacement for the container has ended, at the latest after half the deadline: a start that
+// is refused for slowness would be worse than a neighbour that leaves a moment later.
+func (m *moves) wait(ctx context.Context, g *Engine, id string) {
+	m.mu.Lock()
+	done := m.done[id]
+	delete(m.done, id)
+	m.mu.Unlock()
+	if done == nil {
+		return
+	}
+	limit := time.NewTimer(time.Duration(g.deadline.Load()) / 2)
+	defer limit.Stop()
+	select {
+	case <-done:
+	case <-ctx.Done():
+	case <-limit.C:
+		g.problem(id, "cpuset", "the claimed CPUs are still being freed at start")
+	}
+}
+
+// rename follows a container that has got its id.
+func (m *moves) rename(from, to string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if done, ok := m.done[from]; ok {
+		delete(m.done, from)
+		m.done[to] = done
+	}
+}
+
+func (m *moves) forget(id string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.done, id)
+}
+
+// displace gives every other running container the cpuset that it has under the present View, in one ordered plan.
+func (g *Engine) displace(ctx context.Context, id string) {
+	v := g.views.Load()
+	var all plan.Plan
+	for _, it := range g.reg.running() {
+		if it.c.ID == id || ctx.Err() != nil {
+			continue
+		}
+		pl := g.decide(v, it.pod.p, it.c)
+		for i := range pl {
+			s := &pl[i]
+			if !cpusetKnobs.Has(s.Knob) || s.Observe {
+				continue
+			}
+			if old := it.plan.Find(s.Target, s.Knob, s.Key); old == nil || old.Value != s.Value {
+				all = append(all, *s)
+			}
+		}
+	}
+	if len(all) > 0 {
+		g.count(g.write(ctx, v, all))
+	}
+	g.repairSoon() // stores the new plans, and writes what else the View has changed
+}

@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+// Package engine is what every program on a node that stands in a container's way shares: the registry of pods and
+// containers, the View, the decision at each moment of a container's life, direct writes and their proof, repair after
+// the fact, and the deadline guard. One file per moment.
+//
+// Inputs are values of model/workload, made by whoever translates the runtime's messages (koord-nri, koord-runtime-proxy),
+// the handoff and configuration; outputs are plans for the translator to render, direct writes through kernel/apply,
+// ledger records and metrics. Decisions are policy's alone. It imports shared rooms but adapt; it knows no message of
+// any runtime, runs no other program, and asks no API inside a handler.
+package engine
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/koord-rt/koord-rt/api/config"
+	"github.com/koord-rt/koord-rt/api/protocol"
+	"github.com/koord-rt/koord-rt/daemon/logs"
+	"github.com/koord-rt/koord-rt/daemon/metrics"
+	"github.com/koord-rt/koord-rt/kernel/apply"
+	"github.com/koord-rt/koord-rt/model/journal"
+	"github.com/koord-rt/koord-rt/model/node"
+	"github.com/koord-rt/koord-rt/model/plan"
+	"github.com/koord-rt/koord-rt/model/unit"
+	"github.com/koord-rt/koord-rt/model/workload"
+)
+
+// Kernel is kernel/apply's Applier.
+type Kernel interface {
+	Apply(ctx context.Context, p plan.Plan, gen uint64) []apply.Result
+	Verify(p plan.Plan) []apply.Mismatch
+	SyncUnits(ctx context.Context, p plan.Plan, gen uint64) []apply.Result
+	Forget(targets ...plan.Target) error
+}
+
+// Groups makes and removes resctrl groups; kernel/resctrl.
+type Groups interface {
+	EnsureGroup(name string) (created bool, err error)
+	RemoveGroup(name string) error
+	RemoveMon(group, mon string) error
+}
+
+// Edge says what a container's specification can carry over the way to the runtime that the program stands in.
+type Edge interface {
+	// Mark says what the plan changes on a container and what stood there before: the content of the annotation on it. It
+	// is nil when nothing changes.
+	Mark(v *node.View, pl plan.Plan, c *workload.Container) *protocol.Applied
+}
+
+// Options of New. All are required unless a comment says otherwise.
+type Options struct {
+	Config  config.Node
+	Log     *slog.Logger
+	Metrics *metrics.Engine
+	// Edge is the way to the runtime.
+	Edge    Edge
+	Journal journal.Journal
+	Kernel  Kernel
+	Views   *Views
+	// Boot is the kernel's boot id; it stands in every record.
+	Boot string
+	// Groups is nil where resctrl is not mounted.
+	Groups Groups
+	// Past is what an earlier life of the plugin has written, read from the ledger; may be nil.
+	Past *Past
+	// List fetches what NRI did not tell; nil without a CRI endpoint.
+	List Lister
+	// CgroupRoot is a hierarchy to search for containers that the runtime did not tell (on v1 one controller's); empty
+	// searches none.
+	CgroupRoot string
+	// Live checks values against the kernel's present state before they are promised; nil checks nothing.
+	Live *Live
+	// Join puts what hook servers want of a container beside our plan. Nil, for a program that asks none: what a mark says
+	// to be theirs holds.
+	Join func(ours, foreign plan.Plan) plan.Plan
+	// ExitsUntold: the runtime does not tell of containers that end by themselves; a cgroup that is gone does.
+	ExitsUntold bool
+	// Beside reports whether another program on this node writes what the specification cannot carry before the first
+	// instruction; nil for none.
+	Beside func() bool
+	// OnFormula is told when the runtime's weight formula turns out to be another than assumed; may be nil.
+	OnFormula func(unit.WeightFormula)
+	// Now defaults to time.Now.
+	Now func() time.Time
+	// Drift is the interval of the drift check, default 10 s; Workers bounds concurrent repairs, default 4.
+	Drift   time.Duration
+	Workers int
+}
+
+// Engine keeps the guarantees of the containers that it is told of. Its methods may be called from any goroutine.
+type Engine struct {
+	o         Options
+	log       *slog.Logger
+	m         *metrics.Engine
+	views     *Views
+	reg       *registry
+	limiter   *logs.Limiter
+	deadline  atomic.Int64 // nanoseconds
+	jobs      *jobs
+	crew      *crew
+	moves     *moves
+	repairs   chan struct{}
+	above     ancestors
+	groups    groups
+	units     *unitQueue
+	unsettled unsettled
+	claiming  sync.Mutex  // from the sum of all claims to the View; nothing but memory
+	learned   atomic.Bool // the weight formula is known
+	stats     stats
+	// life ends when Run does; work that outlives its handler is bound to it.
+	life atomic.Pointer[context.Context]
+}
+
+// New makes an engine. Nothing runs before Run.
+func New(o Options) *Engine {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Drift <= 0 {
+		o.Drift = 10 * time.Second
+	}
+	if o.Workers <= 0 {
+		o.Workers = 4
+	}
+	if o.Join == nil {
+		o.Join = foreignHolds
+	}
+	g := &Engine{
+		o: o, log: o.Log, m: o.Metrics, views: o.Views, reg: newRegistry(),
+		limiter: logs.NewLimiter(logs.LimiterOptions{Now: o.Now}),
+		jobs:    newJobs(),
+		units:   newUnitQueue(),
+		crew:    newCrew(),
+		moves:   newMoves(),
+		repairs: make(chan struct{}, 1),
+		above:   ancestors{dirs: o.Past.ancestors()},
+		groups:  groups{ours: o.Past.ownGroups()},
+	}
+	g.deadline.Store(int64(o.Config.Deadline.Std()))
+	g.stats.changed = make(chan struct{}, 1)
+	background := context.Background()
+	g.life.Store(&background)
+	g.views.OnChange(g.viewChanged)
+	g.viewChanged()
+	return g
+}
+
+// viewChanged follows a new strategy, dynamic state, runtime or probe: what it changes is written by the repair loop.
+func (g *Engine) viewChanged() {
+	g.m.SetFeatures(g.featureList())
+	g.m.SetGeneration(g.views.Load().Generation)
+	g.repairSoon()
+}
+
+// Problem reports what went wrong outside of the engine's own work: a file that was refused. what is a key of the
+// problem metric. Each reason is told by itself: who edits a file twice in a minute wants to hear of the second mistake.
+func (g *Engine) Problem(where, what, reason string) {
+	g.m.Problem(what)
+	if ok, held := g.limiter.Allow(where, what+": "+reason); ok {
+		g.log.Warn("problem", "where", where, "what", what, "reason", reason, "suppressed", held)
+		g.stats.keepProblem(g.o.Now(), where, what, reason)
+	}
+}
+
+// Run works until ctx ends: background jobs, repair, and beside, which keeps the connection to the runtime.
+func (g *Engine) Run(ctx context.Context, beside func(context.Context)) error {
+	g.life.Store(&ctx)
+	var wg sync.WaitGroup
+	for _, f := range []func(context.Context){g.jobs.run, g.unitsLoop, g.repairLoop, beside} {
+		wg.Go(func() { f(ctx) })
+	}
+	wg.Wait()
+	g.jobs.drain()
+	g.crew.dismiss()
+	last := context.WithoutCancel(ctx)
+	g.leave(last)
+	last, cancel := context.WithTimeout(last, unitsAtEnd)
+	defer cancel()
+	g.syncUnits(last)
+	return nil
+}
+
+// ctx is the context of work that must not die with its request.
+func (g *Engine) ctx() context.Context { return *g.life.Load() }

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+package engine
+
+import (
+	"context"
+	"slices"
+	"sync"
+
+	"github.com/koord-rt/koord-rt/model/journal"
+	"github.com/koord-rt/koord-rt/model/node"
+	"github.com/koord-rt/koord-rt/model/plan"
+	"github.com/koord-rt/koord-rt/policy/llc"
+)
+
+// groups are the resctrl groups that are ours, by name: class groups that we made, and the groups of pods. The hardware
+// has 4 to 16 numbers for them, so those that nobody uses are removed. The ledger knows them too, for the next life.
+type groups struct {
+	mu   sync.Mutex
+	ours map[string]bool // true: unused at the last drift check
+}
+
+// groupTarget names a group to the ledger.
+func groupTarget(name string) plan.Target { return plan.Target{Level: plan.LevelGroup, Cgroup: name} }
+
+// ensureGroup makes a group unless it exists. A pod's own is ours whoever made it; a class's only when we did: somebody
+// may use a group of that name for what is theirs.
+func (g *Engine) ensureGroup(name string, own bool) error {
+	created, err := g.o.Groups.EnsureGroup(name)
+	if err != nil || !created && !own {
+		return err
+	}
+	g.groups.mu.Lock()
+	_, known := g.groups.ours[name]
+	g.groups.ours[name] = false
+	g.groups.mu.Unlock()
+	if !known {
+		g.append(journal.Record{Time: g.o.Now(), Boot: g.o.Boot, Target: groupTarget(name), Via: journal.ViaMade})
+	}
+	return nil
+}
+
+// repairGroups makes the groups of classes and pods and gives them their schemata.
+func (g *Engine) repairGroups(ctx context.Context, v *node.View) int {
+	if g.o.Groups == nil {
+		return 0
+	}
+	pl := llc.Groups(v)
+	for i := range pl {
+		name := pl[i].Target.Cgroup
+		if pl[i].Observe || i > 0 && pl[i-1].Target.Cgroup == name {
+			continue
+		}
+		if err := g.ensureGroup(name, false); err != nil {
+			g.problem("resctrl", name, err.Error())
+		}
+	}
+	for _, pod := range g.reg.podList() {
+		if pod.p.Ask.Resctrl == nil && pod.group == "" {
+			continue
+		}
+		pl = append(pl, g.podGroup(v, &pod)...)
+	}
+	if len(pl) == 0 {
+		return 0
+	}
+	return g.count(g.o.Kernel.Apply(ctx, pl, v.Generation))
+}
+
+// podGroup makes the group of a pod that was created while we were away, whose group somebody has removed, or that has
+// been allowed one since; it returns the group's schemata. A pod that must not have one any more lets it go.
+func (g *Engine) podGroup(v *node.View, pod *podEntry) plan.Plan {
+	name, pl, _ := llc.PodGroup(v, pod.p) // its problems were told when the pod was taken in
+	if len(pl) == 0 || pl[0].Observe {
+		name = ""
+	}
+	if name != "" {
+		if err := g.ensureGroup(name, true); err != nil {
+			g.problem(pod.p.FullName(), "resctrl group "+name, err.Error())
+			return nil
+		}
+	}
+	if name != pod.group {
+		g.reg.changePod(pod.p.ID, func(e *podEntry) { e.group = name })
+	}
+	return pl
+}
+
+// sweepGroups removes groups of ours that nobody has used at two drift checks in a row: those of pods that went while we
+// were away, and those of classes that were switched off. The time between is for a container that was decided under an
+// older View and is still being created with the group.
+func (g *Engine) sweepGroups(v *node.View) {
+	if g.o.Beside != nil && g.o.Beside() {
+		return // it has a list of its own
+	}
+	if g.o.Groups == nil || g.stats.lastSync.Load() == 0 {
+		return // until the runtime has told its pods, none is known
+	}
+	used := g.reg.groupsInUse()
+	for _, s := range llc.Groups(v) {
+		used[s.Target.Cgroup] = struct{}{}
+	}
+	for _, name := range g.groups.unused(used) {
+		if err := g.dropGroup(name); err != nil {
+			g.problem("resctrl", "group "+name, err.Error())
+			continue
+		}
+		g.log.Info("removed a resctrl group that nobody uses any more", "group", name)
+	}
+}
+
+// unused notes which groups are not used and lists those that were not at the last check either.
+func (g *groups) unused(used map[string]struct{}) []string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	var out []string
+	for name, before := range g.ours {
+		_, ok := used[name]
+		if !ok && before {
+			out = append(out, name)
+		}
+		g.ours[name] = !ok
+	}
+	slices.Sort(out)
+	return out
+}
+
+// dropGroup removes a group and closes its books.
+func (g *Engine) dropGroup(name string) error {
+	if err := g.o.Groups.RemoveGroup(name); err != nil {
+		return err
+	}
+	g.groups.mu.Lock()
+	delete(g.groups.ours, name)
+	g.groups.mu.Unlock()
+	g.recordGone(groupTarget(name))
+	return nil
+}

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+package engine
+
+import (
+	"context"
+	"fmt"
+	"runtime/debug"
+	"sync/atomic"
+	"time"
+
+	"github.com/koord-rt/koord-rt/daemon/metrics"
+	"github.com/koord-rt/koord-rt/model/journal"
+	"github.com/koord-rt/koord-rt/model/plan"
+)
+
+// guarded states of one call. Exactly one side moves it away from running.
+const (
+	running int32 = iota
+	finished
+	abandoned
+)
+
+// Call is one guarded event.
+type Call[T any] struct {
+	Event metrics.Event
+	// Subject is for logs: "default/web/app".
+	Subject string
+	// Work decides. Its context is the engine's, not the request's.
+	Work func(ctx context.Context) (T, error)
+	// Memory says that Work touches nothing but memory, behind locks that nobody holds over IO. It cannot be late unless
+	// the whole process is, so it runs where it is: two switches between goroutines cost more than the work.
+	Memory bool
+	// Late is called from Work's goroutine when its result came too late to be used; may be nil.
+	Late func()
+}
+
+// Guard runs one event within the plugin's deadline. A runtime drops a plugin that exceeds its own (2 s), after which
+// no container is managed at all; so a late, panicking or failing decision gives the zero reply — leave everything as
+// requested — instead, and the repair loop brings the container to its plan afterwards. Only an error that Work wraps in
+// a refusal reaches the runtime: that is fail-closed.
+func Guard[T any](g *Engine, c Call[T]) (T, error) {
+	start := g.o.Now()
+	if c.Memory {
+		out := attempt(g, c)
+		return settle(g, c, start, out.reply, out.err, out.panic)
+	}
+	var state atomic.Int32
+	ch := make(chan outcome[T], 1)
+	g.crew.do(func() {
+		out := attempt(g, c)
+		if !state.CompareAndSwap(running, finished) {
+			if c.Late != nil && out.panic == nil {
+				c.Late()
+			}
+			g.repairSoon()
+			return
+		}
+		ch <- out
+	})
+
+	timer := time.NewTimer(time.Duration(g.deadline.Load()))
+	defer timer.Stop()
+	var zero T
+	select {
+	case out := <-ch:
+		return settle(g, c, start, out.reply, out.err, out.panic)
+	case <-timer.C:
+	}
+	if !state.CompareAndSwap(running, abandoned) {
+		out := <-ch // finished in the last moment
+		return settle(g, c, start, out.reply, out.err, out.panic)
+	}
+	g.m.Late(c.Event)
+	g.m.FailOpen(metrics.FailOpenDeadline)
+	g.stats.late.Add(1)
+	g.m.ObserveEvent(c.Event, g.o.Now().Sub(start))
+	g.log.Warn("decision is late, request goes on unchanged", "subject", c.Subject, "deadline", time.Duration(g.deadline.Load()))
+	g.wentOn(c.Event, c.Subject, "decision is late")
+	return zero, nil
+}
+
+// outcome is what work gave.
+type outcome[T any] struct {
+	reply T
+	err   error
+	panic any
+}
+
+// attempt runs the work; a panic is part of the outcome.
+func attempt[T any](g *Engine, c Call[T]) (out outcome[T]) {
+	defer func() {
+		if r := recover(); r != nil {
+			out.panic = r
+			g.log.Error("handler panicked", "subject", c.Subject, "panic", fmt.Sprint(r), "stack", string(debug.Stack()))
+		}
+	}()
+	out.reply, out.err = c.Work(g.ctx())
+	return out
+}
+
+// settle turns what work gave into the reply.
+func settle[T any](g *Engine, c Call[T], start time.Time, reply T, err error, panicked any) (T, error) {
+	g.m.ObserveEvent(c.Event, g.o.Now().Sub(start))
+	g.stats.lastEvent.Store(g.o.Now().UnixNano())
+	var zero T
+	switch {
+	case panicked != nil:
+		g.m.FailOpen(metrics.FailOpenPanic)
+		g.stats.failOpen.Add(1)
+		g.wentOn(c.Event, c.Subject, "decision panicked")
+		g.repairSoon()
+		return zero, nil
+	case err == nil:
+		return reply, nil
+	case isRefusal(err):
+		return zero, err
+	}
+	g.m.FailOpen(metrics.FailOpenError)
+	g.stats.failOpen.Add(1)
+	g.log.Error("event failed, request goes on unchanged", "subject", c.Subject, "err", err)
+	g.wentOn(c.Event, c.Subject, reason(err))
+	return zero, nil
+}
+
+// wentOn keeps in ledger and status that a request went on as it came, each subject and reason once in a while.
+func (g *Engine) wentOn(event metrics.Event, subject, why string) {
+	if ok, _ := g.limiter.Allow(subject, event.String()+": "+why); !ok {
+		return
+	}
+	now := g.o.Now()
+	g.stats.keepProblem(now, subject, event.String(), why+": the request went on as it came")
+	g.jobs.add(func(context.Context) {
+		g.append(journal.Record{
+			Time: now, Boot: g.o.Boot, Target: plan.Target{Name: subject}, Key: event.String(),
+			Reason: why + ": the request went on as it came", Via: journal.ViaProblem,
+		})
+	})
+}
+
+// Unread reports a request that cannot be decoded. It goes on as it came: the runtime's own error says more.
+func (g *Engine) Unread(event metrics.Event, why string) {
+	g.m.FailOpen(metrics.FailOpenError)
+	g.stats.failOpen.Add(1)
+	g.wentOn(event, "runtime", why)
+}

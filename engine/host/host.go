@@ -1,0 +1,293 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+// Package host binds the engine to this machine: lock, probe, ledger, handoff, strategy file, metrics and status, as
+// components of one run group.
+//
+// Input is a valid configuration and the program's edge; output is an engine that is fed. All building is here and nothing
+// else; the deciding and writing is done by the rooms it connects. It imports the engine and shared rooms but adapt.
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/koord-rt/koord-rt/api/config"
+	"github.com/koord-rt/koord-rt/api/strategy"
+	"github.com/koord-rt/koord-rt/daemon/handoff"
+	"github.com/koord-rt/koord-rt/daemon/ledger"
+	"github.com/koord-rt/koord-rt/daemon/lock"
+	"github.com/koord-rt/koord-rt/daemon/metrics"
+	"github.com/koord-rt/koord-rt/daemon/run"
+	"github.com/koord-rt/koord-rt/daemon/status"
+	"github.com/koord-rt/koord-rt/engine"
+	"github.com/koord-rt/koord-rt/kernel/resctrl"
+	"github.com/koord-rt/koord-rt/kernel/root"
+	"github.com/koord-rt/koord-rt/model/plan"
+	"github.com/koord-rt/koord-rt/model/unit"
+)
+
+// statusEvery is how often the status file is written anew without news; news wait for statusPause, so that a storm of
+// problems does not become a storm of writes.
+const (
+	statusEvery = 5 * time.Second
+	statusPause = 50 * time.Millisecond
+)
+
+// Options of New. All are required unless a comment says otherwise.
+type Options struct {
+	Config config.Node
+	// Writer is this process's name in the ledger, among the status files and of its lock: "nri".
+	Writer string
+	// Program is the text of --version: "koord-nri v1.2 (…)"; Name its first worh.
+	Name, Program string
+	// ConfigPath is where Config was read, "" for defaults.
+	ConfigPath string
+	// Strategy was found at start, nil for none; Source names where. Inline reads it again out of the configuration file
+	// that it stands in; nil when it has a file of its own.
+	Strategy *strategy.Spec
+	Source   string
+	Inline   func([]byte) (*strategy.Spec, error)
+	Edge     engine.Edge
+	// List asks the runtime what its events do not tell; may be nil.
+	List engine.Lister
+	// Kernel, where given, stands between the engine and its writes.
+	Kernel func(engine.Kernel) engine.Kernel
+	// Join, ExitsUntold and Beside are the engine's.
+	Join        func(ours, foreign plan.Plan) plan.Plan
+	ExitsUntold bool
+	Beside      func() bool
+	// Serving is closed when the program answers on its sockets; nil for one without.
+	Serving <-chan struct{}
+	Log     *slog.Logger
+}
+
+// Host is an engine on this machine with all that feeds it.
+type Host struct {
+	// Engine is ready; Metrics are its.
+	Engine  *engine.Engine
+	Metrics *metrics.Engine
+
+	o       Options
+	started time.Time
+	lock    *lock.Lock
+	ledger  *ledger.Ledger
+	writer  *writer
+	reg     *prometheus.Registry
+	probe   *prober
+	watch   *handoff.Watcher
+}
+
+// New takes the lock, probes the node and connects the parts. On error everything is given back.
+func New(ctx context.Context, o Options) (_ *Host, err error) {
+	h := &Host{o: o, started: time.Now(), reg: prometheus.NewRegistry()}
+	if h.lock, err = lock.Acquire(lock.Path(o.Config.RunDir, o.Writer)); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, h.close(context.WithoutCancel(ctx)))
+		}
+	}()
+	if h.Metrics, err = metrics.NewEngine(h.reg, o.Writer); err != nil {
+		return nil, fmt.Errorf("register metrics: %w", err)
+	}
+	at := o.Config.Host
+	roots := root.Roots{Cgroup: at.CgroupRoot, Proc: at.Proc, Sys: at.Sys, Resctrl: at.Resctrl, Dev: at.Dev}
+	past := h.readPast()
+	h.probe = &prober{roots: roots, cfg: o.Config, log: o.Log, every: probeEvery, own: past.OwnsMemoryMin}
+	static, err := h.probe.first(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if h.ledger, err = ledger.Open(o.Config.RunDir, o.Writer, ledger.Options{}); err != nil {
+		return nil, err
+	}
+	if h.writer, err = newWriter(roots, &static.Kernel, h.ledger, static.Weight, static.PodWeight); err != nil {
+		return nil, err
+	}
+	if h.watch, err = handoff.NewWatcher(handoff.Options{RunDir: o.Config.RunDir, StateDir: o.Config.StateDir}); err != nil {
+		return nil, err
+	}
+	views := engine.NewViews(o.Config, static, o.Strategy, o.Source)
+	views.SetHandoff(h.watch.Snapshot())
+	return h, h.connect(roots, static, views, past)
+}
+
+// connect makes the engine.
+func (h *Host) connect(roots root.Roots, static engine.Static, views *engine.Views, past *engine.Past) error {
+	boot, err := roots.BootID()
+	if err != nil {
+		return err
+	}
+	var kernel engine.Kernel = h.writer
+	if h.o.Kernel != nil {
+		kernel = h.o.Kernel(kernel)
+	}
+	h.Engine = engine.New(engine.Options{
+		Boot: boot, Config: h.o.Config, Log: h.o.Log, Metrics: h.Metrics, Edge: h.o.Edge, Journal: h.ledger, Kernel: kernel,
+		Join: h.o.Join, ExitsUntold: h.o.ExitsUntold, Beside: h.o.Beside,
+		Views: views, Past: past, Live: live(roots, &static.Kernel), CgroupRoot: searchRoot(roots, &static.Kernel), List: h.o.List,
+		Groups: resctrl.FS(roots.Resctrl), // may be mounted later; until then no group is decided
+		OnFormula: func(f unit.WeightFormula) {
+			if err := h.writer.open(f, static.PodWeight); err != nil {
+				h.o.Log.Error("change the weight formula", "err", err)
+			}
+		},
+	})
+	h.probe.own = h.Engine.OwnsMemoryMin // what the earlier life had is the engine's now
+	return nil
+}
+
+// readPast reads what an earlier life has written. A ledger that cannot be read costs the bases of resized containers,
+// not the start.
+func (h *Host) readPast() *engine.Past {
+	records, torn, err := ledger.ReadAll(h.o.Config.RunDir)
+	if err != nil || torn > 0 {
+		h.o.Log.Warn("ledger is incomplete", "tornLines", torn, "err", err)
+	}
+	return engine.NewPast(records)
+}
+
+// Run works until ctx ends. beside keeps the connection to the runtime; more are the program's own components.
+func (h *Host) Run(ctx context.Context, beside func(context.Context), more ...run.Component) error {
+	notify := run.NewNotifier(os.Getenv)
+	g := run.Group{
+		OnReady:    func() { go h.ready(ctx, notify) },
+		OnStopping: func() { _ = notify.Stopping() },
+	}
+	g.Add(run.Component{Name: "ledger", Run: h.ledger.Run, Stop: h.close})
+	if err := h.addMetrics(ctx, &g); err != nil {
+		return errors.Join(err, h.close(context.WithoutCancel(ctx)))
+	}
+	g.Add(run.Component{Name: "handoff", Run: func(ctx context.Context) error { return h.watch.Run(ctx, h.setHandoff) }})
+	file := &strategyFile{path: h.o.Config.StrategyFile, set: h.Engine.Views().SetFile, log: h.o.Log, refused: func(path string, err error) {
+		h.Engine.Problem(path, "strategy", err.Error())
+	}}
+	if h.o.Inline != nil {
+		file.path, file.inline = h.o.ConfigPath, h.o.Inline
+	}
+	g.Add(run.Component{Name: "strategy", Run: file.run})
+	g.Add(run.Component{Name: "probe", Run: func(ctx context.Context) error { return h.probe.run(ctx, h.renew) }})
+	g.Add(run.Component{Name: "status", Run: h.writeStatus})
+	g.Add(run.Component{Name: "watchdog", Run: func(ctx context.Context) error { return notify.Watchdog(ctx, nil) }})
+	var serving sync.WaitGroup
+	g.Add(run.Component{Name: "engine", Run: func(ctx context.Context) error {
+		life, cancel := context.WithCancel(context.WithoutCancel(ctx))
+		defer cancel()
+		go func() {
+			<-ctx.Done()
+			serving.Wait() // calls under way still need the engine
+			cancel()
+		}()
+		return h.Engine.Run(life, func(context.Context) { beside(ctx) })
+	}})
+	for _, c := range more {
+		work := c.Run
+		serving.Add(1)
+		c.Run = func(ctx context.Context) error {
+			defer serving.Done()
+			return work(ctx)
+		}
+		g.Add(c)
+	}
+	return g.Run(ctx)
+}
+
+// ready tells systemd once the program serves.
+func (h *Host) ready(ctx context.Context, notify *run.Notifier) {
+	if h.o.Serving != nil {
+		select {
+		case <-ctx.Done():
+			return
+		case <-h.o.Serving:
+		}
+	}
+	if err := notify.Ready(); err != nil {
+		h.o.Log.Warn("tell systemd that we are ready", "err", err)
+	}
+}
+
+// renew takes in what a later probe found: resctrl may have been mounted.
+func (h *Host) renew(s engine.Static) {
+	v := h.Engine.Views().Load()
+	if err := h.writer.open(v.Runtime.Weight, v.Runtime.PodWeight); err != nil {
+		h.o.Log.Error("open the cgroup filesystem again", "err", err)
+	}
+	h.Engine.Views().SetStatic(s)
+}
+
+// setHandoff takes in the node agent's files. A file that was refused is reported; its last good content holds.
+func (h *Host) setHandoff(s handoff.Snapshot) {
+	h.Engine.Views().SetHandoff(s)
+	for _, p := range s.Problems {
+		h.Engine.Problem(p.File, "handoff", p.Reason)
+	}
+}
+
+func (h *Host) addMetrics(ctx context.Context, g *run.Group) error {
+	l, err := metrics.Listen(ctx, h.o.Config.Metrics.Address)
+	if err != nil || l == nil {
+		return err
+	}
+	g.Add(run.Component{Name: "metrics", Run: func(ctx context.Context) error {
+		return metrics.Serve(ctx, l, h.reg, h.health)
+	}})
+	return nil
+}
+
+var errDisconnected = errors.New("not connected to the runtime")
+
+func (h *Host) health() error {
+	if !h.Engine.Connected() {
+		return errDisconnected
+	}
+	return nil
+}
+
+// writeStatus keeps the status file up to date.
+func (h *Host) writeStatus(ctx context.Context) error {
+	tick := time.NewTicker(statusEvery)
+	defer tick.Stop()
+	for {
+		s := h.Engine.Status()
+		s.Start, s.Written, s.Program, s.ProgramVersion = h.started, time.Now(), h.o.Name, h.o.Program
+		s.ConfigPath, s.ConfigLoaded = h.o.ConfigPath, h.started
+		if err := status.Write(h.o.Config.RunDir, h.o.Writer, s); err != nil {
+			h.o.Log.Error("write status", "err", err)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(statusPause):
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		case <-h.Engine.StatusChanged():
+		}
+	}
+}
+
+// close gives back what New took; parts that were not reached are nil.
+func (h *Host) close(ctx context.Context) error {
+	var errs []error
+	if h.writer != nil {
+		errs = append(errs, h.writer.close(ctx))
+	}
+	if h.ledger != nil {
+		errs = append(errs, h.ledger.Close())
+	}
+	if h.lock != nil {
+		errs = append(errs, h.lock.Release())
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+package host
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"reflect"
+	"time"
+
+	"github.com/koord-rt/koord-rt/api/config"
+	"github.com/koord-rt/koord-rt/engine"
+	"github.com/koord-rt/koord-rt/kernel/cgroup"
+	"github.com/koord-rt/koord-rt/kernel/probe"
+	"github.com/koord-rt/koord-rt/kernel/root"
+	"github.com/koord-rt/koord-rt/model/node"
+	"github.com/koord-rt/koord-rt/model/plan"
+	"github.com/koord-rt/koord-rt/model/unit"
+)
+
+// probeEvery is how often the node is probed again: CDI specifications, devices and resctrl may come after us.
+const probeEvery = 5 * time.Minute
+
+// prober asks the kernel, at start and now and then.
+type prober struct {
+	roots root.Roots
+	cfg   config.Node
+	log   *slog.Logger
+	last  engine.Static
+	// every is the interval of run.
+	every time.Duration
+	// own reports whether memory.min of a cgroup is ours.
+	own func(cgroup string) bool
+}
+
+// first fails only when there is nothing to go on: without the CPUs no cpuset can be decided.
+func (p *prober) first(ctx context.Context) (engine.Static, error) {
+	s, err := p.ask(ctx)
+	if s.Topology == nil {
+		return s, fmt.Errorf("probe this node: %w", err)
+	}
+	if err != nil {
+		p.log.Warn("probe is incomplete", "err", err)
+	}
+	p.last = s
+	return s, nil
+}
+
+func (p *prober) ask(ctx context.Context) (engine.Static, error) {
+	h := p.cfg.Host
+	kernel, topology, memory, err := probe.Probe(ctx, p.roots, probe.Options{
+		KubeletCPUState: h.KubeletCPUManagerState, KubeletMemoryState: h.KubeletMemoryManagerState, CDIDirs: h.CDIDirs,
+		KubepodsRoot: h.KubepodsRoot, KubeletMemoryQoS: memoryQoS(h.KubeletMemoryQoS), OwnMemoryMin: p.own,
+	})
+	kernel.HAMiLib = hamiLibrary(h.HAMiLibrary, hamiLock)
+	name, _ := os.Hostname()
+	s := engine.Static{
+		Name: name, Kernel: kernel, Topology: topology, MemCapacity: memory, MemAllocatable: memory,
+		// What current runtimes and kubelets do, until a container tells otherwise.
+		Weight: unit.Quadratic, PodWeight: unit.Linear,
+	}
+	if topology != nil {
+		s.CPUAllocatable = unit.MilliCPU(topology.All().Len() * 1000)
+	}
+	return s, err
+}
+
+// hamiLock is where HAMi-core's processes meet; without it the mount would fail the container.
+const hamiLock = "/tmp/vgpulock"
+
+// hamiLibrary is the library's path when it and the lock directory exist, else "".
+func hamiLibrary(library, lock string) string {
+	lib, err := os.Stat(library)
+	if err != nil || !lib.Mode().IsRegular() {
+		return ""
+	}
+	if dir, err := os.Stat(lock); err != nil || !dir.IsDir() {
+		return ""
+	}
+	return library
+}
+
+func memoryQoS(answer string) probe.Answer {
+	switch answer {
+	case config.MemoryQoSYes:
+		return probe.Yes
+	case config.MemoryQoSNo:
+		return probe.No
+	}
+	return probe.Detect
+}
+
+func (p *prober) run(ctx context.Context, set func(engine.Static)) error {
+	tick := time.NewTicker(p.every)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		s, err := p.ask(ctx)
+		if err != nil || s.Topology == nil || reflect.DeepEqual(s, p.last) {
+			continue // an inconclusive answer is not kept
+		}
+		p.last = s
+		p.log.Info("node has changed", "kernel", s.Kernel.Release, "cdi", len(s.Kernel.CDI), "resctrl", s.Kernel.RDT.Mounted)
+		set(s)
+	}
+}
+
+// live names the hierarchies that live checks read.
+func live(roots root.Roots, k *node.Kernel) *engine.Live {
+	l := &engine.Live{Resctrl: roots.Resctrl}
+	if k.Cgroup != node.CgroupV1 {
+		return l
+	}
+	fs, err := cgroup.Open(roots, k.Cgroup, cgroup.Options{})
+	if err != nil {
+		return l
+	}
+	l.CPUDir, l.CPUSetDir, l.MemoryDir = controller(fs, plan.CPUQuota), controller(fs, plan.CPUSetCPUs), controller(fs, plan.MemoryLimit)
+	return l
+}
+
+// controller is the hierarchy of a knob, "" when it is not mounted.
+func controller(fs cgroup.FS, k plan.Knob) string {
+	dir, err := fs.Dir(plan.Target{Level: plan.LevelContainer, Cgroup: "/"}, k)
+	if err != nil {
+		return ""
+	}
+	return filepath.Clean(dir)
+}
+
+// searchRoot is a hierarchy in which every container has a directory.
+func searchRoot(roots root.Roots, k *node.Kernel) string {
+	if k.Cgroup == node.CgroupV2 {
+		return roots.Cgroup
+	}
+	fs, err := cgroup.Open(roots, k.Cgroup, cgroup.Options{})
+	if err != nil {
+		return ""
+	}
+	return controller(fs, plan.CPUShares)
+}

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+package host
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/koord-rt/koord-rt/api/config"
+	"github.com/koord-rt/koord-rt/engine"
+	"github.com/koord-rt/koord-rt/kernel/kerneltest"
+)
+
+// memory.min that we write on kubepods is not taken for the kubelet's MemoryQoS by a later probe, nor by the first one
+// after kill -9; the kubelet's own is, and the administrator's word ends the question. All below a --cgroup-root.
+func TestKubeletMemoryQoS(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		min    string // what stands there at the first probe
+		own    bool
+		answer string
+		first  bool
+		later  bool // after memory.min has become 4096
+	}{
+		"nobody, then we":           {"0", true, config.MemoryQoSAuto, false, false},
+		"nobody, then the kubelet":  {"0", false, config.MemoryQoSAuto, false, true},
+		"we, in an earlier life":    {"4096", true, config.MemoryQoSAuto, false, false},
+		"the kubelet":               {"4096", false, config.MemoryQoSAuto, true, true},
+		"the kubelet, but told no":  {"4096", false, config.MemoryQoSNo, false, false},
+		"nobody yet, but told yes":  {"0", false, config.MemoryQoSYes, true, true},
+		"ours, but told it is used": {"4096", true, config.MemoryQoSYes, true, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			tree := kerneltest.New(t, "6.12", "/lab/kubepods")
+			tree.Set(t, "/lab/kubepods", "memory.min", c.min)
+			mounts := filepath.Join(tree.Roots.Proc, "self", "mountinfo")
+			if err := errors.Join(os.MkdirAll(filepath.Dir(mounts), 0o755), os.WriteFile(mounts, nil, 0o600)); err != nil {
+				t.Fatal(err)
+			}
+			cfg := config.Default().Node
+			cfg.Host.KubepodsRoot, cfg.Host.KubeletMemoryQoS = "/lab", c.answer
+			cfg.Host.CDIDirs = []string{t.TempDir()}
+			p := &prober{
+				roots: tree.Roots, cfg: cfg, log: slog.New(slog.NewTextHandler(t.Output(), nil)), every: time.Millisecond,
+				own: func(dir string) bool { return c.own && dir == "/lab/kubepods" },
+			}
+			s, err := p.first(t.Context())
+			if err != nil || s.Kernel.KubeletMemoryQoS != c.first {
+				t.Fatalf("first probe: kubelet's MemoryQoS %v, %v", s.Kernel.KubeletMemoryQoS, err)
+			}
+			tree.Set(t, "/lab/kubepods", "memory.min", "4096")
+			// News, so that the next probe is told of.
+			spec := []byte(`{"cdiVersion":"0.6.0","kind":"lab.test/gpu","devices":[{"name":"0","containerEdits":{"env":["A=b"]}}]}`)
+			if err := os.WriteFile(filepath.Join(cfg.Host.CDIDirs[0], "gpu.json"), spec, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			defer cancel()
+			var got *engine.Static
+			err = p.run(ctx, func(s engine.Static) {
+				if len(s.Kernel.CDI) > 0 {
+					got = &s
+					cancel()
+				}
+			})
+			if err != nil || got == nil {
+				t.Fatalf("no later probe: %v", err)
+			}
+			if got.Kernel.KubeletMemoryQoS != c.later {
+				t.Errorf("later probe: kubelet's MemoryQoS %v", got.Kernel.KubeletMemoryQoS)
+			}
+		})
+	}
+}

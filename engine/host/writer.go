@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+package host
+
+import (
+	"context"
+	"sync/atomic"
+
+	"github.com/koord-rt/koord-rt/kernel/apply"
+	"github.com/koord-rt/koord-rt/kernel/cgroup"
+	"github.com/koord-rt/koord-rt/kernel/proc"
+	"github.com/koord-rt/koord-rt/kernel/resctrl"
+	"github.com/koord-rt/koord-rt/kernel/root"
+	"github.com/koord-rt/koord-rt/kernel/systemd"
+	"github.com/koord-rt/koord-rt/kernel/wire"
+	"github.com/koord-rt/koord-rt/model/journal"
+	"github.com/koord-rt/koord-rt/model/node"
+	"github.com/koord-rt/koord-rt/model/plan"
+	"github.com/koord-rt/koord-rt/model/unit"
+)
+
+// writer is the process's Applier. It is made anew when the runtime's weight formula turns out to be another: the
+// formula is part of what a cgroup file means.
+type writer struct {
+	roots   root.Roots
+	version node.CgroupVersion
+	journal journal.Journal
+	systemd bool
+	bus     *systemd.Units
+	cookies *proc.CoreSched
+	now     atomic.Pointer[apply.Applier]
+}
+
+func newWriter(roots root.Roots, k *node.Kernel, j journal.Journal, weight, podWeight unit.WeightFormula) (*writer, error) {
+	w := &writer{
+		roots: roots, version: k.Cgroup, journal: j, systemd: k.Systemd, bus: systemd.New(),
+		cookies: proc.NewCoreSched(proc.FS(roots.Proc)),
+	}
+	return w, w.open(weight, podWeight)
+}
+
+// open makes the Applier.
+func (w *writer) open(weight, podWeight unit.WeightFormula) error {
+	fs, err := cgroup.Open(w.roots, w.version, cgroup.Options{Weight: weight, PodWeight: podWeight})
+	if err != nil {
+		return err
+	}
+	procFS := proc.FS(w.roots.Proc)
+	o := apply.Options{
+		FS: fs, Roots: w.roots, Journal: w.journal,
+		Tasks: wire.Tasks{FS: procFS}, Cookies: cookies{w.cookies},
+	}
+	if rdt := resctrl.FS(w.roots.Resctrl); rdt.Mounted() {
+		o.Groups = wire.Groups{FS: rdt, Proc: procFS}
+	}
+	if w.systemd {
+		o.Units = wire.Units{Bus: w.bus, Container: weight, Pod: podWeight, Cgroup: w.roots.Cgroup}
+	}
+	a, err := apply.New(o)
+	if err != nil {
+		return err
+	}
+	w.now.Store(a)
+	return nil
+}
+
+func (w *writer) Apply(ctx context.Context, p plan.Plan, gen uint64) []apply.Result {
+	return w.now.Load().Apply(ctx, p, gen)
+}
+
+func (w *writer) Verify(p plan.Plan) []apply.Mismatch { return w.now.Load().Verify(p) }
+
+func (w *writer) SyncUnits(ctx context.Context, p plan.Plan, gen uint64) []apply.Result {
+	return w.now.Load().SyncUnits(ctx, p, gen)
+}
+
+func (w *writer) Forget(targets ...plan.Target) error { return w.now.Load().Forget(targets...) }
+
+// close waits for writes that the kernel has not finished and ends the bus connection.
+func (w *writer) close(ctx context.Context) error {
+	err := w.now.Load().Wait(ctx)
+	w.bus.Close()
+	return err
+}

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+package engine
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// breath is what jobs wait after they were woken. A handler adds its jobs just before it replies: started at once they
+// would take a processor from the reply and from the runtime that waits for it. Jobs of a burst of events run together.
+const breath = time.Millisecond
+
+// jobs runs what a handler leaves for later: ledger records, unit properties, widening of cpusets. Order is kept, and
+// adding never waits: the queue is a slice, bounded by what the runtime can create.
+type jobs struct {
+	mu    sync.Mutex
+	queue []func(context.Context)
+	wake  chan struct{}
+}
+
+func newJobs() *jobs { return &jobs{wake: make(chan struct{}, 1)} }
+
+func (j *jobs) add(f func(context.Context)) {
+	j.mu.Lock()
+	j.queue = append(j.queue, f)
+	j.mu.Unlock()
+	select {
+	case j.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (j *jobs) take() []func(context.Context) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	q := j.queue
+	j.queue = nil
+	return q
+}
+
+func (j *jobs) run(ctx context.Context) {
+	pause := time.NewTimer(0)
+	defer pause.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-pause.C:
+		}
+		for _, f := range j.take() {
+			f(ctx)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-j.wake:
+		}
+		pause.Reset(breath)
+	}
+}
+
+// drain runs what is left after the end, so that the ledger is complete.
+func (j *jobs) drain() {
+	for _, f := range j.take() {
+		f(context.Background())
+	}
+}

@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+package engine
+
+import (
+	"strings"
+
+	"github.com/koord-rt/koord-rt/api/protocol"
+	"github.com/koord-rt/koord-rt/daemon/metrics"
+	"github.com/koord-rt/koord-rt/kernel/apply"
+	"github.com/koord-rt/koord-rt/model/journal"
+	"github.com/koord-rt/koord-rt/model/plan"
+	"github.com/koord-rt/koord-rt/model/workload"
+)
+
+// record starts a ledger line for a setting.
+func (g *Engine) record(s *plan.Setting, via journal.Via, gen uint64) journal.Record {
+	want := s.Value.String()
+	if s.Knob == plan.Env {
+		want = "set" // values of variables may be secrets
+	}
+	return journal.Record{
+		Time: g.o.Now(), Boot: g.o.Boot, Target: s.Target, Knob: s.Knob.String(), Key: s.Key, Want: want,
+		Owner: s.By(), Reason: s.Reason, Via: via, Gen: gen,
+	}
+}
+
+// append keeps records; a ledger that cannot is counted, never waited for.
+func (g *Engine) append(records ...journal.Record) {
+	if len(records) == 0 {
+		return
+	}
+	if err := g.o.Journal.Append(records...); err != nil {
+		g.m.LedgerError(len(records))
+		if ok, _ := g.limiter.Allow("ledger", "append"); ok {
+			g.log.Error("ledger", "err", err)
+		}
+	}
+}
+
+// recordSpec keeps what was put into a container's spec, with what the kubelet had asked: after kill -9 this is how a
+// resized container's base is known (its annotation is as old as the container).
+func (g *Engine) recordSpec(pod *workload.Pod, e *entry) {
+	m := e.mark.get()
+	if m == nil {
+		return
+	}
+	records := make([]journal.Record, 0, len(m.Set))
+	for i := range e.plan {
+		s := &e.plan[i]
+		name := s.Knob.String()
+		if s.Key != "" {
+			name += "[" + s.Key + "]"
+		}
+		if _, ok := m.Set[name]; !ok || e.rest.Find(s.Target, s.Knob, s.Key) != nil {
+			continue
+		}
+		rec := g.record(s, journal.ViaRuntime, e.gen)
+		rec.Base = markBase(m, s.Knob)
+		records = append(records, rec)
+	}
+	g.append(records...)
+}
+
+// countDecisions counts each feature that has a say in the container, once.
+func (g *Engine) countDecisions(pl plan.Plan) {
+	var applied, observed protocol.FeatureSet
+	for i := range pl {
+		if s := &pl[i]; s.Observe {
+			observed = observed.With(s.Owner)
+		} else {
+			applied = applied.With(s.Owner)
+		}
+	}
+	for _, f := range applied.List() {
+		g.m.Decision(f, metrics.OutcomeApplied)
+	}
+	for _, f := range observed.List() {
+		g.m.Decision(f, metrics.OutcomeObserved)
+	}
+}
+
+// markBase finds the base of a knob in a mark.
+func markBase(m *protocol.Applied, k plan.Knob) string {
+	if v, ok := m.Base[k.String()]; ok {
+		return v
+	}
+	return m.Base["unified/"+k.UnifiedKey()]
+}
+
+// recordGone tells the ledger that a target is no more.
+func (g *Engine) recordGone(t plan.Target) {
+	g.units.forget(t.Cgroup)
+	if err := g.o.Kernel.Forget(t); err != nil {
+		g.m.LedgerError(1)
+	}
+}
+
+// report keeps one piece of input that could not be used: metric each time, log and ledger once in a while.
+func (g *Engine) report(t plan.Target, pr protocol.Problem) {
+	g.m.Problem(pr.Key)
+	ok, held := g.limiter.Allow(t.Name, pr.Key)
+	if !ok {
+		return
+	}
+	g.log.Warn("input cannot be used", "subject", t.Name, "key", pr.Key, "reason", pr.Reason, "suppressed", held)
+	g.append(journal.Record{Time: g.o.Now(), Target: t, Key: pr.Key, Reason: pr.Reason, Via: journal.ViaProblem})
+	g.stats.keepProblem(g.o.Now(), t.Name, pr.Key, pr.Reason)
+}
+
+// problem reports something that went wrong outside of a pod's input.
+func (g *Engine) problem(where, key, reason string) {
+	if ok, held := g.limiter.Allow(where, key); ok {
+		g.log.Warn("problem", "where", where, "what", key, "reason", reason, "suppressed", held)
+		g.stats.keepProblem(g.o.Now(), where, key, reason)
+	}
+}
+
+// Trouble reports an error of the connection or the like by log and status, the same one once in a while.
+func (g *Engine) Trouble(where, what string, err error) { g.problem(where, what, reason(err)) }
+
+// count turns results into metrics, and failures into log lines.
+func (g *Engine) count(results []apply.Result) (written int) {
+	for i := range results {
+		r := &results[i]
+		switch r.Outcome {
+		case apply.Written, apply.Pending:
+			written++
+			g.m.Write(r.Setting.Knob, metrics.ResultOK)
+		case apply.Observed:
+			g.m.Observed(r.Setting.Owner)
+		case apply.Failed:
+			g.m.Write(r.Setting.Knob, metrics.ResultError)
+			g.problem(r.Setting.Target.String(), r.Setting.Knob.String(), reason(r.Err))
+		}
+		if r.Note != "" {
+			g.problem(r.Setting.Target.String(), r.Setting.Knob.String(), r.Note)
+		}
+	}
+	return written
+}
+
+func reason(err error) string {
+	if err == nil {
+		return "unknown"
+	}
+	return strings.ToValidUTF8(err.Error(), "?")
+}
+
+// Past is what an earlier life of this plugin has put into specs, by container id, and the QoS directories that it has
+// written to.
+type Past struct {
+	byID map[string]*protocol.Applied
+	qos  map[string]struct{}
+	// min are the QoS directories whose memory.min above 0 is of that life.
+	min map[string]bool
+	// groups are the resctrl groups that were that life's and still are there.
+	groups map[string]struct{}
+}
+
+// NewPast reads the ledger's records, oldest first.
+func NewPast(records []journal.Record) *Past {
+	out := &Past{byID: map[string]*protocol.Applied{}, qos: map[string]struct{}{}, min: map[string]bool{}, groups: map[string]struct{}{}}
+	for i := range records {
+		r := &records[i]
+		id := r.Target.Container
+		switch {
+		case r.Target.Level == plan.LevelGroup && r.Via == journal.ViaMade:
+			out.groups[r.Target.Cgroup] = struct{}{}
+		case r.Target.Level == plan.LevelGroup && r.Via == journal.ViaGone:
+			delete(out.groups, r.Target.Cgroup)
+		case r.Target.Level == plan.LevelQoS && r.Via == journal.ViaRestore:
+			delete(out.min, r.Target.Cgroup)
+		case r.Target.Level == plan.LevelQoS && r.Via == journal.ViaDirect:
+			out.qos[r.Target.Cgroup] = struct{}{}
+			if r.Knob == plan.MemoryMin.String() && r.Err == "" {
+				out.min[r.Target.Cgroup] = r.Want != "0"
+			}
+		case id == "":
+		case r.Via == journal.ViaGone:
+			delete(out.byID, id)
+		case r.Via == journal.ViaRuntime:
+			out.add(id, r)
+		}
+	}
+	return out
+}
+
+func (p *Past) add(id string, r *journal.Record) {
+	m := p.byID[id]
+	if m == nil {
+		m = &protocol.Applied{Set: map[string]string{}, Base: map[string]string{}}
+		p.byID[id] = m
+	}
+	k, ok := plan.ParseKnob(r.Knob)
+	if !ok || r.Key != "" {
+		return
+	}
+	m.Set[r.Knob] = r.Want + " " + r.Owner
+	base := r.Knob
+	if file := k.UnifiedKey(); file != "" {
+		base = "unified/" + file
+	}
+	if r.Base == "" {
+		delete(m.Base, base)
+		return
+	}
+	m.Base[base] = r.Base
+}
+
+// ancestors are the directories that may still carry sums of that life.
+func (p *Past) ancestors() map[string]string {
+	out := map[string]string{}
+	if p != nil {
+		for dir := range p.qos {
+			out[dir] = dir
+		}
+	}
+	return out
+}
+
+// ownGroups are the resctrl groups that may still be there.
+func (p *Past) ownGroups() map[string]bool {
+	out := map[string]bool{}
+	if p != nil {
+		for name := range p.groups {
+			out[name] = false
+		}
+	}
+	return out
+}
+
+// OwnsMemoryMin reports whether memory.min above 0 of a QoS directory was written by that life, and not since by the
+// kubelet.
+func (p *Past) OwnsMemoryMin(dir string) bool { return p != nil && p.min[dir] }
+
+func (p *Past) marks(id string) []*protocol.Applied {
+	if p == nil || p.byID[id] == nil {
+		return nil
+	}
+	return []*protocol.Applied{p.byID[id]}
+}

@@ -1,0 +1,327 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+package engine
+
+import (
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/koord-rt/koord-rt/model/node"
+	"github.com/koord-rt/koord-rt/model/plan"
+	"github.com/koord-rt/koord-rt/model/topo"
+	"github.com/koord-rt/koord-rt/model/unit"
+	"github.com/koord-rt/koord-rt/model/workload"
+	podpolicy "github.com/koord-rt/koord-rt/policy/pod"
+)
+
+// entry is one container. Entries are values: the registry hands out copies, and what pointers lead to is never written
+// again.
+type entry struct {
+	c *workload.Container
+	// sandbox is the pod's sandbox id.
+	sandbox string
+	// plan was decided at generation gen; rest is the part that the spec does not carry.
+	plan, rest plan.Plan
+	gen        uint64
+	// inSpec: the runtime took our adjustment. False after a late reply and for containers that came without us.
+	inSpec bool
+	// mark is what the spec holds of ours, for reading it back after a reconnect.
+	mark *stamp
+	// lse and lsr are the CPUs that the container claims.
+	lse, lsr topo.CPUSet
+}
+
+// podEntry is one sandbox.
+type podEntry struct {
+	p    *workload.Pod
+	plan plan.Plan
+	gen  uint64
+	// group is the pod's own resctrl group, "" when it has none.
+	group   string
+	stopped bool
+	// minAbove and lowAbove are the pod's part in the sums that its ancestors carry.
+	minAbove, lowAbove unit.Bytes
+}
+
+// registry knows the pods and containers of this node. The mutex is held for map operations and sums only, never during
+// IO or a decision.
+type registry struct {
+	mu         sync.Mutex
+	pods       map[string]podEntry // by sandbox id
+	containers map[string]entry    // by container id
+	members    map[string][]string // container ids by sandbox id
+}
+
+func newRegistry() *registry {
+	return &registry{pods: map[string]podEntry{}, containers: map[string]entry{}, members: map[string][]string{}}
+}
+
+// set and unset keep the containers and the members in step. The lock is held.
+func (r *registry) set(e entry) {
+	if _, ok := r.containers[e.c.ID]; !ok {
+		r.members[e.sandbox] = append(r.members[e.sandbox], e.c.ID)
+	}
+	r.containers[e.c.ID] = e
+}
+
+func (r *registry) unset(id string) (entry, bool) {
+	e, ok := r.containers[id]
+	if !ok {
+		return e, false
+	}
+	delete(r.containers, id)
+	left := slices.DeleteFunc(r.members[e.sandbox], func(m string) bool { return m == id })
+	if len(left) == 0 {
+		delete(r.members, e.sandbox)
+	} else {
+		r.members[e.sandbox] = left
+	}
+	return e, true
+}
+
+func (r *registry) pod(sandbox string) (podEntry, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	e, ok := r.pods[sandbox]
+	return e, ok
+}
+
+// putPod stores a pod; changePod edits one that is there.
+func (r *registry) putPod(e podEntry) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if old, ok := r.pods[e.p.ID]; ok && e.plan == nil {
+		e.plan, e.gen, e.minAbove, e.lowAbove = old.plan, old.gen, old.minAbove, old.lowAbove
+	}
+	r.pods[e.p.ID] = e
+}
+
+func (r *registry) changePod(sandbox string, f func(*podEntry)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if e, ok := r.pods[sandbox]; ok {
+		f(&e)
+		r.pods[sandbox] = e
+	}
+}
+
+// dropPod removes a pod and what is left of its containers.
+func (r *registry) dropPod(sandbox string) (podEntry, []entry, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	e, ok := r.pods[sandbox]
+	delete(r.pods, sandbox)
+	var left []entry
+	for _, id := range slices.Clone(r.members[sandbox]) {
+		if c, ok := r.unset(id); ok {
+			left = append(left, c)
+		}
+	}
+	return e, left, ok
+}
+
+func (r *registry) container(id string) (entry, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	e, ok := r.containers[id]
+	return e, ok
+}
+
+// membersOf lists the ids of a pod's containers.
+func (r *registry) membersOf(sandbox string) []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.members[sandbox])
+}
+
+// podIDs are the sandboxes that are known.
+func (r *registry) podIDs() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Collect(maps.Keys(r.pods))
+}
+
+// rename stores e, which has got its id, in place of the container that was created under another name; false when that
+// is not known any more.
+func (r *registry) rename(pending string, e entry) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if _, ok := r.unset(pending); !ok {
+		return false
+	}
+	if old, ok := r.containers[e.c.ID]; !ok || old.c.State == workload.StateCreating {
+		r.set(e)
+	}
+	return true
+}
+
+// ids leaves out containers that are being created, which may have none yet.
+func (r *registry) ids() map[string]bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	out := make(map[string]bool, len(r.containers))
+	for id, e := range r.containers {
+		if e.c.State != workload.StateCreating {
+			out[id] = true
+		}
+	}
+	return out
+}
+
+func (r *registry) putContainer(e entry) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.set(e)
+}
+
+// addContainer stores a container that is being created, unless it has already been started: a decision that was too
+// late must not turn it back.
+func (r *registry) addContainer(e entry) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if old, ok := r.containers[e.c.ID]; !ok || old.c.State == workload.StateCreating {
+		r.set(e)
+	}
+}
+
+func (r *registry) changeContainer(id string, f func(*entry)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if e, ok := r.containers[id]; ok {
+		f(&e)
+		r.set(e)
+	}
+}
+
+func (r *registry) dropContainer(id string) (entry, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.unset(id)
+}
+
+// item is a container with its pod.
+type item struct {
+	entry
+	pod podEntry
+}
+
+// running lists the containers that can have a cgroup, with their pods, in no particular order.
+func (r *registry) running() []item {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	out := make([]item, 0, len(r.containers))
+	for _, e := range r.containers {
+		pod, ok := r.pods[e.sandbox]
+		if !ok || e.c.State == workload.StateCreating || e.c.State == workload.StateStopped {
+			continue
+		}
+		out = append(out, item{e, pod})
+	}
+	return out
+}
+
+func (r *registry) podList() []podEntry {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	out := make([]podEntry, 0, len(r.pods))
+	for _, e := range r.pods {
+		if !e.stopped {
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+// sums adds up what the containers of a pod ask of it.
+func (r *registry) sums(sandbox string) podpolicy.Sums {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var s podpolicy.Sums
+	for _, id := range r.members[sandbox] {
+		if e := r.containers[id]; e.c.State != workload.StateStopped {
+			s.Add(e.plan, e.c)
+		}
+	}
+	return s
+}
+
+// claims are all claimed CPUs, together and by pod.
+func (r *registry) claims() node.Claims {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var out node.Claims
+	for _, e := range r.containers {
+		if e.c.State == workload.StateStopped || e.lse.Empty() && e.lsr.Empty() {
+			continue
+		}
+		out.LSE, out.LSR = out.LSE.Union(e.lse), out.LSR.Union(e.lsr)
+		if out.ByPod == nil {
+			out.ByPod = map[string]node.PodClaim{}
+		}
+		if pod, ok := r.pods[e.sandbox]; ok {
+			own := out.ByPod[pod.p.UID]
+			own.LSE, own.LSR = own.LSE.Union(e.lse), own.LSR.Union(e.lsr)
+			out.ByPod[pod.p.UID] = own
+		}
+	}
+	return out
+}
+
+// groupsInUse are the resctrl groups of pods and of the plans of containers that live or are being created.
+func (r *registry) groupsInUse() map[string]struct{} {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	out := map[string]struct{}{}
+	for _, e := range r.containers {
+		if s := e.plan.Get(plan.RDTClass); s != nil && !s.Observe && e.c.State != workload.StateStopped {
+			out[s.Value.String()] = struct{}{}
+		}
+	}
+	for _, e := range r.pods {
+		out[e.group] = struct{}{}
+	}
+	return out
+}
+
+func (r *registry) counts() (pods, containers int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.pods), len(r.containers)
+}
+
+// replace puts the runtime's list in place of everything known and returns what is gone.
+func (r *registry) replace(pods []podEntry, containers []entry) (gonePods []podEntry, gone []entry) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	oldPods, old := r.pods, r.containers
+	r.pods, r.containers = make(map[string]podEntry, len(pods)), make(map[string]entry, len(containers))
+	r.members = make(map[string][]string, len(pods))
+	for _, e := range pods {
+		r.pods[e.p.ID] = e
+	}
+	for _, e := range containers {
+		r.set(e)
+	}
+	for id, e := range oldPods {
+		if _, ok := r.pods[id]; !ok {
+			gonePods = append(gonePods, e)
+		}
+	}
+	for id, e := range old {
+		if _, ok := r.containers[id]; !ok {
+			gone = append(gone, e)
+		}
+	}
+	return gonePods, gone
+}
+
+// known reports whether a container or sandbox id is known.
+func (r *registry) known(id string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	_, c := r.containers[id]
+	_, p := r.pods[id]
+	return c || p
+}

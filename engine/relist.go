@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+package engine
+
+import (
+	"context"
+	"os"
+	"path"
+	"strings"
+	"time"
+
+	"github.com/koord-rt/koord-rt/model/plan"
+	"github.com/koord-rt/koord-rt/model/workload"
+)
+
+// Lister asks the runtime about one container that NRI has not told; adapt/cri.
+type Lister interface {
+	// Container reads a container and its sandbox.
+	Container(ctx context.Context, id string) (*workload.Pod, *workload.Container, error)
+}
+
+// relistLater searches for containers that were created while Synchronize ran: the runtime may leave those out.
+func (g *Engine) relistLater() {
+	life := g.ctx()
+	for _, d := range relistDelays {
+		time.AfterFunc(d, func() {
+			if life.Err() == nil {
+				g.jobs.add(g.relist)
+			}
+		})
+	}
+}
+
+// relist walks the cgroups of the known pods for containers that are not known, and takes them in.
+func (g *Engine) relist(ctx context.Context) {
+	found := 0
+	for _, pod := range g.reg.podList() {
+		for _, id := range g.unknownIn(pod.p.Cgroup) {
+			if ctx.Err() != nil {
+				return
+			}
+			if g.takeIn(ctx, id) {
+				found++
+			}
+		}
+	}
+	if found > 0 {
+		g.log.Info("found containers that the runtime had not told", "count", found)
+		g.publishClaims()
+		g.repairSoon()
+	}
+}
+
+// unknownIn lists the ids of container directories below a pod's cgroup that the registry does not have.
+func (g *Engine) unknownIn(dir string) []string {
+	if dir == "" || g.o.CgroupRoot == "" {
+		return nil
+	}
+	entries, err := os.ReadDir(path.Join(g.o.CgroupRoot, dir))
+	if err != nil {
+		return nil
+	}
+	var out []string
+	for _, e := range entries {
+		if !e.IsDir() {
+			continue
+		}
+		if id, ok := containerID(e.Name()); ok && !g.reg.known(id) {
+			out = append(out, id)
+		}
+	}
+	return out
+}
+
+// containerID reads the id out of a directory's name: "ID" with the cgroupfs driver, "cri-containerd-ID.scope" or
+// "crio-ID.scope" with systemd's.
+func containerID(name string) (string, bool) {
+	if scope, ok := strings.CutSuffix(name, ".scope"); ok {
+		if strings.HasPrefix(scope, "crio-conmon-") {
+			return "", false
+		}
+		name = scope[strings.LastIndexByte(scope, '-')+1:]
+	}
+	if len(name) != 64 || strings.Trim(name, "0123456789abcdef") != "" {
+		return "", false
+	}
+	return name, true
+}
+
+// takeIn fetches one container over CRI. Without an endpoint it is only reported.
+func (g *Engine) takeIn(ctx context.Context, id string) bool {
+	if g.o.List == nil {
+		g.problem(id, "relist", "container was not told by the runtime, and there is no criEndpoint to ask")
+		return false
+	}
+	pod, c, err := g.o.List.Container(ctx, id)
+	if err != nil {
+		g.problem(id, "relist", err.Error())
+		return false
+	}
+	if c.State == workload.StateStopped || g.reg.known(id) {
+		return false
+	}
+	if _, ok := g.reg.pod(pod.ID); !ok {
+		g.reg.putPod(podEntry{p: pod})
+		g.problems(pod, "", pod.Problems)
+	}
+	e := entry{c: c, sandbox: pod.ID, inSpec: c.Applied != nil, plan: plan.Plan(nil)}
+	g.claimed(g.views.Load(), pod, &e)
+	g.reg.putContainer(e)
+	return true
+}

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+package engine
+
+import (
+	"context"
+
+	"github.com/koord-rt/koord-rt/model/plan"
+	"github.com/koord-rt/koord-rt/model/workload"
+)
+
+// Remove forgets a container, also one whose creation failed.
+func (g *Engine) Remove(sandbox, id string) {
+	e, ok := g.reg.dropContainer(id)
+	if !ok {
+		return
+	}
+	if e.c.State != workload.StateStopped {
+		g.released(e)
+	}
+	g.forgotten(sandbox, e)
+}
+
+// forgotten closes the ledger's books on a container.
+func (g *Engine) forgotten(sandbox string, e entry) {
+	var pod workload.Pod
+	if known, ok := g.reg.pod(sandbox); ok {
+		pod = *known.p
+	}
+	g.jobs.add(func(context.Context) {
+		g.recordGone(e.c.Target(&pod))
+		g.stats.dropProof(e.c.ID)
+		_, n := g.reg.counts()
+		g.m.SetContainers(n)
+	})
+}
+
+// RemovePod forgets a pod and removes its resctrl group, whose number others need. A pod that is not known may still
+// wait to be taken in, so it is looked for again after that.
+func (g *Engine) RemovePod(sandbox string) {
+	pod, left, ok := g.reg.dropPod(sandbox)
+	for _, e := range left {
+		g.released(e)
+	}
+	g.jobs.add(func(ctx context.Context) {
+		if !ok {
+			pod, left, ok = g.reg.dropPod(sandbox)
+		}
+		if ok {
+			g.forgottenPod(ctx, pod, left)
+		}
+	})
+}
+
+// forgottenPod closes the ledger's books on a pod and what was left of its containers.
+func (g *Engine) forgottenPod(ctx context.Context, pod podEntry, left []entry) {
+	for _, e := range left {
+		g.recordGone(e.c.Target(pod.p))
+	}
+	g.removeGroup(pod)
+	g.recordGone(pod.p.Target())
+	g.settleAncestors(ctx, g.views.Load())
+}
+
+// removeGroup removes the pod's own resctrl group.
+func (g *Engine) removeGroup(e podEntry) {
+	if e.group == "" || g.o.Groups == nil {
+		return
+	}
+	if err := g.dropGroup(e.group); err != nil {
+		g.problem(e.p.FullName(), "resctrl group "+e.group, err.Error())
+	}
+}
+
+// removeMon removes the monitoring group that a container has left, unless another one is in it. A group that still has
+// tasks gives them back to its control group.
+func (g *Engine) removeMon(e entry) {
+	class, mon := monOf(e.plan)
+	if mon == "" || g.o.Groups == nil {
+		return
+	}
+	for _, it := range g.reg.running() {
+		if c, m := monOf(it.plan); c == class && m == mon && it.c.ID != e.c.ID {
+			return
+		}
+	}
+	if err := g.o.Groups.RemoveMon(class, mon); err != nil {
+		g.problem(e.c.Name, "resctrl monitoring group", err.Error())
+	}
+}
+
+// monOf is a plan's monitoring group and the control group above it, "" for the root group.
+func monOf(pl plan.Plan) (class, mon string) {
+	s := pl.Get(plan.RDTMonGroup)
+	if s == nil || s.Observe {
+		return "", ""
+	}
+	if c := pl.Get(plan.RDTClass); c != nil {
+		class = c.Value.String()
+	}
+	return class, s.Value.String()
+}

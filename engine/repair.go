@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+package engine
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/koord-rt/koord-rt/daemon/metrics"
+	"github.com/koord-rt/koord-rt/kernel/apply"
+	"github.com/koord-rt/koord-rt/model/node"
+	"github.com/koord-rt/koord-rt/model/plan"
+)
+
+// repairSoon asks for a repair pass. Requests that come while one is waiting are one.
+func (g *Engine) repairSoon() {
+	select {
+	case g.repairs <- struct{}{}:
+	default:
+	}
+}
+
+// Repair asks for a repair pass from outside: something else that kept the values has gone.
+func (g *Engine) Repair() { g.repairSoon() }
+
+// repairLoop brings everything to the View: after Synchronize, after a change of the View, and in intervals against
+// drift (a daemon-reload, a runtime's update behind our back). It works outside the runtime's lock, by direct writes.
+func (g *Engine) repairLoop(ctx context.Context) {
+	tick := time.NewTicker(g.o.Drift)
+	defer tick.Stop()
+	for {
+		drift := false
+		select {
+		case <-ctx.Done():
+			return
+		case <-g.repairs:
+		case <-tick.C:
+			drift = true
+		}
+		start := g.o.Now()
+		n := g.repairAll(ctx, drift)
+		if n > 0 {
+			g.log.Info("repaired", "settings", n, "drift", drift, "took", g.o.Now().Sub(start))
+		}
+	}
+}
+
+// repairAll brings groups, ancestors, pods and containers to the present View and returns how many values were written.
+// All containers are decided first, because pods carry the sums of their containers.
+func (g *Engine) repairAll(ctx context.Context, drift bool) int {
+	v := g.views.Load()
+	todo := g.replan(v)
+	n := g.repairGroups(ctx, v)
+	for _, pod := range g.reg.podList() {
+		if ctx.Err() != nil {
+			return n
+		}
+		old := pod.plan
+		pl := direct(withUndo(v, old, g.decidePod(v, pod.p.ID, pod.p), pod.p.Base))
+		if len(pl) > 0 {
+			n += g.count(g.write(ctx, v, pl))
+		}
+	}
+	g.settleAncestors(ctx, v)
+	n += g.repairContainers(ctx, v, todo, drift)
+	if drift {
+		g.sweepGroups(v)
+	}
+	return n
+}
+
+// work is one container with the plan it had and the one it has now.
+type work struct {
+	item
+	next plan.Plan
+}
+
+// replan decides every container that was decided under an older View.
+func (g *Engine) replan(v *node.View) []work {
+	items := g.reg.running()
+	todo := make([]work, len(items))
+	for i := range items {
+		it := &items[i]
+		todo[i] = work{item: *it, next: it.plan}
+		if it.gen == v.Generation {
+			continue
+		}
+		next := g.decide(v, it.pod.p, it.c)
+		todo[i].next = next
+		g.reg.changeContainer(it.c.ID, func(e *entry) {
+			if e.c == it.c { // not updated or stopped meanwhile
+				e.plan, e.gen = next, v.Generation
+			}
+		})
+	}
+	return todo
+}
+
+// repairContainers works on several containers at a time; the order does not matter, each has its own cgroup.
+func (g *Engine) repairContainers(ctx context.Context, v *node.View, todo []work, drift bool) int {
+	var (
+		wg   sync.WaitGroup
+		next atomic.Int64
+		sum  atomic.Int64
+	)
+	for range min(g.o.Workers, len(todo)) {
+		wg.Go(func() {
+			for ctx.Err() == nil {
+				i := int(next.Add(1)) - 1
+				if i >= len(todo) {
+					return
+				}
+				sum.Add(int64(g.repair(ctx, v, &todo[i], drift)))
+			}
+		})
+	}
+	wg.Wait()
+	return int(sum.Load())
+}
+
+// repair brings one container to the View. Apply reads before it writes, so a container that is as it should be costs
+// a few reads.
+func (g *Engine) repair(ctx context.Context, v *node.View, w *work, drift bool) int {
+	oldClass, oldMon := monOf(w.plan)
+	if class, mon := monOf(w.next); class != oldClass || mon != oldMon {
+		g.removeMon(w.entry)
+	}
+	pl := direct(withUndo(v, w.plan, w.next, w.c.Base))
+	if len(pl) == 0 {
+		return 0
+	}
+	if e, ok := g.reg.container(w.c.ID); !ok || e.c != w.c {
+		if ok && e.gen != v.Generation {
+			g.repairSoon()
+		}
+		return 0 // started, updated or stopped since it was listed: its handler has seen to it
+	}
+	results := g.write(ctx, v, pl)
+	n := g.count(results)
+	if drift && g.o.ExitsUntold && gone(results) {
+		g.Stop(w.c.ID)
+	}
+	if drift && n > 0 && w.gen == v.Generation {
+		for i := range results {
+			if results[i].Outcome == apply.Written {
+				g.m.Proof(results[i].Setting.Knob, metrics.ResultDrift)
+			}
+		}
+	}
+	return n
+}
+
+// gone reports that the target of every setting has vanished.
+func gone(results []apply.Result) bool {
+	for i := range results {
+		if results[i].Outcome != apply.Gone {
+			return false
+		}
+	}
+	return len(results) > 0
+}

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+package engine
+
+import (
+	"context"
+
+	"github.com/koord-rt/koord-rt/api/protocol"
+	"github.com/koord-rt/koord-rt/model/node"
+	"github.com/koord-rt/koord-rt/policy/llc"
+)
+
+// RunPod takes a pod in and makes the pod's own resctrl group: a container whose class has no group would fail. Its
+// cgroup, which the kubelet has made before, is written soon; Start waits for it, as Create does where it needs it. A pod
+// that must not start without its guarantees is written at once. An error is a refusal.
+func (g *Engine) RunPod(ctx context.Context, sb Sandbox) error {
+	e := podEntry{p: sb.Read()}
+	g.problems(e.p, "", e.p.Problems)
+	v := g.views.Load()
+	if err := unavailable(g.views.States(), e.p); err != nil {
+		return err
+	}
+	g.makeGroup(ctx, v, &e)
+	g.reg.putPod(e)
+	g.settleSoon(e.p.ID)
+	if !e.p.Ask.Required.Empty() || !v.FailClosed.Empty() {
+		g.settled(ctx, e.p.ID)
+	}
+	return nil
+}
+
+// RunPodMustWait reports whether a pod with these annotations has to be taken in before the runtime goes on.
+func (g *Engine) RunPodMustWait(annotations map[string]string) bool {
+	_, group := annotations[protocol.AnnotationResctrl]
+	_, required := annotations[protocol.AnnotationRequired]
+	return group || required || !g.views.Load().FailClosed.Empty()
+}
+
+// RunPodLater is RunPod after the reply to the runtime. The pod may have become known by then, by its first container.
+func (g *Engine) RunPodLater(sb Sandbox) {
+	g.jobs.add(func(ctx context.Context) {
+		if _, known := g.reg.pod(sb.ID); known {
+			g.settleSoon(sb.ID)
+			return
+		}
+		if err := g.RunPod(ctx, sb); err != nil {
+			g.problem(sb.ID, "pod", err.Error()) // fail-closed was chosen a moment too late for it
+		}
+	})
+}
+
+// makeGroup makes the pod's resctrl group with its schemata, when it asks for one.
+func (g *Engine) makeGroup(ctx context.Context, v *node.View, e *podEntry) {
+	name, pl, problems := llc.PodGroup(v, e.p)
+	g.problems(e.p, "", problems)
+	if name == "" || g.o.Groups == nil || len(pl) == 0 || pl[0].Observe {
+		return
+	}
+	if err := g.ensureGroup(name, true); err != nil {
+		g.problem(e.p.FullName(), "resctrl group "+name, err.Error())
+		return
+	}
+	e.group = name
+	g.apply(ctx, v, pl)
+}

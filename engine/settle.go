@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+package engine
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/koord-rt/koord-rt/model/node"
+)
+
+// unsettled are the pods whose cgroup may differ from what their containers need. A pod that is asked for ten times
+// before its turn is settled once, by the background job or by a handler that cannot go on without it, whichever comes
+// first. One pod is settled by one at a time: an older decision is never written over a newer one.
+type unsettled struct {
+	mu     sync.Mutex
+	pods   map[string]struct{}      // by sandbox id
+	busy   map[string]chan struct{} // closed when the one who is at it has done
+	queued bool                     // the job is in the queue
+}
+
+// settleSoon brings a pod and its ancestors to what its containers need, in the background.
+func (g *Engine) settleSoon(sandbox string) {
+	u := &g.unsettled
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.pods == nil {
+		u.pods, u.busy = map[string]struct{}{}, map[string]chan struct{}{}
+	}
+	u.pods[sandbox] = struct{}{}
+	if !u.queued {
+		u.queued = true
+		g.jobs.add(g.settleAll)
+	}
+}
+
+// settleAll works off what is unsettled.
+func (g *Engine) settleAll(ctx context.Context) {
+	for _, sandbox := range g.unsettled.list() {
+		g.settle(ctx, sandbox)
+	}
+}
+
+func (u *unsettled) list() []string {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.queued = false
+	out := make([]string, 0, len(u.pods))
+	for sandbox := range u.pods {
+		out = append(out, sandbox)
+	}
+	return out
+}
+
+// claim takes a pod to be settled by the caller. Else others is what to wait for; nil when the pod is settled.
+func (u *unsettled) claim(sandbox string) (mine bool, others <-chan struct{}) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if done, ok := u.busy[sandbox]; ok {
+		return false, done
+	}
+	if _, ok := u.pods[sandbox]; !ok {
+		return false, nil
+	}
+	delete(u.pods, sandbox)
+	u.busy[sandbox] = make(chan struct{})
+	return true, nil
+}
+
+func (u *unsettled) release(sandbox string) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	close(u.busy[sandbox])
+	delete(u.busy, sandbox)
+}
+
+// settled returns when all that has been asked for the pod so far is in force, at the latest after half the deadline.
+func (g *Engine) settled(ctx context.Context, sandbox string) {
+	u := &g.unsettled
+	u.mu.Lock()
+	_, waiting := u.pods[sandbox]
+	_, busy := u.busy[sandbox]
+	u.mu.Unlock()
+	if !waiting && !busy {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Duration(g.deadline.Load())/2)
+	defer cancel()
+	g.settle(ctx, sandbox)
+	if ctx.Err() != nil {
+		g.problem(sandbox, "pod", "the pod's cgroup is still being written at start")
+	}
+}
+
+// settle settles one pod, unless it is, or waits for whoever is at it.
+func (g *Engine) settle(ctx context.Context, sandbox string) {
+	for ctx.Err() == nil {
+		mine, others := g.unsettled.claim(sandbox)
+		if mine {
+			g.settleClaimed(ctx, sandbox)
+			return
+		}
+		if others == nil {
+			return
+		}
+		select {
+		case <-others:
+		case <-ctx.Done():
+		}
+	}
+}
+
+func (g *Engine) settleClaimed(ctx context.Context, sandbox string) {
+	defer g.unsettled.release(sandbox)
+	pod, ok := g.reg.pod(sandbox)
+	if !ok {
+		return
+	}
+	v := g.views.Load()
+	if !pod.stopped {
+		old := pod.plan
+		pod.plan = g.decidePod(v, sandbox, pod.p)
+		g.apply(ctx, v, withUndo(v, old, pod.plan, pod.p.Base))
+	}
+	g.settleAbove(ctx, v, sandbox, &pod)
+}
+
+// settleAbove brings the pod's ancestors to the new sum when the pod's part in it has changed.
+func (g *Engine) settleAbove(ctx context.Context, v *node.View, sandbox string, pod *podEntry) {
+	part := protection(pod)
+	if pod.stopped {
+		part.Min, part.Low = 0, 0
+	}
+	if part.Min == pod.minAbove && part.Low == pod.lowAbove {
+		return
+	}
+	g.reg.changePod(sandbox, func(e *podEntry) { e.minAbove, e.lowAbove = part.Min, part.Low })
+	g.settleAncestors(ctx, v)
+}

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+package engine
+
+import (
+	"context"
+
+	"github.com/koord-rt/koord-rt/api/protocol"
+	"github.com/koord-rt/koord-rt/model/mark"
+	"github.com/koord-rt/koord-rt/model/node"
+	"github.com/koord-rt/koord-rt/model/plan"
+	"github.com/koord-rt/koord-rt/model/workload"
+)
+
+// Start writes what the specification could not carry and reads everything back (D9). It is meant for the moment when
+// the cgroup and the init process exist and nothing has been exec'd; where an edge hears of the start only after it, the
+// same is done then. dir is the container's cgroup, "" when the event does not say. An error is a refusal.
+func (g *Engine) Start(ctx context.Context, sb Sandbox, ctr Arrival, pid int, dir string) error {
+	pod := g.podOf(sb)
+	e := g.entryOf(pod, sb, ctr)
+	if e.c.State == workload.StateStopped {
+		return nil // it has ended before we were told that it began
+	}
+	c := *e.c
+	c.PID, c.State = pid, workload.StateCreated
+	if dir != "" {
+		c.Cgroup = dir
+	}
+	e.c = &c
+	v := g.views.Load()
+	todo := e.rest
+	if v.Generation != e.gen || !e.inSpec {
+		// The View has moved on since creation, or the spec has nothing of ours: all of it is compared with the kernel.
+		old := e.plan
+		e.plan, e.gen = g.decide(v, pod.p, &c), v.Generation
+		todo = withUndo(v, old, e.plan, c.Base)
+	}
+	g.reg.putContainer(e)
+	g.settled(ctx, e.sandbox)
+	g.moves.wait(ctx, g, c.ID)
+	g.apply(ctx, v, todo)
+	err := g.prove(v, pod.p, &e)
+	g.jobs.add(func(ctx context.Context) {
+		g.inUnit(v, e.plan)
+		g.learnFormula(ctx, e)
+	})
+	return err
+}
+
+// entryOf is the known entry of a container, or one for a container that was created without us.
+func (g *Engine) entryOf(pod podEntry, sb Sandbox, ctr Arrival) entry {
+	if e, ok := g.reg.container(ctr.ID); ok {
+		return e
+	}
+	e := g.adopt(pod, sb.ID, ctr)
+	g.reg.putContainer(e)
+	return e
+}
+
+// adopt reads a container that exists already: what its spec holds of ours is told by the ledger and its annotation.
+func (g *Engine) adopt(pod podEntry, sandbox string, ctr Arrival) entry {
+	known := g.Marked(ctr.ID)
+	c := ctr.Read(known...)
+	e := entry{c: c, sandbox: sandbox}
+	c.Foreign = foreignOf(known, c)
+	for _, m := range append(known, c.Applied) {
+		if m != nil {
+			e.plan = mark.PlanOf(m, c.Target(pod.p)) // generation 0: decided anew, with this to take back from
+			break
+		}
+	}
+	g.claimed(g.views.Load(), pod.p, &e)
+	return e
+}
+
+// foreignOf is what hook servers wanted of a container when it was made, as far as the marks tell.
+func foreignOf(known []*protocol.Applied, c *workload.Container) (out plan.Plan) {
+	for _, m := range append(known, c.Applied) {
+		if m == nil {
+			continue
+		}
+		for _, s := range mark.PlanOf(m, plan.Target{Level: plan.LevelContainer}) {
+			if s.Hook != "" {
+				out = append(out, s)
+			}
+		}
+		break
+	}
+	return out
+}
+
+// apply writes a plan and counts what became of it.
+func (g *Engine) apply(ctx context.Context, v *node.View, pl plan.Plan) {
+	if pl = direct(pl); len(pl) == 0 {
+		return
+	}
+	g.count(g.write(ctx, v, pl))
+}

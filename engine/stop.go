@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+package engine
+
+import (
+	"context"
+
+	"github.com/koord-rt/koord-rt/model/workload"
+)
+
+// Stop releases a container's CPUs and its part of the pod's sums; what others get back is written later. The container
+// has no cgroup any more.
+func (g *Engine) Stop(id string) {
+	e, ok := g.reg.container(id)
+	if !ok || e.c.State == workload.StateStopped {
+		return
+	}
+	c := *e.c
+	c.State, c.PID = workload.StateStopped, 0
+	e.c = &c
+	g.reg.putContainer(e)
+	g.released(e)
+}
+
+// released follows the end of a container that e describes.
+func (g *Engine) released(e entry) {
+	g.moves.forget(e.c.ID)
+	if !e.lse.Empty() || !e.lsr.Empty() {
+		g.publishClaims()
+		g.repairSoon() // LS and BE widen again
+	}
+	g.settleSoon(e.sandbox)
+	g.jobs.add(func(context.Context) { g.removeMon(e) })
+}
+
+// StopPod ends a pod: its protections no longer count. Where nobody tells that its containers have ended with it, this
+// does.
+func (g *Engine) StopPod(sandbox string) {
+	if g.o.ExitsUntold {
+		for _, id := range g.reg.membersOf(sandbox) {
+			g.Stop(id)
+		}
+	}
+	g.reg.changePod(sandbox, func(e *podEntry) { e.stopped = true })
+	g.settleSoon(sandbox)
+}

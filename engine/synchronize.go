@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+package engine
+
+import (
+	"context"
+	"time"
+
+	"github.com/koord-rt/koord-rt/daemon/metrics"
+	"github.com/koord-rt/koord-rt/model/workload"
+)
+
+// Listed is one container of the runtime's list, with its sandbox's id.
+type Listed struct {
+	Sandbox string
+	Arrival
+}
+
+// Synchronize replaces what is known by the runtime's list. It only collects; repairs follow as direct writes.
+func (g *Engine) Synchronize(listed []*workload.Pod, containers []Listed) {
+	pods := make([]podEntry, 0, len(listed))
+	byID := make(map[string]podEntry, len(listed))
+	for _, pod := range listed {
+		e := podEntry{p: pod}
+		if old, ok := g.reg.pod(pod.ID); ok {
+			e.plan, e.group, e.gen = old.plan, old.group, old.gen
+		}
+		g.problems(e.p, "", e.p.Problems)
+		byID[pod.ID] = e
+		pods = append(pods, e)
+	}
+	entries := make([]entry, 0, len(containers))
+	for _, ctr := range containers {
+		pod, ok := byID[ctr.Sandbox]
+		if !ok {
+			continue // its sandbox is gone: the runtime is about to remove it
+		}
+		e := g.adopt(pod, ctr.Sandbox, ctr.Arrival)
+		if old, ok := g.reg.container(e.c.ID); ok {
+			e.plan, e.rest, e.inSpec, e.mark = old.plan, old.rest, old.inSpec, old.mark
+		}
+		e.inSpec = e.inSpec || e.c.Applied != nil
+		entries = append(entries, e)
+	}
+	gonePods, gone := g.reg.replace(pods, entries)
+	g.publishClaims()
+	g.m.SetContainers(len(entries))
+	g.stats.lastSync.Store(g.o.Now().UnixNano())
+	g.stats.tell()
+	g.log.Info("synchronized", "pods", len(pods), "containers", len(entries), "gone", len(gone))
+	g.jobs.add(func(ctx context.Context) {
+		for _, e := range gone {
+			g.recordGone(e.c.Target(&workload.Pod{}))
+		}
+		for _, e := range gonePods {
+			g.removeGroup(e)
+			g.recordGone(e.p.Target())
+		}
+	})
+	g.jobs.add(g.countUnmanaged)
+	g.repairSoon()
+	g.relistLater()
+}
+
+// countUnmanaged counts the containers that came without us although the plan would have changed them: each is a
+// fail-open (D8).
+func (g *Engine) countUnmanaged(ctx context.Context) {
+	v := g.views.Load()
+	n := 0
+	for _, it := range g.reg.running() {
+		if ctx.Err() != nil {
+			return
+		}
+		if it.inSpec {
+			continue
+		}
+		pl := it.plan
+		if it.gen != v.Generation {
+			pl = g.decide(v, it.pod.p, it.c)
+		}
+		if g.o.Edge.Mark(v, pl, it.c) == nil {
+			continue
+		}
+		n++
+		g.m.FailOpen(metrics.FailOpenUnmanaged)
+		g.log.Warn("container was created without us, it is repaired as far as a running one can be",
+			"container", it.c.Target(it.pod.p).Name, "id", it.c.ID)
+	}
+	g.m.SetUnmanaged(n)
+	g.stats.unmanaged.Store(int64(n))
+}
+
+// relistDelays are when the cgroups are searched for containers that the list of Synchronize missed: those whose
+// creation was under way have started by then.
+var relistDelays = [...]time.Duration{2 * time.Second, 15 * time.Second}

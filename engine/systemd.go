@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+package engine
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/koord-rt/koord-rt/kernel/apply"
+	"github.com/koord-rt/koord-rt/kernel/systemd"
+	"github.com/koord-rt/koord-rt/model/node"
+	"github.com/koord-rt/koord-rt/model/plan"
+)
+
+// unitPause lets the reply go first and gathers what is written to one unit in a row; unitsAtEnd bounds what is left
+// when the plugin stops.
+const (
+	unitPause  = 5 * time.Millisecond
+	unitsAtEnd = 2 * time.Second
+)
+
+// unitQueue are the values that are to become properties of their systemd units: a daemon-reload writes a unit's own
+// values over whatever stands in the cgroup (D6). It talks D-Bus, so it works in the background.
+type unitQueue struct {
+	mu   sync.Mutex
+	todo map[string]plan.Plan // by cgroup
+	// done are the properties as they were set last.
+	done map[string]map[plan.Knob]plan.Value
+	wake chan struct{}
+}
+
+func newUnitQueue() *unitQueue {
+	return &unitQueue{todo: map[string]plan.Plan{}, done: map[string]map[plan.Knob]plan.Value{}, wake: make(chan struct{}, 1)}
+}
+
+// write brings the kernel to a plan, and the units after it. Every plan that stays in force goes this way.
+func (g *Engine) write(ctx context.Context, v *node.View, pl plan.Plan) []apply.Result {
+	results := g.o.Kernel.Apply(ctx, pl, v.Generation)
+	if !v.Kernel.Systemd {
+		return results
+	}
+	var stands plan.Plan
+	for i := range results {
+		r := &results[i]
+		switch r.Outcome {
+		case apply.Written, apply.Pending:
+			// Somebody had written over it, perhaps with the unit's own value.
+			g.units.stale(r.Setting)
+			stands = append(stands, r.Setting)
+		case apply.Unchanged:
+			stands = append(stands, r.Setting)
+		}
+	}
+	g.units.add(stands)
+	return results
+}
+
+// inUnit lets values be properties that the runtime has written from the container's spec.
+func (g *Engine) inUnit(v *node.View, pl plan.Plan) {
+	if v.Kernel.Systemd {
+		g.units.add(direct(pl))
+	}
+}
+
+// stale forgets that a property was set.
+func (q *unitQueue) stale(s plan.Setting) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	delete(q.done[s.Target.Cgroup], s.Knob)
+}
+
+// add queues the settings of the units for which one of them is news; quota and period are one property to the reader.
+func (q *unitQueue) add(pl plan.Plan) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	pl = unitSettings(pl)
+	news := map[string]bool{}
+	for i := range pl {
+		s := &pl[i]
+		if have, ok := q.done[s.Target.Cgroup][s.Knob]; !ok || have != s.Value {
+			news[s.Target.Cgroup] = true
+		}
+	}
+	for i := range pl {
+		s := &pl[i]
+		if !news[s.Target.Cgroup] {
+			continue
+		}
+		todo := q.todo[s.Target.Cgroup]
+		if j := slices.IndexFunc(todo, func(o plan.Setting) bool { return o.Knob == s.Knob }); j >= 0 {
+			todo[j] = *s
+			continue
+		}
+		q.todo[s.Target.Cgroup] = append(todo, *s)
+	}
+	if len(news) == 0 {
+		return
+	}
+	select {
+	case q.wake <- struct{}{}:
+	default:
+	}
+}
+
+// unitSettings are the settings of a plan that can be properties. The weight of an idle cgroup cannot: systemd would
+// write it to the file at once, which is EINVAL.
+func unitSettings(pl plan.Plan) plan.Plan {
+	out := make(plan.Plan, 0, len(pl))
+	for i := range pl {
+		s := &pl[i]
+		if !isUnit(s) {
+			continue
+		}
+		if s.Knob == plan.CPUShares {
+			if idle := pl.Find(s.Target, plan.CPUIdle, ""); idle != nil && !idle.Observe && idle.Value.Int() > 0 {
+				continue
+			}
+		}
+		out = append(out, *s)
+	}
+	return out
+}
+
+// isUnit reports settings that systemd has a property for, of a cgroup that is a unit.
+func isUnit(s *plan.Setting) bool {
+	if s.Observe || !systemd.Mapped(s.Knob) || s.Target.Level == plan.LevelGroup {
+		return false
+	}
+	_, err := systemd.Unit(s.Target.Cgroup)
+	return err == nil
+}
+
+// take empties the queue.
+func (q *unitQueue) take() plan.Plan {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	var out plan.Plan
+	for _, dir := range slices.Sorted(maps.Keys(q.todo)) {
+		out = append(out, q.todo[dir]...)
+	}
+	clear(q.todo)
+	return out
+}
+
+// keep notes a property that has been set.
+func (q *unitQueue) keep(s plan.Setting) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	m := q.done[s.Target.Cgroup]
+	if m == nil {
+		m = map[plan.Knob]plan.Value{}
+		q.done[s.Target.Cgroup] = m
+	}
+	m[s.Knob] = s.Value
+}
+
+// forget drops a unit that has ended.
+func (q *unitQueue) forget(dir string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	delete(q.todo, dir)
+	delete(q.done, dir)
+}
+
+// again forgets all that was set: its meaning has changed.
+func (q *unitQueue) again() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	clear(q.done)
+}
+
+// unitsLoop works off the queue until ctx ends.
+func (g *Engine) unitsLoop(ctx context.Context) {
+	pause := time.NewTimer(0)
+	defer pause.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-pause.C:
+		}
+		g.syncUnits(ctx)
+		select {
+		case <-ctx.Done():
+			return
+		case <-g.units.wake:
+		}
+		pause.Reset(unitPause)
+	}
+}
+
+// syncUnits sets the properties that are queued. What fails is tried again when the value is written or looked at next,
+// at the latest by the drift check.
+func (g *Engine) syncUnits(ctx context.Context) {
+	pl := g.units.take()
+	if len(pl) == 0 {
+		return
+	}
+	for _, r := range g.o.Kernel.SyncUnits(ctx, pl, g.views.Load().Generation) {
+		switch {
+		case r.Err != nil:
+			g.problem(r.Setting.Target.String(), "systemd property of "+r.Setting.Knob.String(), r.Err.Error())
+		case r.Outcome == apply.Written:
+			g.units.keep(r.Setting)
+		}
+	}
+}

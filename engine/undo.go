@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+package engine
+
+import (
+	"strconv"
+
+	"github.com/koord-rt/koord-rt/model/node"
+	"github.com/koord-rt/koord-rt/model/plan"
+	"github.com/koord-rt/koord-rt/model/unit"
+	"github.com/koord-rt/koord-rt/model/workload"
+)
+
+// withUndo is next together with settings that take back what old set and next no longer wants: the value that the
+// kubelet asked for, or the widest one where it asked for none. A knob that cannot be taken back from a running
+// container (environment, devices) is left out.
+func withUndo(v *node.View, old, next plan.Plan, base workload.Resources) plan.Plan {
+	out := next
+	for i := range old {
+		s := old[i]
+		if s.Observe || next.Find(s.Target, s.Knob, s.Key) != nil {
+			continue
+		}
+		value, ok := widest(v, s.Knob, &base)
+		if !ok {
+			continue
+		}
+		s.Value, s.Reason = value, "no longer wanted: as before, or without limit"
+		if len(out) == len(next) {
+			out = append(plan.Plan(nil), next...) // next belongs to the registry
+		}
+		out = append(out, s)
+		if s.Knob == plan.CPUIdle && next.Find(s.Target, plan.CPUShares, "") == nil && base.Shares.Set {
+			// Leaving cpu.idle resets the weight to the default.
+			s.Knob, s.Value = plan.CPUShares, plan.Int(base.Shares.V)
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// widest is the value of a knob as if we had never been there.
+func widest(v *node.View, k plan.Knob, base *workload.Resources) (plan.Value, bool) {
+	if asked, ok := askedFor(k, base); ok {
+		return asked, true
+	}
+	switch k {
+	case plan.CPUShares:
+		return plan.Int(base.Shares.Or(int64(unit.MinShares))), true
+	case plan.CPUQuota:
+		return plan.Int(base.Quota.Or(unit.Unlimited)), true
+	case plan.CPUPeriod:
+		return plan.Int(base.Period.Or(int64(unit.CFSPeriod))), true
+	case plan.MemoryLimit:
+		return plan.Int(base.MemoryLimit.Or(unit.Unlimited)), true
+	case plan.CPUSetCPUs:
+		return listOr(base.CPUs, v.Topology.All().String())
+	case plan.CPUSetMems:
+		return listOr(base.Mems, v.Topology.Nodes.String())
+	case plan.OOMScoreAdj:
+		return plan.Int(base.OOMScoreAdj.V), base.OOMScoreAdj.Set
+	case plan.CPUBurst, plan.CPUIdle, plan.CPUBvt, plan.SchedPolicy, plan.MemoryMin, plan.MemoryLow,
+		plan.MemoryWmarkMinAdj, plan.MemoryWmarkRatio, plan.MemoryPriority, plan.MemoryUsePriorityOOM,
+		plan.MemoryOOMGroup, plan.PageCacheEnable, plan.PageCacheSize, plan.PageCacheSync, plan.IOLatency:
+		return plan.Int(0), true
+	case plan.MemoryWmarkScale:
+		return plan.Int(wmarkScaleDefault), true
+	case plan.MemoryHigh, plan.IOReadBPS, plan.IOWriteBPS, plan.IOReadIOPS, plan.IOWriteIOPS:
+		return plan.Int(unit.Unlimited), true
+	case plan.IOWeight:
+		return plan.Int(100), true
+	case plan.RDTClass:
+		return plan.Text(base.RDT), true
+	case plan.CoreSchedCookie:
+		return plan.Text(""), true
+	}
+	return plan.Value{}, false // a monitoring group is removed instead, which moves its tasks
+}
+
+// wmarkScaleDefault is memory.wmark_scale_factor of a cgroup that nobody has written to, 0.5 % (Anolis' kernel
+// documentation).
+const wmarkScaleDefault = 50
+
+// askedFor is what the kubelet or the runtime has put into the container's unified keys: its MemoryQoS, or
+// memory.oom.group = 1.
+func askedFor(k plan.Knob, base *workload.Resources) (plan.Value, bool) {
+	text, ok := base.Unified[k.UnifiedKey()]
+	if !ok || k.Info().Text || k.Info().Keyed {
+		return plan.Value{}, false
+	}
+	if text == "max" && k.Unlimitable() {
+		return plan.Int(unit.Unlimited), true
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	return plan.Int(n), err == nil
+}
+
+func listOr(list, all string) (plan.Value, bool) {
+	if list == "" {
+		list = all
+	}
+	return plan.Text(list), list != ""
+}

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+package engine
+
+import (
+	"testing"
+
+	"github.com/koord-rt/koord-rt/model/node"
+	"github.com/koord-rt/koord-rt/model/plan"
+	"github.com/koord-rt/koord-rt/model/topo"
+	"github.com/koord-rt/koord-rt/model/unit"
+	"github.com/koord-rt/koord-rt/model/workload"
+)
+
+// Every knob of a cgroup or a process can be taken back; what stands in the specification alone cannot, and a monitoring
+// group is removed.
+func TestUndoKnowsEveryKnob(t *testing.T) {
+	t.Parallel()
+	v := &node.View{Topology: &topo.Topology{}}
+	base := workload.Resources{CPUs: "0-1", Mems: "0", OOMScoreAdj: unit.Some(5)}
+	never := plan.KnobSet(plan.RDTMonGroup, plan.RDTSchemata, plan.Env, plan.Device, plan.CDIDevice, plan.Mount)
+	for k := plan.KnobNone + 1; k < plan.NumKnobs; k++ {
+		if _, ok := widest(v, k, &base); ok == never.Has(k) {
+			t.Errorf("%s: can be taken back is %v", k, ok)
+		}
+	}
+}
+
+// What the kubelet or the runtime has asked for by a unified key comes back, else the kernel's default.
+func TestUndoToWhatWasAsked(t *testing.T) {
+	t.Parallel()
+	v := &node.View{Topology: &topo.Topology{}}
+	asked := workload.Resources{Unified: map[string]string{
+		"memory.min": "4096", "memory.high": "max", "memory.oom.group": "1", "memory.low": "nonsense", "cpu.idle": "max",
+	}}
+	for k, want := range map[plan.Knob][2]plan.Value{
+		plan.MemoryMin:        {plan.Int(4096), plan.Int(0)},
+		plan.MemoryHigh:       {plan.Int(-1), plan.Int(-1)},
+		plan.MemoryOOMGroup:   {plan.Int(1), plan.Int(0)},
+		plan.MemoryLow:        {plan.Int(0), plan.Int(0)},
+		plan.CPUIdle:          {plan.Int(0), plan.Int(0)},
+		plan.MemoryWmarkScale: {plan.Int(50), plan.Int(50)},
+		plan.PageCacheSize:    {plan.Int(0), plan.Int(0)},
+		plan.CoreSchedCookie:  {plan.Text(""), plan.Text("")},
+	} {
+		if got, ok := widest(v, k, &asked); !ok || got != want[0] {
+			t.Errorf("%s beside what was asked: %v, %v; want %v", k, got, ok, want[0])
+		}
+		if got, ok := widest(v, k, &workload.Resources{}); !ok || got != want[1] {
+			t.Errorf("%s: %v, %v; want %v", k, got, ok, want[1])
+		}
+	}
+}

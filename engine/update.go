@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+package engine
+
+import (
+	"context"
+
+	"github.com/koord-rt/koord-rt/api/protocol"
+	"github.com/koord-rt/koord-rt/model/mark"
+	"github.com/koord-rt/koord-rt/model/node"
+	"github.com/koord-rt/koord-rt/model/plan"
+	"github.com/koord-rt/koord-rt/model/unit"
+	"github.com/koord-rt/koord-rt/model/workload"
+)
+
+// Update takes the kubelet's update of a container in (CPU manager, in-place resize): what it asks becomes the new base,
+// and the decision is taken again; foreign is what hook servers want of the container from now on: what they wanted at
+// its creation was an answer to other values. It returns the container and the whole plan for the edge to answer with: the final
+// values, also those that take back what is no longer wanted.
+func (g *Engine) Update(ctx context.Context, sb Sandbox, ctr Arrival, asked workload.Resources, foreign plan.Plan) (*node.View, plan.Plan, *workload.Container) {
+	pod := g.podOf(sb)
+	e := g.entryOf(pod, sb, ctr)
+	c := *e.c
+	c.Base = mark.Overlay(e.c.Base, asked)
+	c.Foreign = foreign
+	v := g.views.Load()
+	before, old := e.c.Base, e.plan
+	e.c = &c
+	e.plan, e.gen = g.decide(v, pod.p, &c), v.Generation
+	full := withUndo(v, old, e.plan, c.Base)
+	e.mark = g.markOf(v, full, &c)
+	g.reg.putContainer(e) // before the burst falls: a repair that has listed the old plan must not raise it again
+	g.lowerBurst(ctx, v, pod, old, full, asked)
+	if !v.Runtime.Fields.UpdatePod {
+		g.shiftPod(pod.p, &before, &c.Base)
+		g.checkPodLater(pod.p.ID) // the kubelet writes the pod's cgroup next, and nobody tells
+	}
+	g.settleSoon(e.sandbox)
+	g.jobs.add(func(context.Context) { g.recordSpec(pod.p, &e) })
+	return v, full, &c
+}
+
+// UpdatedLate says that the runtime has applied the kubelet's values as they came.
+func (g *Engine) UpdatedLate(id string) {
+	g.reg.changeContainer(id, func(e *entry) { e.inSpec, e.mark = false, nil })
+}
+
+// UpdateRefused takes an update back that the runtime has refused: was is the container before it, whose values stand.
+func (g *Engine) UpdateRefused(sb Sandbox, was *workload.Container) {
+	pod, v := g.podOf(sb), g.views.Load()
+	e, ok := g.reg.container(was.ID)
+	if !ok {
+		return
+	}
+	if !v.Runtime.Fields.UpdatePod {
+		g.shiftPod(pod.p, &e.c.Base, &was.Base)
+	}
+	c := *e.c
+	c.Base = was.Base
+	old := e.plan
+	e.c = &c
+	e.plan, e.gen = g.decide(v, pod.p, &c), v.Generation
+	e.mark = g.markOf(v, withUndo(v, old, e.plan, c.Base), &c)
+	g.reg.putContainer(e)
+	g.settleSoon(e.sandbox)
+	g.jobs.add(func(context.Context) { g.recordSpec(pod.p, &e) })
+}
+
+// Updated writes again what an update does not carry, after it.
+func (g *Engine) Updated(id string) {
+	g.jobs.add(func(ctx context.Context) {
+		if e, ok := g.reg.container(id); ok && e.c.State != workload.StateCreating {
+			g.apply(ctx, g.views.Load(), e.plan)
+		}
+	})
+}
+
+// lowerBurst makes room for a smaller quota: a quota below the burst that stands in the kernel is EINVAL, on the
+// container and, when the kubelet follows, on the pod. The new bursts come with the reply and with the checks of the pod.
+func (g *Engine) lowerBurst(ctx context.Context, v *node.View, pod podEntry, old, next plan.Plan, asked workload.Resources) {
+	if !v.Kernel.Has(plan.CPUBurst) || v.Ceded.Has(plan.CPUBurst) || !asked.Quota.Set {
+		return
+	}
+	var pl plan.Plan
+	if had := old.Get(plan.CPUBurst); had != nil && !had.Observe {
+		want := int64(0)
+		if s := next.Get(plan.CPUBurst); s != nil && !s.Observe {
+			want = s.Value.Int()
+		}
+		if want < had.Value.Int() {
+			pl = append(pl, lowered(*had, want))
+		}
+	}
+	if had := pod.plan.Get(plan.CPUBurst); had != nil && !had.Observe && len(pl) > 0 {
+		pl = append(pl, lowered(*had, 0))
+		g.checkPodLater(pod.p.ID)
+	}
+	if len(pl) > 0 {
+		g.count(g.o.Kernel.Apply(ctx, pl, v.Generation))
+	}
+}
+
+func lowered(s plan.Setting, burst int64) plan.Setting {
+	s.Value, s.Owner = plan.Int(burst), protocol.FeatureBurst
+	s.Reason = "lowered before a smaller quota: a quota below the burst is refused"
+	return s
+}
+
+// shiftPod follows a container's resize in the pod's base, for runtimes that do not tell the pod's own: the kubelet
+// changes the pod's cgroup by the same amount.
+func (g *Engine) shiftPod(pod *workload.Pod, before, after *workload.Resources) {
+	next := *pod
+	shift := func(sum *unit.Opt, a, b unit.Opt) {
+		if sum.V > 0 && a.V > 0 && b.V > 0 {
+			sum.V += b.V - a.V
+		}
+	}
+	shift(&next.Base.Quota, before.Quota, after.Quota)
+	shift(&next.Base.Shares, before.Shares, after.Shares)
+	shift(&next.Base.MemoryLimit, before.MemoryLimit, after.MemoryLimit)
+	g.reg.changePod(pod.ID, func(e *podEntry) { e.p = &next })
+}
+
+// quotaOf is the quota that a plan gives, else the base's.
+func quotaOf(pl plan.Plan, base *workload.Resources) unit.Opt {
+	if s := pl.Get(plan.CPUQuota); s != nil && !s.Observe {
+		return unit.Some(s.Value.Int())
+	}
+	return base.Quota
+}

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+package engine
+
+import (
+	"context"
+	"time"
+
+	"github.com/koord-rt/koord-rt/model/plan"
+	"github.com/koord-rt/koord-rt/model/workload"
+)
+
+// podChecks are when a pod's cgroup is compared again after a resize: the kubelet writes it itself, some time after the
+// runtime has answered, and there is no event for that.
+var podChecks = [...]time.Duration{50 * time.Millisecond, 200 * time.Millisecond, time.Second, 3 * time.Second}
+
+// UpdatePod comes before the kubelet writes the pod's cgroup for a resize to base. What would make that write fail — a
+// burst above the new quota, cpu.idle beside a new weight — is taken away first and comes back with the checks.
+func (g *Engine) UpdatePod(ctx context.Context, sb Sandbox, base workload.Resources) {
+	e := g.podOf(sb)
+	v := g.views.Load()
+	var pl plan.Plan
+	for _, k := range [...]plan.Knob{plan.CPUBurst, plan.CPUIdle} {
+		if s := e.plan.Get(k); s != nil && !s.Observe && s.Value.Int() > 0 {
+			low := *s
+			low.Value, low.Reason = plan.Int(0), "out of the way of the kubelet's resize"
+			pl = append(pl, low)
+		}
+	}
+	if len(pl) > 0 {
+		g.count(g.o.Kernel.Apply(ctx, pl, v.Generation))
+	}
+	pod := *e.p
+	pod.Base = base
+	g.reg.changePod(pod.ID, func(e *podEntry) { e.p = &pod })
+	g.checkPodLater(pod.ID)
+}
+
+// UpdatedPod starts the checks anew.
+func (g *Engine) UpdatedPod(sandbox string) { g.checkPodLater(sandbox) }
+
+// checkPodLater brings the pod's cgroup to its plan at each of podChecks.
+func (g *Engine) checkPodLater(sandbox string) {
+	life := g.ctx()
+	for _, d := range podChecks {
+		time.AfterFunc(d, func() {
+			if life.Err() == nil {
+				g.settleSoon(sandbox)
+			}
+		})
+	}
+}

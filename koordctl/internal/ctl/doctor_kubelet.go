@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+package ctl
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	yaml "sigs.k8s.io/yaml/goyaml.v3"
+
+	"github.com/koord-rt/koord-rt/api/config"
+	"github.com/koord-rt/koord-rt/api/protocol"
+	"github.com/koord-rt/koord-rt/daemon/status"
+)
+
+// checkKubelet recognises kubelet's own managers: their knobs are left to them.
+func (e *env) checkKubelet() []check {
+	var out []check
+	for _, m := range []struct{ name, file, static, knob string }{
+		{"kubelet-cpu", "/var/lib/kubelet/cpu_manager_state", "static", "cpuset.cpus"},
+		{"kubelet-memory", "/var/lib/kubelet/memory_manager_state", "Static", "cpuset.mems"},
+	} {
+		c := check{Name: m.name, Result: ok, Detail: "no static policy"}
+		b, err := readHead(e.path(m.file))
+		var state struct {
+			PolicyName string `json:"policyName"`
+		}
+		switch {
+		case errors.Is(err, os.ErrNotExist):
+		case err != nil:
+			c.Result, c.Detail, c.Next = warn, err.Error(), "run koordctl as root"
+		case json.Unmarshal(b, &state) != nil:
+			c.Result, c.Detail, c.Next = warn, m.file+" cannot be read", "kubelet writes it anew when it starts"
+		case state.PolicyName == m.static:
+			c.Result, c.Detail = warn, "kubelet's static policy owns "+m.knob
+			c.Next = "set kubelet's policy to none where koord-rt is to pin containers; until then the cpuset feature stays away"
+		}
+		out = append(out, c)
+	}
+	return out
+}
+
+// kubeletConfig is where kubeadm puts the kubelet's configuration.
+const kubeletConfig = "/var/lib/kubelet/config.yaml"
+
+// checkMemoryQoS compares the kubelet's feature gate MemoryQoS with what koord-nri takes for its owner: memory.min and
+// memory.low of pods and their ancestors have one writer. Auto looks at memory.min of kubepods, which is 0 on an empty
+// node whoever owns it.
+func (e *env) checkMemoryQoS(plugin *status.Entry, told string) check {
+	c := check{Name: "kubelet-memory-qos", Result: ok}
+	b, err := readHead(e.path(kubeletConfig))
+	if errors.Is(err, os.ErrNotExist) {
+		c.Detail = "no " + kubeletConfig + "; koord-nri's host.kubeletMemoryQoS is " + told
+		return c
+	}
+	if err != nil {
+		return check{Name: c.Name, Result: warn, Detail: err.Error(), Next: "run koordctl as root"}
+	}
+	gate, set, err := memoryQoSGate(b)
+	if err != nil {
+		return check{Name: c.Name, Result: warn, Detail: kubeletConfig + ": " + err.Error(), Next: "correct the kubelet's configuration"}
+	}
+	taken := takenForKubelets(plugin)
+	c.Detail = "the kubelet's configuration does not name MemoryQoS"
+	if set {
+		c.Detail = fmt.Sprintf("the kubelet's MemoryQoS is %t", gate)
+	}
+	c.Detail += fmt.Sprintf(", koord-nri's host.kubeletMemoryQoS is %s", told)
+	const name = "set host.kubeletMemoryQoS: %s in nri.yaml and restart koord-nri"
+	switch {
+	case gate && told == config.MemoryQoSNo:
+		c.Result, c.Next = warn, "two writers of memory.min undo each other: "+fmt.Sprintf(name, "yes")+", or switch the gate off"
+	case gate && told == config.MemoryQoSAuto && plugin != nil && !taken:
+		c.Result, c.Next = warn, "koord-nri has not seen it, as on a node without protected pods: "+fmt.Sprintf(name, "yes")
+	case set && !gate && told == config.MemoryQoSYes:
+		c.Result, c.Next = warn, "nobody protects the pods' memory: "+fmt.Sprintf(name, "auto")
+	case set && !gate && taken:
+		c.Result = warn
+		c.Next = "memory.min on kubepods is a leftover that was taken for the kubelet's: " + fmt.Sprintf(name, "no")
+	}
+	return c
+}
+
+// takenForKubelets: koord-nri leaves the protections to the kubelet.
+func takenForKubelets(plugin *status.Entry) bool {
+	if plugin == nil {
+		return false
+	}
+	for _, f := range plugin.Features {
+		if f.Feature == protocol.FeatureMemory.String() && strings.Contains(f.Detail, "kubelet's MemoryQoS is on") {
+			return true
+		}
+	}
+	return false
+}
+
+// memoryQoSGate reads featureGates of a KubeletConfiguration.
+func memoryQoSGate(b []byte) (on, set bool, err error) {
+	var k struct {
+		FeatureGates map[string]bool `yaml:"featureGates"`
+	}
+	if err := yaml.Unmarshal(b, &k); err != nil {
+		return false, false, err
+	}
+	on, set = k.FeatureGates["MemoryQoS"]
+	return on, set, nil
+}

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+package arch
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// unfuzzed are exported parsers without a fuzz target, by "directory.Name", and why.
+var unfuzzed = map[string]string{
+	"api/protocol.ParseQoS":           "looks a word up in a table",
+	"api/protocol.ParsePriorityClass": "looks a word up in a table",
+	"api/protocol.ParseFeature":       "looks a word up in a table",
+	"adapt/hook.ParseKind":            "looks a word up in a table",
+	"kernel/cgroup/v1.Parse":          "FuzzParse of kernel/cgroup calls it for every knob",
+	"kernel/cgroup/v2.Parse":          "FuzzParse of kernel/cgroup calls it for every knob",
+}
+
+// source is what one directory has of parsers and of functions in its test files.
+type source struct {
+	parsers []string                 // names; a method's is that of its receiver's type
+	bodies  map[string]*ast.FuncDecl // functions of the test files
+}
+
+// TestEveryParserIsFuzzed: an exported function Parse…, Decode… or Unmarshal… of a room that reads foreign text is named
+// in a fuzz target of its own directory, or in what that target calls there.
+func TestEveryParserIsFuzzed(t *testing.T) {
+	t.Parallel()
+	dirs := map[string]*source{}
+	goFiles(t, func(path string, text []byte) {
+		dir, err := filepath.Rel("../..", filepath.Dir(path))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if room := strings.SplitN(dir, "/", 2)[0]; room != "api" && room != "daemon" && room != "kernel" && room != "adapt" {
+			return
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), path, text, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if dirs[dir] == nil {
+			dirs[dir] = &source{bodies: map[string]*ast.FuncDecl{}}
+		}
+		dirs[dir].add(file, strings.HasSuffix(path, "_test.go"))
+	})
+	found := 0
+	used := map[string]bool{}
+	for dir, s := range dirs {
+		fuzzed := s.fuzzed()
+		for _, name := range s.parsers {
+			found++
+			key := dir + "." + name
+			switch {
+			case unfuzzed[key] != "" && fuzzed[name]:
+				t.Errorf("%s is fuzzed: strike it off the list of exceptions", key)
+			case unfuzzed[key] != "":
+				used[key] = true
+			case !fuzzed[name]:
+				t.Errorf("%s: no fuzz target of %s calls it", key, dir)
+			}
+		}
+	}
+	for key := range unfuzzed {
+		if !used[key] {
+			t.Errorf("exception %s stands for nothing", key)
+		}
+	}
+	if found < 20 {
+		t.Errorf("only %d parsers found: the search is wrong", found)
+	}
+}
+
+func (s *source) add(file *ast.File, test bool) {
+	for _, d := range file.Decls {
+		f, ok := d.(*ast.FuncDecl)
+		if !ok {
+			continue
+		}
+		if test {
+			s.bodies[f.Name.Name] = f
+			continue
+		}
+		name := f.Name.Name
+		if !strings.HasPrefix(name, "Parse") && !strings.HasPrefix(name, "Decode") && !strings.HasPrefix(name, "Unmarshal") {
+			continue
+		}
+		if f.Recv != nil && strings.HasPrefix(name, "Unmarshal") {
+			name = receiver(f) // nobody calls it by its name
+		}
+		s.parsers = append(s.parsers, name)
+	}
+}
+
+// receiver is the name of a method's type.
+func receiver(f *ast.FuncDecl) string {
+	e := f.Recv.List[0].Type
+	if star, ok := e.(*ast.StarExpr); ok {
+		e = star.X
+	}
+	if id, ok := e.(*ast.Ident); ok {
+		return id.Name
+	}
+	return ""
+}
+
+// fuzzed are the names that the fuzz targets and the test functions they call mention.
+func (s *source) fuzzed() map[string]bool {
+	names, todo := map[string]bool{}, []string{}
+	for name := range s.bodies {
+		if strings.HasPrefix(name, "Fuzz") {
+			todo = append(todo, name)
+		}
+	}
+	for len(todo) > 0 {
+		body := s.bodies[todo[0]]
+		todo = todo[1:]
+		ast.Inspect(body, func(n ast.Node) bool {
+			id, ok := n.(*ast.Ident)
+			if !ok || names[id.Name] {
+				return true
+			}
+			names[id.Name] = true
+			if s.bodies[id.Name] != nil && !strings.HasPrefix(id.Name, "Test") {
+				todo = append(todo, id.Name)
+			}
+			return true
+		})
+	}
+	return names
+}

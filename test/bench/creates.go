@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/koord-rt/koord-rt/test/lab/cri"
+	"github.com/koord-rt/koord-rt/test/lab/kubelet"
+)
+
+// warmPairs are made before the ones that count.
+const warmPairs = 20
+
+// creates makes the same pods through our proxy and past it, as pairs does, on the containerd that has the fleet.
+func (b *bench) creates(ctx context.Context, r *report, shared *rig, rd *road) (err error) {
+	names := []string{wayOurs, wayDirect}
+	if b.o.proxy.third && rd.way(wayUpstream) != nil {
+		names = append(names, wayUpstream)
+	}
+	var sides []*side
+	var clients []*cri.Client
+	defer func() {
+		for _, c := range clients {
+			err = errors.Join(err, c.Close())
+		}
+	}()
+	for i, name := range names {
+		client, err := cri.Dial(rd.way(name).socket)
+		if err != nil {
+			return err
+		}
+		clients = append(clients, client)
+		rig, err := through(ctx, shared, client)
+		if err != nil {
+			return err
+		}
+		sides = append(sides, &side{name: name, rig: rig, prefix: fmt.Sprintf("pair%d", i)})
+	}
+	b.say("proxy: %d pairs of pods after %d that do not count", b.o.proxy.pairs, warmPairs)
+	for i := -warmPairs; i < b.o.proxy.pairs; i++ {
+		if i > 0 && i%100 == 0 {
+			b.say("proxy: pair %d of %d", i, b.o.proxy.pairs)
+		}
+		if err := pair(ctx, sides, i); err != nil {
+			return fmt.Errorf("pair %d: %w", i, err)
+		}
+	}
+	direct := sides[1]
+	for _, s := range sides {
+		if s != direct {
+			judgeCreates(r, s, direct)
+		}
+	}
+	for _, s := range sides {
+		for c, name := range calls {
+			r.note("%-8s %-16s %s", s.name, name, s.seconds[c].line())
+		}
+	}
+	return nil
+}
+
+// through is a kubelet of its own on the same runtime, over another client. Only the shared rig is closed.
+func through(ctx context.Context, shared *rig, client *cri.Client) (*rig, error) {
+	r := &rig{host: shared.host, tree: shared.tree, calls: &stopwatch{RuntimeServiceClient: client.Runtime}}
+	timed := *client
+	timed.Runtime = r.calls
+	var err error
+	r.kube, err = kubelet.New(ctx, kubelet.Options{CRI: &timed, LogDir: r.host.Logs, Root: r.host.Cgroup})
+	return r, err
+}
+
+// judgeCreates compares one way with none in between; the goal is that of CreateContainer through ours.
+func judgeCreates(r *report, s, direct *side) {
+	for c, name := range calls {
+		a, z := s.seconds[c], direct.seconds[c]
+		all := ratioOfMedians(a, z, resamples)
+		fig := figure{fmt.Sprintf("%s, median %s / direct [95 %%]", name, s.name), "", fmt.Sprintf("%s (%s / %s)", all, took(a.sorted().median()), took(z.sorted().median())), ""}
+		if name == "CreateContainer" && s.name == wayOurs {
+			fig.goal, fig.verdict = "≤ 1.03", all.verdict(pairGoal)
+		}
+		r.figures = append(r.figures, fig)
+		r.note("%s/direct %-16s all %s  LS %s  BE %s", s.name, name, all,
+			ratioOfMedians(half(a, 0), half(z, 0), resamples), ratioOfMedians(half(a, 1), half(z, 1), resamples))
+	}
+}

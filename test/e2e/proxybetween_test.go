@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+//go:build lab
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/koord-rt/koord-rt/test/lab/cri"
+	"github.com/koord-rt/koord-rt/test/lab/host"
+	"github.com/koord-rt/koord-rt/test/lab/kubelet"
+	"github.com/koord-rt/koord-rt/test/lab/parts"
+)
+
+// between is a rig whose runtime can be held in the middle of a call.
+type between struct {
+	*viaProxy
+	slow, entered string // files: runc's create waits while the first exists, and makes the second
+}
+
+// TestHostProxyKilledBetween kills the proxy after it has forwarded a request and before the answer, and compares with a
+// kubelet that is killed at the same point without a proxy: what is left right after, and after the kubelet's retry.
+func TestHostProxyKilledBetween(t *testing.T) {
+	cache, err := parts.Open(parts.Options{Progress: os.Stderr})
+	if err != nil {
+		t.Fatal(err)
+	}
+	runc, err := cache.File(t.Context(), parts.Runc, "runc")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	b := &between{slow: filepath.Join(dir, "slow"), entered: filepath.Join(dir, "entered")}
+	script := fmt.Sprintf("#!/bin/sh\nif [ -e %s ]; then case \" $* \" in *\" create \"*) touch %s; sleep 1;; esac; fi\nexec %s \"$@\"\n", b.slow, b.entered, runc)
+	wrapper := filepath.Join(dir, "runc")
+	if err := os.WriteFile(wrapper, []byte(script), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	b.viaProxy = newProxyRig(t, rigOptions{nri: host.Options{DisableNRI: true, RuncPath: wrapper, Cache: cache}})
+	b.upProxy(standard, nil)
+	for i, point := range betweenPoints {
+		t.Run(point.name, func(t *testing.T) {
+			sub := *b
+			sub.viaProxy = &viaProxy{}
+			*sub.viaProxy = *b.viaProxy
+			r := *b.rig
+			r.t, sub.rig = t, &r
+			direct := sub.cut(point, fmt.Sprintf("cut-%d-direct", i), false)
+			proxied := sub.cut(point, fmt.Sprintf("cut-%d-proxy", i), true)
+			b.cmd, b.exited = sub.cmd, sub.exited
+			t.Logf("left right after the kill: direct %v, proxy %v", direct, proxied)
+			for what, n := range proxied {
+				if n > direct[what] {
+					t.Errorf("%d %s are left through the proxy, %d without it", n, what, direct[what])
+				}
+			}
+		})
+	}
+}
+
+// betweenPoint is a call to be cut.
+type betweenPoint struct {
+	name string
+	// frozen stops containerd; else runc is slow.
+	frozen bool
+	// before brings a pod to the point; call is cut.
+	before func(ctx context.Context, k *kubelet.Kubelet, p kubelet.Pod) (*kubelet.Running, error)
+	call   func(ctx context.Context, k *kubelet.Kubelet, c *cri.Client, run *kubelet.Running, p kubelet.Pod) error
+}
+
+func noPod(context.Context, *kubelet.Kubelet, kubelet.Pod) (*kubelet.Running, error) { return nil, nil }
+
+func withSandbox(ctx context.Context, k *kubelet.Kubelet, p kubelet.Pod) (*kubelet.Running, error) {
+	return k.RunPod(ctx, p)
+}
+
+func withCreated(ctx context.Context, k *kubelet.Kubelet, p kubelet.Pod) (*kubelet.Running, error) {
+	run, err := k.RunPod(ctx, p)
+	if err == nil {
+		_, err = k.CreateContainer(ctx, run, "main")
+	}
+	return run, err
+}
+
+func withStarted(ctx context.Context, k *kubelet.Kubelet, p kubelet.Pod) (*kubelet.Running, error) {
+	return k.StartPod(ctx, p)
+}
+
+func runPodCall(ctx context.Context, k *kubelet.Kubelet, _ *cri.Client, _ *kubelet.Running, p kubelet.Pod) error {
+	_, err := k.RunPod(ctx, p)
+	return err
+}
+
+func createCall(ctx context.Context, k *kubelet.Kubelet, _ *cri.Client, run *kubelet.Running, _ kubelet.Pod) error {
+	_, err := k.CreateContainer(ctx, run, "main")
+	return err
+}
+
+func startCall(ctx context.Context, k *kubelet.Kubelet, _ *cri.Client, run *kubelet.Running, _ kubelet.Pod) error {
+	return k.StartContainer(ctx, run, "main")
+}
+
+var betweenPoints = []betweenPoint{
+	{"RunPodSandbox", false, noPod, runPodCall},
+	{"RunPodSandboxFrozen", true, noPod, runPodCall},
+	{"CreateContainerFrozen", true, withSandbox, createCall},
+	{"StartContainer", false, withCreated, startCall},
+	{"StartContainerFrozen", true, withCreated, startCall},
+	{"StopContainerFrozen", true, withStarted, func(ctx context.Context, _ *kubelet.Kubelet, c *cri.Client, run *kubelet.Running, _ kubelet.Pod) error {
+		return c.StopContainer(ctx, run.Containers["main"], 0)
+	}},
+	{"RemovePodSandboxFrozen", true, withStarted, func(ctx context.Context, _ *kubelet.Kubelet, c *cri.Client, run *kubelet.Running, _ kubelet.Pod) error {
+		return c.RemovePod(ctx, run.SandboxID)
+	}},
+}
+
+// cut brings a pod to the point, kills whoever is connected to the runtime in the middle of the call, and returns what is
+// left. Then the kubelet tries again, which must succeed, and removes the pod, after which nothing is left.
+func (b *between) cut(point betweenPoint, name string, proxied bool) map[string]int {
+	b.t.Helper()
+	ctx := b.t.Context()
+	socket := b.host.Socket
+	if proxied {
+		socket = b.socket
+	}
+	client := b.dial(socket)
+	b.kube.Through(client)
+	pod := bePod(name)
+	before := b.leftovers()
+	run, err := point.before(ctx, b.kube, pod)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	release := b.hold(point.frozen)
+	done := make(chan error, 1)
+	go func() { done <- point.call(ctx, b.kube, client, run, pod) }()
+	b.inside(point.frozen)
+	if proxied {
+		b.crash()
+	} else {
+		_ = client.Close() // with a call under way
+	}
+	release()
+	if err := <-done; err == nil {
+		b.t.Fatal("the call succeeded: the kill came too late")
+	}
+	left := b.settledLeftovers(before)
+
+	if proxied {
+		b.again()
+	}
+	client = b.dial(socket)
+	b.kube.Through(client)
+	s := &stubborn{kube: b.kube, client: client, limit: 20 * time.Second}
+	second, err := s.start(ctx, pod)
+	if err != nil {
+		b.t.Fatalf("the kubelet's retry: %v", err)
+	}
+	if proxied {
+		b.soon(3*time.Second, second, wants("BE", ""))
+	}
+	if err := s.stop(ctx, second); err != nil {
+		b.t.Fatal(err)
+	}
+	if run != nil {
+		_ = s.stop(ctx, run) // the lab's kubelet forgets it; the runtime has none of it any more
+	}
+	b.eventually(10*time.Second, func() error {
+		if after := b.leftovers(); fmt.Sprint(after) != fmt.Sprint(before) {
+			return fmt.Errorf("after the retry and the removal: %v, before %v", after, before)
+		}
+		return nil
+	})
+	return left
+}
+
+func (b *between) dial(socket string) *cri.Client {
+	b.t.Helper()
+	c, err := cri.Dial(socket)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	b.t.Cleanup(func() {
+		b.kube.Through(b.host.CRI())
+		_ = c.Close() // it may be closed already
+	})
+	return c
+}
+
+// hold makes the runtime slow or stops it; release ends that.
+func (b *between) hold(frozen bool) (release func()) {
+	b.t.Helper()
+	if frozen {
+		pid := b.host.Pid()
+		if err := unix.Kill(pid, unix.SIGSTOP); err != nil {
+			b.t.Fatal(err)
+		}
+		return func() { _ = unix.Kill(pid, unix.SIGCONT) }
+	}
+	_ = os.Remove(b.entered) // of an earlier point
+	if err := os.WriteFile(b.slow, nil, 0o600); err != nil {
+		b.t.Fatal(err)
+	}
+	return func() { _ = os.Remove(b.slow) }
+}
+
+// inside returns when the runtime has the request. A stopped one cannot tell; a request needs a few milliseconds.
+func (b *between) inside(frozen bool) {
+	b.t.Helper()
+	if frozen {
+		time.Sleep(300 * time.Millisecond)
+		return
+	}
+	b.eventually(10*time.Second, func() error { _, err := os.Stat(b.entered); return err })
+}
+
+// settledLeftovers is what there is more than before, when that has not changed for a while.
+func (b *between) settledLeftovers(before map[string]int) map[string]int {
+	b.t.Helper()
+	const quiet = 2 * time.Second
+	now, since := b.leftovers(), time.Now()
+	b.eventually(30*time.Second, func() error {
+		next := b.leftovers()
+		if fmt.Sprint(next) != fmt.Sprint(now) {
+			now, since = next, time.Now()
+		}
+		if time.Since(since) < quiet {
+			return fmt.Errorf("still changing: %v", now)
+		}
+		return nil
+	})
+	left := map[string]int{}
+	for k, n := range now {
+		left[k] = n - before[k]
+	}
+	return left
+}

@@ -1,0 +1,309 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+//go:build lab
+
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/koord-rt/koord-rt/api/protocol"
+	"github.com/koord-rt/koord-rt/daemon/handoff"
+	"github.com/koord-rt/koord-rt/daemon/ledger"
+	"github.com/koord-rt/koord-rt/model/journal"
+	"github.com/koord-rt/koord-rt/model/node"
+	"github.com/koord-rt/koord-rt/model/unit"
+	"github.com/koord-rt/koord-rt/test/lab/cri"
+	"github.com/koord-rt/koord-rt/test/lab/kubelet"
+)
+
+// upProxy starts the proxy with a strategy (a bare NodeSLO spec) and puts the kubelet behind it.
+func (p *viaProxy) upProxy(spec string, more map[string]any) {
+	p.t.Helper()
+	all := map[string]any{}
+	if spec != "" {
+		var parsed any
+		if err := yaml.Unmarshal([]byte(spec), &parsed); err != nil {
+			p.t.Fatal(err)
+		}
+		all["strategy"] = parsed
+	}
+	for k, v := range more {
+		all[k] = v
+	}
+	p.begin(p.proxyConfig(nil, all))
+}
+
+// crash is kill -9 of the proxy; the kubelet stays behind it.
+func (p *viaProxy) crash() {
+	p.t.Helper()
+	if err := p.cmd.Process.Kill(); err != nil {
+		p.t.Fatal(err)
+	}
+	<-p.exited
+}
+
+// proxyMetric is the present sum of a metric's series of the proxy.
+func (p *viaProxy) proxyMetric(parts ...string) float64 {
+	p.t.Helper()
+	client := http.Client{Timeout: 2 * time.Second, Transport: &http.Transport{
+		DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "unix", filepath.Join(p.run, "proxy-metrics.sock"))
+		},
+	}}
+	m, err := scrape(&client, "http://koord-runtime-proxy/metrics")
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return sum(m, parts...)
+}
+
+// normalise publishes a ratio of CPU normalisation, in hundredths.
+func (p *viaProxy) normalise(generation uint64, ratio unit.Ratio) {
+	p.t.Helper()
+	w, err := handoff.NewWriter(p.run, p.state)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	d := node.Dynamic{Known: true, Expires: time.Now().Add(time.Hour), Normalization: ratio}
+	if err := w.Dynamic(generation, d, time.Now()); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// records are the ledger's, of every writer.
+func (p *viaProxy) records() []journal.Record {
+	p.t.Helper()
+	records, _, err := ledger.ReadAll(p.run) // a killed writer leaves a cut line
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return records
+}
+
+// mark is the annotation of ours on a container, nil for none.
+func (p *viaProxy) mark(id string) *protocol.Applied {
+	p.t.Helper()
+	st, _, err := p.host.CRI().ContainerStatus(p.t.Context(), id)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	text := st.Annotations[protocol.AnnotationApplied]
+	if text == "" {
+		return nil
+	}
+	m, err := protocol.ParseApplied(text)
+	if err != nil {
+		p.t.Fatalf("annotation %q: %v", text, err)
+	}
+	return &m
+}
+
+// stubborn is a kubelet that tries again: each failed step is followed by a look at what the runtime has, and what is
+// left of the attempt is removed before the next one, as a new attempt of the kubelet's would.
+type stubborn struct {
+	kube   *kubelet.Kubelet
+	client *cri.Client
+	limit  time.Duration
+	// kill removes a task that the runtime has lost: a start that is cut while runc starts the process may leave a container
+	// that CRI calls exited, with a task that it cannot delete (containerd 2.4, with and without a proxy).
+	kill func(id string) error
+	// tries counts the steps that failed and were tried again, lost the tasks that were killed so.
+	tries, lost int
+}
+
+func (p *viaProxy) stubborn(limit time.Duration) *stubborn {
+	return &stubborn{kube: p.kube, client: p.client, limit: limit, kill: func(id string) error {
+		return p.host.Ctr(p.t.Context(), "tasks", "rm", "--force", id)
+	}}
+}
+
+func (s *stubborn) again(ctx context.Context, what string, step func() error) error {
+	deadline := time.Now().Add(s.limit)
+	for {
+		err := step()
+		if err == nil || time.Now().After(deadline) || ctx.Err() != nil {
+			if err != nil {
+				err = fmt.Errorf("%s after %d tries: %w", what, s.tries, err)
+			}
+			return err
+		}
+		s.tries++
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+// start brings a pod of one container up.
+func (s *stubborn) start(ctx context.Context, p kubelet.Pod) (run *kubelet.Running, err error) {
+	err = s.again(ctx, "run pod "+p.Name, func() error {
+		if run, err = s.kube.RunPod(ctx, p); err == nil {
+			return nil
+		}
+		return errors.Join(err, s.dropPods(ctx, p.UID))
+	})
+	if err != nil {
+		return nil, err
+	}
+	err = s.again(ctx, "create in "+p.Name, func() error {
+		if _, err := s.kube.CreateContainer(ctx, run, "main"); err != nil {
+			return errors.Join(err, s.dropContainers(ctx, p.UID))
+		}
+		return nil
+	})
+	if err != nil {
+		return run, err
+	}
+	return run, s.again(ctx, "start of "+p.Name, func() error {
+		err := s.kube.StartContainer(ctx, run, "main")
+		if err == nil {
+			return nil
+		}
+		st, _, statusErr := s.client.ContainerStatus(ctx, run.Containers["main"])
+		switch {
+		case statusErr == nil && st.State == runtimeapi.ContainerState_CONTAINER_RUNNING:
+			return nil
+		case statusErr == nil && st.State == runtimeapi.ContainerState_CONTAINER_CREATED, statusErr != nil && status.Code(statusErr) != codes.NotFound:
+			return errors.Join(err, statusErr)
+		}
+		// It ended, or the runtime took it back: another one takes its place.
+		if statusErr = s.dropContainers(ctx, p.UID); statusErr == nil {
+			_, statusErr = s.kube.CreateContainer(ctx, run, "main")
+		}
+		return errors.Join(err, statusErr)
+	})
+}
+
+// stop removes a pod; the kubelet of the lab forgets it at the first call, so what the runtime still has follows.
+func (s *stubborn) stop(ctx context.Context, run *kubelet.Running) error {
+	if err := s.kube.StopPod(ctx, run); err == nil {
+		return nil
+	}
+	return s.again(ctx, "removal of "+run.Pod.Name, func() error { return s.dropPods(ctx, run.Pod.UID) })
+}
+
+// dropContainers removes a pod's containers.
+func (s *stubborn) dropContainers(ctx context.Context, uid string) error {
+	list, err := s.client.Containers(ctx)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, c := range list {
+		if c.Labels["io.kubernetes.pod.uid"] != uid {
+			continue
+		}
+		err := s.client.StopContainer(ctx, c.Id, 0)
+		if err == nil {
+			err = s.client.RemoveContainer(ctx, c.Id)
+		}
+		if err != nil && strings.Contains(err.Error(), "cannot delete running task") && s.kill != nil {
+			s.lost++
+			err = errors.Join(err, s.kill(c.Id))
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+// dropPods removes a pod's sandboxes with what is in them.
+func (s *stubborn) dropPods(ctx context.Context, uid string) error {
+	list, err := s.client.Pods(ctx)
+	if err != nil {
+		return err
+	}
+	errs := []error{s.dropContainers(ctx, uid)}
+	for _, sb := range list {
+		if sb.Metadata.Uid == uid {
+			errs = append(errs, s.client.StopPod(ctx, sb.Id), s.client.RemovePod(ctx, sb.Id))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// leftovers are the ids of pods' sandboxes, containers, tasks of runc, and the cgroups below the lab's root.
+func (p *viaProxy) leftovers() map[string]int {
+	p.t.Helper()
+	out := map[string]int{}
+	pods, err := p.host.CRI().Pods(p.t.Context())
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	containers, err := p.host.CRI().Containers(p.t.Context())
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	out["sandboxes"], out["containers"] = len(pods), len(containers)
+	tasks, err := filepath.Glob(filepath.Join(p.host.Runc, "*", "*"))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	out["tasks"] = len(tasks)
+	out["cgroups"] = len(p.podCgroups())
+	return out
+}
+
+// podCgroups lists the directories of pods and below, in the hierarchy of cpu.
+func (p *viaProxy) podCgroups() (dirs []string) {
+	p.t.Helper()
+	mount := p.tree.Controllers["cpu"]
+	if p.tree.V2() {
+		mount = p.tree.Unified
+	}
+	root := mount + p.root()
+	err := filepath.WalkDir(root, func(path string, d os.DirEntry, err error) error {
+		if err == nil && d.IsDir() && strings.Contains(path, "/pod") {
+			dirs = append(dirs, path)
+		}
+		return nil // what goes while we look is gone
+	})
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	slices.Sort(dirs)
+	return dirs
+}
+
+// answers is what koordctl says, with every part in it.
+func (p *viaProxy) answers(args []string, parts ...string) string {
+	p.t.Helper()
+	p.says(args, parts...)
+	out, err := p.ctl(args...)
+	if err != nil {
+		p.t.Errorf("koordctl %v: %v", args, err)
+	}
+	return out
+}
+
+// proxyLives are the tests of behaviour over time, each with a run directory of its own.
+func proxyLives(t *testing.T, o rigOptions, tests []proxyLife) {
+	p := newProxyRig(t, o)
+	for _, l := range tests {
+		t.Run(l.name, func(t *testing.T) {
+			sub := p.subProxy(t)
+			sub.freshRun()
+			l.test(sub)
+		})
+	}
+}
+
+type proxyLife struct {
+	name string
+	test func(*viaProxy)
+}

@@ -1,0 +1,310 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+//go:build lab
+
+package e2e
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+
+	"github.com/koord-rt/koord-rt/api/protocol"
+	"github.com/koord-rt/koord-rt/model/journal"
+	"github.com/koord-rt/koord-rt/test/lab/cgroups"
+	"github.com/koord-rt/koord-rt/test/lab/host"
+	"github.com/koord-rt/koord-rt/test/lab/kubelet"
+)
+
+// TestHostProxySafe is what the proxy refuses, hides, passes on and gives back.
+func TestHostProxySafe(t *testing.T) {
+	proxyLives(t, rigOptions{nri: host.Options{DisableNRI: true}}, []proxyLife{
+		{"Required", proxyRequired},
+		{"Secrets", proxySecrets},
+		{"Malformed", proxyMalformed},
+		{"Restore", proxyRestore},
+		{"Koordctl", proxyKoordctl},
+	})
+}
+
+// proxyRequired: fail-closed by the pod's annotation.
+func proxyRequired(p *viaProxy) {
+	ctx := p.t.Context()
+	p.upProxy(standard, map[string]any{"features": map[string]string{"blkio": "off"}})
+	needs := func(name, features string) kubelet.Pod {
+		pod := bePod(name)
+		pod.Annotations = mergeMaps(pod.Annotations, map[string]string{protocol.AnnotationRequired: features})
+		return pod
+	}
+	p.soon(2*time.Second, p.pod(needs("required-can", "batch,oom-score")), wants("BE", ""))
+
+	_, err := p.kube.RunPod(ctx, needs("required-off", "blkio"))
+	if err == nil || !strings.Contains(err.Error(), "koord-rt") || !strings.Contains(err.Error(), "blkio") {
+		p.t.Errorf("a pod that requires a feature which is off: %v", err)
+	}
+
+	// The scheduling policy has no field in CRI: it would come after the first instruction.
+	run, err := p.kube.RunPod(ctx, needs("required-late", "cpu-identity"))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	p.cleanPod(run)
+	_, err = p.kube.CreateContainer(ctx, run, "main")
+	for _, part := range []string{"koord-rt", "sched.policy", "cpu-identity", "after the start"} {
+		if err == nil || !strings.Contains(err.Error(), part) {
+			p.t.Errorf("the refusal does not say %q: %v", part, err)
+		}
+	}
+	containers, err := p.host.CRI().Containers(ctx)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	for _, c := range containers {
+		if c.PodSandboxId == run.SandboxID {
+			p.t.Error("the runtime has made the refused container")
+		}
+	}
+	p.soon(2*time.Second, p.pod(bePod("required-not")), wants("BE", ""))
+}
+
+// marker stands for a secret in a container's environment.
+const marker = "s3cr3t-4f1c9a77"
+
+// proxySecrets: no value of a variable leaves the request, with and without a hook server, on success and on failure.
+func proxySecrets(p *viaProxy) {
+	secret := func(name string) kubelet.Pod {
+		pod := bePod(name)
+		pod.Containers[0].Env = map[string]string{"TOKEN": marker}
+		return pod
+	}
+	p.upProxy(standard, map[string]any{"log": map[string]any{"level": "debug"}})
+	if st, err := os.Stat(p.socket); err != nil || st.Mode().Perm() != 0o600 || st.Sys().(*syscall.Stat_t).Uid != 0 {
+		p.t.Errorf("socket %v, %v", st, err)
+	}
+	p.soon(2*time.Second, p.pod(secret("secret-plain")), wants("BE", ""))
+
+	hooked := p.hookServer()
+	p.eventually(10*time.Second, func() error {
+		p.soon(2*time.Second, p.pod(secret(fmt.Sprintf("secret-%d", time.Now().UnixNano()))), wants("BE", ""))
+		if !hooked.saw(marker) {
+			return errors.New("the hook server has not been asked")
+		}
+		return nil
+	})
+	hooked.fail()
+	p.soon(2*time.Second, p.pod(secret("secret-failing")), wants("BE", ""))
+	broken := secret("secret-broken")
+	broken.Annotations["koordinator.sh/oom-score-adj"] = "not a number " + "x"
+	p.pod(broken)
+	p.end(syscall.SIGTERM)
+
+	if strings.Contains(p.out.String(), marker) {
+		p.t.Error("the log has the value of a variable")
+	}
+	err := filepath.WalkDir(filepath.Dir(p.config), func(path string, d fs.DirEntry, err error) error {
+		if err != nil || !d.Type().IsRegular() {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		if bytes.Contains(text, []byte(marker)) {
+			p.t.Errorf("%s has the value of a variable", path)
+		}
+		return err
+	})
+	if err != nil {
+		p.t.Error(err)
+	}
+}
+
+// hookServer registers a server that is asked of everything, wants nothing and remembers what it was told.
+type hookServer struct {
+	mu     sync.Mutex
+	told   []byte
+	broken bool
+}
+
+func (h *hookServer) saw(text string) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return bytes.Contains(h.told, []byte(text))
+}
+
+// fail makes every later answer an error that repeats what was asked.
+func (h *hookServer) fail() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.broken = true
+}
+
+func (h *hookServer) handle(_ any, stream grpc.ServerStream) error {
+	var in []byte
+	if err := stream.RecvMsg(&in); err != nil {
+		return err
+	}
+	h.mu.Lock()
+	h.told = append(h.told, in...)
+	broken := h.broken
+	h.mu.Unlock()
+	if broken {
+		return errors.New("cannot answer")
+	}
+	return stream.SendMsg(&[]byte{})
+}
+
+func (p *viaProxy) hookServer() *hookServer {
+	p.t.Helper()
+	dir := filepath.Dir(p.config)
+	socket := filepath.Join(dir, "hook.sock")
+	l, err := net.Listen("unix", socket)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	h := &hookServer{}
+	s := grpc.NewServer(grpc.ForceServerCodec(bytesCodec{}), grpc.UnknownServiceHandler(h.handle))
+	go func() { _ = s.Serve(l) }() // until Stop
+	p.t.Cleanup(s.Stop)
+	text := `{"remote-endpoint":"` + socket + `","failure-policy":"Ignore","runtime-hooks":["PreRunPodSandbox","PreCreateContainer","PreStartContainer","PostStartContainer","PreUpdateContainerResources","PostStopContainer","PostStopPodSandbox"]}`
+	if err := os.MkdirAll(filepath.Join(dir, "hookserver.d"), 0o755); err != nil {
+		p.t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "hookserver.d", "lab.json"), []byte(text), 0o600); err != nil {
+		p.t.Fatal(err)
+	}
+	return h
+}
+
+// bytesCodec sends and receives messages as they are.
+type bytesCodec struct{}
+
+func (bytesCodec) Marshal(v any) ([]byte, error) { return *v.(*[]byte), nil }
+
+func (bytesCodec) Unmarshal(data []byte, v any) error {
+	*v.(*[]byte) = append([]byte(nil), data...)
+	return nil
+}
+
+func (bytesCodec) Name() string { return "proto" }
+
+// proxyMalformed compares the answers to bytes that are no request, with and without the proxy.
+func proxyMalformed(p *viaProxy) {
+	p.upProxy(standard, nil)
+	direct, proxied := p.raw(p.host.Socket), p.raw(p.socket)
+	garbage := map[string][]byte{
+		"noise":     {0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff},
+		"truncated": {0x0a, 0x7f, 'a', 'b'},
+		"empty":     {},
+		"wrong wire": {
+			0x08, 0x01, 0x10, 0x01, 0x18, 0x01},
+		"group":    {0x0b, 0x0c},
+		"not UTF8": {0x0a, 0x02, 0xc3, 0x28},
+	}
+	for _, method := range []string{"RunPodSandbox", "CreateContainer", "StartContainer", "UpdateContainerResources", "StopContainer",
+		"RemoveContainer", "StopPodSandbox", "RemovePodSandbox", "UpdatePodSandboxResources", "ListContainers", "NoSuchMethod"} {
+		for what, raw := range garbage {
+			path := "/runtime.v1.RuntimeService/" + method
+			want, wantErr := call(p, direct, path, raw)
+			got, gotErr := call(p, proxied, path, raw)
+			w, g := status.Convert(wantErr), status.Convert(gotErr)
+			if w.Code() != g.Code() || w.Message() != g.Message() || !bytes.Equal(want, got) {
+				p.t.Errorf("%s with %s: %v %q through the proxy, %v %q without", method, what, g.Code(), g.Message(), w.Code(), w.Message())
+			}
+		}
+	}
+	if p.proxyMetric("koord_rt_cri_fail_open_total", `reason="error"`) == 0 {
+		p.t.Error("requests that cannot be decoded are not counted")
+	}
+	p.eventually(5*time.Second, func() error {
+		for _, r := range p.records() {
+			if r.Via == journal.ViaProblem && strings.Contains(r.Reason, "as it came") {
+				return nil
+			}
+		}
+		return errors.New("the ledger does not say that a request went on as it came")
+	})
+	p.soon(2*time.Second, p.pod(bePod("after-noise")), wants("BE", ""))
+}
+
+func (p *viaProxy) raw(socket string) *grpc.ClientConn {
+	p.t.Helper()
+	c, err := grpc.NewClient("unix:"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithDefaultCallOptions(grpc.ForceCodec(bytesCodec{})))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	p.t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+func call(p *viaProxy, c *grpc.ClientConn, path string, raw []byte) (reply []byte, err error) {
+	err = c.Invoke(p.t.Context(), path, &raw, &reply)
+	return reply, err
+}
+
+// proxyRestore: what the proxy has written directly is taken back, byte for byte.
+func proxyRestore(p *viaProxy) {
+	_, rest := cpus()
+	old := []*kubelet.Running{p.pod(lsPod("old-ls")), p.pod(bePod("old-be")), p.pod(lsrPod("old-lsr")), p.pod(idlePod("old-idle"))}
+	before := p.treesOf(old)
+	p.upProxy(standard+protecting, nil)
+	p.soon(5*time.Second, old[0], wants("LS", rest))
+	p.soon(5*time.Second, old[1], wants("BE", rest))
+	p.soon(5*time.Second, old[2], wants("LSR", ""))
+	p.soon(5*time.Second, old[3], wants("idle", rest))
+	fresh := p.pod(bePod("new-be"))
+	p.soon(5*time.Second, fresh, wants("BE", rest))
+	p.end(syscall.SIGTERM)
+	if err := p.kube.StopPod(p.t.Context(), fresh); err != nil {
+		p.t.Fatal(err)
+	}
+	if out, err := p.ctl("restore"); err != nil {
+		p.t.Fatalf("restore: %v\n%s", err, out)
+	}
+	for _, d := range differences(before, p.treesOf(old)) {
+		if !p.tree.V2() || !listed.MatchString(d) {
+			p.t.Errorf("after restore: %s", d)
+		}
+	}
+	p.restoredProcesses(old)
+	if out, err := p.ctl("restore"); err != nil || !strings.Contains(out, "0 restored") {
+		p.t.Errorf("a second restore finds something to do: %v\n%s", err, out)
+	}
+}
+
+// proxyKoordctl asks the questions of a person where there is only the proxy.
+func proxyKoordctl(p *viaProxy) {
+	_, rest := cpus()
+	p.upProxy(standard, nil)
+	ls, be := p.pod(lsPod("ctl-ls")), p.pod(bePod("ctl-be"))
+	p.pod(lsrPod("ctl-lsr"))
+	p.soon(5*time.Second, ls, wants("LS", rest))
+	p.soon(5*time.Second, be, wants("BE", rest))
+	p.answers([]string{"features"}, "koord-runtime-proxy", "containerd", "after start: a CRI request to containerd", "sched.policy")
+	p.answers([]string{"explain", "default/ctl-be"}, "cpu.quota", "batch", "batch-cpu limit", "oom_score_adj", "sched.policy", "class BE", "memory.limit")
+	p.answers([]string{"explain", "default/ctl-ls/main"}, "cpu.burst", "100% of limit", "cpuset.cpus", rest, "no pod owns")
+	p.answers([]string{"diff", "--exit-code"}, "0 of ")
+	file := map[bool]string{false: "cpu.cfs_quota_us", true: "cpu.max"}[p.tree.V2()]
+	if err := cgroups.Write(p.kube.ContainerDir(be, "main", "cpu"), file, "40000"); err != nil {
+		p.t.Fatal(err)
+	}
+	p.drifted("default/ctl-be")
+	p.soon(15*time.Second, be, wants("BE", rest))
+	if p.proxyMetric("koord_rt_cri_proof_total", `result="drift"`) == 0 {
+		p.t.Error("the drift was repaired and not counted")
+	}
+	out, err := p.ctl("doctor", "--containerd-config", p.host.Config)
+	p.t.Logf("doctor (%v):\n%s", err, out)
+}

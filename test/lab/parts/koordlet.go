@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+package parts
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+)
+
+// koordletBuild is upstream's node agent, built by its own go.mod: a peer for tests
+// and benchmarks, never a dependency. It reads hardware counters through libpfm4 (cgo), which
+// comes beside it in lib/: $ORIGIN/lib is its run path, so nothing is installed.
+type koordletBuild struct {
+	Version string // required: 1.8.0
+}
+
+func (k koordletBuild) recipe() string {
+	return fmt.Sprintf("%#v -s -w rpath $ORIGIN/lib crds/ %s", k, runtime.Version())
+}
+
+func (k koordletBuild) build(ctx context.Context, c *Cache, dir string) error {
+	if err := c.InstallDebian(ctx, "gcc", "libc6-dev"); err != nil {
+		return err
+	}
+	root, _, err := downloadModule(ctx, koordinatorModule, "v"+k.Version)
+	if err != nil {
+		return err
+	}
+	pfm, err := os.MkdirTemp("", "koord-rt-pfm-")
+	if err != nil {
+		return fmt.Errorf("create unpack folder: %w", err)
+	}
+	defer os.RemoveAll(pfm)
+	if err := c.unpackDebian(ctx, pfm, "libpfm4", "libpfm4-dev"); err != nil {
+		return err
+	}
+	lib := filepath.Join(pfm, "usr/lib/x86_64-linux-gnu")
+	env := []string{
+		"CGO_ENABLED=1", "GOWORK=off", "GOFLAGS=-mod=readonly",
+		"CGO_CFLAGS=-O2 -I" + filepath.Join(pfm, "usr/include"),
+		"CGO_LDFLAGS=-L" + lib,
+		"CGO_LDFLAGS_ALLOW=-Wl,.*",
+	}
+	if err := runQuiet(ctx, root, env, "go", "build", "-p", "1", "-trimpath", "-buildvcs=false",
+		"-ldflags", "-s -w -extldflags=-Wl,-rpath,$ORIGIN/lib", "-o", filepath.Join(dir, "koordlet"), "./cmd/koordlet"); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Join(dir, "lib"), 0o755); err != nil {
+		return fmt.Errorf("create library folder: %w", err)
+	}
+	sos, err := filepath.Glob(filepath.Join(lib, "libpfm.so*"))
+	if err != nil || len(sos) == 0 {
+		return fmt.Errorf("find libpfm: %v, %v", sos, err)
+	}
+	for _, so := range sos {
+		if err := runQuiet(ctx, "", nil, "cp", "-a", so, filepath.Join(dir, "lib")+"/"); err != nil {
+			return err
+		}
+	}
+	// Its own resource definitions, applied by tests at run time.
+	return runQuiet(ctx, "", nil, "cp", "-r", filepath.Join(root, "config/crd/bases"), filepath.Join(dir, "crds"))
+}
