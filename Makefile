@@ -22,6 +22,7 @@ build: ## Build the binaries into bin/
 	@mkdir -p bin
 	$(BUILD) -o bin/koord-nri ./nri-plugin
 	$(BUILD) -o bin/koord-runtime-proxy ./cri-proxy
+	$(BUILD) -o bin/koordlet ./koordlet
 	$(BUILD) -o bin/koordctl ./koordctl
 
 .PHONY: linux

@@ -42,8 +42,12 @@ func (g *Engine) OwnsMemoryMin(dir string) bool {
 	return false
 }
 
-// settleAncestors brings the QoS directories and the root of all pods to the sum of what the pods protect.
+// settleAncestors brings the QoS directories and the root of all pods to the sum of what the pods protect. Until the
+// runtime has told its pods the sums are not known: what an earlier life or another writer has left stands.
 func (g *Engine) settleAncestors(ctx context.Context, v *node.View) {
+	if g.stats.lastSync.Load() == 0 {
+		return
+	}
 	g.above.turn.Lock()
 	defer g.above.turn.Unlock()
 	g.apply(ctx, v, podpolicy.Ancestors(v, g.protections()))
@@ -83,19 +87,44 @@ func protection(e *podEntry) podpolicy.Protection {
 	return out
 }
 
-// leave takes back what stands in the kubelet's own directories, when the plugin is stopped in an orderly way. Running
+// leave takes back what stands in the kubelet's own directories, when the program is stopped in an orderly way. Running
 // containers and pods keep their guarantees.
+//
+// Another writer that lives on has the same pods and keeps the same sums by its repair pass: then they stay, because a
+// protection that is gone for a moment lets the kernel reclaim what it protected. The last one to leave takes back what any
+// of them has written.
 func (g *Engine) leave(ctx context.Context) {
-	v := g.views.Load()
-	g.above.mu.Lock()
-	zero := make([]podpolicy.Protection, 0, len(g.above.dirs))
-	for dir, root := range g.above.dirs {
-		zero = append(zero, podpolicy.Protection{QoSCgroup: dir, KubepodsCgroup: root})
+	var left *Past
+	if g.o.Leave != nil {
+		others, past := g.o.Leave()
+		if others {
+			g.log.Info("the protections of the QoS directories are left to the writer that lives on")
+			return
+		}
+		left = past
 	}
-	g.above.mu.Unlock()
-	pl := podpolicy.Ancestors(v, zero)
+	g.above.turn.Lock()
+	defer g.above.turn.Unlock()
+	v := g.views.Load()
+	pl := podpolicy.Ancestors(v, g.above.zero(left))
 	for i := range pl {
 		pl[i].Reason = "the plugin is stopped: this directory is the kubelet's"
 	}
 	g.apply(ctx, v, pl)
+}
+
+// zero lists every directory that carries a sum of ours, or of those who left theirs to us, with nothing.
+func (a *ancestors) zero(left *Past) []podpolicy.Protection {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	out := make([]podpolicy.Protection, 0, len(a.dirs))
+	for dir, root := range a.dirs {
+		out = append(out, podpolicy.Protection{QoSCgroup: dir, KubepodsCgroup: root})
+	}
+	for dir, root := range left.ancestors() {
+		if _, known := a.dirs[dir]; !known {
+			out = append(out, podpolicy.Protection{QoSCgroup: dir, KubepodsCgroup: root})
+		}
+	}
+	return out
 }

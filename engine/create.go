@@ -18,40 +18,88 @@ type Render func(v *node.View, spec plan.Plan) (rest plan.Plan)
 // Create decides a container before the runtime makes it. CPUs that the container claims begin to be freed at once. An
 // error is a refusal.
 func (g *Engine) Create(ctx context.Context, sb Sandbox, c *workload.Container, render Render) error {
-	e, pod, err := g.create(ctx, sb, c, render)
+	return g.Decide(sb, c).Create(ctx, render)
+}
+
+// Creation is a container that has been decided and is not promised yet.
+type Creation struct {
+	g   *Engine
+	v   *node.View
+	pod *workload.Pod
+	e   entry
+	err error
+	// spec may stand in the specification, held must wait; nil until the kernel was asked.
+	spec, held plan.Plan
+	asked      bool
+}
+
+// Decide decides a container out of memory alone.
+func (g *Engine) Decide(sb Sandbox, c *workload.Container) *Creation {
+	pod := g.podOf(sb)
+	cr := &Creation{g: g, v: g.views.Load(), pod: pod.p, e: entry{c: c, sandbox: sb.ID, inSpec: true}}
+	if c.Foreign == nil {
+		c.Foreign = foreignOf(nil, c) // the proxy was here before us
+	}
+	if cr.err = unavailable(g.views.States(), pod.p); cr.err != nil {
+		return cr
+	}
+	g.claimed(cr.v, pod.p, &cr.e)
+	cr.e.plan, cr.e.gen = g.decide(cr.v, pod.p, c), cr.v.Generation
+	return cr
+}
+
+// InMemory reports whether nothing that Create still has to do can wait for the kernel: no file is looked up, none is
+// written.
+func (cr *Creation) InMemory() bool {
+	if cr.err != nil {
+		return true
+	}
+	if cr.g.o.Live.looksUp(cr.v, cr.e.c, cr.e.plan) {
+		return false
+	}
+	cr.ask()
+	return !cr.mustRaise()
+}
+
+// ask holds the plan against the kernel's present state.
+func (cr *Creation) ask() {
+	if !cr.asked {
+		cr.spec, cr.held = cr.g.o.Live.check(cr.v, cr.e.c, cr.e.plan)
+		cr.asked = true
+	}
+}
+
+// mustRaise reports whether the pod's cgroup stands in the container's way.
+func (cr *Creation) mustRaise() bool { return len(cr.held) > 0 && cr.v.Kernel.Cgroup == node.CgroupV1 }
+
+// Create is the rest of Engine.Create.
+func (cr *Creation) Create(ctx context.Context, render Render) error {
+	err := cr.create(ctx, render)
 	if err == nil {
-		g.created(pod, &e)
+		cr.g.created(cr.pod, &cr.e)
 	}
 	return err
 }
 
-func (g *Engine) create(ctx context.Context, sb Sandbox, c *workload.Container, render Render) (entry, *workload.Pod, error) {
-	pod := g.podOf(sb)
-	v := g.views.Load()
-	e := entry{c: c, sandbox: sb.ID, inSpec: true}
-	if c.Foreign == nil {
-		c.Foreign = foreignOf(nil, c) // the proxy was here before us
+func (cr *Creation) create(ctx context.Context, render Render) error {
+	if cr.err != nil {
+		return cr.err
 	}
-	if err := unavailable(g.views.States(), pod.p); err != nil {
-		return e, pod.p, err
+	g, e := cr.g, &cr.e
+	if cr.ask(); cr.mustRaise() {
+		g.raisePod(ctx, *e)
+		cr.asked = false
+		cr.ask()
 	}
-	g.claimed(v, pod.p, &e)
-	e.plan, e.gen = g.decide(v, pod.p, c), v.Generation
-
-	spec, held := g.o.Live.check(v, c, e.plan)
-	if len(held) > 0 && v.Kernel.Cgroup == node.CgroupV1 {
-		g.raisePod(ctx, e)
-		spec, held = g.o.Live.check(v, c, e.plan)
-	}
-	e.rest = append(render(v, spec), held...)
-	e.mark = g.markOf(v, spec, c)
-	g.reg.addContainer(e)
+	e.rest = append(render(cr.v, cr.spec), cr.held...)
+	e.mark = g.markOf(cr.v, cr.spec, e.c)
+	g.reg.addContainer(*e)
 	if !e.lse.Empty() || !e.lsr.Empty() {
 		g.publishClaims()
-		g.moves.start(g, c.ID)
+		g.moves.start(g, e.c.ID)
 	}
 	g.settleSoon(e.sandbox)
-	return e, pod.p, nil
+	return nil
 }
 
 // created records what stands in the specification, after the reply.

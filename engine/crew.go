@@ -3,51 +3,56 @@
 
 package engine
 
-import (
-	"sync"
-	"sync/atomic"
-)
+import "sync"
 
 // idleHands bounds the goroutines that wait for work. More events at once get goroutines of their own, which end.
 const idleHands = 16
 
 // crew runs guarded work on goroutines that stay: a fresh one begins with the smallest stack and copies it several
-// times on its way down into a decision.
+// times on its way down into a decision. Who was idle last is asked first: its stack is still in the caches.
 type crew struct {
-	tasks chan func()
-	idle  atomic.Int32
-	ended chan struct{}
-	end   sync.Once
+	mu    sync.Mutex
+	idle  []chan func()
+	ended bool
 }
-
-func newCrew() *crew { return &crew{tasks: make(chan func()), ended: make(chan struct{})} }
 
 // do starts f and returns at once.
 func (c *crew) do(f func()) {
-	select {
-	case c.tasks <- f:
-	default:
+	c.mu.Lock()
+	n := len(c.idle)
+	if n == 0 {
+		c.mu.Unlock()
 		go c.work(f)
+		return
 	}
+	hand := c.idle[n-1]
+	c.idle = c.idle[:n-1]
+	c.mu.Unlock()
+	hand <- f
 }
 
 // dismiss ends the goroutines that wait; later work gets goroutines that end with it.
-func (c *crew) dismiss() { c.end.Do(func() { close(c.ended) }) }
+func (c *crew) dismiss() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.ended = true
+	for _, hand := range c.idle {
+		close(hand)
+	}
+	c.idle = nil
+}
 
 func (c *crew) work(f func()) {
-	for {
+	hand := make(chan func(), 1) // do must not wait for a hand that has offered itself and does not listen yet
+	for f != nil {
 		f()
-		f = nil
-		if c.idle.Add(1) > idleHands {
-			c.idle.Add(-1)
+		c.mu.Lock()
+		if c.ended || len(c.idle) >= idleHands {
+			c.mu.Unlock()
 			return
 		}
-		select {
-		case f = <-c.tasks:
-			c.idle.Add(-1)
-		case <-c.ended:
-			c.idle.Add(-1)
-			return
-		}
+		c.idle = append(c.idle, hand)
+		c.mu.Unlock()
+		f = <-hand
 	}
 }

@@ -95,9 +95,18 @@ func (g *Engine) problems(pod *workload.Pod, container string, list []protocol.P
 // specOnly are the knobs that exist in a container's specification and nowhere in the kernel.
 var specOnly = plan.KnobSet(plan.Env, plan.Device, plan.CDIDevice, plan.Mount)
 
-// direct is the part of a plan that can be written to the kernel.
+// direct is the part of a plan that can be written to the kernel; the plan itself where that is all of it.
 func direct(pl plan.Plan) plan.Plan {
-	out := make(plan.Plan, 0, len(pl))
+	n := 0
+	for i := range pl {
+		if !specOnly.Has(pl[i].Knob) {
+			n++
+		}
+	}
+	if n == len(pl) {
+		return pl
+	}
+	out := make(plan.Plan, 0, n)
 	for i := range pl {
 		if !specOnly.Has(pl[i].Knob) {
 			out = append(out, pl[i])

@@ -38,6 +38,13 @@ type Kernel interface {
 	Forget(targets ...plan.Target) error
 }
 
+// Starter is a Kernel that brings a container to its plan and proves it in one pass, as kernel/apply's Applier does. For
+// one that cannot, Start applies first and verifies then.
+type Starter interface {
+	// Start is Apply of todo followed by Verify of all; release, called once, gives back what the pass holds.
+	Start(ctx context.Context, todo, all plan.Plan, gen uint64) (results []apply.Result, bad []apply.Mismatch, release func())
+}
+
 // Groups makes and removes resctrl groups; kernel/resctrl.
 type Groups interface {
 	EnsureGroup(name string) (created bool, err error)
@@ -83,6 +90,9 @@ type Options struct {
 	// Beside reports whether another program on this node writes what the specification cannot carry before the first
 	// instruction; nil for none.
 	Beside func() bool
+	// Leave tells the other writers of the run directory that this one is about to end. others reports that one of them
+	// lives on; else left is what all of them have written. Nil for a program that is alone.
+	Leave func() (others bool, left *Past)
 	// OnFormula is told when the runtime's weight formula turns out to be another than assumed; may be nil.
 	OnFormula func(unit.WeightFormula)
 	// Now defaults to time.Now.
@@ -102,7 +112,8 @@ type Engine struct {
 	limiter   *logs.Limiter
 	deadline  atomic.Int64 // nanoseconds
 	jobs      *jobs
-	crew      *crew
+	crew      crew
+	watch     watch
 	moves     *moves
 	repairs   chan struct{}
 	above     ancestors
@@ -135,7 +146,6 @@ func New(o Options) *Engine {
 		limiter: logs.NewLimiter(logs.LimiterOptions{Now: o.Now}),
 		jobs:    newJobs(),
 		units:   newUnitQueue(),
-		crew:    newCrew(),
 		moves:   newMoves(),
 		repairs: make(chan struct{}, 1),
 		above:   ancestors{dirs: o.Past.ancestors()},
@@ -177,6 +187,7 @@ func (g *Engine) Run(ctx context.Context, beside func(context.Context)) error {
 	wg.Wait()
 	g.jobs.drain()
 	g.crew.dismiss()
+	g.watch.end()
 	last := context.WithoutCancel(ctx)
 	g.leave(last)
 	last, cancel := context.WithTimeout(last, unitsAtEnd)

@@ -7,19 +7,11 @@ import (
 	"context"
 	"fmt"
 	"runtime/debug"
-	"sync/atomic"
 	"time"
 
 	"github.com/koord-rt/koord-rt/daemon/metrics"
 	"github.com/koord-rt/koord-rt/model/journal"
 	"github.com/koord-rt/koord-rt/model/plan"
-)
-
-// guarded states of one call. Exactly one side moves it away from running.
-const (
-	running int32 = iota
-	finished
-	abandoned
 )
 
 // Call is one guarded event.
@@ -32,6 +24,9 @@ type Call[T any] struct {
 	// Memory says that Work touches nothing but memory, behind locks that nobody holds over IO. It cannot be late unless
 	// the whole process is, so it runs where it is: two switches between goroutines cost more than the work.
 	Memory bool
+	// Before is the part of the work that needs memory only, done where Guard was called; it says whether that is true of
+	// Work as well. It may be nil.
+	Before func() (memory bool)
 	// Late is called from Work's goroutine when its result came too late to be used; may be nil.
 	Late func()
 }
@@ -42,42 +37,46 @@ type Call[T any] struct {
 // a refusal reaches the runtime: that is fail-closed.
 func Guard[T any](g *Engine, c Call[T]) (T, error) {
 	start := g.o.Now()
-	if c.Memory {
-		out := attempt(g, c)
-		return settle(g, c, start, out.reply, out.err, out.panic)
+	if c.Before != nil {
+		out := attempt(g, c.Subject, func(context.Context) (bool, error) { return c.Before(), nil })
+		if out.panic != nil {
+			return settle(g, c.Event, c.Subject, start, outcome[T]{panic: out.panic})
+		}
+		c.Memory = out.reply
 	}
-	var state atomic.Int32
-	ch := make(chan outcome[T], 1)
+	if c.Memory {
+		return settle(g, c.Event, c.Subject, start, attempt(g, c.Subject, c.Work))
+	}
+	return watched(g, c, start)
+}
+
+// watched has the work done by somebody else and waits as long as it may.
+func watched[T any](g *Engine, c Call[T], start time.Time) (T, error) {
+	limit := time.Duration(g.deadline.Load())
+	call := g.watch.begin(limit)
+	out := new(outcome[T]) // belongs to Work until it has left running
 	g.crew.do(func() {
-		out := attempt(g, c)
-		if !state.CompareAndSwap(running, finished) {
-			if c.Late != nil && out.panic == nil {
-				c.Late()
-			}
-			g.repairSoon()
+		*out = attempt(g, c.Subject, c.Work)
+		if call.leave(finished) {
 			return
 		}
-		ch <- out
+		if c.Late != nil && out.panic == nil {
+			c.Late()
+		}
+		g.repairSoon()
 	})
-
-	timer := time.NewTimer(time.Duration(g.deadline.Load()))
-	defer timer.Stop()
-	var zero T
-	select {
-	case out := <-ch:
-		return settle(g, c, start, out.reply, out.err, out.panic)
-	case <-timer.C:
-	}
-	if !state.CompareAndSwap(running, abandoned) {
-		out := <-ch // finished in the last moment
-		return settle(g, c, start, out.reply, out.err, out.panic)
+	<-call.done
+	if call.state.Load() == finished {
+		g.watch.finish(call)
+		return settle(g, c.Event, c.Subject, start, *out)
 	}
 	g.m.Late(c.Event)
 	g.m.FailOpen(metrics.FailOpenDeadline)
 	g.stats.late.Add(1)
 	g.m.ObserveEvent(c.Event, g.o.Now().Sub(start))
-	g.log.Warn("decision is late, request goes on unchanged", "subject", c.Subject, "deadline", time.Duration(g.deadline.Load()))
+	g.log.Warn("decision is late, request goes on unchanged", "subject", c.Subject, "deadline", limit)
 	g.wentOn(c.Event, c.Subject, "decision is late")
+	var zero T
 	return zero, nil
 }
 
@@ -89,38 +88,39 @@ type outcome[T any] struct {
 }
 
 // attempt runs the work; a panic is part of the outcome.
-func attempt[T any](g *Engine, c Call[T]) (out outcome[T]) {
+func attempt[T any](g *Engine, subject string, work func(context.Context) (T, error)) (out outcome[T]) {
 	defer func() {
 		if r := recover(); r != nil {
 			out.panic = r
-			g.log.Error("handler panicked", "subject", c.Subject, "panic", fmt.Sprint(r), "stack", string(debug.Stack()))
+			g.log.Error("handler panicked", "subject", subject, "panic", fmt.Sprint(r), "stack", string(debug.Stack()))
 		}
 	}()
-	out.reply, out.err = c.Work(g.ctx())
+	out.reply, out.err = work(g.ctx())
 	return out
 }
 
 // settle turns what work gave into the reply.
-func settle[T any](g *Engine, c Call[T], start time.Time, reply T, err error, panicked any) (T, error) {
-	g.m.ObserveEvent(c.Event, g.o.Now().Sub(start))
-	g.stats.lastEvent.Store(g.o.Now().UnixNano())
+func settle[T any](g *Engine, event metrics.Event, subject string, start time.Time, out outcome[T]) (T, error) {
+	now := g.o.Now()
+	g.m.ObserveEvent(event, now.Sub(start))
+	g.stats.lastEvent.Store(now.UnixNano())
 	var zero T
 	switch {
-	case panicked != nil:
+	case out.panic != nil:
 		g.m.FailOpen(metrics.FailOpenPanic)
 		g.stats.failOpen.Add(1)
-		g.wentOn(c.Event, c.Subject, "decision panicked")
+		g.wentOn(event, subject, "decision panicked")
 		g.repairSoon()
 		return zero, nil
-	case err == nil:
-		return reply, nil
-	case isRefusal(err):
-		return zero, err
+	case out.err == nil:
+		return out.reply, nil
+	case isRefusal(out.err):
+		return zero, out.err
 	}
 	g.m.FailOpen(metrics.FailOpenError)
 	g.stats.failOpen.Add(1)
-	g.log.Error("event failed, request goes on unchanged", "subject", c.Subject, "err", err)
-	g.wentOn(c.Event, c.Subject, reason(err))
+	g.log.Error("event failed, request goes on unchanged", "subject", subject, "err", out.err)
+	g.wentOn(event, subject, reason(out.err))
 	return zero, nil
 }
 

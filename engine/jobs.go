@@ -50,7 +50,9 @@ func (j *jobs) run(ctx context.Context) {
 			return
 		case <-pause.C:
 		}
+		var p pace
 		for _, f := range j.take() {
+			p.step()
 			f(ctx)
 		}
 		select {

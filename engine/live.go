@@ -30,13 +30,57 @@ type Live struct {
 	swap atomic.Bool
 	// CDI reports whether a qualified name is in the registry; nil trusts the View.
 	CDI func(name string) bool
+	// parents are the quotas of pods that have been written.
+	parents parents
 }
 
-// CreateReads reports whether Create may read files for a container: on v1 the parent's, with resctrl the group's, for a
-// pod with devices the CDI registry.
-func (g *Engine) CreateReads(devices bool) bool {
-	v := g.views.Load()
-	return g.o.Live != nil && (devices || v.Kernel.Cgroup == node.CgroupV1 || v.Kernel.RDT.Mounted)
+// hold keeps a pod's quota at hand for the containers that will be made in it.
+func (l *Live) hold(cgroup string) {
+	if l != nil && l.CPUDir != "" && cgroup != "" {
+		l.parents.hold(l.CPUDir + cgroup)
+	}
+}
+
+// drop forgets a pod.
+func (l *Live) drop(cgroup string) {
+	if l != nil && l.CPUDir != "" {
+		l.parents.drop(l.CPUDir + cgroup)
+	}
+}
+
+// looksUp reports whether check would have to look files up for a plan: the kernel may make that wait.
+func (l *Live) looksUp(v *node.View, c *workload.Container, pl plan.Plan) bool {
+	if l == nil {
+		return false
+	}
+	v1 := v.Kernel.Cgroup == node.CgroupV1 && c.Cgroup != ""
+	for i := range pl {
+		s := &pl[i]
+		if s.Observe || s.Target.Level != plan.LevelContainer {
+			continue
+		}
+		switch s.Knob {
+		case plan.RDTClass:
+			return true
+		case plan.CDIDevice:
+			if l.CDI != nil {
+				return true
+			}
+		case plan.CPUQuota:
+			if v1 && s.Value.Int() >= 0 && l.CPUDir != "" && !l.parents.has(l.CPUDir+path.Dir(c.Cgroup)) {
+				return true
+			}
+		case plan.CPUSetCPUs, plan.CPUSetMems:
+			if v1 && l.CPUSetDir != "" {
+				return true
+			}
+		case plan.MemoryLimit:
+			if v1 && l.MemoryDir != "" && !l.swap.Load() {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // check splits a container's plan into what may stand in the spec and what must wait for the start.
@@ -113,13 +157,8 @@ func (l *Live) quotaFits(c *workload.Container, pl plan.Plan, quota int64) bool 
 	if quota < 0 {
 		return true
 	}
-	dir := l.CPUDir + path.Dir(c.Cgroup)
-	parent, ok := readInt(dir + "/cpu.cfs_quota_us")
-	if !ok || parent < 0 || l.CPUDir == "" {
-		return true
-	}
-	period, ok := readInt(dir + "/cpu.cfs_period_us")
-	if !ok || period <= 0 {
+	parent, period, ok := l.parentQuota(l.CPUDir + path.Dir(c.Cgroup))
+	if !ok || parent < 0 || period <= 0 {
 		return true
 	}
 	own := c.Base.Period.Or(100000)
@@ -127,6 +166,22 @@ func (l *Live) quotaFits(c *workload.Container, pl plan.Plan, quota int64) bool 
 		own = s.Value.Int()
 	}
 	return float64(quota)*float64(period) <= float64(parent)*float64(own)
+}
+
+// parentQuota is the quota of a cgroup and its period; ok is false where they cannot be read.
+func (l *Live) parentQuota(dir string) (quota, period int64, ok bool) {
+	if l.CPUDir == "" {
+		return 0, 0, false
+	}
+	if quota, period, ok := l.parents.get(dir); ok {
+		return quota, period, true
+	}
+	quota, ok = readInt(dir + "/cpu.cfs_quota_us")
+	if !ok || quota < 0 {
+		return quota, 0, ok
+	}
+	period, ok = readInt(dir + "/cpu.cfs_period_us")
+	return quota, period, ok
 }
 
 // listFits holds a CPU or node list against the parent's: a member that the parent lacks is refused.

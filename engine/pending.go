@@ -17,13 +17,13 @@ import (
 // which Named or Dropped follows. A container whose pod demands a guarantee that could only be written after the start is
 // refused: the caller has no moment between creation and the first instruction, unless somebody else does it then.
 func (g *Engine) Prepare(ctx context.Context, sb Sandbox, c *workload.Container, render Render) error {
-	e, pod, err := g.create(ctx, sb, c, render)
-	if err != nil {
+	cr := g.Decide(sb, c)
+	if err := cr.create(ctx, render); err != nil {
 		return err
 	}
 	var r refusal
-	for i := range e.rest {
-		if s := &e.rest[i]; !s.Observe && mustHold(g.views.Load(), pod, s.Owner) {
+	for i := range cr.e.rest {
+		if s := &cr.e.rest[i]; !s.Observe && mustHold(g.views.Load(), cr.pod, s.Owner) {
 			r.reasons = append(r.reasons, s.Knob.String()+" ("+s.Owner.String()+") can only be set after the start over this way to the runtime")
 		}
 	}

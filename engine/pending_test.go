@@ -75,7 +75,7 @@ type rig struct {
 	book *book
 }
 
-func newRig(t *testing.T, edge paper, change ...func(*engine.Options)) *rig {
+func newRig(t testing.TB, edge paper, change ...func(*engine.Options)) *rig {
 	t.Helper()
 	r := &rig{tree: kerneltest.New(t, "6.12", "/kubepods/burstable"), book: &book{}}
 	fs, err := cgroup.Open(r.tree.Roots, r.tree.Version, cgroup.Options{Weight: unit.Quadratic})
@@ -110,7 +110,7 @@ func newRig(t *testing.T, edge paper, change ...func(*engine.Options)) *rig {
 	return r
 }
 
-func must(t *testing.T, err error) {
+func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)

@@ -4,8 +4,6 @@
 package engine
 
 import (
-	"context"
-
 	"github.com/koord-rt/koord-rt/daemon/metrics"
 	"github.com/koord-rt/koord-rt/daemon/status"
 	"github.com/koord-rt/koord-rt/kernel/apply"
@@ -15,20 +13,15 @@ import (
 	"github.com/koord-rt/koord-rt/model/workload"
 )
 
-// prove reads the plan back from the kernel at the only race-free moment: the process exists and has not been exec'd
-// (D9). The error is a refusal, and only where the pod or the node has chosen fail-closed for the feature.
-func (g *Engine) prove(v *node.View, pod *workload.Pod, e *entry) error {
-	pl := direct(e.plan)
-	bad := g.o.Kernel.Verify(pl)
+// proven judges what was read back from the kernel at the only race-free moment: the process exists and has not been
+// exec'd (D9). The error is a refusal, and only where the pod or the node has chosen fail-closed for the feature.
+func proven(v *node.View, pod *workload.Pod, bad []apply.Mismatch) error {
 	var r refusal
 	for i := range bad {
 		if s := &bad[i].Setting; !s.Observe && mustHold(v, pod, s.Owner) {
 			r.reasons = append(r.reasons, bad[i].String())
 		}
 	}
-	name := e.c.Target(pod).Name
-	id, gen := e.c.ID, e.gen
-	g.jobs.add(func(context.Context) { g.recordProof(name, id, pl, bad, gen) })
 	if len(r.reasons) > 0 {
 		return &r
 	}

@@ -59,6 +59,7 @@ func (g *Engine) forgottenPod(ctx context.Context, pod podEntry, left []entry) {
 		g.recordGone(e.c.Target(pod.p))
 	}
 	g.removeGroup(pod)
+	g.o.Live.drop(pod.p.Cgroup)
 	g.recordGone(pod.p.Target())
 	g.settleAncestors(ctx, g.views.Load())
 }

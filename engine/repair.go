@@ -54,10 +54,12 @@ func (g *Engine) repairAll(ctx context.Context, drift bool) int {
 	v := g.views.Load()
 	todo := g.replan(v)
 	n := g.repairGroups(ctx, v)
+	var p pace
 	for _, pod := range g.reg.podList() {
 		if ctx.Err() != nil {
 			return n
 		}
+		p.step()
 		old := pod.plan
 		pl := direct(withUndo(v, old, g.decidePod(v, pod.p.ID, pod.p), pod.p.Base))
 		if len(pl) > 0 {
@@ -82,7 +84,9 @@ type work struct {
 func (g *Engine) replan(v *node.View) []work {
 	items := g.reg.running()
 	todo := make([]work, len(items))
+	var p pace
 	for i := range items {
+		p.step()
 		it := &items[i]
 		todo[i] = work{item: *it, next: it.plan}
 		if it.gen == v.Generation {
@@ -108,11 +112,13 @@ func (g *Engine) repairContainers(ctx context.Context, v *node.View, todo []work
 	)
 	for range min(g.o.Workers, len(todo)) {
 		wg.Go(func() {
+			var p pace
 			for ctx.Err() == nil {
 				i := int(next.Add(1)) - 1
 				if i >= len(todo) {
 					return
 				}
+				p.step()
 				sum.Add(int64(g.repair(ctx, v, &todo[i], drift)))
 			}
 		})

@@ -38,8 +38,13 @@ func (g *Engine) settleSoon(sandbox string) {
 
 // settleAll works off what is unsettled.
 func (g *Engine) settleAll(ctx context.Context) {
+	var p pace
 	for _, sandbox := range g.unsettled.list() {
+		p.step()
 		g.settle(ctx, sandbox)
+		if pod, ok := g.reg.pod(sandbox); ok && !pod.stopped {
+			g.o.Live.hold(pod.p.Cgroup)
+		}
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"context"
 
 	"github.com/koord-rt/koord-rt/api/protocol"
+	"github.com/koord-rt/koord-rt/kernel/apply"
 	"github.com/koord-rt/koord-rt/model/mark"
 	"github.com/koord-rt/koord-rt/model/node"
 	"github.com/koord-rt/koord-rt/model/plan"
@@ -39,13 +40,28 @@ func (g *Engine) Start(ctx context.Context, sb Sandbox, ctr Arrival, pid int, di
 	g.reg.putContainer(e)
 	g.settled(ctx, e.sandbox)
 	g.moves.wait(ctx, g, c.ID)
-	g.apply(ctx, v, todo)
-	err := g.prove(v, pod.p, &e)
+	all := direct(e.plan)
+	results, bad, release := g.bring(ctx, direct(todo), all, v.Generation)
 	g.jobs.add(func(ctx context.Context) {
+		release()
+		g.count(results)
+		g.noteUnits(v, results)
+		g.recordProof(c.Target(pod.p).Name, c.ID, all, bad, e.gen)
 		g.inUnit(v, e.plan)
 		g.learnFormula(ctx, e)
 	})
-	return err
+	return proven(v, pod.p, bad)
+}
+
+// bring writes what is to do and reads all of the plan back.
+func (g *Engine) bring(ctx context.Context, todo, all plan.Plan, gen uint64) (results []apply.Result, bad []apply.Mismatch, release func()) {
+	if s, ok := g.o.Kernel.(Starter); ok {
+		return s.Start(ctx, todo, all, gen)
+	}
+	if len(todo) > 0 {
+		results = g.o.Kernel.Apply(ctx, todo, gen)
+	}
+	return results, g.o.Kernel.Verify(all), func() {}
 }
 
 // entryOf is the known entry of a container, or one for a container that was created without us.

@@ -42,6 +42,8 @@ func (g *Engine) StopPod(sandbox string) {
 			g.Stop(id)
 		}
 	}
-	g.reg.changePod(sandbox, func(e *podEntry) { e.stopped = true })
+	var dir string
+	g.reg.changePod(sandbox, func(e *podEntry) { e.stopped, dir = true, e.p.Cgroup })
+	g.jobs.add(func(context.Context) { g.o.Live.drop(dir) })
 	g.settleSoon(sandbox)
 }

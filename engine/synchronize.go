@@ -55,6 +55,7 @@ func (g *Engine) Synchronize(listed []*workload.Pod, containers []Listed) {
 		}
 		for _, e := range gonePods {
 			g.removeGroup(e)
+			g.o.Live.drop(e.p.Cgroup)
 			g.recordGone(e.p.Target())
 		}
 	})

@@ -40,8 +40,14 @@ func newUnitQueue() *unitQueue {
 // write brings the kernel to a plan, and the units after it. Every plan that stays in force goes this way.
 func (g *Engine) write(ctx context.Context, v *node.View, pl plan.Plan) []apply.Result {
 	results := g.o.Kernel.Apply(ctx, pl, v.Generation)
+	g.noteUnits(v, results)
+	return results
+}
+
+// noteUnits has the units follow what was written.
+func (g *Engine) noteUnits(v *node.View, results []apply.Result) {
 	if !v.Kernel.Systemd {
-		return results
+		return
 	}
 	var stands plan.Plan
 	for i := range results {
@@ -56,7 +62,6 @@ func (g *Engine) write(ctx context.Context, v *node.View, pl plan.Plan) []apply.
 		}
 	}
 	g.units.add(stands)
-	return results
 }
 
 // inUnit lets values be properties that the runtime has written from the container's spec.

@@ -46,7 +46,8 @@ func (g *Engine) UpdatedLate(id string) {
 	g.reg.changeContainer(id, func(e *entry) { e.inSpec, e.mark = false, nil })
 }
 
-// UpdateRefused takes an update back that the runtime has refused: was is the container before it, whose values stand.
+// UpdateRefused takes an update back that the runtime has refused: was is the container before it, whose values stand, and
+// what hook servers wanted of it then.
 func (g *Engine) UpdateRefused(sb Sandbox, was *workload.Container) {
 	pod, v := g.podOf(sb), g.views.Load()
 	e, ok := g.reg.container(was.ID)
@@ -57,7 +58,7 @@ func (g *Engine) UpdateRefused(sb Sandbox, was *workload.Container) {
 		g.shiftPod(pod.p, &e.c.Base, &was.Base)
 	}
 	c := *e.c
-	c.Base = was.Base
+	c.Base, c.Foreign = was.Base, was.Foreign
 	old := e.plan
 	e.c = &c
 	e.plan, e.gen = g.decide(v, pod.p, &c), v.Generation

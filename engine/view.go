@@ -5,6 +5,7 @@ package engine
 
 import (
 	"maps"
+	"reflect"
 	"sync"
 	"sync/atomic"
 
@@ -109,13 +110,23 @@ func (b *Views) SetFile(s *strategy.Spec, source string) {
 	b.change(func() bool { b.file, b.source = s, source; return true })
 }
 
-// SetHandoff tells a new snapshot of the node agent's files.
+// SetHandoff tells a new snapshot of the node agent's files. The View stays when only their expiry or their generations
+// differ: each new one has every pod and container decided again, and the agent prolongs its state twice a minute.
 func (b *Views) SetHandoff(s handoff.Snapshot) {
-	b.change(func() bool {
-		merge := s.Strategy != b.snap.Strategy
-		b.snap = s
-		return merge
-	})
+	b.mu.Lock()
+	if reflect.DeepEqual(s.Strategy, b.snap.Strategy) {
+		s.Strategy = b.snap.Strategy
+	}
+	merge := s.Strategy != b.snap.Strategy
+	same := !merge && s.StrategyFromState == b.snap.StrategyFromState && s.Dynamic.Same(&b.snap.Dynamic) &&
+		reflect.DeepEqual(s.Pods, b.snap.Pods)
+	if b.snap = s; !same {
+		b.build(merge)
+	}
+	b.mu.Unlock()
+	if !same {
+		b.onChange()
+	}
 }
 
 func (b *Views) change(f func() (merge bool)) {

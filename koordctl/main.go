@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 
@@ -22,16 +23,23 @@ var version, commit string
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGINT, unix.SIGTERM)
-	cmd := ctl.New(run.Version{Program: "koordctl", Version: version, Commit: commit}, os.Stdout, os.Stderr)
-	err := cmd.ExecuteContext(ctx)
+	code := start(ctx, os.Args[1:], os.Stdout, os.Stderr)
 	stop()
+	os.Exit(code)
+}
+
+// start is main with its surroundings as arguments; the result is the exit code: 1 when the command has found something, and
+// printed it, 2 when it failed.
+func start(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	cmd := ctl.New(run.Version{Program: "koordctl", Version: version, Commit: commit}, stdout, stderr)
+	cmd.SetArgs(args)
+	err := cmd.ExecuteContext(ctx)
 	switch {
 	case err == nil:
+		return 0
 	case errors.Is(err, ctl.ErrFound):
-		// The command has already printed what it found.
-		os.Exit(1)
-	default:
-		fmt.Fprintln(os.Stderr, "koordctl:", err)
-		os.Exit(2)
+		return 1
 	}
+	fmt.Fprintln(stderr, "koordctl:", err)
+	return 2
 }

@@ -53,7 +53,7 @@ func (l *Lister) Systemd(ctx context.Context) (systemd, known bool, err error) {
 }
 
 // Sandboxes lists all pod sandboxes, stopped ones included.
-func (l *Lister) Sandboxes(ctx context.Context) ([]ListedSandbox, error) {
+func (l *Lister) Sandboxes(ctx context.Context) ([]workload.ListedPod, error) {
 	reply, err := l.ask(ctx, listLimit, methodListPodSandbox, nil)
 	if err != nil {
 		return nil, fmt.Errorf("list sandboxes: %w", err)
@@ -62,7 +62,7 @@ func (l *Lister) Sandboxes(ctx context.Context) ([]ListedSandbox, error) {
 }
 
 // Containers lists all containers, stopped ones included.
-func (l *Lister) Containers(ctx context.Context) ([]ListedContainer, error) {
+func (l *Lister) Containers(ctx context.Context) ([]workload.ListedContainer, error) {
 	reply, err := l.ask(ctx, listLimit, methodListContainers, nil)
 	if err != nil {
 		return nil, fmt.Errorf("list containers: %w", err)

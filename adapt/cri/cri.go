@@ -39,7 +39,8 @@ type runtimeSpec struct {
 		OOMScoreAdj *int64   `json:"oomScoreAdj"`
 	} `json:"process"`
 	Linux struct {
-		CgroupsPath string `json:"cgroupsPath"`
+		CgroupsPath string        `json:"cgroupsPath"`
+		Resources   specResources `json:"resources"`
 	} `json:"linux"`
 }
 
@@ -146,7 +147,8 @@ func opt(v int64) unit.Opt {
 
 // Container reads a container from its verbose status, and names its sandbox. Its resources in the status are those of
 // the CRI requests: the kubelet's own, or a proxy's, or after an update what a plugin has made of them. Base is what was
-// asked before any of us, put together from the marks: those given (newest first), the spec's and the request's.
+// asked before any of us, put together from the marks: those given (newest first), the spec's and the request's. A
+// runtime that tells no resources in the status (CRI before Kubernetes 1.26: containerd 1.6) tells those of its spec.
 //
 // ContainerStatus: id = 1, metadata = 2 (name = 1), state = 3, annotations = 13, resources = 16 (linux = 1).
 func Container(raw []byte, marks ...*protocol.Applied) (c *workload.Container, sandbox string, err error) {
@@ -165,6 +167,9 @@ func Container(raw []byte, marks ...*protocol.Applied) (c *workload.Container, s
 	annotations, err5 := s.texts(13)
 	if err := errors.Join(err1, err2, err3, err4, err5); err != nil {
 		return nil, "", fmt.Errorf("read container status: %w", err)
+	}
+	if len(both) == 0 {
+		base = in.RuntimeSpec.Linux.Resources.base()
 	}
 	c = &workload.Container{ID: s.text(1), Name: meta.text(1), State: state(s.number(3)), PID: in.PID, Base: base}
 	if c.Cgroup, err = cgrouppath.Container(in.RuntimeSpec.Linux.CgroupsPath); err != nil {

@@ -5,14 +5,11 @@ package cri_test
 
 import (
 	"context"
-	"net"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
@@ -91,20 +88,7 @@ func (fakeRuntime) PodSandboxStatus(_ context.Context, r *runtimeapi.PodSandboxS
 
 func TestLister(t *testing.T) {
 	t.Parallel()
-	path := filepath.Join(t.TempDir(), "cri.sock")
-	l, err := net.Listen("unix", path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := grpc.NewServer()
-	runtimeapi.RegisterRuntimeServiceServer(s, fakeRuntime{})
-	go func() { _ = s.Serve(l) }()
-	t.Cleanup(s.Stop)
-	list, err := cri.NewLister("unix://" + path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = list.Close() })
+	list := serve(t, fakeRuntime{})
 	p, c, err := list.Container(t.Context(), "c1")
 	if err != nil {
 		t.Fatal(err)

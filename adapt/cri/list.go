@@ -6,46 +6,48 @@ package cri
 import (
 	"fmt"
 
+	"google.golang.org/protobuf/encoding/protowire"
+
 	"github.com/koord-rt/koord-rt/api/protocol"
 	"github.com/koord-rt/koord-rt/model/mark"
 	"github.com/koord-rt/koord-rt/model/workload"
 )
 
-// ListedSandbox is an entry of ListPodSandbox. Its Pod has no Cgroup, Base and PID: those are in the verbose status.
-type ListedSandbox struct {
-	Pod     *workload.Pod
-	Attempt uint32
-	Ready   bool
-}
-
-// ListedContainer is an entry of ListContainers. Its Container has no Base, Cgroup and PID: those are in the status.
-type ListedContainer struct {
-	Container *workload.Container
-	Sandbox   string
-	Attempt   uint32
-}
-
 // ReadSandboxes reads a ListPodSandboxResponse: items = 1.
-func ReadSandboxes(raw []byte) ([]ListedSandbox, error) {
-	var out []ListedSandbox
+func ReadSandboxes(raw []byte) ([]workload.ListedPod, error) {
+	return readList(raw, "ListPodSandboxResponse", scanListedPod)
+}
+
+// ReadContainers reads a ListContainersResponse: containers = 1.
+func ReadContainers(raw []byte) ([]workload.ListedContainer, error) {
+	return readList(raw, "ListContainersResponse", func(raw []byte) (workload.ListedContainer, error) {
+		one, _, err := scanContainer(raw, containerFields{sandbox: 2, metadata: 3, state: 6, annotations: 9})
+		return one, err
+	})
+}
+
+// readList reads a message of that name whose field 1 is a list.
+func readList[T any](raw []byte, name string, read func([]byte) (T, error)) ([]T, error) {
+	var out []T
 	s := scanner{rest: raw}
 	for s.next() {
-		if s.bytes(1) {
-			one, err := scanListedSandbox(s.value)
-			if err != nil {
-				return nil, fmt.Errorf("read ListPodSandboxResponse: %w", err)
-			}
-			out = append(out, one)
+		if !s.bytes(1) {
+			continue
 		}
+		one, err := read(s.value)
+		if err != nil {
+			return nil, fmt.Errorf("read %s: %w", name, err)
+		}
+		out = append(out, one)
 	}
 	if s.err != nil {
-		return nil, fmt.Errorf("read ListPodSandboxResponse: %w", s.err)
+		return nil, fmt.Errorf("read %s: %w", name, s.err)
 	}
 	return out, nil
 }
 
-// scanListedSandbox reads a PodSandbox: id = 1, metadata = 2, state = 3, labels = 5, annotations = 6, runtime_handler = 7.
-func scanListedSandbox(raw []byte) (out ListedSandbox, err error) {
+// scanListedPod reads a PodSandbox: id = 1, metadata = 2, state = 3, labels = 5, annotations = 6, runtime_handler = 7.
+func scanListedPod(raw []byte) (out workload.ListedPod, err error) {
 	var c SandboxConfig
 	var id, handler string
 	var meta []byte
@@ -82,27 +84,12 @@ func scanListedSandbox(raw []byte) (out ListedSandbox, err error) {
 	return out, err
 }
 
-// ReadContainers reads a ListContainersResponse: containers = 1.
-func ReadContainers(raw []byte) ([]ListedContainer, error) {
-	var out []ListedContainer
-	s := scanner{rest: raw}
-	for s.next() {
-		if s.bytes(1) {
-			one, err := scanListedContainer(s.value)
-			if err != nil {
-				return nil, fmt.Errorf("read ListContainersResponse: %w", err)
-			}
-			out = append(out, one)
-		}
-	}
-	if s.err != nil {
-		return nil, fmt.Errorf("read ListContainersResponse: %w", s.err)
-	}
-	return out, nil
-}
+// containerFields are the numbers of what a Container and a ContainerStatus both tell, beside id = 1; 0 for what one of
+// them lacks.
+type containerFields struct{ sandbox, metadata, state, annotations, resources protowire.Number }
 
-// scanListedContainer reads a Container: id = 1, pod_sandbox_id = 2, metadata = 3, state = 6, annotations = 9.
-func scanListedContainer(raw []byte) (out ListedContainer, err error) {
+// scanContainer reads a Container or a ContainerStatus. resources is the embedded message, nil when there is none.
+func scanContainer(raw []byte, f containerFields) (out workload.ListedContainer, resources []byte, err error) {
 	c := &workload.Container{State: state(0)}
 	out.Container = c
 	var meta []byte
@@ -111,24 +98,26 @@ func scanListedContainer(raw []byte) (out ListedContainer, err error) {
 		switch {
 		case s.bytes(1):
 			c.ID = string(s.value)
-		case s.bytes(2):
+		case s.bytes(f.sandbox):
 			out.Sandbox = string(s.value)
-		case s.bytes(3):
+		case s.bytes(f.metadata):
 			meta = join(meta, s.value)
-		case s.varint(6):
+		case s.varint(f.state):
 			c.State = state(int64(int32(s.number)))
-		case s.bytes(9):
+		case s.bytes(f.annotations):
 			c.Applied, err = scanApplied(c.Applied, s.value)
+		case s.bytes(f.resources):
+			resources = join(resources, s.value)
 		}
 		if err != nil {
-			return out, err
+			return out, nil, err
 		}
 	}
 	if s.err != nil {
-		return out, s.err
+		return out, nil, s.err
 	}
 	c.Name, out.Attempt, err = containerMeta(meta)
-	return out, err
+	return out, resources, err
 }
 
 // scanApplied is the mark of an annotation's entry, or the one already had.
@@ -145,11 +134,7 @@ func scanApplied(had *protocol.Applied, entry []byte) (*protocol.Applied, error)
 // saw, ours: Base is what was asked before us, put together from the marks given (newest first: the ledger's, after a
 // resize the only ones) and the container's annotation. There is no Cgroup, no PID, and no OOM score but the one stated.
 func ReadContainerStatus(raw []byte, marks ...*protocol.Applied) (*workload.Container, error) {
-	c := &workload.Container{}
-	status, err := only(raw, 1)
-	if err == nil {
-		err = scanStatus(c, status)
-	}
+	c, err := scanStatus(raw)
 	if err != nil {
 		return nil, fmt.Errorf("read ContainerStatusResponse: %w", err)
 	}
@@ -157,41 +142,23 @@ func ReadContainerStatus(raw []byte, marks ...*protocol.Applied) (*workload.Cont
 	return c, nil
 }
 
-func scanStatus(c *workload.Container, raw []byte) (err error) {
-	var meta, both []byte
-	c.State = state(0)
-	s := scanner{rest: raw}
-	for s.next() {
-		switch {
-		case s.bytes(1):
-			c.ID = string(s.value)
-		case s.bytes(2):
-			meta = join(meta, s.value)
-		case s.varint(3):
-			c.State = state(int64(int32(s.number)))
-		case s.bytes(13):
-			c.Applied, err = scanApplied(c.Applied, s.value)
-		case s.bytes(16):
-			both = join(both, s.value)
-		}
-		if err != nil {
-			return err
-		}
+func scanStatus(raw []byte) (*workload.Container, error) {
+	status, err := only(raw, 1)
+	if err != nil {
+		return nil, err
 	}
-	if s.err != nil {
-		return s.err
-	}
-	if c.Name, _, err = containerMeta(meta); err != nil {
-		return err
+	one, both, err := scanContainer(status, containerFields{metadata: 2, state: 3, annotations: 13, resources: 16})
+	if err != nil {
+		return nil, err
 	}
 	linux, err := only(both, 1)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	r, err := scanResources(linux)
-	c.Base = r.limits()
-	c.Base.OOMScoreAdj = opt(r.OOMScoreAdj)
-	return err
+	one.Container.Base = r.limits()
+	one.Container.Base.OOMScoreAdj = opt(r.OOMScoreAdj)
+	return one.Container, err
 }
 
 // Version is what a runtime says of itself.

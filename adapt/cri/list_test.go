@@ -113,7 +113,7 @@ func TestCalls(t *testing.T) {
 	if err != nil || len(cs) != 2 {
 		t.Fatalf("%v, %v", cs, err)
 	}
-	want := cri.ListedContainer{Sandbox: "sb1", Attempt: 2, Container: &workload.Container{ID: "c1", Name: "app", State: workload.StateRunning,
+	want := workload.ListedContainer{Sandbox: "sb1", Attempt: 2, Container: &workload.Container{ID: "c1", Name: "app", State: workload.StateRunning,
 		Applied: &protocol.Applied{Generation: 3, By: "x", Set: map[string]string{"cpu.shares": "5 batch"}}}}
 	if diff := cmp.Diff(want, cs[0]); diff != "" || cs[1].Container.State != workload.StateStopped {
 		t.Errorf("container (-want +got):\n%s", diff)

@@ -4,10 +4,8 @@
 package config_test
 
 import (
-	"errors"
 	"os"
 	"reflect"
-	"strings"
 	"testing"
 	"time"
 
@@ -18,15 +16,8 @@ import (
 
 const head = "apiVersion: koord-rt.dev/v1alpha1\nkind: NRIConfig\n"
 
-func TestDefaultIsValid(t *testing.T) {
-	t.Parallel()
-	if errs := config.Default().Validate(); len(errs) > 0 {
-		t.Error(errs)
-	}
-	got, spec, err := config.LoadNRI([]byte(head))
-	if err != nil || spec != nil || !reflect.DeepEqual(got, config.Default()) {
-		t.Errorf("got %+v, %v, %v", got, spec, err)
-	}
+func nri() document[config.NRI] {
+	return document[config.NRI]{config.KindNRI, config.Default, config.LoadNRI, (*config.NRI).Validate}
 }
 
 // The user's M5 alone is a complete configuration.
@@ -96,54 +87,16 @@ strategy:
 
 func TestLoadRefuses(t *testing.T) {
 	t.Parallel()
-	const slo = "---\napiVersion: slo.koordinator.sh/v1alpha1\nkind: NodeSLO\nspec: {}\n"
-	for name, c := range map[string]struct {
-		in   string
-		is   error
-		want []string
-	}{
-		"empty":          {"", strategy.ErrEmpty, nil},
-		"comment":        {"# x\n", strategy.ErrEmpty, nil},
-		"cut":            {head + "limits: {devices: tr", nil, nil},
-		"cut after key":  {head + "limits:\n", strategy.ErrValue, []string{"line 3", "limits"}},
-		"bare":           {"socket: /x\n", config.ErrDocument, []string{"NRIConfig"}},
-		"other kind":     {"apiVersion: v1\nkind: Pod\n", config.ErrDocument, []string{`"Pod"`}},
-		"other version":  {"apiVersion: koord-rt.dev/v2\nkind: NRIConfig\n", config.ErrDocument, []string{"v2"}},
-		"twice":          {head + "---\n" + head, config.ErrDocument, []string{"line 4", "second"}},
-		"two strategies": {head + "strategy: {}\n" + slo, config.ErrDocument, []string{"keep one"}},
-		"unknown":        {head + "limits:\n  devises: true\n", strategy.ErrUnknownKey, []string{"line 4", "limits.devises"}},
-		"unknown in slo": {head + slo + "sepc: {}\n", strategy.ErrUnknownKey, []string{"line 7", "sepc"}},
-		"bad strategy":   {head + "strategy: {cpuBurstStrategy: {cpuBurstPercent: 0}}\n", strategy.ErrRange, []string{"cpuBurstPercent"}},
-		"duration":       {head + "deadline: 1\n", strategy.ErrValue, []string{"line 3", "duration"}},
-		"index":          {head + "pluginIndex: 5\n", strategy.ErrValue, []string{"quote it"}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			got, spec, err := config.LoadNRI([]byte(c.in))
-			if err == nil {
-				t.Fatal("accepted")
-			}
-			if c.is != nil && !errors.Is(err, c.is) {
-				t.Errorf("error %q is not %q", err, c.is)
-			}
-			for _, want := range c.want {
-				if !strings.Contains(err.Error(), want) {
-					t.Errorf("error %q does not say %q", err, want)
-				}
-			}
-			if spec != nil || !reflect.DeepEqual(got, config.NRI{}) {
-				t.Error("partial result")
-			}
-		})
-	}
+	nri().refuses(t, map[string]refusal{
+		"cut after key": {head + "limits:\n", strategy.ErrValue, []string{"line 3", "limits"}},
+		"duration":      {head + "deadline: 1\n", strategy.ErrValue, []string{"line 3", "duration"}},
+		"index":         {head + "pluginIndex: 5\n", strategy.ErrValue, []string{"quote it"}},
+	})
 }
 
 func TestValidate(t *testing.T) {
 	t.Parallel()
-	for name, c := range map[string]struct {
-		set  func(*config.NRI)
-		want string
-	}{
+	nri().finds(t, map[string]mistake[config.NRI]{
 		"socket":     {func(c *config.NRI) { c.Socket = "nri.sock" }, "socket"},
 		"run dir":    {func(c *config.NRI) { c.RunDir = "" }, "runDir"},
 		"climb":      {func(c *config.NRI) { c.StateDir = "/var/../etc" }, "stateDir"},
@@ -178,14 +131,7 @@ func TestValidate(t *testing.T) {
 		"deadline":      {func(c *config.NRI) { c.Deadline = config.Duration(2 * time.Second) }, "deadline"},
 		"timeout":       {func(c *config.NRI) { c.RequestTimeout = config.Duration(time.Second) }, "less than requestTimeout"},
 		"reconnect":     {func(c *config.NRI) { c.Reconnect.Max = config.Duration(time.Millisecond) }, "reconnect.max"},
-	} {
-		cfg := config.Default()
-		c.set(&cfg)
-		errs := cfg.Validate()
-		if err := errors.Join(errs...); !errors.Is(err, config.ErrSetting) || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: errors %v, want %q", name, errs, c.want)
-		}
-	}
+	})
 	for _, address := range []string{"", "unix:/run/x.sock", "127.0.0.1:0", "[::1]:9099", "localhost:1"} {
 		cfg := config.Default()
 		cfg.Metrics.Address = address
@@ -198,17 +144,5 @@ func TestValidate(t *testing.T) {
 func FuzzLoadNRI(f *testing.F) {
 	f.Add([]byte(head + "limits: {devices: false}\n---\napiVersion: slo.koordinator.sh/v1alpha1\nkind: NodeSLO\nspec: {}\n"))
 	f.Add([]byte(head + "strategy: {cpuBurstStrategy: {policy: auto}}\nfeatures: {llc: observe}\n"))
-	f.Add([]byte("kind: NRIConfig"))
-	f.Fuzz(func(t *testing.T, data []byte) {
-		got, spec, err := config.LoadNRI(data)
-		if err != nil {
-			if spec != nil || !reflect.DeepEqual(got, config.NRI{}) {
-				t.Fatalf("partial result with %v", err)
-			}
-			return
-		}
-		if errs := got.Validate(); len(errs) > 0 {
-			t.Fatalf("accepted but invalid: %v", errs)
-		}
-	})
+	nri().fuzz(f)
 }

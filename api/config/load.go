@@ -29,39 +29,56 @@ type document struct {
 // it holds none, and as written otherwise (without defaults). Unknown keys, keys given twice, wrong types, values out of
 // range and an empty or cut file are errors that name line and path; nothing is returned then.
 func LoadNRI(data []byte) (NRI, *strategy.Spec, error) {
-	docs, err := strategy.Documents(data)
-	if err != nil {
-		return NRI{}, nil, fmt.Errorf("load configuration: %w", err)
-	}
 	doc := document{NRI: Default()}
-	var spec *strategy.Spec
-	seen := make(map[string]bool, 2)
-	for _, d := range docs {
-		apiVersion, kind := d.Header()
-		if seen[kind] {
-			return NRI{}, nil, fmt.Errorf("load configuration: line %d: %w: second %.60q", d.Line(), ErrDocument, kind)
-		}
-		seen[kind] = true
-		switch {
-		case apiVersion == APIVersion && kind == KindNRI:
-			err = d.Decode(&doc)
-		case apiVersion == strategy.APIVersion && kind == strategy.KindNodeSLO:
-			spec, err = nodeSLO(d)
-		default:
-			err = fmt.Errorf("line %d: %w: %.60q %.60q, want %s %s or %s %s", d.Line(), ErrDocument, apiVersion, kind,
-				APIVersion, KindNRI, strategy.APIVersion, strategy.KindNodeSLO)
-		}
-		if err != nil {
-			return NRI{}, nil, fmt.Errorf("load configuration: %w", err)
-		}
-	}
-	if spec, err = doc.strategy(spec); err != nil {
-		return NRI{}, nil, fmt.Errorf("load configuration: %w", err)
-	}
-	if errs := doc.NRI.Validate(); len(errs) > 0 {
-		return NRI{}, nil, fmt.Errorf("load configuration: %w", errors.Join(errs...))
+	spec, err := stream(data, KindNRI, &doc, func() []error { return doc.NRI.Validate() }, &doc.Strategy)
+	if err != nil {
+		return NRI{}, nil, err
 	}
 	return doc.NRI, spec, nil
+}
+
+// stream reads a program's document of that kind into doc, validates it, and returns the strategy of the stream: the
+// NodeSLO document's or the bare one that has been read into bare, never both.
+func stream(data []byte, kind string, doc any, validate func() []error, bare **strategy.Wire) (*strategy.Spec, error) {
+	spec, err := read(data, kind, doc)
+	if err == nil {
+		spec, err = oneStrategy(*bare, spec)
+	}
+	if err == nil {
+		err = errors.Join(validate()...)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("load configuration: %w", err)
+	}
+	return spec, nil
+}
+
+func read(data []byte, kind string, doc any) (spec *strategy.Spec, err error) {
+	docs, err := strategy.Documents(data)
+	if err != nil {
+		return nil, err
+	}
+	seen := make(map[string]bool, 2)
+	for _, d := range docs {
+		version, this := d.Header()
+		if seen[this] {
+			return nil, fmt.Errorf("line %d: %w: second %.60q", d.Line(), ErrDocument, this)
+		}
+		seen[this] = true
+		switch {
+		case version == APIVersion && this == kind:
+			err = d.Decode(doc)
+		case version == strategy.APIVersion && this == strategy.KindNodeSLO:
+			spec, err = nodeSLO(d)
+		default:
+			err = fmt.Errorf("line %d: %w: %.60q %.60q, want %s %s or %s %s", d.Line(), ErrDocument, version, this,
+				APIVersion, kind, strategy.APIVersion, strategy.KindNodeSLO)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return spec, nil
 }
 
 // nodeSLO reads a NodeSLO document.
@@ -73,20 +90,20 @@ func nodeSLO(d strategy.Document) (*strategy.Spec, error) {
 	return &spec, nil
 }
 
-// strategy is the spec of the stream: the NodeSLO document's or the bare one, never both.
-func (d document) strategy(spec *strategy.Spec) (*strategy.Spec, error) {
-	if d.Strategy == nil {
+// oneStrategy is the NodeSLO document's spec or the bare one.
+func oneStrategy(bare *strategy.Wire, spec *strategy.Spec) (*strategy.Spec, error) {
+	if bare == nil {
 		return spec, nil
 	}
 	if spec != nil {
 		return nil, fmt.Errorf("%w: the strategy is given under strategy and as %s; keep one", ErrDocument,
 			strategy.KindNodeSLO)
 	}
-	bare, err := d.Strategy.Checked()
+	checked, err := bare.Checked()
 	if err != nil {
 		return nil, fmt.Errorf("strategy: %w", err)
 	}
-	return &bare, nil
+	return &checked, nil
 }
 
 // ModeOf is the mode of a feature, active when it is not named.

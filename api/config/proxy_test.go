@@ -4,7 +4,6 @@
 package config_test
 
 import (
-	"errors"
 	"reflect"
 	"strings"
 	"testing"
@@ -17,16 +16,8 @@ import (
 
 const proxyHead = "apiVersion: koord-rt.dev/v1alpha1\nkind: ProxyConfig\n"
 
-func TestDefaultProxyIsValid(t *testing.T) {
-	t.Parallel()
-	want := config.DefaultProxy()
-	if errs := want.Validate(); len(errs) > 0 {
-		t.Error(errs)
-	}
-	got, spec, err := config.LoadProxy([]byte(proxyHead))
-	if err != nil || spec != nil || !reflect.DeepEqual(got, want) {
-		t.Errorf("got %+v, %v, %v", got, spec, err)
-	}
+func proxy() document[config.Proxy] {
+	return document[config.Proxy]{config.KindProxy, config.DefaultProxy, config.LoadProxy, (*config.Proxy).Validate}
 }
 
 // The flags and their defaults are those of upstream's binary (facts §9.1).
@@ -109,41 +100,17 @@ strategy:
 
 func TestLoadProxyRefuses(t *testing.T) {
 	t.Parallel()
-	const slo = "---\napiVersion: slo.koordinator.sh/v1alpha1\nkind: NodeSLO\nspec: {}\n"
-	for name, c := range map[string]struct {
-		in   string
-		is   error
-		want string
-	}{
-		"empty":          {"", strategy.ErrEmpty, ""},
-		"cut":            {proxyHead + "limits: {devices: tr", nil, ""},
-		"nri's":          {head, config.ErrDocument, "ProxyConfig"},
-		"twice":          {proxyHead + "---\n" + proxyHead, config.ErrDocument, "second"},
-		"two strategies": {proxyHead + "strategy: {}\n" + slo, config.ErrDocument, "keep one"},
-		"unknown":        {proxyHead + "hooks:\n  dri: /x\n", strategy.ErrUnknownKey, "line 4"},
-		"key of nri":     {proxyHead + "pluginIndex: \"05\"\n", strategy.ErrUnknownKey, "pluginIndex"},
-		"bad strategy":   {proxyHead + "strategy: {cpuBurstStrategy: {cpuBurstPercent: 0}}\n", strategy.ErrRange, "cpuBurstPercent"},
-		"bad value":      {proxyHead + "hooks: {merge: both}\n", config.ErrSetting, "hooks.merge"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			got, spec, err := config.LoadProxy([]byte(c.in))
-			if err == nil || c.is != nil && !errors.Is(err, c.is) || !strings.Contains(err.Error(), c.want) {
-				t.Errorf("error = %v", err)
-			}
-			if spec != nil || !reflect.DeepEqual(got, config.Proxy{}) {
-				t.Error("partial result")
-			}
-		})
-	}
+	proxy().refuses(t, map[string]refusal{
+		"nri's":       {head, config.ErrDocument, []string{"ProxyConfig"}},
+		"hooks":       {proxyHead + "hooks:\n  dri: /x\n", strategy.ErrUnknownKey, []string{"line 4"}},
+		"key of nri":  {proxyHead + "pluginIndex: \"05\"\n", strategy.ErrUnknownKey, []string{"pluginIndex"}},
+		"bad setting": {proxyHead + "hooks: {merge: both}\n", config.ErrSetting, []string{"hooks.merge"}},
+	})
 }
 
 func TestValidateProxy(t *testing.T) {
 	t.Parallel()
-	for name, c := range map[string]struct {
-		set  func(*config.Proxy)
-		want string
-	}{
+	proxy().finds(t, map[string]mistake[config.Proxy]{
 		"endpoint":    {func(c *config.Proxy) { c.Endpoint = "p.sock" }, "endpoint"},
 		"too long":    {func(c *config.Proxy) { c.Endpoint = "/" + strings.Repeat("a", 107) }, "at most 107"},
 		"runtime":     {func(c *config.Proxy) { c.RuntimeEndpoint = "tcp://x:1" }, "runtimeEndpoint"},
@@ -165,31 +132,14 @@ func TestValidateProxy(t *testing.T) {
 		"metrics":     {func(c *config.Proxy) { c.Metrics.Address = ":1" }, "metrics.address"},
 		"deadline":    {func(c *config.Proxy) { c.Deadline = 0 }, "deadline"},
 		"reconnect":   {func(c *config.Proxy) { c.Reconnect.Max = 0 }, "reconnect.max"},
-	} {
-		cfg := config.DefaultProxy()
-		c.set(&cfg)
-		if err := errors.Join(cfg.Validate()...); !errors.Is(err, config.ErrSetting) || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: errors %v, want %q", name, err, c.want)
-		}
-	}
+	})
 }
 
 func FuzzLoadProxy(f *testing.F) {
 	f.Add([]byte(proxyHead + "hooks: {merge: replaces, servers: {a: yields}}\nlimits: {devices: false}\n"))
 	f.Add([]byte(proxyHead + "endpoint: unix:x\nbackendMode: Docker\n"))
-	f.Add([]byte("kind: ProxyConfig"))
-	f.Fuzz(func(t *testing.T, data []byte) {
-		got, spec, err := config.LoadProxy(data)
-		if err != nil {
-			if spec != nil || !reflect.DeepEqual(got, config.Proxy{}) {
-				t.Fatalf("partial result with %v", err)
-			}
-			return
-		}
-		if errs := got.Validate(); len(errs) > 0 {
-			t.Fatalf("accepted but invalid: %v", errs)
-		}
-		if got.ListenPath() == got.RuntimePath() || got.ImagePath() == "" {
+	proxy().fuzz(f, func(t *testing.T, c config.Proxy) {
+		if c.ListenPath() == c.RuntimePath() || c.ImagePath() == "" {
 			t.Fatal("endpoints")
 		}
 	})

@@ -28,8 +28,9 @@ type ProxyHooks struct {
 	Merge HookMerge `json:"merge"`
 	// Servers overrides Merge for a hook server, by the name of its file without .json. Default none.
 	Servers map[string]HookMerge `json:"servers"`
-	// Timeout bounds one call of a hook server. Range 10ms..2m; 0s, the default, is as upstream: the deadline of the CRI
-	// call, of which a server with policy Ignore gets half of what is left, so that the call can still go on.
+	// Timeout bounds one call of a hook server. Range 10ms..2m; 0s, the default, is 1s. A server gets at most a quarter of
+	// what is left of the CRI call, so that the call can still go on; one with policy Fail whose time is given here may
+	// have all of it.
 	Timeout Duration `json:"timeout"`
 	// AllowRemote accepts hook servers on other machines. Requests carry the variables of every container and are not
 	// encrypted, so only unix sockets and loopback addresses are accepted unless this is set. Default false.

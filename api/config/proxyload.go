@@ -3,12 +3,7 @@
 
 package config
 
-import (
-	"errors"
-	"fmt"
-
-	"github.com/koord-rt/koord-rt/api/strategy"
-)
+import "github.com/koord-rt/koord-rt/api/strategy"
 
 // proxyDocument is the ProxyConfig document.
 type proxyDocument struct {
@@ -24,45 +19,10 @@ type proxyDocument struct {
 // is nil when it holds none, and as written otherwise (without defaults). Unknown keys, keys given twice, wrong types,
 // values out of range and an empty or cut file are errors that name line and path; nothing is returned then.
 func LoadProxy(data []byte) (Proxy, *strategy.Spec, error) {
-	c, spec, err := loadProxy(data)
-	if err != nil {
-		return Proxy{}, nil, fmt.Errorf("load configuration: %w", err)
-	}
-	return c, spec, nil
-}
-
-func loadProxy(data []byte) (Proxy, *strategy.Spec, error) {
-	docs, err := strategy.Documents(data)
-	if err != nil {
-		return Proxy{}, nil, err
-	}
 	doc := proxyDocument{Proxy: DefaultProxy()}
-	var spec *strategy.Spec
-	seen := make(map[string]bool, 2)
-	for _, d := range docs {
-		apiVersion, kind := d.Header()
-		if seen[kind] {
-			return Proxy{}, nil, fmt.Errorf("line %d: %w: second %.60q", d.Line(), ErrDocument, kind)
-		}
-		seen[kind] = true
-		switch {
-		case apiVersion == APIVersion && kind == KindProxy:
-			err = d.Decode(&doc)
-		case apiVersion == strategy.APIVersion && kind == strategy.KindNodeSLO:
-			spec, err = nodeSLO(d)
-		default:
-			err = fmt.Errorf("line %d: %w: %.60q %.60q, want %s %s or %s %s", d.Line(), ErrDocument, apiVersion, kind,
-				APIVersion, KindProxy, strategy.APIVersion, strategy.KindNodeSLO)
-		}
-		if err != nil {
-			return Proxy{}, nil, err
-		}
-	}
-	if spec, err = (document{Strategy: doc.Strategy}).strategy(spec); err != nil {
+	spec, err := stream(data, KindProxy, &doc, func() []error { return doc.Proxy.Validate() }, &doc.Strategy)
+	if err != nil {
 		return Proxy{}, nil, err
-	}
-	if errs := doc.Proxy.Validate(); len(errs) > 0 {
-		return Proxy{}, nil, errors.Join(errs...)
 	}
 	return doc.Proxy, spec, nil
 }

@@ -20,8 +20,7 @@ func (c *Proxy) Validate() []error {
 	k.sockets(c)
 	k.hooks(&c.Hooks)
 	k.node(&c.Node)
-	k.within("reconnect.min", c.Reconnect.Min, 10*time.Millisecond, 10*time.Minute)
-	k.within("reconnect.max", c.Reconnect.Max, max(c.Reconnect.Min.Std(), 10*time.Millisecond), 10*time.Minute)
+	k.pace(c.Reconnect)
 	return k.errs
 }
 

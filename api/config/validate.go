@@ -201,8 +201,12 @@ func (k *checker) times(c *NRI) {
 	if c.Deadline >= c.RequestTimeout {
 		k.fail("deadline", c.Deadline, "less than requestTimeout "+c.RequestTimeout.String())
 	}
-	k.within("reconnect.min", c.Reconnect.Min, 10*time.Millisecond, 10*time.Minute)
-	k.within("reconnect.max", c.Reconnect.Max, max(c.Reconnect.Min.Std(), 10*time.Millisecond), 10*time.Minute)
+	k.pace(c.Reconnect)
+}
+
+func (k *checker) pace(r Reconnect) {
+	k.within("reconnect.min", r.Min, 10*time.Millisecond, 10*time.Minute)
+	k.within("reconnect.max", r.Max, max(r.Min.Std(), 10*time.Millisecond), 10*time.Minute)
 }
 
 func (k *checker) within(key string, v Duration, low, high time.Duration) {

@@ -153,3 +153,20 @@ func TestFormatExamples(t *testing.T) {
 		}
 	}
 }
+
+func FuzzSystemQoS(f *testing.F) {
+	f.Add(`{"cpuset":"0-1","cpusetExclusive":false}`)
+	f.Add(`{"cpuset":"1-0"}`)
+	fuzz(f, "", protocol.ParseSystemQoS, nil)
+}
+
+func FuzzNormalizationRatio(f *testing.F) {
+	f.Add("1.20")
+	f.Add("-1")
+	f.Add("NaN")
+	f.Fuzz(func(t *testing.T, in string) {
+		if r, err := protocol.ParseNormalizationRatio(in); r < 0 || r > 10000 || err != nil && r != 0 {
+			t.Fatalf("%q: %d, %v", in, r, err)
+		}
+	})
+}

@@ -91,6 +91,19 @@ func ParseQuantity(text string) (int64, error) {
 	if n, ok := plainDigits(text); ok {
 		return n, nil
 	}
+	return scaled(text, 1)
+}
+
+// ParseMilli reads a non-negative Kubernetes quantity in thousandths, rounded up: "1" is 1000, "1500m" is 1500.
+func ParseMilli(text string) (int64, error) {
+	if n, ok := plainDigits(strings.TrimSuffix(text, "m")); ok && strings.HasSuffix(text, "m") {
+		return n, nil
+	}
+	return scaled(text, 1000)
+}
+
+// scaled is a quantity times factor, rounded up.
+func scaled(text string, factor int64) (int64, error) {
 	if text == "" || len(text) > maxQuantityLen {
 		return 0, fmt.Errorf("%w: length %d, want 1..%d", ErrQuantity, len(text), maxQuantityLen)
 	}
@@ -106,11 +119,11 @@ func ParseQuantity(text string) (int64, error) {
 	if err != nil {
 		return 0, fmt.Errorf("%w %q", err, text)
 	}
-	factor := new(big.Rat).SetInt(new(big.Int).Exp(big.NewInt(base), big.NewInt(max(exponent, -exponent)), nil))
+	power := new(big.Rat).SetInt(new(big.Int).Exp(big.NewInt(base), big.NewInt(max(exponent, -exponent)), nil))
 	if exponent < 0 {
-		factor.Inv(factor)
+		power.Inv(power)
 	}
-	mantissa.Mul(mantissa, factor)
+	mantissa.Mul(mantissa, power).Mul(mantissa, new(big.Rat).SetInt64(factor))
 	whole, rest := new(big.Int).QuoRem(mantissa.Num(), mantissa.Denom(), new(big.Int))
 	if rest.Sign() > 0 {
 		whole.Add(whole, big.NewInt(1))

@@ -19,6 +19,7 @@ import (
 	"github.com/koord-rt/koord-rt/api/strategy"
 	"github.com/koord-rt/koord-rt/model/node"
 	"github.com/koord-rt/koord-rt/model/topo"
+	"github.com/koord-rt/koord-rt/model/unit"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -36,6 +37,10 @@ func dynamic(expires time.Time) node.Dynamic {
 		Known: true, Expires: expires, BECPUs: topo.Range(4, 7), BESharesLSR: true,
 		SharePools: []node.Pool{{Socket: 0, Node: 1, CPUs: topo.Range(0, 3)}}, SystemQoS: topo.CPUs(9), SystemQoSExclusive: true,
 		Normalization: 120,
+		Quotas: map[string]node.QuotaLoop{
+			"uid-1": {Factors: map[string]unit.Fraction{"c1": 1.44}, Plus: 88000}, "uid-2": {Cap: 500},
+		},
+		MemoryHigh: map[string]node.MemoryHigh{"c2": {Bytes: 1 << 30, Reason: "the node's memory is tight"}},
 	}
 }
 
@@ -134,6 +139,14 @@ func TestRefused(t *testing.T) {
 		"absurd cpus":   `{"version":1,"expires":"2026-05-01T12:00:00Z","payload":{"beCPUs":"0-4294967295"}}`,
 		"no expires":    `{"version":1,"payload":{"beCPUs":"0"}}`,
 		"negative":      `{"version":1,"expires":"2026-05-01T12:00:00Z","payload":{"normalization":-1}}`,
+		"small factor":  `{"version":1,"expires":"2026-05-01T12:00:00Z","payload":{"quotas":{"u":{"factors":{"c":0.5}}}}}`,
+		"large factor":  `{"version":1,"expires":"2026-05-01T12:00:00Z","payload":{"quotas":{"u":{"factors":{"c":1e300}}}}}`,
+		"negative plus": `{"version":1,"expires":"2026-05-01T12:00:00Z","payload":{"quotas":{"u":{"plus":-1}}}}`,
+		"large plus":    `{"version":1,"expires":"2026-05-01T12:00:00Z","payload":{"quotas":{"u":{"plus":9223372036854775807}}}}`,
+		"negative cap":  `{"version":1,"expires":"2026-05-01T12:00:00Z","payload":{"quotas":{"u":{"cap":-1}}}}`,
+		"no high":       `{"version":1,"expires":"2026-05-01T12:00:00Z","payload":{"memoryHigh":{"c":{"bytes":0}}}}`,
+		"long reason": `{"version":1,"expires":"2026-05-01T12:00:00Z","payload":{"memoryHigh":{"c":{"bytes":1,"reason":"` +
+			strings.Repeat("x", maxReason+1) + `"}}}}`,
 	} {
 		if _, _, err := parseDynamic([]byte(content)); err == nil {
 			t.Errorf("dynamic: %s accepted", name)
@@ -235,8 +248,24 @@ func FuzzParse(f *testing.F) {
 		if s, _, err := parseStrategy(b); (s == nil) != (err != nil) {
 			t.Fatalf("strategy %v with error %v", s, err)
 		}
-		if d, _, err := parseDynamic(b); d.Known != (err == nil) || d.Normalization < 0 {
+		d, _, err := parseDynamic(b)
+		if d.Known != (err == nil) || d.Normalization < 0 {
 			t.Fatalf("dynamic %+v with error %v", d, err)
+		}
+		for uid, q := range d.Quotas {
+			if q.Plus < 0 || q.Cap < 0 {
+				t.Fatalf("quota of %q: %+v", uid, q)
+			}
+			for id, f := range q.Factors {
+				if !(f >= 1) || f > maxFactor {
+					t.Fatalf("factor of %q: %v", id, f)
+				}
+			}
+		}
+		for id, h := range d.MemoryHigh {
+			if h.Bytes <= 0 {
+				t.Fatalf("memory.high of %q: %+v", id, h)
+			}
 		}
 		if p, _, err := parsePods(b); (p == nil) != (err != nil) {
 			t.Fatalf("pods %v with error %v", p, err)

@@ -49,7 +49,31 @@ type wireDynamic struct {
 	SystemQoSExclusive bool        `json:"systemQoSExclusive,omitempty"`
 	// Normalization in hundredths; 0 is off.
 	Normalization unit.Ratio `json:"normalization,omitempty"`
+	// Quotas by pod UID, MemoryHigh by container id: what the loops make of them for now.
+	Quotas     map[string]wireQuota `json:"quotas,omitempty"`
+	MemoryHigh map[string]wireHigh  `json:"memoryHigh,omitempty"`
 }
+
+// wireQuota: Factors ≥ 1 by container id, Plus in µs per period, Cap in milli-CPUs, 0 for none.
+type wireQuota struct {
+	Factors map[string]unit.Fraction `json:"factors,omitempty"`
+	Plus    unit.Micros              `json:"plus,omitempty"`
+	Cap     unit.MilliCPU            `json:"cap,omitempty"`
+}
+
+// wireHigh is a memory.high in bytes.
+type wireHigh struct {
+	Bytes  unit.Bytes `json:"bytes"`
+	Reason string     `json:"reason,omitempty"`
+}
+
+// Bounds of what the loops may ask for. No machine has so many CPUs that a quota raised further would still throttle.
+const (
+	maxFactor = 1e6
+	maxPlus   = unit.Micros(1 << 53)
+	maxCap    = unit.MilliCPU(1 << 40)
+	maxReason = 1024
+)
 
 // wirePod is one value of the object, keyed by pod UID, that is the payload of pods.json.
 type wirePod struct {
@@ -127,11 +151,55 @@ func parseDynamic(b []byte) (node.Dynamic, uint64, error) {
 	if w.Normalization < 0 {
 		return node.Dynamic{}, 0, fmt.Errorf("%w: dynamic state: normalization is negative", ErrFormat)
 	}
+	quotas, high, err := w.loops()
+	if err != nil {
+		return node.Dynamic{}, 0, fmt.Errorf("%w: dynamic state: %w", ErrFormat, err)
+	}
 	return node.Dynamic{
 		Known: true, Expires: e.Expires, BECPUs: w.BECPUs, BESharesLSR: w.BESharesLSR, SharePools: w.SharePools,
 		BESharePools: w.BESharePools, SystemQoS: w.SystemQoS, SystemQoSExclusive: w.SystemQoSExclusive,
-		Normalization: w.Normalization,
+		Normalization: w.Normalization, Quotas: quotas, MemoryHigh: high,
 	}, e.Generation, nil
+}
+
+// loops reads what the loops have decided for single pods and containers.
+func (w *wireDynamic) loops() (quotas map[string]node.QuotaLoop, high map[string]node.MemoryHigh, err error) {
+	if len(w.Quotas) > 0 {
+		quotas = make(map[string]node.QuotaLoop, len(w.Quotas))
+	}
+	for uid, q := range w.Quotas {
+		if q.Plus < 0 || q.Plus > maxPlus || q.Cap < 0 || q.Cap > maxCap {
+			return nil, nil, fmt.Errorf("quota of pod %.64q: plus %d or cap %d is out of range", uid, q.Plus, q.Cap)
+		}
+		for id, f := range q.Factors {
+			if f < 1 || f > maxFactor {
+				return nil, nil, fmt.Errorf("quota of pod %.64q: factor %g of container %.64q is out of range", uid, f, id)
+			}
+		}
+		quotas[uid] = node.QuotaLoop(q)
+	}
+	if len(w.MemoryHigh) > 0 {
+		high = make(map[string]node.MemoryHigh, len(w.MemoryHigh))
+	}
+	for id, h := range w.MemoryHigh {
+		if h.Bytes <= 0 || len(h.Reason) > maxReason {
+			return nil, nil, fmt.Errorf("memory.high of container %.64q: %d bytes, or a reason of %d", id, h.Bytes, len(h.Reason))
+		}
+		high[id] = node.MemoryHigh(h)
+	}
+	return quotas, high, nil
+}
+
+// wireLoops is the way back.
+func wireLoops(d *node.Dynamic) (quotas map[string]wireQuota, high map[string]wireHigh) {
+	quotas, high = make(map[string]wireQuota, len(d.Quotas)), make(map[string]wireHigh, len(d.MemoryHigh))
+	for uid, q := range d.Quotas {
+		quotas[uid] = wireQuota(q)
+	}
+	for id, h := range d.MemoryHigh {
+		high[id] = wireHigh(h)
+	}
+	return quotas, high
 }
 
 func parsePods(b []byte) (map[string]node.PodSpec, uint64, error) {

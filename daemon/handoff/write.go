@@ -67,8 +67,9 @@ func (w *Writer) Dynamic(gen uint64, d node.Dynamic, now time.Time) error {
 	if d.Expires.IsZero() {
 		return fmt.Errorf("publish dynamic state: expires is not set")
 	}
+	quotas, high := wireLoops(&d)
 	payload, err := json.Marshal(wireDynamic{
-		BECPUs: d.BECPUs, BESharesLSR: d.BESharesLSR, SharePools: d.SharePools, BESharePools: d.BESharePools,
+		Quotas: quotas, MemoryHigh: high, BECPUs: d.BECPUs, BESharesLSR: d.BESharesLSR, SharePools: d.SharePools, BESharePools: d.BESharePools,
 		SystemQoS: d.SystemQoS, SystemQoSExclusive: d.SystemQoSExclusive, Normalization: d.Normalization,
 	})
 	if err != nil {

@@ -16,6 +16,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -43,8 +44,8 @@ type Lock struct{ f *os.File }
 // Path is the lock file of a program, which is named as in the ledger: "nri".
 func Path(runDir, writer string) string { return filepath.Join(runDir, writer+".lock") }
 
-// Acquire takes the lock without waiting and writes our pid into the file. The error is a *HeldError when another
-// process holds it. The file stays when the lock goes: removing it would let two processes lock two files of one name.
+// Acquire takes the lock and writes our pid into the file. The error is a *HeldError when another process holds it. The
+// file stays when the lock goes: removing it would let two processes lock two files of one name.
 func Acquire(path string) (*Lock, error) {
 	if err := atomicfile.Dir(filepath.Dir(path)); err != nil {
 		return nil, err
@@ -53,7 +54,7 @@ func Acquire(path string) (*Lock, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open lock: %w", err)
 	}
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+	if err := take(f); err != nil {
 		held := &HeldError{Path: path, PID: readPID(f)}
 		_ = f.Close()
 		if errors.Is(err, unix.EWOULDBLOCK) {
@@ -68,11 +69,47 @@ func Acquire(path string) (*Lock, error) {
 	return &Lock{f: f}, nil
 }
 
+// A lock that is not free is tried again this often: Alive holds it for a moment.
+const (
+	tries = 5
+	pause = 5 * time.Millisecond
+)
+
+func take(f *os.File) (err error) {
+	for i := range tries {
+		if i > 0 {
+			time.Sleep(pause)
+		}
+		if err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); !errors.Is(err, unix.EWOULDBLOCK) {
+			return err
+		}
+	}
+	return err
+}
+
+// Leave marks the lock: its holder is about to end, and for Alive it has ended. Nobody else can take it before Release.
+func (l *Lock) Leave() error {
+	if err := l.f.Truncate(0); err != nil {
+		return fmt.Errorf("empty lock %s: %w", l.f.Name(), err)
+	}
+	return nil
+}
+
+// Alive reports whether a process holds the lock that has not said that it leaves. A file that cannot be read is nobody's.
+func Alive(path string) bool {
+	f, err := os.Open(path)
+	if err != nil {
+		return false
+	}
+	defer f.Close() // and with it the lock, if it was free
+	return readPID(f) != 0 && errors.Is(unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB), unix.EWOULDBLOCK)
+}
+
 // Release gives the lock back.
 func (l *Lock) Release() error {
-	if err := l.f.Truncate(0); err != nil {
+	if err := l.Leave(); err != nil {
 		_ = l.f.Close()
-		return fmt.Errorf("empty lock %s: %w", l.f.Name(), err)
+		return err
 	}
 	if err := l.f.Close(); err != nil {
 		return fmt.Errorf("release lock: %w", err)
@@ -81,7 +118,7 @@ func (l *Lock) Release() error {
 }
 
 // Holder reads the pid that stands in a lock file; 0 when it is empty or missing. Whether that process lives is the
-// caller's question: taking the lock to find out could make a starting daemon fail.
+// caller's question, or Alive's.
 func Holder(path string) int {
 	f, err := os.Open(path)
 	if err != nil {

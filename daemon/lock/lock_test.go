@@ -9,6 +9,10 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 func TestSecondIsRefusedAndToldWhoHasIt(t *testing.T) {
@@ -62,4 +66,76 @@ func TestGarbageInTheFileAndSymlinks(t *testing.T) {
 	if _, err := Acquire(link); err == nil {
 		t.Error("a symlink was followed")
 	}
+}
+
+// A lock is alive while it is held and not marked; a file without a holder, whatever stands in it, is not.
+func TestAlive(t *testing.T) {
+	t.Parallel()
+	path := Path(t.TempDir(), "nri")
+	if Alive(path) {
+		t.Error("alive without a file")
+	}
+	if err := os.WriteFile(path, []byte("1\n"), 0o600); err != nil { // what kill -9 leaves
+		t.Fatal(err)
+	}
+	if Alive(path) {
+		t.Error("alive without a holder")
+	}
+	l, err := Acquire(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // to look changes nothing
+		if !Alive(path) {
+			t.Error("a held lock is not alive")
+		}
+	}
+	if err := l.Leave(); err != nil {
+		t.Fatal(err)
+	}
+	if Alive(path) {
+		t.Error("alive although it leaves")
+	}
+	if _, err := Acquire(path); err == nil {
+		t.Error("a lock whose holder leaves was given away before it was released")
+	}
+	if err := l.Release(); err != nil {
+		t.Fatal(err)
+	}
+	if Alive(path) {
+		t.Error("alive after the release")
+	}
+}
+
+// Who looks whether a lock is alive holds it for a moment, and must not keep its program from starting.
+func TestAcquireOutlastsALook(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		path := Path(t.TempDir(), "nri")
+		if err := os.WriteFile(path, []byte("1\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		look, err := os.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := unix.Flock(int(look.Fd()), unix.LOCK_SH); err != nil {
+			t.Fatal(err)
+		}
+		time.AfterFunc(pause+pause/2, func() {
+			if err := look.Close(); err != nil { // and with it the lock
+				t.Error(err)
+			}
+		})
+		l, err := Acquire(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if Holder(path) != os.Getpid() {
+			t.Errorf("holder %d", Holder(path))
+		}
+		if err := l.Release(); err != nil {
+			t.Fatal(err)
+		}
+	})
 }

@@ -107,16 +107,12 @@ func NewEngine(reg prometheus.Registerer, program string) (*Engine, error) {
 		m.duration[e] = durations.WithLabelValues(e.String())
 	}
 	feature := func(i int) string { return protocol.Feature(i).String() }
-	knob := func(i int) string { return plan.Knob(i).String() }
 	m.late = newTable(r.counters(eventLate), int(NumEvents), func(i int) []string { return []string{Event(i).String()} })
 	m.failOpen = newTable(r.counters(failOpen), int(NumFailOpens), func(i int) []string { return []string{FailOpen(i).String()} })
 	m.observed = newTable(r.counters(observed), maxFeatures, func(i int) []string { return []string{feature(i)} })
 	m.decisions = newTable(r.counters(decisions), maxFeatures*int(NumOutcomes), func(i int) []string {
 		return []string{feature(i / int(NumOutcomes)), Outcome(i % int(NumOutcomes)).String()}
 	})
-	knobResult := func(i int) []string {
-		return []string{knob(i / int(NumResults)), Result(i % int(NumResults)).String()}
-	}
 	m.proofs = newTable(r.counters(proofs), int(plan.NumKnobs)*int(NumResults), knobResult)
 	m.writes = newTable(r.counters(writes), int(plan.NumKnobs)*int(NumResults), knobResult)
 	m.problems = problemTables(r.counters(problems))
@@ -182,6 +178,11 @@ func (m *Engine) Proof(k plan.Knob, r Result) { m.proofs.inc(knobCell(k, r)) }
 
 // Write counts one write of ours.
 func (m *Engine) Write(k plan.Knob, r Result) { m.writes.inc(knobCell(k, r)) }
+
+// knobResult are the label values of a cell.
+func knobResult(i int) []string {
+	return []string{plan.Knob(i / int(NumResults)).String(), Result(i % int(NumResults)).String()}
+}
 
 func knobCell(k plan.Knob, r Result) int {
 	if r >= NumResults {

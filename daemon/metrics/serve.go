@@ -92,10 +92,21 @@ func (u *unixListener) Close() error {
 	return u.Listener.Close()
 }
 
-// Serve answers /metrics (Prometheus text) and /healthz on l until ctx ends; it closes l. health may be nil; an error of
-// it makes /healthz answer 503 with the reason.
-func Serve(ctx context.Context, l net.Listener, g prometheus.Gatherer, health func() error) error {
-	srv := &http.Server{Handler: Handler(g, health), ReadHeaderTimeout: 5 * time.Second, WriteTimeout: 30 * time.Second, MaxHeaderBytes: 16 << 10}
+// Route is one more thing that the endpoint answers, with a pattern of http.ServeMux: "GET /events".
+type Route struct {
+	Pattern string
+	Handler http.Handler
+}
+
+// Serve answers /metrics (Prometheus text), /healthz and more on l until ctx ends; it closes l. health may be nil; an
+// error of it makes /healthz answer 503 with the reason. Nobody has to say who he is here, so l must be a unix socket or
+// on loopback, as Listen makes it.
+func Serve(ctx context.Context, l net.Listener, g prometheus.Gatherer, health func() error, more ...Route) error {
+	if !local(l.Addr()) {
+		_ = l.Close()
+		return fmt.Errorf("serve metrics on %s: neither a unix socket nor a loopback address", l.Addr())
+	}
+	srv := &http.Server{Handler: Handler(g, health, more...), ReadHeaderTimeout: 5 * time.Second, WriteTimeout: 30 * time.Second, MaxHeaderBytes: 16 << 10}
 	stopped := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		defer close(stopped)
@@ -115,8 +126,19 @@ func Serve(ctx context.Context, l net.Listener, g prometheus.Gatherer, health fu
 	return fmt.Errorf("serve metrics: %w", err)
 }
 
-// Handler serves /metrics and /healthz.
-func Handler(g prometheus.Gatherer, health func() error) http.Handler {
+// local reports whether only this machine can reach an address.
+func local(a net.Addr) bool {
+	switch a := a.(type) {
+	case *net.UnixAddr:
+		return true
+	case *net.TCPAddr:
+		return a.IP.IsLoopback()
+	}
+	return false
+}
+
+// Handler serves /metrics, /healthz and more.
+func Handler(g prometheus.Gatherer, health func() error, more ...Route) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, _ *http.Request) {
 		families, err := g.Gather()
@@ -142,5 +164,8 @@ func Handler(g prometheus.Gatherer, health func() error) http.Handler {
 		}
 		fmt.Fprintln(w, "ok")
 	})
+	for _, r := range more {
+		mux.Handle(r.Pattern, r.Handler)
+	}
 	return mux
 }

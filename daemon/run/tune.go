@@ -39,6 +39,15 @@ func TuneMemory(getenv func(string) string, limit int64, gogc int) {
 	}
 }
 
+// TuneProcessors bounds how many processors Go code of this process uses at a time; 0 leaves that as it is, and so does the
+// user's own GOMAXPROCS in the environment. With one, a goroutine that wakes another never wakes a second thread to look
+// for work: where events come one by one, that costs more than it wins.
+func TuneProcessors(getenv func(string) string, n int) {
+	if n > 0 && getenv("GOMAXPROCS") == "" {
+		runtime.GOMAXPROCS(n)
+	}
+}
+
 // Prioritise sets the nice value of every thread of the process. Daemons use -10: handlers run under the runtime's
 // node-wide lock, so every microsecond that we wait for a CPU is waited by each container creation on the node. Threads
 // that the Go runtime makes later inherit it. Without CAP_SYS_NICE it returns an error that the caller logs.

@@ -28,7 +28,7 @@ const (
 
 var writerName = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,62}$`)
 
-// Entry is one status file with the reader's verdict.
+// Entry is one status file with the reader's verdict. Writer is the file's, whatever stands in it.
 type Entry struct {
 	Status
 	File string `json:"file"`
@@ -50,6 +50,9 @@ func Write(runDir, writer string, s Status) error {
 		s.Problems = s.Problems[n-MaxProblems:]
 	}
 	s.ProofFailures = newestFailures(s.ProofFailures)
+	if s.Agent != nil {
+		s.Agent = s.Agent.within()
+	}
 	b, err := json.Marshal(&s)
 	if err != nil {
 		return fmt.Errorf("write status: %w", err)
@@ -80,6 +83,22 @@ func newestFailures(m map[string]ProofFailure) map[string]ProofFailure {
 
 // ReadAll reads every status file, ordered by name; procRoot is "/proc". A run directory that does not exist has none.
 func ReadAll(runDir, procRoot string) ([]Entry, error) {
+	writers, err := Writers(runDir)
+	if err != nil {
+		return nil, err
+	}
+	var out []Entry
+	for _, w := range writers {
+		e := read(filepath.Join(runDir, prefix+w+suffix), procRoot)
+		e.Writer = w // also of one that cannot be read
+		out = append(out, e)
+	}
+	return out, nil
+}
+
+// Writers are the names of those who have a status file, whether it can be read and its process lives or not, ordered. A
+// run directory that does not exist has none.
+func Writers(runDir string) ([]string, error) {
 	names, err := os.ReadDir(runDir)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil
@@ -87,10 +106,10 @@ func ReadAll(runDir, procRoot string) ([]Entry, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read status: %w", err)
 	}
-	var out []Entry
+	var out []string
 	for _, n := range names {
-		if strings.HasPrefix(n.Name(), prefix) && strings.HasSuffix(n.Name(), suffix) {
-			out = append(out, read(filepath.Join(runDir, n.Name()), procRoot))
+		if rest, ok := strings.CutPrefix(n.Name(), prefix); ok && strings.HasSuffix(rest, suffix) {
+			out = append(out, strings.TrimSuffix(rest, suffix))
 		}
 	}
 	return out, nil

@@ -4,7 +4,7 @@
 // Package status is how a process of ours describes itself to koordctl: RunDir/status-WRITER.json.
 //
 // Input is a Status; output is the file (0600), replaced atomically, and on the reader's side every file with the
-// verdict whether its process still lives. It imports model/node, daemon/atomicfile and the standard library.
+// verdict whether its process still lives. It imports model/node, model/unit, daemon/atomicfile and the standard library.
 package status
 
 import (
@@ -60,6 +60,8 @@ type Status struct {
 	Counters map[string]uint64 `json:"counters,omitempty"`
 	// ProofFailures by container id: values that did not stand in the kernel at start (D9).
 	ProofFailures map[string]ProofFailure `json:"proofFailures,omitempty"`
+	// Agent is the node agent's own section; nil for every other program.
+	Agent *Agent `json:"agent,omitempty"`
 }
 
 // Problem is one thing that went wrong.

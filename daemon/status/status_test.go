@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 )
@@ -33,7 +34,10 @@ func TestWriteReadAndLiveness(t *testing.T) {
 	if err != nil || len(got) != 3 {
 		t.Fatalf("%d entries: %v", len(got), err)
 	}
-	if got[0].Err == "" || got[2].Err == "" || got[0].Alive {
+	if names, err := Writers(dir); err != nil || !slices.Equal(names, []string{"half", "nri", "other"}) {
+		t.Errorf("writers %q, %v", names, err)
+	}
+	if got[0].Err == "" || got[2].Err == "" || got[0].Alive || got[0].Writer != "half" || got[2].Writer != "other" {
 		t.Errorf("bad files: %+v %+v", got[0], got[2])
 	}
 	nri := got[1]

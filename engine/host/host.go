@@ -83,6 +83,7 @@ type Host struct {
 	reg     *prometheus.Registry
 	probe   *prober
 	watch   *handoff.Watcher
+	more    Extension
 }
 
 // New takes the lock, probes the node and connects the parts. On error everything is given back.
@@ -133,7 +134,7 @@ func (h *Host) connect(roots root.Roots, static engine.Static, views *engine.Vie
 	}
 	h.Engine = engine.New(engine.Options{
 		Boot: boot, Config: h.o.Config, Log: h.o.Log, Metrics: h.Metrics, Edge: h.o.Edge, Journal: h.ledger, Kernel: kernel,
-		Join: h.o.Join, ExitsUntold: h.o.ExitsUntold, Beside: h.o.Beside,
+		Join: h.o.Join, ExitsUntold: h.o.ExitsUntold, Beside: h.o.Beside, Leave: h.leaving,
 		Views: views, Past: past, Live: live(roots, &static.Kernel), CgroupRoot: searchRoot(roots, &static.Kernel), List: h.o.List,
 		Groups: resctrl.FS(roots.Resctrl), // may be mounted later; until then no group is decided
 		OnFormula: func(f unit.WeightFormula) {
@@ -238,7 +239,7 @@ func (h *Host) addMetrics(ctx context.Context, g *run.Group) error {
 		return err
 	}
 	g.Add(run.Component{Name: "metrics", Run: func(ctx context.Context) error {
-		return metrics.Serve(ctx, l, h.reg, h.health)
+		return metrics.Serve(ctx, l, h.reg, h.health, h.more.Routes...)
 	}})
 	return nil
 }
@@ -260,6 +261,9 @@ func (h *Host) writeStatus(ctx context.Context) error {
 		s := h.Engine.Status()
 		s.Start, s.Written, s.Program, s.ProgramVersion = h.started, time.Now(), h.o.Name, h.o.Program
 		s.ConfigPath, s.ConfigLoaded = h.o.ConfigPath, h.started
+		if h.more.Agent != nil {
+			s.Agent = h.more.Agent()
+		}
 		if err := status.Write(h.o.Config.RunDir, h.o.Writer, s); err != nil {
 			h.o.Log.Error("write status", "err", err)
 		}

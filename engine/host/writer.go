@@ -7,6 +7,7 @@ import (
 	"context"
 	"sync/atomic"
 
+	"github.com/koord-rt/koord-rt/engine"
 	"github.com/koord-rt/koord-rt/kernel/apply"
 	"github.com/koord-rt/koord-rt/kernel/cgroup"
 	"github.com/koord-rt/koord-rt/kernel/proc"
@@ -19,6 +20,8 @@ import (
 	"github.com/koord-rt/koord-rt/model/plan"
 	"github.com/koord-rt/koord-rt/model/unit"
 )
+
+var _ engine.Starter = (*writer)(nil)
 
 // writer is the process's Applier. It is made anew when the runtime's weight formula turns out to be another: the
 // formula is part of what a cgroup file means.
@@ -71,6 +74,10 @@ func (w *writer) Apply(ctx context.Context, p plan.Plan, gen uint64) []apply.Res
 
 func (w *writer) Verify(p plan.Plan) []apply.Mismatch { return w.now.Load().Verify(p) }
 
+func (w *writer) Start(ctx context.Context, todo, all plan.Plan, gen uint64) ([]apply.Result, []apply.Mismatch, func()) {
+	return w.now.Load().Start(ctx, todo, all, gen)
+}
+
 func (w *writer) SyncUnits(ctx context.Context, p plan.Plan, gen uint64) []apply.Result {
 	return w.now.Load().SyncUnits(ctx, p, gen)
 }
@@ -79,7 +86,10 @@ func (w *writer) Forget(targets ...plan.Target) error { return w.now.Load().Forg
 
 // close waits for writes that the kernel has not finished and ends the bus connection.
 func (w *writer) close(ctx context.Context) error {
-	err := w.now.Load().Wait(ctx)
+	var err error
+	if a := w.now.Load(); a != nil { // nil when it could not be made
+		err = a.Wait(ctx)
+	}
 	w.bus.Close()
 	return err
 }

@@ -19,7 +19,7 @@ import (
 // The flags that override no setting are those that the program defines by name.
 func TestOwnFlagsAgreeWithTheProgram(t *testing.T) {
 	t.Parallel()
-	f, err := parser.ParseFile(token.NewFileSet(), filepath.Join(root, "cri-proxy", "main.go"), nil, 0)
+	f, err := parser.ParseFile(token.NewFileSet(), filepath.Join(root, "daemon", "program", "program.go"), nil, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

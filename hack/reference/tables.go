@@ -125,14 +125,17 @@ func metricsPage() string {
 	for _, b := range metrics.Buckets() {
 		buckets = append(buckets, strconv.FormatFloat(b, 'g', -1, 64))
 	}
-	return "Each program serves its metrics at metrics.address of its configuration, by default a unix socket. Their names differ in one word.\n\n" +
-		metricsOf("koord-nri", "nri", config.Default().Metrics) + metricsOf("koord-runtime-proxy", "cri", config.DefaultProxy().Metrics) +
-		"Buckets of the histograms, in seconds: " + strings.Join(buckets, ", ") + ".\n"
+	return "Each program serves its metrics at metrics.address of its configuration, by default a unix socket. The names of koord-nri and\n" +
+		"koord-runtime-proxy differ in one word; those of koordlet that begin with koordlet_ are upstream's, with the same labels.\n\n" +
+		metricsOf("koord-nri", metrics.Catalogue("nri"), config.Default().Metrics) +
+		metricsOf("koord-runtime-proxy", metrics.Catalogue("cri"), config.DefaultProxy().Metrics) +
+		"Buckets of the histograms of both, in seconds: " + strings.Join(buckets, ", ") + ".\n\n" +
+		metricsOf("koordlet", metrics.AgentCatalogue(), config.DefaultKoordlet().Metrics)
 }
 
-func metricsOf(program, word string, at config.Metrics) string {
+func metricsOf(program string, all []metrics.Metric, at config.Metrics) string {
 	var rows [][]string
-	for _, m := range metrics.Catalogue(word) {
+	for _, m := range all {
 		rows = append(rows, []string{code(m.Name), string(m.Kind), list(m.Labels), m.Help, elsewhere(m.Values)})
 	}
 	return "## " + program + "\n\n    curl --unix-socket " + strings.TrimPrefix(at.Address, "unix:") + " http://localhost/metrics\n\n" +

@@ -137,6 +137,12 @@ type Applier struct {
 	targets map[string]*target
 	slow    int           // writes that are reclaiming memory
 	quiet   chan struct{} // closed when slow is 0 again
+
+	// idle are sessions to be used again.
+	idle []*session
+
+	// direct: values are written through the descriptors that their originals were read from.
+	direct bool
 }
 
 // New reads the boot id; without one no record could be matched after a reboot, so its absence is an error.
@@ -148,10 +154,12 @@ func New(o Options) (*Applier, error) {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
+	a := &Applier{boot: boot, targets: map[string]*target{}}
 	if o.Writer == nil {
-		o.Writer = kernelWriter{}
+		o.Writer, a.direct = kernelWriter{}, onKernel(o.FS)
 	}
-	return &Applier{o: o, boot: boot, targets: map[string]*target{}}, nil
+	a.o = o
+	return a, nil
 }
 
 type kernelWriter struct{}
@@ -169,17 +177,27 @@ func (kernelWriter) Write(path, value string, nonblock bool) error {
 // shrinking ones outwards, bursts are raised last. Writes that do not bear on each other are recorded together, with one
 // append. ctx bounds retries and the wait for reclaim, not single writes.
 func (a *Applier) Apply(ctx context.Context, p plan.Plan, gen uint64) []Result {
-	b := batch{a: a, p: p, gen: gen, results: make([]Result, len(p)), changes: make([]cgroup.Change, len(p))}
-	b.held = a.lock(p)
-	defer unlock(b.held)
-	steps := make([]step, 0, len(p))
+	s := a.open()
+	defer s.close()
+	return s.apply(ctx, p, gen)
+}
+
+func (a *session) apply(ctx context.Context, p plan.Plan, gen uint64) []Result {
+	if len(p) == 0 {
+		return nil
+	}
+	b := &a.batch
+	b.session, b.p, b.gen, b.results = a, p, gen, make([]Result, len(p))
+	b.changes = slices.Grow(b.changes, len(p))[:len(p)]
+	b.lock(p)
+	defer b.unlock()
 	for i := range p {
 		b.results[i] = Result{Setting: p[i]}
-		steps = b.prepare(steps, i)
+		b.prepare(i)
 	}
-	steps = pruneUnions(steps, p)
-	slices.SortStableFunc(steps, byOrder)
-	for _, st := range steps {
+	b.steps = pruneUnions(b.steps, p)
+	slices.SortStableFunc(b.steps, byOrder)
+	for _, st := range b.steps {
 		b.run(ctx, st)
 	}
 	b.flush(ctx)
@@ -187,39 +205,39 @@ func (a *Applier) Apply(ctx context.Context, p plan.Plan, gen uint64) []Result {
 }
 
 // prepare compares one setting with the kernel and adds what must be done, or finishes its result.
-func (b *batch) prepare(steps []step, i int) []step {
-	a, s, r := b.a, b.p[i], &b.results[i]
-	t := find(b.held, s.Target)
+func (b *batch) prepare(i int) {
+	a, s, r := b.session, b.p[i], &b.results[i]
+	t := b.find(s.Target)
 	switch {
 	case unplaced(s.Target):
 		r.fail(fmt.Errorf("%s of %s: %w", s.Knob, s.Target, ErrUnplaced))
-		return steps
+		return
 	case s.Observe:
 		r.Outcome = Observed
 		b.note(i, t, s, journal.ViaObserve)
-		return steps
+		return
 	case isSpecOnly(s.Knob):
 		r.Outcome = Skipped
-		return steps
-	case !a.o.FS.IsFile(s.Knob) && isCgroupKnob(s.Knob):
+		return
+	case !a.fs.IsFile(s.Knob) && isCgroupKnob(s.Knob):
 		r.fail(fmt.Errorf("%s of %s: %w: %w", s.Knob, s.Target, ErrUnsupported, cgroup.ErrNoFile))
 		a.failed(t, r, b.gen)
-		return steps
+		return
 	}
 	c, err := a.change(b.p, s)
 	if err != nil {
 		r.fail(a.explain(s, err))
 		a.failed(t, r, b.gen)
-		return steps
+		return
 	}
 	b.changes[i] = c
 	r.Before, r.Known = c.Current, true
-	if c.Same || a.idles(b.p, s) {
+	if c.Same || a.idles(b.p, &s) {
 		r.Outcome = Unchanged
 		b.note(i, t, s, journal.ViaDirect)
-		return steps
+		return
 	}
-	return append(steps, a.steps(i, s, c.Direction)...)
+	b.steps = a.appendSteps(b.steps, i, s, c.Direction)
 }
 
 // unplaced reports a target that names the root cgroup, which is never a pod's or a container's.
@@ -229,7 +247,7 @@ func unplaced(t plan.Target) bool {
 
 // idles reports that a weight has no meaning now: the plan wants cpu.idle for the same cgroup and the kernel has it. Its
 // weight then reads 0 (v2) or 3 (v1), and writing it is EINVAL.
-func (a *Applier) idles(p plan.Plan, s plan.Setting) bool {
+func (a *session) idles(p plan.Plan, s *plan.Setting) bool {
 	if s.Knob != plan.CPUShares {
 		return false
 	}
@@ -237,7 +255,7 @@ func (a *Applier) idles(p plan.Plan, s plan.Setting) bool {
 	if idle == nil || idle.Observe || idle.Value != plan.Int(1) {
 		return false
 	}
-	have, err := a.o.FS.Read(idle.ID())
+	have, err := a.fs.Read(idle.ID())
 	return err == nil && have == idle.Value
 }
 

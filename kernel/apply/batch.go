@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"github.com/koord-rt/koord-rt/kernel/cgroup"
-	"github.com/koord-rt/koord-rt/kernel/root"
 	"github.com/koord-rt/koord-rt/model/journal"
 	"github.com/koord-rt/koord-rt/model/plan"
 )
@@ -17,12 +16,16 @@ import (
 // batch is one Apply. Records of writes that do not bear on each other are gathered and appended together; the writes
 // follow, in order. So a batch of n independent values costs one write to the journal and not n, and each record still
 // stands there before its value stands in the kernel.
+//
+// Its lists are used again by the next one of its session.
 type batch struct {
-	a       *Applier
+	*session
 	p       plan.Plan
 	gen     uint64
-	held    []*target
+	keys    []string
+	targets []*target // locked, in the order of keys
 	results []Result
+	steps   []step
 	// changes are the comparisons made at the beginning, by index in the plan.
 	changes []cgroup.Change
 	// records wait to be appended; waiting says what each is for.
@@ -31,6 +34,26 @@ type batch struct {
 	// written are the settings written so far.
 	written []plan.Setting
 	inodes  []inodeOf
+}
+
+// reset drops what was worked on and keeps the room.
+func (b *batch) reset() {
+	clear(b.keys)
+	clear(b.targets)
+	clear(b.changes)
+	b.forgetStaged()
+	clear(b.written)
+	clear(b.inodes)
+	*b = batch{
+		keys: b.keys[:0], targets: b.targets[:0], steps: b.steps[:0], changes: b.changes[:0], records: b.records, waiting: b.waiting,
+		written: b.written[:0], inodes: b.inodes[:0],
+	}
+}
+
+func (b *batch) forgetStaged() {
+	clear(b.records)
+	clear(b.waiting)
+	b.records, b.waiting = b.records[:0], b.waiting[:0]
 }
 
 // staged is one record that waits, with the write that follows it; a note has none.
@@ -103,8 +126,8 @@ func (b *batch) note(index int, t *target, s plan.Setting, via journal.Via) {
 	if !t.remember(s, via, "") {
 		return
 	}
-	r := b.record(t, s, via)
-	if path, err := b.a.o.FS.Path(s.Target, s.Knob); err == nil {
+	r := b.record(t, s, via, "")
+	if path, err := b.fs.Path(s.Target, s.Knob); err == nil {
 		r.Files = []string{path}
 	}
 	b.records = append(b.records, r)
@@ -113,8 +136,8 @@ func (b *batch) note(index int, t *target, s plan.Setting, via journal.Via) {
 
 // stage has a change recorded and written.
 func (b *batch) stage(index int, t *target, s plan.Setting, c cgroup.Change) {
-	r := b.record(t, s, journal.ViaDirect)
-	b.a.fill(&r, s, c)
+	r := b.record(t, s, journal.ViaDirect, dirOfChange(&s, &c))
+	b.fill(&r, s, c)
 	b.records = append(b.records, r)
 	b.waiting = append(b.waiting, staged{index: index, target: t, s: s, c: c})
 }
@@ -124,18 +147,18 @@ func (b *batch) flush(ctx context.Context) {
 	if len(b.records) == 0 {
 		return
 	}
-	err := b.a.o.Journal.Append(b.records...)
+	err := b.o.Journal.Append(b.records...)
 	for i := range b.waiting {
 		w, rec, r := &b.waiting[i], b.records[i], &b.results[b.waiting[i].index]
 		if err != nil && len(b.records) > 1 {
 			// One record alone may be what cannot be kept; the others must not fail for it.
-			rerr := b.a.o.Journal.Append(rec)
+			rerr := b.o.Journal.Append(rec)
 			b.finish(ctx, w, rec, r, rerr)
 			continue
 		}
 		b.finish(ctx, w, rec, r, err)
 	}
-	b.records, b.waiting = b.records[:0], b.waiting[:0]
+	b.forgetStaged()
 }
 
 // finish writes what has been recorded; err says that it has not.
@@ -147,26 +170,38 @@ func (b *batch) finish(ctx context.Context, w *staged, rec journal.Record, r *Re
 	case err != nil:
 		r.fail(notRecorded(w.s, err))
 	case !w.note:
-		b.a.write(ctx, b.p, w.target, w.s, w.c, rec, r)
+		b.write(ctx, b.p, w.target, w.s, w.c, rec, r)
 		b.written = append(b.written, w.s)
 	}
 }
 
-// record starts a record. The inode is looked up once per directory and Apply, never kept longer: a path may be reused.
-func (b *batch) record(t *target, s plan.Setting, via journal.Via) journal.Record {
-	dir, err := b.a.dirOf(s.Target, s.Knob)
-	if err != nil {
-		return b.a.recordAt(s, via, b.gen, 0)
+// dirOfChange is the directory of a cgroup file that is to be written, "" for other knobs.
+func dirOfChange(s *plan.Setting, c *cgroup.Change) string {
+	if !isCgroupKnob(s.Knob) || len(c.Writes) == 0 {
+		return ""
+	}
+	file := c.Writes[0].File
+	return file[:strings.LastIndexByte(file, '/')]
+}
+
+// record starts a record. The inode is looked up once per directory and Apply, never kept longer: a path may be reused. dir
+// is the setting's directory where it is known.
+func (b *batch) record(t *target, s plan.Setting, via journal.Via, dir string) journal.Record {
+	if dir == "" {
+		var err error
+		if dir, err = b.dirOf(s.Target, s.Knob); err != nil {
+			return b.recordAt(s, via, b.gen, 0)
+		}
 	}
 	for i := range b.inodes {
 		if b.inodes[i].dir == dir {
-			return b.a.recordAt(s, via, b.gen, b.inodes[i].inode)
+			return b.recordAt(s, via, b.gen, b.inodes[i].inode)
 		}
 	}
-	inode, err := root.Inode(dir)
+	inode, err := b.held.Inode(dir)
 	if err == nil {
 		t.inode = inode
 		b.inodes = append(b.inodes, inodeOf{dir, inode})
 	}
-	return b.a.recordAt(s, via, b.gen, inode)
+	return b.recordAt(s, via, b.gen, inode)
 }

@@ -15,11 +15,11 @@ import (
 
 // fit bounds a value by what the kernel accepts beside and above it right now, and by what the plan is about to make of
 // the levels above.
-func (a *Applier) fit(ctx context.Context, p plan.Plan, t *target, s plan.Setting, st step, r *Result, gen uint64) (plan.Setting, error) {
+func (a *session) fit(ctx context.Context, p plan.Plan, t *target, s plan.Setting, st step, r *Result, gen uint64) (plan.Setting, error) {
 	if st.union {
 		return widened(s, r.Before), nil
 	}
-	fitted, note, err := a.o.FS.Fit(s)
+	fitted, note, err := a.fs.Fit(s)
 	if err != nil {
 		return s, err
 	}
@@ -40,8 +40,8 @@ func (a *Applier) fit(ctx context.Context, p plan.Plan, t *target, s plan.Settin
 
 // fitPlan cuts a nested value to what the same plan gives an ancestor: shrinking goes from the inside out, so the
 // ancestor's present value is still larger.
-func (a *Applier) fitPlan(p plan.Plan, s plan.Setting) (plan.Setting, string) {
-	if !a.o.FS.Nested(s.Knob) {
+func (a *session) fitPlan(p plan.Plan, s plan.Setting) (plan.Setting, string) {
+	if !a.fs.Nested(s.Knob) {
 		return s, ""
 	}
 	note := ""
@@ -61,7 +61,7 @@ func (a *Applier) fitPlan(p plan.Plan, s plan.Setting) (plan.Setting, string) {
 
 // within is the part of a value that an ancestor's has room for; the value itself when that is nothing, so that the
 // kernel's own refusal is reported.
-func (a *Applier) within(p plan.Plan, s plan.Setting, up *plan.Setting) plan.Value {
+func (a *session) within(p plan.Plan, s plan.Setting, up *plan.Setting) plan.Value {
 	if s.Knob == plan.CPUQuota {
 		outer := a.period(p, up.Target)
 		if s.Value.Int() == unit.Unlimited || up.Value.Int() == unit.Unlimited || outer <= 0 {
@@ -79,11 +79,11 @@ func (a *Applier) within(p plan.Plan, s plan.Setting, up *plan.Setting) plan.Val
 }
 
 // period is the one that the plan wants, else the kernel's.
-func (a *Applier) period(p plan.Plan, t plan.Target) int64 {
+func (a *session) period(p plan.Plan, t plan.Target) int64 {
 	if s := p.Find(t, plan.CPUPeriod, ""); s != nil && !s.Observe {
 		return s.Value.Int()
 	}
-	v, err := a.o.FS.Read(plan.ID{Target: t, Knob: plan.CPUPeriod})
+	v, err := a.fs.Read(plan.ID{Target: t, Knob: plan.CPUPeriod})
 	if err != nil {
 		return 0
 	}
@@ -102,18 +102,18 @@ func widened(s plan.Setting, before plan.Value) plan.Setting {
 }
 
 // lowerBurst makes way for a quota below the kernel's burst, which would be EINVAL. The write is the quota's: same owner.
-func (a *Applier) lowerBurst(ctx context.Context, t *target, s plan.Setting, gen uint64) error {
+func (a *session) lowerBurst(ctx context.Context, t *target, s plan.Setting, gen uint64) error {
 	if s.Value.Int() == unit.Unlimited {
 		return nil
 	}
 	b := s
 	b.Knob, b.Value = plan.CPUBurst, s.Value
-	have, err := a.o.FS.Read(b.ID())
+	have, err := a.fs.Read(b.ID())
 	if err != nil || have.Int() <= s.Value.Int() {
 		return nil //nolint:nilerr // a kernel without burst has nothing to lower
 	}
 	b.Reason = "burst must not exceed the quota: " + s.Reason
-	c, err := a.o.FS.Prepare(b)
+	c, err := a.fs.Prepare(b)
 	if err != nil {
 		return err
 	}
@@ -123,10 +123,10 @@ func (a *Applier) lowerBurst(ctx context.Context, t *target, s plan.Setting, gen
 }
 
 // fitBurst cuts a burst to the quota that is in force.
-func (a *Applier) fitBurst(s plan.Setting) (plan.Setting, string, error) {
+func (a *session) fitBurst(s plan.Setting) (plan.Setting, string, error) {
 	id := s.ID()
 	id.Knob = plan.CPUQuota
-	quota, err := a.o.FS.Read(id)
+	quota, err := a.fs.Read(id)
 	if err != nil {
 		return s, "", err
 	}

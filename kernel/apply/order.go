@@ -34,7 +34,7 @@ type step struct {
 	union bool
 }
 
-func (a *Applier) steps(index int, s plan.Setting, d cgroup.Direction) []step {
+func (a *Applier) appendSteps(steps []step, index int, s plan.Setting, d cgroup.Direction) []step {
 	st := step{index: index, phase: phaseGrow, depth: strings.Count(s.Target.Cgroup, "/"), knob: s.Knob}
 	switch {
 	case s.Knob == plan.CPUBurst || s.Knob == plan.CPUIdle || s.Knob == plan.CPUPeriod:
@@ -48,9 +48,9 @@ func (a *Applier) steps(index int, s plan.Setting, d cgroup.Direction) []step {
 		wide := st
 		wide.union = true
 		st.phase = phaseShrink
-		return []step{wide, st}
+		return append(steps, wide, st)
 	}
-	return []step{st}
+	return append(steps, st)
 }
 
 func byOrder(x, y step) int {

@@ -60,7 +60,7 @@ func (a *Applier) Restore(ctx context.Context, records []journal.Record, dryRun 
 			continue
 		}
 		changes[i] = u
-		order = append(order, a.steps(i, u.setting, u.direction)...)
+		order = a.appendSteps(order, i, u.setting, u.direction)
 	}
 	undone := make(plan.Plan, len(changes))
 	for i := range changes {
@@ -275,6 +275,7 @@ func (a *Applier) undo(ctx context.Context, u undo, st step, out *RestoreStep) {
 	}
 	t := a.take(keyOf(u.setting.Target))
 	defer t.mu.Unlock()
+	s := a.bare()
 	if st.union {
 		var r Result
 		now, err := a.o.FS.Read(u.setting.ID())
@@ -282,7 +283,7 @@ func (a *Applier) undo(ctx context.Context, u undo, st step, out *RestoreStep) {
 			wide := widened(u.setting, now)
 			var c cgroup.Change
 			if c, err = a.o.FS.Prepare(wide); err == nil && !c.Same {
-				a.commit(ctx, nil, t, wide, c, &r, 0)
+				s.commit(ctx, nil, t, wide, c, &r, 0)
 				err = r.Err
 			}
 		}
@@ -299,7 +300,7 @@ func (a *Applier) undo(ctx context.Context, u undo, st step, out *RestoreStep) {
 		out.Files, out.To = nil, nil
 		finish(u, out.Reason, out)
 	}
-	rec := a.record(t, u.setting, journal.ViaRestore, 0)
+	rec := s.record(t, u.setting, journal.ViaRestore, 0)
 	rec.Files, rec.Original, rec.Written = out.Files, []string{out.From}, out.To
 	rec.Reason = out.Reason
 	if err := a.o.Journal.Append(rec); err != nil {
@@ -307,7 +308,7 @@ func (a *Applier) undo(ctx context.Context, u undo, st step, out *RestoreStep) {
 		return
 	}
 	if isCgroupKnob(u.setting.Knob) {
-		out.Err = a.writeAll(ctx, u.setting, cgroup.Change{Writes: u.writes})
+		out.Err = s.writeAll(ctx, u.setting, cgroup.Change{Writes: u.writes})
 	} else {
 		out.Err = a.undoOther(u)
 	}

@@ -25,7 +25,7 @@ func (a *Applier) planOther(u undo, out *RestoreStep) (undo, bool) {
 	if u.setting.Knob == plan.RDTSchemata {
 		return a.planSchemata(u, out)
 	}
-	pids, err := a.pids(u.setting.Target)
+	pids, err := a.bare().pids(u.setting.Target)
 	if err != nil {
 		out.Reason, out.Err = "no processes", a.explain(u.setting, err)
 		return u, false

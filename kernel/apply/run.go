@@ -27,14 +27,14 @@ const (
 // run performs one step against the state that the steps before it have left. What was read at the beginning still
 // counts unless one of them bears on it.
 func (b *batch) run(ctx context.Context, st step) {
-	a, r, s := b.a, &b.results[st.index], b.p[st.index]
+	a, r, s := b.session, &b.results[st.index], b.p[st.index]
 	if b.waitsFor(s) {
 		b.flush(ctx)
 	}
 	if r.Err != nil {
 		return // its widening step failed
 	}
-	t := find(b.held, s.Target)
+	t := b.find(s.Target)
 	s, err := a.fit(ctx, b.p, t, s, st, r, b.gen)
 	if err != nil {
 		r.fail(a.explain(s, err))
@@ -59,7 +59,7 @@ func (b *batch) run(ctx context.Context, st step) {
 }
 
 // commit records a change and then writes it, at once.
-func (a *Applier) commit(ctx context.Context, p plan.Plan, t *target, s plan.Setting, c cgroup.Change, r *Result, gen uint64) {
+func (a *session) commit(ctx context.Context, p plan.Plan, t *target, s plan.Setting, c cgroup.Change, r *Result, gen uint64) {
 	rec := a.recordOf(t, s, c, gen)
 	if err := a.o.Journal.Append(rec); err != nil {
 		r.fail(notRecorded(s, err))
@@ -73,26 +73,27 @@ func notRecorded(s plan.Setting, err error) error {
 }
 
 // recordOf is the record of a change that is about to be written.
-func (a *Applier) recordOf(t *target, s plan.Setting, c cgroup.Change, gen uint64) journal.Record {
+func (a *session) recordOf(t *target, s plan.Setting, c cgroup.Change, gen uint64) journal.Record {
 	rec := a.record(t, s, journal.ViaDirect, gen)
 	a.fill(&rec, s, c)
 	return rec
 }
 
 // fill states the files of a change: what stands there and what will.
-func (a *Applier) fill(rec *journal.Record, s plan.Setting, c cgroup.Change) {
-	for i, w := range c.Writes {
-		rec.Files = append(rec.Files, w.File)
-		rec.Written = append(rec.Written, w.Data)
-		if i < len(c.Original) {
-			rec.Original = append(rec.Original, c.Original[i])
-		}
+func (a *session) fill(rec *journal.Record, s plan.Setting, c cgroup.Change) {
+	n := len(c.Writes)
+	texts := make([]string, 2*n)
+	rec.Files, rec.Written = texts[:n:n], texts[n:]
+	for i := range c.Writes {
+		rec.Files[i], rec.Written[i] = c.Writes[i].File, c.Writes[i].Data
 	}
+	m := min(n, len(c.Original))
+	rec.Original = c.Original[:m:m]
 	a.recordLost(rec, s)
 }
 
 // write writes a change that has been recorded.
-func (a *Applier) write(ctx context.Context, p plan.Plan, t *target, s plan.Setting, c cgroup.Change, rec journal.Record, r *Result) {
+func (a *session) write(ctx context.Context, p plan.Plan, t *target, s plan.Setting, c cgroup.Change, rec journal.Record, r *Result) {
 	var err error
 	pending := false
 	if isCgroupKnob(s.Knob) {
@@ -124,36 +125,44 @@ func (a *Applier) recordError(rec journal.Record, cause error) error {
 
 // recordLost adds the weight to a record of cpu.idle: the kernel forgets it when idle is set, and puts the default in its
 // place when idle is cleared.
-func (a *Applier) recordLost(rec *journal.Record, s plan.Setting) {
+func (a *session) recordLost(rec *journal.Record, s plan.Setting) {
 	if s.Knob != plan.CPUIdle {
 		return
 	}
-	path, err := a.o.FS.Path(s.Target, plan.CPUShares)
+	path, err := a.fs.Path(s.Target, plan.CPUShares)
 	if err != nil {
 		return
 	}
-	if raw, err := root.Read(path); err == nil {
+	b := a.held.Get()
+	defer b.Put()
+	if raw, err := b.Read(path); err == nil {
 		rec.Files = append(rec.Files, path)
-		rec.Original = append(rec.Original, raw)
+		rec.Original = append(rec.Original, string(raw))
 	}
 }
 
-// writeFiles writes the cgroup files of a change. A memory limit that falls below what is in use makes the kernel reclaim
-// inside write(2), for seconds where reclaim is slow; it is written from a goroutine and waited for until ctx ends.
-func (a *Applier) writeFiles(ctx context.Context, s plan.Setting, c cgroup.Change, rec journal.Record) (err error, pending bool) {
-	if !a.reclaims(s, c) {
-		return a.writeAll(ctx, s, c), false
+// writeFiles writes the cgroup files of a change; pending says that it goes on.
+func (a *session) writeFiles(ctx context.Context, s plan.Setting, c cgroup.Change, rec journal.Record) (err error, pending bool) {
+	if a.reclaims(s, c) {
+		return a.writeSlowly(ctx, s, c, rec)
 	}
+	return a.writeAll(ctx, s, c), false
+}
+
+// writeSlowly writes a memory limit that falls below what is in use: the kernel reclaims inside write(2), for seconds where
+// reclaim is slow. It is written from a goroutine and waited for until ctx ends.
+func (a *session) writeSlowly(ctx context.Context, s plan.Setting, c cgroup.Change, rec journal.Record) (err error, pending bool) {
 	done := make(chan error, 1)
+	alone := a.bare() // the session may be over before the write is
 	a.background(func() {
-		done <- a.writeAll(context.WithoutCancel(ctx), s, c)
+		done <- alone.writeAll(context.WithoutCancel(ctx), s, c)
 		if ctx.Err() == nil {
 			return
 		}
 		select {
 		case err := <-done: // nobody has waited
 			if err != nil {
-				_ = a.recordError(rec, err) // nobody is left to tell; the journal counts its own failures
+				_ = alone.recordError(rec, err) // nobody is left to tell; the journal counts its own failures
 			}
 		default:
 		}
@@ -172,11 +181,11 @@ func (a *Applier) writeFiles(ctx context.Context, s plan.Setting, c cgroup.Chang
 }
 
 // reclaims reports whether the write would have to free memory first.
-func (a *Applier) reclaims(s plan.Setting, c cgroup.Change) bool {
+func (a *session) reclaims(s plan.Setting, c cgroup.Change) bool {
 	if c.Direction != cgroup.Shrink || s.Knob != plan.MemoryLimit && s.Knob != plan.MemoryHigh {
 		return false
 	}
-	path, err := a.o.FS.UsageFile(s.Target)
+	path, err := a.fs.UsageFile(s.Target)
 	if err != nil {
 		return false
 	}
@@ -184,11 +193,11 @@ func (a *Applier) reclaims(s plan.Setting, c cgroup.Change) bool {
 	if err != nil {
 		return false
 	}
-	used, err := a.o.FS.Parse(plan.ID{Target: s.Target, Knob: plan.MemoryMin}, []byte(raw))
+	used, err := a.fs.Parse(plan.ID{Target: s.Target, Knob: plan.MemoryMin}, []byte(raw))
 	return err == nil && used.Int() > s.Value.Int()
 }
 
-func (a *Applier) writeAll(ctx context.Context, s plan.Setting, c cgroup.Change) error {
+func (a *session) writeAll(ctx context.Context, s plan.Setting, c cgroup.Change) error {
 	nonblock := s.Knob == plan.MemoryLimit || s.Knob == plan.MemoryHigh
 	for _, w := range c.Writes {
 		if err := a.writeRetry(ctx, w, nonblock); err != nil {
@@ -198,10 +207,10 @@ func (a *Applier) writeAll(ctx context.Context, s plan.Setting, c cgroup.Change)
 	return nil
 }
 
-func (a *Applier) writeRetry(ctx context.Context, w cgroup.Write, nonblock bool) error {
+func (a *session) writeRetry(ctx context.Context, w cgroup.Write, nonblock bool) error {
 	wait := retryAfter
 	for try := 0; ; try++ {
-		err := a.o.Writer.Write(w.File, w.Data, nonblock)
+		err := a.writeOnce(w, nonblock)
 		if try == retries || !errors.Is(err, unix.EBUSY) && !errors.Is(err, unix.EAGAIN) {
 			return err
 		}
@@ -214,6 +223,13 @@ func (a *Applier) writeRetry(ctx context.Context, w cgroup.Write, nonblock bool)
 		}
 		wait *= 2
 	}
+}
+
+func (a *session) writeOnce(w cgroup.Write, nonblock bool) error {
+	if a.direct && !nonblock {
+		return a.held.Write(w.File, w.Data)
+	}
+	return a.o.Writer.Write(w.File, w.Data, nonblock)
 }
 
 // explain turns an errno into what it means for this knob.

@@ -41,19 +41,28 @@ func keyOf(t plan.Target) string {
 }
 
 // lock takes every target of the plan in one fixed order, so that two plans cannot wait for each other in a circle.
-func (a *Applier) lock(p plan.Plan) []*target {
-	keys := make([]string, 0, 4)
+func (b *batch) lock(p plan.Plan) {
 	for i := range p {
-		if k := keyOf(p[i].Target); !slices.Contains(keys, k) {
-			keys = append(keys, k)
+		if k := keyOf(p[i].Target); !slices.Contains(b.keys, k) {
+			b.keys = append(b.keys, k)
 		}
 	}
-	slices.Sort(keys)
-	held := make([]*target, len(keys))
-	for i, k := range keys {
-		held[i] = a.take(k)
+	slices.Sort(b.keys)
+	for _, k := range b.keys {
+		b.targets = append(b.targets, b.take(k))
 	}
-	return held
+}
+
+func (b *batch) unlock() {
+	for _, t := range b.targets {
+		t.mu.Unlock()
+	}
+}
+
+// find is the locked target of a setting of the plan.
+func (b *batch) find(t plan.Target) *target {
+	i, _ := slices.BinarySearch(b.keys, keyOf(t))
+	return b.targets[i]
 }
 
 // take locks one target, again when it was forgotten while we waited.
@@ -72,22 +81,6 @@ func (a *Applier) take(key string) *target {
 		}
 		t.mu.Unlock()
 	}
-}
-
-func unlock(held []*target) {
-	for _, t := range held {
-		t.mu.Unlock()
-	}
-}
-
-func find(held []*target, t plan.Target) *target {
-	key := keyOf(t)
-	for _, h := range held {
-		if h.key == key {
-			return h
-		}
-	}
-	return nil
 }
 
 // Forget drops what is remembered of targets that were removed and journals their end.
@@ -119,10 +112,10 @@ func (a *Applier) dirOf(t plan.Target, k plan.Knob) (string, error) {
 }
 
 // record starts a journal record of a setting.
-func (a *Applier) record(t *target, s plan.Setting, via journal.Via, gen uint64) journal.Record {
+func (a *session) record(t *target, s plan.Setting, via journal.Via, gen uint64) journal.Record {
 	var inode uint64
 	if dir, err := a.dirOf(s.Target, s.Knob); err == nil {
-		if inode, err = root.Inode(dir); err == nil {
+		if inode, err = a.held.Inode(dir); err == nil {
 			t.inode = inode
 		}
 	}
@@ -138,7 +131,7 @@ func (a *Applier) recordAt(s plan.Setting, via journal.Via, gen, inode uint64) j
 }
 
 // failed journals an error, once until it changes.
-func (a *Applier) failed(t *target, r *Result, gen uint64) {
+func (a *session) failed(t *target, r *Result, gen uint64) {
 	s := r.Setting
 	if r.Err == nil || !t.remember(s, journal.ViaDirect, r.Err.Error()) {
 		return

@@ -12,7 +12,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/koord-rt/koord-rt/kernel/cgroup"
-	"github.com/koord-rt/koord-rt/kernel/root"
 	"github.com/koord-rt/koord-rt/model/plan"
 )
 
@@ -37,19 +36,19 @@ func isCgroupKnob(k plan.Knob) bool {
 }
 
 // change compares a setting with the kernel, whatever kind of knob it is.
-func (a *Applier) change(p plan.Plan, s plan.Setting) (cgroup.Change, error) {
+func (a *session) change(p plan.Plan, s plan.Setting) (cgroup.Change, error) {
 	switch {
 	case s.Knob == plan.RDTSchemata:
 		return a.changeSchemata(s)
 	case isTaskKnob(s.Knob):
 		return a.changeTasks(p, s)
 	default:
-		return a.o.FS.Prepare(s)
+		return a.fs.Prepare(s)
 	}
 }
 
 // changeTasks compares every process of the target. The writes name the processes that differ.
-func (a *Applier) changeTasks(p plan.Plan, s plan.Setting) (cgroup.Change, error) {
+func (a *session) changeTasks(p plan.Plan, s plan.Setting) (cgroup.Change, error) {
 	if err := a.hook(s.Knob); err != nil {
 		return cgroup.Change{}, err
 	}
@@ -96,12 +95,12 @@ func (a *Applier) hook(k plan.Knob) error {
 }
 
 // pids lists the target's processes. A target without any is gone for every knob of processes.
-func (a *Applier) pids(t plan.Target) ([]int, error) {
-	dir, err := a.o.FS.ProcsDir(t)
+func (a *session) pids(t plan.Target) ([]int, error) {
+	dir, err := a.fs.ProcsDir(t)
 	if err != nil {
 		return nil, err
 	}
-	b := root.Get()
+	b := a.held.Get()
 	defer b.Put()
 	raw, err := b.Read(dir, "/cgroup.procs")
 	if err != nil {

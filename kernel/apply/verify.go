@@ -9,7 +9,6 @@ import (
 	"fmt"
 
 	"github.com/koord-rt/koord-rt/kernel/cgroup/format"
-	"github.com/koord-rt/koord-rt/kernel/root"
 	"github.com/koord-rt/koord-rt/model/journal"
 	"github.com/koord-rt/koord-rt/model/plan"
 )
@@ -35,9 +34,16 @@ func (m Mismatch) String() string {
 // must also be in force: its ancestors may have fewer CPUs than it asks for. It takes no lock and does not allocate when
 // everything holds and no setting belongs to processes. Nil means proven.
 func (a *Applier) Verify(p plan.Plan) []Mismatch {
+	s := a.open()
+	defer s.close()
+	return s.verify(p)
+}
+
+func (a *session) verify(p plan.Plan) []Mismatch {
 	var out []Mismatch
-	b := root.Get()
+	b := a.held.Get()
 	defer b.Put()
+	defer a.held.Many(false)
 	var raw []byte
 	var err error
 	var last *plan.Setting // whose file raw is
@@ -54,35 +60,52 @@ func (a *Applier) Verify(p plan.Plan) []Mismatch {
 			out = a.verifyOther(out, p, *s)
 			continue
 		}
-		if last == nil || err != nil || last.Target.Cgroup != s.Target.Cgroup || !a.o.FS.Shared(last.Knob, s.Knob) {
-			raw, err = a.o.FS.ReadRaw(b, s.Target, s.Knob)
+		if first := i == 0 || p[i-1].Target.Cgroup != s.Target.Cgroup || !a.fs.SameDir(p[i-1].Knob, s.Knob); first {
+			a.held.Many(a.neighbours(p, s) >= manyFiles)
+		}
+		if last == nil || err != nil || last.Target.Cgroup != s.Target.Cgroup || !a.fs.Shared(last.Knob, s.Knob) {
+			raw, err = a.fs.ReadRaw(b, s.Target, s.Knob)
 			last = s
 		}
 		if err != nil {
 			out = append(out, Mismatch{Setting: *s, Err: a.explain(*s, err)})
 			continue
 		}
-		same, wrong := a.o.FS.Holds(s, raw)
+		same, wrong := a.fs.Holds(s, raw)
 		if same && wrong == nil {
-			if list, ok, err := a.o.FS.ReadEffective(b, s.Target, s.Knob); ok {
+			if list, ok, err := a.fs.ReadEffective(b, s.Target, s.Knob); ok {
 				last = nil // the buffer holds another file now
 				raw, wrong = list, err
 				same = err == nil && (s.Value.String() == "" || format.SameList(s.Value.String(), list))
 			}
 		}
-		if wrong == nil && (same || a.idles(p, *s)) {
+		if wrong == nil && (same || a.idles(p, s)) {
 			continue
 		}
 		m := Mismatch{Setting: *s, Err: wrong}
 		if wrong == nil {
-			m.Got, m.Err = a.o.FS.Parse(s.ID(), raw)
+			m.Got, m.Err = a.fs.Parse(s.ID(), raw)
 		}
 		out = append(out, m)
 	}
 	return out
 }
 
-func (a *Applier) verifyOther(out []Mismatch, p plan.Plan, s plan.Setting) []Mismatch {
+// manyFiles are so many that it pays to open their directory.
+const manyFiles = 3
+
+// neighbours counts the settings whose files lie in one directory with s's, s included.
+func (a *session) neighbours(p plan.Plan, s *plan.Setting) int {
+	n := 0
+	for i := range p {
+		if p[i].Target.Cgroup == s.Target.Cgroup && a.fs.SameDir(p[i].Knob, s.Knob) {
+			n++
+		}
+	}
+	return n
+}
+
+func (a *session) verifyOther(out []Mismatch, p plan.Plan, s plan.Setting) []Mismatch {
 	c, err := a.change(p, s)
 	switch {
 	case err != nil:
@@ -98,12 +121,16 @@ func (a *Applier) verifyOther(out []Mismatch, p plan.Plan, s plan.Setting) []Mis
 func (a *Applier) Prove(p plan.Plan, gen uint64) ([]Mismatch, error) {
 	bad := a.Verify(p)
 	records := make([]journal.Record, 0, len(p))
-	held := a.lock(p)
+	s := a.open()
+	defer s.close()
+	b := &s.batch
+	b.session = s
+	b.lock(p)
 	for i := range p {
 		if p[i].Observe || isSpecOnly(p[i].Knob) {
 			continue
 		}
-		r := a.record(find(held, p[i].Target), p[i], journal.ViaProof, gen)
+		r := s.record(b.find(p[i].Target), p[i], journal.ViaProof, gen)
 		for _, m := range bad {
 			if m.Setting.ID() == p[i].ID() {
 				r.Err = m.String()
@@ -111,7 +138,7 @@ func (a *Applier) Prove(p plan.Plan, gen uint64) ([]Mismatch, error) {
 		}
 		records = append(records, r)
 	}
-	unlock(held)
+	b.unlock()
 	if len(records) == 0 {
 		return bad, nil
 	}
@@ -153,15 +180,19 @@ func (a *Applier) syncUnit(ctx context.Context, dir string, indexes []int, p pla
 	if a.o.Units != nil {
 		err = a.o.Units.Set(ctx, dir, settings)
 	}
-	held := a.lock(settings)
-	defer unlock(held)
+	s := a.open()
+	defer s.close()
+	b := &s.batch
+	b.session = s
+	b.lock(settings)
+	defer b.unlock()
 	for _, i := range indexes {
 		results[i].Outcome = Written
 		if err != nil {
 			results[i].fail(fmt.Errorf("set %s of %s in its unit: %w", p[i].Knob, p[i].Target, err))
 			continue
 		}
-		rec := a.record(find(held, p[i].Target), p[i], journal.ViaSystemd, gen)
+		rec := s.record(b.find(p[i].Target), p[i], journal.ViaSystemd, gen)
 		if jerr := a.o.Journal.Append(rec); jerr != nil {
 			results[i].Err = errors.Join(results[i].Err, fmt.Errorf("record it: %w", jerr))
 		}

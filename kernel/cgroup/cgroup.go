@@ -12,6 +12,7 @@ package cgroup
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/koord-rt/koord-rt/kernel/cgroup/format"
 	"github.com/koord-rt/koord-rt/kernel/cgroup/v1"
@@ -57,6 +58,7 @@ type FS struct {
 	version node.CgroupVersion
 	h       hierarchy
 	o       Options
+	files   *root.Files
 }
 
 // Open chooses the rendering. On v1 it fails when no controller of ours is mounted below r.Cgroup.
@@ -66,6 +68,13 @@ func Open(r root.Roots, v node.CgroupVersion, o Options) (FS, error) {
 	}
 	h, err := v1.Open(r.Cgroup)
 	return FS{version: node.CgroupV1, h: h, o: o}, err
+}
+
+// Over is the same with files that stay open until theirs is closed; nil opens and closes at each read. It is for one
+// goroutine, as files are.
+func (f FS) Over(files *root.Files) FS {
+	f.files = files
+	return f
 }
 
 // Version is the cgroup version.
@@ -81,20 +90,22 @@ func (f FS) formula(l plan.Level) unit.WeightFormula {
 
 // Dir is the directory of the target's cgroup in the knob's hierarchy.
 func (f FS) Dir(t plan.Target, k plan.Knob) (string, error) {
-	base := f.h.Base(k)
-	if base == "" || f.h.File(k) == "" {
-		return "", fmt.Errorf("%s: %w on cgroup v%d", k, ErrNoFile, f.version)
+	if !f.IsFile(k) {
+		return "", f.noFile(k)
 	}
-	return root.Join(base, t.Cgroup)
+	return root.Join(f.h.Base(k), t.Cgroup)
+}
+
+func (f FS) noFile(k plan.Knob) error {
+	return fmt.Errorf("%s: %w on cgroup v%d", k, ErrNoFile, f.version)
 }
 
 // Path is the absolute file that carries the knob.
 func (f FS) Path(t plan.Target, k plan.Knob) (string, error) {
-	dir, err := f.Dir(t, k)
-	if err != nil {
-		return "", err
+	if !f.IsFile(k) {
+		return "", f.noFile(k)
 	}
-	return dir + "/" + f.h.File(k), nil
+	return root.JoinFile(f.h.Base(k), t.Cgroup, f.h.File(k))
 }
 
 // ProcsDir is the directory whose cgroup.procs lists the target's processes.
@@ -117,11 +128,20 @@ func (f FS) Shared(x, y plan.Knob) bool {
 	return x == y || f.h.File(x) == f.h.File(y) && f.h.Base(x) == f.h.Base(y)
 }
 
+// SameDir reports whether what is read for both knobs of a cgroup lies in one directory: their files, or its list of
+// processes.
+func (f FS) SameDir(x, y plan.Knob) bool { return f.base(x) == f.base(y) }
+
+func (f FS) base(k plan.Knob) string {
+	if !f.IsFile(k) {
+		return f.h.ProcsBase()
+	}
+	return f.h.Base(k)
+}
+
 // Render is the pure translation of a setting into writes. A cpu.period on v2 needs the file's present content: it is
 // v2.ErrNeedsCurrent here and Prepare's work.
-func (f FS) Render(s plan.Setting) ([]Write, error) { return f.render(s, nil) }
-
-func (f FS) render(s plan.Setting, current []byte) ([]Write, error) {
+func (f FS) Render(s plan.Setting) ([]Write, error) {
 	if err := checkRange(s); err != nil {
 		return nil, err
 	}
@@ -129,11 +149,19 @@ func (f FS) render(s plan.Setting, current []byte) ([]Write, error) {
 	if err != nil {
 		return nil, err
 	}
-	data, err := f.h.Render(s, f.formula(s.Target.Level), current)
+	data, err := f.h.Render(s, f.formula(s.Target.Level), nil)
 	if err != nil {
 		return nil, err
 	}
 	return []Write{{File: path, Data: data}}, nil
+}
+
+// render is the text to write over the present content.
+func (f FS) render(s plan.Setting, current []byte) (string, error) {
+	if err := checkRange(s); err != nil {
+		return "", err
+	}
+	return f.h.Render(s, f.formula(s.Target.Level), current)
 }
 
 // checkRange holds a value against the knob's table.
@@ -157,7 +185,7 @@ func checkRange(s plan.Setting) error {
 
 // Read is the knob's present value in its unit: -1 for "max", smallest equivalent shares for a weight, sets as written.
 func (f FS) Read(id plan.ID) (plan.Value, error) {
-	b := root.Get()
+	b := f.files.Get()
 	defer b.Put()
 	raw, err := f.ReadRaw(b, id.Target, id.Knob)
 	if err != nil {
@@ -171,12 +199,20 @@ func (f FS) ReadRaw(b *root.Buffer, t plan.Target, k plan.Knob) ([]byte, error) 
 	base := f.h.Base(k)
 	file := f.h.File(k)
 	if base == "" || file == "" {
-		return nil, fmt.Errorf("%s: %w on cgroup v%d", k, ErrNoFile, f.version)
+		return nil, f.noFile(k)
 	}
 	if err := root.CheckRel(t.Cgroup); err != nil {
 		return nil, err
 	}
-	return b.Read(base, "/", t.Cgroup, "/", file)
+	return b.Read(base, slash(t.Cgroup), t.Cgroup, "/", file)
+}
+
+// slash goes before a cgroup's path where it has none: one file has one name.
+func slash(cgroup string) string {
+	if strings.HasPrefix(cgroup, "/") {
+		return ""
+	}
+	return "/"
 }
 
 // ReadEffective is the list that is in force behind a cpuset knob: on v2 a cgroup may ask for CPUs that its ancestors do not
@@ -188,7 +224,7 @@ func (f FS) ReadEffective(b *root.Buffer, t plan.Target, k plan.Knob) (raw []byt
 	if err := root.CheckRel(t.Cgroup); err != nil {
 		return nil, false, err
 	}
-	raw, err = b.Read(f.h.Base(k), "/", t.Cgroup, "/", f.h.File(k), ".effective")
+	raw, err = b.Read(f.h.Base(k), slash(t.Cgroup), t.Cgroup, "/", f.h.File(k), ".effective")
 	return raw, true, err
 }
 

@@ -43,9 +43,13 @@ type Change struct {
 // memory.memsw.limit_in_bytes along, before itself when it grows and after it when it shrinks, where that file exists and
 // would refuse the limit or was equal to the old one.
 func (f FS) Prepare(s plan.Setting) (Change, error) {
-	b := root.Get()
+	b := f.files.Get()
 	defer b.Put()
-	raw, err := f.ReadRaw(b, s.Target, s.Knob)
+	file, err := f.Path(s.Target, s.Knob)
+	if err != nil {
+		return Change{}, err
+	}
+	raw, err := b.ReadToWrite(file)
 	if err != nil {
 		return Change{}, err
 	}
@@ -59,10 +63,11 @@ func (f FS) Prepare(s plan.Setting) (Change, error) {
 	}
 	c.Direction = Compare(s, current)
 	original := string(raw)
-	if c.Writes, err = f.render(s, []byte(original)); err != nil {
+	data, err := f.render(s, []byte(original))
+	if err != nil {
 		return Change{}, err
 	}
-	c.Original = []string{original}
+	c.Writes, c.Original = []Write{{File: file, Data: data}}, []string{original}
 	f.companion(&c, s, b)
 	return c, nil
 }

@@ -5,41 +5,87 @@ package proc
 
 import (
 	"errors"
-	"fmt"
 	"math"
-	"os"
-	"strconv"
-	"strings"
 
+	"github.com/koord-rt/koord-rt/kernel/root"
+	"github.com/koord-rt/koord-rt/kernel/scan"
 	"github.com/koord-rt/koord-rt/model/unit"
 )
 
-// MemTotal reads the usable memory of the machine from /proc/meminfo, which is also what the kubelet calls capacity.
-func (fs FS) MemTotal() (unit.Bytes, error) {
-	path := fs.Path("meminfo")
-	b, err := os.ReadFile(path)
-	if err != nil {
-		return 0, fmt.Errorf("read %s: %w", path, err)
-	}
-	total, err := parseMemTotal(string(b))
-	if err != nil {
-		return 0, fmt.Errorf("parse %s: %w", path, err)
-	}
-	return total, nil
+// Meminfo is the machine's memory, from /proc/meminfo.
+type Meminfo struct {
+	// Total is the usable memory, which is also what the kubelet calls capacity. Available is what new work could get
+	// without swapping.
+	Total, Free, Available, Cached, SwapTotal, SwapFree unit.Bytes
 }
 
-// parseMemTotal finds "MemTotal:       24684084 kB" (Documentation/filesystems/proc.rst, meminfo; kB are KiB).
-func parseMemTotal(s string) (unit.Bytes, error) {
-	for line := range strings.Lines(s) {
-		rest, ok := strings.CutPrefix(line, "MemTotal:")
-		if !ok {
+// Used = Total − Available: memory without the page cache that can be dropped.
+func (m *Meminfo) Used() unit.Bytes { return max(m.Total-m.Available, 0) }
+
+// UsedWithPageCache = Total − Free.
+func (m *Meminfo) UsedWithPageCache() unit.Bytes { return max(m.Total-m.Free, 0) }
+
+// MeminfoFile keeps /proc/meminfo open. Not for concurrent use.
+func (fs FS) MeminfoFile() (*root.File[Meminfo], error) {
+	return root.NewFile(string(fs), "meminfo", parseMeminfo)
+}
+
+// MemTotal reads the usable memory of the machine from /proc/meminfo.
+func (fs FS) MemTotal() (unit.Bytes, error) {
+	f, err := fs.MeminfoFile()
+	if err != nil {
+		return 0, err
+	}
+	defer f.Close()
+	b := root.Get()
+	defer b.Put()
+	var m Meminfo
+	err = f.Read(b, &m)
+	return m.Total, err
+}
+
+var errNoMemTotal = errors.New("no MemTotal")
+
+// parseMeminfo reads /proc/meminfo, KiB under the name of kB:
+//
+//	MemTotal:       24684096 kB
+//	MemFree:        22626508 kB
+//	MemAvailable:   24197740 kB
+//
+// Documentation/filesystems/proc.rst, meminfo. MemAvailable exists since 3.14. On an error m is as before.
+func parseMeminfo(b []byte, m *Meminfo) error {
+	var out Meminfo
+	seen := false
+	for len(b) > 0 {
+		var line []byte
+		line, b = scan.Line(b)
+		key, rest := scan.Field(line)
+		var field *unit.Bytes
+		switch string(key) {
+		case "MemTotal:":
+			field, seen = &out.Total, true
+		case "MemFree:":
+			field = &out.Free
+		case "MemAvailable:":
+			field = &out.Available
+		case "Cached:":
+			field = &out.Cached
+		case "SwapTotal:":
+			field = &out.SwapTotal
+		case "SwapFree:":
+			field = &out.SwapFree
+		default:
 			continue
 		}
-		kib, err := strconv.ParseInt(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(rest), "kB")), 10, 64)
-		if err != nil || kib < 0 || kib > math.MaxInt64/1024 {
-			return 0, fmt.Errorf("%.40q is no amount of memory", line)
+		kib, _, ok := scan.UintField(rest)
+		if !ok || kib > math.MaxInt64/1024 {
+			return scan.ErrFormat
 		}
-		return unit.Bytes(kib * 1024), nil
+		*field = unit.Bytes(kib * 1024) //nolint:gosec // bounded above
 	}
-	return 0, errors.New("no MemTotal")
+	if !seen {
+		return errNoMemTotal
+	}
+	*m = out
+	return nil
 }

@@ -8,8 +8,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/koord-rt/koord-rt/model/unit"
 )
 
 func TestParsePIDs(t *testing.T) {
@@ -73,22 +71,6 @@ func TestParseMountinfo(t *testing.T) {
 	}
 }
 
-func TestParseMemTotal(t *testing.T) {
-	t.Parallel()
-	for in, want := range map[string]unit.Bytes{
-		"MemTotal:       24684084 kB\nMemFree: 1 kB\n": 24684084 * 1024,
-		"MemFree: 1 kB\nMemTotal: 4 kB":                4096,
-		"MemFree: 1 kB\n":                              -1,
-		"MemTotal: lots\n":                             -1,
-		"MemTotal: 9223372036854775807 kB\n":           -1,
-	} {
-		got, err := parseMemTotal(in)
-		if want < 0 && err == nil || want >= 0 && (err != nil || got != want) {
-			t.Errorf("parseMemTotal(%q) = %d, %v; want %d", in, got, err, want)
-		}
-	}
-}
-
 func TestParseStartTime(t *testing.T) {
 	t.Parallel()
 	stat := "12 (a) b) c) S 1 " + strings.Repeat("7 ", 17) + "4711 99 0\n"
@@ -128,16 +110,6 @@ func FuzzParsePIDs(f *testing.F) {
 			if p <= 0 {
 				t.Errorf("pid %d from %q", p, s)
 			}
-		}
-	})
-}
-
-func FuzzParseMemTotal(f *testing.F) {
-	f.Add("MemTotal:       24684084 kB\n")
-	f.Add("MemTotal: -1 kB")
-	f.Fuzz(func(t *testing.T, s string) {
-		if n, err := parseMemTotal(s); err == nil && n < 0 {
-			t.Errorf("%d from %q", n, s)
 		}
 	})
 }

@@ -27,6 +27,9 @@ var ErrTooLarge = errors.New("kernel file too large")
 type Buffer struct {
 	path []byte
 	data []byte
+	// files keeps what is read open, where the buffer was taken from one; write has it opened for writing, too.
+	files *Files
+	write bool
 }
 
 var buffers = sync.Pool{New: func() any {
@@ -38,6 +41,7 @@ func Get() *Buffer { return buffers.Get().(*Buffer) }
 
 // Put gives the buffer back.
 func (b *Buffer) Put() {
+	b.files = nil
 	if cap(b.data) <= 1<<16 {
 		buffers.Put(b)
 	}
@@ -51,27 +55,35 @@ func (b *Buffer) Read(parts ...string) ([]byte, error) {
 		b.path = append(b.path, p...)
 	}
 	b.path = append(b.path, 0)
-	fd, err := openAt(b.path, unix.O_RDONLY|unix.O_CLOEXEC)
+	if b.files.keeps(b.path) {
+		return b.files.read(b)
+	}
+	fd, err := openAt(unix.AT_FDCWD, b.path, unix.O_RDONLY|unix.O_CLOEXEC)
 	if err != nil {
 		return nil, b.fail("open", err)
 	}
-	n, err := b.drain(fd)
+	n, err := b.drain(fd, false)
 	unix.Close(fd) //nolint:errcheck // nothing was written
 	if err != nil {
 		return nil, b.fail("read", err)
 	}
+	return b.trimmed(n), nil
+}
+
+// trimmed is the first n bytes without newlines at their end.
+func (b *Buffer) trimmed(n int) []byte {
 	for n > 0 && b.data[n-1] == '\n' {
 		n--
 	}
-	return b.data[:n], nil
+	return b.data[:n]
 }
 
-// drain reads to the end of the file. A kernel file of less than the buffer's size ends with the first short read, which
-// saves the second system call.
-func (b *Buffer) drain(fd int) (int, error) {
+// drain reads to the end of the file, from its position or with at from its beginning. A kernel file of less than the
+// buffer's size ends with the first short read, which saves the second system call.
+func (b *Buffer) drain(fd int, at bool) (int, error) {
 	n := 0
 	for {
-		m, err := unix.Read(fd, b.data[n:])
+		m, err := readFrom(fd, b.data[n:], n, at)
 		if err == unix.EINTR {
 			continue
 		}
@@ -92,14 +104,20 @@ func (b *Buffer) drain(fd int) (int, error) {
 	}
 }
 
+func readFrom(fd int, p []byte, offset int, at bool) (int, error) {
+	if at {
+		return unix.Pread(fd, p, int64(offset))
+	}
+	return unix.Read(fd, p)
+}
+
 func (b *Buffer) fail(op string, err error) error {
 	return &FileError{Op: op, Path: string(b.path[:len(b.path)-1]), Err: err}
 }
 
-// openAt opens a NUL-terminated path. The standard wrappers copy every path to the heap; the proof at start reads a
+// openAt opens a NUL-terminated path, relative to a directory or absolute. The standard wrappers copy every path to the heap; the proof at start reads a
 // dozen files inside the runtime's event, so this one does not.
-func openAt(path []byte, flags int) (int, error) {
-	dirfd := unix.AT_FDCWD
+func openAt(dirfd int, path []byte, flags int) (int, error) {
 	for {
 		fd, _, errno := unix.Syscall6(unix.SYS_OPENAT, uintptr(dirfd), uintptr(unsafe.Pointer(&path[0])), uintptr(flags), 0, 0, 0)
 		switch errno {

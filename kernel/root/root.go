@@ -43,7 +43,35 @@ func Join(base, rel string) (string, error) {
 	if rel = strings.Trim(rel, "/"); rel == "" {
 		return base, nil
 	}
+	if isClean(rel) && !strings.HasSuffix(base, "/") {
+		return base + "/" + rel, nil
+	}
 	return filepath.Clean(base + "/" + rel), nil
+}
+
+// JoinFile is Join and the name of a file in there.
+func JoinFile(base, rel, name string) (string, error) {
+	rest := strings.Trim(rel, "/")
+	if CheckRel(rel) == nil && rest != "" && isClean(rest) && !strings.HasSuffix(base, "/") {
+		return base + "/" + rest + "/" + name, nil
+	}
+	dir, err := Join(base, rel)
+	if err != nil {
+		return "", err
+	}
+	return dir + "/" + name, nil
+}
+
+// isClean reports a path that filepath.Clean would leave as it is, but for slashes at its ends and "..".
+func isClean(rel string) bool {
+	for rest := rel; rest != ""; {
+		var part string
+		part, rest, _ = strings.Cut(rest, "/")
+		if part == "" || part == "." {
+			return false
+		}
+	}
+	return true
 }
 
 // CheckRel refuses a relative path that could leave the root or that no kernel accepts. It does not allocate on success.

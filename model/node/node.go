@@ -114,6 +114,25 @@ type Dynamic struct {
 	SystemQoSExclusive bool
 	// Normalization is the node's CPU normalisation ratio in hundredths; ≤ 100 is off.
 	Normalization unit.Ratio
+	// Quotas are what the loops make of CPU quotas, by the pod's UID; who is not named stands at its own.
+	Quotas map[string]QuotaLoop
+	// MemoryHigh is what the memory loop makes of memory.high, by container id; who is not named has its own.
+	MemoryHigh map[string]MemoryHigh
+}
+
+// MemoryHigh is one container's for the time being (policy/memqos).
+type MemoryHigh struct {
+	Bytes  unit.Bytes
+	Reason string
+}
+
+// QuotaLoop is what the loops make of the quotas of one pod.
+type QuotaLoop struct {
+	// Factors raise its containers' quotas, by the container's id; Plus is what the pod's own gets (policy/burst).
+	Factors map[string]unit.Fraction
+	Plus    unit.Micros
+	// Cap is what the pod and each of its containers are held to, 0 for nothing (policy/suppress).
+	Cap unit.MilliCPU
 }
 
 // PodSpec is one entry of the pod cache.

@@ -41,7 +41,8 @@ func Decide(v *node.View, p *workload.Pod, c *workload.Container) (plan.Plan, []
 	j.batch, j.hasBatch = draft.BatchOf(v, p, c.Name)
 	j.cpuset()
 	j.batchResources()
-	quota := j.Quota(draft.QuotaInput{Base: c.Base.Quota, Batch: j.batch, HasBatch: j.hasBatch, Pinned: j.pinned})
+	loop := v.Dynamic.Quotas[p.UID]
+	quota := j.quota(loop.Factors[c.ID], loop.Cap)
 	j.Burst(j.cpuLimit(), quota)
 	j.identity()
 	j.memory()
@@ -51,6 +52,21 @@ func Decide(v *node.View, p *workload.Pod, c *workload.Container) (plan.Plan, []
 	j.coreSched()
 	j.devices()
 	return j.Plan, j.Problems
+}
+
+// BaseQuota is the quota that would stand without the loops (View.Dynamic.Quotas), unit.Unlimited for none: what
+// policy/burst raises.
+func BaseQuota(v *node.View, p *workload.Pod, c *workload.Container) unit.Micros {
+	j := job{Draft: draft.New(v, p, c.Target(p)), c: c}
+	j.batch, j.hasBatch = draft.BatchOf(v, p, c.Name)
+	j.cpuset()
+	return j.quota(0, 0)
+}
+
+func (j *job) quota(factor unit.Fraction, most unit.MilliCPU) unit.Micros {
+	return j.Quota(draft.QuotaInput{
+		Base: j.c.Base.Quota, Batch: j.batch, HasBatch: j.hasBatch, Pinned: j.pinned, Factor: factor, Cap: most,
+	})
 }
 
 // cpuLimit is the Kubernetes CPU limit: the pod cache's, else the one that the kubelet's quota stands for.

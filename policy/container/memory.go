@@ -13,13 +13,19 @@ import (
 // memory plans memory QoS. Values of 0 (no protection, no throttling) are the kernel's own and are not planned, and keys
 // that the kubelet's MemoryQoS already set are left to it. Formulas: draft.Memory, draft.Request.
 //
+// What the memory loop says of memory.high (View.Dynamic.MemoryHigh) stands in its place, also without memory QoS.
+//
 // Example (LSR of M5, 8 GiB, 100/100/120 %): min and low 8589934592, high 10307919872.
 func (j *job) memory() {
 	if !j.Plans(protocol.FeatureMemory) {
 		return
 	}
 	m, ok := draft.MemoryOf(j.View, j.Pod)
+	loop := j.View.Dynamic.MemoryHigh[j.c.ID]
 	if !ok {
+		if j.takesMemory(plan.MemoryHigh, loop.Bytes) {
+			j.Set(protocol.FeatureMemory, plan.MemoryHigh, plan.Int(loop.Bytes), loop.Reason)
+		}
 		return
 	}
 	limit := j.memoryLimit()
@@ -40,7 +46,9 @@ func (j *job) memory() {
 		}
 		j.Set(protocol.FeatureMemory, plan.MemoryLow, plan.Int(low), draft.PercentWhy(percent, of, m.Why, how, capped))
 	}
-	if j.takesMemory(plan.MemoryHigh, high) {
+	if j.takesMemory(plan.MemoryHigh, loop.Bytes) {
+		j.Set(protocol.FeatureMemory, plan.MemoryHigh, plan.Int(loop.Bytes), loop.Reason)
+	} else if j.takesMemory(plan.MemoryHigh, high) {
 		j.Set(protocol.FeatureMemory, plan.MemoryHigh, plan.Int(high), j.highWhy(&m, limit, how))
 	}
 	j.Reclaim(&m)

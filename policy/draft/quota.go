@@ -23,6 +23,11 @@ type QuotaInput struct {
 	Pinned bool
 	// NoNormalization keeps the node's ratio out: a cgroup v1 pod must not be smaller than a child that comes later.
 	NoNormalization bool
+	// Factor is how far the burst loop raises the container, ≤ 1 for not at all; Plus what it adds to a pod's.
+	Factor unit.Fraction
+	Plus   unit.Micros
+	// Cap is what a BE pod that disturbs others is held to, 0 for nothing.
+	Cap unit.MilliCPU
 }
 
 // The steps of the chain, in their order.
@@ -32,6 +37,8 @@ const (
 	stepPinned
 	stepSuppress
 	stepRounded
+	stepBurst
+	stepCap
 )
 
 // Quota composes cpu.quota in this order and plans it when it differs from the base; it returns the final value that
@@ -39,9 +46,11 @@ const (
 //
 //  1. base: the kubelet's quota, or the batch limit (batch-cpu milli × 100 µs, at least 1000)
 //  2. normalisation: ⌈q / ratio⌉ for LS pods, pods without label and batch amounts, unless they own CPUs
-//  3. cpuset: unlimited for pods that own CPUs
-//  4. suppression by cfsQuota: unlimited for BE, whose QoS directory carries the one quota (upstream)
-//  5. where the cgroups are systemd units: what we made of it is rounded up to systemd's step, CPUQuotaPerSecUSec= in
+//  3. burst: × Factor + Plus, what policy/burst has decided
+//  4. cpuset: unlimited for pods that own CPUs
+//  5. suppression by cfsQuota: unlimited for BE, whose QoS directory carries the one quota (upstream)
+//  6. Cap: at most that for a BE pod that disturbs others
+//  7. where the cgroups are systemd units: what we made of it is rounded up to systemd's step, CPUQuotaPerSecUSec= in
 //     10 ms per second, or systemd would write another value than the runtime
 //
 // The owner is the feature that had the last word. A step of an observed feature does not count in the final value; if
@@ -82,11 +91,17 @@ func (d *Draft) compose(base unit.Micros, in *QuotaInput, use protocol.FeatureSe
 		value = max(d.View.Dynamic.Normalization.CeilDiv(value), unit.MinQuota)
 		owner, steps = protocol.FeatureNormalization, steps|stepNormalization
 	}
+	if raised := in.Factor.Raise(value) + in.Plus; value > 0 && raised > value && !pinned && use.Has(protocol.FeatureBurst) {
+		value, owner, steps = raised, protocol.FeatureBurst, steps|stepBurst
+	}
 	if pinned && value != unit.Unlimited {
 		value, owner, steps = unit.Unlimited, protocol.FeatureCPUSet, steps|stepPinned
 	}
 	if value != unit.Unlimited && use.Has(protocol.FeatureBatch) && d.cfsSuppression() {
 		value, owner, steps = unit.Unlimited, protocol.FeatureBatch, steps|stepSuppress
+	}
+	if most := unit.QuotaFromMilli(in.Cap); most > 0 && (value <= 0 || value > most) && use.Has(protocol.FeatureBatch) {
+		value, owner, steps = most, protocol.FeatureBatch, steps|stepCap
 	}
 	if rounded := (value + systemdStep - 1) / systemdStep * systemdStep; value > 0 && steps != 0 && d.View.Kernel.Systemd && rounded != value {
 		value, steps = rounded, steps|stepRounded
@@ -131,6 +146,9 @@ func (d *Draft) quotaReason(base unit.Micros, in *QuotaInput, steps int) string 
 		b = strconv.AppendInt(b, r/100, 10)
 		b = append(b, '.', byte('0'+r/10%10), byte('0'+r%10))
 	}
+	if steps&stepBurst != 0 {
+		b = append(b, ", raised by burst"...)
+	}
 	if steps&stepRounded != 0 {
 		b = append(b, ", rounded up to systemd's step"...)
 	}
@@ -139,6 +157,9 @@ func (d *Draft) quotaReason(base unit.Micros, in *QuotaInput, steps int) string 
 	}
 	if steps&stepSuppress != 0 {
 		b = append(b, ", the BE directory's quota bounds it"...)
+	}
+	if steps&stepCap != 0 {
+		b = append(b, ", held down because it disturbs others"...)
 	}
 	return string(b)
 }

@@ -39,14 +39,27 @@ func Decide(v *node.View, p *workload.Pod, sum Sums) (plan.Plan, []protocol.Prob
 	if j.hasBatch && !idle {
 		j.Shares(p.Base.Shares, &j.batch)
 	}
-	quota := j.Quota(draft.QuotaInput{
-		Base: p.Base.Quota, Batch: j.batch, HasBatch: j.hasBatch, Pinned: j.Takes(protocol.FeatureCPUSet, plan.CPUSetCPUs) && container.Owns(v, p),
-		NoNormalization: v.Kernel.Cgroup == node.CgroupV1,
-	})
+	loop := v.Dynamic.Quotas[p.UID]
+	quota := j.quota(loop.Plus, loop.Cap)
 	j.Burst(j.cpuLimit(), quota)
 	j.memory()
 	j.BlkIO()
 	return j.Plan, j.Problems
+}
+
+// BaseQuota is the quota that would stand without the loops (View.Dynamic.Quotas), unit.Unlimited for none.
+func BaseQuota(v *node.View, p *workload.Pod) unit.Micros {
+	j := job{Draft: draft.New(v, p, p.Target())}
+	j.batch, j.hasBatch = draft.BatchPod(v, p)
+	return j.quota(0, 0)
+}
+
+func (j *job) quota(plus unit.Micros, most unit.MilliCPU) unit.Micros {
+	return j.Quota(draft.QuotaInput{
+		Base: j.Pod.Base.Quota, Batch: j.batch, HasBatch: j.hasBatch,
+		Pinned:          j.Takes(protocol.FeatureCPUSet, plan.CPUSetCPUs) && container.Owns(j.View, j.Pod),
+		NoNormalization: j.View.Kernel.Cgroup == node.CgroupV1, Plus: plus, Cap: most,
+	})
 }
 
 // identity plans the pod's part of the CPU identity: cpu.bvt where the kernel has it, else cpu.idle for pods below

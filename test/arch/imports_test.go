@@ -36,6 +36,7 @@ var allowed = map[string][]string{
 	"api/strategy": {},
 	"api/protocol": {"api/strategy"},
 	"api/config":   {"api/protocol", "api/strategy"},
+	"api/slo":      {"api/protocol", "api/strategy"},
 	"model":        {"api/protocol", "api/strategy"},
 	"policy":       {"model", "api/protocol", "api/strategy"},
 	"kernel":       {"model", "api/protocol", "api/strategy"},
@@ -44,8 +45,9 @@ var allowed = map[string][]string{
 	"engine":       {"api", "model", "policy", "kernel", "daemon"},
 	"nri-plugin":   {"api", "model", "policy", "kernel", "adapt", "daemon", "engine"},
 	"cri-proxy":    {"api", "model", "policy", "kernel", "adapt", "daemon", "engine"},
+	"koordlet":     {"api", "model", "policy", "kernel", "adapt", "daemon", "engine"},
 	"koordctl":     {"api", "model", "policy", "kernel", "adapt", "daemon"},
-	"test":         {"api", "model", "policy", "kernel", "adapt", "daemon", "engine", "nri-plugin", "cri-proxy", "koordctl"},
+	"test":         {"api", "model", "policy", "kernel", "adapt", "daemon", "engine", "nri-plugin", "cri-proxy", "koordlet", "koordctl"},
 	"hack":         {"api", "model", "policy", "kernel", "adapt", "daemon"},
 }
 
@@ -61,6 +63,7 @@ var foreign = map[string][]string{
 	"engine":       {"k8s.io/", "github.com/containerd/nri", "google.golang.org/grpc"},
 	"nri-plugin":   {"k8s.io/client-go", "k8s.io/apimachinery", "k8s.io/kubernetes"},
 	"cri-proxy":    {"k8s.io/", "github.com/containerd/nri", "google.golang.org/grpc"},
+	"koordlet":     {"k8s.io/", "github.com/containerd/nri", "google.golang.org/grpc"},
 	"koordctl":     {"k8s.io/client-go", "k8s.io/apimachinery", "k8s.io/kubernetes"},
 }
 
@@ -74,7 +77,7 @@ var excused = map[string][]string{
 var direct = map[string][]string{
 	"policy": {"os", "net", "log", "log/slog", "time", "math/rand", "math/rand/v2", "sync", "context", "fmt"},
 	"model":  {"os", "net", "log", "log/slog", "sync", "context", "math/rand/v2"},
-	"kernel": {"os/exec"}, "adapt": {"os/exec"}, "daemon": {"os/exec"}, "engine": {"os/exec"}, "nri-plugin": {"os/exec"}, "cri-proxy": {"os/exec"}, "koordctl": {"os/exec"},
+	"kernel": {"os/exec"}, "adapt": {"os/exec"}, "daemon": {"os/exec"}, "engine": {"os/exec"}, "nri-plugin": {"os/exec"}, "cri-proxy": {"os/exec"}, "koordlet": {"os/exec"}, "koordctl": {"os/exec"},
 }
 
 func list(t *testing.T) []pkg {

@@ -50,6 +50,7 @@ var lifecycles = []struct {
 	{"PluginKilled", lifecyclePluginKilled},
 	{"SecondInstance", lifecycleSecondInstance},
 	{"RuntimeKilled", lifecycleRuntimeKilled},
+	{"Suppress", lifecycleSuppress},
 }
 
 // TestHostLifecycle runs them on this machine.

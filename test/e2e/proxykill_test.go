@@ -71,6 +71,11 @@ func proxyKilledAnyMoment(p *viaProxy) {
 	}
 	p.eventually(10*time.Second, func() error {
 		after := p.leftovers()
+		// Each step that was cut may have cost runc its life while it made a task.
+		if dust := after["dust"] - before["dust"]; dust > 0 && dust <= l.tries {
+			p.t.Logf("runc left the folders of %d tasks without a process", dust)
+			after["dust"] = before["dust"]
+		}
 		if fmt.Sprint(after) != fmt.Sprint(before) {
 			return fmt.Errorf("left behind: %v, before %v", after, before)
 		}

@@ -7,6 +7,7 @@ package e2e
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -237,7 +238,7 @@ func (s *stubborn) dropPods(ctx context.Context, uid string) error {
 	return errors.Join(errs...)
 }
 
-// leftovers are the ids of pods' sandboxes, containers, tasks of runc, and the cgroups below the lab's root.
+// leftovers counts pods' sandboxes, containers, tasks of runc with a process and without (dust), and the cgroups below the lab's root.
 func (p *viaProxy) leftovers() map[string]int {
 	p.t.Helper()
 	out := map[string]int{}
@@ -250,13 +251,36 @@ func (p *viaProxy) leftovers() map[string]int {
 		p.t.Fatal(err)
 	}
 	out["sandboxes"], out["containers"] = len(pods), len(containers)
-	tasks, err := filepath.Glob(filepath.Join(p.host.Runc, "*", "*"))
+	live, dust := p.tasks()
+	out["tasks"], out["dust"] = len(live), len(dust)
+	out["cgroups"] = len(p.podCgroups())
+	return out
+}
+
+// tasks are the folders that runc keeps of tasks: those of a process that is there, and dust. A runc that is killed while it
+// creates a task leaves its folder behind; containerd kills it when the client of a call goes, with and without a proxy
+// (TestHostProxyKilledBetween pairs the two).
+func (p *viaProxy) tasks() (live, dust []string) {
+	p.t.Helper()
+	folders, err := filepath.Glob(filepath.Join(p.host.Runc, "*", "*"))
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	out["tasks"] = len(tasks)
-	out["cgroups"] = len(p.podCgroups())
-	return out
+	for _, dir := range folders {
+		var state struct {
+			PID int `json:"init_process_pid"`
+		}
+		data, err := os.ReadFile(filepath.Join(dir, "state.json"))
+		if err == nil {
+			err = json.Unmarshal(data, &state)
+		}
+		if _, gone := os.Stat(fmt.Sprintf("/proc/%d", state.PID)); err == nil && gone == nil {
+			live = append(live, dir)
+		} else {
+			dust = append(dust, filepath.Base(dir))
+		}
+	}
+	return live, dust
 }
 
 // podCgroups lists the directories of pods and below, in the hierarchy of cpu.

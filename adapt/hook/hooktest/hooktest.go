@@ -2,10 +2,10 @@
 // Copyright The koord-rt Authors
 
 // Package hooktest describes the messages of Koordinator's RuntimeHookService to protobuf's own library, so that tests
-// can hold our wire format against it and answer as a hook server does.
+// can hold our wire format against it, and runs hook servers that answer with them.
 //
 // Input is the field list of apis/runtime/v1alpha1/api.proto of Koordinator 1.8.0, written here by number and type;
-// output are dynamic messages. It is imported by tests only and imports protobuf only.
+// output are dynamic messages, servers and their files. It is imported by tests only and imports protobuf and gRPC only.
 package hooktest
 
 import (

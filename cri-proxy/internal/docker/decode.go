@@ -33,6 +33,11 @@ var errForeign = errors.New("not a container of Kubernetes")
 
 // decode asks the Handler about one request and forwards it.
 func (p *Proxy) decode(w http.ResponseWriter, r *http.Request, route engine.Route) {
+	if !p.begin() {
+		message(w, http.StatusServiceUnavailable, "koord-runtime-proxy: it is ending")
+		return
+	}
+	defer p.calls.Done()
 	note := Note{Verb: route.Verb, ID: route.ID}
 	var raw []byte
 	if route.Verb == engine.VerbCreate || route.Verb == engine.VerbUpdate {
@@ -218,13 +223,13 @@ func (p *Proxy) answered(resp *http.Response) error {
 		}
 		ex.call = &call
 	}
-	p.after(resp.Request.Context(), ex, o)
+	p.after(ex, o)
 	return nil
 }
 
-// after reads a container that may have changed again and calls After.
-func (p *Proxy) after(ctx context.Context, ex *exchange, o Outcome) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.options.DecisionTimeout)
+// after reads a container that may have changed again and calls After, also when the client has gone.
+func (p *Proxy) after(ex *exchange, o Outcome) {
+	ctx, cancel := context.WithTimeout(p.base, p.options.DecisionTimeout)
 	defer cancel()
 	call := *ex.call
 	note := Note{Verb: call.Verb, ID: call.ID, Pod: call.Pod.FullName()}

@@ -139,6 +139,7 @@ func (d *daemon) requests() []string {
 // handler is a Handler of functions that keeps what it was told.
 type handler struct {
 	before func(c *Call) ([]byte, error)
+	after  func(ctx context.Context)
 
 	mu    sync.Mutex
 	calls []Call
@@ -152,7 +153,10 @@ func (h *handler) Before(_ context.Context, c *Call) ([]byte, error) {
 	return h.before(c)
 }
 
-func (h *handler) After(_ context.Context, c *Call, o Outcome) {
+func (h *handler) After(ctx context.Context, c *Call, o Outcome) {
+	if h.after != nil {
+		h.after(ctx)
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.calls, h.ends = append(h.calls, *c), append(h.ends, o)

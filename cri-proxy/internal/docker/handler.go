@@ -20,7 +20,7 @@ type Handler interface {
 	Before(ctx context.Context, c *Call) (body []byte, err error)
 	// After sees the outcome before the client does: what a start leaves to be written is written here, so that the client
 	// goes on with everything in force. It is called once for every Before that was not refused, also when the daemon could
-	// not be reached or the client has gone; ctx ends at Options.DecisionTimeout only.
+	// not be reached or the client has gone; ctx ends at Options.DecisionTimeout, or when Serve gives up.
 	After(ctx context.Context, c *Call, o Outcome)
 }
 

@@ -37,8 +37,15 @@ type Proxy struct {
 	backend *Backend
 	reverse *httputil.ReverseProxy
 
+	// base ends when Serve has given up what was under way.
+	base context.Context
+	end  context.CancelFunc
+
 	mu      sync.Mutex
 	tunnels map[*tunnel]struct{}
+	// calls are the decoded requests under way; none begins when over is set.
+	calls sync.WaitGroup
+	over  bool
 }
 
 // New fills in the defaults. Nothing is dialled before the first request.
@@ -59,6 +66,7 @@ func New(o Options) (*Proxy, error) {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	p := &Proxy{options: o, backend: NewBackend(o.Backend), tunnels: map[*tunnel]struct{}{}}
+	p.base, p.end = context.WithCancel(context.Background())
 	p.reverse = &httputil.ReverseProxy{
 		Rewrite:        rewrite,
 		Transport:      p.backend.tr,
@@ -74,7 +82,8 @@ func New(o Options) (*Proxy, error) {
 func (p *Proxy) Backend() *Backend { return p.backend }
 
 // Serve answers on l until ctx ends, then lets requests under way finish within Options.Grace and closes everything, raw
-// streams included. The error is nil after ctx has ended.
+// streams included. When it returns no method of the Handler runs any more, and none will. The error is nil after ctx has
+// ended.
 func (p *Proxy) Serve(ctx context.Context, l net.Listener) error {
 	s := &http.Server{
 		Handler: p, ErrorLog: p.reverse.ErrorLog,
@@ -97,10 +106,30 @@ func (p *Proxy) Serve(ctx context.Context, l net.Listener) error {
 	err := s.Serve(l)
 	close(ended)
 	wg.Wait()
+	p.giveUp()
 	if ctx.Err() != nil && errors.Is(err, http.ErrServerClosed) {
 		return nil
 	}
 	return fmt.Errorf("serve docker clients: %w", err)
+}
+
+// begin counts a decoded request; it is false when Serve has given up.
+func (p *Proxy) begin() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.over {
+		p.calls.Add(1)
+	}
+	return !p.over
+}
+
+// giveUp ends the work on decoded requests and waits for it.
+func (p *Proxy) giveUp() {
+	p.mu.Lock()
+	p.over = true
+	p.mu.Unlock()
+	p.end()
+	p.calls.Wait()
 }
 
 // ServeHTTP sorts requests into decoded ones, raw streams and all others.
@@ -154,7 +183,7 @@ func rewrite(r *httputil.ProxyRequest) {
 // unanswered answers when the daemon does not.
 func (p *Proxy) unanswered(w http.ResponseWriter, r *http.Request, err error) {
 	if ex := exchangeOf(r.Context()); ex != nil {
-		p.after(r.Context(), ex, Outcome{Changed: ex.changed, Err: err})
+		p.after(ex, Outcome{Changed: ex.changed, Err: err})
 	}
 	p.options.Log.Warn("docker daemon does not answer", "socket", p.options.Backend, "method", r.Method, "error", err)
 	w.Header().Set("Connection", "close") // its body may be unread: what follows on it would be lost

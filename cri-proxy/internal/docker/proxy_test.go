@@ -9,8 +9,11 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/koord-rt/koord-rt/api/protocol"
 	"github.com/koord-rt/koord-rt/model/workload"
@@ -232,6 +235,42 @@ func TestTruncatedBody(t *testing.T) {
 	}
 	if calls, _ := r.h.told(); len(calls) > 0 {
 		t.Errorf("the handler saw %v", calls)
+	}
+}
+
+// What follows on a request does not hold up the end, and nothing of it is left after the end.
+func TestEndDuringAfter(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, Options{Grace: time.Millisecond, DecisionTimeout: time.Hour})
+	r.know()
+	entered := make(chan struct{})
+	var ended atomic.Bool
+	r.h.after = func(ctx context.Context) {
+		close(entered)
+		<-ctx.Done()
+		ended.Store(true)
+	}
+	gone := make(chan struct{})
+	go func() {
+		defer close(gone)
+		resp, err := r.client.Post("http://docker/containers/app1/start", "", nil)
+		if err == nil {
+			resp.Body.Close() // it came in the last moment
+		}
+	}()
+	<-entered
+	r.stop()
+	err := <-r.served
+	if err != nil || !ended.Load() {
+		t.Errorf("the end: %v; the work on the request has ended: %v", err, ended.Load())
+	}
+	r.served <- err // for the rig's own end
+	<-gone
+	r.h.told()
+	w := httptest.NewRecorder()
+	r.proxy.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/containers/app1/start", nil))
+	if calls, _ := r.h.told(); w.Code != http.StatusServiceUnavailable || len(calls) > 0 {
+		t.Errorf("after the end: %d %s, %d calls", w.Code, w.Body, len(calls))
 	}
 }
 

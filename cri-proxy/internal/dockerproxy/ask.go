@@ -6,82 +6,29 @@ package dockerproxy
 import (
 	"context"
 	"maps"
-	"sync"
+	"slices"
 
 	adapt "github.com/koord-rt/koord-rt/adapt/docker"
 	"github.com/koord-rt/koord-rt/adapt/hook"
+	"github.com/koord-rt/koord-rt/cri-proxy/internal/ask"
 	"github.com/koord-rt/koord-rt/cri-proxy/internal/docker"
 	"github.com/koord-rt/koord-rt/cri-proxy/internal/hooks"
 	"github.com/koord-rt/koord-rt/model/plan"
-	"github.com/koord-rt/koord-rt/model/workload"
 )
 
-// podConfig is what was stated of a pod, for hook servers: labels and annotations whole, where the model keeps only what
-// they ask for.
-type podConfig struct {
-	labels, annotations map[string]string
-	cgroupParent        string
-}
-
-func statedOf(labels map[string]string, cgroupParent string) podConfig {
+// statedOf takes a sandbox's labels apart.
+func statedOf(labels map[string]string, cgroupParent string) ask.Stated {
 	own, annotations := adapt.Split(labels)
-	return podConfig{labels: own, annotations: annotations, cgroupParent: cgroupParent}
+	return ask.Stated{Labels: own, Annotations: annotations, CgroupParent: cgroupParent}
 }
 
-// stated keeps podConfigs while a hook server may want them.
-type stated struct {
-	mu   sync.Mutex
-	byID map[string]podConfig
-}
-
-func (s *stated) get(id string) (podConfig, bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	c, ok := s.byID[id]
-	return c, ok
-}
-
-func (s *stated) put(id string, c podConfig) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.byID == nil {
-		s.byID = map[string]podConfig{}
-	}
-	s.byID[id] = c
-}
-
-func (s *stated) drop(id string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.byID, id)
-}
-
-// configOf is what was stated of a pod; the daemon is asked once. Without its answer no hook server is asked.
-func (p *Proxy) configOf(ctx context.Context, pod *workload.Pod) (podConfig, bool) {
-	if c, ok := p.stated.get(pod.ID); ok {
-		return c, true
-	}
-	in, err := p.o.Backend.Inspect(ctx, pod.ID)
+// readStated asks the daemon about a pod.
+func (p *Proxy) readStated(ctx context.Context, sandbox string) (ask.Stated, error) {
+	in, err := p.o.Backend.Inspect(ctx, sandbox)
 	if err != nil {
-		p.engine.Trouble(pod.FullName(), "labels for hook servers", err)
-		return podConfig{}, false
+		return ask.Stated{}, err
 	}
-	c := statedOf(in.Config.Labels, in.CgroupParent())
-	p.stated.put(pod.ID, c)
-	return c, true
-}
-
-// askPod asks the hook servers about a pod.
-func (p *Proxy) askPod(ctx context.Context, k hook.Kind, pod *workload.Pod, cfg podConfig) ([]hooks.Answer, error) {
-	if !p.o.Hooks.Wants(k) || p.o.Hooks.Skips(cfg.labels, cfg.annotations) {
-		return nil, nil
-	}
-	answers, err := p.o.Hooks.Pod(ctx, k, &hook.PodRequest{
-		Pod: hook.PodOf(pod), RuntimeHandler: pod.RuntimeHandler, Labels: cfg.labels, Annotations: cfg.annotations,
-		CgroupParent: cfg.cgroupParent,
-	}, pod.Target())
-	p.unusable(pod.FullName(), answers)
-	return answers, err
+	return statedOf(in.Config.Labels, in.CgroupParent()), nil
 }
 
 // askCreate asks the hook servers about a container that is about to be created.
@@ -89,74 +36,21 @@ func (p *Proxy) askCreate(ctx context.Context, c *docker.Call) ([]hooks.Answer, 
 	if !p.o.Hooks.Wants(hook.PreCreateContainer) {
 		return nil, nil
 	}
-	cfg, ok := p.configOf(ctx, c.Pod)
-	if !ok {
-		return nil, nil
+	t := c.Container.Target(c.Pod)
+	stated, err := p.servers.Of(ctx, c.Pod.ID)
+	if err != nil {
+		return nil, p.o.Hooks.Unasked(ctx, hook.PreCreateContainer, t, err)
 	}
 	_, annotations := adapt.Split(c.Create.Labels)
-	return p.askWith(ctx, hook.PreCreateContainer, c.Pod, c.Container, cfg, func(r *hook.ContainerRequest) {
-		r.Annotations, r.Env = annotations, c.Create.Env()
-	})
-}
-
-// askContainer asks the hook servers about a container that exists.
-func (p *Proxy) askContainer(ctx context.Context, k hook.Kind, pod *workload.Pod, c *workload.Container) ([]hooks.Answer, error) {
-	if !p.o.Hooks.Wants(k) {
-		return nil, nil
-	}
-	cfg, ok := p.configOf(ctx, pod)
-	if !ok {
-		return nil, nil
-	}
-	return p.askWith(ctx, k, pod, c, cfg, func(*hook.ContainerRequest) {})
-}
-
-func (p *Proxy) askWith(ctx context.Context, k hook.Kind, pod *workload.Pod, c *workload.Container, cfg podConfig, more func(*hook.ContainerRequest)) ([]hooks.Answer, error) {
-	if p.o.Hooks.Skips(cfg.labels, cfg.annotations) {
-		return nil, nil
-	}
-	t := c.Target(pod)
-	asked := &hook.ContainerRequest{
-		Pod: hook.PodOf(pod), Container: hook.ContainerOf(c), Resources: hook.ResourcesOf(&c.Base),
-		PodAnnotations: cfg.annotations, PodLabels: cfg.labels, PodCgroupParent: cfg.cgroupParent,
-	}
-	more(asked)
-	answers, err := p.o.Hooks.Container(ctx, k, asked, t)
-	p.unusable(t.Name, answers)
-	return answers, err
-}
-
-// tell calls the hook servers after the daemon; nothing depends on them.
-func (p *Proxy) tell(k hook.Kind, pod *workload.Pod, c *workload.Container) {
-	if _, err := p.askContainer(context.Background(), k, pod, c); err != nil {
-		p.engine.Trouble(c.Target(pod).Name, k.String(), err)
-	}
-}
-
-func (p *Proxy) tellPod(k hook.Kind, pod *workload.Pod) {
-	if !p.o.Hooks.Wants(k) {
-		return
-	}
-	cfg, ok := p.configOf(context.Background(), pod)
-	if !ok {
-		return
-	}
-	if _, err := p.askPod(context.Background(), k, pod, cfg); err != nil {
-		p.engine.Trouble(pod.FullName(), k.String(), err)
-	}
-}
-
-// unusable reports what of the answers could not be used. Docker has no field for cgroup files by name.
-func (p *Proxy) unusable(subject string, answers []hooks.Answer) {
+	answers, err := p.servers.Create(ctx, c.Pod, stated, &hook.ContainerRequest{
+		Container: hook.ContainerOf(c.Container), Resources: hook.ResourcesOf(&c.Container.Base), Annotations: annotations, Env: c.Create.Env(),
+	}, t)
 	for i := range answers {
-		a := &answers[i]
-		for _, pr := range a.Problems {
-			p.engine.Problem(subject, plan.HookPrefix+a.Server, pr.Key+": "+pr.Reason)
-		}
-		for file := range a.Unified {
-			p.engine.Problem(subject, plan.HookPrefix+a.Server, file+": Docker's API has no field for it")
+		for _, file := range slices.Sorted(maps.Keys(answers[i].Unified)) {
+			p.engine.Problem(t.Name, plan.HookPrefix+answers[i].Server, file+": Docker's API has no field for it")
 		}
 	}
+	return answers, err
 }
 
 // podChange is what hook servers want of a sandbox; ok is false for nothing.

@@ -5,10 +5,13 @@ package dockerproxy
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	adapt "github.com/koord-rt/koord-rt/adapt/docker"
 	"github.com/koord-rt/koord-rt/api/protocol"
+	"github.com/koord-rt/koord-rt/cri-proxy/internal/docker"
+	"github.com/koord-rt/koord-rt/cri-proxy/internal/doubt"
 	"github.com/koord-rt/koord-rt/engine"
 	"github.com/koord-rt/koord-rt/model/workload"
 )
@@ -34,21 +37,25 @@ func (p *Proxy) hello(ctx context.Context) error {
 	return nil
 }
 
+// ping asks for a sign of life. With it come the containers that an update has left in doubt.
 func (p *Proxy) ping(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, askLimit)
 	defer cancel()
-	_, err := p.o.Backend.Version(ctx)
-	return err
+	if _, err := p.o.Backend.Version(ctx); err != nil {
+		return err
+	}
+	p.updates.Settle(ctx)
+	return nil
 }
 
-// list takes in the daemon's pods and containers.
-func (p *Proxy) list(ctx context.Context, first bool) error {
+// list takes in the daemon's pods and containers. One that cannot be read fails the whole.
+func (p *Proxy) list(ctx context.Context, first bool) (missed bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, listLimit)
 	defer cancel()
 	before, podsBefore := p.engine.IDs(), p.engine.PodIDs()
 	records, err := p.o.Backend.List(ctx)
 	if err != nil {
-		return err
+		return false, err
 	}
 	pods, list, there := sorted(records)
 	for _, pod := range pods {
@@ -62,7 +69,7 @@ func (p *Proxy) list(ctx context.Context, first bool) error {
 	}
 	if first {
 		p.engine.Synchronize(pods, list)
-		return nil
+		return false, nil
 	}
 	for id := range before {
 		pod, _, known := p.engine.Known(id)
@@ -76,12 +83,13 @@ func (p *Proxy) list(ctx context.Context, first bool) error {
 	}
 	for _, id := range podsBefore {
 		if _, found := there[id]; !found {
-			p.stated.drop(id)
+			p.servers.Drop(id)
 			p.engine.RemovePod(id)
 		}
 	}
 	p.engine.Add(pods, list)
-	return nil
+	p.updates.Settle(ctx)
+	return false, nil
 }
 
 // sorted takes the daemon's records apart: running sandboxes, containers that have not ended, and the state of all.
@@ -110,4 +118,26 @@ func read(in *adapt.Inspect) func(...*protocol.Applied) *workload.Container {
 		}
 		return c
 	}
+}
+
+// record is the daemon's record of a container, to be read with the marks that are known of it.
+func (p *Proxy) record(ctx context.Context, id string) (doubt.Read, error) {
+	ctx, cancel := context.WithTimeout(ctx, askLimit)
+	defer cancel()
+	in, err := p.o.Backend.Inspect(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	return in.Container, nil
+}
+
+// Ended asks the daemon whether a container has ended; one that it does not know has.
+func (p *Proxy) Ended(ctx context.Context, id string) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, askLimit)
+	defer cancel()
+	in, err := p.o.Backend.Inspect(ctx, id)
+	if errors.Is(err, docker.ErrNoContainer) {
+		return true, nil
+	}
+	return err == nil && in.Container().State == workload.StateStopped, err
 }

@@ -16,7 +16,7 @@ import (
 // createPod asks the hook servers and refuses a pod whose guarantees this node cannot give. The pod is taken in when its
 // sandbox runs.
 func (p *Proxy) createPod(ctx context.Context, c *docker.Call) ([]byte, error) {
-	answers, err := p.askPod(ctx, hook.PreRunPodSandbox, c.Pod, statedOf(c.Create.Labels, c.Create.CgroupParent()))
+	answers, err := p.servers.Pod(ctx, hook.PreRunPodSandbox, c.Pod, statedOf(c.Create.Labels, c.Create.CgroupParent()))
 	if err != nil {
 		return nil, err
 	}
@@ -29,7 +29,7 @@ func (p *Proxy) createPod(ctx context.Context, c *docker.Call) ([]byte, error) {
 			pod = next.Pod()
 		}
 	}
-	return body, p.guarded(metrics.EventRunPodSandbox, pod.FullName(), func(context.Context) error { return p.engine.Refuses(pod) })
+	return body, p.engine.Guarded(metrics.EventRunPodSandbox, pod.FullName(), func(context.Context) error { return p.engine.Refuses(pod) })
 }
 
 // startedPod takes the pod in: its cgroup exists from now on. Its first container comes after this.
@@ -37,7 +37,7 @@ func (p *Proxy) startedPod(c *docker.Call, o docker.Outcome) {
 	if o.Status == http.StatusNotModified {
 		return // it ran already
 	}
-	err := p.guarded(metrics.EventRunPodSandbox, c.Pod.FullName(), func(ctx context.Context) error {
+	err := p.engine.Guarded(metrics.EventRunPodSandbox, c.Pod.FullName(), func(ctx context.Context) error {
 		return p.engine.RunPod(ctx, sandbox(p.withBase(c.Pod)))
 	})
 	if err != nil {
@@ -46,10 +46,10 @@ func (p *Proxy) startedPod(c *docker.Call, o docker.Outcome) {
 }
 
 // stoppedPod ends a pod whose sandbox has ended; a signal may have been another.
-func (p *Proxy) stoppedPod(c *docker.Call) {
+func (p *Proxy) stoppedPod(ctx context.Context, c *docker.Call) {
 	if c.Current != nil && c.Current.State.Running {
 		return
 	}
 	p.engine.StopPod(c.ID)
-	p.tellPod(hook.PostStopPodSandbox, c.Pod)
+	p.servers.TellPod(ctx, hook.PostStopPodSandbox, c.Pod)
 }

@@ -19,11 +19,13 @@ import (
 	adapt "github.com/koord-rt/koord-rt/adapt/docker"
 	"github.com/koord-rt/koord-rt/api/config"
 	"github.com/koord-rt/koord-rt/api/protocol"
+	"github.com/koord-rt/koord-rt/cri-proxy/internal/ask"
 	"github.com/koord-rt/koord-rt/cri-proxy/internal/docker"
+	"github.com/koord-rt/koord-rt/cri-proxy/internal/doubt"
 	"github.com/koord-rt/koord-rt/cri-proxy/internal/hooks"
-	"github.com/koord-rt/koord-rt/cri-proxy/internal/session"
 	"github.com/koord-rt/koord-rt/daemon/metrics"
 	"github.com/koord-rt/koord-rt/engine"
+	"github.com/koord-rt/koord-rt/engine/feed"
 	"github.com/koord-rt/koord-rt/model/mark"
 	"github.com/koord-rt/koord-rt/model/node"
 	"github.com/koord-rt/koord-rt/model/plan"
@@ -39,7 +41,7 @@ type Options struct {
 	Version string
 	Log     *slog.Logger
 	Metrics *metrics.Engine
-	// Engine was made with an [Edge] and ExitsUntold.
+	// Engine was made with an [Edge], hooks.Join and ExitsUntold.
 	Engine *engine.Engine
 	// Backend asks the daemon.
 	Backend *docker.Backend
@@ -53,9 +55,10 @@ type Options struct {
 type Proxy struct {
 	o       Options
 	engine  *engine.Engine
-	keeper  *session.Keeper
+	keeper  *feed.Keeper
+	servers *ask.Servers
+	updates *doubt.Updates
 	creates atomic.Uint64
-	stated  stated
 }
 
 var (
@@ -66,7 +69,9 @@ var (
 // New makes a proxy. Nothing runs before Connect.
 func New(o Options) *Proxy {
 	p := &Proxy{o: o, engine: o.Engine}
-	p.keeper = session.New(session.Options{Pace: o.Config.Reconnect, Engine: o.Engine, Hello: p.hello, List: p.list, Ping: p.ping})
+	p.keeper = feed.New(feed.Options{Pace: o.Config.Reconnect, Engine: o.Engine, Hello: p.hello, List: p.list, Ping: p.ping})
+	p.servers = ask.New(ask.Options{Hooks: o.Hooks, Engine: o.Engine, Read: p.readStated})
+	p.updates = doubt.New(doubt.Options{Engine: o.Engine, Record: p.record, Look: p.keeper.Look})
 	return p
 }
 
@@ -116,38 +121,38 @@ func (p *Proxy) Before(ctx context.Context, c *docker.Call) ([]byte, error) {
 }
 
 // After implements docker.Handler.
-func (p *Proxy) After(_ context.Context, c *docker.Call, o docker.Outcome) {
+func (p *Proxy) After(ctx context.Context, c *docker.Call, o docker.Outcome) {
 	switch {
 	case c.Verb == adapt.VerbCreate && !c.Sandbox():
 		p.created(c, o)
 	case c.Verb == adapt.VerbUpdate && !c.Sandbox():
-		p.updated(c, o)
+		p.updated(ctx, c, o)
 	case !o.OK():
 	case c.Sandbox():
-		p.afterPod(c, o)
+		p.afterPod(ctx, c, o)
 	default:
-		p.afterContainer(c, o)
+		p.afterContainer(ctx, c, o)
 	}
 }
 
-func (p *Proxy) afterPod(c *docker.Call, o docker.Outcome) {
+func (p *Proxy) afterPod(ctx context.Context, c *docker.Call, o docker.Outcome) {
 	switch c.Verb {
 	case adapt.VerbStart, adapt.VerbRestart:
 		p.startedPod(c, o)
 	case adapt.VerbStop, adapt.VerbKill:
-		p.stoppedPod(c)
+		p.stoppedPod(ctx, c)
 	case adapt.VerbRemove:
-		p.stated.drop(c.ID)
+		p.servers.Drop(c.ID)
 		p.engine.RemovePod(c.ID)
 	}
 }
 
-func (p *Proxy) afterContainer(c *docker.Call, o docker.Outcome) {
+func (p *Proxy) afterContainer(ctx context.Context, c *docker.Call, o docker.Outcome) {
 	switch c.Verb {
 	case adapt.VerbStart, adapt.VerbRestart:
-		p.started(c, o)
+		p.started(ctx, c, o)
 	case adapt.VerbStop, adapt.VerbKill:
-		p.stopped(c)
+		p.stopped(ctx, c)
 	case adapt.VerbRemove:
 		p.engine.Remove(c.Pod.ID, c.ID)
 	}
@@ -180,18 +185,6 @@ func eventOf(v adapt.Verb) metrics.Event {
 		return metrics.EventRemoveContainer
 	}
 	return metrics.EventStopContainer
-}
-
-// nothing is the result of an event without one.
-type nothing = struct{}
-
-// guarded runs one event within the deadline; the error is a refusal.
-func (p *Proxy) guarded(event metrics.Event, subject string, work func(context.Context) error) error {
-	_, err := engine.Guard(p.engine, engine.Call[nothing]{
-		Event: event, Subject: subject,
-		Work: func(ctx context.Context) (nothing, error) { return nothing{}, work(ctx) },
-	})
-	return err
 }
 
 // sandbox names a call's pod for the engine.

@@ -6,17 +6,12 @@ package dockerproxy
 import (
 	"context"
 	"errors"
-	"fmt"
-	"net"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
-
-	"google.golang.org/grpc"
 
 	"github.com/koord-rt/koord-rt/adapt/hook"
 	"github.com/koord-rt/koord-rt/adapt/hook/hooktest"
@@ -110,7 +105,7 @@ func TestList(t *testing.T) {
 	created := r.id(r.do("POST", "/containers/create", body(pod)))
 	for _, first := range []bool{true, false} {
 		r.engine.Synchronize(nil, nil) // a new life
-		must(t, r.list(t.Context(), first))
+		r.relist(first)
 		p, c, ok := r.engine.Known(id)
 		if !ok || p.ID != pod || p.Base.Quota.V != 200000 || c.Cgroup != parent+"/"+id || c.Base.Quota.V != 100000 {
 			t.Errorf("first=%v: %+v of %+v", first, c, p)
@@ -123,14 +118,14 @@ func TestList(t *testing.T) {
 	r.one(discard{}, id, "stop", nil) // behind our back
 	delete(r.records, created)
 	r.mu.Unlock()
-	must(t, r.list(t.Context(), false))
+	r.relist(false)
 	if _, c, ok := r.engine.Known(id); !ok || c.State != workload.StateStopped {
 		t.Errorf("one that has ended is %+v", c)
 	}
 	r.mu.Lock()
 	clear(r.records)
 	r.mu.Unlock()
-	must(t, r.list(t.Context(), false))
+	r.relist(false)
 	if len(r.engine.IDs())+len(r.engine.PodIDs()) > 0 {
 		t.Error("what is gone is still known")
 	}
@@ -141,49 +136,44 @@ type hookServer struct {
 	mu    sync.Mutex
 	calls []string
 	fail  string
+	// hangs names the hook that is never answered; entered is closed when it is called.
+	hangs   string
+	entered chan struct{}
+	// update answers PreUpdateContainerResources.
+	update func(asked map[string]any) map[string]any
 }
 
 func (h *hookServer) serve(t *testing.T, dir, policy string) {
 	t.Helper()
-	l, err := net.Listen("unix", filepath.Join(dir, "hook.sock"))
-	must(t, err)
-	types := hooktest.New(t)
-	s := grpc.NewServer(grpc.UnknownServiceHandler(func(_ any, stream grpc.ServerStream) error {
-		method, _ := grpc.MethodFromServerStream(stream)
-		name := strings.TrimSuffix(strings.TrimPrefix(method, "/runtime.v1alpha1.RuntimeHookService/"), "Hook")
-		message := "ContainerResourceHook"
-		if strings.HasSuffix(name, "PodSandbox") {
-			message = "PodSandboxHook"
-		}
-		in, out := types.Message(message+"Request"), types.Message(message+"Response")
-		if err := stream.RecvMsg(in); err != nil {
-			return err
+	_, at := hooktest.Serve(t, "unix", filepath.Join(dir, "hook.sock"), func(ctx context.Context, name string, asked map[string]any) (map[string]any, error) {
+		if name == h.hangs {
+			close(h.entered)
+			<-ctx.Done()
+			return nil, ctx.Err()
 		}
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		h.calls = append(h.calls, name)
 		switch {
 		case name == h.fail:
-			return errors.New("no")
+			return nil, errors.New("no")
 		case name == "PreCreateContainer":
-			asked := hooktest.Tree(in)
 			if pod, _ := asked["pod_labels"].(map[string]string); pod["koordinator.sh/qosClass"] != "LS" {
 				t.Errorf("asked for %v", asked)
 			}
-			hooktest.Set(out, map[string]any{
+			return map[string]any{
 				"container_annotations": map[string]string{"hook/said": "yes"}, "container_resources": map[string]any{"cpu_shares": int64(300)},
 				"container_envs": map[string]string{"A": "1", "C": "3"},
-			})
+			}, nil
+		case name == "PreUpdateContainerResources" && h.update != nil:
+			return h.update(asked), nil
 		case name == "PreRunPodSandbox":
-			hooktest.Set(out, map[string]any{"labels": map[string]string{"hooked": "yes"}})
+			return map[string]any{"labels": map[string]string{"hooked": "yes"}}, nil
 		}
-		return stream.SendMsg(out)
-	}))
-	go func() { _ = s.Serve(l) }()
-	t.Cleanup(s.Stop)
-	text := fmt.Sprintf(`{"remote-endpoint":%q,"failure-policy":%q,"runtime-hooks":["PreRunPodSandbox","PreCreateContainer","PreStartContainer",`+
-		`"PostStartContainer","PreUpdateContainerResources","PostStopContainer","PostStopPodSandbox"]}`, l.Addr(), policy)
-	must(t, os.WriteFile(filepath.Join(dir, "koordlet.json"), []byte(text), 0o600))
+		return nil, nil
+	})
+	hooktest.Register(t, dir, "koordlet", at, policy, "PreRunPodSandbox", "PreCreateContainer", "PreStartContainer",
+		"PostStartContainer", "PreUpdateContainerResources", "PostStopContainer", "PostStopPodSandbox")
 }
 
 // All seven hooks of upstream's protocol are called in mode Docker, and what they answer stands in the bodies.

@@ -28,7 +28,6 @@ import (
 	"github.com/koord-rt/koord-rt/cri-proxy/internal/docker"
 	"github.com/koord-rt/koord-rt/cri-proxy/internal/hooks"
 	"github.com/koord-rt/koord-rt/cri-proxy/internal/listen"
-	"github.com/koord-rt/koord-rt/cri-proxy/internal/proxy"
 	"github.com/koord-rt/koord-rt/daemon/metrics"
 	"github.com/koord-rt/koord-rt/engine"
 	"github.com/koord-rt/koord-rt/kernel/apply"
@@ -59,6 +58,8 @@ type daemon struct {
 	got      []string                  // "METHOD path"
 	careless bool
 	broken   bool // updates fail
+	// dies, when set, cuts the next update, which has been applied or not.
+	dies *bool
 }
 
 func (d *daemon) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -117,12 +118,19 @@ func (d *daemon) one(w http.ResponseWriter, id, action string, body []byte) {
 			w.WriteHeader(http.StatusInternalServerError)
 			return
 		}
+		cut := d.dies
+		if d.dies = nil; cut != nil && !*cut {
+			panic(http.ErrAbortHandler)
+		}
 		var in map[string]any
 		_ = json.Unmarshal(body, &in)
 		for k, v := range in {
 			host[k] = v
 		}
 		d.cpu(dir, host)
+		if cut != nil {
+			panic(http.ErrAbortHandler)
+		}
 		fmt.Fprint(w, `{}`)
 		return
 	}
@@ -164,9 +172,12 @@ type rig struct {
 	*Proxy
 	client *http.Client
 	hooks  string // the hook directory
+	// stop ends the front; ended is closed when it has.
+	stop  context.CancelFunc
+	ended chan struct{}
 }
 
-func newRig(t *testing.T) *rig {
+func newRig(t *testing.T, change ...func(*config.Proxy)) *rig {
 	t.Helper()
 	dir, err := os.MkdirTemp("/tmp", "dx") // t.TempDir is too long for a socket
 	must(t, err)
@@ -181,6 +192,9 @@ func newRig(t *testing.T) *rig {
 	cfg := config.DefaultProxy()
 	cfg.Deadline, cfg.Hooks.Dir = config.Duration(5*time.Second), filepath.Join(dir, "hooks")
 	must(t, os.Mkdir(cfg.Hooks.Dir, 0o700))
+	for _, f := range change {
+		f(&cfg)
+	}
 	files, err := cgroup.Open(d.tree.Roots, d.tree.Version, cgroup.Options{Weight: unit.Quadratic, PodWeight: unit.Linear})
 	must(t, err)
 	a, err := apply.New(apply.Options{FS: files, Roots: d.tree.Roots, Journal: paper{}, Writer: d.tree})
@@ -190,12 +204,12 @@ func newRig(t *testing.T) *rig {
 	log := slog.New(slog.NewTextHandler(t.Output(), nil))
 	g := engine.New(engine.Options{
 		Config: cfg.Node, Log: log, Metrics: m, Edge: Edge{Version: "1"}, Journal: paper{}, Kernel: a,
-		Views: views(t, d.tree, cfg.Node), Drift: time.Hour, ExitsUntold: true, Join: proxy.Join(cfg.Hooks, slog.New(slog.DiscardHandler)),
+		Views: views(t, d.tree, cfg.Node), Drift: time.Hour, ExitsUntold: true, Join: hooks.Join(cfg.Hooks, slog.New(slog.DiscardHandler)),
 	})
 	backend := docker.NewBackend(filepath.Join(dir, "d"))
 	registry := hooks.New(hooks.Options{Config: cfg.Hooks})
 	p := New(Options{Config: cfg, Version: "1", Log: log, Metrics: m, Engine: g, Backend: backend, Hooks: registry, Read: files.Read})
-	front, err := docker.New(docker.Options{Backend: filepath.Join(dir, "d"), Handler: p, Registry: g, DecisionTimeout: 20 * time.Second, Observe: p.Observe})
+	front, err := docker.New(docker.Options{Backend: filepath.Join(dir, "d"), Handler: p, Registry: g, DecisionTimeout: 20 * time.Second, Grace: 10 * time.Millisecond, Observe: p.Observe})
 	must(t, err)
 	pl, err := listen.Unix(filepath.Join(dir, "p"))
 	must(t, err)
@@ -203,14 +217,16 @@ func newRig(t *testing.T) *rig {
 	var wg sync.WaitGroup
 	wg.Go(func() { _ = g.Run(ctx, p.Connect) })
 	wg.Go(func() { _ = registry.Run(ctx, func(hooks.Snapshot) {}) })
-	wg.Go(func() { _ = front.Serve(ctx, pl) })
+	serving, stop := context.WithCancel(ctx)
+	ended := make(chan struct{})
+	wg.Go(func() { defer close(ended); _ = front.Serve(serving, pl) })
 	tr := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "unix", filepath.Join(dir, "p"))
 	}}
 	t.Cleanup(func() { tr.CloseIdleConnections(); cancel(); wg.Wait(); registry.Close() })
 	<-p.Synced()
 	p.Serving()
-	return &rig{daemon: d, Proxy: p, client: &http.Client{Transport: tr, Timeout: 30 * time.Second}, hooks: cfg.Hooks.Dir}
+	return &rig{daemon: d, Proxy: p, client: &http.Client{Transport: tr, Timeout: 30 * time.Second}, hooks: cfg.Hooks.Dir, stop: stop, ended: ended}
 }
 
 func views(t *testing.T, tree *kerneltest.Tree, cfg config.Node) *engine.Views {
@@ -244,6 +260,17 @@ func (r *rig) call(method, path string, body any) (int, string) {
 	return resp.StatusCode, string(out)
 }
 
+// try is a call that may come to nothing.
+func (r *rig) try(ctx context.Context, path string) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://docker"+path, nil)
+	if err != nil {
+		return
+	}
+	if resp, err := r.client.Do(req); err == nil {
+		_ = resp.Body.Close()
+	}
+}
+
 // do is a call that must be done.
 func (r *rig) do(method, path string, body any) string {
 	r.t.Helper()
@@ -259,6 +286,14 @@ func (r *rig) id(text string) string {
 	id, err := adapt.ParseCreated([]byte(text))
 	must(r.t, err)
 	return id
+}
+
+// relist has the proxy read the daemon's list.
+func (r *rig) relist(first bool) {
+	r.t.Helper()
+	if missed, err := r.list(r.t.Context(), first); missed || err != nil {
+		r.t.Fatal(missed, err)
+	}
 }
 
 // pod runs a sandbox whose cgroup the kubelet has limited to two CPUs.

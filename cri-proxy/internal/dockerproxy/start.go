@@ -21,13 +21,13 @@ const stopLimit = 10 * time.Second
 // start lets the container go when its pod's cgroup is in force and the CPUs that it claims are free. The daemon makes the
 // cgroup during this call, so what the body could not carry is written right after it.
 func (p *Proxy) start(ctx context.Context, c *docker.Call) error {
-	if _, err := p.askContainer(ctx, hook.PreStartContainer, c.Pod, c.Container); err != nil {
+	if err := p.servers.Start(ctx, c.Pod, c.Container); err != nil {
 		return err
 	}
 	if _, known, ok := p.engine.Known(c.ID); ok && known.State == workload.StateStopped {
 		c.State = again{}
 	}
-	return p.guarded(metrics.EventStartContainer, subject(c), func(ctx context.Context) error {
+	return p.engine.Guarded(metrics.EventStartContainer, subject(c), func(ctx context.Context) error {
 		p.engine.BeforeStart(ctx, c.ID)
 		return nil
 	})
@@ -37,7 +37,7 @@ func (p *Proxy) start(ctx context.Context, c *docker.Call) error {
 type again struct{}
 
 // started writes what the body could not carry and proves the rest, before the client hears of the start.
-func (p *Proxy) started(c *docker.Call, o docker.Outcome) {
+func (p *Proxy) started(ctx context.Context, c *docker.Call, o docker.Outcome) {
 	if o.Status == http.StatusNotModified {
 		return // it ran already
 	}
@@ -51,23 +51,24 @@ func (p *Proxy) started(c *docker.Call, o docker.Outcome) {
 		w := c.Current.Container()
 		pid, dir = w.PID, w.Cgroup
 	}
-	err := p.guarded(metrics.EventPostStartContainer, subject(c), func(ctx context.Context) error {
+	err := p.engine.Guarded(metrics.EventPostStartContainer, subject(c), func(ctx context.Context) error {
 		return p.engine.Start(ctx, sandbox(c.Pod), arrival(c), pid, dir)
 	})
 	if err != nil {
-		p.fail(c, err)
+		p.fail(ctx, c, err)
 		return
 	}
 	if _, ok := c.State.(again); ok || c.Verb == adapt.VerbRestart {
 		p.engine.Updated(c.ID) // what an update has added since the creation
 	}
-	p.tell(hook.PostStartContainer, c.Pod, c.Container)
+	p.servers.Tell(ctx, hook.PostStartContainer, c.Pod, c.Container)
 }
 
-// fail ends a container whose pod has asked not to run without the guarantee: it runs already.
-func (p *Proxy) fail(c *docker.Call, err error) {
+// fail ends a container whose pod has asked not to run without the guarantee: it runs already, and is ended even when we
+// are ending.
+func (p *Proxy) fail(ctx context.Context, c *docker.Call, err error) {
 	p.engine.Trouble(subject(c), "required guarantee", err)
-	ctx, cancel := context.WithTimeout(context.Background(), stopLimit)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopLimit)
 	defer cancel()
 	if err := p.o.Backend.Stop(ctx, c.ID); err != nil {
 		p.engine.Trouble(subject(c), "stop", err)
@@ -77,10 +78,10 @@ func (p *Proxy) fail(c *docker.Call, err error) {
 }
 
 // stopped releases a container's CPUs and its part of the pod's sums; a signal may have left it running.
-func (p *Proxy) stopped(c *docker.Call) {
+func (p *Proxy) stopped(ctx context.Context, c *docker.Call) {
 	if c.Current != nil && c.Current.State.Running {
 		return
 	}
 	p.engine.Stop(c.ID)
-	p.tell(hook.PostStopContainer, c.Pod, c.Container)
+	p.servers.Tell(ctx, hook.PostStopContainer, c.Pod, c.Container)
 }

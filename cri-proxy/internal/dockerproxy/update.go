@@ -6,39 +6,64 @@ package dockerproxy
 import (
 	"context"
 
-	"github.com/koord-rt/koord-rt/adapt/hook"
 	"github.com/koord-rt/koord-rt/cri-proxy/internal/docker"
+	"github.com/koord-rt/koord-rt/cri-proxy/internal/doubt"
 	"github.com/koord-rt/koord-rt/daemon/metrics"
 	"github.com/koord-rt/koord-rt/engine"
+	"github.com/koord-rt/koord-rt/model/plan"
 	"github.com/koord-rt/koord-rt/model/workload"
 )
 
 // update answers the client's update with the final values.
 func (p *Proxy) update(ctx context.Context, c *docker.Call) ([]byte, error) {
-	if _, err := p.askContainer(ctx, hook.PreUpdateContainerResources, c.Pod, c.Container); err != nil {
-		return nil, err
+	w := c.Container
+	if _, known, ok := p.engine.Known(c.ID); ok {
+		w = known // what the daemon has of the base may be ours
+		c.State = p.updates.Begin(known)
 	}
-	if _, was, ok := p.engine.Known(c.ID); ok {
-		c.State = was
+	foreign, err := p.servers.Update(ctx, c.Pod, w, c.Update.Base(w.Base))
+	if err != nil {
+		return nil, p.without(c, err)
 	}
-	return engine.Guard(p.engine, engine.Call[[]byte]{
+	body, err := engine.Guard(p.engine, engine.Call[[]byte]{
 		Event: metrics.EventUpdateContainer, Subject: subject(c),
-		Work: func(ctx context.Context) ([]byte, error) {
-			v, full, _ := p.engine.Update(ctx, sandbox(c.Pod), arrival(c), c.Update.Base(workload.Resources{}), nil)
-			body, _, err := c.Update.Apply(v, full, c.Current)
-			if err != nil {
-				p.engine.UpdatedLate(c.ID)
-			}
-			return body, err
-		},
+		Work: func(ctx context.Context) ([]byte, error) { return p.updateBody(ctx, c, foreign) },
 		Late: func() { p.engine.UpdatedLate(c.ID) },
 	})
+	return body, p.without(c, err)
 }
 
-// updated writes again what an update does not carry, and takes back one that the daemon has refused.
-func (p *Proxy) updated(c *docker.Call, o docker.Outcome) {
-	if was, ok := c.State.(*workload.Container); ok && !o.OK() {
-		p.engine.UpdateRefused(sandbox(c.Pod), was)
+func (p *Proxy) updateBody(ctx context.Context, c *docker.Call, foreign plan.Plan) ([]byte, error) {
+	v, full, _ := p.engine.Update(ctx, sandbox(c.Pod), arrival(c), c.Update.Base(workload.Resources{}), foreign)
+	body, _, err := c.Update.Apply(v, full, c.Current)
+	if err != nil {
+		p.engine.UpdatedLate(c.ID)
+	}
+	return body, err
+}
+
+// without ends an update that the daemon does not get.
+func (p *Proxy) without(c *docker.Call, err error) error {
+	if under, ok := c.State.(*doubt.Update); ok && err != nil {
+		under.Refused()
+		c.State = nil
+	}
+	return err
+}
+
+// updated writes again what an update does not carry. One that the daemon has refused is taken back; without an answer the
+// daemon is asked what the container has.
+func (p *Proxy) updated(ctx context.Context, c *docker.Call, o docker.Outcome) {
+	under, ok := c.State.(*doubt.Update)
+	switch {
+	case !ok:
+	case o.Err != nil:
+		under.Lost(ctx)
+		return
+	case o.OK():
+		under.Done()
+	default:
+		under.Refused()
 	}
 	p.engine.Updated(c.ID)
 }

@@ -15,8 +15,12 @@ import (
 	"github.com/koord-rt/koord-rt/model/plan"
 )
 
-// maxCall bounds a call whose context has no deadline: kubelet's default limit of a CRI call (runtimeRequestTimeout).
-const maxCall = 2 * time.Minute
+// defaultLimit bounds a call without a setting. A hook server is on this machine and answers from memory.
+const defaultLimit = time.Second
+
+// share is the part of what is left of a CRI call that one hook server gets at most: the runtime needs the rest, and so
+// do the servers after it.
+const share = 4
 
 // Result of one call of a hook server.
 type Result string
@@ -29,6 +33,8 @@ const (
 	ResultIgnored Result = "ignored"
 	// ResultRefused: the call failed and the CRI call is refused.
 	ResultRefused Result = "refused"
+	// ResultLeft: the server was not called, because it has not answered for some time.
+	ResultLeft Result = "left alone"
 )
 
 // Call is one call of a hook server that has ended.
@@ -39,8 +45,11 @@ type Call struct {
 	// Late tells that the time was up.
 	Late bool
 	Took time.Duration
-	// Err is why it failed; nil for ResultOK. It holds no value of a request.
+	// Err is why it failed; nil for ResultOK and ResultLeft. It holds no value of a request.
 	Err error
+	// Pause, when not 0, is for how long the server is left alone after this call; Back tells that it answers again.
+	Pause time.Duration
+	Back  bool
 }
 
 // Answer is what one hook server wants changed.
@@ -93,6 +102,13 @@ func (r *Registry) Container(ctx context.Context, k hook.Kind, asked *hook.Conta
 	})
 }
 
+// Unasked is the call of hook servers whose question could not be put together, because of err: to each it is a call that
+// has failed.
+func (r *Registry) Unasked(ctx context.Context, k hook.Kind, t plan.Target, err error) error {
+	_, err = r.call(ctx, k, t, func() ([]byte, error) { return nil, err }, nil)
+	return err
+}
+
 func (r *Registry) call(ctx context.Context, k hook.Kind, t plan.Target, encode func() ([]byte, error), decode func(string, []byte) (hook.Change, error)) ([]Answer, error) {
 	now := r.last.Load()
 	if !now.wants.Has(k) {
@@ -105,48 +121,72 @@ func (r *Registry) call(ctx context.Context, k hook.Kind, t plan.Target, encode 
 		if !s.Hooks.Has(k) {
 			continue
 		}
-		start := time.Now()
+		seen := Call{Server: s.Name, Hook: k}
 		change, err := hook.Change{}, encodeErr
 		if err == nil {
-			change, err = r.one(ctx, s, k, raw, decode)
+			change, err = r.one(ctx, s, &seen, raw, decode)
 		}
-		result := resultOf(err, k, s.Policy)
-		r.observe(Call{Server: s.Name, Hook: k, Result: result, Late: isLate(err), Took: time.Since(start), Err: err})
+		if seen.Err = err; seen.Result == "" {
+			seen.Result = resultOf(err, k, s.Policy)
+		}
+		r.observe(seen)
 		switch {
-		case result == ResultRefused:
+		case seen.Result == ResultRefused:
 			return nil, &Refusal{Server: s.Server, Hook: k, Target: t.Name, Err: err}
-		case result == ResultOK && k.Before() && (!change.Empty() || len(change.Problems) > 0):
+		case seen.Result == ResultOK && k.Before() && (!change.Empty() || len(change.Problems) > 0):
 			out = append(out, Answer{Server: s.Name, Merge: s.Merge, Change: change})
 		}
 	}
 	return out, nil
 }
 
-// one calls one server within its time.
-func (r *Registry) one(ctx context.Context, s *server, k hook.Kind, raw []byte, decode func(string, []byte) (hook.Change, error)) (hook.Change, error) {
-	ctx, cancel := context.WithTimeout(ctx, r.limit(ctx, s.Policy))
+// one calls one server within its time, unless it is to be left alone.
+func (r *Registry) one(ctx context.Context, s *server, seen *Call, raw []byte, decode func(string, []byte) (hook.Change, error)) (hook.Change, error) {
+	start := time.Now()
+	if s.Policy != PolicyFail && !s.breaker.allow(start) {
+		seen.Result = ResultLeft
+		return hook.Change{}, nil
+	}
+	limit, whole := r.limit(ctx, s.Policy)
+	call, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	answer, err := s.client.Call(ctx, k.Method(), raw)
+	answer, err := s.client.Call(call, seen.Hook.Method(), raw)
+	seen.Took, seen.Late = time.Since(start), isLate(err)
+	switch {
+	case seen.Late && whole:
+		if s.breaker.hung(time.Now(), r.o.Pause) && s.Policy != PolicyFail {
+			seen.Pause = r.o.Pause
+		}
+	case seen.Late || ctx.Err() != nil:
+		s.breaker.cut()
+	default:
+		seen.Back = s.breaker.answered() && s.Policy != PolicyFail
+	}
 	if err != nil {
 		return hook.Change{}, err
 	}
 	return decode(s.Name, answer)
 }
 
-// limit is the time of one call. Without a setting it is what is left of the CRI call, as upstream does; a server whose
-// failure is to be ignored gets half of it, or nothing would be left to go on with.
-func (r *Registry) limit(ctx context.Context, p Policy) time.Duration {
-	limit := maxCall
-	if deadline, ok := ctx.Deadline(); ok {
-		limit = min(limit, time.Until(deadline))
-		if p != PolicyFail {
-			limit /= 2
-		}
+// limit is the time of one call: the configuration's or a second, of what is left of the CRI call a quarter at most. Only
+// a server whose failure refuses the call may have all of it, if the configuration gives so much. whole is false when
+// the server gets so little that it cannot be blamed for being late.
+func (r *Registry) limit(ctx context.Context, p Policy) (limit time.Duration, whole bool) {
+	set := r.o.Config.Timeout.Std()
+	full := set
+	if set <= 0 {
+		full = defaultLimit
 	}
-	if set := r.o.Config.Timeout.Std(); set > 0 {
-		limit = min(limit, set)
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		return full, true
 	}
-	return limit
+	left := time.Until(deadline)
+	if set <= 0 || p != PolicyFail {
+		left /= share
+	}
+	limit = min(full, left)
+	return limit, limit >= full/share
 }
 
 func resultOf(err error, k hook.Kind, p Policy) Result {

@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/koord-rt/koord-rt/adapt/hook"
+	"github.com/koord-rt/koord-rt/adapt/hook/hooktest"
 	"github.com/koord-rt/koord-rt/adapt/unary"
 	"github.com/koord-rt/koord-rt/api/config"
 	"github.com/koord-rt/koord-rt/cri-proxy/internal/hooks"
@@ -34,7 +35,7 @@ func TestEveryHook(t *testing.T) {
 		if network == "unix" {
 			address = filepath.Join(t.TempDir(), "hook.sock")
 		}
-		_, endpoint := serve(t, network, address, func(_ context.Context, name string, in map[string]any) (map[string]any, error) {
+		_, endpoint := hooktest.Serve(t, network, address, func(_ context.Context, name string, in map[string]any) (map[string]any, error) {
 			mu.Lock()
 			defer mu.Unlock()
 			got[name] = in
@@ -102,7 +103,7 @@ func checkEveryHook(t *testing.T, k hook.Kind, answers []hooks.Answer) {
 
 func TestPolicies(t *testing.T) {
 	t.Parallel()
-	_, endpoint := serve(t, "unix", filepath.Join(t.TempDir(), "s"), func(context.Context, string, map[string]any) (map[string]any, error) {
+	_, endpoint := hooktest.Serve(t, "unix", filepath.Join(t.TempDir(), "s"), func(context.Context, string, map[string]any) (map[string]any, error) {
 		return nil, status.Error(codes.Internal, "no quota left")
 	})
 	for _, policy := range []string{"Fail", "Ignore", ""} {
@@ -145,7 +146,7 @@ func TestPolicies(t *testing.T) {
 // A server that does not answer costs its time and no more.
 func TestTimeout(t *testing.T) {
 	t.Parallel()
-	_, endpoint := serve(t, "unix", filepath.Join(t.TempDir(), "s"), func(ctx context.Context, _ string, _ map[string]any) (map[string]any, error) {
+	_, endpoint := hooktest.Serve(t, "unix", filepath.Join(t.TempDir(), "s"), func(ctx context.Context, _ string, _ map[string]any) (map[string]any, error) {
 		<-ctx.Done()
 		return nil, ctx.Err()
 	})
@@ -165,7 +166,7 @@ func TestTimeout(t *testing.T) {
 			t.Errorf("%s: %v, %+v", policy, err, got)
 		}
 	}
-	// Without a setting it is the CRI call's time, and a server to be ignored leaves some of it.
+	// Without a setting most of the CRI call's time is left.
 	dir := t.TempDir()
 	register(t, dir, "slow", endpoint, "Ignore", all()...)
 	r := open(t, dir, nil)
@@ -189,7 +190,7 @@ func TestServerGoneAndBack(t *testing.T) {
 		if _, err := call(t.Context(), r, hook.PreCreateContainer); err == nil || !strings.Contains(err.Error(), path) {
 			t.Errorf("no server: %v", err)
 		}
-		s, _ := serve(t, "unix", path, answer)
+		s, _ := hooktest.Serve(t, "unix", path, answer)
 		if answers, err := call(t.Context(), r, hook.PreCreateContainer); err != nil || len(answers) != 1 {
 			t.Errorf("server is back: %v, %v", answers, err)
 		}
@@ -200,7 +201,7 @@ func TestServerGoneAndBack(t *testing.T) {
 // An answer beyond any bound is a failed call, and does not fill the memory.
 func TestHugeAnswer(t *testing.T) {
 	t.Parallel()
-	_, endpoint := serve(t, "unix", filepath.Join(t.TempDir(), "s"), func(_ context.Context, name string, _ map[string]any) (map[string]any, error) {
+	_, endpoint := hooktest.Serve(t, "unix", filepath.Join(t.TempDir(), "s"), func(_ context.Context, name string, _ map[string]any) (map[string]any, error) {
 		if name == "PreRunPodSandbox" {
 			many := make(map[string]string, 20000)
 			for i := range 20000 {
@@ -234,7 +235,7 @@ func TestHugeAnswer(t *testing.T) {
 // Several servers are asked by name, each the same question; one that fails to be ignored does not stop the next.
 func TestSeveralServers(t *testing.T) {
 	t.Parallel()
-	answer := func(shares int64) answerer {
+	answer := func(shares int64) hooktest.Answer {
 		return func(_ context.Context, _ string, in map[string]any) (map[string]any, error) {
 			if in["container_resources"].(map[string]any)["cpu_shares"] != int64(2) {
 				return nil, status.Error(codes.Internal, "asked with another server's answer")
@@ -243,8 +244,8 @@ func TestSeveralServers(t *testing.T) {
 		}
 	}
 	dir := t.TempDir()
-	_, first := serve(t, "unix", filepath.Join(t.TempDir(), "s"), answer(10))
-	_, second := serve(t, "unix", filepath.Join(t.TempDir(), "s"), answer(20))
+	_, first := hooktest.Serve(t, "unix", filepath.Join(t.TempDir(), "s"), answer(10))
+	_, second := hooktest.Serve(t, "unix", filepath.Join(t.TempDir(), "s"), answer(20))
 	register(t, dir, "a", first, "Fail", hook.PreCreateContainer)
 	register(t, dir, "b", filepath.Join(dir, "nobody"), "Ignore", all()...)
 	register(t, dir, "c", second, "Fail", hook.PreCreateContainer, hook.PreStartContainer)
@@ -253,18 +254,29 @@ func TestSeveralServers(t *testing.T) {
 	if err != nil || len(answers) != 2 {
 		t.Fatalf("%v, %v", answers, err)
 	}
-	merged, conflicts := hooks.Combine(nil, answers)
+	merged, conflicts := mergeAll(nil, answers)
 	if len(merged) != 1 || merged[0].By() != "hook:a" || merged[0].Value != plan.Int(10) || len(conflicts) != 1 || conflicts[0].Dropped.By() != "hook:c" {
 		t.Errorf("merged\n%s%v", merged, conflicts)
 	}
 	ours := plan.Plan{{Target: containerTarget, Knob: plan.CPUShares, Value: plan.Int(5)}}
-	merged, conflicts = hooks.Combine(ours, answers)
+	merged, conflicts = mergeAll(ours, answers)
 	if len(merged) != 1 || merged[0].By() != "hook:c" || len(conflicts) != 2 {
 		t.Errorf("a yields to us, we to c:\n%s%v", merged, conflicts)
 	}
 	if answers, err := call(t.Context(), r, hook.PreStartContainer); err != nil || len(answers) != 1 || answers[0].Server != "c" {
 		t.Errorf("only c takes it: %v, %v", answers, err)
 	}
+}
+
+// mergeAll merges the plans of all answers into ours, each by its server's mode.
+func mergeAll(ours plan.Plan, answers []hooks.Answer) (plan.Plan, []hooks.Conflict) {
+	var conflicts []hooks.Conflict
+	for i := range answers {
+		var more []hooks.Conflict
+		ours, more = hooks.Merge(ours, answers[i].Plan, answers[i].Merge)
+		conflicts = append(conflicts, more...)
+	}
+	return ours, conflicts
 }
 
 // Not parallel: it counts the process's allocations. Without a server registered a hook costs nothing.

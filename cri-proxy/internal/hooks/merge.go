@@ -5,6 +5,7 @@ package hooks
 
 import (
 	"fmt"
+	"log/slog"
 
 	"github.com/koord-rt/koord-rt/api/config"
 	"github.com/koord-rt/koord-rt/model/plan"
@@ -101,13 +102,27 @@ func dropped(conflicts []Conflict, winners plan.Plan, s *plan.Setting) []Conflic
 	return append(conflicts, Conflict{Kept: *kept, Dropped: *s})
 }
 
-// Combine merges the plans of all answers into ours, each by its server's mode.
-func Combine(ours plan.Plan, answers []Answer) (plan.Plan, []Conflict) {
-	var conflicts []Conflict
-	for i := range answers {
-		var more []Conflict
-		ours, more = Merge(ours, answers[i].Plan, answers[i].Merge)
-		conflicts = append(conflicts, more...)
+// Join is Merge with what several hook servers want, each as the configuration says of it; what gives way is told to a
+// debug log, for it may be so for every container. It is the engine's Join.
+func Join(h config.ProxyHooks, log *slog.Logger) func(ours, foreign plan.Plan) plan.Plan {
+	return func(ours, foreign plan.Plan) plan.Plan {
+		for len(foreign) > 0 {
+			server := foreign[0].Hook
+			var theirs, others plan.Plan
+			for _, s := range foreign {
+				if s.Hook == server {
+					theirs = append(theirs, s)
+				} else {
+					others = append(others, s)
+				}
+			}
+			var conflicts []Conflict
+			ours, conflicts = Merge(ours, theirs, h.MergeOf(server))
+			for _, c := range conflicts {
+				log.Debug("a hook server and we want different values", "conflict", c.String())
+			}
+			foreign = others
+		}
+		return ours
 	}
-	return ours, conflicts
 }

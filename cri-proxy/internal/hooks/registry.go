@@ -29,6 +29,8 @@ type Options struct {
 	Config config.ProxyHooks
 	// Poll is the time between readings without an event; 0 is DefaultPoll.
 	Poll time.Duration
+	// Pause is for how long a server that hangs is left alone; 0 is 30 s.
+	Pause time.Duration
 	// Observe is told of each call's end; it must be quick and may be called from several goroutines. Optional.
 	Observe func(Call)
 }
@@ -48,7 +50,14 @@ type Snapshot struct {
 // server is a Server and how to reach it.
 type server struct {
 	Server
-	client *unary.Client
+	client  *unary.Client
+	breaker *breaker
+}
+
+// place is one name's place; whoever has the name elsewhere has done nothing wrong yet.
+type place struct {
+	name string
+	at   Endpoint
 }
 
 // state is what calls read; it is replaced as a whole.
@@ -78,6 +87,8 @@ type Registry struct {
 	mu      sync.Mutex
 	entries map[string]*entry
 	clients map[Endpoint]*unary.Client
+	// breakers outlive changes of a file that leave the server where it is.
+	breakers map[place]*breaker
 }
 
 // New reads the directory once. A directory that is missing or unreadable is a problem in the snapshot, not an error: the
@@ -86,7 +97,10 @@ func New(o Options) *Registry {
 	if o.Poll <= 0 {
 		o.Poll = DefaultPoll
 	}
-	r := &Registry{o: o, entries: map[string]*entry{}, clients: map[Endpoint]*unary.Client{}}
+	if o.Pause <= 0 {
+		o.Pause = defaultPause
+	}
+	r := &Registry{o: o, entries: map[string]*entry{}, clients: map[Endpoint]*unary.Client{}, breakers: map[place]*breaker{}}
 	r.last.Store(&state{})
 	r.refresh()
 	return r
@@ -246,13 +260,24 @@ func (r *Registry) connect(next *state) {
 			c = unary.New(s.Endpoint.Network, s.Endpoint.Address, hook.MaxMessage)
 			r.clients[s.Endpoint] = c
 		}
-		next.servers = append(next.servers, server{s, c})
+		at := place{s.Name, s.Endpoint}
+		b := r.breakers[at]
+		if b == nil {
+			b = &breaker{}
+			r.breakers[at] = b
+		}
+		next.servers = append(next.servers, server{s, c, b})
 		next.wants |= s.Hooks
 	}
 }
 
 // drop lets go of clients that nobody is registered for. A call in flight ends as it would have.
 func (r *Registry) drop(now *state) {
+	for at := range r.breakers {
+		if !slices.ContainsFunc(now.Servers, func(s Server) bool { return at == place{s.Name, s.Endpoint} }) {
+			delete(r.breakers, at)
+		}
+	}
 	for endpoint, c := range r.clients {
 		if !slices.ContainsFunc(now.Servers, func(s Server) bool { return s.Endpoint == endpoint }) {
 			c.Close()

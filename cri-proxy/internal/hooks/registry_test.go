@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/koord-rt/koord-rt/adapt/hook"
+	"github.com/koord-rt/koord-rt/adapt/hook/hooktest"
 	"github.com/koord-rt/koord-rt/api/config"
 	"github.com/koord-rt/koord-rt/cri-proxy/internal/hooks"
 )
@@ -38,12 +39,12 @@ func problems(s hooks.Snapshot) string {
 func TestRegistered(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	write(t, dir, "koordlet.json", "{\n\t\"remote-endpoint\": \"/var/run/koordlet/koordlet.sock\",\n\t\"failure-policy\": \"Ignore\",\n"+
+	hooktest.Write(t, dir, "koordlet.json", "{\n\t\"remote-endpoint\": \"/var/run/koordlet/koordlet.sock\",\n\t\"failure-policy\": \"Ignore\",\n"+
 		"\t\"runtime-hooks\": [\n\t\t\"PreRunPodSandbox\",\n\t\t\"PreRemoveRunPodSandbox\"\n\t]\n}")
 	register(t, dir, "b", "localhost:5", "Fail", hook.PreCreateContainer, hook.PostStopContainer)
-	write(t, dir, "unknown.json", `{"remote-endpoint":"unix:///x","runtime-hooks":["PreFly","PreStartContainer"],"later":1}`)
-	write(t, dir, "notes.txt", "no JSON")
-	write(t, dir, ".hidden.json", "no JSON")
+	hooktest.Write(t, dir, "unknown.json", `{"remote-endpoint":"unix:///x","runtime-hooks":["PreFly","PreStartContainer"],"later":1}`)
+	hooktest.Write(t, dir, "notes.txt", "no JSON")
+	hooktest.Write(t, dir, ".hidden.json", "no JSON")
 	if err := os.Mkdir(filepath.Join(dir, "d.json"), 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -96,14 +97,14 @@ func TestRefusedFiles(t *testing.T) {
 		"large":         {strings.Repeat(" ", 64<<10+1), "larger than"},
 	} {
 		dir := t.TempDir()
-		write(t, dir, "x.json", c.content)
+		hooktest.Write(t, dir, "x.json", c.content)
 		s := open(t, dir, nil).Snapshot()
 		if got := problems(s); len(s.Servers) > 0 || len(s.Problems) != 1 || !strings.Contains(got, filepath.Join(dir, "x.json")) || !strings.Contains(got, c.want) {
 			t.Errorf("%s: %v %s", name, s.Servers, got)
 		}
 	}
 	dir := t.TempDir()
-	write(t, dir, "x.json", `{"remote-endpoint":"tcp://[2001:db8::1]:99"`+hooksOf)
+	hooktest.Write(t, dir, "x.json", `{"remote-endpoint":"tcp://[2001:db8::1]:99"`+hooksOf)
 	if got := names(open(t, dir, func(o *hooks.Options) { o.Config.AllowRemote = true }).Snapshot()); got != "x=tcp://[2001:db8::1]:99" {
 		t.Error(got)
 	}
@@ -119,7 +120,7 @@ func TestStrangeDirectories(t *testing.T) {
 	if err := os.Symlink("nowhere", filepath.Join(dir, "gone.json")); err != nil {
 		t.Fatal(err)
 	}
-	write(t, dir, "a b.json", `{"remote-endpoint":"/x"}`)
+	hooktest.Write(t, dir, "a b.json", `{"remote-endpoint":"/x"}`)
 	for i := range 33 {
 		register(t, dir, fmt.Sprintf("s%02d", i), "/x", "Fail")
 	}
@@ -230,8 +231,8 @@ func TestDirectoryGoneAndBack(t *testing.T) {
 func TestCallsDuringReload(t *testing.T) {
 	t.Parallel()
 	answer := func(context.Context, string, map[string]any) (map[string]any, error) { return map[string]any{}, nil }
-	_, one := serve(t, "unix", filepath.Join(t.TempDir(), "s"), answer)
-	_, two := serve(t, "unix", filepath.Join(t.TempDir(), "s"), answer)
+	_, one := hooktest.Serve(t, "unix", filepath.Join(t.TempDir(), "s"), answer)
+	_, two := hooktest.Serve(t, "unix", filepath.Join(t.TempDir(), "s"), answer)
 	dir := t.TempDir()
 	register(t, dir, "x", one, "Fail", all()...)
 	r, _ := follow(t, dir, time.Hour)

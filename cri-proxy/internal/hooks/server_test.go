@@ -5,17 +5,11 @@ package hooks_test
 
 import (
 	"context"
-	"fmt"
-	"net"
-	"os"
-	"path/filepath"
-	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
-	"google.golang.org/grpc"
 
 	"github.com/koord-rt/koord-rt/adapt/hook"
 	"github.com/koord-rt/koord-rt/adapt/hook/hooktest"
@@ -26,60 +20,14 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// answerer answers one call: the hook's name and the request as a tree, the answer as a tree.
-type answerer func(ctx context.Context, hook string, request map[string]any) (map[string]any, error)
-
-// serve runs a hook server on gRPC's own library; the messages are protobuf's, described independently of our codec.
-func serve(t *testing.T, network, address string, answer answerer) (*grpc.Server, string) {
-	t.Helper()
-	l, err := (&net.ListenConfig{}).Listen(t.Context(), network, address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	types := hooktest.New(t)
-	s := grpc.NewServer(grpc.UnknownServiceHandler(func(_ any, stream grpc.ServerStream) error {
-		method, _ := grpc.MethodFromServerStream(stream)
-		name := strings.TrimSuffix(strings.TrimPrefix(method, "/runtime.v1alpha1.RuntimeHookService/"), "Hook")
-		message := "ContainerResourceHook"
-		if strings.HasSuffix(name, "PodSandbox") {
-			message = "PodSandboxHook"
-		}
-		in, out := types.Message(message+"Request"), types.Message(message+"Response")
-		if err := stream.RecvMsg(in); err != nil {
-			return err
-		}
-		tree, err := answer(stream.Context(), name, hooktest.Tree(in))
-		if err != nil {
-			return err
-		}
-		hooktest.Set(out, tree)
-		return stream.SendMsg(out)
-	}))
-	go func() { _ = s.Serve(l) }()
-	t.Cleanup(s.Stop)
-	return s, l.Addr().String()
-}
-
-// write puts a configuration file in place, in one step as an editor does.
-func write(t *testing.T, dir, name, content string) {
-	t.Helper()
-	tmp := filepath.Join(dir, "."+name+".tmp")
-	if err := os.WriteFile(tmp, []byte(content), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Rename(tmp, filepath.Join(dir, name)); err != nil {
-		t.Fatal(err)
-	}
-}
-
 // register writes the file that koordlet would.
 func register(t *testing.T, dir, name, endpoint, policy string, kinds ...hook.Kind) {
 	t.Helper()
 	var names []string
 	for _, k := range kinds {
-		names = append(names, `"`+k.String()+`"`)
+		names = append(names, k.String())
 	}
-	write(t, dir, name+".json", fmt.Sprintf("{\n\t\"remote-endpoint\": %q,\n\t\"failure-policy\": %q,\n\t\"runtime-hooks\": [%s]\n}", endpoint, policy, strings.Join(names, ",")))
+	hooktest.Register(t, dir, name, endpoint, policy, names...)
 }
 
 func all() []hook.Kind {

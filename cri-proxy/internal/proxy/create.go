@@ -9,7 +9,6 @@ import (
 	"sync/atomic"
 
 	"github.com/koord-rt/koord-rt/adapt/cri"
-	"github.com/koord-rt/koord-rt/adapt/hook"
 	"github.com/koord-rt/koord-rt/cri-proxy/internal/hooks"
 	"github.com/koord-rt/koord-rt/cri-proxy/internal/relay"
 	"github.com/koord-rt/koord-rt/daemon/metrics"
@@ -66,7 +65,7 @@ func (p *Proxy) create(ctx context.Context, msg []byte) (relay.Verdict, answered
 		p.engine.CreatedLate(pending) // the request goes on as it came
 	}
 	p.naming.begin()
-	return relay.Verdict{Message: out}, func(o outcome, reply []byte) {
+	return relay.Verdict{Message: out}, func(_ context.Context, o outcome, reply []byte) {
 		defer p.naming.end()
 		id, err := cri.ReadID(reply)
 		answeredAs.Store(&id)
@@ -105,7 +104,7 @@ func (p *Proxy) parentOf(ctx context.Context, r *cri.CreateContainer) string {
 	if !p.o.Hooks.Any() {
 		return ""
 	}
-	cfg, err := p.configOf(ctx, r.Sandbox)
+	cfg, err := p.servers.Of(ctx, r.Sandbox)
 	if err != nil {
 		return ""
 	}
@@ -125,23 +124,4 @@ func (p *Proxy) podOf(r *cri.CreateContainer) (*workload.Pod, error) {
 		return nil, err
 	}
 	return cfg.Pod(r.Sandbox, ""), nil
-}
-
-// askCreate asks the hook servers about a container that is about to be created.
-func (p *Proxy) askCreate(ctx context.Context, pod *workload.Pod, r *cri.CreateContainer) ([]hooks.Answer, error) {
-	if !p.o.Hooks.Wants(hook.PreCreateContainer) {
-		return nil, nil
-	}
-	cfg, err := r.SandboxConfig()
-	if err != nil || p.o.Hooks.Skips(cfg.Labels, cfg.Annotations) {
-		return nil, err
-	}
-	ask, err := createRequest(pod, r, &cfg)
-	if err != nil {
-		return nil, err
-	}
-	t := plan.Target{Level: plan.LevelContainer, Name: pod.FullName() + "/" + r.Name}
-	answers, err := p.o.Hooks.Container(ctx, hook.PreCreateContainer, ask, t)
-	p.unusable(t.Name, answers)
-	return answers, err
 }

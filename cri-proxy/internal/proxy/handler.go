@@ -31,6 +31,11 @@ const (
 // containerd 1.6 speak.
 var services = [...]string{"/runtime.v1.RuntimeService/", "/runtime.v1alpha2.RuntimeService/"}
 
+// OfImages reports a call of the image service.
+func OfImages(path string) bool {
+	return strings.HasPrefix(path, "/runtime.v1.ImageService/") || strings.HasPrefix(path, "/runtime.v1alpha2.ImageService/")
+}
+
 func verbOf(path string) verb {
 	for _, s := range services {
 		method, ok := strings.CutPrefix(path, s)
@@ -71,8 +76,8 @@ const (
 	refused
 )
 
-// answered is called with the end of a call.
-type answered func(o outcome, reply []byte)
+// answered is called with the end of a call. ctx ends with the proxy.
+type answered func(ctx context.Context, o outcome, reply []byte)
 
 // Wants implements relay.Handler.
 func (p *Proxy) Wants(path string) bool { return verbOf(path) != other }
@@ -121,16 +126,16 @@ var events = [...]metrics.Event{
 }
 
 // Response implements relay.Handler.
-func (p *Proxy) Response(call *relay.Call, res relay.Result) {
+func (p *Proxy) Response(ctx context.Context, call *relay.Call, res relay.Result) {
 	after, ok := call.State.(answered)
 	switch {
 	case !ok:
 	case res.Err != nil:
-		after(unknown, nil)
+		after(ctx, unknown, nil)
 	case res.Code == codeOK:
-		after(done, res.Reply)
+		after(ctx, done, res.Reply)
 	default:
-		after(refused, nil)
+		after(ctx, refused, nil)
 	}
 }
 

@@ -20,10 +20,13 @@ import (
 	"github.com/koord-rt/koord-rt/adapt/cri"
 	"github.com/koord-rt/koord-rt/api/config"
 	"github.com/koord-rt/koord-rt/api/protocol"
+	"github.com/koord-rt/koord-rt/cri-proxy/internal/ask"
+	"github.com/koord-rt/koord-rt/cri-proxy/internal/doubt"
 	"github.com/koord-rt/koord-rt/cri-proxy/internal/hooks"
 	"github.com/koord-rt/koord-rt/cri-proxy/internal/relay"
 	"github.com/koord-rt/koord-rt/daemon/metrics"
 	"github.com/koord-rt/koord-rt/engine"
+	"github.com/koord-rt/koord-rt/engine/feed"
 	"github.com/koord-rt/koord-rt/model/mark"
 	"github.com/koord-rt/koord-rt/model/node"
 	"github.com/koord-rt/koord-rt/model/plan"
@@ -39,7 +42,7 @@ type Options struct {
 	Version string
 	Log     *slog.Logger
 	Metrics *metrics.Engine
-	// Engine was made with an [Edge], [Join] and ExitsUntold.
+	// Engine was made with an [Edge], hooks.Join and ExitsUntold.
 	Engine *engine.Engine
 	// List asks the runtime.
 	List *cri.Lister
@@ -55,34 +58,35 @@ type Proxy struct {
 	log    *slog.Logger
 	m      *metrics.Engine
 	engine *engine.Engine
+	keeper *feed.Keeper
+	lister *feed.Lister
+	// servers are the hook servers; updates those that are under way or in doubt.
+	servers *ask.Servers
+	updates *doubt.Updates
 	// runtime is the name that the runtime gives itself.
 	runtime atomic.Pointer[string]
-	// synced is closed when the runtime's containers have been taken in for the first time.
-	synced   chan struct{}
-	syncOnce sync.Once
-	// serving: clients may come, so that what is known must not be replaced as a whole any more.
-	serving atomic.Bool
 	naming  naming
-	// again: something of the last list could not be read.
-	again atomic.Bool
 	// creations number containers that have no id yet.
 	creations atomic.Uint64
-	configs   configs
 }
 
 // New makes a proxy. Nothing runs before Connect.
 func New(o Options) *Proxy {
-	p := &Proxy{o: o, log: o.Log, m: o.Metrics, engine: o.Engine, synced: make(chan struct{})}
+	p := &Proxy{o: o, log: o.Log, m: o.Metrics, engine: o.Engine}
+	p.keeper = feed.New(feed.Options{Pace: o.Config.Reconnect, Engine: o.Engine, Hello: p.hello, List: p.list, Ping: p.ping})
+	p.servers = ask.New(ask.Options{Hooks: o.Hooks, Engine: o.Engine, Read: p.readStated})
+	p.lister = &feed.Lister{Engine: o.Engine, Runtime: o.List, Dropped: p.servers.Drop}
+	p.updates = doubt.New(doubt.Options{Engine: o.Engine, Record: o.List.Record, Look: p.keeper.Look})
 	p.runtime.Store(new(string))
 	p.naming.news = make(chan struct{})
 	return p
 }
 
 // Synced is closed when the runtime's containers have been taken in for the first time.
-func (p *Proxy) Synced() <-chan struct{} { return p.synced }
+func (p *Proxy) Synced() <-chan struct{} { return p.keeper.Synced() }
 
 // Serving says that clients may come from now on.
-func (p *Proxy) Serving() { p.serving.Store(true) }
+func (p *Proxy) Serving() { p.keeper.Serving() }
 
 // Edge is the way over CRI, for the engine.
 type Edge struct {
@@ -97,43 +101,6 @@ func (e Edge) Mark(v *node.View, pl plan.Plan, c *workload.Container) *protocol.
 
 func by(v *node.View, version string) mark.By {
 	return mark.By{Generation: v.Generation, Program: Program, Version: version}
-}
-
-// Join puts what hook servers want beside our plan, each as the configuration says of it; what gives way is told to a
-// debug log, for it may be so for every container.
-func Join(h config.ProxyHooks, log *slog.Logger) func(ours, foreign plan.Plan) plan.Plan {
-	return func(ours, foreign plan.Plan) plan.Plan {
-		for len(foreign) > 0 {
-			server := foreign[0].Hook
-			var theirs, others plan.Plan
-			for _, s := range foreign {
-				if s.Hook == server {
-					theirs = append(theirs, s)
-				} else {
-					others = append(others, s)
-				}
-			}
-			var conflicts []hooks.Conflict
-			ours, conflicts = hooks.Merge(ours, theirs, h.MergeOf(server))
-			for _, c := range conflicts {
-				log.Debug("a hook server and we want different values", "conflict", c.String())
-			}
-			foreign = others
-		}
-		return ours
-	}
-}
-
-// nothing is the result of an event without one.
-type nothing = struct{}
-
-// guarded runs one event within the deadline; the error is a refusal.
-func (p *Proxy) guarded(event metrics.Event, subject string, work func(context.Context) error) error {
-	_, err := engine.Guard(p.engine, engine.Call[nothing]{
-		Event: event, Subject: subject,
-		Work: func(ctx context.Context) (nothing, error) { return nothing{}, work(ctx) },
-	})
-	return err
 }
 
 // Codes of gRPC (google.golang.org/grpc/codes), without the library's weight.

@@ -17,9 +17,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
-	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/koord-rt/koord-rt/adapt/cri"
@@ -38,83 +36,6 @@ import (
 	"github.com/koord-rt/koord-rt/model/topo"
 	"github.com/koord-rt/koord-rt/model/unit"
 )
-
-// fakeRuntime is a CRI server that remembers what it was asked. Every create and start is answered at once.
-type fakeRuntime struct {
-	runtimeapi.UnimplementedRuntimeServiceServer
-	mu      sync.Mutex
-	creates []*runtimeapi.CreateContainerRequest
-	updates []*runtimeapi.UpdateContainerResourcesRequest
-	stops   []string
-	// refuse makes updates fail.
-	refuse atomic.Bool
-	// starting, when set, is called by a start before it happens.
-	starting atomic.Pointer[func()]
-	running  sync.Map
-}
-
-func (f *fakeRuntime) Version(context.Context, *runtimeapi.VersionRequest) (*runtimeapi.VersionResponse, error) {
-	return &runtimeapi.VersionResponse{RuntimeName: "containerd", RuntimeVersion: "v2.4.2"}, nil
-}
-
-func (f *fakeRuntime) ListPodSandbox(context.Context, *runtimeapi.ListPodSandboxRequest) (*runtimeapi.ListPodSandboxResponse, error) {
-	return &runtimeapi.ListPodSandboxResponse{}, nil
-}
-
-func (f *fakeRuntime) ListContainers(context.Context, *runtimeapi.ListContainersRequest) (*runtimeapi.ListContainersResponse, error) {
-	return &runtimeapi.ListContainersResponse{}, nil
-}
-
-func (f *fakeRuntime) RunPodSandbox(_ context.Context, r *runtimeapi.RunPodSandboxRequest) (*runtimeapi.RunPodSandboxResponse, error) {
-	return &runtimeapi.RunPodSandboxResponse{PodSandboxId: "sandbox-" + r.Config.Metadata.Name}, nil
-}
-
-func (f *fakeRuntime) CreateContainer(_ context.Context, r *runtimeapi.CreateContainerRequest) (*runtimeapi.CreateContainerResponse, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.creates = append(f.creates, r)
-	return &runtimeapi.CreateContainerResponse{ContainerId: r.PodSandboxId + "-" + r.Config.Metadata.Name}, nil
-}
-
-// ContainerStatus tells whether a start has happened.
-func (f *fakeRuntime) ContainerStatus(_ context.Context, r *runtimeapi.ContainerStatusRequest) (*runtimeapi.ContainerStatusResponse, error) {
-	s := runtimeapi.ContainerState_CONTAINER_CREATED
-	if _, ok := f.running.Load(r.ContainerId); ok {
-		s = runtimeapi.ContainerState_CONTAINER_RUNNING
-	}
-	return &runtimeapi.ContainerStatusResponse{Status: &runtimeapi.ContainerStatus{Id: r.ContainerId, Metadata: &runtimeapi.ContainerMetadata{Name: "main"}, State: s}}, nil
-}
-
-func (f *fakeRuntime) StartContainer(_ context.Context, r *runtimeapi.StartContainerRequest) (*runtimeapi.StartContainerResponse, error) {
-	if wait := f.starting.Load(); wait != nil {
-		(*wait)()
-	}
-	f.running.Store(r.ContainerId, true)
-	return &runtimeapi.StartContainerResponse{}, nil
-}
-
-func (f *fakeRuntime) StopContainer(_ context.Context, r *runtimeapi.StopContainerRequest) (*runtimeapi.StopContainerResponse, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.stops = append(f.stops, r.ContainerId)
-	return &runtimeapi.StopContainerResponse{}, nil
-}
-
-func (f *fakeRuntime) UpdateContainerResources(_ context.Context, r *runtimeapi.UpdateContainerResourcesRequest) (*runtimeapi.UpdateContainerResourcesResponse, error) {
-	if f.refuse.Load() {
-		return nil, status.Error(codes.InvalidArgument, "no")
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.updates = append(f.updates, r)
-	return &runtimeapi.UpdateContainerResourcesResponse{}, nil
-}
-
-func (f *fakeRuntime) created() []*runtimeapi.CreateContainerRequest {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return slices.Clone(f.creates)
-}
 
 // fakeKernel holds what was written last, and can be made to differ.
 type fakeKernel struct {
@@ -185,30 +106,39 @@ func (b *book) problem(text string) bool {
 type rig struct {
 	runtimeapi.RuntimeServiceClient
 	fake   *fakeRuntime
-	kernel *fakeKernel
-	book   *book
-	engine *engine.Engine
-	reg    *prometheus.Registry
-	plugin atomic.Bool
+	server *relay.Server
+	// backend is the runtime's end, at socket.
+	backend *grpc.Server
+	socket  string
+	kernel  *fakeKernel
+	book    *book
+	engine  *engine.Engine
+	reg     *prometheus.Registry
+	plugin  atomic.Bool
 	// inDecision, when set, is called by decisions that ask for the plugin.
 	inDecision atomic.Pointer[func()]
 }
 
 const spec = "cpuBurstStrategy: {policy: cpuBurstOnly, cpuBurstPercent: 100}\nresourceQOSStrategy:\n  beClass: {cpuQOS: {enable: true, groupIdentity: -1}}\n"
 
-func newRig(t *testing.T) *rig {
+func newRig(t *testing.T, change ...func(*config.Proxy)) *rig {
 	t.Helper()
-	r := &rig{fake: &fakeRuntime{}, kernel: &fakeKernel{}, book: &book{}, reg: prometheus.NewRegistry()}
+	fake := &fakeRuntime{sandboxes: map[string]*runtimeapi.PodSandboxConfig{}, containers: map[string]*runtimeapi.ContainerStatus{}}
+	r := &rig{fake: fake, kernel: &fakeKernel{}, book: &book{}, reg: prometheus.NewRegistry()}
 	dir := t.TempDir()
-	backend := filepath.Join(dir, "r.sock")
-	r.serve(t, backend)
-	list, err := cri.NewLister("unix://" + backend)
+	r.socket = filepath.Join(dir, "r.sock")
+	r.serve(t)
+	list, err := cri.NewLister("unix://" + r.socket)
 	must(t, err)
 	t.Cleanup(func() { must(t, list.Close()) })
 	m, err := metrics.NewEngine(r.reg, "cri")
 	must(t, err)
 	cfg := config.DefaultProxy()
-	cfg.Deadline = config.Duration(200 * time.Millisecond)
+	cfg.Deadline, cfg.Hooks.Dir = config.Duration(200*time.Millisecond), dir
+	cfg.Reconnect.Min = config.Duration(10 * time.Millisecond)
+	for _, f := range change {
+		f(&cfg)
+	}
 	parsed, err := strategy.Parse([]byte(spec))
 	must(t, err)
 	static := engine.Static{Name: "n", Weight: unit.Quadratic, CPUAllocatable: 4000, Topology: &topo.Topology{}, Kernel: node.Kernel{
@@ -219,7 +149,7 @@ func newRig(t *testing.T) *rig {
 	}
 	r.engine = engine.New(engine.Options{
 		Config: cfg.Node, Log: slog.New(slog.DiscardHandler), Metrics: m, Edge: proxy.Edge{Version: "test"}, Journal: r.book, Kernel: r.kernel,
-		Views: engine.NewViews(cfg.Node, static, &parsed, "test"), ExitsUntold: true, Drift: time.Hour, Join: proxy.Join(cfg.Hooks, slog.New(slog.DiscardHandler)),
+		Views: engine.NewViews(cfg.Node, static, &parsed, "test"), ExitsUntold: true, Drift: time.Hour, Join: hooks.Join(cfg.Hooks, slog.New(slog.DiscardHandler)),
 		Beside: func() bool {
 			if f := r.inDecision.Load(); f != nil {
 				(*f)()
@@ -237,27 +167,30 @@ func newRig(t *testing.T) *rig {
 	t.Cleanup(func() { cancel(); must(t, <-done) })
 	<-p.Synced()
 	p.Serving()
-	r.dial(t, r.relay(t, p, backend, filepath.Join(dir, "p.sock")))
+	r.dial(t, r.relay(t, p, filepath.Join(dir, "p.sock")))
 	return r
 }
 
-func (r *rig) serve(t *testing.T, socket string) {
+// serve begins a life of the runtime.
+func (r *rig) serve(t *testing.T) {
 	t.Helper()
-	l, err := net.Listen("unix", socket)
+	l, err := net.Listen("unix", r.socket)
 	must(t, err)
 	s := grpc.NewServer()
 	runtimeapi.RegisterRuntimeServiceServer(s, r.fake)
 	go func() { _ = s.Serve(l) }() // until Stop
 	t.Cleanup(s.Stop)
+	r.backend = s
 }
 
-func (r *rig) relay(t *testing.T, p *proxy.Proxy, backend, socket string) string {
+func (r *rig) relay(t *testing.T, p *proxy.Proxy, socket string) string {
 	t.Helper()
 	s, err := relay.New(relay.Config{
-		Dial:    func(ctx context.Context) (net.Conn, error) { return (&net.Dialer{}).DialContext(ctx, "unix", backend) },
+		Dial:    func(ctx context.Context) (net.Conn, error) { return (&net.Dialer{}).DialContext(ctx, "unix", r.socket) },
 		Handler: p,
 	})
 	must(t, err)
+	r.server = s
 	l, err := net.Listen("unix", socket)
 	must(t, err)
 	go func() { _ = s.Serve(context.Background(), l) }() // until Shutdown

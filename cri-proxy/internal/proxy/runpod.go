@@ -22,7 +22,7 @@ func (p *Proxy) runPod(ctx context.Context, msg []byte) (relay.Verdict, answered
 		return p.unread(metrics.EventRunPodSandbox, err)
 	}
 	pod := r.Pod("", r.Handler)
-	answers, err := p.askPod(ctx, hook.PreRunPodSandbox, pod, &r.SandboxConfig)
+	answers, err := p.servers.Pod(ctx, hook.PreRunPodSandbox, pod, stated(&r.SandboxConfig))
 	if err != nil {
 		return refuse(err), nil
 	}
@@ -36,11 +36,11 @@ func (p *Proxy) runPod(ctx context.Context, msg []byte) (relay.Verdict, answered
 		}
 		pod = r.Pod("", r.Handler)
 	}
-	if err := p.guarded(metrics.EventRunPodSandbox, pod.FullName(), func(context.Context) error { return p.engine.Refuses(pod) }); err != nil {
+	if err := p.engine.Guarded(metrics.EventRunPodSandbox, pod.FullName(), func(context.Context) error { return p.engine.Refuses(pod) }); err != nil {
 		return refuse(err), nil
 	}
 	p.naming.begin()
-	return relay.Verdict{Message: out}, func(o outcome, reply []byte) {
+	return relay.Verdict{Message: out}, func(_ context.Context, o outcome, reply []byte) {
 		defer p.naming.end()
 		id, err := cri.ReadID(reply)
 		if o != done || err != nil || id == "" {
@@ -48,11 +48,9 @@ func (p *Proxy) runPod(ctx context.Context, msg []byte) (relay.Verdict, answered
 		}
 		known := *pod
 		known.ID = id
-		if p.o.Hooks.Any() {
-			p.configs.put(id, &r.SandboxConfig)
-		}
+		p.servers.Keep(id, stated(&r.SandboxConfig))
 		sb := engine.Sandbox{ID: id, Read: func() *workload.Pod { return &known }}
-		err = p.guarded(metrics.EventRunPodSandbox, pod.FullName(), func(ctx context.Context) error { return p.engine.RunPod(ctx, sb) })
+		err = p.engine.Guarded(metrics.EventRunPodSandbox, pod.FullName(), func(ctx context.Context) error { return p.engine.RunPod(ctx, sb) })
 		if err != nil {
 			p.engine.Trouble(pod.FullName(), "pod", err)
 		}
@@ -69,9 +67,9 @@ func (p *Proxy) updatePod(msg []byte) (relay.Verdict, answered) {
 	if !ok {
 		return relay.Verdict{}, nil
 	}
-	_ = p.guarded(metrics.EventUpdatePodSandbox, pod.FullName(), func(ctx context.Context) error {
+	_ = p.engine.Guarded(metrics.EventUpdatePodSandbox, pod.FullName(), func(ctx context.Context) error {
 		p.engine.UpdatePod(ctx, engine.Sandbox{ID: r.ID, Read: func() *workload.Pod { return pod }}, r.Base())
 		return nil
 	})
-	return relay.Verdict{}, func(outcome, []byte) { p.engine.UpdatedPod(r.ID) }
+	return relay.Verdict{}, func(context.Context, outcome, []byte) { p.engine.UpdatedPod(r.ID) }
 }

@@ -29,26 +29,26 @@ func (p *Proxy) start(ctx context.Context, msg []byte) (relay.Verdict, answered)
 	p.naming.wait(ctx, func() bool { _, _, ok := p.engine.Known(id); return ok })
 	pod, c, ok := p.engine.Known(id)
 	if !ok {
-		return relay.Verdict{}, func(o outcome, _ []byte) {
+		return relay.Verdict{}, func(ctx context.Context, o outcome, _ []byte) {
 			if o == done {
-				p.takeIn(id)
+				p.takeIn(ctx, id)
 			}
 		}
 	}
 	subject := pod.FullName() + "/" + c.Name
-	if _, err := p.askContainer(ctx, hook.PreStartContainer, pod, c); err != nil {
+	if err := p.servers.Start(ctx, pod, c); err != nil {
 		return refuse(err), nil
 	}
-	_ = p.guarded(metrics.EventStartContainer, subject, func(ctx context.Context) error {
+	_ = p.engine.Guarded(metrics.EventStartContainer, subject, func(ctx context.Context) error {
 		p.engine.BeforeStart(ctx, id)
 		return nil
 	})
-	return relay.Verdict{}, func(o outcome, _ []byte) {
-		if o == unknown && !p.runs(id) || o == refused {
+	return relay.Verdict{}, func(ctx context.Context, o outcome, _ []byte) {
+		if o == unknown && !p.runs(ctx, id) || o == refused {
 			return
 		}
-		p.started(pod, c, subject)
-		p.tell(hook.PostStartContainer, pod, c)
+		p.started(ctx, pod, c, subject)
+		p.servers.Tell(ctx, hook.PostStartContainer, pod, c)
 	}
 }
 
@@ -56,12 +56,14 @@ func (p *Proxy) start(ctx context.Context, msg []byte) (relay.Verdict, answered)
 var askedAgain = [...]time.Duration{0, time.Second, 5 * time.Second}
 
 // runs asks the runtime whether a container runs.
-func (p *Proxy) runs(id string) bool {
+func (p *Proxy) runs(ctx context.Context, id string) bool {
 	for _, wait := range askedAgain {
-		time.Sleep(wait)
-		ctx, cancel := context.WithTimeout(context.Background(), stopLimit)
+		select {
+		case <-ctx.Done():
+			return false
+		case <-time.After(wait):
+		}
 		c, err := p.o.List.ContainerStatus(ctx, id)
-		cancel()
 		if err != nil {
 			continue
 		}
@@ -76,12 +78,12 @@ func (p *Proxy) runs(id string) bool {
 }
 
 // started writes what the request could not carry and proves the rest.
-func (p *Proxy) started(pod *workload.Pod, c *workload.Container, subject string) {
+func (p *Proxy) started(ctx context.Context, pod *workload.Pod, c *workload.Container, subject string) {
 	id := c.ID
 	if _, _, ok := p.engine.Known(id); !ok {
 		return // removed since
 	}
-	err := p.guarded(metrics.EventPostStartContainer, subject, func(ctx context.Context) error {
+	err := p.engine.Guarded(metrics.EventPostStartContainer, subject, func(ctx context.Context) error {
 		sb := engine.Sandbox{ID: pod.ID, Read: func() *workload.Pod { return pod }}
 		known := func(...*protocol.Applied) *workload.Container { return c }
 		return p.engine.Start(ctx, sb, engine.Arrival{ID: id, Read: known}, 0, "")
@@ -89,9 +91,9 @@ func (p *Proxy) started(pod *workload.Pod, c *workload.Container, subject string
 	if err == nil {
 		return
 	}
-	// The pod has asked not to run without the guarantee, and it runs already.
+	// The pod has asked not to run without the guarantee, and it runs already: it is ended even when we are ending.
 	p.engine.Trouble(subject, "required guarantee", err)
-	ctx, cancel := context.WithTimeout(context.Background(), stopLimit)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopLimit)
 	defer cancel()
 	if err := p.o.List.Stop(ctx, id); err != nil {
 		p.engine.Trouble(subject, "stop", err)

@@ -4,6 +4,8 @@
 package proxy
 
 import (
+	"context"
+
 	"github.com/koord-rt/koord-rt/adapt/cri"
 	"github.com/koord-rt/koord-rt/adapt/hook"
 	"github.com/koord-rt/koord-rt/cri-proxy/internal/relay"
@@ -16,14 +18,14 @@ func (p *Proxy) stop(msg []byte) (relay.Verdict, answered) {
 	if err != nil {
 		return p.unread(metrics.EventStopContainer, err)
 	}
-	return relay.Verdict{}, func(o outcome, _ []byte) {
+	return relay.Verdict{}, func(ctx context.Context, o outcome, _ []byte) {
 		if o != done {
 			return
 		}
 		pod, c, known := p.engine.Known(id)
 		p.engine.Stop(id)
 		if known {
-			p.tell(hook.PostStopContainer, pod, c)
+			p.servers.Tell(ctx, hook.PostStopContainer, pod, c)
 		}
 	}
 }
@@ -34,13 +36,13 @@ func (p *Proxy) stopPod(msg []byte) (relay.Verdict, answered) {
 	if err != nil {
 		return p.unread(metrics.EventStopPodSandbox, err)
 	}
-	return relay.Verdict{}, func(o outcome, _ []byte) {
+	return relay.Verdict{}, func(ctx context.Context, o outcome, _ []byte) {
 		if o != done {
 			return
 		}
 		p.engine.StopPod(id)
 		if pod, known := p.engine.KnownPod(id); known {
-			p.tellPod(hook.PostStopPodSandbox, pod)
+			p.servers.TellPod(ctx, hook.PostStopPodSandbox, pod)
 		}
 	}
 }
@@ -51,7 +53,7 @@ func (p *Proxy) remove(msg []byte) (relay.Verdict, answered) {
 	if err != nil {
 		return p.unread(metrics.EventRemoveContainer, err)
 	}
-	return relay.Verdict{}, func(o outcome, _ []byte) {
+	return relay.Verdict{}, func(_ context.Context, o outcome, _ []byte) {
 		if pod, _, known := p.engine.Known(id); o == done && known {
 			p.engine.Remove(pod.ID, id)
 		}
@@ -64,9 +66,9 @@ func (p *Proxy) removePod(msg []byte) (relay.Verdict, answered) {
 	if err != nil {
 		return p.unread(metrics.EventRemovePodSandbox, err)
 	}
-	return relay.Verdict{}, func(o outcome, _ []byte) {
+	return relay.Verdict{}, func(_ context.Context, o outcome, _ []byte) {
 		if o == done {
-			p.configs.drop(id)
+			p.servers.Drop(id)
 			p.engine.RemovePod(id)
 		}
 	}

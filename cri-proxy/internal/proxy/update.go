@@ -7,13 +7,11 @@ import (
 	"context"
 
 	"github.com/koord-rt/koord-rt/adapt/cri"
-	"github.com/koord-rt/koord-rt/adapt/hook"
 	"github.com/koord-rt/koord-rt/api/protocol"
 	"github.com/koord-rt/koord-rt/cri-proxy/internal/relay"
 	"github.com/koord-rt/koord-rt/daemon/metrics"
 	"github.com/koord-rt/koord-rt/engine"
 	"github.com/koord-rt/koord-rt/model/mark"
-	"github.com/koord-rt/koord-rt/model/plan"
 	"github.com/koord-rt/koord-rt/model/workload"
 )
 
@@ -30,10 +28,11 @@ func (p *Proxy) update(ctx context.Context, msg []byte) (relay.Verdict, answered
 		return relay.Verdict{}, nil
 	}
 	sb := engine.Sandbox{ID: pod.ID, Read: func() *workload.Pod { return pod }}
-	foreign, err := p.askUpdate(ctx, pod, c, r)
+	foreign, err := p.servers.Update(ctx, pod, c, mark.Overlay(c.Base, r.Stated()))
 	if err != nil {
 		return refuse(err), nil
 	}
+	under := p.updates.Begin(c)
 	out, err := engine.Guard(p.engine, engine.Call[[]byte]{
 		Event:   metrics.EventUpdateContainer,
 		Subject: pod.FullName() + "/" + c.Name,
@@ -52,23 +51,19 @@ func (p *Proxy) update(ctx context.Context, msg []byte) (relay.Verdict, answered
 		Late: func() { p.engine.UpdatedLate(r.ID) },
 	})
 	if err != nil {
+		under.Refused()
 		return refuse(err), nil
 	}
-	return relay.Verdict{Message: out}, func(o outcome, _ []byte) {
-		if o == refused {
-			p.engine.UpdateRefused(sb, c)
+	return relay.Verdict{Message: out}, func(ctx context.Context, o outcome, _ []byte) {
+		switch o {
+		case done:
+			under.Done()
+		case refused:
+			under.Refused()
+		default:
+			under.Lost(ctx)
+			return // what is in force is not known
 		}
 		p.engine.Updated(r.ID)
 	}
-}
-
-// askUpdate asks the hook servers about what the kubelet wants now.
-func (p *Proxy) askUpdate(ctx context.Context, pod *workload.Pod, c *workload.Container, r *cri.UpdateContainer) (want plan.Plan, err error) {
-	asked := *c
-	asked.Base = mark.Overlay(c.Base, r.Stated())
-	answers, err := p.askContainer(ctx, hook.PreUpdateContainerResources, pod, &asked)
-	for i := range answers {
-		want = append(want, answers[i].Plan...)
-	}
-	return want, err
 }

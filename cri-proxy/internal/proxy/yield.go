@@ -25,11 +25,7 @@ func (y Yield) Apply(ctx context.Context, p plan.Plan, gen uint64) []apply.Resul
 	if !y.Plugin() {
 		return y.Kernel.Apply(ctx, p, gen)
 	}
-	out := make([]apply.Result, len(p))
-	for i := range p {
-		out[i] = apply.Result{Setting: p[i], Outcome: apply.Skipped}
-	}
-	return out
+	return skipped(p)
 }
 
 // SyncUnits implements engine.Kernel.
@@ -37,6 +33,10 @@ func (y Yield) SyncUnits(ctx context.Context, p plan.Plan, gen uint64) []apply.R
 	if !y.Plugin() {
 		return y.Kernel.SyncUnits(ctx, p, gen)
 	}
+	return skipped(p)
+}
+
+func skipped(p plan.Plan) []apply.Result {
 	out := make([]apply.Result, len(p))
 	for i := range p {
 		out[i] = apply.Result{Setting: p[i], Outcome: apply.Skipped}

@@ -19,6 +19,11 @@ type conn struct {
 	upHeaders       *headerReader
 	downHeaders     *headerReader
 
+	// first was read of the client before the backend was known. spoke: the relay's own SETTINGS came first, and the acknowledgement of them
+	// is not the backend's; it belongs to the pump that reads the client.
+	first []byte
+	spoke bool
+
 	blind  atomic.Bool
 	active atomic.Int32 // len(calls), read without mu
 
@@ -54,7 +59,8 @@ func newConn(s *Server, id uint64, client, backend net.Conn) *conn {
 
 // run moves both directions until they have ended.
 func (c *conn) run() {
-	up := newPump(c, c.client, c.up)
+	up := newPump(c, &begun{Conn: c.client, rest: c.first}, c.up)
+	c.first = nil
 	up.preface = len(preface)
 	up.side = &upSide{c: c, p: up}
 	down := newPump(c, c.backend, c.down)

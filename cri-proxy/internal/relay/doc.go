@@ -17,7 +17,7 @@
 // The credit of the real ends passes untouched until a call is intercepted. From then on two balances are kept for the connection and two for
 // each intercepted stream: what the client believes it may send and what the backend still takes (flow.go). Held bytes are given back to
 // the client as fresh credit; a message that grew is paid for by WINDOW_UPDATEs of the backend that are kept back; DATA waits, and only
-// DATA, while the backend's credit is missing. Nothing is added to the direction server to client, so it is exact by construction.
+// DATA, while the backend's credit is missing. No DATA is added to the direction server to client, so it is exact by construction.
 //
 // # Rejection
 //
@@ -27,6 +27,12 @@
 // Only then the client gets its answer, encoded without touching the dynamic table. (A PING would do the same, but gRPC servers count pings
 // and close connections which send many.) A backend that hangs therefore delays a rejection until the client's deadline; it has not seen the
 // message. If the backend ends the stream by itself before the acknowledgement, its own end of the call stands.
+//
+// # Two backends
+//
+// With Config.Route the first call of a connection names its backend (route.go). One connection cannot be shared between two: each end's HPACK
+// table and credit run through all calls of a connection. To hear the first call the relay says SETTINGS of its own, without values, and
+// keeps their acknowledgement; that is all that is added in the direction server to client.
 //
 // # Where the client's direction waits
 //

@@ -76,8 +76,9 @@ type Handler interface {
 	Request(ctx context.Context, call *Call, msg []byte) Verdict
 	// Opaque is called instead of Request for a message that cannot be shown.
 	Opaque(call *Call, why Opaque)
-	// Response is called once after Request (unless it rejected) or Opaque, after the end of the call was forwarded.
-	Response(call *Call, res Result)
+	// Response is called once after Request (unless it rejected) or Opaque, after the end of the call was forwarded. ctx ends when the server
+	// closes, which waits for Response.
+	Response(ctx context.Context, call *Call, res Result)
 }
 
 // EventKind is what an Event tells.

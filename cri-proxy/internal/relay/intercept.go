@@ -184,7 +184,7 @@ func (c *conn) serve(ctx context.Context, k *call, msg []byte, why Opaque) {
 		}
 	}
 	res := <-k.done
-	c.guard(k.Path, func() { h.Response(&k.Call, res) })
+	c.guard(k.Path, func() { h.Response(c.srv.base, &k.Call, res) })
 }
 
 // guard keeps a panic of the Handler from ending the process.

@@ -198,7 +198,7 @@ func (h *handler) Opaque(_ *relay.Call, why relay.Opaque) {
 	h.mu.Unlock()
 }
 
-func (h *handler) Response(_ *relay.Call, r relay.Result) {
+func (h *handler) Response(_ context.Context, _ *relay.Call, r relay.Result) {
 	h.mu.Lock()
 	h.results = append(h.results, r)
 	h.mu.Unlock()

@@ -45,6 +45,9 @@ func (l Limits) withDefaults() Limits {
 type Config struct {
 	// Dial connects to the backend; once per client connection. Required.
 	Dial func(ctx context.Context) (net.Conn, error)
+	// Route, if not nil, names another backend by the method path of a connection's first call; nil from it is Dial. The backend is dialled
+	// when that call comes. A connection stays with one backend: HPACK tables and credit belong to connections.
+	Route func(path string) func(ctx context.Context) (net.Conn, error)
 	// Handler sees the calls it wants; nil wants none.
 	Handler Handler
 	// Events, if not nil, is told what an operator may want to know. It must not block.
@@ -63,6 +66,7 @@ type Server struct {
 	mu        sync.Mutex
 	closing   bool
 	conns     map[*conn]struct{}
+	early     map[net.Conn]struct{} // clients whose first call is awaited, see Config.Route
 	listeners map[net.Listener]struct{}
 	lastID    uint64
 	wg        sync.WaitGroup
@@ -74,7 +78,7 @@ func New(cfg Config) (*Server, error) {
 		return nil, errors.New("make relay: no Dial function")
 	}
 	cfg.Limits = cfg.Limits.withDefaults()
-	s := &Server{cfg: cfg, conns: map[*conn]struct{}{}, listeners: map[net.Listener]struct{}{}}
+	s := &Server{cfg: cfg, conns: map[*conn]struct{}{}, early: map[net.Conn]struct{}{}, listeners: map[net.Listener]struct{}{}}
 	s.base, s.cancel = context.WithCancel(context.Background())
 	return s, nil
 }
@@ -137,13 +141,19 @@ func (s *Server) start(client net.Conn) {
 
 // relay runs one connection to its end.
 func (s *Server) relay(id uint64, client net.Conn) {
-	backend, err := s.cfg.Dial(s.base)
+	first, dial, err := s.first(client)
+	if err != nil {
+		_ = client.Close()
+		return
+	}
+	backend, err := dial(s.base)
 	if err != nil {
 		s.event(Event{Kind: EventDial, Conn: id, Err: fmt.Errorf("dial backend: %w", err)})
 		_ = client.Close()
 		return
 	}
 	c := newConn(s, id, client, backend)
+	c.first, c.spoke = first, s.cfg.Route != nil
 	s.mu.Lock()
 	s.conns[c] = struct{}{}
 	closing := s.closing
@@ -160,7 +170,27 @@ func (s *Server) relay(id uint64, client net.Conn) {
 	s.mu.Unlock()
 }
 
-// stopAccepting closes the listeners and returns the open connections.
+// first is route while the client may be closed by the server's end.
+func (s *Server) first(client net.Conn) ([]byte, func(context.Context) (net.Conn, error), error) {
+	if s.cfg.Route == nil {
+		return nil, s.cfg.Dial, nil
+	}
+	s.mu.Lock()
+	if s.closing {
+		s.mu.Unlock()
+		return nil, nil, net.ErrClosed
+	}
+	s.early[client] = struct{}{}
+	s.mu.Unlock()
+	defer func() {
+		s.mu.Lock()
+		delete(s.early, client)
+		s.mu.Unlock()
+	}()
+	return s.route(client)
+}
+
+// stopAccepting closes the listeners and the clients without a call, and returns the open connections.
 func (s *Server) stopAccepting() []*conn {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -168,6 +198,9 @@ func (s *Server) stopAccepting() []*conn {
 	for ln := range s.listeners {
 		_ = ln.Close()
 		delete(s.listeners, ln)
+	}
+	for client := range s.early {
+		_ = client.Close()
 	}
 	open := make([]*conn, 0, len(s.conns))
 	for c := range s.conns {

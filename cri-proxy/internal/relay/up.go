@@ -128,6 +128,10 @@ func (s *upSide) settings(h frameHeader, b []byte) (action, error) {
 		return actPass, errBlind
 	}
 	c := s.c
+	if h.has(flagAck) && c.spoke {
+		c.spoke = false
+		return actDrop, nil
+	}
 	if h.has(flagAck) {
 		// The backend may apply its settings only when it sees this frame, so what is sent before obeys the old ones, what is sent after the new
 		// ones. Whoever queues DATA holds conn.mu; an empty queue under it means that nothing overtakes.

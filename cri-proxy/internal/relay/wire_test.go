@@ -23,7 +23,7 @@ type wantAll struct{ yes func(string) bool }
 func (w wantAll) Wants(path string) bool                               { return w.yes(path) }
 func (wantAll) Request(_ context.Context, c *Call, msg []byte) Verdict { return verdictFor(msg) }
 func (wantAll) Opaque(*Call, Opaque)                                   {}
-func (wantAll) Response(*Call, Result)                                 {}
+func (wantAll) Response(context.Context, *Call, Result)                {}
 
 // verdictFor uses the first byte of a message to reach every kind of verdict.
 func verdictFor(msg []byte) Verdict {
@@ -195,6 +195,22 @@ func FuzzServerBytes(f *testing.F) {
 	f.Add(appendRejection(appendSettings(nil), 1, &Rejection{Code: 5, Message: "x"}, false))
 	f.Add(append(append(appendSettings(nil), appendData(nil, 1, message("r"), false)...), headersFrame(1, "", flagEndStream)...))
 	f.Fuzz(checkServerBytes)
+}
+
+// FuzzFirst: whatever a client begins with is read up to some point and kept as it came.
+func FuzzFirst(f *testing.F) {
+	for _, s := range seeds() {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		first, path, err := readFirst(bytes.NewReader(data))
+		if !bytes.HasPrefix(data, first) || err != nil && (len(first) != len(data) || path != "") {
+			t.Fatalf("%d of %d bytes, %q, %v", len(first), len(data), path, err)
+		}
+		if start := append(hello(), headersFrame(1, "/t.S/A", 0)...); bytes.HasPrefix(data, start) && (path != "/t.S/A" || len(first) != len(start)) {
+			t.Fatalf("a connection that begins with a call: %d bytes, %q", len(first), path)
+		}
+	})
 }
 
 func FuzzMethodName(f *testing.F) {

@@ -5,7 +5,7 @@ package ctl
 
 import (
 	"fmt"
-	"os"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -50,11 +50,9 @@ const defaultNRISocket = "/run/nri/nri.sock"
 
 // pluginConfig is the configuration that the running koord-nri names, else the default.
 func (e *env) pluginConfig(s *status.Entry) config.NRI {
-	if s != nil && s.ConfigPath != "" {
-		if data, err := os.ReadFile(e.path(s.ConfigPath)); err == nil {
-			if c, _, err := config.LoadNRI(data); err == nil {
-				return c
-			}
+	if data, ok := e.configOf(s); ok {
+		if c, _, err := config.LoadNRI(data); err == nil {
+			return c
 		}
 	}
 	c := config.Default()
@@ -63,25 +61,12 @@ func (e *env) pluginConfig(s *status.Entry) config.NRI {
 }
 
 func (e *env) doctor(containerd, socket string) error {
-	plugin, proxy := e.statusOf("nri"), e.statusOf("cri")
-	cfg := e.pluginConfig(plugin)
-	if socket == "" {
-		socket = cfg.Socket
-	}
-	var checks []check
-	main, node := plugin, cfg.Node
-	if plugin != nil || proxy == nil { // a node with the proxy alone needs no NRI
-		checks = append(e.checkContainerd(containerd, plugin, cfg.CDI), e.checkNRISocket(socket))
-		checks = append(checks, checkPlugin(plugin, e.path(e.runDir))...)
-		checks = append(checks, checkRuntime(plugin), e.checkLock(plugin))
-	} else {
-		main, node = proxy, e.proxyConfig(proxy).Node
-	}
-	if proxy != nil {
-		checks = append(checks, e.checkProxy(proxy)...)
-	}
-	checks = append(checks, e.checkRunDir(), e.checkLedger(), e.checkHandoff())
-	checks = append(checks, e.checkAgents(), e.checkOtherPlugins(), e.checkCgroups(node.Host.KubepodsRoot), e.checkResctrl())
+	found := e.installed()
+	checks := e.checkDaemons(found, containerd, socket)
+	main := mainOf(found)
+	node := e.nodeConfig(main)
+	checks = append(checks, e.checkRunDir(), e.checkLedger(), e.checkHandoff(found))
+	checks = append(checks, e.checkAgents(found), e.checkOtherPlugins(), e.checkCgroups(node.Host.KubepodsRoot), e.checkResctrl())
 	checks = append(checks, e.checkKubelet()...)
 	checks = append(checks, e.checkMemoryQoS(main, node.Host.KubeletMemoryQoS))
 	if err := e.printChecks(checks); err != nil {
@@ -93,6 +78,33 @@ func (e *env) doctor(containerd, socket string) error {
 		}
 	}
 	return nil
+}
+
+// checkDaemons judges the daemons that are there, and koord-nri with what it needs, which a node must have unless the
+// proxy stands in for it.
+func (e *env) checkDaemons(found []installed, containerd, socket string) []check {
+	var checks []check
+	proxied := slices.ContainsFunc(found, func(d installed) bool { return d.writer == writerProxy && d.status != nil })
+	for i := range found {
+		d := &found[i]
+		switch {
+		case d.writer == writerNRI && (d.status != nil || !proxied):
+			checks = append(checks, e.checkNRI(d, containerd, socket)...)
+		case d.status != nil:
+			checks = append(checks, e.checkDaemon(d)...)
+		}
+	}
+	return checks
+}
+
+// mainOf is the daemon whose configuration holds for the node: the first that is there.
+func mainOf(found []installed) *installed {
+	for i := range found {
+		if found[i].status != nil {
+			return &found[i]
+		}
+	}
+	return &found[0]
 }
 
 // checkContainerd judges containerd's configuration.
@@ -125,24 +137,6 @@ func (e *env) printChecks(checks []check) error {
 			first = false
 		}
 		fmt.Fprintf(e.out, "  %s: %s\n", c.Name, c.Next)
-	}
-	return nil
-}
-
-// statusOf is the entry of one of our programs, "nri" or "cri", nil when there is none. One that cannot be read counts as
-// the plugin's.
-func (e *env) statusOf(writer string) *status.Entry {
-	entries, err := status.ReadAll(e.path(e.runDir), e.path("/proc"))
-	if err != nil {
-		if writer != "nri" {
-			return nil
-		}
-		return &status.Entry{Err: err.Error()}
-	}
-	for i := range entries {
-		if entries[i].Writer == writer || entries[i].Err != "" && writer == "nri" {
-			return &entries[i]
-		}
 	}
 	return nil
 }

@@ -47,14 +47,14 @@ func (e *env) checkKubelet() []check {
 // kubeletConfig is where kubeadm puts the kubelet's configuration.
 const kubeletConfig = "/var/lib/kubelet/config.yaml"
 
-// checkMemoryQoS compares the kubelet's feature gate MemoryQoS with what koord-nri takes for its owner: memory.min and
+// checkMemoryQoS compares the kubelet's feature gate MemoryQoS with what our daemon takes for its owner: memory.min and
 // memory.low of pods and their ancestors have one writer. Auto looks at memory.min of kubepods, which is 0 on an empty
 // node whoever owns it.
-func (e *env) checkMemoryQoS(plugin *status.Entry, told string) check {
+func (e *env) checkMemoryQoS(d *installed, told string) check {
 	c := check{Name: "kubelet-memory-qos", Result: ok}
 	b, err := readHead(e.path(kubeletConfig))
 	if errors.Is(err, os.ErrNotExist) {
-		c.Detail = "no " + kubeletConfig + "; koord-nri's host.kubeletMemoryQoS is " + told
+		c.Detail = "no " + kubeletConfig + "; " + d.program + "'s host.kubeletMemoryQoS is " + told
 		return c
 	}
 	if err != nil {
@@ -64,33 +64,35 @@ func (e *env) checkMemoryQoS(plugin *status.Entry, told string) check {
 	if err != nil {
 		return check{Name: c.Name, Result: warn, Detail: kubeletConfig + ": " + err.Error(), Next: "correct the kubelet's configuration"}
 	}
-	taken := takenForKubelets(plugin)
+	taken := takenForKubelets(d.status)
 	c.Detail = "the kubelet's configuration does not name MemoryQoS"
 	if set {
 		c.Detail = fmt.Sprintf("the kubelet's MemoryQoS is %t", gate)
 	}
-	c.Detail += fmt.Sprintf(", koord-nri's host.kubeletMemoryQoS is %s", told)
-	const name = "set host.kubeletMemoryQoS: %s in nri.yaml and restart koord-nri"
+	c.Detail += fmt.Sprintf(", %s's host.kubeletMemoryQoS is %s", d.program, told)
+	state := func(answer string) string {
+		return fmt.Sprintf("set host.kubeletMemoryQoS: %s in %s and restart %s", answer, d.file, d.program)
+	}
 	switch {
 	case gate && told == config.MemoryQoSNo:
-		c.Result, c.Next = warn, "two writers of memory.min undo each other: "+fmt.Sprintf(name, "yes")+", or switch the gate off"
-	case gate && told == config.MemoryQoSAuto && plugin != nil && !taken:
-		c.Result, c.Next = warn, "koord-nri has not seen it, as on a node without protected pods: "+fmt.Sprintf(name, "yes")
+		c.Result, c.Next = warn, "two writers of memory.min undo each other: "+state("yes")+", or switch the gate off"
+	case gate && told == config.MemoryQoSAuto && d.status != nil && !taken:
+		c.Result, c.Next = warn, d.program+" has not seen it, as on a node without protected pods: "+state("yes")
 	case set && !gate && told == config.MemoryQoSYes:
-		c.Result, c.Next = warn, "nobody protects the pods' memory: "+fmt.Sprintf(name, "auto")
+		c.Result, c.Next = warn, "nobody protects the pods' memory: "+state("auto")
 	case set && !gate && taken:
 		c.Result = warn
-		c.Next = "memory.min on kubepods is a leftover that was taken for the kubelet's: " + fmt.Sprintf(name, "no")
+		c.Next = "memory.min on kubepods is a leftover that was taken for the kubelet's: " + state("no")
 	}
 	return c
 }
 
-// takenForKubelets: koord-nri leaves the protections to the kubelet.
-func takenForKubelets(plugin *status.Entry) bool {
-	if plugin == nil {
+// takenForKubelets: the protections are left to the kubelet.
+func takenForKubelets(s *status.Entry) bool {
+	if s == nil {
 		return false
 	}
-	for _, f := range plugin.Features {
+	for _, f := range s.Features {
 		if f.Feature == protocol.FeatureMemory.String() && strings.Contains(f.Detail, "kubelet's MemoryQoS is on") {
 			return true
 		}

@@ -61,14 +61,20 @@ func (e *env) checkLedger() check {
 	return c
 }
 
-func (e *env) checkHandoff() check {
+// checkHandoff judges what the node agent has published, against whether it runs.
+func (e *env) checkHandoff(found []installed) check {
 	c := check{Name: "handoff", Result: ok}
 	s := handoff.Read(handoff.Options{RunDir: e.path(e.runDir)})
 	if len(s.Problems) > 0 {
 		p := s.Problems[0]
 		return check{Name: c.Name, Result: warn, Detail: p.File + ": " + p.Reason, Next: "the last good content holds; restart koordlet"}
 	}
+	agent := slices.ContainsFunc(found, func(d installed) bool {
+		return d.writer == writerKoordlet && d.status != nil && d.status.Alive
+	})
 	switch {
+	case s.Strategy == nil && s.Pods == nil && agent:
+		c.Result, c.Detail, c.Next = warn, "koordlet runs and has published nothing", "journalctl -u koordlet says why"
 	case s.Strategy == nil && s.Pods == nil:
 		c.Detail = "no node agent: standalone, with the strategy file"
 	case !s.Dynamic.Known:
@@ -90,10 +96,11 @@ var agents = map[string]string{
 	"nri-sgx-epc":         "NRI's EPC plugin",
 }
 
-// checkAgents looks through the processes for others that claim our knobs, and for a second plugin of ours.
-func (e *env) checkAgents() check {
+// checkAgents looks through the processes for others that claim our knobs, and for a second plugin of ours. A process that
+// keeps one of our status files is ours: our node agent has the name of Koordinator's.
+func (e *env) checkAgents(installed []installed) check {
 	c := check{Name: "other-agents", Result: ok, Detail: "none"}
-	var found, ours []string
+	var found, plugins []string
 	dirs, err := os.ReadDir(e.path("/proc"))
 	if err != nil {
 		return check{Name: c.Name, Result: warn, Detail: err.Error(), Next: "run koordctl in the host's PID namespace"}
@@ -110,15 +117,15 @@ func (e *env) checkAgents() check {
 		argv0, _, _ := strings.Cut(string(b), "\x00")
 		name := filepath.Base(argv0)
 		if name == "koord-nri" {
-			ours = append(ours, strconv.Itoa(pid))
+			plugins = append(plugins, strconv.Itoa(pid))
 		}
-		if what := agentOf(name); what != "" {
+		if what := agentOf(name); what != "" && !ours(installed, pid) {
 			found = append(found, fmt.Sprintf("%s (pid %d, %s)", name, pid, what))
 		}
 	}
 	switch {
-	case len(ours) > 1:
-		c.Result, c.Detail = fail, "more than one koord-nri runs: pids "+strings.Join(ours, ", ")
+	case len(plugins) > 1:
+		c.Result, c.Detail = fail, "more than one koord-nri runs: pids "+strings.Join(plugins, ", ")
 		c.Next = "two connections of one plugin break every container creation: stop all but one"
 	case len(found) > 0:
 		slices.Sort(found)

@@ -136,67 +136,20 @@ func checkCDI(files []text, plugin *status.Entry, told string) check {
 	return c
 }
 
-func (e *env) checkNRISocket(socket string) check {
-	c := check{Name: "nri-socket", Result: ok}
-	path := e.path(socket)
-	st, err := os.Stat(path)
-	switch {
-	case errors.Is(err, os.ErrNotExist):
-		c.Result, c.Detail = fail, path+" does not exist"
-		c.Next = "start containerd with NRI on; give --nri-socket when it lies elsewhere"
-	case err != nil:
-		c.Result, c.Detail, c.Next = fail, err.Error(), "run koordctl as root"
-	case st.Mode().Type() != os.ModeSocket:
-		c.Result, c.Detail, c.Next = fail, path+" is not a socket", "restart containerd"
-	case st.Mode().Perm()&0o007 != 0:
-		c.Result, c.Detail = warn, fmt.Sprintf("%s is open to others (%04o)", path, st.Mode().Perm())
-		c.Next = "whoever reaches this socket can change every container: chmod o= " + path
-	default:
-		c.Detail = fmt.Sprintf("%s (%04o)", path, st.Mode().Perm())
+// checkNRI judges koord-nri with the runtime's side of NRI.
+func (e *env) checkNRI(d *installed, containerd, socket string) []check {
+	cfg := e.pluginConfig(d.status)
+	if socket == "" {
+		socket = cfg.Socket
 	}
-	return c
-}
-
-// checkPlugin judges the plugin's own description.
-func checkPlugin(s *status.Entry, runDir string) []check {
-	const start = "systemctl start koord-nri; journalctl -u koord-nri says why it ended"
-	c := check{Name: "plugin", Result: ok}
-	switch {
-	case s == nil:
-		c.Result, c.Detail, c.Next = fail, "no status file in "+runDir+": koord-nri has not run", start
-		return []check{c}
-	case s.Err != "":
-		c.Result, c.Detail, c.Next = fail, s.Err, "run koordctl as root, of the same release as koord-nri"
-		return []check{c}
-	case !s.Alive:
-		c.Result, c.Detail, c.Next = fail, fmt.Sprintf("%s (pid %d) is not running", s.ProgramVersion, s.PID), start
-		return []check{c}
-	case s.ConnectedSince.IsZero():
-		c.Result, c.Detail = fail, fmt.Sprintf("%s (pid %d) runs but is not connected to the runtime", s.ProgramVersion, s.PID)
-		c.Next = "see nri-config and nri-socket; the plugin connects by itself once NRI is on"
-	default:
-		c.Detail = fmt.Sprintf("%s (pid %d), connected since %s", s.ProgramVersion, s.PID, s.ConnectedSince.UTC().Format("2006-01-02T15:04:05Z"))
-	}
-	return append([]check{c}, checkCounters(s)...)
-}
-
-func checkCounters(s *status.Entry) []check {
-	c := check{Name: "guarantees", Result: ok, Detail: fmt.Sprintf("%d containers, none without guarantees", s.Counters["containers"])}
-	switch {
-	case len(s.ProofFailures) > 0:
-		c.Result, c.Detail = warn, fmt.Sprintf("%d containers did not have every value at start", len(s.ProofFailures))
-		c.Next = "koordctl diff lists what differs now"
-	case s.Counters["unmanaged"] > 0 || s.Counters["failOpen"] > 0:
-		c.Result, c.Detail = warn, fmt.Sprintf("%d containers came up without us, %d decisions failed open", s.Counters["unmanaged"], s.Counters["failOpen"])
-		c.Next = "what has no NRI field was repaired afterwards; recreate pods that need the rest"
-	}
-	out := []check{c}
-	if n := len(s.Problems); n > 0 {
-		p := s.Problems[n-1]
-		detail := fmt.Sprintf("%d, the last: %s %s: %s", n, p.Where, p.Key, p.Reason)
-		out = append(out, check{Name: "problems", Result: warn, Detail: detail, Next: "koordctl features -o json lists them"})
-	}
-	return out
+	out := append(e.checkContainerd(containerd, d.status, cfg.CDI), e.checkSocket(socket, socketRule{
+		name:   "nri-socket",
+		absent: fail, missing: "start containerd with NRI on; give --nri-socket when it lies elsewhere",
+		other: "restart containerd",
+		open:  warn, shut: 0o007, tighten: "whoever reaches this socket can change every container: chmod o= ",
+	}))
+	out = append(out, e.checkDaemon(d)...)
+	return append(out, checkRuntime(d.status), e.checkLock(d.status))
 }
 
 // checkRuntime judges the runtime by the plugin's own table of releases.
@@ -221,7 +174,7 @@ func checkRuntime(s *status.Entry) check {
 // checkLock finds a second instance: two live connections of one plugin break every container creation.
 func (e *env) checkLock(s *status.Entry) check {
 	c := check{Name: "lock", Result: ok, Detail: "free"}
-	pid := lock.Holder(lock.Path(e.path(e.runDir), "nri"))
+	pid := lock.Holder(lock.Path(e.path(e.runDir), writerNRI))
 	if pid == 0 {
 		return c
 	}

@@ -133,6 +133,110 @@ func TestDoctorOfAProxyNode(t *testing.T) {
 	}
 }
 
+// The node agent beside the plugin: its process has the name of Koordinator's and is no other agent, unlike one that has no
+// status file. Its configuration stands behind the plugin's.
+func TestDoctorWithKoordlet(t *testing.T) {
+	t.Parallel()
+	h := newHost(t, "6.12")
+	h.nriSocket(t)
+	h.file(t, "/proc/cpuinfo", "flags : fpu\n")
+	h.alive(t, healthy())
+	agent := healthy()
+	agent.Program, agent.ProgramVersion, agent.NRIVersion = "koordlet", "koordlet v0.1.0 (abc)", ""
+	agent.Problems = []status.Problem{{Where: "pod cache", Key: "kubelet", Reason: "no answer"}}
+	h.aliveAs(t, "koordlet", agent)
+	out, err := h.run(t, "doctor")
+	if err != nil {
+		t.Errorf("%v", err)
+	}
+	golden(t, "doctor-koordlet", withPID(out))
+	out, err = h.run(t, "features")
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "features-koordlet", withPID(out))
+
+	agent.ConnectedSince = time.Time{}
+	h.aliveAs(t, "koordlet", agent)
+	h.file(t, "/proc/4242/cmdline", "/koordlet\x00-v=4\x00")
+	out, err = h.run(t, "doctor")
+	if !errors.Is(err, ErrFound) || !strings.Contains(out, "the runtime does not answer it") ||
+		!strings.Contains(out, "koordlet (pid 4242, Koordinator's node agent)") || strings.Contains(out, "koordlet (pid "+strconv.Itoa(os.Getpid())+", Koord") {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// A status file that cannot be read is its own writer's trouble.
+func TestDoctorNamesTheDaemonOfABadFile(t *testing.T) {
+	t.Parallel()
+	for _, d := range daemons() {
+		h := newHost(t, "6.12")
+		h.file(t, filepath.Join("/run/koord-rt", "status-"+d.writer+".json"), "{")
+		out, err := h.run(t, "doctor")
+		if !errors.Is(err, ErrFound) {
+			t.Errorf("%s: %v", d.writer, err)
+		}
+		found := false
+		for line := range strings.Lines(out) {
+			found = found || strings.HasPrefix(line, "FAIL    "+d.check+" ") && strings.Contains(line, "status-"+d.writer+".json")
+		}
+		if !found || !strings.Contains(out, "of the same release as "+d.program) {
+			t.Errorf("%s is not named:\n%s", d.program, out)
+		}
+	}
+}
+
+// What holds for the node comes from the first daemon of the table that is there, by its own kind of configuration.
+func TestNodeConfig(t *testing.T) {
+	t.Parallel()
+	kinds := map[string]string{writerNRI: config.KindNRI, writerProxy: config.KindProxy, writerKoordlet: config.KindKoordlet}
+	for _, d := range daemons() {
+		h := newHost(t, "6.12")
+		e := &env{hostRoot: h.dir, runDir: "/run/koord-rt"}
+		path := "/etc/koord-rt/" + d.file
+		h.file(t, path, "apiVersion: koord-rt.dev/v1alpha1\nkind: "+kinds[d.writer]+"\nhost: {kubepodsRoot: /lab/"+d.writer+"}\n")
+		h.aliveAs(t, d.writer, status.Status{Program: d.program, ConfigPath: path})
+		main := mainOf(e.installed())
+		if got := e.nodeConfig(main).Host.KubepodsRoot; main.writer != d.writer || got != "/lab/"+d.writer {
+			t.Errorf("%s: %s speaks for the node, kubepods below %q", d.writer, main.writer, got)
+		}
+		h.file(t, path, "kind: nonsense\n")
+		if got := e.nodeConfig(main).Host.KubepodsRoot; got != "" {
+			t.Errorf("%s with a bad file: kubepods below %q", d.writer, got)
+		}
+	}
+	e := &env{hostRoot: t.TempDir(), runDir: "/run/koord-rt"}
+	if main := mainOf(e.installed()); main.writer != writerNRI || main.status != nil {
+		t.Errorf("on an empty node %s speaks", main.writer)
+	}
+}
+
+// Each case of a socket, with the rule's own verdicts and words.
+func TestCheckSocket(t *testing.T) {
+	t.Parallel()
+	h := newHost(t, "6.12")
+	h.socket(t, "run", "shut.sock")
+	h.socket(t, "run", "open.sock")
+	if err := os.Chmod(filepath.Join(h.dir, "run/open.sock"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	h.file(t, "/run/file", "")
+	h.file(t, "/run/dir/x", "")
+	e := &env{hostRoot: h.dir}
+	rule := socketRule{name: "s", absent: warn, missing: "wait", other: "remove it", shut: 0o007, open: fail, tighten: "chmod o= "}
+	for path, want := range map[string]check{
+		"/run/shut.sock": {"s", ok, h.dir + "/run/shut.sock (0600)", ""},
+		"/run/open.sock": {"s", fail, h.dir + "/run/open.sock is open to others (0666)", "chmod o= " + h.dir + "/run/open.sock"},
+		"/run/none.sock": {"s", warn, h.dir + "/run/none.sock does not exist", "wait"},
+		"/run/file":      {"s", fail, h.dir + "/run/file is not a socket", "remove it"},
+		"/run/dir":       {"s", fail, h.dir + "/run/dir is not a socket", "remove it"},
+	} {
+		if got := e.checkSocket(path, rule); got != want {
+			t.Errorf("%s: %+v, want %+v", path, got, want)
+		}
+	}
+}
+
 func TestDoctorOfABrokenNode(t *testing.T) {
 	t.Parallel()
 	h := newHost(t, "6.12")
@@ -246,7 +350,8 @@ func TestCheckMemoryQoS(t *testing.T) {
 				h.file(t, kubeletConfig, c.file)
 			}
 			e := &env{hostRoot: h.dir}
-			got := e.checkMemoryQoS(&status.Entry{Status: status.Status{Features: c.features}}, c.told)
+			d := &installed{daemon: daemons()[0], status: &status.Entry{Status: status.Status{Features: c.features}}}
+			got := e.checkMemoryQoS(d, c.told)
 			if got.Result != c.want || !strings.Contains(got.Detail+got.Next, c.part) {
 				t.Errorf("%+v", got)
 			}

@@ -50,11 +50,22 @@ func (e *env) featureTable(s *status.Entry) error {
 	if !s.Alive {
 		state = "NOT RUNNING since " + s.Written.UTC().Format(time.RFC3339) + " or later; last known:"
 	}
-	fmt.Fprintf(e.out, "%s (pid %d, %s) with %s %s, NRI %s\n", cell(s.ProgramVersion), s.PID, state, cell(s.RuntimeName),
-		cell(s.RuntimeVersion), cell(s.NRIVersion))
+	fmt.Fprintf(e.out, "%s (pid %d, %s)%s\n", cell(s.ProgramVersion), s.PID, state, runtimeOf(s))
 	rows := make([][]string, 0, len(s.Features))
 	for _, f := range s.Features {
 		rows = append(rows, []string{f.Feature, f.State, f.Detail})
 	}
 	return printSentences(e.out, []string{"FEATURE", "STATE", "HOW"}, rows)
+}
+
+// runtimeOf is the runtime that a daemon has met, and its NRI where it speaks it.
+func runtimeOf(s *status.Entry) string {
+	if s.RuntimeName == "" {
+		return ""
+	}
+	text := " with " + cell(s.RuntimeName) + " " + cell(s.RuntimeVersion)
+	if s.NRIVersion != "" {
+		text += ", NRI " + cell(s.NRIVersion)
+	}
+	return text
 }

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/koord-rt/koord-rt/daemon/ledger"
-	"github.com/koord-rt/koord-rt/daemon/status"
 	"github.com/koord-rt/koord-rt/kernel/apply"
 	"github.com/koord-rt/koord-rt/kernel/cgroup"
 	"github.com/koord-rt/koord-rt/kernel/proc"
@@ -75,20 +74,18 @@ func (e *env) open(j journal.Journal) (*machine, error) {
 	return m, nil
 }
 
-// weights are the formulas that the plugin has found on this node, and as long as it has told none those of current
-// runtimes and kubelets.
+// weights are the formulas that our daemons have found on this node, the first of the table's before the others', and as
+// long as none has told any those of current runtimes and kubelets.
 func (e *env) weights() cgroup.Options {
 	out := cgroup.Options{Weight: unit.Quadratic, PodWeight: unit.Linear}
-	entries, err := status.ReadAll(e.path(e.runDir), e.path("/proc"))
-	if err != nil {
-		return out
-	}
-	for i := range entries {
-		s := &entries[i].Status
-		if f, ok := unit.ParseWeightFormula(s.WeightFormula); ok {
+	for _, d := range slices.Backward(e.installed()) {
+		if d.status == nil {
+			continue
+		}
+		if f, ok := unit.ParseWeightFormula(d.status.WeightFormula); ok {
 			out.Weight = f
 		}
-		if f, ok := unit.ParseWeightFormula(s.PodWeightFormula); ok {
+		if f, ok := unit.ParseWeightFormula(d.status.PodWeightFormula); ok {
 			out.PodWeight = f
 		}
 	}

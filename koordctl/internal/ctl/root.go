@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -36,8 +37,11 @@ type env struct {
 	version  run.Version
 	// runDir and hostRoot are flags; output is outTable or outJSON.
 	runDir, hostRoot, output string
-	// writer stands in for the kernel in tests; nil is the kernel.
+	// writer stands in for the kernel in tests; nil is the kernel. now and screen are the clock and the terminal's size;
+	// nil asks the machine.
 	writer apply.Writer
+	now    func() time.Time
+	screen func() screen
 }
 
 // New makes the root command.
@@ -66,7 +70,7 @@ func command(e *env) *cobra.Command {
 	f.StringVar(&e.runDir, "run-dir", "/run/koord-rt", "run directory of the daemons (below --host-root)")
 	f.StringVarP(&e.output, "output", "o", outTable, "table or json")
 	f.StringVar(&e.hostRoot, "host-root", "", "directory where the host's / is mounted")
-	cmd.AddCommand(explainCommand(e), featuresCommand(e), diffCommand(e), restoreCommand(e), doctorCommand(e))
+	cmd.AddCommand(explainCommand(e), featuresCommand(e), diffCommand(e), restoreCommand(e), doctorCommand(e), topCommand(e))
 	return cmd
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/koord-rt/koord-rt/api/protocol"
 	"github.com/koord-rt/koord-rt/daemon/status"
 	"github.com/koord-rt/koord-rt/model/plan"
+	"github.com/koord-rt/koord-rt/model/unit"
 )
 
 // A weight is read by the formula that the plugin has found: on a node whose runc is older than 1.3.2 the weight that
@@ -40,6 +41,28 @@ func TestDiffReadsWeightsByTheNodesFormula(t *testing.T) {
 		out, err := h.run(t, "diff", "--exit-code")
 		if (err == nil) != c.clean {
 			t.Errorf("%s, pods %s, cpu.weight %s: %v\n%s", c.formula, c.pods, c.container, err, out)
+		}
+	}
+}
+
+// Where several daemons have told a formula, the first of the table is believed.
+func TestWeightsOfSeveralDaemons(t *testing.T) {
+	t.Parallel()
+	h := newHost(t, "6.12")
+	e := &env{hostRoot: h.dir, runDir: "/run/koord-rt"}
+	for _, c := range []struct {
+		writer, formula string
+		want            unit.WeightFormula
+	}{
+		{writerKoordlet, "linear", unit.Linear},
+		{writerProxy, "quadratic", unit.Quadratic},
+		{writerNRI, "linear", unit.Linear},
+		{writerProxy, "quadratic", unit.Linear},
+		{writerNRI, "", unit.Quadratic},
+	} {
+		h.aliveAs(t, c.writer, status.Status{WeightFormula: c.formula})
+		if got := e.weights().Weight; got != c.want {
+			t.Errorf("after %s has told %q: %v, want %v", c.writer, c.formula, got, c.want)
 		}
 	}
 }

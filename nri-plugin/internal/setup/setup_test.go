@@ -4,15 +4,10 @@
 package setup
 
 import (
-	"errors"
-	"io"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-
-	"github.com/koord-rt/koord-rt/daemon/lock"
 )
 
 const head = "apiVersion: koord-rt.dev/v1alpha1\nkind: NRIConfig\n"
@@ -69,36 +64,5 @@ func TestLoad(t *testing.T) {
 	}
 	if _, err := Load(filepath.Join(dir, "absent.yaml")); err == nil {
 		t.Error("a file that was asked for and is absent is an error")
-	}
-}
-
-// A second instance is refused before it touches anything, and names the first.
-func TestSecondInstance(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	held, err := lock.Acquire(lock.Path(dir, "nri"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	l, err := Load(write(t, filepath.Join(dir, "nri.yaml"), head+"runDir: "+dir+"\nstateDir: "+dir+"\n"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	log := slog.New(slog.NewTextHandler(io.Discard, nil))
-	var other *lock.HeldError
-	if _, err := New(t.Context(), l, "test", "koord-nri test", log); !errors.As(err, &other) || other.PID != os.Getpid() {
-		t.Errorf("second instance: %v", err)
-	}
-	if err := held.Release(); err != nil {
-		t.Fatal(err)
-	}
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, e := range entries {
-		if e.Name() == "ledger" {
-			t.Error("the refused instance has opened a ledger")
-		}
 	}
 }

@@ -117,6 +117,19 @@ func Remove(ctx context.Context, dir string) error {
 	}
 }
 
+// RemoveAll removes the group of this name below the root of every hierarchy, as Remove does.
+func RemoveAll(ctx context.Context, name string) error {
+	tree, err := Detect()
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, m := range tree.Mounts() {
+		errs = append(errs, Remove(ctx, filepath.Join(m, name)))
+	}
+	return errors.Join(errs...)
+}
+
 func removable(dir string) error {
 	if _, err := os.Stat(filepath.Join(filepath.Dir(filepath.Clean(dir)), "cgroup.procs")); err != nil {
 		return fmt.Errorf("remove cgroup %s: its parent is not a cgroup", dir)

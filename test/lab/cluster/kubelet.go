@@ -14,6 +14,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/koord-rt/koord-rt/test/lab/cgroups"
+	"github.com/koord-rt/koord-rt/test/lab/folder"
 	"github.com/koord-rt/koord-rt/test/lab/parts"
 )
 
@@ -182,7 +184,7 @@ func (k *Kubelet) Close(ctx context.Context) error {
 	if k.cluster.api != nil {
 		errs = append(errs, k.cluster.admin.Delete(ctx, "/api/v1/nodes/"+k.Node, 0))
 	}
-	errs = append(errs, writeSysctls(k.saved), unmountBelow(k.Root), removeCgroupRoot(ctx, k.CgroupRoot),
+	errs = append(errs, writeSysctls(k.saved), folder.Unmount(k.Root), cgroups.RemoveAll(ctx, k.CgroupRoot),
 		removeLogLinks(k.Logs), removeDevicePlugins(), os.RemoveAll(k.Root))
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("close kubelet %s: %w", k.Node, err)

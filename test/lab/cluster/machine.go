@@ -4,8 +4,6 @@
 package cluster
 
 import (
-	"bufio"
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -14,8 +12,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/koord-rt/koord-rt/test/lab/cgroups"
 )
@@ -121,47 +117,6 @@ func podCgroups(name string) ([]string, error) {
 		}
 	}
 	return out, nil
-}
-
-func removeCgroupRoot(ctx context.Context, name string) error {
-	tree, err := cgroups.Detect()
-	if err != nil {
-		return err
-	}
-	var errs []error
-	for _, m := range tree.Mounts() {
-		errs = append(errs, cgroups.Remove(ctx, filepath.Join(m, name)))
-	}
-	return errors.Join(errs...)
-}
-
-// unmountBelow detaches all mounts at and below dir, the newest first: a kubelet mounts its root
-// onto itself to share it.
-func unmountBelow(dir string) error {
-	f, err := os.Open("/proc/self/mountinfo")
-	if err != nil {
-		return fmt.Errorf("read mounts: %w", err)
-	}
-	defer f.Close()
-	var mounts []string
-	s := bufio.NewScanner(f)
-	for s.Scan() {
-		fields := strings.Fields(s.Text())
-		if len(fields) > 4 && (fields[4] == dir || strings.HasPrefix(fields[4], dir+"/")) {
-			mounts = append(mounts, fields[4])
-		}
-	}
-	if err := s.Err(); err != nil {
-		return fmt.Errorf("read mounts: %w", err)
-	}
-	slices.Reverse(mounts)
-	for _, m := range mounts {
-		err := unix.Unmount(m, unix.MNT_DETACH)
-		if err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOENT) {
-			return fmt.Errorf("unmount %s: %w", m, err)
-		}
-	}
-	return nil
 }
 
 // removeLogLinks removes the links into our logs from the one folder whose place the

@@ -22,6 +22,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/koord-rt/koord-rt/test/lab/folder"
 	"github.com/koord-rt/koord-rt/test/lab/parts"
 )
 
@@ -67,7 +68,7 @@ func Start(ctx context.Context, o Options) (*Daemon, error) {
 	if err != nil {
 		return nil, err
 	}
-	dir, err := makeDir()
+	dir, err := labs().Make()
 	if err != nil {
 		return nil, err
 	}
@@ -75,7 +76,7 @@ func Start(ctx context.Context, o Options) (*Daemon, error) {
 		Dir: dir, Bin: bin, image: image,
 		Socket: filepath.Join(dir, "docker.sock"),
 		Log:    filepath.Join(dir, "dockerd.log"),
-		Cgroup: cgroupRoot(dir),
+		Cgroup: folder.Cgroup(dir),
 	}
 	if err := d.Restart(ctx); err != nil {
 		return nil, errors.Join(err, d.Close())

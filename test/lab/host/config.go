@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/koord-rt/koord-rt/test/lab/folder"
 	"github.com/koord-rt/koord-rt/test/lab/parts"
 )
 
@@ -31,14 +32,10 @@ func newPaths(dir string, port int) Paths {
 		Logs:      at("logs"),
 		Log:       at("containerd.log"),
 		Runc:      at("runc"),
-		Cgroup:    cgroupRoot(dir),
+		Cgroup:    folder.Cgroup(dir),
 		Metrics:   fmt.Sprintf("http://127.0.0.1:%d/v1/metrics", port),
 	}
 }
-
-// cgroupRoot names the lab's cgroup root after its folder, so that whoever removes a
-// stale folder finds the cgroups too.
-func cgroupRoot(dir string) string { return "koordrt-" + filepath.Base(dir) }
 
 // render writes the configuration: version 2 for containerd 1.7 and 1.6 (which passes over
 // what it does not know: NRI, CDI), version 3 for 2.x.

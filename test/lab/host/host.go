@@ -121,7 +121,7 @@ func (h *Host) prepare(ctx context.Context) error {
 			return err
 		}
 	}
-	dir, err := makeDir()
+	dir, err := labs().Make()
 	if err != nil {
 		return err
 	}

@@ -35,15 +35,12 @@ func ControlPlaneNames() []string {
 	return []string{Etcd, KubeAPIServer, Kubelet, CNI, Kubectl, KubeScheduler, KubeControllers, UpstreamKoordlet}
 }
 
-// builder is the recipe of a part that is not one plain Go build.
+// builder is the recipe of a part.
 type builder interface {
 	recipe() string
+	// fetch downloads what a build compiles, to where the build finds it: Go's module cache, installed packages.
+	fetch(ctx context.Context, c *Cache) error
 	build(ctx context.Context, c *Cache, dir string) error
-}
-
-func (c *Cache) ensureBuilt(ctx context.Context, name, version string, b builder) (string, error) {
-	spec := Spec{Name: name, Version: version, Recipe: b.recipe()}
-	return c.Ensure(ctx, spec, func(ctx context.Context, dir string) error { return b.build(ctx, c, dir) })
 }
 
 // controlPlanePart is the recipe table of the lane; ok is false for other lanes' parts.
@@ -103,7 +100,18 @@ func (s stagedBuild) ldflags() string {
 	return strings.TrimSpace(b.String())
 }
 
+func (s stagedBuild) fetch(ctx context.Context, _ *Cache) error { return s.inModule(ctx, nil) }
+
 func (s stagedBuild) build(ctx context.Context, _ *Cache, dir string) error {
+	return s.inModule(ctx, func(mod string, env []string) error {
+		return runQuiet(ctx, mod, env, "go", "build", "-trimpath", "-buildvcs=false",
+			"-ldflags", "-s -w "+s.ldflags(), "-o", dir+"/", s.pkg())
+	})
+}
+
+func (s stagedBuild) pkg() string { return kubernetesModule + "/cmd/" + s.Command }
+
+func (s stagedBuild) inModule(ctx context.Context, use func(mod string, env []string) error) error {
 	_, patch, ok := strings.Cut(s.Version, ".")
 	if !ok {
 		return fmt.Errorf("version %q of Kubernetes: want MAJOR.MINOR.PATCH", s.Version)
@@ -116,26 +124,13 @@ func (s stagedBuild) build(ctx context.Context, _ *Cache, dir string) error {
 	if err != nil {
 		return err
 	}
-	mod, err := os.MkdirTemp("", "koord-rt-part-")
-	if err != nil {
-		return fmt.Errorf("create module folder: %w", err)
-	}
-	defer os.RemoveAll(mod)
 	var text strings.Builder
 	fmt.Fprintf(&text, "module koord-rt.test/part\n\ngo 1.26\n\nrequire %s v%s\n", kubernetesModule, s.Version)
 	for _, m := range staging {
 		fmt.Fprintf(&text, "replace %s => %s v0.%s\n", m, m, patch)
 	}
-	if err := os.WriteFile(filepath.Join(mod, "go.mod"), []byte(text.String()), 0o644); err != nil {
-		return fmt.Errorf("write go.mod: %w", err)
-	}
 	env := []string{"CGO_ENABLED=0", "GOFLAGS=-mod=mod", "GOWORK=off"}
-	pkg := kubernetesModule + "/cmd/" + s.Command
-	if err := runQuiet(ctx, mod, env, "go", "get", pkg+"@v"+s.Version); err != nil {
-		return err
-	}
-	return runQuiet(ctx, mod, env, "go", "build", "-trimpath", "-buildvcs=false",
-		"-ldflags", "-s -w "+s.ldflags(), "-o", dir+"/", pkg)
+	return inModule(ctx, text.String(), nil, env, []string{"get", s.pkg() + "@v" + s.Version}, use)
 }
 
 // downloadModule fetches a module; root is its unpacked, read-only folder.

@@ -6,9 +6,7 @@ package parts
 import (
 	"context"
 	"fmt"
-	"os"
 	"path/filepath"
-	"strings"
 )
 
 // critestBuild is critest, a compiled test, and the program that runs its specs in
@@ -21,33 +19,30 @@ type critestBuild struct {
 
 func (b critestBuild) recipe() string { return fmt.Sprintf("%s ginkgo %s", b.CRI.recipe(), b.Ginkgo) }
 
+const (
+	critestPackage = "sigs.k8s.io/cri-tools/cmd/critest"
+	ginkgoPackage  = "github.com/onsi/ginkgo/v2/ginkgo"
+)
+
+func (b critestBuild) fetch(ctx context.Context, _ *Cache) error { return b.inModule(ctx, nil) }
+
 func (b critestBuild) build(ctx context.Context, _ *Cache, dir string) error {
-	const critest, ginkgo = "sigs.k8s.io/cri-tools/cmd/critest", "github.com/onsi/ginkgo/v2/ginkgo"
-	mod, err := os.MkdirTemp("", "koord-rt-part-")
-	if err != nil {
-		return fmt.Errorf("create module folder: %w", err)
-	}
-	defer os.RemoveAll(mod)
-	for name, text := range map[string]string{
-		"go.mod": b.CRI.goMod(), "go.sum": strings.Join(b.CRI.Sums, "\n") + "\n",
-	} {
-		if err := os.WriteFile(filepath.Join(mod, name), []byte(text), 0o644); err != nil {
-			return fmt.Errorf("write %s: %w", name, err)
-		}
-	}
-	env := []string{"CGO_ENABLED=0", "GOFLAGS=-mod=mod", "GOWORK=off"}
-	for _, args := range [][]string{
-		// -t: the package is its test alone.
-		{"get", "-t", critest + "@v" + b.Version, ginkgo + "@v" + b.Ginkgo},
-		{
+	return b.inModule(ctx, func(mod string, env []string) error {
+		test := []string{
 			"test", "-c", "-trimpath", "-ldflags", "-s -w -X sigs.k8s.io/cri-tools/pkg/version.Version=v" + b.Version,
-			"-o", filepath.Join(dir, "critest"), critest,
-		},
-		{"build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-o", filepath.Join(dir, "ginkgo"), ginkgo},
-	} {
-		if err := runQuiet(ctx, mod, env, "go", args...); err != nil {
+			"-o", filepath.Join(dir, "critest"), critestPackage,
+		}
+		runner := []string{"build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-o", filepath.Join(dir, "ginkgo"), ginkgoPackage}
+		if err := runQuiet(ctx, mod, env, "go", test...); err != nil {
 			return err
 		}
-	}
-	return nil
+		return runQuiet(ctx, mod, env, "go", runner...)
+	})
+}
+
+func (b critestBuild) inModule(ctx context.Context, use func(mod string, env []string) error) error {
+	env := []string{"CGO_ENABLED=0", "GOFLAGS=-mod=mod", "GOWORK=off"}
+	// -t: the package is its test alone.
+	get := []string{"get", "-t", critestPackage + "@v" + b.Version, ginkgoPackage + "@v" + b.Ginkgo}
+	return inModule(ctx, b.CRI.goMod(), b.CRI.Sums, env, get, use)
 }

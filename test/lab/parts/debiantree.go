@@ -19,6 +19,8 @@ type debianTree struct {
 
 func (d debianTree) recipe() string { return fmt.Sprintf("%#v", d) }
 
+func (d debianTree) fetch(context.Context, *Cache) error { return nil } // its build is the download
+
 func (d debianTree) build(ctx context.Context, c *Cache, dir string) error {
 	tree, err := os.MkdirTemp("", "koord-rt-deb-")
 	if err != nil {

@@ -30,23 +30,22 @@ func (g goBuild) recipe() string {
 	return fmt.Sprintf("%#v %s", g, runtime.Version())
 }
 
+func (g goBuild) fetch(ctx context.Context, c *Cache) error { return g.inModule(ctx, c, nil) }
+
 func (g goBuild) build(ctx context.Context, c *Cache, dir string) error {
+	return g.inModule(ctx, c, func(mod string, env []string) error {
+		build := []string{
+			"build", "-trimpath", "-buildvcs=false", "-tags", g.Tags,
+			"-ldflags", strings.TrimSpace("-s -w " + g.LDFlags), "-o", dir + "/",
+		}
+		return runQuiet(ctx, mod, env, "go", append(build, g.Packages...)...)
+	})
+}
+
+// inModule runs use in a module that requires the part, with everything it imports downloaded.
+func (g goBuild) inModule(ctx context.Context, c *Cache, use func(mod string, env []string) error) error {
 	if err := c.InstallDebian(ctx, g.Debian...); err != nil {
 		return err
-	}
-	mod, err := os.MkdirTemp("", "koord-rt-part-")
-	if err != nil {
-		return fmt.Errorf("create module folder: %w", err)
-	}
-	defer os.RemoveAll(mod)
-	if err := os.WriteFile(filepath.Join(mod, "go.mod"), []byte(g.goMod()), 0o644); err != nil {
-		return fmt.Errorf("write go.mod: %w", err)
-	}
-	if len(g.Sums) > 0 {
-		text := strings.Join(g.Sums, "\n") + "\n"
-		if err := os.WriteFile(filepath.Join(mod, "go.sum"), []byte(text), 0o644); err != nil {
-			return fmt.Errorf("write go.sum: %w", err)
-		}
 	}
 	cgo := "CGO_ENABLED=0"
 	if g.CGO {
@@ -57,14 +56,29 @@ func (g goBuild) build(ctx context.Context, c *Cache, dir string) error {
 	for _, p := range g.Packages {
 		get = append(get, p+"@"+g.Version)
 	}
-	if err := runQuiet(ctx, mod, env, "go", get...); err != nil {
+	return inModule(ctx, g.goMod(), g.Sums, env, get, use)
+}
+
+// inModule makes a module of that go.mod and those lines of go.sum, lets "go get" complete and download it, and runs use,
+// if any, in its folder.
+func inModule(ctx context.Context, goMod string, sums, env, get []string, use func(mod string, env []string) error) error {
+	mod, err := os.MkdirTemp("", "koord-rt-part-")
+	if err != nil {
+		return fmt.Errorf("create module folder: %w", err)
+	}
+	defer os.RemoveAll(mod)
+	if err := os.WriteFile(filepath.Join(mod, "go.mod"), []byte(goMod), 0o644); err != nil {
+		return fmt.Errorf("write go.mod: %w", err)
+	}
+	if len(sums) > 0 {
+		if err := os.WriteFile(filepath.Join(mod, "go.sum"), []byte(strings.Join(sums, "\n")+"\n"), 0o644); err != nil {
+			return fmt.Errorf("write go.sum: %w", err)
+		}
+	}
+	if err := runQuiet(ctx, mod, env, "go", get...); err != nil || use == nil {
 		return err
 	}
-	build := []string{
-		"build", "-trimpath", "-buildvcs=false", "-tags", g.Tags,
-		"-ldflags", strings.TrimSpace("-s -w " + g.LDFlags), "-o", dir + "/",
-	}
-	return runQuiet(ctx, mod, env, "go", append(build, g.Packages...)...)
+	return use(mod, env)
 }
 
 func (g goBuild) goMod() string {

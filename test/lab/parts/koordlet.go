@@ -22,6 +22,10 @@ func (k koordletBuild) recipe() string {
 	return fmt.Sprintf("%#v -s -w rpath $ORIGIN/lib crds/ %s", k, runtime.Version())
 }
 
+func (k koordletBuild) fetch(ctx context.Context, c *Cache) error {
+	return ownModuleBuild{Module: koordinatorModule, Version: k.Version, Package: "./cmd/koordlet"}.fetch(ctx, c)
+}
+
 func (k koordletBuild) build(ctx context.Context, c *Cache, dir string) error {
 	if err := c.InstallDebian(ctx, "gcc", "libc6-dev"); err != nil {
 		return err

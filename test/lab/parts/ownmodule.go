@@ -24,12 +24,22 @@ func (o ownModuleBuild) recipe() string {
 	return fmt.Sprintf("%#v CGO_ENABLED=0 -trimpath %s", o, runtime.Version())
 }
 
+// ownModuleEnv is how a program is built as its makers wrote its go.mod.
+func ownModuleEnv() []string { return []string{"CGO_ENABLED=0", "GOWORK=off", "GOFLAGS=-mod=readonly"} }
+
+func (o ownModuleBuild) fetch(ctx context.Context, _ *Cache) error {
+	root, _, err := downloadModule(ctx, o.Module, "v"+o.Version)
+	if err != nil {
+		return err
+	}
+	return runQuiet(ctx, root, ownModuleEnv(), "go", "list", "-deps", o.Package) // loading them downloads their modules
+}
+
 func (o ownModuleBuild) build(ctx context.Context, _ *Cache, dir string) error {
 	root, _, err := downloadModule(ctx, o.Module, "v"+o.Version)
 	if err != nil {
 		return err
 	}
-	env := []string{"CGO_ENABLED=0", "GOWORK=off", "GOFLAGS=-mod=readonly"}
-	return runQuiet(ctx, root, env, "go", "build", "-trimpath", "-buildvcs=false",
+	return runQuiet(ctx, root, ownModuleEnv(), "go", "build", "-trimpath", "-buildvcs=false",
 		"-ldflags", o.LDFlags, "-o", filepath.Join(dir, o.File), o.Package)
 }

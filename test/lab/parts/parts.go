@@ -43,20 +43,51 @@ func (c *Cache) Get(ctx context.Context, name string) (string, error) {
 	if name == Image {
 		return c.image(ctx, versions["IMAGE"])
 	}
-	if b, version, ok := controlPlanePart(name, versions); ok {
-		return c.ensureBuilt(ctx, name, version, b)
-	}
-	if b, version, ok := proxyLanePart(name, versions); ok {
-		return c.ensureBuilt(ctx, name, version, b)
-	}
-	recipe, version, err := goPart(name, versions)
+	b, version, err := recipeOf(name, versions)
 	if err != nil {
 		return "", err
 	}
-	spec := Spec{Name: name, Version: version, Recipe: recipe.recipe()}
-	return c.Ensure(ctx, spec, func(ctx context.Context, dir string) error {
-		return recipe.build(ctx, c, dir)
-	})
+	spec := Spec{Name: name, Version: version, Recipe: b.recipe()}
+	return c.Ensure(ctx, spec, func(ctx context.Context, dir string) error { return b.build(ctx, c, dir) })
+}
+
+// Fetch downloads what the build of a part needs, so that a later Get only compiles: the network is slow when the CPUs
+// are idle, and the other way round. Parts that are not compiled are built.
+func (c *Cache) Fetch(ctx context.Context, name string) error {
+	versions, err := lab.Versions()
+	if err != nil {
+		return err
+	}
+	if name == Image || c.given[name] != "" {
+		_, err := c.Get(ctx, name)
+		return err
+	}
+	b, version, err := recipeOf(name, versions)
+	if err != nil {
+		return err
+	}
+	if _, ok := b.(debianTree); ok {
+		_, err := c.Get(ctx, name)
+		return err
+	}
+	if isDir(filepath.Join(c.root, Spec{Name: name, Version: version, Recipe: b.recipe()}.Folder())) {
+		return nil
+	}
+	if err := b.fetch(ctx, c); err != nil {
+		return fmt.Errorf("fetch %s %s: %w", name, version, err)
+	}
+	return nil
+}
+
+// recipeOf is how a part is made, and its version.
+func recipeOf(name string, versions map[string]string) (builder, string, error) {
+	if b, version, ok := controlPlanePart(name, versions); ok {
+		return b, version, nil
+	}
+	if b, version, ok := proxyLanePart(name, versions); ok {
+		return b, version, nil
+	}
+	return goPart(name, versions)
 }
 
 // File returns the path of one file of a part: Runc "runc", Image "image.tar" ...
@@ -69,7 +100,7 @@ func (c *Cache) File(ctx context.Context, part, file string) (string, error) {
 }
 
 // goPart is the recipe table of the parts that are Go programs.
-func goPart(name string, v map[string]string) (goBuild, string, error) {
+func goPart(name string, v map[string]string) (builder, string, error) {
 	switch name {
 	case Containerd24:
 		return containerd("github.com/containerd/containerd/v2", v["CONTAINERD_2_4"]), v["CONTAINERD_2_4"], nil
@@ -90,7 +121,7 @@ func goPart(name string, v map[string]string) (goBuild, string, error) {
 	case Crictl:
 		return crictl(v), v["CRICTL"], nil
 	}
-	return goBuild{}, "", fmt.Errorf("part %q is unknown; known: %s", name, strings.Join(Names(), " "))
+	return nil, "", fmt.Errorf("part %q is unknown; known: %s", name, strings.Join(Names(), " "))
 }
 
 func containerd(module, version string) goBuild {
@@ -99,8 +130,8 @@ func containerd(module, version string) goBuild {
 			module + "/cmd/containerd", module + "/cmd/containerd-shim-runc-v2", module + "/cmd/ctr",
 		},
 		Version: "v" + version,
-		// Snapshotters that need cgo, tools or kernel modules that the lab does not use.
-		Tags:    "no_btrfs no_devmapper no_zfs no_aufs",
+		// Snapshotters that need cgo, tools or kernel modules that the lab does not use, and exporters of traces.
+		Tags:    "no_btrfs no_devmapper no_zfs no_aufs no_tracing",
 		LDFlags: "-X " + module + "/version.Version=v" + version,
 	}
 }

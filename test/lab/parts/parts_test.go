@@ -116,24 +116,15 @@ func TestEveryNameHasARecipe(t *testing.T) {
 		if n == Image {
 			continue
 		}
-		if b, version, ok := controlPlanePart(n, v); ok {
-			if version == "" || b.recipe() == "" {
-				t.Errorf("%s: version %q, recipe %q", n, version, b.recipe())
-			}
-			continue
+		b, version, err := recipeOf(n, v)
+		if err != nil || version == "" || b.recipe() == "" {
+			t.Errorf("%s: version %q, recipe %v, %v", n, version, b, err)
 		}
-		if b, version, ok := proxyLanePart(n, v); ok {
-			if version == "" || b.recipe() == "" {
-				t.Errorf("%s: version %q, recipe %q", n, version, b.recipe())
-			}
-			continue
-		}
-		r, version, err := goPart(n, v)
-		if err != nil || version == "" || len(r.Packages) == 0 {
-			t.Errorf("%s: version %q, %v", n, version, err)
+		if g, ok := b.(goBuild); ok && len(g.Packages) == 0 {
+			t.Errorf("%s: nothing to build", n)
 		}
 	}
-	if _, _, err := goPart("nothing", v); err == nil {
+	if _, _, err := recipeOf("nothing", v); err == nil {
 		t.Error("an unknown part was accepted")
 	}
 }

@@ -18,8 +18,14 @@ import (
 )
 
 // cpuModel has no CPUID enumeration of cache allocation but a family and model that the kernel probes for it; the
-// probe is patched in the kernel (vmparts).
-const cpuModel = "max,vendor=GenuineIntel,family=6,model=63"
+// probe is patched in the kernel (vmparts). What costs emulation most is left out: with erms and fsrm kernel and Go copy
+// and clear memory byte by byte, the rest is checked or changed at each copy from user space or adds a level to page tables.
+const cpuModel = "max,vendor=GenuineIntel,family=6,model=63,-erms,-fsrm,-smap,-smep,-umip,-pku,-la57"
+
+// kernelLine is what the kernel is told. Hardening that touches every page and every copy is off, waits for grace periods
+// are short, and the TSC, which emulation keeps in step, is not doubted when the host gives the guest no time.
+const kernelLine = "quiet panic=-1 mitigations=off console=ttyS0 init_on_alloc=0 hardened_usercopy=off tsc=reliable " +
+	"rcupdate.rcu_expedited=1 lsm=capability audit=0 systemd.mask=serial-getty@ttyS0.service systemd.show_status=0"
 
 // arguments is the machine of design/lab.md, lane 3.
 func (m machine) arguments(work string, o Options) []string {
@@ -31,8 +37,7 @@ func (m machine) arguments(work string, o Options) []string {
 		"-numa", "node,nodeid=0,cpus=0-3,memdev=node0", "-numa", "node,nodeid=1,cpus=4-7,memdev=node1",
 		"-nodefaults", "-display", "none", "-serial", "stdio", "-no-reboot",
 		"-kernel", m.kernel.Vmlinux, "-initrd", filepath.Join(work, initramfsFile),
-		"-append", "quiet panic=-1 mitigations=off console=ttyS0 systemd.mask=serial-getty@ttyS0.service " +
-			"systemd.show_status=0",
+		"-append", kernelLine,
 	}
 	args = append(args, drive(guestcfg.DiskSerial, filepath.Join(work, diskFile), false)...)
 	args = append(args, drive(guestcfg.OutSerial, filepath.Join(work, outFile), false)...)

@@ -11,6 +11,7 @@ package exercise
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -91,22 +92,30 @@ func (n *node) path(kind, name string) string {
 // create makes a pod of one container "main" from a YAML text of its container's fields.
 func (n *node) create(t *testing.T, name, container string) {
 	t.Helper()
-	main, err := cluster.ParseObject([]byte(container))
+	pod, err := n.pod(name, container)
 	if err != nil {
 		t.Fatal(err)
 	}
+	if _, err := n.c.Admin().Create(t.Context(), n.path("pods", ""), pod); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// pod is what create makes: bound to the node, with an image that is not pulled, and gone a second after it is told to.
+func (n *node) pod(name, container string) (cluster.Object, error) {
+	main, err := cluster.ParseObject([]byte(container))
+	if err != nil {
+		return nil, err
+	}
 	main["name"], main["image"], main["imagePullPolicy"] = "main", image, "Never"
-	pod := cluster.Object{
+	return cluster.Object{
 		"apiVersion": "v1", "kind": "Pod",
 		"metadata": map[string]any{"name": name, "labels": n.labels},
 		"spec": map[string]any{
 			"nodeName": n.k.Node, "dnsPolicy": "Default", "terminationGracePeriodSeconds": 1,
 			"containers": []any{main},
 		},
-	}
-	if _, err := n.c.Admin().Create(t.Context(), n.path("pods", ""), pod); err != nil {
-		t.Fatal(err)
-	}
+	}, nil
 }
 
 // wait polls a pod.
@@ -164,15 +173,25 @@ func (n *node) read(pod cluster.Object, controller, file string) (string, error)
 // want compares a control file, written "file=value", in each cgroup version's spelling.
 func (n *node) want(t *testing.T, pod cluster.Object, controller, v1, v2 string) {
 	t.Helper()
+	if err := n.check(pod, controller, v1, v2); err != nil {
+		t.Error(err)
+	}
+}
+
+func (n *node) check(pod cluster.Object, controller, v1, v2 string) error {
 	want := v1
 	if n.tree.V2() {
 		want = v2
 	}
 	file, value, _ := strings.Cut(want, "=")
 	got, err := n.read(pod, controller, file)
-	if err != nil || got != value {
-		t.Errorf("%s of %s: %q, %v; want %q", file, pod.Str("metadata", "name"), got, err, value)
+	if err == nil && got != value {
+		err = errors.New("another value")
 	}
+	if err != nil {
+		return fmt.Errorf("%s of %s: %q, want %q: %w", file, pod.Str("metadata", "name"), got, value, err)
+	}
+	return nil
 }
 
 // object is short for the tests' conditions.

@@ -53,9 +53,9 @@ func run(name string, args []string) error {
 // pause waits for the end of the pod. As process 1 of a shared process namespace it
 // would be left the dead; who ignores SIGCHLD has none: wait(2).
 func pause() {
-	signal.Ignore(syscall.SIGCHLD)
 	end := make(chan os.Signal, 1)
 	signal.Notify(end, syscall.SIGTERM, syscall.SIGINT)
+	signal.Ignore(syscall.SIGCHLD)
 	<-end
 }
 

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+package proxy_test
+
+import (
+	"context"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/koord-rt/koord-rt/adapt/hook/hooktest"
+	"github.com/koord-rt/koord-rt/api/config"
+	"github.com/koord-rt/koord-rt/model/plan"
+)
+
+// running is a container that runs, with a quota of 50000.
+func (r *rig) running(t *testing.T, name string) string {
+	t.Helper()
+	sandbox, cfg := r.pod(t, name, "LS", nil)
+	reply, err := r.CreateContainer(t.Context(), createOf(sandbox, cfg))
+	must(t, err)
+	_, err = r.StartContainer(t.Context(), &runtimeapi.StartContainerRequest{ContainerId: reply.ContainerId})
+	must(t, err)
+	eventually(t, "the burst of the start", r.burst(reply.ContainerId, 50000))
+	return reply.ContainerId
+}
+
+func (r *rig) base(id string, quota int64) func() bool {
+	return func() bool { _, c, _ := r.engine.Known(id); return c.Base.Quota.V == quota }
+}
+
+func (r *rig) burst(id string, want int64) func() bool {
+	return func() bool {
+		n, ok := r.kernel.last(id, plan.CPUBurst)
+		return ok && n == want || want == 50000 && !ok // it stands in the request
+	}
+}
+
+func resize(id string, quota int64) *runtimeapi.UpdateContainerResourcesRequest {
+	return &runtimeapi.UpdateContainerResourcesRequest{ContainerId: id, Linux: &runtimeapi.LinuxContainerResources{CpuPeriod: 100000, CpuQuota: quota}}
+}
+
+// A runtime that dies over an update may have done it or not: what it says in its next life is what the container has.
+func TestUpdateThatTheRuntimeDiesOver(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		applied bool
+		quota   int64
+	}{"done": {true, 150000}, "not done": {false, 50000}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			id := r.running(t, "resized")
+			dead, ended := make(chan struct{}), make(chan struct{})
+			defer close(ended)
+			die := func() { close(dead); <-ended }
+			if tt.applied {
+				r.fake.after.Store(&die)
+			} else {
+				r.fake.before.Store(&die)
+			}
+			old := r.backend
+			go func() { <-dead; old.Stop() }()
+			_, err := r.UpdateContainerResources(t.Context(), resize(id, 150000))
+			if status.Code(err) != codes.Unavailable {
+				t.Errorf("the client got %v", err)
+			}
+			eventually(t, "the end of the connection", func() bool { return !r.engine.Connected() })
+			r.serve(t)
+			eventually(t, "the connection", r.engine.Connected)
+			eventually(t, "the base that the runtime has", r.base(id, tt.quota))
+			eventually(t, "the burst that goes with it", r.burst(id, tt.quota))
+			// The next update is taken from there, and nothing is in doubt after it.
+			r.fake.before.Store(nil)
+			r.fake.after.Store(nil)
+			_, err = r.UpdateContainerResources(t.Context(), resize(id, 80000))
+			must(t, err)
+			eventually(t, "the next base", r.base(id, 80000))
+			eventually(t, "the next burst", r.burst(id, 80000))
+		})
+	}
+}
+
+// A client that goes while the runtime is at it leaves the runtime at it: what it has is asked more than once.
+func TestUpdateThatTheClientLeaves(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	id := r.running(t, "left")
+	entered, gate := make(chan struct{}), make(chan struct{})
+	f := func() { close(entered); <-gate }
+	r.fake.before.Store(&f)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() {
+		_, err := r.UpdateContainerResources(ctx, resize(id, 150000))
+		ended <- err
+	}()
+	<-entered
+	cancel()
+	if err := <-ended; status.Code(err) != codes.Canceled {
+		t.Errorf("the client got %v", err)
+	}
+	eventually(t, "the base that stands so far", r.base(id, 50000))
+	close(gate)
+	eventually(t, "the base when the runtime has done it", r.base(id, 150000))
+	eventually(t, "the burst that goes with it", r.burst(id, 150000))
+}
+
+// stop ends the relay without any grace and tells whether it has ended in 20 s.
+func (r *rig) stop(t *testing.T) {
+	t.Helper()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		_ = r.server.Shutdown(ctx) // cuts what is left
+		r.server.Wait()
+	}()
+	select {
+	case <-done:
+	case <-time.After(20 * time.Second):
+		t.Error("the relay does not end")
+	}
+}
+
+// The end does not wait for an answer of the runtime about a start that was cut.
+func TestEndDuringAQuestion(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	sandbox, cfg := r.pod(t, "cut", "BE", nil)
+	reply, err := r.CreateContainer(t.Context(), createOf(sandbox, cfg))
+	must(t, err)
+	entered, gate, asked := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	defer close(gate)
+	starting := func() { close(entered); <-gate }
+	r.fake.starting.Store(&starting)
+	var once sync.Once
+	question := func(ctx context.Context) {
+		once.Do(func() { close(asked) })
+		<-ctx.Done() // the runtime hangs
+	}
+	r.fake.asked.Store(&question)
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() { <-entered; cancel() }()
+	if _, err := r.StartContainer(ctx, &runtimeapi.StartContainerRequest{ContainerId: reply.ContainerId}); status.Code(err) != codes.Canceled {
+		t.Errorf("the client got %v", err)
+	}
+	<-asked
+	r.stop(t)
+	// Each question has a limit of two seconds of its own, and three are asked: the end was not theirs.
+	r.fake.mu.Lock()
+	defer r.fake.mu.Unlock()
+	if r.fake.statuses > 1 {
+		t.Errorf("the runtime was asked %d times", r.fake.statuses)
+	}
+}
+
+// The end does not wait for a hook server that hangs after the runtime has done its part.
+func TestEndDuringAHook(t *testing.T) {
+	t.Parallel()
+	entered := make(chan struct{})
+	r := newRig(t, func(c *config.Proxy) {
+		_, at := hooktest.Serve(t, "unix", filepath.Join(c.Hooks.Dir, "h.sock"), func(ctx context.Context, _ string, _ map[string]any) (map[string]any, error) {
+			close(entered)
+			<-ctx.Done()
+			return nil, ctx.Err()
+		})
+		hooktest.Register(t, c.Hooks.Dir, "slow", at, "Ignore", "PostStartContainer")
+		c.Hooks.Timeout = config.Duration(2 * time.Minute)
+	})
+	sandbox, cfg := r.pod(t, "told", "LS", nil)
+	reply, err := r.CreateContainer(t.Context(), createOf(sandbox, cfg))
+	must(t, err)
+	_, err = r.StartContainer(t.Context(), &runtimeapi.StartContainerRequest{ContainerId: reply.ContainerId})
+	must(t, err)
+	<-entered
+	r.stop(t)
+}

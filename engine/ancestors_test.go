@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+package engine
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/koord-rt/koord-rt/api/config"
+	"github.com/koord-rt/koord-rt/api/protocol"
+	"github.com/koord-rt/koord-rt/api/strategy"
+	"github.com/koord-rt/koord-rt/daemon/metrics"
+	"github.com/koord-rt/koord-rt/kernel/apply"
+	"github.com/koord-rt/koord-rt/model/journal"
+	"github.com/koord-rt/koord-rt/model/node"
+	"github.com/koord-rt/koord-rt/model/plan"
+	"github.com/koord-rt/koord-rt/model/topo"
+	"github.com/koord-rt/koord-rt/model/unit"
+	"github.com/koord-rt/koord-rt/model/workload"
+)
+
+// wishes is a kernel that keeps what it is asked to hold above pods.
+type wishes struct{ above []string }
+
+// Apply implements Kernel.
+func (w *wishes) Apply(_ context.Context, p plan.Plan, _ uint64) []apply.Result {
+	out := make([]apply.Result, len(p))
+	for i := range p {
+		out[i] = apply.Result{Setting: p[i], Outcome: apply.Written}
+		if s := &p[i]; s.Target.Level == plan.LevelQoS && s.Knob == plan.MemoryMin {
+			w.above = append(w.above, fmt.Sprintf("%s %s", s.Target.Cgroup, s.Value))
+		}
+	}
+	return out
+}
+
+// Verify implements Kernel.
+func (*wishes) Verify(plan.Plan) []apply.Mismatch { return nil }
+
+// SyncUnits implements Kernel.
+func (*wishes) SyncUnits(context.Context, plan.Plan, uint64) []apply.Result { return nil }
+
+// Forget implements Kernel.
+func (*wishes) Forget(...plan.Target) error { return nil }
+
+// taken is what was asked for since the last call, in order of the directories.
+func (w *wishes) taken() []string {
+	out := w.above
+	w.above = nil
+	slices.Sort(out)
+	return out
+}
+
+type nowhere struct{}
+
+// Append implements journal.Journal.
+func (nowhere) Append(...journal.Record) error { return nil }
+
+type noMark struct{}
+
+// Mark implements Edge.
+func (noMark) Mark(*node.View, plan.Plan, *workload.Container) *protocol.Applied { return nil }
+
+// protector is an engine on a node whose LSR pods protect half of their limit. It does not run: the test calls its passes.
+func protector(t *testing.T, past *Past, leave func() (bool, *Past)) (*Engine, *wishes) {
+	t.Helper()
+	spec, err := strategy.Parse([]byte("resourceQOSStrategy: {lsrClass: {memoryQOS: {enable: true, minLimitPercent: 50}}}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := metrics.NewEngine(prometheus.NewRegistry(), "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	static := Static{Name: "n", Topology: &topo.Topology{}, Kernel: node.Kernel{Major: 6, Minor: 12, Cgroup: node.CgroupV2}}
+	static.Kernel.Knobs[plan.MemoryMin].OK = true
+	cfg := config.Default().Node
+	k := &wishes{}
+	return New(Options{
+		Config: cfg, Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Metrics: m, Edge: noMark{}, Journal: nowhere{}, Kernel: k,
+		Views: NewViews(cfg, static, &spec, "test"), Past: past, Leave: leave,
+	}), k
+}
+
+// pastOf is a ledger in which directories were written to.
+func pastOf(dirs ...string) *Past {
+	var records []journal.Record
+	for _, d := range dirs {
+		records = append(records, journal.Record{
+			Target: plan.Target{Level: plan.LevelQoS, Cgroup: d}, Knob: plan.MemoryMin.String(), Want: "7", Via: journal.ViaDirect,
+		})
+	}
+	return NewPast(records)
+}
+
+func lsr(name string) *workload.Pod {
+	return &workload.Pod{
+		ID: name, UID: name, Namespace: "default", Name: name, KubeQoS: protocol.KubeGuaranteed, Cgroup: "/kubepods/pod" + name,
+		QoSCgroup: "/kubepods", Base: workload.Resources{MemoryLimit: unit.Some(1 << 20)},
+	}
+}
+
+// What an earlier life or another writer has left stands until the runtime has told its pods; then the sums are known.
+func TestAncestorsWaitForTheList(t *testing.T) {
+	t.Parallel()
+	g, k := protector(t, pastOf("/kubepods", "/kubepods/burstable"), nil)
+	g.repairAll(t.Context(), true)
+	if got := k.taken(); len(got) > 0 {
+		t.Errorf("before the list: %q", got)
+	}
+	g.Synchronize([]*workload.Pod{lsr("one"), lsr("two")}, nil)
+	g.repairAll(t.Context(), true)
+	if diff := cmp.Diff([]string{"/kubepods 1048576", "/kubepods/burstable 0"}, k.taken()); diff != "" {
+		t.Errorf("with two pods (-want +got):\n%s", diff)
+	}
+	g.Synchronize(nil, nil)
+	g.repairAll(t.Context(), true)
+	if diff := cmp.Diff([]string{"/kubepods 0", "/kubepods/burstable 0"}, k.taken()); diff != "" {
+		t.Errorf("without pods (-want +got):\n%s", diff)
+	}
+}
+
+// The sums stay while another writer lives; the last one takes back its own and what the others have left.
+func TestLeave(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		leave func() (bool, *Past)
+		want  []string
+	}{
+		"alone":        {nil, []string{"/kubepods 0", "/kubepods/burstable 0"}},
+		"another":      {func() (bool, *Past) { return true, nil }, nil},
+		"the last":     {func() (bool, *Past) { return false, pastOf("/kubepods", "/kubepods/besteffort") }, []string{"/kubepods 0", "/kubepods/besteffort 0", "/kubepods/burstable 0"}},
+		"nothing left": {func() (bool, *Past) { return false, nil }, []string{"/kubepods 0", "/kubepods/burstable 0"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			g, k := protector(t, pastOf("/kubepods/burstable"), c.leave)
+			g.Synchronize([]*workload.Pod{lsr("one")}, nil)
+			g.repairAll(t.Context(), false)
+			k.taken()
+			g.leave(t.Context())
+			if diff := cmp.Diff(c.want, k.taken()); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/koord-rt/koord-rt/daemon/metrics"
+	"github.com/koord-rt/koord-rt/engine"
+)
+
+// What the part that needs memory only says and does: the work follows it, here or within the deadline; when it panics the
+// request goes on as it came.
+func TestGuardBefore(t *testing.T) {
+	t.Parallel()
+	replied := make(chan struct{})
+	for name, tc := range map[string]struct {
+		before   func() bool
+		work     func() (string, error)
+		want     string
+		failOpen uint64
+		late     uint64
+	}{
+		"all in memory": {before: func() bool { return true }, work: func() (string, error) { return "done", nil }, want: "done"},
+		"not all":       {before: func() bool { return false }, work: func() (string, error) { return "done", nil }, want: "done"},
+		"before panics": {before: func() bool { panic("no") }, work: func() (string, error) { return "done", nil }, failOpen: 1},
+		"work panics":   {before: func() bool { return true }, work: func() (string, error) { panic("no") }, failOpen: 1},
+		"work fails":    {before: func() bool { return false }, work: func() (string, error) { return "done", errors.New("no") }, failOpen: 1},
+		"work is late":  {before: func() bool { return false }, work: func() (string, error) { <-replied; return "done", nil }, late: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, 0)
+			if tc.late > 0 {
+				r.SetDeadline(20 * time.Millisecond)
+			}
+			began := false
+			out, err := engine.Guard(r.Engine, engine.Call[string]{
+				Event: metrics.EventCreateContainer, Subject: name,
+				Before: func() bool { began = true; return tc.before() },
+				Work: func(context.Context) (string, error) {
+					if !began {
+						t.Error("work without what comes before")
+					}
+					return tc.work()
+				},
+			})
+			if tc.late > 0 {
+				close(replied)
+			}
+			counters := r.Status().Counters
+			if out != tc.want || err != nil || counters["failOpen"] != tc.failOpen || counters["late"] != tc.late {
+				t.Errorf("%q, %v, counters %v", out, err, counters)
+			}
+		})
+	}
+}

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+package engine
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/koord-rt/koord-rt/model/node"
+	"github.com/koord-rt/koord-rt/model/plan"
+	"github.com/koord-rt/koord-rt/model/workload"
+)
+
+func put(t *testing.T, file, text string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, []byte(text+"\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// What is held open is read anew each time, and let go when it can no longer be read.
+func TestParentsReadThePresentQuota(t *testing.T) {
+	t.Parallel()
+	var p parents
+	dir := t.TempDir()
+	if p.hold(dir); p.has(dir) {
+		t.Error("a directory without the files is held")
+	}
+	put(t, dir+"/cpu.cfs_quota_us", "50000")
+	put(t, dir+"/cpu.cfs_period_us", "100000")
+	p.hold(dir)
+	p.hold(dir)
+	if quota, period, ok := p.get(dir); !ok || quota != 50000 || period != 100000 {
+		t.Errorf("%d of %d, %t", quota, period, ok)
+	}
+	put(t, dir+"/cpu.cfs_quota_us", "-1")
+	if quota, _, ok := p.get(dir); !ok || quota != -1 {
+		t.Errorf("quota %d, %t after it was lifted", quota, ok)
+	}
+	put(t, dir+"/cpu.cfs_quota_us", "rubbish")
+	if _, _, ok := p.get(dir); ok || p.has(dir) {
+		t.Errorf("%t, held %t: of what cannot be read", ok, p.has(dir))
+	}
+	put(t, dir+"/cpu.cfs_quota_us", "1000")
+	p.hold(dir)
+	if p.drop(dir); p.has(dir) {
+		t.Error("still held after drop")
+	}
+}
+
+// What a plan makes Live look up, before and after the pod's quota is held open.
+func TestLooksUp(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	put(t, dir+"/cpu/pod/cpu.cfs_quota_us", "50000")
+	put(t, dir+"/cpu/pod/cpu.cfs_period_us", "100000")
+	v1 := &Live{CPUDir: dir + "/cpu", CPUSetDir: dir + "/cpuset", MemoryDir: dir + "/memory"}
+	held := &Live{CPUDir: dir + "/cpu"}
+	held.hold("/pod")
+	t.Cleanup(func() { held.drop("/pod") })
+	asks := &Live{CDI: func(string) bool { return true }}
+	quota := func(n int64) plan.Setting { return plan.Setting{Knob: plan.CPUQuota, Value: plan.Int(n)} }
+	for name, tc := range map[string]struct {
+		live *Live
+		v    node.CgroupVersion
+		s    plan.Setting
+		want bool
+	}{
+		"nothing to check":      {nil, node.CgroupV1, quota(1000), false},
+		"quota":                 {v1, node.CgroupV1, quota(1000), true},
+		"no quota":              {v1, node.CgroupV1, quota(-1), false},
+		"quota on v2":           {&Live{}, node.CgroupV2, quota(1000), false},
+		"quota in a held pod":   {held, node.CgroupV1, quota(1000), false},
+		"cpuset":                {v1, node.CgroupV1, plan.Setting{Knob: plan.CPUSetCPUs, Value: plan.Text("0")}, true},
+		"first memory limit":    {v1, node.CgroupV1, plan.Setting{Knob: plan.MemoryLimit, Value: plan.Int(1)}, true},
+		"burst":                 {v1, node.CgroupV1, plan.Setting{Knob: plan.CPUBurst, Value: plan.Int(1)}, false},
+		"resctrl group":         {&Live{}, node.CgroupV2, plan.Setting{Knob: plan.RDTClass, Value: plan.Text("BE")}, true},
+		"CDI device":            {asks, node.CgroupV2, plan.Setting{Knob: plan.CDIDevice, Key: "x"}, true},
+		"CDI device, no lookup": {v1, node.CgroupV1, plan.Setting{Knob: plan.CDIDevice, Key: "x"}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tc.s.Target.Level = plan.LevelContainer
+			v := &node.View{Kernel: node.Kernel{Cgroup: tc.v}}
+			c := &workload.Container{Cgroup: "/pod/new"}
+			if got := tc.live.looksUp(v, c, plan.Plan{tc.s}); got != tc.want {
+				t.Errorf("got %t", got)
+			}
+			tc.s.Observe = true
+			if tc.live.looksUp(v, c, plan.Plan{tc.s}) {
+				t.Error("it looks up what is only observed")
+			}
+		})
+	}
+	if held.quotaFits(&workload.Container{Cgroup: "/pod/new"}, nil, 60000) {
+		t.Error("60000 fit below a held 50000")
+	}
+}

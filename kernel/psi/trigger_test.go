@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+package psi_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
+
+	"github.com/koord-rt/koord-rt/kernel/proc"
+	"github.com/koord-rt/koord-rt/kernel/psi"
+	"github.com/koord-rt/koord-rt/kernel/root"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestTriggerChecks(t *testing.T) {
+	t.Parallel()
+	ok := psi.Trigger{Stall: 70 * time.Millisecond, Window: time.Second}
+	if got := ok.String(); got != "some 70000 1000000" || ok.Check() != nil {
+		t.Errorf("%q, %v", got, ok.Check())
+	}
+	if got := (psi.Trigger{Kind: psi.Full, Stall: 1500 * time.Microsecond, Window: 10 * time.Second}).String(); got != "full 1500 10000000" {
+		t.Error(got)
+	}
+	for name, bad := range map[string]psi.Trigger{
+		"short window":      {Stall: time.Millisecond, Window: 499 * time.Millisecond},
+		"long window":       {Stall: time.Millisecond, Window: 11 * time.Second},
+		"no stall":          {Window: time.Second},
+		"stall over window": {Stall: 2 * time.Second, Window: time.Second},
+		"kind":              {Kind: 2, Stall: time.Millisecond, Window: time.Second},
+	} {
+		if bad.Check() == nil {
+			t.Errorf("%s was taken", name)
+		}
+	}
+}
+
+// start runs a watcher until the test ends.
+func start(t *testing.T) *psi.Watcher {
+	t.Helper()
+	w, err := psi.NewWatcher()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error)
+	go func() { done <- w.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	return w
+}
+
+// TestRefusalsAreTyped: a missing file, a file that is none, and a closed watcher.
+func TestRefusalsAreTyped(t *testing.T) {
+	t.Parallel()
+	w := start(t)
+	trigger := psi.Trigger{Stall: time.Millisecond, Window: 2 * time.Second}
+	_, err := w.Add(t.TempDir()+"/cpu.pressure", trigger, func(psi.Event) {})
+	var unsupported *proc.UnsupportedError
+	if !errors.Is(err, errors.ErrUnsupported) || !errors.As(err, &unsupported) || !errors.Is(err, unix.ENOENT) {
+		t.Errorf("no file: %v", err)
+	}
+	if _, err := w.Add("/proc/self/comm", psi.Trigger{}, func(psi.Event) {}); err == nil || errors.Is(err, errors.ErrUnsupported) {
+		t.Errorf("a trigger that no kernel takes: %v", err)
+	}
+	if _, err := w.Add("/proc/self/oom_score_adj", trigger, func(psi.Event) {}); !errors.Is(err, errors.ErrUnsupported) || !errors.Is(err, unix.EINVAL) {
+		t.Errorf("no pressure file: %v", err)
+	}
+	closed, err := psi.NewWatcher()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if err := closed.Run(ctx); err != nil {
+		t.Errorf("Run after its context's end: %v", err)
+	}
+	if _, err := closed.Add("/proc/pressure/cpu", trigger, func(psi.Event) {}); err == nil {
+		t.Error("a closed watcher took a trigger")
+	}
+}
+
+// noPSI skips where this kernel has no pressure accounting, and proves it by the kernel's own words.
+func noPSI(t *testing.T) {
+	t.Helper()
+	_, err := root.Read("/proc/pressure/cpu")
+	switch {
+	case err == nil:
+	case errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EOPNOTSUPP):
+		t.Skipf("no pressure accounting in this kernel: %v", err)
+	default:
+		t.Fatal(err)
+	}
+}
+
+// window is the shortest that this process may use.
+func window(t *testing.T) time.Duration {
+	t.Helper()
+	hdr := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var data [2]unix.CapUserData
+	if err := unix.Capget(&hdr, &data[0]); err != nil {
+		t.Fatal(err)
+	}
+	if data[0].Effective&(1<<unix.CAP_SYS_RESOURCE) != 0 {
+		return psi.MinWindow
+	}
+	return psi.FreeWindow
+}
+
+// cgroup makes a cgroup v2 group, of a hybrid node's hierarchy without controllers if need be: pressure does not need any.
+func cgroup(t *testing.T) string {
+	t.Helper()
+	for _, mount := range []string{"/sys/fs/cgroup", "/sys/fs/cgroup/unified"} {
+		if _, err := os.Stat(mount + "/cgroup.controllers"); err != nil {
+			continue
+		}
+		dir := mount + "/koord-rt-psi-test-" + strconv.Itoa(os.Getpid()) + strings.ToLower(strings.TrimPrefix(t.Name(), "Test"))
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			t.Skipf("no right to make a cgroup: %v", err)
+		}
+		t.Cleanup(func() { unix.Rmdir(dir) }) //nolint:errcheck // the test may have removed it
+		return dir
+	}
+	t.Skip("cgroup v2 is not mounted")
+	return ""
+}
+
+// spinners burn CPU in the cgroup, more of them than there are CPUs.
+func spinners(t *testing.T, dir string, n int) (stop func()) {
+	t.Helper()
+	var all []*os.Process
+	stop = func() {
+		for _, p := range all {
+			p.Kill() //nolint:errcheck // Wait tells
+			p.Wait() //nolint:errcheck // it was killed
+		}
+		all = nil
+	}
+	t.Cleanup(func() { stop() })
+	for range n {
+		p, err := os.StartProcess("/bin/sh", []string{"sh", "-c", "while :; do :; done"}, &os.ProcAttr{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, p)
+		if err := root.Write(dir+"/cgroup.procs", strconv.Itoa(p.Pid)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return stop
+}
+
+// TestKernelFires: tasks that fight for the CPU in a cgroup fire its trigger and the machine's; removing the cgroup is told too.
+func TestKernelFires(t *testing.T) {
+	t.Parallel()
+	noPSI(t)
+	dir, win := cgroup(t), window(t)
+	w := start(t)
+	trigger := psi.Trigger{Stall: win / 100, Window: win}
+	ours, machine := make(chan psi.Event, 64), make(chan psi.Event, 64)
+	offer := func(c chan psi.Event) func(psi.Event) {
+		return func(e psi.Event) {
+			select {
+			case c <- e:
+			default:
+			}
+		}
+	}
+	if _, err := w.Add(dir+"/cpu.pressure", trigger, offer(ours)); err != nil {
+		t.Fatal(err)
+	}
+	whole, err := w.Add("/proc/pressure/cpu", trigger, offer(machine))
+	if err != nil {
+		t.Fatal(err)
+	}
+	stop := spinners(t, dir, cpus(t)+2)
+	for name, c := range map[string]chan psi.Event{"cgroup": ours, "machine": machine} {
+		if e := await(t, c, name); e.Gone {
+			t.Errorf("%s: gone", name)
+		}
+	}
+	whole.Close()
+	whole.Close()
+	stop()
+	if err := unix.Rmdir(dir); err != nil {
+		t.Fatal(err)
+	}
+	for e := await(t, ours, "removal"); !e.Gone; e = await(t, ours, "removal") {
+	}
+	var s psi.Stat
+	raw, err := root.Read("/proc/pressure/cpu")
+	if err == nil {
+		err = psi.Parse([]byte(raw), &s)
+	}
+	if err != nil || s.Some.TotalUS == 0 {
+		t.Errorf("%+v, %v", s, err)
+	}
+}
+
+func await(t *testing.T, c chan psi.Event, what string) psi.Event {
+	t.Helper()
+	select {
+	case e := <-c:
+		return e
+	case <-t.Context().Done():
+	case <-time.After(30 * time.Second):
+	}
+	t.Fatalf("%s: the kernel did not fire", what)
+	return psi.Event{}
+}
+
+func cpus(t *testing.T) int {
+	t.Helper()
+	var set unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &set); err != nil {
+		t.Fatal(err)
+	}
+	return set.Count()
+}
+
+// TestManyWatchesCloseCleanly opens and closes from several goroutines while events arrive.
+func TestManyWatchesCloseCleanly(t *testing.T) {
+	t.Parallel()
+	noPSI(t)
+	w := start(t)
+	trigger := psi.Trigger{Stall: time.Microsecond, Window: window(t)}
+	done := make(chan error, 4)
+	for range cap(done) {
+		go func() {
+			for i := range 50 {
+				watch, err := w.Add("/proc/pressure/io", trigger, func(psi.Event) {})
+				if err != nil {
+					done <- fmt.Errorf("watch %d: %w", i, err)
+					return
+				}
+				watch.Close()
+			}
+			done <- nil
+		}()
+	}
+	for range cap(done) {
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
+}

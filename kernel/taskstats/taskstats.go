@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+// Package taskstats asks the kernel how long the threads of a process waited for a CPU, all of them in one question.
+//
+// Input is a process id, output nanoseconds. procfs has the same number for one thread at a time only, and the cgroup's pressure,
+// which is better, is not on cgroup v1. It imports kernel/proc (for the type of its errors), golang.org/x/sys and the standard
+// library only. Kernel document: Documentation/accounting/taskstats.rst; CONFIG_TASKSTATS and CONFIG_TASK_DELAY_ACCT.
+package taskstats
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/koord-rt/koord-rt/kernel/proc"
+)
+
+// Client is one netlink socket. Not for concurrent use.
+type Client struct {
+	fd     int
+	family uint16
+	seq    uint32
+	buf    []byte
+}
+
+// answerTimeout bounds the wait for an answer, which the kernel gives before the question's system call returns.
+const answerTimeout = 1 // second
+
+// Dial opens the socket and finds the family. Without the family in the kernel, or the right to ask, it is a
+// *proc.UnsupportedError.
+func Dial() (*Client, error) {
+	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_GENERIC)
+	if err != nil {
+		return nil, fmt.Errorf("open generic netlink: %w", err)
+	}
+	c := &Client{fd: fd, buf: make([]byte, 4096)}
+	err = errors.Join(
+		unix.Bind(fd, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}),
+		unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: answerTimeout}),
+	)
+	if err == nil {
+		err = c.findFamily()
+	}
+	if err == nil {
+		_, err = c.RunDelay(unix.Getpid())
+	}
+	if err != nil {
+		c.Close()
+		return nil, explain(err)
+	}
+	return c, nil
+}
+
+func explain(err error) error {
+	no := func(why string) error {
+		return fmt.Errorf("%w (%w)", &proc.UnsupportedError{Feature: "taskstats", Why: why}, err)
+	}
+	switch {
+	case errors.Is(err, unix.ENOENT):
+		return no("the kernel has no CONFIG_TASKSTATS")
+	case errors.Is(err, unix.EPERM):
+		return no("needs CAP_NET_ADMIN in the initial user namespace")
+	}
+	return fmt.Errorf("dial taskstats: %w", err)
+}
+
+// RunDelay is how long the threads of a process, those that ended included, were runnable and waited for a CPU, in nanoseconds
+// since it began (cpu_delay_total). A process that is gone is unix.ESRCH.
+func (c *Client) RunDelay(pid int) (ns uint64, err error) {
+	var id [4]byte
+	binary.NativeEndian.PutUint32(id[:], uint32(pid)) //nolint:gosec // a process id
+	payload, err := c.ask(c.family, unix.TASKSTATS_CMD_GET, unix.TASKSTATS_CMD_ATTR_TGID, id[:])
+	if err != nil {
+		return 0, err
+	}
+	return parseRunDelay(payload)
+}
+
+// Close gives the socket back.
+func (c *Client) Close() { unix.Close(c.fd) } //nolint:errcheck // nothing to do about it
+
+// findFamily asks for the number that this boot's kernel gave to "TASKSTATS".
+func (c *Client) findFamily() error {
+	payload, err := c.ask(unix.GENL_ID_CTRL, unix.CTRL_CMD_GETFAMILY, unix.CTRL_ATTR_FAMILY_NAME, []byte("TASKSTATS\x00"))
+	if err != nil {
+		return err
+	}
+	id := attribute(payload, unix.CTRL_ATTR_FAMILY_ID)
+	if len(id) < 2 {
+		return errAnswer
+	}
+	c.family = binary.NativeEndian.Uint16(id)
+	return nil
+}
+
+// Sizes of the headers (include/uapi/linux/netlink.h, genetlink.h).
+const (
+	headerSize  = 16
+	genericSize = 4
+	attrSize    = 4
+	// typeMask takes the flags off an attribute's type (NLA_TYPE_MASK).
+	typeMask = 0x3fff
+)
+
+// ask sends one command with one attribute and returns the attributes of the answer, valid until the next.
+func (c *Client) ask(family uint16, command uint8, attr uint16, value []byte) ([]byte, error) {
+	c.seq++
+	msg := question(c.buf[:0], family, command, attr, value, c.seq)
+	if _, err := unix.Write(c.fd, msg); err != nil {
+		return nil, err
+	}
+	for {
+		n, err := unix.Read(c.fd, c.buf[:cap(c.buf)])
+		if err == unix.EINTR {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		payload, mine, err := parseAnswer(c.buf[:n], c.seq)
+		if mine || err != nil {
+			return payload, err
+		}
+	}
+}
+
+// question is nlmsghdr, genlmsghdr and one attribute, padded to four bytes.
+func question(b []byte, family uint16, command uint8, attr uint16, value []byte, seq uint32) []byte {
+	length := align(headerSize + genericSize + attrSize + len(value))
+	b = binary.NativeEndian.AppendUint32(b, uint32(length)) //nolint:gosec // a few dozen bytes
+	b = binary.NativeEndian.AppendUint16(b, family)
+	b = binary.NativeEndian.AppendUint16(b, unix.NLM_F_REQUEST)
+	b = binary.NativeEndian.AppendUint32(b, seq)
+	b = binary.NativeEndian.AppendUint32(b, 0) // the kernel fills in the port
+	b = append(b, command, 1, 0, 0)
+	b = binary.NativeEndian.AppendUint16(b, uint16(attrSize+len(value))) //nolint:gosec // a few dozen bytes
+	b = binary.NativeEndian.AppendUint16(b, attr)
+	b = append(b, value...)
+	for len(b) < length {
+		b = append(b, 0)
+	}
+	return b
+}
+
+func align(n int) int { return (n + 3) &^ 3 }
+
+var errAnswer = errors.New("netlink answer is cut short")
+
+// parseAnswer finds the attributes of the answer to question seq, or its error. mine is false for an older answer.
+func parseAnswer(b []byte, seq uint32) (payload []byte, mine bool, err error) {
+	if len(b) < headerSize {
+		return nil, false, errAnswer
+	}
+	length := binary.NativeEndian.Uint32(b)
+	if length < headerSize || uint64(length) > uint64(len(b)) {
+		return nil, false, errAnswer
+	}
+	kind := binary.NativeEndian.Uint16(b[4:])
+	if binary.NativeEndian.Uint32(b[8:]) != seq {
+		return nil, false, nil
+	}
+	b = b[headerSize:length]
+	if kind == unix.NLMSG_ERROR {
+		if len(b) < 4 {
+			return nil, false, errAnswer
+		}
+		code := int32(binary.NativeEndian.Uint32(b)) //nolint:gosec // an errno, negative
+		if code >= 0 {
+			return nil, false, errAnswer // an acknowledgement, which nobody asked for
+		}
+		return nil, true, unix.Errno(-int64(code))
+	}
+	if len(b) < genericSize {
+		return nil, false, errAnswer
+	}
+	return b[genericSize:], true, nil
+}
+
+// attribute is the value of the first attribute of a kind; nil when there is none.
+func attribute(b []byte, kind uint16) []byte {
+	for len(b) >= attrSize {
+		length := int(binary.NativeEndian.Uint16(b))
+		if length < attrSize || length > len(b) {
+			return nil
+		}
+		if binary.NativeEndian.Uint16(b[2:])&typeMask == kind {
+			return b[attrSize:length]
+		}
+		b = b[min(align(length), len(b)):]
+	}
+	return nil
+}
+
+// runDelayOffset is that of cpu_delay_total in struct taskstats, which only ever grows at its end.
+const runDelayOffset = unsafe.Offsetof(unix.Taskstats{}.Cpu_delay_total)
+
+// parseRunDelay takes the number out of TASKSTATS_TYPE_AGGR_TGID, a nest of the id and struct taskstats
+// (include/uapi/linux/taskstats.h).
+func parseRunDelay(payload []byte) (uint64, error) {
+	stats := attribute(attribute(payload, unix.TASKSTATS_TYPE_AGGR_TGID), unix.TASKSTATS_TYPE_STATS)
+	if uintptr(len(stats)) < runDelayOffset+8 {
+		return 0, errAnswer
+	}
+	return binary.NativeEndian.Uint64(stats[runDelayOffset:]), nil
+}

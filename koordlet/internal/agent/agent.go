@@ -1,0 +1,281 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+// Package agent is koordlet's tick: measure, decide, publish, once an interval and whenever the kernel tells of pressure.
+//
+// Inputs are the parts that know something (engine, pods, node, scanner, window); outputs are what was published, who is to
+// be evicted, and a Look for people. One goroutine runs it. It imports the agent's own rooms, engine, model and policy; the
+// parts are made elsewhere (setup).
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/koord-rt/koord-rt/api/strategy"
+	"github.com/koord-rt/koord-rt/engine"
+	"github.com/koord-rt/koord-rt/kernel/apply"
+	"github.com/koord-rt/koord-rt/koordlet/internal/collect"
+	"github.com/koord-rt/koord-rt/koordlet/internal/decide"
+	"github.com/koord-rt/koord-rt/koordlet/internal/kube"
+	"github.com/koord-rt/koord-rt/koordlet/internal/pods"
+	"github.com/koord-rt/koord-rt/koordlet/internal/publish"
+	"github.com/koord-rt/koord-rt/koordlet/internal/window"
+	"github.com/koord-rt/koord-rt/model/plan"
+	"github.com/koord-rt/koord-rt/model/sample"
+	"github.com/koord-rt/koord-rt/model/unit"
+	"github.com/koord-rt/koord-rt/policy/evict"
+)
+
+// forgetEvery is how often the window forgets who has gone.
+const forgetEvery = unit.Minute
+
+// The state is kept at once when what is ours in the kernel changes, after keepChanged when suppression has moved, and
+// every keepEvery for what the loops have learned.
+const (
+	keepChanged = 10 * unit.Second
+	keepEvery   = unit.Minute
+)
+
+// Options of New. All are required unless a comment says otherwise.
+type Options struct {
+	Interval time.Duration
+	Engine   *engine.Engine
+	Scanner  *collect.Scanner
+	Window   *window.Memory
+	Pods     *pods.Keeper
+	// Node is the Node object, nil while it is not known.
+	Node func() *kube.Node
+	// Strategy is the NodeSLO's, nil while there is none.
+	Strategy  func() *strategy.Spec
+	Publisher *publish.Publisher
+	// Now is the loops' clock, Wall the time of day.
+	Now  func() unit.Micros
+	Wall func() time.Time
+	// Write brings the kernel to a plan.
+	Write func(ctx context.Context, p plan.Plan) []apply.Result
+	// Kept is the state of an earlier life; Keep stores it for the next one.
+	Kept decide.State
+	Keep func(decide.State) error
+	// Evict carries evictions out, or records them only.
+	Evict Evictor
+	// EvictFeatures may evict; the pauses follow a round.
+	EvictFeatures         evict.Features
+	MemoryPause, CPUPause unit.Micros
+	// Pressure calls Urgent between the ticks; nil where it is off.
+	Pressure *Pressure
+	// NoPressure: cgroups tell no pressure here.
+	NoPressure bool
+	// Reclaim takes memory back from a cgroup and tells how much it got; NoReclaim says why it cannot, empty when it can.
+	// Both nil: it cannot.
+	Reclaim   func(ctx context.Context, cgroup string, amount unit.Bytes) (unit.Bytes, error)
+	NoReclaim func() string
+	// Slow is the interval of slow readings; 0 means decide.DefaultSlow. Tune is decide.Facts'.
+	Slow time.Duration
+	Tune bool
+	// Tell hears of every step.
+	Tell func(*Look)
+	Log  *slog.Logger
+}
+
+// Evictor carries evictions out in its own time.
+type Evictor interface {
+	// Evict takes what a step decided.
+	Evict(todo []evict.Eviction)
+	// Leaving are the UIDs of pods that were evicted and are still there, since when; refused those whose disruption budget
+	// has just said no.
+	Leaving() (leaving map[string]unit.Micros, refused map[string]bool)
+}
+
+// Look is what the last tick saw and decided. It is never written again.
+type Look struct {
+	Wall    time.Time
+	Facts   decide.Facts
+	Outcome decide.Outcome
+	Scan    collect.Report
+	// Took is the time of the whole tick.
+	Took time.Duration
+}
+
+// Agent runs the loops.
+type Agent struct {
+	o        Options
+	state    decide.State
+	urgent   chan string
+	look     atomic.Pointer[Look]
+	forgetAt unit.Micros
+	// podsGen and strategy are what was published last.
+	podsGen  uint64
+	strategy *strategy.Spec
+	reclaim  *reclaimer
+	// noReclaim is looked up every forgetEvery.
+	noReclaim string
+	keptAt    unit.Micros
+	// told is the last trouble of each kind, so that each is logged once.
+	told map[string]string
+}
+
+// New makes an agent. Nothing runs before Run.
+func New(o Options) *Agent {
+	if o.Reclaim == nil || o.NoReclaim == nil {
+		o.NoReclaim = func() string { return "memory.reclaim is not connected" }
+	}
+	return &Agent{o: o, state: o.Kept, urgent: make(chan string, 1), reclaim: &reclaimer{do: o.Reclaim}, told: map[string]string{}}
+}
+
+// Urgent asks for a step now: a pod (by UID) waits for CPUs. One that is asked for while another waits is the same step.
+func (a *Agent) Urgent(uid string) {
+	select {
+	case a.urgent <- uid:
+	default:
+	}
+}
+
+// Look is what the last tick saw, nil before the first.
+func (a *Agent) Look() *Look { return a.look.Load() }
+
+// Run works until ctx ends. What was decided stays in force for publish.TTL, which an upgrade of the agent is shorter than.
+func (a *Agent) Run(ctx context.Context) error {
+	defer a.o.Scanner.Close()
+	defer a.reclaim.wait()
+	tick := time.NewTicker(a.o.Interval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			a.keep(a.o.Now())
+			return nil
+		case <-tick.C:
+			a.tick(ctx, false)
+		case uid := <-a.urgent:
+			if !a.throttled(uid) {
+				a.tick(ctx, true)
+			}
+		}
+	}
+}
+
+// throttled reports whether a pod's own limit makes it wait: then nobody else is to blame.
+func (a *Agent) throttled(uid string) bool {
+	now := a.o.Now()
+	return a.o.Window.Query(sample.OfPod(uid), sample.CPUThrottled, now-2*unit.Micros(a.o.Interval.Microseconds()), now+1).Last > 0
+}
+
+// tick measures, unless it is urgent, decides and publishes.
+func (a *Agent) tick(ctx context.Context, urgent bool) {
+	start := a.o.Wall()
+	l := &Look{Wall: start}
+	members := a.o.Engine.Members()
+	snapshot := a.o.Pods.Snapshot()
+	view := a.o.Engine.Views().Load()
+	if !urgent {
+		if a.o.Pressure != nil {
+			a.o.Pressure.Follow(members)
+		}
+		a.o.Scanner.Follow(targets(view, members, snapshot))
+		l.Scan = a.o.Scanner.Scan(a.o.Window.Append)
+		a.trouble("measure", l.Scan.Err)
+	}
+	now := a.o.Now()
+	if now >= a.forgetAt {
+		a.o.Window.Collect(now)
+		a.forgetAt = now + forgetEvery
+		a.noReclaim = a.o.NoReclaim()
+	}
+	leaving, refused := a.o.Evict.Leaving()
+	l.Facts = decide.Facts{
+		Now: now, Urgent: urgent, Interval: unit.Micros(a.o.Interval.Microseconds()), Window: a.o.Window, View: view,
+		Members: members, Pods: snapshot, Node: a.o.Node(), NoPressure: a.o.NoPressure, EvictFeatures: a.o.EvictFeatures,
+		MemoryPause: a.o.MemoryPause, CPUPause: a.o.CPUPause, Leaving: leaving, Refused: refused,
+		Slow: unit.Micros(a.o.Slow.Microseconds()), Tune: a.o.Tune, NoReclaim: a.noReclaim,
+	}
+	if !urgent {
+		var err error
+		l.Facts.Reclaimed, l.Facts.Reclaiming, err = a.reclaim.take()
+		a.trouble("reclaim memory", err)
+	}
+	a.state, l.Outcome = decide.Step(a.state, &l.Facts)
+	if l.Outcome.Owns {
+		a.keep(now)
+	}
+	a.write(ctx, slices.Concat(l.Outcome.Tier, l.Outcome.Apps))
+	a.publish(l, snapshot)
+	a.reclaim.start(ctx, tasks(l.Outcome.Reclaims, members))
+	a.o.Evict.Evict(l.Outcome.Evictions)
+	a.tell(&l.Outcome, urgent)
+	if age := now - a.keptAt; age >= keepEvery || l.Outcome.Suppress.Changed && age >= keepChanged {
+		a.keep(now)
+	}
+	l.Took = a.o.Wall().Sub(start)
+	a.look.Store(l)
+	a.o.Tell(l)
+}
+
+// tell logs what has changed.
+func (a *Agent) tell(o *decide.Outcome, urgent bool) {
+	if s := &o.Suppress; s.Changed {
+		a.o.Log.Info("CPU of the best-effort tier", "mode", s.Mode.String(), "cpus", s.CPUs.String(), "quota", int64(s.Quota), "urgent", urgent,
+			"reason", s.Reason)
+	}
+	for i := range o.Events {
+		a.o.Log.Info("interference", "pod", o.Events[i].Name, "uid", o.Events[i].Pod, "what", o.Events[i].Text)
+	}
+}
+
+// keep stores the state for the next life.
+func (a *Agent) keep(now unit.Micros) {
+	a.keptAt = now
+	a.trouble("keep state", a.o.Keep(a.state))
+}
+
+// write brings the kernel to what was decided for it. Apply reads before it writes: a plan that is in force costs a read. A
+// host application that does not run has no cgroup, and the class of the best-effort pods none without a pod.
+func (a *Agent) write(ctx context.Context, p plan.Plan) {
+	var errs []error
+	for _, r := range a.o.Write(ctx, p) {
+		if r.Err != nil && r.Outcome != apply.Gone {
+			errs = append(errs, fmt.Errorf("%s: %w", &r.Setting, r.Err))
+		}
+	}
+	a.trouble("write", errors.Join(errs...))
+}
+
+// publish hands on what was decided and who is here.
+func (a *Agent) publish(l *Look, snapshot *pods.Snapshot) {
+	_, err := a.o.Publisher.Dynamic(l.Outcome.Dynamic, l.Wall)
+	a.trouble("publish dynamic state", err)
+	if spec := a.o.Strategy(); spec != a.strategy {
+		if _, err = a.o.Publisher.Strategy(spec, l.Wall); err == nil {
+			a.strategy = spec
+		}
+		a.trouble("publish strategy", err)
+	}
+	if snapshot.Generation != 0 && snapshot.Generation != a.podsGen {
+		if _, err = a.o.Publisher.Pods(snapshot.Specs(), l.Wall); err == nil {
+			a.podsGen = snapshot.Generation
+		}
+		a.trouble("publish pods", err)
+	}
+}
+
+// trouble logs an error once, and its end.
+func (a *Agent) trouble(what string, err error) {
+	text := ""
+	if err != nil {
+		text = err.Error()
+	}
+	if a.told[what] == text {
+		return
+	}
+	a.told[what] = text
+	if err != nil {
+		a.o.Log.Warn(what, "err", err)
+		return
+	}
+	a.o.Log.Info(what + " works again")
+}

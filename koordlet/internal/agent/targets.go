@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+package agent
+
+import (
+	"github.com/koord-rt/koord-rt/api/protocol"
+	"github.com/koord-rt/koord-rt/engine"
+	"github.com/koord-rt/koord-rt/koordlet/internal/collect"
+	"github.com/koord-rt/koord-rt/koordlet/internal/decide"
+	"github.com/koord-rt/koord-rt/koordlet/internal/pods"
+	"github.com/koord-rt/koord-rt/model/node"
+)
+
+// targets is whom to measure: what the runtime runs, with the classes that Kubernetes knows, and the strategy's host
+// applications.
+func targets(v *node.View, members []engine.Member, snapshot *pods.Snapshot) collect.Targets {
+	t := collect.Targets{Pods: make([]collect.Pod, 0, len(members))}
+	for i := range members {
+		m := &members[i]
+		if m.Pod.Cgroup == "" {
+			continue
+		}
+		p := collect.Pod{UID: m.Pod.UID, Cgroup: m.Pod.Cgroup, QoS: m.Pod.Class(), PID: m.Pod.PID}
+		if spec, ok := snapshot.Pod(m.Pod.UID); ok {
+			p.Priority, p.HostNetwork = spec.PriorityClass, spec.HostNetwork
+		}
+		if p.Priority == protocol.PriorityNone {
+			p.Priority = defaultPriority(p.QoS)
+		}
+		for _, c := range m.Containers {
+			p.Containers = append(p.Containers, collect.Container{ID: c.ID, Cgroup: c.Cgroup})
+		}
+		if m.Pod.KubeQoS == protocol.KubeBestEffort && t.BestEffort == "" {
+			t.BestEffort = m.Pod.QoSCgroup
+		}
+		t.Pods = append(t.Pods, p)
+	}
+	for _, app := range decide.Apps(v, members) {
+		t.HostApps = append(t.HostApps, collect.HostApp{Name: app.Name, Cgroup: app.Cgroup})
+	}
+	return t
+}
+
+// defaultPriority is the class of a pod that has none: batch for BE, prod for the others that are labelled.
+func defaultPriority(q protocol.QoS) protocol.PriorityClass {
+	switch q {
+	case protocol.QoSBE:
+		return protocol.PriorityBatch
+	case protocol.QoSNone:
+		return protocol.PriorityNone
+	default:
+		return protocol.PriorityProd
+	}
+}

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+package agent
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/koord-rt/koord-rt/api/protocol"
+	"github.com/koord-rt/koord-rt/api/strategy"
+	"github.com/koord-rt/koord-rt/engine"
+	"github.com/koord-rt/koord-rt/koordlet/internal/collect"
+	"github.com/koord-rt/koord-rt/koordlet/internal/pods"
+	"github.com/koord-rt/koord-rt/model/node"
+	"github.com/koord-rt/koord-rt/model/workload"
+)
+
+// Everybody with a cgroup is measured, host applications too.
+func TestTargets(t *testing.T) {
+	t.Parallel()
+	spec := strategy.Effective(strategy.Spec{HostApplications: []strategy.HostApplication{
+		{Name: "nginx", QoS: "LS"}, {Name: "spark", QoS: "BE", CgroupPath: &strategy.CgroupPath{Base: strategy.BaseKubepodsBestEff, RelativePath: "spark"}},
+	}})
+	members := []engine.Member{
+		{
+			Pod: &workload.Pod{
+				UID: "be", KubeQoS: protocol.KubeBestEffort, Cgroup: "/kubepods/besteffort/podbe", QoSCgroup: "/kubepods/besteffort", PID: 7,
+				Ask: protocol.Ask{QoS: protocol.QoSBE},
+			},
+			Containers: []*workload.Container{{ID: "c", Cgroup: "/kubepods/besteffort/podbe/c"}},
+		},
+		{Pod: &workload.Pod{UID: "unplaced"}},
+	}
+	want := collect.Targets{
+		BestEffort: "/kubepods/besteffort",
+		Pods: []collect.Pod{{
+			UID: "be", Cgroup: "/kubepods/besteffort/podbe", QoS: protocol.QoSBE, Priority: protocol.PriorityBatch, PID: 7,
+			Containers: []collect.Container{{ID: "c", Cgroup: "/kubepods/besteffort/podbe/c"}},
+		}},
+		HostApps: []collect.HostApp{
+			{Name: "nginx", Cgroup: "/host-latency-sensitive/nginx"}, {Name: "spark", Cgroup: "/kubepods/besteffort/spark"},
+		},
+	}
+	got := targets(&node.View{Strategy: &spec}, members, pods.New(pods.Options{}).Snapshot())
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+package collect
+
+import (
+	"github.com/koord-rt/koord-rt/api/protocol"
+	"github.com/koord-rt/koord-rt/kernel/usage"
+	"github.com/koord-rt/koord-rt/model/sample"
+	"github.com/koord-rt/koord-rt/model/unit"
+)
+
+// classes sums up pods by QoS class and by priority class, 0 where there is none, and measures what BE may use at most:
+//
+//	limit(BE) = min(CPUs of its cpuset, quota / period), both of Kubernetes' BestEffort cgroup
+//
+// A class has no CPU in a tick in which one of its pods was read for the first time, and nothing before Follow.
+type classes struct {
+	sums   [numQoS + numPriorities]total
+	limits usage.Limits
+}
+
+// total is one class.
+type total struct {
+	subject sample.Subject
+	cores   float64
+	memory  unit.Bytes
+	// partial: a pod of it has no rate yet.
+	partial bool
+}
+
+const (
+	numQoS        = int(protocol.QoSSystem) + 1
+	numPriorities = int(protocol.PriorityFree) + 1
+)
+
+func newClasses(*machine) (collector, support) {
+	c := &classes{}
+	for q := range numQoS {
+		c.sums[q].subject = sample.OfQoS(protocol.QoS(q)) //nolint:gosec // below numQoS
+	}
+	for p := range numPriorities {
+		c.sums[numQoS+p].subject = sample.OfPriority(protocol.PriorityClass(p)) //nolint:gosec // below numPriorities
+	}
+	return c, support{}
+}
+
+func (c *classes) collect(t *tick) {
+	if !t.told {
+		return
+	}
+	for i := range c.sums {
+		c.sums[i] = total{subject: c.sums[i].subject}
+	}
+	for _, p := range t.pods {
+		if p.fresh {
+			c.sums[min(int(p.pod.QoS), numQoS-1)].add(&p.entry)
+			c.sums[numQoS+min(int(p.pod.Priority), numPriorities-1)].add(&p.entry)
+		}
+	}
+	at := t.clock()
+	for i := range c.sums {
+		s := &c.sums[i]
+		if !s.partial {
+			t.emit(s.subject, sample.CPUUsage, s.cores, at)
+		}
+		t.emit(s.subject, sample.MemoryUsage, float64(s.memory), at)
+	}
+	if t.bestEffort != nil {
+		c.bestEffort(t, at)
+	}
+}
+
+func (c *classes) bestEffort(t *tick, at unit.Micros) {
+	if err := t.bestEffort.Limits(t.buf, &c.limits); err != nil {
+		t.fail(err)
+		return
+	}
+	cores := float64(c.limits.CPUs)
+	if c.limits.CPU != unit.Unlimited {
+		if quota := float64(c.limits.CPU) / 1000; cores == 0 || quota < cores {
+			cores = quota
+		}
+	}
+	if cores > 0 {
+		t.emit(c.sums[protocol.QoSBE].subject, sample.CPULimit, cores, at)
+	}
+}
+
+func (s *total) add(e *entry) {
+	if e.rated {
+		s.cores += e.cores
+	} else {
+		s.partial = true
+	}
+	s.memory += e.counters.Memory.WithoutPageCache()
+}

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+package collect
+
+// pods measures CPU, throttling and memory of each pod by its own cgroup, one reading that holds its containers and its sandbox.
+type pods struct{}
+
+func newPods(*machine) (collector, support) { return pods{}, support{} }
+
+func (pods) collect(t *tick) {
+	for _, p := range t.pods {
+		if t.read(&p.entry); p.fresh {
+			t.emitUsage(&p.entry)
+		}
+	}
+}

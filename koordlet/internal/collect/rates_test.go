@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+package collect
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/koord-rt/koord-rt/api/protocol"
+	"github.com/koord-rt/koord-rt/kernel/kerneltest"
+	"github.com/koord-rt/koord-rt/kernel/root"
+	"github.com/koord-rt/koord-rt/model/node"
+	"github.com/koord-rt/koord-rt/model/sample"
+	"github.com/koord-rt/koord-rt/model/unit"
+)
+
+const cpuStat = "usage_usec %d\nuser_usec 0\nsystem_usec 0\nnr_periods %d\nnr_throttled %d\nthrottled_usec 0\n"
+
+// TestResets: a counter that falls, a reading at the same time and a cgroup made anew give no CPU usage; the tick after does.
+func TestResets(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, "6.12-v2", node.CgroupV2, nil)
+	whom := targets(node.CgroupV2)
+	r.Follow(whom)
+	pod, dir := sample.OfPod(lsUID), "sys/fs/cgroup"+whom.Pods[1].Cgroup
+	show := func(usage, periods, throttled int) {
+		r.record.Put(t, dir+"/cpu.stat", fmt.Sprintf(cpuStat, usage, periods, throttled))
+	}
+	for i, step := range []struct {
+		change func()
+		after  unit.Micros
+		want   float64 // -1 is no sample
+		ratio  float64
+	}{
+		{func() { show(70_000_000, 100, 10) }, unit.Second, -1, -1},
+		{func() { show(71_000_000, 110, 15) }, unit.Second, 1, 0.5},
+		{func() { show(71_000_000, 110, 15) }, 2 * unit.Second, 0, -1}, // no period: nothing to say
+		{func() { show(400_000, 5, 5) }, unit.Second, -1, -1},
+		{func() { show(900_000, 10, 5) }, 2 * unit.Second, 0.25, 0},
+		{func() { show(950_000, 12, 7) }, 0, -1, -1},
+		{func() { show(1_400_000, 20, 10) }, unit.Second, 0.5, 0.5}, // since the reading before
+		{func() { r.Follow(Targets{}) }, unit.Second, -1, -1},
+		{func() { r.Follow(whom) }, unit.Second, -1, -1},
+		{func() { show(3_400_000, 20, 10) }, unit.Second, 2, -1},
+	} {
+		step.change()
+		r.now += step.after
+		r.scan(t)
+		for m, want := range map[sample.Metric]float64{sample.CPUUsage: step.want, sample.CPUThrottled: step.ratio} {
+			if got, ok := r.value(pod, m); ok != (want >= 0) || ok && (got < want-1e-9 || got > want+1e-9) {
+				t.Errorf("step %d: %s %v, %v; want %v", i, m, got, ok, want)
+			}
+		}
+	}
+}
+
+// TestWhole: while a pod has been read only once, the sums that it belongs to have no CPU, and the system none; memory they
+// have. Before Follow there is only the node.
+func TestWhole(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, "6.12-v2", node.CgroupV2, nil)
+	scan := func() { r.now += unit.Second; r.scan(t) }
+	kinds := func() (out []string) {
+		for _, s := range r.got {
+			if k := s.Subject.Kind.String(); !slices.Contains(out, k) {
+				out = append(out, k)
+			}
+		}
+		return out
+	}
+	scan()
+	scan()
+	if diff := cmp.Diff([]string{"node", "numa", "disk"}, kinds()); diff != "" {
+		t.Errorf("before Follow: %s", diff)
+	}
+	whom := targets(node.CgroupV2)
+	late := whom.Pods[1]
+	r.Follow(Targets{Pods: slices.Clone(whom.Pods[:1]), HostApps: whom.HostApps, BestEffort: whom.BestEffort})
+	scan()
+	scan()
+	check := func(what string, s sample.Subject, cpu bool) {
+		t.Helper()
+		if _, ok := r.value(s, sample.CPUUsage); ok != cpu {
+			t.Errorf("%s: %s has CPU: %v", what, s, ok)
+		}
+		if _, ok := r.value(s, sample.MemoryUsage); !ok {
+			t.Errorf("%s: %s has no memory", what, s)
+		}
+	}
+	check("settled", sample.OfSystem(), true)
+	check("settled", sample.OfSystemNUMA(1), true)
+	whom.Pods = []Pod{whom.Pods[0], late}
+	r.Follow(whom)
+	scan()
+	check("a pod came", sample.OfSystem(), false)
+	check("a pod came", sample.OfSystemNUMA(1), false)
+	check("a pod came", sample.OfQoS(protocol.QoSLS), false)
+	check("a pod came", sample.OfPriority(protocol.PriorityProd), false)
+	check("a pod came", sample.OfQoS(protocol.QoSBE), true)
+	check("who stayed", sample.OfPod(beUID), true)
+	scan()
+	check("settled again", sample.OfSystem(), true)
+	check("settled again", sample.OfQoS(protocol.QoSLS), true)
+	whom.Pods = append(whom.Pods, Pod{UID: "pending", Cgroup: "/kubepods.slice/none", QoS: protocol.QoSLSR})
+	r.Follow(whom)
+	scan()
+	check("a pod without a cgroup came", sample.OfSystem(), true)
+	if got := r.Scan(func([]sample.Sample) {}); got.Gone != 1 {
+		t.Errorf("%+v", got)
+	}
+}
+
+// TestSlowIsSpread: each entry is read slowly once in Slow ticks, and about as many in each.
+func TestSlowIsSpread(t *testing.T) {
+	t.Parallel()
+	const slow, pods = 5, 10
+	r := newRig(t, "6.12-v2", node.CgroupV2, func(o *Options) { o.Slow = slow })
+	like := targets(node.CgroupV2).Pods[1]
+	var whom Targets
+	for i := range pods {
+		like.UID = fmt.Sprint("pod", i)
+		like.Containers = []Container{{fmt.Sprint("c", i), like.Cgroup}}
+		whom.Pods = append(whom.Pods, like)
+	}
+	r.Follow(whom)
+	seen := map[sample.Subject]int{}
+	for range slow {
+		r.now += unit.Second
+		r.scan(t)
+		n := 0
+		for _, s := range r.got {
+			if s.Metric == sample.PSIIOSome && s.Subject.Kind != sample.Node {
+				seen[s.Subject]++
+				n++
+			}
+		}
+		if n != 2*pods/slow {
+			t.Errorf("%d entries in one tick", n)
+		}
+	}
+	for s, n := range seen {
+		if n != 1 {
+			t.Errorf("%s was read %d times", s, n)
+		}
+	}
+	if len(seen) != 2*pods {
+		t.Errorf("%d entries were read", len(seen))
+	}
+}
+
+// TestBrokenFiles: one file costs what it tells and is reported with its path; the rest goes on.
+func TestBrokenFiles(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, "6.18-v1", node.CgroupV1, nil)
+	whom := targets(node.CgroupV1)
+	r.Follow(whom)
+	r.scan(t)
+	for _, file := range []string{"proc/stat", "proc/meminfo", "proc/vmstat", "proc/diskstats", "proc/pressure/io",
+		"sys/devices/system/node/node0/meminfo", "proc/1/net/dev", "sys/fs/cgroup/memory" + whom.Pods[1].Cgroup + "/memory.stat",
+		"sys/fs/cgroup/cpu" + whom.BestEffort + "/cpu.cfs_quota_us"} {
+		r.record.Put(t, file, "a\nb\nnonsense\n")
+		r.now += unit.Second
+		r.got = r.got[:0]
+		report := r.Scan(func(s []sample.Sample) { r.got = append(r.got, s...) })
+		var name *root.FileError
+		if report.Failed != 1 || !strings.Contains(report.Err.Error(), file) {
+			t.Errorf("%s: %d failed, %v, %v", file, report.Failed, report.Err, errors.As(report.Err, &name))
+		}
+		if _, ok := r.value(sample.OfPod(lsUID), sample.CPUUsage); !ok {
+			t.Errorf("%s: the pod has no CPU usage", file)
+		}
+		r.record.Show(t, "6.18-v1")
+		r.record.Show(t, "6.18-v1+1s")
+		r.now += unit.Second
+		r.Scan(func([]sample.Sample) {})
+	}
+}
+
+// TestSupport: every collector has its line and its reason.
+func TestSupport(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, "6.18-v1", node.CgroupV1, func(o *Options) {
+		o.Topology, o.Without, o.Slow = nil, []string{"rundelay", "cpi", "pagecache"}, 0
+	})
+	want := map[string]string{
+		"node": "1 active ", "pod": "1 active ", "container": "1 active ", "hostapp": "1 active ", "class": "1 active ", "system": "1 active ",
+		"numa": "10 unsupported the topology is not known", "pagecache": "1 off ",
+		"coldpage": "10 unsupported no memory.idle_page_stats: the kernel has no kidled",
+		"psi": "10 degraded cgroup v1 has pressure of the node, and of those cgroups alone that are also in a unified hierarchy or on an " +
+			"Anolis kernel",
+		"rundelay": "10 off ", "reclaim": "10 active ",
+		"disk":    "10 degraded cgroup v1 charges buffered writes to the root, not to the cgroup that wrote",
+		"network": "10 active ", "resctrl": "10 unsupported no resctrl filesystem at " + r.record.Roots.Resctrl + ": not mounted, or the CPU has no RDT",
+		"cpi": "60 off ",
+	}
+	got := map[string]string{}
+	for _, s := range r.Support() {
+		got[s.Collector] = fmt.Sprintf("%d %s %s", s.Every, s.Support, s.Detail)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	if _, err := New(Options{Roots: root.Roots{Cgroup: t.TempDir()}, Cgroup: node.CgroupV1}); err == nil {
+		t.Error("a directory without cgroups was taken")
+	}
+	bare := kerneltest.Recorded(t, "6.12-v2")
+	bare.Remove(t, "proc/pressure")
+	s, err := New(Options{Roots: bare.Roots, Cgroup: node.CgroupV2, Now: func() unit.Micros { return 0 }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	i := slices.IndexFunc(s.Support(), func(s State) bool { return s.Collector == "psi" })
+	if state := s.Support()[i]; state.Support != StateUnsupported || !strings.Contains(state.Detail, "CONFIG_PSI") {
+		t.Errorf("%+v", state)
+	}
+}
+
+// TestNUMAWithoutMeminfo: a node whose file is broken has no memory, and the system none on it; the other node and the CPU go on.
+func TestNUMAWithoutMeminfo(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, "6.12-v2", node.CgroupV2, nil)
+	r.Follow(targets(node.CgroupV2))
+	r.scan(t)
+	r.record.Put(t, "sys/devices/system/node/node1/meminfo", "nonsense")
+	r.now += unit.Second
+	r.got = r.got[:0]
+	if report := r.Scan(func(s []sample.Sample) { r.got = append(r.got, s...) }); report.Failed != 1 {
+		t.Errorf("%+v", report)
+	}
+	for s, want := range map[sample.Subject]bool{
+		sample.OfNUMA(0): true, sample.OfSystemNUMA(0): true, sample.OfNUMA(1): false, sample.OfSystemNUMA(1): false,
+	} {
+		_, memory := r.value(s, sample.MemoryUsage)
+		if _, cpu := r.value(s, sample.CPUUsage); memory != want || !cpu {
+			t.Errorf("%s has memory: %v, CPU: %v", s, memory, cpu)
+		}
+	}
+}

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+package decide_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/koord-rt/koord-rt/api/protocol"
+	"github.com/koord-rt/koord-rt/api/strategy"
+	"github.com/koord-rt/koord-rt/engine"
+	"github.com/koord-rt/koord-rt/koordlet/internal/decide"
+	"github.com/koord-rt/koord-rt/koordlet/internal/window"
+	"github.com/koord-rt/koord-rt/model/node"
+	"github.com/koord-rt/koord-rt/model/sample"
+	"github.com/koord-rt/koord-rt/model/topo"
+	"github.com/koord-rt/koord-rt/model/unit"
+	"github.com/koord-rt/koord-rt/model/workload"
+	"github.com/koord-rt/koord-rt/policy/burst"
+)
+
+// limited gives an LS pod one container with a limit of two CPUs.
+func limited(f *decide.Facts) *workload.Pod {
+	p := &workload.Pod{
+		ID: "s", UID: "ls", KubeQoS: protocol.KubeBurstable, Ask: protocol.Ask{QoS: protocol.QoSLS}, QoSCgroup: "/kubepods/burstable",
+		Base: workload.Resources{Quota: unit.Some(200000)},
+	}
+	c := &workload.Container{ID: "c1", Name: "app", Base: workload.Resources{Quota: unit.Some(200000)}}
+	f.Members[1] = engine.Member{Pod: p, Containers: []*workload.Container{c}}
+	return p
+}
+
+func throttle(w *window.Memory, at unit.Micros, ratio float64) {
+	w.Append([]sample.Sample{
+		{Subject: sample.OfContainer("c1"), Metric: sample.CPUUsage, Value: 2, At: at},
+		{Subject: sample.OfContainer("c1"), Metric: sample.CPUThrottled, Value: ratio, At: at},
+	})
+}
+
+// The reference's example: base 200000 and 300 % give 240000 and 288000; the pod gets what its container got.
+func TestBurst(t *testing.T) {
+	t.Parallel()
+	f, w := facts(strategy.SuppressCPUSet)
+	limited(f)
+	f.View.Strategy.CPUBurstStrategy.Policy = new(strategy.BurstCFSQuotaOnly)
+	var s decide.State
+	var out decide.Outcome
+	for _, want := range []node.QuotaLoop{
+		{Factors: map[string]unit.Fraction{"c1": 1.2}, Plus: 40000},
+		{Factors: map[string]unit.Fraction{"c1": 1.44}, Plus: 88000},
+	} {
+		measure(w, f.Now-unit.Second/2, 14, 8, 3)
+		throttle(w, f.Now-unit.Second/2, 0.5)
+		s, out = decide.Step(s, f)
+		if diff := cmp.Diff(map[string]node.QuotaLoop{"ls": want}, out.Dynamic.Quotas); diff != "" {
+			t.Errorf("at %d: %s\n%s", f.Now, diff, out.Burst.Reason)
+		}
+		f.Now += unit.Second
+	}
+	if out.Burst.Load != burst.Idle {
+		t.Errorf("pool: %s, %s", out.Burst.Load, out.Burst.Reason)
+	}
+	// An urgent step leaves what stands.
+	f.Urgent = true
+	f.Now -= unit.Second / 2
+	if s, out = decide.Step(s, f); out.Dynamic.Quotas["ls"].Plus != 88000 {
+		t.Errorf("after an urgent step: %+v", out.Dynamic.Quotas)
+	}
+	// Nobody asks any more: the quota is the kubelet's again.
+	f.Urgent = false
+	f.Now += unit.Second
+	f.View.Strategy.CPUBurstStrategy.Policy = new(strategy.BurstNone)
+	if _, out = decide.Step(s, f); out.Dynamic.Quotas != nil {
+		t.Errorf("without a policy: %+v", out.Dynamic.Quotas)
+	}
+}
+
+func TestWhoBursts(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		change func(*decide.Facts, *workload.Pod)
+		load   burst.Load
+		raises bool
+	}{
+		"by policy": {func(f *decide.Facts, _ *workload.Pod) {
+			f.View.Strategy.CPUBurstStrategy.Policy = new(strategy.BurstAuto)
+		}, burst.Idle, true},
+		"by default": {func(*decide.Facts, *workload.Pod) {}, burst.Unknown, false},
+		"by annotation": {func(_ *decide.Facts, p *workload.Pod) {
+			p.Ask.CPUBurst = &protocol.CPUBurst{Policy: new(strategy.BurstAuto)}
+		}, burst.Idle, true},
+		"annotation against the policy": {func(f *decide.Facts, p *workload.Pod) {
+			f.View.Strategy.CPUBurstStrategy.Policy = new(strategy.BurstAuto)
+			p.Ask.CPUBurst = &protocol.CPUBurst{Policy: new(strategy.BurstNone)}
+		}, burst.Unknown, false},
+		"feature off": {func(f *decide.Facts, _ *workload.Pod) {
+			f.View.Strategy.CPUBurstStrategy.Policy = new(strategy.BurstAuto)
+			f.View.Modes[protocol.FeatureBurst] = node.Off
+		}, burst.Unknown, false},
+		// LSR pods claim 24 of 32 CPUs and use none: the 8 that are left are used to the last.
+		"pool without claimed CPUs": {func(f *decide.Facts, _ *workload.Pod) {
+			f.View.Strategy.CPUBurstStrategy.Policy = new(strategy.BurstAuto)
+			f.Members = append(f.Members, member("lsr", protocol.QoSLSR, protocol.KubeGuaranteed))
+			f.View.Claims.ByPod = map[string]node.PodClaim{"lsr": {LSR: topo.Range(0, 23)}}
+		}, burst.Overload, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f, w := facts(strategy.SuppressCPUSet)
+			tc.change(f, limited(f))
+			measure(w, f.Now-unit.Second/2, 14, 8, 3)
+			throttle(w, f.Now-unit.Second/2, 0.5)
+			_, out := decide.Step(decide.State{}, f)
+			if out.Burst.Load != tc.load && tc.load != burst.Unknown || (len(out.Dynamic.Quotas) > 0) != tc.raises {
+				t.Errorf("%s: %+v; %s", out.Burst.Load, out.Dynamic.Quotas, out.Burst.Reason)
+			}
+		})
+	}
+}

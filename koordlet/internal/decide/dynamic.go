@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+package decide
+
+import (
+	"github.com/koord-rt/koord-rt/api/protocol"
+	"github.com/koord-rt/koord-rt/model/node"
+	"github.com/koord-rt/koord-rt/model/topo"
+	"github.com/koord-rt/koord-rt/model/unit"
+	"github.com/koord-rt/koord-rt/policy/suppress"
+)
+
+// dynamic is what containers that are made from now on, and those that run, are to follow.
+func dynamic(f *Facts, held *suppress.Output, tick *Tick) node.Dynamic {
+	system, exclusive := f.systemQoS()
+	d := node.Dynamic{
+		SystemQoS: system, SystemQoSExclusive: exclusive, Normalization: f.normalization(),
+		Quotas: quotas(tick.Burst.Raises, held.Pods), MemoryHigh: highs(tick.Memory.Highs),
+	}
+	if held.Mode == suppress.CPUSet {
+		d.BECPUs, d.BESharesLSR = held.CPUs, held.SharesLSR
+	}
+	apart := f.View.Claims.Reserved
+	if exclusive {
+		apart = apart.Union(system)
+	}
+	be := f.all().Minus(apart).Minus(f.View.Claims.LSE)
+	d.SharePools, d.BESharePools = f.pools(be.Minus(f.View.Claims.LSR)), f.pools(be)
+	return d
+}
+
+// pools cuts a set by NUMA node.
+func (f *Facts) pools(set topo.CPUSet) (out []node.Pool) {
+	if f.View.Topology == nil {
+		return nil
+	}
+	done := map[int]bool{}
+	for _, c := range f.View.Topology.CPUs {
+		if !set.Has(c.ID) || done[c.Node] {
+			continue
+		}
+		done[c.Node] = true
+		out = append(out, node.Pool{Socket: c.Socket, Node: c.Node, CPUs: set.Intersect(f.View.Topology.NodeCPUs(c.Node))})
+	}
+	return out
+}
+
+// normalization is the ratio that the node's annotation states; 0 is off.
+func (f *Facts) normalization() unit.Ratio {
+	if f.Node == nil {
+		return 0
+	}
+	r, err := protocol.ParseNormalizationRatio(f.Node.Annotations[protocol.AnnotationNormalizationRatio])
+	if err != nil {
+		return 0
+	}
+	return unit.Ratio(r)
+}
+
+// systemQoS is the set of SYSTEM pods that the node's annotation names.
+func (f *Facts) systemQoS() (set topo.CPUSet, exclusive bool) {
+	if f.Node == nil {
+		return topo.CPUSet{}, false
+	}
+	q, err := protocol.ParseSystemQoS(f.Node.Annotations[protocol.AnnotationSystemQoSResource])
+	if err != nil {
+		return topo.CPUSet{}, false
+	}
+	if set, err = topo.ParseCPUSet(q.CPUSet); err != nil {
+		return topo.CPUSet{}, false
+	}
+	set = set.Intersect(f.all())
+	return set, q.Exclusive && !set.Empty()
+}

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+package decide_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/koord-rt/koord-rt/api/strategy"
+	"github.com/koord-rt/koord-rt/koordlet/internal/decide"
+	"github.com/koord-rt/koord-rt/model/plan"
+	"github.com/koord-rt/koord-rt/model/sample"
+	"github.com/koord-rt/koord-rt/model/unit"
+)
+
+func withApps(f *decide.Facts) {
+	f.View.Strategy.HostApplications = []strategy.HostApplication{
+		{Name: "nginx", QoS: "LS", CgroupPath: &strategy.CgroupPath{Base: strategy.BaseKubepodsBurstable, RelativePath: "nginx"}},
+		{Name: "spark", QoS: "BE"},
+		{Name: "spark", QoS: "BE", CgroupPath: &strategy.CgroupPath{RelativePath: "twice"}},
+	}
+	f.View.Kernel.Knobs[plan.CPUSetCPUs].OK = true
+}
+
+// The reference's worked example: 32 CPUs, 65 %, LS pods 8, a host application 1, system 2: 20.8 − 8 − 1 − 2 = 9.8.
+func TestHostApplicationsCount(t *testing.T) {
+	t.Parallel()
+	f, w := facts(strategy.SuppressCFSQuota)
+	withApps(f)
+	at := f.Now - unit.Second/2
+	measure(w, at, 14, 8, 3)
+	w.Append([]sample.Sample{{Subject: sample.OfHostApp("nginx"), Metric: sample.CPUUsage, Value: 1, At: at}})
+	_, out := decide.Step(decide.State{}, f)
+	if out.Suppress.System != 2000 || out.Suppress.Allowance.V != 9800 {
+		t.Errorf("system %d, allowance %d: %s", out.Suppress.System, out.Suppress.Allowance.V, out.Suppress.Reason)
+	}
+	w.Append([]sample.Sample{{Subject: sample.OfHostApp("spark"), Metric: sample.CPUUsage, Value: 1, At: at}})
+	if _, out = decide.Step(decide.State{}, f); out.Suppress.System != 1000 || out.Suppress.Allowance.V != 10800 {
+		t.Errorf("with a BE application: system %d, allowance %d: %s", out.Suppress.System, out.Suppress.Allowance.V, out.Suppress.Reason)
+	}
+}
+
+// The set of BE applications is that of this step; it is taken back once when it ends, and left alone then.
+func TestHostApplicationsAreHeld(t *testing.T) {
+	t.Parallel()
+	f, w := facts(strategy.SuppressCPUSet)
+	withApps(f)
+	measure(w, f.Now-unit.Second/2, 14, 8, 3)
+	s, out := decide.Step(decide.State{}, f)
+	values := func(p plan.Plan) map[string]string {
+		got := map[string]string{}
+		for i := range p {
+			got[p[i].Target.Cgroup+" "+p[i].Knob.String()] = p[i].Value.String()
+		}
+		return got
+	}
+	want := map[string]string{"/host-best-effort/spark cpuset.cpus": out.Dynamic.BECPUs.String()}
+	if diff := cmp.Diff(want, values(out.Apps)); diff != "" || !out.Owns {
+		t.Errorf("owns %v: %s", out.Owns, diff)
+	}
+	f.Now += unit.Second
+	measure(w, f.Now-unit.Second/2, 14, 8, 3)
+	if s, out = decide.Step(s, f); out.Owns || len(out.Apps) != 1 {
+		t.Errorf("again: owns %v, %v", out.Owns, out.Apps)
+	}
+	f.View.Strategy.ResourceUsedThresholdWithBE.Enable = new(false)
+	s, out = decide.Step(s, f)
+	if diff := cmp.Diff(map[string]string{"/host-best-effort/spark cpuset.cpus": "0-31"}, values(out.Apps)); diff != "" || !out.Owns {
+		t.Errorf("after the end: owns %v: %s", out.Owns, diff)
+	}
+	if _, out = decide.Step(s, f); out.Owns || len(out.Apps) != 0 {
+		t.Errorf("later: owns %v, %v", out.Owns, out.Apps)
+	}
+}
+
+// Where the kubelet's directories are shows in any pod's.
+func TestApps(t *testing.T) {
+	t.Parallel()
+	f, _ := facts(strategy.SuppressCPUSet)
+	withApps(f)
+	for name, tc := range map[string]struct {
+		pod  string
+		want []string
+	}{
+		"no pod":   {"", []string{"/host-best-effort/spark"}},
+		"cgroupfs": {"/kubepods/besteffort/podbe", []string{"/kubepods/burstable/nginx", "/host-best-effort/spark"}},
+		"systemd": {
+			"/a.slice/a-kubepods.slice/a-kubepods-podb_e.slice",
+			[]string{"/a.slice/a-kubepods.slice/a-kubepods-burstable.slice/nginx", "/host-best-effort/spark"},
+		},
+	} {
+		m := f.Members[0]
+		p := *m.Pod
+		p.Cgroup, m.Pod = tc.pod, &p
+		var got []string
+		for _, app := range decide.Apps(f.View, append(f.Members[1:2:2], m)) {
+			got = append(got, app.Cgroup)
+		}
+		if diff := cmp.Diff(tc.want, got); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
+	}
+}

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+package decide
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/koord-rt/koord-rt/api/protocol"
+	"github.com/koord-rt/koord-rt/model/node"
+	"github.com/koord-rt/koord-rt/model/plan"
+	"github.com/koord-rt/koord-rt/model/sample"
+	"github.com/koord-rt/koord-rt/model/unit"
+	"github.com/koord-rt/koord-rt/policy/draft"
+	"github.com/koord-rt/koord-rt/policy/interference"
+	"github.com/koord-rt/koord-rt/policy/suppress"
+)
+
+// watched are the signals that one metric of the pod tells; scale makes the signal's unit of the metric's.
+var watched = [...]struct {
+	signal interference.Signal
+	metric sample.Metric
+	scale  float64
+}{
+	{interference.CPUPressure, sample.StallCPUSome, 1e-6},
+	{interference.MemoryPressure, sample.StallMemorySome, 1e-6},
+	{interference.IOPressure, sample.StallIOSome, 1e-6},
+	{interference.Throttled, sample.CPUThrottled, 1},
+}
+
+// interferenceInput is what interference detection looks at; before is the step before. A BE pod's use is told only of
+// what a cap can take from it, its CPU time: nobody shall be tried for what nothing is done about. So victims of memory,
+// disk and network pressure are found and told, and have no suspects.
+func interferenceInput(f *Facts, a *accounts, before unit.Micros) interference.Input {
+	in := interference.Input{Now: f.Now, Pods: make([]interference.Pod, 0, len(a.pods))}
+	caps := f.caps()
+	for i := range a.pods {
+		u := &a.pods[i]
+		if n := len(in.Pods); n > 0 && in.Pods[n-1].UID == u.member.Pod.UID {
+			continue // a second sandbox of the same pod
+		}
+		p := interference.Pod{UID: u.member.Pod.UID, Name: u.member.Pod.FullName(), QoS: u.class}
+		if u.class != protocol.QoSBE {
+			f.signals(u, before, &p.Signals)
+			f.uses(u, &p.Used)
+		} else if caps && f.writes(u, protocol.FeatureBatch) {
+			p.Used[interference.CPU] = cores(u.cpu)
+		}
+		in.Pods = append(in.Pods, p)
+	}
+	return in
+}
+
+// caps reports whether a cap on a BE pod would be put in force: suppression does it, by the pod's quota.
+func (f *Facts) caps() bool {
+	t := f.View.Strategy.Threshold()
+	return draft.On(t.Enable) && f.View.Mode(protocol.FeatureBatch) == node.Active && !f.View.Ceded.Has(plan.CPUQuota)
+}
+
+// writes reports whether a feature may write for the pod.
+func (f *Facts) writes(u *usage, feature protocol.Feature) bool {
+	active, _ := draft.Features(f.View, u.member.Pod)
+	return active.Has(feature)
+}
+
+// signals are what is new since the step before.
+func (f *Facts) signals(u *usage, before unit.Micros, out *[interference.NumSignals]unit.Measured[interference.Level]) {
+	pod := sample.OfPod(u.member.Pod.UID)
+	for _, w := range watched {
+		if q := f.since(pod, w.metric, before); q.Known() {
+			out[w.signal] = unit.Got(interference.Level(q.Last * w.scale))
+		}
+	}
+	// Waiting and running are µs of a second, of all its tasks together.
+	if delay := f.since(pod, sample.RunQueueDelay, before); delay.Known() && u.cpu.OK {
+		if ran := float64(u.cpu.V) * 1000; delay.Last+ran > 0 {
+			out[interference.CPUDelay] = unit.Got(interference.Level(delay.Last / (delay.Last + ran)))
+		}
+	}
+	var cycles, instructions float64
+	for _, c := range u.member.Containers {
+		one := sample.OfContainer(c.ID)
+		if q := f.since(one, sample.Cycles, before); q.Known() {
+			cycles += q.Last
+			instructions += f.since(one, sample.Instructions, before).Last
+		}
+	}
+	if instructions > 0 {
+		out[interference.CPI] = unit.Got(interference.Level(cycles / instructions))
+	}
+}
+
+// uses are what a pod uses itself, so that a busy pod is not taken for a disturbed one.
+func (f *Facts) uses(u *usage, out *[interference.NumResources]unit.Measured[interference.Level]) {
+	pod := sample.OfPod(u.member.Pod.UID)
+	out[interference.CPU] = cores(u.cpu)
+	out[interference.Memory] = sum(f.last(pod, sample.MemoryWithPageCache))
+	out[interference.Disk] = sum(f.slowly(pod, sample.DiskReadBytes), f.slowly(pod, sample.DiskWriteBytes))
+	out[interference.Network] = sum(f.slowly(pod, sample.NetworkReceive), f.slowly(pod, sample.NetworkTransmit))
+}
+
+// sum adds up what was measured last; not OK unless all of it was.
+func sum(parts ...sample.Summary) unit.Measured[interference.Level] {
+	var total float64
+	for _, q := range parts {
+		if !q.Known() {
+			return unit.Measured[interference.Level]{}
+		}
+		total += q.Last
+	}
+	return unit.Got(interference.Level(total))
+}
+
+func cores(m unit.Measured[unit.MilliCPU]) unit.Measured[interference.Level] {
+	return unit.Measured[interference.Level]{V: interference.Level(m.V) / 1000, OK: m.OK}
+}
+
+// since is what was measured after the step before, not known when there is nothing new. The window keeps seconds, each
+// around the instant of a tick: half a second tells one tick from the next.
+func (f *Facts) since(s sample.Subject, m sample.Metric, before unit.Micros) sample.Summary {
+	if before <= 0 || before >= f.Now {
+		before = f.Now - f.Interval
+	}
+	q := f.Window.Query(s, m, before, f.Now+1)
+	if !q.Known() || q.To <= before+unit.Second/2 {
+		return sample.Summary{}
+	}
+	return q
+}
+
+// antagonists are the suspects that give CPU time, the worst first. What disturbs the cache gives CPU time too.
+func antagonists(suspects []interference.Suspicion, a *accounts) []suppress.Antagonist {
+	var held []interference.Suspicion
+	for _, s := range suspects {
+		if s.Resource == interference.CPU || s.Resource == interference.Cache {
+			held = append(held, s)
+		}
+	}
+	slices.SortStableFunc(held, func(x, y interference.Suspicion) int {
+		return cmp.Or(cmp.Compare(y.Correlation*y.Part, x.Correlation*x.Part), cmp.Compare(x.Pod, y.Pod))
+	})
+	var out []suppress.Antagonist
+	for _, s := range held {
+		c := interference.Cap{Limit: s.Limit}
+		if i := slices.IndexFunc(out, func(o suppress.Antagonist) bool { return o.Pod == s.Pod }); i >= 0 {
+			out[i].Cap = min(out[i].Cap, c.CPU())
+			continue
+		}
+		out = append(out, suppress.Antagonist{Pod: s.Pod, Used: a.used(s.Pod), Cap: c.CPU()})
+	}
+	return out
+}
+
+// used is the CPU time of a pod, 0 where it was not measured.
+func (a *accounts) used(uid string) unit.MilliCPU {
+	i := slices.IndexFunc(a.pods, func(u usage) bool { return u.member.Pod.UID == uid })
+	if i < 0 {
+		return 0
+	}
+	return a.pods[i].cpu.V
+}

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+package decide_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/koord-rt/koord-rt/api/protocol"
+	"github.com/koord-rt/koord-rt/api/strategy"
+	"github.com/koord-rt/koord-rt/koordlet/internal/decide"
+	"github.com/koord-rt/koord-rt/koordlet/internal/window"
+	"github.com/koord-rt/koord-rt/model/node"
+	"github.com/koord-rt/koord-rt/model/sample"
+	"github.com/koord-rt/koord-rt/model/unit"
+	"github.com/koord-rt/koord-rt/model/workload"
+	"github.com/koord-rt/koord-rt/policy/interference"
+)
+
+// life runs the loops for a while, one tick a second. The LS pod is measured slowly, as pressure is; the BE pod uses
+// 3 CPUs.
+type life struct {
+	f *decide.Facts
+	w *window.Memory
+	s decide.State
+	// tick is the number of the next.
+	tick int
+}
+
+// run lets seconds pass in which the LS pod stalls on a resource for a part of the time.
+func (l *life) run(seconds int, metric sample.Metric, part float64) (out decide.Outcome, events []interference.Event) {
+	for range seconds {
+		l.f.Now += unit.Second
+		at := l.f.Now - unit.Second/10
+		measure(l.w, at, 14, 8, 3)
+		if l.tick%10 == 0 {
+			l.w.Append([]sample.Sample{{Subject: sample.OfPod("ls"), Metric: metric, Value: part * 1e6, At: at}})
+		}
+		l.tick++
+		l.s, out = decide.Step(l.s, l.f)
+		events = append(events, out.Events...)
+	}
+	return out, events
+}
+
+func newLife(change func(*decide.Facts)) *life {
+	f, w := facts(strategy.SuppressCPUSet)
+	if change != nil {
+		change(f)
+	}
+	return &life{f: f, w: w}
+}
+
+func (l *life) baseline(signal interference.Signal) *interference.Baseline {
+	for i := range l.s.Interference.Pods {
+		if p := &l.s.Interference.Pods[i]; p.UID == "ls" {
+			return &p.Signals[signal]
+		}
+	}
+	return &interference.Baseline{}
+}
+
+// A disturbed pod is told, and the BE pod that uses most of the tier is held to half of its CPU time through the handoff.
+func TestInterferenceHoldsTheSuspect(t *testing.T) {
+	t.Parallel()
+	l := newLife(nil)
+	if _, events := l.run(240, sample.StallCPUSome, 0.02); len(events) != 0 {
+		t.Fatalf("in calm: %+v", events)
+	}
+	if b := l.baseline(interference.CPUPressure); b.Count != 24 {
+		t.Errorf("%d samples learned, 24 were measured", b.Count)
+	}
+	out, events := l.run(40, sample.StallCPUSome, 0.4)
+	if len(out.Interference.Victims) != 1 || out.Interference.Victims[0].Pod != "ls" || len(out.Interference.Caps) != 1 {
+		t.Fatalf("victims %+v, caps %+v", out.Interference.Victims, out.Interference.Caps)
+	}
+	if len(events) != 2 || !strings.Contains(events[1].Text, "suspected") || events[1].Pod != "be" {
+		t.Errorf("events: %+v", events)
+	}
+	if got := out.Dynamic.Quotas["be"].Cap; got == 0 || got > 1500 {
+		t.Errorf("held to %d of 3000 milli-CPUs: %+v", got, out.Suppress.Pods)
+	}
+	if _, ok := out.Dynamic.Quotas["ls"]; ok {
+		t.Error("the victim is held")
+	}
+	// An urgent step keeps it held.
+	l.f.Urgent = true
+	if l.s, out = decide.Step(l.s, l.f); out.Dynamic.Quotas["be"].Cap == 0 || len(out.Events) != 0 || len(out.Interference.Victims) != 1 {
+		t.Errorf("after an urgent step: %+v", out.Dynamic.Quotas)
+	}
+	l.f.Urgent = false
+	// Suppression is switched off: nobody is held, and nobody stays accused.
+	l.f.View.Strategy.ResourceUsedThresholdWithBE.Enable = new(false)
+	if out, _ = l.run(1, sample.StallCPUSome, 0.4); out.Dynamic.Quotas != nil || len(l.s.Interference.Suspects) != 0 {
+		t.Errorf("without suppression: %+v, %+v", out.Dynamic.Quotas, l.s.Interference.Suspects)
+	}
+}
+
+// Nobody is tried where no cap would be put in force; who is disturbed is told all the same.
+func TestInterferenceWithoutCaps(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		metric sample.Metric
+		change func(*decide.Facts)
+	}{
+		"memory":          {sample.StallMemorySome, nil},
+		"disk":            {sample.StallIOSome, nil},
+		"suppression off": {sample.StallCPUSome, func(f *decide.Facts) { f.View.Strategy.ResourceUsedThresholdWithBE.Enable = new(false) }},
+		"batch observed":  {sample.StallCPUSome, func(f *decide.Facts) { f.View.Modes[protocol.FeatureBatch] = node.Observe }},
+		"opted out": {sample.StallCPUSome, func(f *decide.Facts) {
+			f.Members[0].Pod.Ask.OptOut = protocol.FeatureSet(0).With(protocol.FeatureBatch)
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := newLife(tc.change)
+			l.run(240, tc.metric, 0.02)
+			out, _ := l.run(40, tc.metric, 0.4)
+			if len(out.Interference.Victims) != 1 || len(out.Interference.Caps) != 0 || out.Dynamic.Quotas != nil {
+				t.Errorf("victims %+v, caps %+v, quotas %+v", out.Interference.Victims, out.Interference.Caps, out.Dynamic.Quotas)
+			}
+		})
+	}
+}
+
+// The signals that are computed from two figures.
+func TestInterferenceSignals(t *testing.T) {
+	t.Parallel()
+	l := newLife(func(f *decide.Facts) {
+		f.Members[1].Containers = []*workload.Container{{ID: "c1"}, {ID: "c2"}}
+	})
+	l.run(1, sample.StallCPUSome, 0)
+	at := l.f.Now + unit.Second - unit.Second/10
+	l.w.Append([]sample.Sample{
+		{Subject: sample.OfPod("ls"), Metric: sample.RunQueueDelay, Value: 2e6, At: at}, // beside 8 CPUs of running
+		{Subject: sample.OfContainer("c1"), Metric: sample.Cycles, Value: 3e9, At: at},
+		{Subject: sample.OfContainer("c1"), Metric: sample.Instructions, Value: 1e9, At: at},
+		{Subject: sample.OfContainer("c2"), Metric: sample.Cycles, Value: 1e9, At: at},
+		{Subject: sample.OfContainer("c2"), Metric: sample.Instructions, Value: 1e9, At: at},
+	})
+	l.run(1, sample.StallCPUSome, 0)
+	for signal, want := range map[interference.Signal]float64{interference.CPUDelay: 0.2, interference.CPI: 2} {
+		if b := l.baseline(signal); b.Count != 1 || max(b.Mean-want, want-b.Mean) > 1e-4 {
+			t.Errorf("%s: %g of %d samples, want %g", signal, b.Mean, b.Count, want)
+		}
+	}
+}

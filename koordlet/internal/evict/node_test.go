@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+package evict
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/koord-rt/koord-rt/koordlet/internal/kube"
+	"github.com/koord-rt/koord-rt/koordlet/internal/pods"
+	"github.com/koord-rt/koord-rt/model/unit"
+)
+
+// node is everything around an executor: API server, runtime, pods.
+type node struct {
+	mu sync.Mutex
+	// lines are calls and results in their order.
+	lines []string
+	// answers by "evict NAME", "delete NAME", "stop NAME"; nil is success.
+	answers map[string]error
+	// slow calls last so long.
+	slow  map[string]time.Duration
+	pods  []string
+	alive map[string]bool
+	start time.Time
+}
+
+func (n *node) note(format string, args ...any) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.lines = append(n.lines, fmt.Sprintf(format, args...))
+}
+
+// take returns what happened since the last time.
+func (n *node) take() string {
+	synctest.Wait()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	out := strings.Join(n.lines, "\n")
+	n.lines = nil
+	return out
+}
+
+func (n *node) call(ctx context.Context, what, name, uid string, grace time.Duration) error {
+	n.note("%s %s %s %s", what, name, uid, grace)
+	n.mu.Lock()
+	err, wait := n.answers[what+" "+name], n.slow[what+" "+name]
+	n.mu.Unlock()
+	select {
+	case <-time.After(wait):
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (n *node) Evict(ctx context.Context, _, name, uid string, grace time.Duration) error {
+	return n.call(ctx, "evict", name, uid, grace)
+}
+
+func (n *node) DeletePod(ctx context.Context, _, name, uid string, grace time.Duration) error {
+	return n.call(ctx, "delete", name, uid, grace)
+}
+
+func (n *node) Record(ctx context.Context, instance string, e kube.Event) error {
+	return n.call(ctx, "event "+instance+" "+e.Reason, e.Regarding.Name, e.Regarding.UID, 0)
+}
+
+func (n *node) stop(ctx context.Context, uid string, grace time.Duration) error {
+	return n.call(ctx, "stop", strings.TrimSuffix(uid, "-uid"), uid, grace)
+}
+
+func (n *node) living(uid string) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.alive[uid]
+}
+
+func (n *node) clock() unit.Micros { return micros(time.Since(n.start)) + unit.Second }
+
+// snapshot is made by a real keeper, of pods given as "name" and what else their JSON says.
+func (n *node) snapshot(t *testing.T) func() *pods.Snapshot {
+	t.Helper()
+	keeper := pods.New(pods.Options{Follow: func(ctx context.Context, sink *pods.APISink) error {
+		for {
+			n.mu.Lock()
+			list := n.pods
+			n.mu.Unlock()
+			sink.Begin()
+			for _, p := range list {
+				sink.Object([]byte(p))
+			}
+			sink.End()
+			sink.State(nil)
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-time.After(100 * time.Millisecond):
+			}
+		}
+	}, Interval: time.Second, Grace: time.Millisecond})
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() { done <- keeper.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		<-done
+	})
+	return keeper.Snapshot
+}
+
+// pod is one that runs, with more of its metadata.
+func pod(name, metadata string) string {
+	return fmt.Sprintf(`{"metadata":{"uid":"%s-uid","namespace":"batch","name":%q%s},"spec":{"terminationGracePeriodSeconds":20},
+		"status":{"phase":"Running","qosClass":"BestEffort"}}`, name, name, metadata)
+}
+
+func (n *node) put(list ...string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.pods = list
+}
+
+// with runs an executor in a bubble of simulated time.
+func with(t *testing.T, edit func(n *node, o *Options), test func(n *node, x *Executor)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		n := &node{answers: map[string]error{}, slow: map[string]time.Duration{}, alive: map[string]bool{}, start: time.Now()}
+		n.put(pod("a", ""), pod("b", ""), pod("c", ""))
+		o := Options{API: n, Stop: n.stop, Pods: n.snapshot(t), Clock: n.clock, Node: "node-001", OnResult: func(r Result) {
+			line := r.Outcome.String() + " " + r.Name
+			if r.Err != nil {
+				line += ": " + strings.ReplaceAll(r.Err.Error(), "\n", "; ")
+			}
+			n.note("= %s", line)
+		}}
+		if edit != nil {
+			edit(n, &o)
+		}
+		x, err := New(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- x.Run(ctx) }()
+		pass(time.Second)
+		test(n, x)
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("run: %v", err)
+		}
+	})
+}
+
+func pass(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}

@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+package kube
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/koord-rt/koord-rt/koordlet/internal/trust"
+)
+
+// Bounds of one request.
+const (
+	requestTimeout = 10 * time.Second
+	maxAnswer      = 4 << 20
+)
+
+// Bodies of PATCH.
+const (
+	jsonPatch = "application/json-patch+json"
+	plainJSON = "application/json"
+)
+
+// Config says where the API server is and who we are there.
+type Config struct {
+	// Server is its URL.
+	Server string
+	Trust  trust.Options
+}
+
+// Client talks to one API server. Safe for concurrent use.
+type Client struct {
+	base string
+	http *trust.Client
+}
+
+// New makes a client; nothing is sent yet.
+func New(c Config) (*Client, error) {
+	u, err := url.Parse(c.Server)
+	if err != nil {
+		return nil, fmt.Errorf("API server %.200q: %w", c.Server, err)
+	}
+	if u.Scheme != "https" && u.Scheme != "http" || u.Host == "" {
+		return nil, fmt.Errorf("API server %.200q: want https://host", c.Server)
+	}
+	c.Trust.Proxy, c.Trust.Compressed = true, true
+	h, err := trust.New(c.Trust)
+	if err != nil {
+		return nil, fmt.Errorf("API server %s: %w", u.Redacted(), err)
+	}
+	return &Client{base: strings.TrimSuffix(c.Server, "/"), http: h}, nil
+}
+
+// Weakness says what the way to the server gives up, empty when nothing.
+func (c *Client) Weakness() string {
+	if strings.HasPrefix(c.base, "http://") {
+		return "the API server is asked without TLS"
+	}
+	return c.http.Weakness()
+}
+
+// Close drops idle connections.
+func (c *Client) Close() { c.http.Close() }
+
+// Resource names a collection.
+type Resource struct {
+	// Group is empty for the core group.
+	Group, Version, Plural string
+	// Namespace is empty for cluster-scoped kinds, and for all namespaces.
+	Namespace string
+}
+
+// Kinds that koordlet follows.
+var (
+	NodeSLOs    = Resource{Group: "slo.koordinator.sh", Version: "v1alpha1", Plural: "nodeslos"}
+	NodeMetrics = Resource{Group: "slo.koordinator.sh", Version: "v1alpha1", Plural: "nodemetrics"}
+	Nodes       = Resource{Version: "v1", Plural: "nodes"}
+	Pods        = Resource{Version: "v1", Plural: "pods"}
+)
+
+// String is "plural.group" or "plural".
+func (r Resource) String() string { return strings.TrimSuffix(r.Plural+"."+r.Group, ".") }
+
+// path is the collection's, or with more elements that of an object or subresource.
+func (r Resource) path(elements ...string) string {
+	parts := []string{"", "api", r.Version}
+	if r.Group != "" {
+		parts = []string{"", "apis", r.Group, r.Version}
+	}
+	if r.Namespace != "" {
+		parts = append(parts, "namespaces", url.PathEscape(r.Namespace))
+	}
+	parts = append(parts, r.Plural)
+	for _, e := range elements {
+		parts = append(parts, url.PathEscape(e))
+	}
+	return strings.Join(parts, "/")
+}
+
+// request is one call.
+type request struct {
+	method, path string
+	query        url.Values
+	contentType  string
+	body         []byte
+}
+
+// send returns the answer if it is a success; the caller closes its body.
+func (c *Client) send(ctx context.Context, r request) (*http.Response, error) {
+	target := c.base + r.path
+	if len(r.query) > 0 {
+		target += "?" + r.query.Encode()
+	}
+	req, err := http.NewRequestWithContext(ctx, r.method, target, bytes.NewReader(r.body))
+	if err != nil {
+		return nil, fmt.Errorf("%s %s: %w", r.method, r.path, err)
+	}
+	req.Header.Set("Accept", plainJSON)
+	if r.contentType != "" {
+		req.Header.Set("Content-Type", r.contentType)
+	}
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return nil, fmt.Errorf("%s %s: %w", r.method, r.path, err)
+	}
+	if resp.StatusCode >= 200 && resp.StatusCode < 300 {
+		return resp, nil
+	}
+	defer func() { _ = resp.Body.Close() }()
+	return nil, refused(r.method+" "+r.path, resp)
+}
+
+// call sends and reads the whole answer, within the timeout of one request.
+func (c *Client) call(ctx context.Context, r request) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	resp, err := c.send(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
+	if err != nil {
+		return nil, fmt.Errorf("%s %s: read the answer: %w", r.method, r.path, err)
+	}
+	if len(body) > maxAnswer {
+		return nil, fmt.Errorf("%s %s: more than %d bytes", r.method, r.path, maxAnswer)
+	}
+	return body, nil
+}
+
+// Get is one object as JSON.
+func (c *Client) Get(ctx context.Context, r Resource, name string) ([]byte, error) {
+	return c.call(ctx, request{method: http.MethodGet, path: r.path(name)})
+}
+
+// ReplaceStatus replaces the whole status of an object, whatever stands there and whatever else changes at the same
+// time: a JSON patch needs no resource version and leaves nothing of the old status behind, which a merge patch would.
+// manager is the field manager. A missing object is ErrNotFound: it is never created.
+func (c *Client) ReplaceStatus(ctx context.Context, r Resource, name, manager string, status any) error {
+	body, err := json.Marshal([]any{struct {
+		Op    string `json:"op"`
+		Path  string `json:"path"`
+		Value any    `json:"value"`
+	}{"add", "/status", status}})
+	if err != nil {
+		return fmt.Errorf("encode status of %s %s: %w", r, name, err)
+	}
+	_, err = c.call(ctx, request{
+		method: http.MethodPatch, path: r.path(name, "status"), query: url.Values{"fieldManager": {manager}}, contentType: jsonPatch, body: body,
+	})
+	return err
+}

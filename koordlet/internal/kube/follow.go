@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+package kube
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/koord-rt/koord-rt/koordlet/internal/jsonscan"
+)
+
+// Sink takes what a Follow learns. All calls come from one goroutine; raw is valid during the call only.
+type Sink interface {
+	// Begin announces a complete list: what comes until End replaces all that was known. State with an error ends a list
+	// that was not completed, and nothing of it counts.
+	Begin()
+	// Object is an object of the list, or one that is new or has changed since.
+	Object(raw []byte)
+	// Delete is an object that is gone, as it was last.
+	Delete(raw []byte)
+	End()
+	// State is nil while the watch stands, else why it does not.
+	State(err error)
+}
+
+// Defaults of FollowOptions.
+const (
+	DefaultWatch    = 5 * time.Minute
+	DefaultMinRetry = 200 * time.Millisecond
+	// DefaultMaxRetry, with a connection that is not answered, lets a watch go on within ten seconds of the server's return.
+	DefaultMaxRetry = 6 * time.Second
+
+	maxListItems = 4096
+	// steady is how long a watch must have stood for the next failure to count as the first.
+	steady = 5 * time.Second
+	// overtime is how much longer than asked for a watch may last before we end it ourselves.
+	overtime = 30 * time.Second
+)
+
+// FollowOptions say what to follow.
+type FollowOptions struct {
+	Resource Resource
+	// Selector is a field selector: "metadata.name=node-001", "spec.nodeName=node-001". Empty is everything.
+	Selector string
+	// Watch is how long one watch lasts before the server ends it; each is up to twice as long, at random. Default 5 min.
+	Watch time.Duration
+	// MinRetry and MaxRetry space attempts. Default 200 ms and 6 s.
+	MinRetry, MaxRetry time.Duration
+}
+
+// follower is one Follow at work.
+type follower struct {
+	client *Client
+	o      FollowOptions
+	sink   Sink
+	retry  backoff
+	// version is the last resource version seen; "0" lets the server answer from its cache, "" asks for the newest.
+	version string
+	// broken says that the sink knows of an error.
+	broken bool
+}
+
+// Follow lists and watches until ctx ends, and returns nil then: every other end is an error for the sink and begins
+// anew. A list is asked for from the server's cache, and never accepted older than what was seen before.
+func (c *Client) Follow(ctx context.Context, o FollowOptions, sink Sink) error {
+	for _, d := range []struct {
+		to    *time.Duration
+		value time.Duration
+	}{{&o.Watch, DefaultWatch}, {&o.MinRetry, DefaultMinRetry}, {&o.MaxRetry, DefaultMaxRetry}} {
+		if *d.to <= 0 {
+			*d.to = d.value
+		}
+	}
+	f := &follower{client: c, o: o, sink: sink, version: "0", retry: backoff{min: o.MinRetry, max: o.MaxRetry}}
+	for listed := false; ctx.Err() == nil; {
+		var err error
+		if !listed {
+			err = f.list(ctx)
+			listed = err == nil
+		} else {
+			err = f.watch(ctx)
+		}
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err == nil:
+			continue
+		case errors.Is(err, ErrGone):
+			// Nothing is wrong: we were away for too long. What is newest now is the truth.
+			listed, f.version = false, ""
+		case errors.Is(err, ErrNotFound), errors.Is(err, ErrNotServed):
+			listed = false
+			f.report(err)
+		case errors.Is(err, errEarly):
+		default:
+			f.report(err)
+		}
+		if !sleep(ctx, f.retry.next(err)) {
+			return nil
+		}
+	}
+	return nil
+}
+
+// errEarly is a watch that the server ended at once and without a reason; it is repeated with care.
+var errEarly = errors.New("watch ended early")
+
+// report tells the sink of an error.
+func (f *follower) report(err error) {
+	f.broken = true
+	f.sink.State(err)
+}
+
+// well tells the sink that the watch stands.
+func (f *follower) well() {
+	f.broken = false
+	f.sink.State(nil)
+}
+
+// list asks for everything.
+func (f *follower) list(ctx context.Context) error {
+	q := url.Values{}
+	if f.o.Selector != "" {
+		q.Set("fieldSelector", f.o.Selector)
+	}
+	if f.version != "" {
+		q.Set("resourceVersion", f.version)
+		if f.version != "0" {
+			q.Set("resourceVersionMatch", "NotOlderThan")
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	resp, err := f.client.send(ctx, request{method: http.MethodGet, path: f.o.Resource.path(), query: q})
+	if err != nil {
+		return err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	f.sink.Begin()
+	metadata, err := jsonscan.List(resp.Body, maxAnswer, maxListItems, func(raw []byte) error {
+		f.sink.Object(raw)
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("list %s: %w", f.o.Resource, err)
+	}
+	version, ok := versionOf(metadata)
+	if !ok {
+		return fmt.Errorf("list %s: no resource version", f.o.Resource)
+	}
+	f.version = version
+	f.sink.End()
+	f.well()
+	return nil
+}
+
+// watch follows changes from the last version on, until the server ends it. nil is a regular end.
+func (f *follower) watch(ctx context.Context) error {
+	lasting := f.o.Watch + time.Duration(rand.Int64N(int64(f.o.Watch)))
+	ctx, cancel := context.WithTimeout(ctx, lasting+overtime)
+	defer cancel()
+	q := url.Values{
+		"watch": {"1"}, "allowWatchBookmarks": {"true"}, "resourceVersion": {f.version},
+		"timeoutSeconds": {strconv.Itoa(max(int(lasting/time.Second), 1))},
+	}
+	if f.o.Selector != "" {
+		q.Set("fieldSelector", f.o.Selector)
+	}
+	began := time.Now()
+	resp, err := f.client.send(ctx, request{method: http.MethodGet, path: f.o.Resource.path(), query: q})
+	if err != nil {
+		return err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	if f.broken {
+		f.well()
+	}
+	r := jsonscan.NewReader(resp.Body, maxAnswer)
+	for {
+		raw, err := r.Value()
+		if err == nil {
+			if err := f.event(raw); err != nil {
+				return err
+			}
+			f.retry.reset()
+			continue
+		}
+		stood := time.Since(began) > steady
+		if stood {
+			f.retry.reset()
+		}
+		switch {
+		case !errors.Is(err, io.EOF):
+			return fmt.Errorf("watch %s: %w", f.o.Resource, err)
+		case !stood:
+			return errEarly
+		}
+		return nil
+	}
+}
+
+// event passes one watch event on.
+func (f *follower) event(raw []byte) error {
+	field, _ := jsonscan.Field(raw, "type")
+	kind, _ := jsonscan.String(field)
+	object, ok := jsonscan.Field(raw, "object")
+	if !ok {
+		return fmt.Errorf("watch %s: an event without object", f.o.Resource)
+	}
+	switch kind {
+	case "ADDED", "MODIFIED":
+		f.sink.Object(object)
+	case "DELETED":
+		f.sink.Delete(object)
+	case "BOOKMARK":
+	case "ERROR":
+		e := decodeStatus(object)
+		e.Request = "watch " + f.o.Resource.String()
+		return e
+	default:
+		return fmt.Errorf("watch %s: unknown event %.40q", f.o.Resource, kind)
+	}
+	if version, ok := versionOf(object, "metadata"); ok {
+		f.version = version
+	}
+	return nil
+}
+
+// versionOf is resourceVersion at a path.
+func versionOf(raw []byte, path ...string) (string, bool) {
+	field, ok := jsonscan.Field(raw, append(path, "resourceVersion")...)
+	if !ok {
+		return "", false
+	}
+	version, ok := jsonscan.String(field)
+	return version, ok && version != ""
+}

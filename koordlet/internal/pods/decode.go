@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+package pods
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/koord-rt/koord-rt/api/protocol"
+	"github.com/koord-rt/koord-rt/koordlet/internal/amount"
+)
+
+// ErrPod is wrapped by every error about a pod object that cannot be used.
+var ErrPod = errors.New("not a usable pod")
+
+// Bounds of one pod.
+const (
+	// MaxObject is the longest pod object that is read; the API server accepts about half of it.
+	MaxObject = 4 << 20
+	// maxContainers bounds what is kept; the API server accepts far more, nobody runs them.
+	maxContainers = 512
+	maxID         = 128
+	// maxGrace keeps a grace period a duration.
+	maxGrace = int64(365 * 24 * time.Hour / time.Second)
+)
+
+// Annotations by which the kubelet marks pods that are not the API server's (k8s.io/kubernetes pkg/kubelet/types).
+const (
+	annotationHash   = "kubernetes.io/config.hash"
+	annotationMirror = "kubernetes.io/config.mirror"
+	annotationSource = "kubernetes.io/config.source"
+)
+
+// Decode reads one pod object, of the kubelet or the API server. A resource or label that cannot be read counts as absent
+// and is named in problems; what a cgroup path or a request is built from must be well formed, else the pod is an error.
+func Decode(raw []byte) (p *Pod, problems []string, err error) {
+	var w wirePod
+	if err := json.Unmarshal(raw, &w); err != nil {
+		return nil, nil, fmt.Errorf("%w: %w", ErrPod, err)
+	}
+	d := &decoder{}
+	if p, err = d.pod(&w); err != nil {
+		return nil, nil, fmt.Errorf("%w: %.64q/%.64q: %w", ErrPod, w.Metadata.Namespace, w.Metadata.Name, err)
+	}
+	return p, d.problems, nil
+}
+
+// decoder gathers problems.
+type decoder struct {
+	problems []string
+}
+
+func (d *decoder) problem(format string, args ...any) {
+	if len(d.problems) < 8 {
+		d.problems = append(d.problems, fmt.Sprintf(format, args...))
+	}
+}
+
+func (d *decoder) pod(w *wirePod) (*Pod, error) {
+	m, s := &w.Metadata, &w.Spec
+	p := &Pod{
+		UID: m.UID, APIUID: m.UID, Namespace: m.Namespace, Name: m.Name, RuntimeClass: s.RuntimeClassName, HostNetwork: s.HostNetwork,
+		Phase: phaseOf(w.Status.Phase), Created: m.Created.Time, Started: w.Status.StartTime.Time, Deleted: m.Deleted.Time,
+		Labels: ours(m.Labels), Annotations: ours(m.Annotations),
+	}
+	for _, o := range m.Owners {
+		p.DaemonSet = p.DaemonSet || o.Controller && o.Kind == "DaemonSet"
+	}
+	source, hash := m.Annotations[annotationSource], m.Annotations[annotationHash]
+	switch {
+	case m.Annotations[annotationMirror] != "":
+		p.Static = true
+		if hash != "" {
+			p.UID = hash
+		}
+	case source != "" && source != "api":
+		p.Static, p.APIUID = true, ""
+	}
+	switch {
+	case !wellFormed(p.UID, maxID), p.APIUID != "" && !wellFormed(p.APIUID, maxID):
+		return nil, fmt.Errorf("bad UID %.80q", p.UID)
+	case !wellFormed(p.Namespace, protocol.MaxName), !wellFormed(p.Name, protocol.MaxName):
+		return nil, errors.New("bad name")
+	}
+	if g := s.TerminationGracePeriodSeconds; g != nil && *g > 0 {
+		p.Grace = time.Duration(min(*g, maxGrace)) * time.Second
+	}
+	d.class(p, s)
+	if err := d.containers(p, w); err != nil {
+		return nil, err
+	}
+	p.Own = d.own(s.Resources)
+	p.Overhead = d.amounts("overhead", s.Overhead)
+	switch w.Status.QOSClass {
+	case "Guaranteed":
+		p.Kube = protocol.KubeGuaranteed
+	case "Burstable":
+		p.Kube = protocol.KubeBurstable
+	case "BestEffort":
+		p.Kube = protocol.KubeBestEffort
+	default:
+		p.Kube = p.kubeQoS()
+	}
+	return p, nil
+}
+
+// class reads QoS label and priorities.
+func (d *decoder) class(p *Pod, s *wireSpec) {
+	var ok bool
+	if p.QoS, ok = protocol.ParseQoS(p.Labels[protocol.LabelQoSClass]); !ok {
+		d.problem("%s: unknown class", protocol.LabelQoSClass)
+	}
+	if s.Priority != nil {
+		p.Priority = *s.Priority
+	}
+	if p.PriorityClass, ok = protocol.ParsePriorityClass(p.Labels[protocol.LabelPriorityClass]); !ok {
+		d.problem("%s: unknown class", protocol.LabelPriorityClass)
+	}
+	if p.PriorityClass == protocol.PriorityNone {
+		p.PriorityClass = bandOf(p.Priority)
+	}
+	if text, ok := p.Labels[protocol.LabelPriority]; ok {
+		n, err := strconv.ParseInt(text, 10, 32)
+		if err != nil {
+			d.problem("%s: not a number", protocol.LabelPriority)
+			return
+		}
+		p.SubPriority = int32(n)
+	}
+}
+
+// ours copies the entries whose keys belong to Koordinator's domains or to our own.
+func ours(m map[string]string) map[string]string {
+	var out map[string]string
+	for key, value := range m {
+		domain, _, ok := strings.Cut(key, "/")
+		if !ok || len(value) > protocol.MaxValueBytes {
+			continue
+		}
+		if domain != "koordinator.sh" && !strings.HasSuffix(domain, ".koordinator.sh") && domain != "koord-rt.dev" {
+			continue
+		}
+		if out == nil {
+			out = map[string]string{}
+		}
+		out[key] = value
+	}
+	return out
+}
+
+func (d *decoder) containers(p *Pod, w *wirePod) error {
+	s := &w.Spec
+	n := len(s.InitContainers) + len(s.Containers) + len(s.EphemeralContainers)
+	if n > maxContainers {
+		return fmt.Errorf("%d containers, at most %d are kept", n, maxContainers)
+	}
+	p.Containers = make([]Container, 0, n)
+	for i := range s.InitContainers {
+		kind := Init
+		if s.InitContainers[i].RestartPolicy == "Always" {
+			kind = Sidecar
+		}
+		p.Containers = append(p.Containers, d.container(&s.InitContainers[i], kind, w.Status.InitContainerStatuses))
+	}
+	for i := range s.Containers {
+		p.Containers = append(p.Containers, d.container(&s.Containers[i], Regular, w.Status.ContainerStatuses))
+	}
+	for i := range s.EphemeralContainers {
+		p.Containers = append(p.Containers, d.container(&s.EphemeralContainers[i], Ephemeral, w.Status.EphemeralContainerStatuses))
+	}
+	for i := range p.Containers {
+		c := &p.Containers[i]
+		if !wellFormed(c.Name, protocol.MaxName) || c.ID != "" && !wellFormed(c.ID, maxID) {
+			return fmt.Errorf("bad container %.64q", c.Name)
+		}
+	}
+	return nil
+}
+
+func (d *decoder) container(w *wireContainer, kind Kind, statuses []wireStatus) Container {
+	c := Container{Name: w.Name, Kind: kind}
+	if kind != Ephemeral {
+		c.Requests = d.amounts(w.Name, w.Resources.Requests)
+		c.Limits = d.amounts(w.Name, w.Resources.Limits)
+	}
+	i := slices.IndexFunc(statuses, func(s wireStatus) bool { return s.Name == w.Name })
+	if i < 0 {
+		return c
+	}
+	s := &statuses[i]
+	c.ID = s.ContainerID
+	if _, id, ok := strings.Cut(s.ContainerID, "://"); ok {
+		c.ID = id
+	}
+	c.Ready, c.Started, c.Restarts = s.Ready, s.Started != nil && *s.Started, s.RestartCount
+	if r := s.State.Running; r != nil {
+		c.Running, c.Since = true, r.StartedAt.Time
+	}
+	for _, t := range []*wireTerminated{s.State.Terminated, s.LastState.Terminated} {
+		if t != nil && t.Reason == "OOMKilled" && t.FinishedAt.After(c.OOMKilled) {
+			c.OOMKilled = t.FinishedAt.Time
+		}
+	}
+	// While a resize waits, spec holds the wish and the status what was granted. status.resources is not read: it is what
+	// the runtime reports, and would bring our own values back as the user's.
+	if kind != Ephemeral {
+		granted := d.amounts(w.Name, s.AllocatedResources)
+		if granted.CPU > 0 {
+			c.Requests.CPU = granted.CPU
+		}
+		if granted.Memory > 0 {
+			c.Requests.Memory = granted.Memory
+		}
+	}
+	return c
+}
+
+// own are pod-level resources.
+func (d *decoder) own(w *wireResources) *Resources {
+	if w == nil {
+		return nil
+	}
+	r := Resources{Requests: d.amounts("pod", w.Requests), Limits: d.amounts("pod", w.Limits)}
+	if r.Requests.CPU == 0 && r.Requests.Memory == 0 && r.Limits.CPU == 0 && r.Limits.Memory == 0 {
+		return nil
+	}
+	return &r
+}
+
+func (d *decoder) amounts(of string, list amount.List) amount.Amounts {
+	a, err := amount.Parse(list)
+	if err != nil {
+		d.problem("%.80s: %v", of, err)
+	}
+	return a
+}
+
+// wellFormed accepts what Kubernetes' names, UIDs and the runtimes' ids are made of. It becomes part of paths and URLs.
+func wellFormed(s string, longest int) bool {
+	if s == "" || len(s) > longest || s[0] == '.' {
+		return false
+	}
+	for i := range len(s) {
+		c := s[i]
+		if !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '-' || c == '.' || c == '_') {
+			return false
+		}
+	}
+	return true
+}

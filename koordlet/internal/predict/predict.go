@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+// Package predict trains the prediction models once a minute from the window and keeps them through restarts.
+//
+// Inputs are the window, the node's pods and the clocks; outputs are the latest Report and one snapshot file in the state
+// directory. It may import policy/predict, model, daemon/atomicfile and the standard library; it talks to no server.
+package predict
+
+import (
+	"context"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/koord-rt/koord-rt/model/sample"
+	"github.com/koord-rt/koord-rt/model/unit"
+	"github.com/koord-rt/koord-rt/policy/predict"
+)
+
+const (
+	// keepEvery is the least time between two snapshots, but for the one at the end.
+	keepEvery = 10 * unit.Minute
+	// trusted is how many trainings a report outlives when the pods cannot be listed.
+	trusted = 5
+	// minSamples of a training interval make it a measurement; fewer are a failure, or a pod that has just begun.
+	minSamples = 6
+)
+
+// Node is who is here at the moment.
+type Node struct {
+	// Pods are all pods whose containers run, of every class.
+	Pods []predict.Pod
+	// Allocatable of the node, not amplified.
+	Allocatable predict.Resources
+}
+
+// Window answers for the recent past.
+type Window interface {
+	Query(s sample.Subject, m sample.Metric, from, to unit.Micros) sample.Summary
+}
+
+// Options of New.
+type Options struct {
+	// Config must be valid. Required.
+	Config predict.Config
+	// Dir is the state directory, made where it is missing. Empty keeps nothing.
+	Dir string
+	// Window and Node are required. Node's second result is false while the pods or the node are not known: then nothing
+	// is trained, because a pod that is not listed would count as system.
+	Window Window
+	Node   func() (Node, bool)
+	// Now is the clock of the samples. Required.
+	Now func() unit.Micros
+	// Memory is the metric of memory's use; default sample.MemoryUsage.
+	Memory sample.Metric
+	// MemoryPeak trains memory on the largest sample of the interval instead of its P90: memory that was needed for
+	// seconds cannot be given away either.
+	MemoryPeak bool
+	// Log is required.
+	Log *slog.Logger
+}
+
+// Report is the outcome of the latest training.
+type Report struct {
+	predict.Prediction
+	// Known is false before the first training, and when the pods have not been known for several.
+	Known bool
+	// At is the clock of the samples, when the prediction was made.
+	At unit.Micros
+	// Models is how many there are, Skipped how many were not trained for want of a measurement.
+	Models, Skipped int
+}
+
+// Predictor owns the models. Run works on them alone; Report may be called by anybody.
+type Predictor struct {
+	o    Options
+	set  *predict.Set
+	last atomic.Pointer[Report]
+	// kept is when the snapshot was last written or tried.
+	kept  unit.Micros
+	dirty bool
+}
+
+// New makes a predictor; nothing is read yet.
+func New(o Options) *Predictor {
+	if o.Memory == 0 {
+		o.Memory = sample.MemoryUsage
+	}
+	p := &Predictor{o: o, set: predict.NewSet(o.Config)}
+	p.last.Store(&Report{})
+	return p
+}
+
+// Report of the latest training.
+func (p *Predictor) Report() Report { return *p.last.Load() }
+
+// Run takes up what the last life has kept, trains at every interval until ctx ends, and keeps the models then. Files
+// that cannot be read or written are logged; prediction goes on without them.
+func (p *Predictor) Run(ctx context.Context) error {
+	p.restore()
+	p.kept = p.o.Now()
+	tick := time.NewTicker(time.Duration(p.o.Config.TrainEvery) * time.Microsecond)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			p.keep()
+			return nil
+		case <-tick.C:
+		}
+		p.step()
+		if p.o.Now()-p.kept >= keepEvery {
+			p.keep()
+		}
+	}
+}
+
+func (p *Predictor) step() {
+	at, now := wall(time.Now()), p.o.Now()
+	interval := p.o.Config.TrainEvery
+	node, ok := p.o.Node()
+	if !ok {
+		if old := p.last.Load(); old.Known && now-old.At > trusted*interval {
+			p.last.Store(&Report{Models: p.set.Len()})
+		}
+		return
+	}
+	in := predict.Training{Node: p.usage(sample.OfNode(), now-interval, now), Pods: make([]predict.PodUsage, len(node.Pods))}
+	for i := range node.Pods {
+		pod := &node.Pods[i]
+		in.Pods[i] = predict.PodUsage{UID: pod.UID, Priority: pod.Priority, Usage: p.usage(sample.OfPod(pod.UID), now-interval, now)}
+	}
+	skips := p.set.Train(at, in)
+	for _, s := range skips {
+		p.o.Log.Debug("model is not trained, a measurement is missing", "model", string(s.Key), "cpu", s.CPU, "memory", s.Memory)
+	}
+	p.set.Collect(at)
+	p.dirty = true
+	p.last.Store(&Report{
+		Prediction: p.set.Predict(at, node.Allocatable, node.Pods), Known: true, At: now,
+		Models: p.set.Len(), Skipped: len(skips),
+	})
+}
+
+// usage of a subject in an interval: the 90th percentile, so that neither a single second nor idleness makes the figure.
+func (p *Predictor) usage(s sample.Subject, from, to unit.Micros) predict.Usage {
+	var u predict.Usage
+	if cpu := p.o.Window.Query(s, sample.CPUUsage, from, to); cpu.Count >= minSamples {
+		u.CPU = unit.Got(cpu.P90)
+	}
+	if memory := p.o.Window.Query(s, p.o.Memory, from, to); memory.Count >= minSamples {
+		u.Memory = unit.Got(memory.P90)
+		if p.o.MemoryPeak {
+			u.Memory = unit.Got(memory.Max)
+		}
+	}
+	return u
+}
+
+// restore fills the set from the snapshot.
+func (p *Predictor) restore() {
+	if p.o.Dir == "" {
+		return
+	}
+	models, problems := load(p.o.Dir)
+	for _, c := range models {
+		if err := p.set.Restore(wall(time.Now()), c); err != nil {
+			problems = append(problems, err)
+		}
+	}
+	for _, err := range problems {
+		p.o.Log.Error("cannot take up a prediction model", "err", err)
+	}
+	if n := p.set.Len(); n > 0 {
+		p.o.Log.Info("took up prediction models", "models", n)
+	}
+}
+
+// keep writes the snapshot if there is something new.
+func (p *Predictor) keep() {
+	p.kept = p.o.Now()
+	if p.o.Dir == "" || !p.dirty {
+		return
+	}
+	if err := save(p.o.Dir, p.set.Checkpoints()); err != nil {
+		p.o.Log.Error("cannot keep the prediction models", "err", err)
+		return
+	}
+	p.dirty = false
+}

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+// Package publish hands the node agent's view to koord-nri and koord-runtime-proxy (D5), so that a container that is made
+// now gets what was decided last.
+//
+// Inputs are the strategy, the dynamic state and the pod cache as values; outputs are the handoff's files, written only
+// when their content changes or would expire. It may import model, api/strategy and daemon/handoff.
+package publish
+
+import (
+	"fmt"
+	"maps"
+	"reflect"
+	"time"
+
+	"github.com/koord-rt/koord-rt/api/strategy"
+	"github.com/koord-rt/koord-rt/daemon/handoff"
+	"github.com/koord-rt/koord-rt/model/node"
+)
+
+// TTL is how long a dynamic state holds without us: long enough for a restart of the agent, short enough that a node
+// without one is soon back at its static defaults. It is written again after half of it.
+const TTL = time.Minute
+
+// Publisher writes the files. One goroutine at a time may use it.
+type Publisher struct {
+	w *handoff.Writer
+	// Generations of what was published last.
+	strategyGen, dynamicGen, podsGen uint64
+	strategy                         *strategy.Spec
+	dynamic                          node.Dynamic
+	pods                             map[string]node.PodSpec
+}
+
+// New goes on where an earlier life has ended: its files stay until they are replaced, and generations grow.
+func New(runDir, stateDir string, now time.Time) (*Publisher, error) {
+	w, err := handoff.NewWriter(runDir, stateDir)
+	if err != nil {
+		return nil, fmt.Errorf("prepare handoff: %w", err)
+	}
+	past := handoff.Read(handoff.Options{RunDir: runDir, StateDir: stateDir, Now: func() time.Time { return now }})
+	p := &Publisher{
+		w: w, strategyGen: past.StrategyGeneration, dynamicGen: past.DynamicGeneration, podsGen: past.PodsGeneration,
+		dynamic: past.Dynamic, pods: past.Pods,
+	}
+	if !past.StrategyFromState {
+		p.strategy = past.Strategy
+	}
+	return p, nil
+}
+
+// Strategy publishes what the cluster wants of this node; nil, when it has said nothing yet, leaves what stands there.
+func (p *Publisher) Strategy(s *strategy.Spec, now time.Time) (changed bool, err error) {
+	if s == nil || p.strategy != nil && reflect.DeepEqual(*p.strategy, *s) {
+		return false, nil
+	}
+	if err := p.w.Strategy(p.strategyGen+1, s, now); err != nil {
+		return false, err
+	}
+	p.strategyGen, p.strategy = p.strategyGen+1, s
+	return true, nil
+}
+
+// Dynamic publishes what was decided in this tick; Known and Expires are set here.
+func (p *Publisher) Dynamic(d node.Dynamic, now time.Time) (changed bool, err error) {
+	d.Known = true
+	same := p.dynamic.Same(&d)
+	if same && p.dynamic.Expires.Sub(now) > TTL/2 && p.dynamic.Expires.Sub(now) <= TTL {
+		return false, nil
+	}
+	d.Expires = now.Add(TTL)
+	if err := p.w.Dynamic(p.dynamicGen+1, d, now); err != nil {
+		return false, err
+	}
+	p.dynamicGen, p.dynamic = p.dynamicGen+1, d
+	return !same, nil
+}
+
+// Pods publishes what neither NRI nor CRI tells of a pod.
+func (p *Publisher) Pods(pods map[string]node.PodSpec, now time.Time) (changed bool, err error) {
+	if p.pods != nil && reflect.DeepEqual(p.pods, pods) {
+		return false, nil
+	}
+	if err := p.w.Pods(p.podsGen+1, pods, now); err != nil {
+		return false, err
+	}
+	p.podsGen, p.pods = p.podsGen+1, maps.Clone(pods)
+	return true, nil
+}

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+package publish_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/koord-rt/koord-rt/api/strategy"
+	"github.com/koord-rt/koord-rt/daemon/handoff"
+	"github.com/koord-rt/koord-rt/koordlet/internal/publish"
+	"github.com/koord-rt/koord-rt/model/node"
+	"github.com/koord-rt/koord-rt/model/topo"
+)
+
+var start = time.Date(2026, 11, 22, 1, 0, 0, 0, time.UTC)
+
+func cpus(t *testing.T, list string) topo.CPUSet {
+	t.Helper()
+	s, err := topo.ParseCPUSet(list)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func read(dir string, now time.Time) handoff.Snapshot {
+	return handoff.Read(handoff.Options{RunDir: dir, Now: func() time.Time { return now }})
+}
+
+// A dynamic state is written when it changes and when it would expire, and its generation grows over restarts.
+func TestDynamic(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	p, err := publish.New(dir, "", start)
+	if err != nil {
+		t.Fatal(err)
+	}
+	small, large := node.Dynamic{BECPUs: cpus(t, "0-1")}, node.Dynamic{BECPUs: cpus(t, "0-3")}
+	held := large
+	held.Quotas = map[string]node.QuotaLoop{"uid": {Cap: 500}}
+	tight := held
+	tight.MemoryHigh = map[string]node.MemoryHigh{"id": {Bytes: 1 << 30}}
+	for _, step := range []struct {
+		what    string
+		d       node.Dynamic
+		after   time.Duration
+		changed bool
+		gen     uint64
+	}{
+		{"first", small, 0, true, 1},
+		{"the same a second later", small, time.Second, false, 1},
+		{"the same after half of its time", small, publish.TTL / 2, false, 2},
+		{"another", large, publish.TTL/2 + time.Second, true, 3},
+		{"a quota beside it", held, publish.TTL/2 + time.Second, true, 4},
+		{"a memory.high beside it", tight, publish.TTL/2 + time.Second, true, 5},
+		{"both again", tight, publish.TTL/2 + 2*time.Second, false, 5},
+		{"neither", large, publish.TTL/2 + 2*time.Second, true, 6},
+		{"after the clock went back an hour", large, -time.Hour, false, 7},
+	} {
+		now := start.Add(step.after)
+		changed, err := p.Dynamic(step.d, now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := read(dir, now)
+		if changed != step.changed || s.DynamicGeneration != step.gen || !s.Dynamic.BECPUs.Equal(step.d.BECPUs) {
+			t.Errorf("%s: changed %v, generation %d, CPUs %s", step.what, changed, s.DynamicGeneration, s.Dynamic.BECPUs)
+		}
+		if s.Dynamic.Expires.Sub(now) < publish.TTL/2 {
+			t.Errorf("%s: holds for %s only", step.what, s.Dynamic.Expires.Sub(now))
+		}
+	}
+	if read(dir, start.Add(publish.TTL)).Dynamic.Known {
+		t.Error("a state of an agent that has gone still holds")
+	}
+	now := start.Add(-time.Hour)
+	again, err := publish.New(dir, "", now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if changed, err := again.Dynamic(large, now); changed || err != nil {
+		t.Errorf("the next life writes what stands there: %v, %v", changed, err)
+	}
+	if changed, err := again.Dynamic(small, now); !changed || err != nil || read(dir, now).DynamicGeneration != 8 {
+		t.Errorf("the next life: %v, %v, generation %d", changed, err, read(dir, now).DynamicGeneration)
+	}
+}
+
+// Strategy and pods are written when they change, and what is not known yet replaces nothing.
+func TestStrategyAndPods(t *testing.T) {
+	t.Parallel()
+	dir, state := t.TempDir(), t.TempDir()
+	p, err := publish.New(dir, state, start)
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec := strategy.Default()
+	pods := map[string]node.PodSpec{"uid": {Containers: map[string]node.ContainerSpec{"web": {CPURequest: 500}}}}
+	for i, want := range []bool{true, false} {
+		s, err := p.Strategy(&spec, start)
+		if err != nil || s != want {
+			t.Errorf("strategy %d: %v, %v", i, s, err)
+		}
+		c, err := p.Pods(pods, start)
+		if err != nil || c != want {
+			t.Errorf("pods %d: %v, %v", i, c, err)
+		}
+	}
+	if changed, err := p.Strategy(nil, start); changed || err != nil || read(dir, start).Strategy == nil {
+		t.Errorf("no strategy: %v, %v", changed, err)
+	}
+	pods["other"] = node.PodSpec{}
+	if changed, err := p.Pods(pods, start); !changed || err != nil || len(read(dir, start).Pods) != 2 {
+		t.Errorf("a new pod: %v, %v", changed, err)
+	}
+}

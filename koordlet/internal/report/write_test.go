@@ -1,0 +1,382 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+package report
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/koord-rt/koord-rt/api/slo"
+	"github.com/koord-rt/koord-rt/koordlet/internal/kube"
+	"github.com/koord-rt/koord-rt/koordlet/internal/kube/kubetest"
+	"github.com/koord-rt/koord-rt/koordlet/internal/pods"
+	"github.com/koord-rt/koord-rt/model/node"
+	"github.com/koord-rt/koord-rt/model/sample"
+)
+
+// server is an API server that counts writes.
+type server struct {
+	mu     sync.Mutex
+	writes []time.Time
+	last   any
+	object string
+	err    error
+}
+
+func (s *server) ReplaceStatus(_ context.Context, r kube.Resource, name, manager string, status any) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if r.Group != slo.Group || name != "node-001" || manager != Manager {
+		return errors.New("wrong object")
+	}
+	s.writes, s.last = append(s.writes, time.Now()), status
+	return s.err
+}
+
+func (s *server) Get(context.Context, kube.Resource, string) ([]byte, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return []byte(s.object), s.err
+}
+
+// since returns the writes since the last call, as seconds after start.
+func (s *server) since(start time.Time) []int {
+	synctest.Wait()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := []int{}
+	for _, w := range s.writes {
+		out = append(out, int(w.Sub(start)/time.Second))
+	}
+	s.writes = nil
+	return out
+}
+
+func (s *server) fail(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.err = err
+}
+
+// node001 is a node whose figures a test changes.
+type node001 struct {
+	mu      sync.Mutex
+	cores   float64
+	policy  slo.Collect
+	silent  bool
+	nothing *pods.Snapshot
+}
+
+func (n *node001) set(edit func(*node001)) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	edit(n)
+}
+
+func (n *node001) input() (Input, bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	w, at := filled(2, []figure{{sample.OfNode(), n.cores, gib}})
+	return Input{Now: time.Now(), At: at, Window: w, Policy: n.policy, Pods: n.nothing, Capacity: Figures{CPU: 32000}}, !n.silent
+}
+
+// reporting runs a Metrics in a bubble of simulated time.
+func reporting(t *testing.T, test func(m *Metrics, api *server, n *node001)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		api, n := &server{}, &node001{cores: 8, policy: slo.DefaultCollect(), nothing: pods.New(pods.Options{}).Snapshot()}
+		m, err := NewMetrics(MetricsOptions{API: api, Node: "node-001", Input: n.input})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- m.Run(ctx) }()
+		time.Sleep(DefaultCheck)
+		synctest.Wait()
+		test(m, api, n)
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("run: %v", err)
+		}
+	})
+}
+
+func TestQuietNodeReportsOncePerInterval(t *testing.T) {
+	t.Parallel()
+	reporting(t, func(m *Metrics, api *server, _ *node001) {
+		if got := api.since(time.Now()); len(got) != 1 {
+			t.Errorf("%d writes at the start", len(got))
+		}
+		start := time.Now()
+		time.Sleep(10 * time.Minute)
+		got := api.since(start)
+		if len(got) < 9 || len(got) > 11 {
+			t.Errorf("writes at %v in ten minutes", got)
+		}
+		for i := 1; i < len(got); i++ {
+			if gap := got[i] - got[i-1]; gap < 50 || gap > 70 {
+				t.Errorf("writes at %v", got)
+			}
+		}
+		if s := m.State(); s.News != 0 || s.Err != nil || s.Writes < 10 {
+			t.Errorf("%+v", s)
+		}
+	})
+}
+
+func TestNewsIsReportedEarly(t *testing.T) {
+	t.Parallel()
+	reporting(t, func(m *Metrics, api *server, n *node001) {
+		api.since(time.Now())
+		start := time.Now()
+		time.Sleep(20 * time.Second)
+		n.set(func(n *node001) { n.cores = 12 })
+		m.Poke()
+		if got := api.since(start); len(got) != 1 {
+			t.Errorf("writes at %v", got)
+		}
+		for range 20 { // a node that never stands still
+			n.set(func(n *node001) { n.cores = 20 - n.cores })
+			m.Poke()
+			time.Sleep(time.Second)
+		}
+		if got := api.since(start); len(got) > 2 {
+			t.Errorf("writes at %v: more than one per %s", got, DefaultCheck)
+		}
+		if m.State().News == 0 {
+			t.Error("no news counted")
+		}
+	})
+}
+
+func TestIntervalChanges(t *testing.T) {
+	t.Parallel()
+	reporting(t, func(m *Metrics, api *server, n *node001) {
+		api.since(time.Now())
+		n.set(func(n *node001) { n.policy.Report = 30 * time.Second })
+		m.Poke()
+		start := time.Now()
+		time.Sleep(10 * time.Minute)
+		if got := api.since(start); len(got) < 18 || len(got) > 22 {
+			t.Errorf("%d writes in ten minutes, want 20: %v", len(got), got)
+		}
+	})
+}
+
+func TestReportingFails(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		err       error
+		low, high int
+	}{
+		"no object yet: once per interval": {&kube.Error{Code: 404, Named: true}, 9, 11},
+		"no CRD yet: once per interval":    {&kube.Error{Code: 404}, 9, 11},
+		"server away: rarer and rarer":     {errors.New("connection refused"), 9, 14},
+		"the server asks for patience":     {&kube.Error{Code: 429, RetryAfter: time.Minute}, 9, 11},
+	} {
+		reporting(t, func(m *Metrics, api *server, _ *node001) {
+			api.since(time.Now())
+			time.Sleep(time.Minute)
+			api.fail(c.err)
+			api.since(time.Now())
+			start := time.Now()
+			time.Sleep(10 * time.Minute)
+			got := api.since(start)
+			if len(got) < c.low || len(got) > c.high || m.State().Err == nil {
+				t.Errorf("%s: %d attempts in ten minutes: %v", name, len(got), got)
+			}
+			api.fail(nil)
+			m.Poke() // the object was made
+			if got := api.since(start); len(got) != 1 || m.State().Err != nil || m.State().Failures != 0 {
+				t.Errorf("%s: writes at %v, %+v", name, got, m.State())
+			}
+		})
+	}
+	reporting(t, func(_ *Metrics, api *server, n *node001) {
+		n.set(func(n *node001) { n.silent = true })
+		api.since(time.Now())
+		time.Sleep(5 * time.Minute)
+		if got := api.since(time.Now()); len(got) != 0 {
+			t.Errorf("writes though nothing is known: %v", got)
+		}
+	})
+	if _, err := NewMetrics(MetricsOptions{}); err == nil {
+		t.Error("a reporter without anything")
+	}
+}
+
+func states() []node.FeatureState {
+	return []node.FeatureState{
+		{Feature: "memory-qos", State: "degraded", Detail: "by order"}, {Feature: "llc", State: "unsupported", Detail: "no resctrl"},
+		{Feature: "cpu-burst", State: "active"}, {Feature: "blkio", State: "off"}, {Feature: "oom-score", State: "observe"}, {Feature: "x", State: "?"},
+	}
+}
+
+func TestStrategyStatus(t *testing.T) {
+	t.Parallel()
+	first := time.Date(2024, 1, 1, 12, 0, 0, 5, time.UTC)
+	at := slo.At(first)
+	got, changed := StrategyStatus(slo.NodeSLOStatus{}, &InForce{UID: "u", Generation: 3, Features: states()}, first)
+	condition := func(kind, status, reason, message string) slo.Condition {
+		return slo.Condition{Type: kind, Status: status, ObservedGeneration: 3, LastTransitionTime: at, Reason: reason, Message: message}
+	}
+	want := slo.NodeSLOStatus{ObservedGeneration: 3, NodeMetric: &slo.Applied{UpdateTime: at}, Conditions: []slo.Condition{
+		condition("Applied", "True", "InForce", ""), condition("memory-qos", "True", "Degraded", "by order"), condition("llc", "False", "Unsupported", "no resctrl"),
+		condition("cpu-burst", "True", "Active", ""), condition("blkio", "False", "Off", ""), condition("oom-score", "False", "ObserveOnly", ""), condition("x", "Unknown", "Unknown", ""),
+	}}
+	if d := cmp.Diff(want, got); d != "" || !changed {
+		t.Errorf("changed %v %s", changed, d)
+	}
+	// The seed's own check: kubectl get nodeslo -o yaml | grep -i status, then status.nodeMetric.updateTime.
+	if raw, err := json.Marshal(got); err != nil || !strings.Contains(string(raw), `"nodeMetric":{"updateTime":"2024-01-01T12:00:00Z"}`) {
+		t.Errorf("%s %v", raw, err)
+	}
+	later := first.Add(time.Hour)
+	if _, changed := StrategyStatus(got, &InForce{UID: "u", Generation: 3, Features: states()}, later); changed {
+		t.Error("changed though nothing has")
+	}
+	next := states()
+	next[1] = node.FeatureState{Feature: "llc", State: "active"}
+	next[0].Detail = "by order, again"
+	second, changed := StrategyStatus(got, &InForce{UID: "u", Generation: 4, Problem: "two spellings", Features: next}, later)
+	if !changed || second.ObservedGeneration != 4 || second.NodeMetric.UpdateTime != slo.At(later) {
+		t.Errorf("%+v", second)
+	}
+	transitions := map[string]slo.Time{}
+	for _, c := range second.Conditions {
+		transitions[c.Type] = c.LastTransitionTime
+	}
+	wantTimes := map[string]slo.Time{"Applied": slo.At(later), "memory-qos": at, "llc": slo.At(later), "cpu-burst": at, "blkio": at, "oom-score": at, "x": at}
+	if d := cmp.Diff(wantTimes, transitions); d != "" {
+		t.Error(d)
+	}
+	if _, changed := StrategyStatus(got, &InForce{UID: "u", Generation: 3, Features: states()[1:]}, later); !changed {
+		t.Error("a feature less is no change")
+	}
+}
+
+func TestStrategyIsWrittenOnChangeOnly(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		api := &server{object: `{"metadata":{"name":"node-001","uid":"u"},"status":{"conditions":5}}`, err: &kube.Error{Code: 404, Named: true}}
+		s := NewStrategy(api, "node-001")
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- s.Run(ctx) }()
+		start := time.Now()
+		s.Put(InForce{Generation: 1})
+		s.Put(InForce{UID: "u", Generation: 1, Features: states()})
+		synctest.Wait()
+		if err := s.Err(); !errors.Is(err, kube.ErrNotFound) {
+			t.Errorf("error %v", err)
+		}
+		api.fail(nil)
+		time.Sleep(time.Minute)
+		if got := api.since(start); len(got) != 1 || s.Err() != nil {
+			t.Errorf("writes at %v, %v", got, s.Err())
+		}
+		for range 3 {
+			s.Put(InForce{UID: "u", Generation: 1, Features: states()})
+			time.Sleep(time.Hour)
+		}
+		if got := api.since(start); len(got) != 0 {
+			t.Errorf("writes at %v though nothing has changed", got)
+		}
+		s.Put(InForce{UID: "u", Generation: 2, Features: states()})
+		if got := api.since(start); len(got) != 1 {
+			t.Errorf("writes at %v", got)
+		}
+		s.Put(InForce{UID: "another", Generation: 1, Features: states()})
+		if got := api.since(start); len(got) != 0 {
+			t.Errorf("the status of an object that is not there was written: %v", got)
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("run: %v", err)
+		}
+	})
+}
+
+// TestOverSockets: both statuses reach an API server, and a restart keeps the transition times.
+func TestOverSockets(t *testing.T) {
+	t.Parallel()
+	const slos, metrics = "/apis/slo.koordinator.sh/v1alpha1/nodeslos", "/apis/slo.koordinator.sh/v1alpha1/nodemetrics"
+	api := kubetest.New(t)
+	old := slo.At(time.Date(2024, 1, 1, 12, 0, 0, 0, time.UTC))
+	status, _ := StrategyStatus(slo.NodeSLOStatus{}, &InForce{UID: "u", Generation: 1, Features: states()}, old.Time)
+	api.Put(t, slos, `{"metadata":{"name":"node-001","uid":"u"},"status":`+text(t, status)+`}`)
+	api.Put(t, metrics, `{"metadata":{"name":"node-001","uid":"m"},"status":{"podsMetric":[{"name":"gone"}]}}`)
+	client, err := kube.New(kube.Config{Server: api.URL, Trust: api.Trust})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	s := NewStrategy(client, "node-001")
+	s.Put(InForce{UID: "u", Generation: 2, Features: states()})
+	if err := s.write(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	var got slo.NodeSLOStatus
+	reread(t, api.Object(slos, "node-001")["status"], &got)
+	if got.ObservedGeneration != 2 || got.Conditions[1].LastTransitionTime != old || !got.NodeMetric.UpdateTime.After(old.Time) {
+		t.Errorf("%+v", got)
+	}
+
+	in := documents(t)
+	m, err := NewMetrics(MetricsOptions{API: client, Node: "node-001", Input: func() (Input, bool) { return in, true }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.look(t.Context())
+	var reported slo.NodeMetricStatus
+	reread(t, api.Object(metrics, "node-001")["status"], &reported)
+	if d := cmp.Diff(text(t, Build(&in)), text(t, reported)); d != "" || m.State().Err != nil {
+		t.Errorf("%v %s", m.State().Err, d)
+	}
+}
+
+func reread(t *testing.T, from, to any) {
+	t.Helper()
+	raw, err := json.Marshal(from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(raw, to); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// BenchmarkBuild makes a report of 80 pods with 240 containers.
+func BenchmarkBuild(b *testing.B) {
+	var list []*pods.Pod
+	figures := []figure{{sample.OfNode(), 64, 64 * gib}, {sample.OfSystem(), 1, gib}}
+	for i := range 80 {
+		p := &pods.Pod{UID: "uid-" + string(rune('a'+i)), Namespace: "n", Name: "p"}
+		for c := range 3 {
+			id := p.UID + string(rune('0'+c))
+			p.Containers = append(p.Containers, pods.Container{Name: "c", ID: id})
+			figures = append(figures, figure{sample.OfContainer(id), 0.1, gib})
+		}
+		figures = append(figures, figure{sample.OfPod(p.UID), 0.3, 3 * gib})
+		list = append(list, p)
+	}
+	w, at := filled(600, figures)
+	in := Input{At: at, Window: w, Policy: slo.DefaultCollect(), Pods: &pods.Snapshot{Pods: list}}
+	in.Policy.Containers = true
+	b.ReportAllocs()
+	for b.Loop() {
+		if out := Build(&in); len(out.PodMetrics) != 80 {
+			b.Fatal(len(out.PodMetrics))
+		}
+	}
+}

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+package setup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/koord-rt/koord-rt/api/config"
+	"github.com/koord-rt/koord-rt/api/slo"
+	"github.com/koord-rt/koord-rt/api/strategy"
+	"github.com/koord-rt/koord-rt/daemon/run"
+	"github.com/koord-rt/koord-rt/daemon/status"
+	"github.com/koord-rt/koord-rt/koordlet/internal/kube"
+	"github.com/koord-rt/koord-rt/koordlet/internal/pods"
+	"github.com/koord-rt/koord-rt/koordlet/internal/trust"
+)
+
+// cluster is the API server as the agent uses it; without one, nothing of it is known and nothing fails.
+type cluster struct {
+	name   string
+	client *kube.Client
+	node   *kube.Single[kube.Node]
+	slo    *kube.Single[slo.Strategy]
+	metric *kube.Single[slo.Collect]
+	// poke is called when the NodeMetric's policy has changed; set before anything runs.
+	poke func()
+}
+
+func newCluster(cfg *config.Koordlet, log *slog.Logger) (*cluster, error) {
+	name, err := nodeName(cfg.NodeName, os.Getenv, os.Hostname)
+	if err != nil {
+		return nil, err
+	}
+	c := &cluster{name: name, poke: func() {}}
+	if cfg.APIServer.Mode == config.APIServerOff {
+		return c, nil
+	}
+	conf, err := way(&cfg.APIServer)
+	if errors.Is(err, kube.ErrNoCluster) {
+		log.Info("no API server: strategy and limits come from files and the runtime", "reason", err)
+		return c, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("way to the API server: %w", err)
+	}
+	if c.client, err = kube.New(conf); err != nil {
+		return nil, fmt.Errorf("way to the API server: %w", err)
+	}
+	c.node = kube.NewSingle(c.client, kube.Nodes, name, kube.DecodeNode, kube.FollowOptions{}, func(o kube.Observation[kube.Node]) {
+		told(log, "node", o.Err)
+	})
+	c.slo = kube.NewSingle(c.client, kube.NodeSLOs, name, slo.DecodeNodeSLO, kube.FollowOptions{}, func(o kube.Observation[slo.Strategy]) {
+		told(log, "NodeSLO", o.Err)
+	})
+	c.metric = kube.NewSingle(c.client, kube.NodeMetrics, name, slo.DecodeCollect, kube.FollowOptions{}, func(o kube.Observation[slo.Collect]) {
+		told(log, "NodeMetric", o.Err)
+		c.poke()
+	})
+	return c, nil
+}
+
+func told(log *slog.Logger, what string, err error) {
+	if err != nil {
+		log.Warn("cannot follow, what is known holds", "what", what, "err", err)
+		return
+	}
+	log.Info("followed", "what", what)
+}
+
+// way is where the API server is: a kubeconfig that is named, else the pod's service account.
+func way(c *config.APIServer) (kube.Config, error) {
+	if c.Kubeconfig != "" {
+		return kube.FromKubeconfig(c.Kubeconfig)
+	}
+	return kube.FromServiceAccount(kube.ServiceAccountDir, os.Getenv)
+}
+
+// nodeName is the configured one, NODE_NAME, or the host's in lower case, as the kubelet has it.
+func nodeName(configured string, env func(string) string, host func() (string, error)) (string, error) {
+	if configured != "" {
+		return configured, nil
+	}
+	if name := env("NODE_NAME"); name != "" {
+		return name, nil
+	}
+	name, err := host()
+	if err != nil {
+		return "", fmt.Errorf("name of the node: %w; set nodeName", err)
+	}
+	return strings.ToLower(name), nil
+}
+
+// Node is the Node object, nil while it is not known.
+func (c *cluster) Node() *kube.Node {
+	if c.node == nil {
+		return nil
+	}
+	if o := c.node.Load(); o.Known {
+		return &o.Value
+	}
+	return nil
+}
+
+// Strategy is the NodeSLO's, nil while there is none. It is the same pointer as long as the object is.
+func (c *cluster) Strategy() *strategy.Spec {
+	if c.slo == nil {
+		return nil
+	}
+	o := c.slo.Observed()
+	if !o.Known {
+		return nil
+	}
+	return &o.Value.Spec
+}
+
+// Collect is the NodeMetric's policy, the default's while there is none.
+func (c *cluster) Collect() slo.Collect {
+	if o := c.metric.Load(); o.Known {
+		return o.Value
+	}
+	return slo.DefaultCollect()
+}
+
+// sources are the objects that are followed, each with why it is not.
+func (c *cluster) sources() []status.Source {
+	if c.client == nil {
+		return []status.Source{{Name: "apiserver", State: status.StateOff, Reason: "no way to an API server is configured"}}
+	}
+	node, spec, metric := c.node.Observed(), c.slo.Observed(), c.metric.Observed()
+	return []status.Source{
+		source("node", node.Err, node.Since), source("nodeslo", spec.Err, spec.Since), source("nodemetric", metric.Err, metric.Since),
+	}
+}
+
+func source(name string, err error, since time.Time) status.Source {
+	s := status.Source{Name: name, State: status.StateActive, Since: since}
+	if err != nil {
+		s.State, s.Reason = status.StateDegraded, err.Error()
+	}
+	return s
+}
+
+func (c *cluster) components() []run.Component {
+	if c.client == nil {
+		return nil
+	}
+	return []run.Component{
+		{Name: "node object", Run: c.node.Run}, {Name: "NodeSLO", Run: c.slo.Run}, {Name: "NodeMetric", Run: c.metric.Run},
+	}
+}
+
+func (c *cluster) close() {
+	if c.client != nil {
+		c.client.Close()
+	}
+}
+
+// newPods connects the sources of pods: the kubelet, and the API server while the kubelet does not answer.
+func newPods(cfg *config.Koordlet, c *cluster) (*pods.Keeper, error) {
+	o := pods.Options{Interval: cfg.Kubelet.Interval.Std()}
+	if k := &cfg.Kubelet; k.Endpoint != "" {
+		client, err := trust.New(trust.Options{
+			ServerName: c.name, CAFile: present(k.CAFile), TokenFile: present(k.TokenFile), CertFile: k.CertFile, KeyFile: k.KeyFile, SkipVerify: k.SkipVerify,
+		})
+		if err != nil {
+			return nil, fmt.Errorf("way to the kubelet: %w", err)
+		}
+		o.Kubelet = pods.NewKubelet(k.Endpoint, client)
+	}
+	if c.client != nil {
+		o.Follow = func(ctx context.Context, sink *pods.APISink) error {
+			return c.client.Follow(ctx, kube.FollowOptions{Resource: kube.Pods, Selector: "spec.nodeName=" + c.name}, sink)
+		}
+	}
+	return pods.New(o), nil
+}
+
+// present leaves out a default file that this machine does not have: the other ways to be trusted are tried.
+func present(path string) string {
+	if _, err := os.Stat(path); err != nil {
+		return ""
+	}
+	return path
+}

@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+package setup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"time"
+
+	"github.com/koord-rt/koord-rt/adapt/cri"
+	"github.com/koord-rt/koord-rt/api/config"
+	"github.com/koord-rt/koord-rt/api/protocol"
+	"github.com/koord-rt/koord-rt/api/strategy"
+	"github.com/koord-rt/koord-rt/daemon/metrics"
+	"github.com/koord-rt/koord-rt/daemon/run"
+	"github.com/koord-rt/koord-rt/engine/feed"
+	"github.com/koord-rt/koord-rt/engine/host"
+	"github.com/koord-rt/koord-rt/kernel/psi"
+	"github.com/koord-rt/koord-rt/kernel/reclaim"
+	"github.com/koord-rt/koord-rt/kernel/root"
+	"github.com/koord-rt/koord-rt/koordlet/internal/agent"
+	"github.com/koord-rt/koord-rt/koordlet/internal/collect"
+	"github.com/koord-rt/koord-rt/koordlet/internal/evict"
+	"github.com/koord-rt/koord-rt/koordlet/internal/pods"
+	"github.com/koord-rt/koord-rt/koordlet/internal/publish"
+	"github.com/koord-rt/koord-rt/koordlet/internal/window"
+	"github.com/koord-rt/koord-rt/model/node"
+	"github.com/koord-rt/koord-rt/model/plan"
+	"github.com/koord-rt/koord-rt/model/unit"
+	"github.com/koord-rt/koord-rt/model/workload"
+	policy "github.com/koord-rt/koord-rt/policy/evict"
+)
+
+// Writer is this process's name in the ledger and among the status files; Program its own.
+const (
+	Writer  = "koordlet"
+	Program = "koordlet"
+)
+
+// Daemon is koordlet.
+type Daemon struct {
+	cfg     config.Koordlet
+	version string
+	log     *slog.Logger
+	host    *host.Host
+	list    *cri.Lister
+	lister  *feed.Lister
+	keeper  *feed.Keeper
+	cluster *cluster
+	pods    *pods.Keeper
+	window  *window.Memory
+	agent   *agent.Agent
+	evictor *evict.Executor
+	// tell are the reports to the cluster.
+	tell    []run.Component
+	count   *metrics.Agent
+	news    news
+	started time.Time
+	// pressure is nil where it is off or impossible.
+	pressure *agent.Pressure
+}
+
+// New takes the lock, probes the node and connects the parts. On error everything is given back.
+func New(ctx context.Context, l Loaded, version, program string, log *slog.Logger) (_ *Daemon, err error) {
+	d := &Daemon{cfg: l.Config, version: version, log: log, started: time.Now()}
+	if d.list, err = cri.NewLister("unix://" + d.cfg.RuntimePath()); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, d.list.Close())
+		}
+	}()
+	o := host.Options{
+		Config: d.cfg.Node, Writer: Writer, Name: Program, Program: program, ConfigPath: l.Path,
+		Strategy: l.Strategy, Source: l.Source, Edge: edge{}, List: d.list, Log: log, ExitsUntold: true,
+	}
+	if l.Inline {
+		o.Inline = strategyOf
+	}
+	if d.cluster, err = newCluster(&d.cfg, log); err != nil {
+		return nil, err
+	}
+	if d.pods, err = newPods(&d.cfg, d.cluster); err != nil {
+		return nil, err
+	}
+	if d.host, err = host.New(ctx, o); err != nil {
+		return nil, err
+	}
+	d.lister = &feed.Lister{Engine: d.host.Engine, Runtime: d.list}
+	d.keeper = feed.New(feed.Options{
+		Pace: d.cfg.Reconnect, Engine: d.host.Engine, Hello: d.hello, List: d.takeIn, Ping: d.ping,
+	})
+	if d.tell, err = d.reports(); err != nil {
+		return nil, err
+	}
+	d.agent, err = d.newAgent()
+	return d, err
+}
+
+// strategyOf is the strategy that stands in a configuration file.
+func strategyOf(data []byte) (*strategy.Spec, error) {
+	_, spec, err := config.LoadKoordlet(data)
+	return spec, err
+}
+
+// edge marks nothing: the agent stands in nobody's way to the runtime.
+type edge struct{}
+
+// Mark implements engine.Edge.
+func (edge) Mark(*node.View, plan.Plan, *workload.Container) *protocol.Applied { return nil }
+
+// newAgent makes what ticks.
+func (d *Daemon) newAgent() (*agent.Agent, error) {
+	v := d.host.Engine.Views().Load()
+	at := d.cfg.Host
+	clock := collect.BootClock()
+	scanner, err := collect.New(collect.Options{
+		Roots:  root.Roots{Cgroup: at.CgroupRoot, Proc: at.Proc, Sys: at.Sys, Resctrl: at.Resctrl, Dev: at.Dev},
+		Cgroup: v.Kernel.Cgroup, Topology: v.Topology, Now: clock,
+		Slow: int(d.cfg.Collect.SlowInterval.Std() / d.cfg.Collect.Interval.Std()),
+	})
+	if err != nil {
+		return nil, err
+	}
+	publisher, err := publish.New(d.cfg.RunDir, d.cfg.StateDir, time.Now())
+	if err != nil {
+		scanner.Close()
+		return nil, err
+	}
+	kept := stateFile(filepath.Join(d.cfg.RunDir, "koordlet-state.json"))
+	past, err := kept.read()
+	if err != nil {
+		d.log.Warn("what the loops knew before is lost", "err", err)
+	}
+	d.pressure, d.window = d.newPressure(), window.New(window.Options{})
+	if d.evictor, err = d.newEvictor(); err != nil {
+		scanner.Close()
+		return nil, err
+	}
+	if err := d.extend(scanner.Support()); err != nil {
+		scanner.Close()
+		return nil, err
+	}
+	taken := reclaim.New(root.Roots{Cgroup: at.CgroupRoot}, v.Kernel.Cgroup)
+	return agent.New(agent.Options{
+		Interval: d.cfg.Collect.Interval.Std(), Engine: d.host.Engine, Scanner: scanner, Window: d.window,
+		Pods: d.pods, Node: d.cluster.Node, Strategy: d.cluster.Strategy, Publisher: publisher, Now: clock, Wall: time.Now,
+		Write: d.host.Apply, Tell: d.ticked,
+		Kept: past, Keep: kept.write, Evict: victims{d.evictor}, EvictFeatures: evictFeatures(d.cfg.Evict.Mode),
+		MemoryPause: unit.Micros(d.cfg.Evict.MemoryCooldown.Std().Microseconds()),
+		CPUPause:    unit.Micros(d.cfg.Evict.CPUCooldown.Std().Microseconds()),
+		Slow:        d.cfg.Collect.SlowInterval.Std(), Reclaim: taken.Reclaim, NoReclaim: taken.Missing,
+		Pressure: d.pressure, NoPressure: v.Kernel.Cgroup == node.CgroupV1, Log: d.log,
+	}), nil
+}
+
+// newPressure makes the triggers. Without them the tick alone decides.
+func (d *Daemon) newPressure() *agent.Pressure {
+	c := &d.cfg.Pressure
+	if c.Stall == 0 || d.host.Engine.Views().Load().Kernel.Cgroup == node.CgroupV1 {
+		return nil // cgroup v1 tells no pressure of a cgroup
+	}
+	root := d.cfg.Host.CgroupRoot
+	p, err := agent.NewPressure(psi.Trigger{Kind: psi.Some, Stall: c.Stall.Std(), Window: c.Window.Std()},
+		func(cgroup string) string { return filepath.Join(root, cgroup, "cpu.pressure") },
+		func(uid string) { d.agent.Urgent(uid) })
+	if err != nil {
+		d.log.Warn("no pressure triggers: suppression waits for the tick", "err", err)
+		return nil
+	}
+	return p
+}
+
+func evictFeatures(m config.Mode) policy.Features {
+	if m == config.ModeOff {
+		return 0
+	}
+	return policy.All
+}
+
+// Run works until ctx ends.
+func (d *Daemon) Run(ctx context.Context) error {
+	more := []run.Component{{Name: "pods", Run: d.pods.Run}, {Name: "loops", Run: d.loops}, {Name: "evictions", Run: d.evictor.Run}}
+	more = append(more, d.tell...)
+	more = append(more, d.cluster.components()...)
+	if d.pressure != nil {
+		more = append(more, run.Component{Name: "pressure", Run: d.pressure.Run})
+	}
+	err := d.host.Run(ctx, d.keeper.Run, more...)
+	d.cluster.close()
+	return errors.Join(err, d.list.Close())
+}
+
+// loops waits for the first list: without it nobody is known, and every CPU would seem to be the system's.
+func (d *Daemon) loops(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-d.keeper.Synced():
+	}
+	return d.agent.Run(ctx)
+}
+
+// hello asks the runtime who it is.
+func (d *Daemon) hello(ctx context.Context) error {
+	v, err := d.list.Version(ctx)
+	if err != nil {
+		return fmt.Errorf("ask the runtime for its version: %w", err)
+	}
+	r := cri.Runtime(v.Name, v.Version)
+	d.host.Engine.Views().SetRuntime(r)
+	d.host.Metrics.SetBuild(d.version, v.Name, v.Version, "")
+	d.news.hello(v.Name, v.Version)
+	d.log.Info("connected to the runtime", "runtime", v.Name, "version", v.Version)
+	return nil
+}
+
+// takeIn takes the runtime's lists in; nobody else tells the engine anything.
+func (d *Daemon) takeIn(ctx context.Context, _ bool) (missed bool, err error) {
+	return d.lister.List(ctx, false)
+}
+
+// ping lists again: CRI tells of no changes by itself.
+func (d *Daemon) ping(ctx context.Context) error {
+	_, err := d.takeIn(ctx, false)
+	return err
+}

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+package setup
+
+import (
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/koord-rt/koord-rt/api/config"
+	"github.com/koord-rt/koord-rt/daemon/metrics"
+	"github.com/koord-rt/koord-rt/daemon/status"
+	"github.com/koord-rt/koord-rt/engine/host"
+	"github.com/koord-rt/koord-rt/koordlet/internal/agent"
+	"github.com/koord-rt/koord-rt/koordlet/internal/amount"
+	"github.com/koord-rt/koord-rt/koordlet/internal/collect"
+	"github.com/koord-rt/koord-rt/koordlet/internal/evict"
+	"github.com/koord-rt/koord-rt/koordlet/internal/talk"
+	"github.com/koord-rt/koord-rt/model/unit"
+	policy "github.com/koord-rt/koord-rt/policy/evict"
+)
+
+// news is what the agent's parts tell of themselves, for people.
+type news struct {
+	mu        sync.Mutex
+	runtime   string
+	release   string
+	be        status.BE
+	evictions []status.Eviction
+}
+
+func (n *news) hello(runtime, release string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.runtime, n.release = runtime, release
+}
+
+// evicted keeps the last evictions.
+func (n *news) evicted(r *evict.Result, now time.Time) {
+	outcome := map[evict.Outcome]string{
+		evict.Accepted: status.OutcomeEvicted, evict.Refused: status.OutcomeRefused, evict.Failed: status.OutcomeFailed,
+		evict.Stopped: status.OutcomeEvicted, evict.Observed: status.OutcomeObserved,
+	}[r.Outcome]
+	if outcome == "" {
+		return // a later step of one that has been told
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.evictions = append(n.evictions, status.Eviction{
+		Time: now, Namespace: r.Namespace, Name: r.Name, UID: r.Pod, Feature: r.Feature.String(), Reason: r.Reason, Outcome: outcome,
+	})
+	if more := len(n.evictions) - status.MaxEvictions; more > 0 {
+		n.evictions = append([]status.Eviction(nil), n.evictions[more:]...)
+	}
+}
+
+// extend adds what the agent tells to the host.
+func (d *Daemon) extend(states []collect.State) error {
+	every := func(t time.Duration) unit.Micros { return unit.Micros(t.Microseconds()) }
+	var err error
+	d.count, err = metrics.NewAgent(d.host.Registry(), metrics.AgentNames{
+		Node: d.cluster.name, Loops: []string{loopTick, loopUrgent}, Features: evictReasons(), Objects: []string{"nodemetrics", "nodeslos"},
+	})
+	if err != nil {
+		return err
+	}
+	t := talk.New(talk.Options{
+		Window: d.window, Pods: d.pods, Facts: func() *talk.Facts { return d.facts(states) }, Now: boot,
+		Interval: every(d.cfg.Collect.Interval.Std()), SlowInterval: every(d.cfg.Collect.SlowInterval.Std()),
+	})
+	return d.host.Extend(host.Extension{
+		Collectors: []prometheus.Collector{t}, Agent: t.Status, Routes: talk.Routes(talk.RouteOptions{RunDir: d.cfg.RunDir}),
+	})
+}
+
+// Loops as metrics name them: the whole of a tick, and of a step between two.
+const (
+	loopTick   = "tick"
+	loopUrgent = "pressure"
+)
+
+// ticked counts a step.
+func (d *Daemon) ticked(l *agent.Look) {
+	name := loopTick
+	if l.Facts.Urgent {
+		name = loopUrgent
+		d.count.Reaction(l.Took)
+	}
+	d.count.Loop(name, l.Took, false)
+	d.count.Scan(l.Scan.Samples, l.Scan.Failed)
+}
+
+// facts is what only the agent's parts know, as it is now.
+func (d *Daemon) facts(states []collect.State) *talk.Facts {
+	v := d.host.Engine.Views().Load()
+	f := &talk.Facts{
+		Node: d.cluster.name, Started: d.started, Version: d.version,
+		Capacity: amount.Amounts{CPU: unit.MilliCPU(v.Topology.All().Len() * 1000), Memory: v.MemCapacity},
+		Sources:  d.cluster.sources(), SharePools: v.Dynamic.SharePools, BESharePools: v.Dynamic.BESharePools,
+		NUMA: v.Topology.Nodes.List(),
+	}
+	for _, s := range states {
+		f.Collectors = append(f.Collectors, status.Source{Name: s.Collector, State: s.Support, Reason: s.Detail})
+	}
+	if n := d.cluster.Node(); n != nil {
+		f.Capacity, f.Allocatable = n.Capacity, &n.Allocatable
+	}
+	d.news.mu.Lock()
+	defer d.news.mu.Unlock()
+	f.Runtime, f.RuntimeVersion = d.news.runtime, d.news.release
+	f.Evictions = d.news.evictions[:len(d.news.evictions):len(d.news.evictions)]
+	look := d.agent.Look()
+	if look == nil {
+		return f
+	}
+	d.news.be = talk.Suppressed(d.news.be, &look.Outcome.Suppress, look.Wall)
+	f.BE = d.news.be
+	f.Loops = []status.Loop{{Name: "cpu-suppress", State: status.StateActive, Decision: look.Outcome.Suppress.Reason, At: look.Wall}}
+	for _, e := range look.Outcome.Evict.Decisions {
+		f.Loops = append(f.Loops, status.Loop{Name: e.Feature.String(), State: evictState(d.cfg.Evict.Mode), Decision: e.Reason, At: look.Wall})
+	}
+	return f
+}
+
+// evictReasons are the features that evict, as metrics name them.
+func evictReasons() (names []string) {
+	for f := range policy.NumFeatures {
+		names = append(names, f.String())
+	}
+	return names
+}
+
+// evictState is what evictions do on this node.
+func evictState(m config.Mode) string {
+	switch m {
+	case config.ModeObserve:
+		return status.StateObserve
+	case config.ModeOff:
+		return status.StateOff
+	}
+	return status.StateActive
+}

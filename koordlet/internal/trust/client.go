@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+package trust
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"sync"
+	"time"
+)
+
+// Timings of connections. DefaultDeadAfter lets a watch go on elsewhere within ten seconds (seed-manifests.md M-1).
+const (
+	DefaultDeadAfter = 7 * time.Second
+
+	dialTimeout  = 3 * time.Second
+	shakeTimeout = 4 * time.Second
+	idleConn     = 90 * time.Second
+)
+
+// Options of New. Of a pair (file, bytes) the file wins.
+type Options struct {
+	// CAFile, or CA, holds the trust anchors as PEM: authorities, or the server's own certificate. Neither: the system's.
+	CAFile string
+	CA     []byte
+	// ServerName is the name that the certificate must be for. Default: the host of the URL. Anchors that hold exactly one
+	// certificate that is no authority pin the server's own: then its name counts.
+	ServerName string
+	// SkipVerify trusts whoever answers. Shown by Weakness.
+	SkipVerify bool
+	// TokenFile, or Token, is a bearer token. A file that does not exist is no error while there is a client certificate.
+	TokenFile string
+	Token     string
+	// CertFile and KeyFile, or Cert and Key, are a client certificate as PEM; one file may hold both.
+	CertFile, KeyFile string
+	Cert, Key         []byte
+	// UserAgent of every request.
+	UserAgent string
+	// Proxy obeys HTTPS_PROXY and NO_PROXY, as other clients of the API server do.
+	Proxy bool
+	// Compressed answers are asked for; worth it across a network, not on loopback.
+	Compressed bool
+	// DeadAfter is how long a connection may be silent, pings included, before it counts as dead: nobody closes the
+	// connections of a machine that lost its power. Default 7 s.
+	DeadAfter time.Duration
+}
+
+// Client sends requests. Safe for concurrent use.
+type Client struct {
+	o Options
+
+	mu sync.Mutex
+	// state is what the files held when they were last looked at.
+	state *state
+}
+
+// state is one set of files, immutable but for its connections.
+type state struct {
+	stamps    stamps
+	transport *http.Transport
+	token     string
+}
+
+// New makes a client. Files are read at the first request, so that one that is not there yet is an error of that request
+// and not of the program's start.
+func New(o Options) (*Client, error) {
+	if (o.CertFile == "" && len(o.Cert) == 0) != (o.KeyFile == "" && len(o.Key) == 0) {
+		return nil, errors.New("a client certificate needs a key, and a key a certificate")
+	}
+	if o.CAFile == "" && len(o.CA) > 0 {
+		if _, _, err := anchors(o.CA); err != nil {
+			return nil, fmt.Errorf("read trust anchor: %w", err)
+		}
+	}
+	if o.DeadAfter <= 0 {
+		o.DeadAfter = DefaultDeadAfter
+	}
+	return &Client{o: o}, nil
+}
+
+// Weakness says what the settings give up, empty when nothing.
+func (c *Client) Weakness() string {
+	if c.o.SkipVerify {
+		return "the server's certificate is not verified"
+	}
+	return ""
+}
+
+// Do sends a request and returns the answer whatever its status; redirects are not followed, because they would take the
+// token along. The caller closes the body.
+func (c *Client) Do(req *http.Request) (*http.Response, error) {
+	s, err := c.current(req.Context())
+	if err != nil {
+		return nil, err
+	}
+	if s.token != "" {
+		if req.URL.Scheme != "https" && !loopback(req.URL) {
+			return nil, fmt.Errorf("%s: a token is not sent without TLS", req.URL.Redacted())
+		}
+		req.Header.Set("Authorization", "Bearer "+s.token)
+	}
+	if c.o.UserAgent != "" {
+		req.Header.Set("User-Agent", c.o.UserAgent)
+	}
+	resp, err := s.transport.RoundTrip(req)
+	if err != nil {
+		return nil, c.explain(req.URL, err)
+	}
+	return resp, nil
+}
+
+// Close drops idle connections; one that is in use is dropped by ending its request.
+func (c *Client) Close() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.state != nil {
+		c.state.transport.CloseIdleConnections()
+		c.state = nil
+	}
+}
+
+// current is the state of the files as they are now. A file that became unreadable while a good state is at hand (a
+// rotation that is half done) leaves that state in force.
+func (c *Client) current(ctx context.Context) (*state, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := c.look()
+	if c.state != nil && c.state.stamps == now {
+		return c.state, nil
+	}
+	fresh, err := c.build(now)
+	switch {
+	case err == nil && c.state != nil:
+		c.state.transport.CloseIdleConnections()
+	case err != nil && c.state != nil:
+		return c.state, nil
+	case err != nil:
+		return nil, err
+	}
+	c.state = fresh
+	return fresh, nil
+}
+
+// build reads the files.
+func (c *Client) build(now stamps) (*state, error) {
+	config, err := c.tlsConfig()
+	if err != nil {
+		return nil, err
+	}
+	token, err := c.readToken(len(config.Certificates) > 0)
+	if err != nil {
+		return nil, err
+	}
+	quiet, wait := c.o.DeadAfter/2, c.o.DeadAfter-c.o.DeadAfter/2
+	dialer := &net.Dialer{Timeout: dialTimeout, KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: quiet, Interval: wait / 2, Count: 2}}
+	t := &http.Transport{
+		DialContext:            dialer.DialContext,
+		TLSClientConfig:        config,
+		TLSHandshakeTimeout:    shakeTimeout,
+		ForceAttemptHTTP2:      true,
+		HTTP2:                  &http.HTTP2Config{SendPingTimeout: quiet, PingTimeout: wait},
+		MaxIdleConnsPerHost:    2,
+		IdleConnTimeout:        idleConn,
+		MaxResponseHeaderBytes: 64 << 10,
+		DisableCompression:     !c.o.Compressed,
+	}
+	if c.o.Proxy {
+		t.Proxy = http.ProxyFromEnvironment
+	}
+	return &state{stamps: now, transport: t, token: token}, nil
+}
+
+// explain says what can be done about an error of the handshake.
+func (c *Client) explain(u *url.URL, err error) error {
+	var verify *tls.CertificateVerificationError
+	if !errors.As(err, &verify) {
+		return err
+	}
+	from := c.o.CAFile
+	switch {
+	case from == "" && len(c.o.CA) > 0:
+		from = "the configured authority"
+	case from == "":
+		from = "the system's authorities"
+	}
+	return fmt.Errorf("verify the certificate of %s against %s: %w", u.Host, from, err)
+}
+
+// loopback says that a request does not leave the machine.
+func loopback(u *url.URL) bool {
+	ip := net.ParseIP(u.Hostname())
+	return u.Hostname() == "localhost" || ip != nil && ip.IsLoopback()
+}

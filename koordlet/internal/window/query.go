@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+package window
+
+import (
+	"slices"
+
+	"github.com/koord-rt/koord-rt/model/sample"
+	"github.com/koord-rt/koord-rt/model/unit"
+)
+
+const maxSlots = allBlocks * perBlock
+
+// gather is the samples of one query, oldest first: at most one per slot that a series keeps. It lives on Query's stack.
+type gather struct {
+	n           int
+	first, last int64
+	sum         float64
+	values      [maxSlots]uint32
+}
+
+func (g *gather) add(slot int64, v uint32) {
+	if g.n == 0 {
+		g.first = slot
+	}
+	g.last = slot
+	g.values[g.n] = v
+	g.n++
+	g.sum += decode(v)
+}
+
+// Query summarises the samples of (from, to], at most Horizon before the newest. The second that has just begun has no
+// samples yet: a window that ends in it is taken to end with the one before, so that a window of 60 s holds 60 samples
+// whenever it is asked for. It does not allocate.
+func (m *Memory) Query(s sample.Subject, metric sample.Metric, from, to unit.Micros) sample.Summary {
+	if !metric.Valid() || to <= from {
+		return sample.Summary{}
+	}
+	var g gather
+	isSlow := metric.Slow(s.Kind)
+	m.mu.RLock()
+	first, last := m.bounds(from, to)
+	if e := m.subjects[s]; e != nil && e.at[metric] != 0 {
+		if i := e.at[metric] - 1; isSlow {
+			e.slow[i].collect(first, last, &g)
+		} else {
+			e.fast[i].collect(first, last, &g)
+		}
+	}
+	oldest, newest := m.instant(g.first), m.instant(g.last)
+	m.mu.RUnlock()
+	if g.n == 0 {
+		return sample.Summary{}
+	}
+	out := sample.Summary{
+		Avg: g.sum / float64(g.n), Last: decode(g.values[g.n-1]), Count: g.n,
+		From: oldest, To: newest, Covered: covered(g.n, last-first+1, isSlow),
+	}
+	v := g.values[:g.n]
+	slices.Sort(v) // the bits of positive floats are in the order of the floats
+	rank := func(p int) float64 { return decode(v[sample.Rank(g.n, p)-1]) }
+	out.P50, out.P90, out.P95, out.P99, out.Max = rank(50), rank(90), rank(95), rank(99), decode(v[g.n-1])
+	return out
+}
+
+// bounds are the first and last slot of (from, to]; never none.
+func (m *Memory) bounds(from, to unit.Micros) (first, last int64) {
+	first, last = m.slot(from)+1, m.slot(to)
+	if last == m.newest+1 {
+		first, last = first-1, last-1
+	}
+	return min(first, last), last
+}
+
+// covered is the share of the expected samples that there are. A slow series has one per 10 s.
+func covered(n int, slots int64, isSlow bool) float64 {
+	if isSlow {
+		slots = (slots + perBlock - 1) / perBlock
+	}
+	return min(float64(n)/float64(slots), 1)
+}

@@ -1,0 +1,370 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+package burst_test
+
+import (
+	"encoding/json"
+	"math"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/koord-rt/koord-rt/api/protocol"
+	"github.com/koord-rt/koord-rt/api/strategy"
+	"github.com/koord-rt/koord-rt/model/unit"
+	"github.com/koord-rt/koord-rt/policy/burst"
+)
+
+func ptr[T any](v T) *T { return &v }
+
+// auto is a strategy with policy auto, 300 % and the given bucket period.
+func auto(seconds int64) strategy.CPUBurstStrategy {
+	full := strategy.Effective(strategy.Spec{CPUBurstStrategy: &strategy.CPUBurstStrategy{
+		Policy: ptr(strategy.BurstAuto), CFSQuotaBurstPeriodSeconds: &seconds,
+	}})
+	return *full.CPUBurstStrategy
+}
+
+// pool is a share pool of 10 CPUs of which a percentage is used.
+func pool(percent float64) burst.Pool {
+	return burst.Pool{
+		CPUs: 16000, Requests: 6000, Node: unit.Got(unit.MilliCPU(percent*100) + 5000), Exclusive: unit.Got[unit.MilliCPU](3000), BE: unit.Got[unit.MilliCPU](2000),
+	}
+}
+
+// busy is an LS pod with one container of two CPUs that uses a percentage of them and is throttled in a part of its
+// periods.
+func busy(percent float64, throttled unit.Fraction) burst.Pod {
+	return burst.Pod{UID: "uid", QoS: protocol.QoSLS, Base: 200000, Containers: []burst.Container{{
+		ID: "c", Base: 200000, Used: unit.Got(unit.MilliCPU(percent * 20)), Throttled: unit.Got(throttled),
+	}}}
+}
+
+// run steps once a second and returns the container's quota after each step.
+func run(s burst.State, in burst.Input, n int) (burst.State, []unit.Micros, burst.Output) {
+	var out burst.Output
+	var quotas []unit.Micros
+	for range n {
+		in.Now += unit.Second
+		s, out = burst.Step(s, in)
+		quotas = append(quotas, quota(&out, 200000))
+	}
+	return s, quotas, out
+}
+
+func quota(out *burst.Output, base unit.Micros) unit.Micros {
+	for _, r := range out.Raises {
+		if r.Container == "c" {
+			return r.Quota
+		}
+	}
+	return base
+}
+
+func TestLadder(t *testing.T) {
+	t.Parallel()
+	in := burst.Input{Strategy: auto(-1), Pool: pool(20), Pods: []burst.Pod{busy(150, 0.4)}}
+	s, got, out := run(burst.State{}, in, 9)
+	if d := cmp.Diff([]unit.Micros{240000, 288000, 345600, 414720, 497664, 597197, 600000, 600000, 600000}, got); d != "" {
+		t.Errorf("up (-want +got):\n%s", d)
+	}
+	want := []burst.Raise{
+		{Pod: "uid", Container: "c", Factor: 3, Plus: 400000, Quota: 600000, Reason: "throttled in 40% of its periods while the share pool is idle"},
+		{Pod: "uid", Plus: 400000, Quota: 600000, Reason: "room for 1 container that burst"},
+	}
+	if d := cmp.Diff(want, out.Raises); d != "" || out.Changed {
+		t.Errorf("changed %v, raises (-want +got):\n%s", out.Changed, d)
+	}
+	in.Now, in.Pool = 9*unit.Second, pool(50)
+	s, got, _ = run(s, in, 7)
+	if d := cmp.Diff([]unit.Micros{480000, 384000, 307200, 245760, 200000, 200000, 200000}, got); d != "" {
+		t.Errorf("down (-want +got):\n%s", d)
+	}
+	if s.Containers[0].Factor != 1 {
+		t.Errorf("left behind: %+v", s.Containers[0])
+	}
+}
+
+func TestLoads(t *testing.T) {
+	t.Parallel()
+	raised := burst.State{Containers: []burst.ContainerState{{ID: "c", Factor: 2, Capacity: -1}}}
+	missing := pool(10)
+	missing.BE.OK = false
+	full := pool(10)
+	full.Requests = 16000
+	for name, tc := range map[string]struct {
+		pool   burst.Pool
+		load   burst.Load
+		reason string
+		quota  unit.Micros
+		still  bool
+	}{
+		"idle":       {pool(44), burst.Idle, "share pool uses 4.4 of 10 CPUs (44%), below 50%", 480000, false},
+		"cooling":    {pool(45), burst.Cooling, "close to 50%", 400000, true},
+		"overload":   {pool(50), burst.Overload, "overload from 50% on", 320000, false},
+		"missing":    {missing, burst.Unknown, "not measured", 400000, true},
+		"no pool":    {full, burst.Unknown, "request every CPU", 400000, true},
+		"nothing":    {burst.Pool{}, burst.Unknown, "not measured", 400000, true},
+		"below zero": {burst.Pool{CPUs: 1000, Node: unit.Got[unit.MilliCPU](0), Exclusive: unit.Got[unit.MilliCPU](500), BE: unit.Got[unit.MilliCPU](0)}, burst.Idle, "uses 0 of 1 CPU", 480000, false},
+		"far above":  {pool(200), burst.Overload, "(200%)", 320000, false},
+	} {
+		in := burst.Input{Now: 10 * unit.Second, Strategy: auto(-1), Pool: tc.pool, Pods: []burst.Pod{busy(150, 0.4)}}
+		_, out := burst.Step(raised, in)
+		if out.Load != tc.load || !strings.Contains(out.Reason, tc.reason) || quota(&out, 200000) != tc.quota || out.Changed == tc.still {
+			t.Errorf("%s: %s (%s), quota %d, changed %v", name, out.Load, out.Reason, quota(&out, 200000), out.Changed)
+		}
+	}
+	if burst.Load(9).String() != "overload" {
+		t.Error("names run out")
+	}
+}
+
+func TestWhoBursts(t *testing.T) {
+	t.Parallel()
+	at := func(change func(*burst.Input)) burst.Input {
+		in := burst.Input{Now: unit.Second, Strategy: auto(-1), Pool: pool(20), Pods: []burst.Pod{busy(150, 0.4)}}
+		change(&in)
+		return in
+	}
+	for name, tc := range map[string]struct {
+		in   burst.Input
+		want unit.Micros
+	}{
+		"LS":                       {at(func(*burst.Input) {}), 240000},
+		"no label":                 {at(func(in *burst.Input) { in.Pods[0].QoS = protocol.QoSNone }), 240000},
+		"LSR":                      {at(func(in *burst.Input) { in.Pods[0].QoS = protocol.QoSLSR }), 200000},
+		"LSE":                      {at(func(in *burst.Input) { in.Pods[0].QoS = protocol.QoSLSE }), 200000},
+		"BE":                       {at(func(in *burst.Input) { in.Pods[0].QoS = protocol.QoSBE }), 200000},
+		"policy none":              {at(func(in *burst.Input) { in.Strategy.Policy = ptr(strategy.BurstNone) }), 200000},
+		"policy cpuBurstOnly":      {at(func(in *burst.Input) { in.Strategy.Policy = ptr(strategy.BurstCPUBurstOnly) }), 200000},
+		"policy cfsQuotaBurstOnly": {at(func(in *burst.Input) { in.Strategy.Policy = ptr(strategy.BurstCFSQuotaOnly) }), 240000},
+		"annotation none":          {at(func(in *burst.Input) { in.Pods[0].Ask = &protocol.CPUBurst{Policy: ptr(strategy.BurstNone)} }), 200000},
+		"annotation percent":       {at(func(in *burst.Input) { in.Pods[0].Ask = &protocol.CPUBurst{CFSQuotaBurstPercent: ptr[int64](110)} }), 220000},
+		"annotation percent, capped": {at(func(in *burst.Input) {
+			in.PercentMax, in.Pods[0].Ask = 105, &protocol.CPUBurst{CFSQuotaBurstPercent: ptr[int64](10000)}
+		}), 210000},
+		"annotation without a bucket": {at(func(in *burst.Input) {
+			in.Strategy, in.Pods[0].Ask = auto(0), &protocol.CPUBurst{CFSQuotaBurstPeriodSeconds: ptr[int64](-1)}
+		}), 240000},
+		"a bucket of nothing":     {at(func(in *burst.Input) { in.Strategy = auto(0) }), 200000},
+		"100 %":                   {at(func(in *burst.Input) { in.Strategy.CFSQuotaBurstPercent = ptr[int64](100) }), 200000},
+		"no quota":                {at(func(in *burst.Input) { in.Pods[0].Containers[0].Base = unit.Unlimited }), 200000},
+		"hardly throttled":        {at(func(in *burst.Input) { in.Pods[0].Containers[0].Throttled.V = 0.009 }), 200000},
+		"throttling not measured": {at(func(in *burst.Input) { in.Pods[0].Containers[0].Throttled.OK = false }), 200000},
+		"use not measured":        {at(func(in *burst.Input) { in.Pods[0].Containers[0].Used.OK = false }), 200000},
+		"a normalised base":       {at(func(in *burst.Input) { in.Pods[0].Containers[0].Base = 166667 }), 200000},
+	} {
+		_, out := burst.Step(burst.State{}, tc.in)
+		if got := quota(&out, 200000); got != tc.want {
+			t.Errorf("%s: %d, want %d", name, got, tc.want)
+		}
+	}
+	// Whatever was raised is back at once where the policy no longer asks.
+	s := burst.State{Containers: []burst.ContainerState{{ID: "c", Factor: 2, Capacity: -1}}}
+	s, out := burst.Step(s, at(func(in *burst.Input) { in.Strategy.Policy = ptr(strategy.BurstNone) }))
+	if len(out.Raises) != 0 || len(s.Containers) != 0 || !out.Changed {
+		t.Errorf("%+v", out)
+	}
+	if _, out = burst.Step(s, at(func(in *burst.Input) { in.Strategy.Policy = ptr(strategy.BurstNone) })); out.Changed {
+		t.Error("a second reset")
+	}
+}
+
+// TestTokens is the documented bucket: period 100 s and 300 % hold 20000 tokens.
+func TestTokens(t *testing.T) {
+	t.Parallel()
+	in := burst.Input{Now: unit.Second, Strategy: auto(100), Pool: pool(20), Pods: []burst.Pod{busy(250, 0)}}
+	s, _ := burst.Step(burst.State{}, in)
+	if c := s.Containers[0]; c.Capacity != 20000 || c.Tokens != 5000 {
+		t.Fatalf("%+v", c)
+	}
+	for _, step := range []struct {
+		percent float64
+		after   unit.Micros
+		want    float64
+	}{
+		{250, unit.Second, 4850},
+		{250, 990 * unit.Millisecond, 4701.5}, // a second that is a little short counts as such
+		{40, unit.Second, 4761.5},
+		{60, unit.Second, 4761.5},
+		{99, unit.Second, 4761.5},
+		{100, unit.Second, 4761.5},
+		{0, 150 * unit.Second, 19761.5},
+		{0, 100 * unit.Second, 20000},
+		{400, 150 * unit.Second, -20000},
+		{0, 201 * unit.Second, 5000}, // not looked at for two periods: begins anew
+	} {
+		in.Now += step.after
+		in.Pods = []burst.Pod{busy(step.percent, 0)}
+		s, _ = burst.Step(s, in)
+		if got := s.Containers[0].Tokens; math.Abs(got-step.want) > 1e-6 {
+			t.Errorf("%.0f%% for %v µs: %v tokens, want %v", step.percent, step.after, got, step.want)
+		}
+	}
+	in.Now, in.Pods[0].Containers[0].Used.OK = in.Now+unit.Second, false
+	if s, _ = burst.Step(s, in); s.Containers[0].Tokens != 5000 {
+		t.Errorf("tokens moved without a figure: %v", s.Containers[0].Tokens)
+	}
+}
+
+// TestBurstWithBucket: demand of 2.5 CPUs on a limit of one. The container bursts until its tokens are spent, comes back to
+// its base, and may again after it has been idle.
+func TestBurstWithBucket(t *testing.T) {
+	t.Parallel()
+	in := burst.Input{Strategy: auto(10), Pool: pool(20), Pods: []burst.Pod{busy(0, 0)}}
+	var s burst.State
+	high, atBase := 0, 0
+	for i := range 120 {
+		in.Now += unit.Second
+		quotaNow := unit.Micros(100000)
+		if len(s.Containers) > 0 {
+			quotaNow = s.Containers[0].Factor.Raise(100000)
+		}
+		demand := unit.MilliCPU(2500)
+		if i >= 60 && i < 90 {
+			demand = 100
+		}
+		c := &in.Pods[0].Containers[0]
+		c.Base = 100000
+		c.Used = unit.Got(min(demand, unit.MilliFromQuota(quotaNow, unit.CFSPeriod)))
+		c.Throttled = unit.Got(unit.Fraction(0))
+		if demand > c.Used.V {
+			c.Throttled.V = 0.5
+		}
+		s, _ = burst.Step(s, in)
+		if s.Containers[0].Factor >= 2 {
+			high++
+		}
+		if i >= 20 && i < 60 && s.Containers[0].Factor == 1 {
+			atBase++
+		}
+	}
+	if high < 5 || atBase < 35 || s.Containers[0].Tokens < -2000 {
+		t.Errorf("%d s with at least twice the quota, %d of 40 s at the base, tokens %v", high, atBase, s.Containers[0].Tokens)
+	}
+}
+
+func TestRoomThatIsNotNeededGoesBack(t *testing.T) {
+	t.Parallel()
+	in := burst.Input{Strategy: auto(-1), Pool: pool(20), Pods: []burst.Pod{busy(150, 0.4)}}
+	s, _, _ := run(burst.State{}, in, 4)
+	in.Now, in.Pods = 4*unit.Second, []burst.Pod{busy(110, 0)}
+	s, got, _ := run(s, in, 600)
+	if got[599] != 414720 {
+		t.Errorf("a container that uses the room lost it: %d", got[599])
+	}
+	in.Now, in.Pods = 604*unit.Second, []burst.Pod{busy(80, 0)}
+	_, got, out := run(s, in, 130)
+	if got[118] != 414720 || got[129] != 200000 || len(out.Raises) != 0 {
+		t.Errorf("%d after 119 s, %d after 130 s", got[118], got[129])
+	}
+}
+
+func TestTuning(t *testing.T) {
+	t.Parallel()
+	in := burst.Input{Strategy: auto(-1), Tune: true, Pool: pool(20), Pods: []burst.Pod{busy(100, 0.3)}}
+	in.Strategy.Policy = ptr(strategy.BurstNone)
+	s, got, out := run(burst.State{}, in, 70)
+	if got[59] != 200000 || got[60] != 240000 || got[69] != 300000 {
+		t.Errorf("after 60, 61 and 70 s: %d %d %d", got[59], got[60], got[69])
+	}
+	if want := "tuned: throttled for 62 s, now in 30% of its periods, on a healthy node"; out.Raises[0].Reason != want {
+		t.Errorf("reason %q, want %q", out.Raises[0].Reason, want)
+	}
+	in.Now, in.Pool = 70*unit.Second, pool(60)
+	if _, got, _ = run(s, in, 10); got[9] != 200000 {
+		t.Errorf("the node is not healthy any more: %d", got[9])
+	}
+	in.Tune = false
+	if _, out := burst.Step(s, in); len(out.Raises) != 0 {
+		t.Errorf("%+v", out.Raises)
+	}
+	// A minute of hard throttling, not a moment of it.
+	in.Tune, in.Pool, in.Now = true, pool(20), 0
+	s = burst.State{}
+	for i := range 300 {
+		in.Now += unit.Second
+		in.Pods = []burst.Pod{busy(100, 0.3*unit.Fraction(i/30%2))}
+		var out burst.Output
+		if s, out = burst.Step(s, in); len(out.Raises) > 0 {
+			t.Fatalf("tuned after %d s", i)
+		}
+	}
+}
+
+func TestManyContainers(t *testing.T) {
+	t.Parallel()
+	in := burst.Input{Now: unit.Second, Strategy: auto(-1), Pool: pool(20)}
+	for i := range 3 {
+		p := burst.Pod{UID: "uid" + strconv.Itoa(i), QoS: protocol.QoSLS, Base: 300000}
+		for j := range 3 {
+			p.Containers = append(p.Containers, burst.Container{
+				ID: p.UID + "/" + strconv.Itoa(2-j), Base: 100000, Used: unit.Got[unit.MilliCPU](1000), Throttled: unit.Got(unit.Fraction(j)),
+			})
+		}
+		in.Pods = append(in.Pods, p)
+	}
+	in.Pods[2].Base = unit.Unlimited
+	s, out := burst.Step(burst.State{}, in)
+	if len(s.Containers) != 9 || len(out.Raises) != 8 {
+		t.Fatalf("%d states, %d raises", len(s.Containers), len(out.Raises))
+	}
+	if r := out.Raises[2]; r.Container != "" || r.Plus != 40000 || r.Quota != 340000 || r.Reason != "room for 2 containers that burst" {
+		t.Errorf("%+v", r)
+	}
+	data, err := json.Marshal(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var back burst.State
+	if err := json.Unmarshal(data, &back); err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(s, back); d != "" {
+		t.Errorf("state through JSON:\n%s", d)
+	}
+	in.Now += 100 * unit.Millisecond
+	if _, again := burst.Step(s, in); again.Changed {
+		t.Error("a second change in the same tick")
+	}
+	in.Pods = in.Pods[:1]
+	if s, _ = burst.Step(s, in); len(s.Containers) != 3 {
+		t.Errorf("%d states of 3 containers: those that ended stay", len(s.Containers))
+	}
+}
+
+// TestInvariants: whatever is measured, factors stay between 1 and the percentage, move by at most one step, and never
+// rise under overload.
+func TestInvariants(t *testing.T) {
+	t.Parallel()
+	r := rand.New(rand.NewPCG(9, 9))
+	for range 200 {
+		in := burst.Input{Strategy: auto(int64(r.IntN(30) - 1)), Tune: r.IntN(2) == 0}
+		s := burst.State{Containers: []burst.ContainerState{{ID: "c", Factor: unit.Fraction(math.NaN())}}}
+		for range 200 {
+			in.Now += unit.Micros(r.Int64N(int64(2 * unit.Second)))
+			if r.IntN(100) == 0 {
+				in.Now = 0
+			}
+			in.Pool, in.Pods = pool(70*r.Float64()), []burst.Pod{busy(400*r.Float64(), unit.Fraction(r.Float64()-0.3))}
+			in.Pods[0].Containers[0].Used.OK, in.Pods[0].Containers[0].Throttled.OK = r.IntN(9) > 0, r.IntN(9) > 0
+			before := 1.0
+			if len(s.Containers) > 0 && s.Containers[0].Factor >= 1 {
+				before = float64(s.Containers[0].Factor)
+			}
+			var out burst.Output
+			s, out = burst.Step(s, in)
+			f := float64(s.Containers[0].Factor)
+			if !(f >= 1 && f <= 3) || f > before*1.2+1e-9 || f < before*0.8-1e-9 || out.Load == burst.Overload && f > before {
+				t.Fatalf("from %v to %v at load %s", before, f, out.Load)
+			}
+			if out.Changed != (f != before) {
+				t.Fatalf("changed %v from %v to %v", out.Changed, before, f)
+			}
+		}
+	}
+}

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+package burst
+
+import (
+	"github.com/koord-rt/koord-rt/api/protocol"
+	"github.com/koord-rt/koord-rt/api/strategy"
+	"github.com/koord-rt/koord-rt/model/unit"
+	"github.com/koord-rt/koord-rt/policy/figure"
+)
+
+// Figures of tuning.
+const (
+	// tunePercent is the ceiling without policy, tuneThrottled and tuneAfter how hard and how long a container must have
+	// been throttled.
+	tunePercent   = unit.Percent(150)
+	tuneThrottled = unit.Fraction(0.1)
+	tuneAfter     = unit.Minute
+)
+
+// wish is the policy for one pod.
+type wish struct {
+	// on: the policy raises quotas; tune: only tuning does.
+	on, tune bool
+	percent  unit.Percent
+	// seconds of the bucket, negative for none.
+	seconds int64
+	capped  bool
+}
+
+// wishOf overlays the node's strategy by the annotation, field by field.
+func wishOf(in *Input, p *Pod) wish {
+	switch p.QoS {
+	case protocol.QoSLSE, protocol.QoSLSR, protocol.QoSBE:
+		return wish{}
+	}
+	s := &in.Strategy
+	policy, percent, seconds := s.Policy, s.CFSQuotaBurstPercent, s.CFSQuotaBurstPeriodSeconds
+	w := wish{seconds: -1, tune: in.Tune}
+	if a := p.Ask; a != nil {
+		if a.Policy != nil {
+			policy = a.Policy
+		}
+		if a.CFSQuotaBurstPercent != nil {
+			percent = a.CFSQuotaBurstPercent
+			if most := int64(in.PercentMax); most > 0 && *percent > most {
+				percent, w.capped = &most, true
+			}
+		}
+		if a.CFSQuotaBurstPeriodSeconds != nil {
+			seconds = a.CFSQuotaBurstPeriodSeconds
+		}
+	}
+	if policy != nil && percent != nil && *percent > 100 && (*policy == strategy.BurstAuto || *policy == strategy.BurstCFSQuotaOnly) {
+		w.on, w.percent = true, unit.Percent(*percent)
+		if seconds != nil {
+			w.seconds = *seconds
+		}
+	} else {
+		w.percent = tunePercent
+	}
+	return w
+}
+
+// stepContainer decides one container; keep says that its state is worth keeping.
+func stepContainer(in *Input, p *Pod, c *Container, s ContainerState, pool Load) (next ContainerState, keep bool) {
+	w := wishOf(in, p)
+	if !w.on && !w.tune || c.Base <= 0 {
+		return ContainerState{ID: c.ID, Factor: 1, Capacity: -1}, false
+	}
+	if in.Now < max(s.At, s.StepAt, s.HardSince, s.NeededAt) { // another clock: only the factor is worth anything
+		s = ContainerState{ID: s.ID, Factor: s.Factor, Capacity: -1, At: in.Now, Reason: s.Reason}
+	}
+	denied := s.spend(in.Now, c, &w)
+	throttled := c.Throttled.OK && c.Throttled.V >= throttledLeast
+	s.needs(in.Now, c, throttled)
+	if s.StepAt != 0 && in.Now-s.StepAt < stepEvery {
+		return s, true
+	}
+	ceiling := w.percent.Fraction()
+	was := s.Factor
+	switch {
+	case denied:
+		s.move(in.Now, down, ceiling, "its burst tokens are spent")
+	case pool == Overload:
+		s.move(in.Now, down, ceiling, "the share pool is overloaded")
+	case throttled && pool == Idle && c.Used.OK && (w.on || s.hard(in.Now)):
+		why := "throttled in " + figure.Percent(c.Throttled.V) + " of its periods while the share pool is idle"
+		if !w.on {
+			why = "tuned: throttled for " + figure.Duration(in.Now-s.HardSince) + ", now in " + figure.Percent(c.Throttled.V) +
+				" of its periods, on a healthy node"
+		}
+		if w.capped {
+			why += ", capped by the node"
+		}
+		s.move(in.Now, up, ceiling, why)
+	case s.Factor > 1 && s.NeededAt != 0 && in.Now-s.NeededAt >= unneeded:
+		s.move(in.Now, down, ceiling, "not throttled for "+figure.Duration(in.Now-s.NeededAt))
+	}
+	// A lower percentage, or tuning after a policy, bounds what was raised before.
+	if s.Factor > ceiling {
+		s.move(in.Now, 1, ceiling, "held at "+figure.Percent(ceiling))
+	}
+	if s.Factor != was {
+		s.StepAt = in.Now
+	}
+	return s, true
+}
+
+// move multiplies the factor within 1 … ceiling.
+func (s *ContainerState) move(now unit.Micros, by float64, ceiling unit.Fraction, why string) {
+	f := min(max(s.Factor*unit.Fraction(by), 1), max(ceiling, 1))
+	if f != s.Factor {
+		s.Factor, s.StepAt, s.Reason = f, now, why
+	}
+}
+
+// needs notes throttling, and use of the room.
+func (s *ContainerState) needs(now unit.Micros, c *Container, throttled bool) {
+	uses := c.Used.OK && c.Used.V >= unit.MilliFromQuota(c.Base, unit.CFSPeriod)
+	if throttled || uses || s.NeededAt == 0 {
+		s.NeededAt = now
+	}
+	switch {
+	case !c.Throttled.OK || c.Throttled.V < tuneThrottled && s.Factor <= 1:
+		s.HardSince = 0
+	case c.Throttled.V >= tuneThrottled && s.HardSince == 0:
+		s.HardSince = now
+	}
+}
+
+// hard says that it has been throttled hard for long enough to be tuned.
+func (s *ContainerState) hard(now unit.Micros) bool {
+	return s.HardSince != 0 && now-s.HardSince >= tuneAfter
+}
+
+// spend moves the bucket to now and reports whether it denies a burst. A bucket that changes its size, or was not looked
+// at for two periods, begins anew at a quarter.
+func (s *ContainerState) spend(now unit.Micros, c *Container, w *wish) (denied bool) {
+	last := s.At
+	s.At = now
+	if !w.on || w.seconds < 0 {
+		s.Capacity, s.Tokens = -1, 0
+		return false
+	}
+	size := float64(w.seconds) * float64(max(w.percent-100, 0))
+	elapsed := now - last
+	if s.Capacity != size || last == 0 || elapsed.Seconds() > 2*float64(w.seconds) {
+		s.Capacity, s.Tokens = size, size/4
+		return s.Tokens <= 0
+	}
+	if limit := unit.MilliFromQuota(c.Base, unit.CFSPeriod); c.Used.OK && limit > 0 {
+		p := float64(unit.Part(c.Used.V, limit)) * 100
+		if p >= 100 || p < 60 {
+			s.Tokens += (100 - p) * elapsed.Seconds()
+		}
+		s.Tokens = min(max(s.Tokens, -size), size)
+	}
+	return s.Tokens <= 0
+}

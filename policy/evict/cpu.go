@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+package evict
+
+import (
+	"github.com/koord-rt/koord-rt/api/protocol"
+	"github.com/koord-rt/koord-rt/api/strategy"
+	"github.com/koord-rt/koord-rt/model/unit"
+	"github.com/koord-rt/koord-rt/policy/figure"
+)
+
+// Percentages of the satisfaction rule when it stands in for pressure and the strategy has none.
+const (
+	standInLower = unit.Percent(60)
+	standInUpper = unit.Percent(80)
+)
+
+// smallLimit counts as used up whatever its use: with less than one CPU for all BE pods use/limit says little.
+const smallLimit = unit.MilliCPU(1000)
+
+// cpuUsage is CPUEvict: the node's CPU use against the thresholds.
+func (r *round) cpuUsage() {
+	most, thr := r.t.EvictEnabledPriorityThreshold, r.t.CPUEvictThresholdPercent
+	if !r.has(CPUEvict) || most == nil || thr == nil {
+		return
+	}
+	c := &r.in.CPU
+	if !c.Used.OK || c.Capacity <= 0 || !r.covered() {
+		r.quiet(CPUEvict, "no decision: the node's CPU use was not measured for long enough")
+		return
+	}
+	threshold := unit.Percent(*thr)
+	lower := lowerOf(threshold, r.t.CPUEvictLowerPercent)
+	state := "node CPU use " + figure.CoresOf(c.Used.V, c.Capacity) + " on average"
+	if c.Used.V < threshold.Milli(c.Capacity) {
+		r.quiet(CPUEvict, state+" is below "+figure.Percent(threshold.Fraction()))
+		return
+	}
+	runCPU(r, &rule[unit.MilliCPU]{
+		feature: CPUEvict, need: c.Used.V - lower.Milli(c.Capacity), belongs: below(*most), anyone: true,
+		cause: state + " has reached " + figure.Percent(threshold.Fraction()) + ", down to " + figure.Percent(lower.Fraction()),
+		gives: usedCPU, greed: func(p *Pod) float64 { return float64(p.CPUUsed.V) },
+	})
+}
+
+func usedCPU(p *Pod) (unit.MilliCPU, bool)      { return p.CPUUsed.V, p.CPUUsed.OK }
+func requestedCPU(p *Pod) (unit.MilliCPU, bool) { return p.CPURequest, true }
+
+// covered reports that the window has samples for at least a third of it.
+func (r *round) covered() bool {
+	window := r.t.CPUEvictTimeWindowSeconds
+	return window == nil || r.in.CPU.Covered >= unit.Micros(min(*window, 1<<30))*unit.Second/3
+}
+
+// cpuBooked is CPUAllocatableEvict.
+func (r *round) cpuBooked() {
+	most, thr := r.t.AllocatableEvictPriorityThreshold, r.t.CPUAllocatableEvictThresholdPercent
+	if !r.has(CPUAllocatableEvict) || most == nil || thr == nil {
+		return
+	}
+	threshold := unit.Percent(*thr)
+	lower := lowerOf(threshold, r.t.CPUAllocatableEvictLowerPercent)
+	for _, band := range bands {
+		allocatable := r.in.CPU.BatchAllocatable
+		if band == protocol.PriorityMid {
+			allocatable = r.in.CPU.MidAllocatable
+		}
+		belongs := booked(band, *most)
+		var sum unit.MilliCPU
+		for i := range r.in.Pods {
+			if belongs(&r.in.Pods[i]) {
+				sum += max(r.in.Pods[i].CPURequest, 0)
+			}
+		}
+		what := band.String() + " pods request " + figure.Cores(sum) + " of " + figure.CPUs(allocatable.V) + " allocatable"
+		if !r.overbooked(CPUAllocatableEvict, what, allocatable.OK && allocatable.V > 0, sum > 0, sum > threshold.Milli(allocatable.V), threshold) {
+			continue
+		}
+		runCPU(r, &rule[unit.MilliCPU]{
+			feature: CPUAllocatableEvict, need: sum - lower.Milli(allocatable.V), cause: what + ", above " + figure.Percent(threshold.Fraction()),
+			belongs: func(p *Pod) bool { return belongs(p) && p.EvictionEnabled },
+			gives:   requestedCPU, greed: func(p *Pod) float64 { return float64(p.CPUUsed.V) },
+		})
+	}
+}
+
+// waiting is BECPUEvict by CPU pressure of the BE tier.
+func (r *round) waiting() {
+	thr, c := r.t.CPUEvictPSIThresholdPercent, &r.in.CPU
+	if !r.has(BECPUEvict) || thr == nil || c.NoPressure {
+		return
+	}
+	limit := unit.Percent(*thr).Fraction()
+	if !c.Pressure.OK || !c.Average.Used.OK || !r.covered() {
+		r.quiet(BECPUEvict, "no decision: CPU pressure or use of the BE pods was not measured for long enough")
+		return
+	}
+	state := "BE pods wait for a CPU " + figure.Percent(c.Pressure.V) + " of the time on average"
+	if c.Pressure.V <= limit {
+		r.quiet(BECPUEvict, state+", not above "+figure.Percent(limit))
+		return
+	}
+	need := unit.MilliCPU(float64(c.Average.Used.V) * (1 - float64(limit/c.Pressure.V)))
+	runCPU(r, &rule[unit.MilliCPU]{
+		feature: BECPUEvict, need: max(need, 1), belongs: be, gives: usedCPU,
+		cause: state + ", above " + figure.Percent(limit) + ", and use " + figure.CPUs(c.Average.Used.V),
+		greed: func(p *Pod) float64 { return float64(p.CPUUsed.V) },
+	})
+}
+
+// starved is BECPUEvict by satisfaction, also where it stands in for pressure that the kernel does not tell.
+func (r *round) starved() {
+	if !r.has(BECPUEvict) {
+		return
+	}
+	lower, upper, usage, ok := r.satisfactionMarks()
+	if !ok {
+		return
+	}
+	if !r.covered() {
+		r.quiet(BECPUEvict, "no decision: the BE pods' CPU was not measured for long enough")
+		return
+	}
+	average, why, ok := r.missingCPU(&r.in.CPU.Average, lower, upper, usage)
+	if ok && average > 0 {
+		var now unit.MilliCPU
+		var current string
+		if now, current, ok = r.missingCPU(&r.in.CPU.Current, lower, upper, usage); now < average {
+			average, why = now, current
+		}
+	}
+	if !ok || average <= 0 {
+		r.quiet(BECPUEvict, why)
+		return
+	}
+	runCPU(r, &rule[unit.MilliCPU]{
+		feature: BECPUEvict, need: average, cause: why, belongs: be, gives: requestedCPU,
+		greed: func(p *Pod) float64 { return float64(unit.Part(p.CPUUsed.V, p.CPURequest)) },
+	})
+}
+
+// satisfactionMarks are the percentages of the rule; not ok when the strategy does not ask for it.
+func (r *round) satisfactionMarks() (lower, upper, usage unit.Percent, ok bool) {
+	t := r.t
+	if t.CPUEvictBEUsageThresholdPercent != nil {
+		usage = unit.Percent(*t.CPUEvictBEUsageThresholdPercent)
+	}
+	standIn := t.CPUEvictPSIThresholdPercent != nil && r.in.CPU.NoPressure
+	if standIn {
+		lower, upper, usage = standInLower, standInUpper, unit.Percent(*t.CPUEvictPSIThresholdPercent)
+	}
+	if t.CPUEvictBESatisfactionLowerPercent != nil && t.CPUEvictBESatisfactionUpperPercent != nil {
+		lower, upper = unit.Percent(*t.CPUEvictBESatisfactionLowerPercent), unit.Percent(*t.CPUEvictBESatisfactionUpperPercent)
+	} else if !standIn {
+		return 0, 0, 0, false
+	}
+	return lower, upper, usage, lower > 0 && lower < upper
+}
+
+// missingCPU is what requests must shrink by for the tier to be satisfied; 0 with a reason when it is, not ok when it
+// cannot be told.
+func (r *round) missingCPU(tier *Tier, lower, upper, usage unit.Percent) (unit.MilliCPU, string, bool) {
+	limit, what := tier.Limit, "limit"
+	if r.t.CPUEvictPolicy != nil && *r.t.CPUEvictPolicy == strategy.EvictByAllocatable {
+		limit, what = r.in.CPU.BatchAllocatable, "allocatable"
+	}
+	if !limit.OK || !tier.Used.OK || !tier.Request.OK || tier.Request.V <= 0 || limit.V < 0 {
+		return 0, "no decision: CPU of the BE pods is not known", false
+	}
+	satisfaction := unit.Part(limit.V, tier.Request.V)
+	state := "BE pods request " + figure.CPUs(tier.Request.V) + ", " + what + " " + figure.Cores(limit.V) + " (" + figure.Percent(satisfaction) +
+		"), use " + figure.Cores(tier.Used.V)
+	switch {
+	case limit.V > lower.Milli(tier.Request.V):
+		return 0, state + ": satisfaction is above " + figure.Percent(lower.Fraction()), true
+	case limit.V >= smallLimit && tier.Used.V < usage.Milli(limit.V):
+		return 0, state + ": they use less than " + figure.Percent(usage.Fraction()) + " of it", true
+	}
+	state += ": satisfaction is at most " + figure.Percent(lower.Fraction()) + ", up to " + figure.Percent(upper.Fraction())
+	return upper.Milli(tier.Request.V) - limit.V, state, true
+}

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+// Package hostapp decides what the cgroup of a host application must have: programs outside Kubernetes that take part in
+// QoS by NodeSLO's hostApplications.
+//
+// Inputs are a node.View and a strategy.HostApplication, outputs its cgroup and a plan: the CPU identity of its class, and
+// for BE the CPUs of the suppression set. It imports model, api, policy/draft and the standard library only; never os, net,
+// log, fmt or time.
+package hostapp
+
+import (
+	"path"
+	"strings"
+
+	"github.com/koord-rt/koord-rt/api/protocol"
+	"github.com/koord-rt/koord-rt/api/strategy"
+	"github.com/koord-rt/koord-rt/model/node"
+	"github.com/koord-rt/koord-rt/model/plan"
+	"github.com/koord-rt/koord-rt/model/workload"
+	"github.com/koord-rt/koord-rt/policy/draft"
+)
+
+// Roots are the kubelet's directories on this node, below the cgroup root with a leading slash.
+type Roots struct {
+	Kubepods, Burstable, BestEffort string
+}
+
+// Directories of applications that name none.
+const (
+	latencySensitive = "/host-latency-sensitive"
+	bestEffort       = "/host-best-effort"
+)
+
+// Cgroup is the application's directory below the cgroup root:
+//
+//	base / parentDir / relativePath      as cgroupPath says; base CgroupRoot is the root
+//	/host-latency-sensitive/<name>       without cgroupPath
+//	/host-best-effort/<name>             without cgroupPath, QoS BE
+//
+// Not ok when it would be the root or one of the kubelet's own directories, which are nobody's application.
+func Cgroup(app *strategy.HostApplication, roots Roots) (dir string, ok bool) {
+	p := app.CgroupPath
+	switch {
+	case app.Name == "" || strings.Contains(app.Name, "/") || strings.HasPrefix(app.Name, "."):
+		return "", false
+	case p == nil && app.QoS == protocol.QoSBE.String():
+		return bestEffort + "/" + app.Name, true
+	case p == nil:
+		return latencySensitive + "/" + app.Name, true
+	}
+	base := "/"
+	switch p.Base {
+	case strategy.BaseKubepods:
+		base = roots.Kubepods
+	case strategy.BaseKubepodsBurstable:
+		base = roots.Burstable
+	case strategy.BaseKubepodsBestEff:
+		base = roots.BestEffort
+	case "", strategy.BaseCgroupRoot:
+	default:
+		return "", false
+	}
+	if base == "" {
+		return "", false
+	}
+	// Each part is anchored by itself, so that none can climb out of what stands before it.
+	dir = path.Join(base, path.Clean("/"+p.ParentDir), path.Clean("/"+p.RelativePath))
+	return dir, dir != "/" && dir != roots.Kubepods && dir != roots.Burstable && dir != roots.BestEffort
+}
+
+// Decide returns what the application's cgroup must have. An application without QoS has nothing. The kernel's bvt carries
+// the class' identity; elsewhere a BE application is idle among its neighbours, but not where its cgroup is a systemd unit:
+// the next weight that systemd writes would be refused.
+func Decide(v *node.View, app *strategy.HostApplication, dir string) plan.Plan {
+	qos, known := protocol.ParseQoS(app.QoS)
+	if !known || qos == protocol.QoSNone {
+		return nil
+	}
+	p := workload.Pod{Name: app.Name, Cgroup: dir, Ask: protocol.Ask{QoS: qos, Labelled: true}}
+	d := draft.New(v, &p, plan.Target{Level: plan.LevelQoS, Cgroup: dir, Name: "hostapp/" + app.Name})
+	if id, ok := d.Identity(); ok {
+		if id.HasBvt {
+			d.Set(protocol.FeatureIdentity, plan.CPUBvt, plan.Int(id.Bvt), id.Why)
+		} else if id.Idle && !unit(dir) {
+			d.Set(protocol.FeatureIdentity, plan.CPUIdle, plan.Int(1), id.Why+": idle among its neighbours")
+		}
+	}
+	if qos == protocol.QoSBE && v.Dynamic.Known && v.Topology != nil {
+		if set := v.Dynamic.BECPUs.Intersect(v.Topology.All()); !set.Empty() {
+			d.Set(protocol.FeatureCPUSet, plan.CPUSetCPUs, plan.Text(set.String()), "suppression set")
+		}
+	}
+	return d.Plan
+}
+
+// unit reports that a directory is a systemd unit's.
+func unit(dir string) bool {
+	for _, suffix := range [...]string{".slice", ".service", ".scope"} {
+		if strings.HasSuffix(dir, suffix) {
+			return true
+		}
+	}
+	return false
+}

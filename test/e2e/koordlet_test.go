@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+//go:build lab
+
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/koord-rt/koord-rt/daemon/status"
+	"github.com/koord-rt/koord-rt/model/topo"
+	"github.com/koord-rt/koord-rt/test/lab/cgroups"
+	"github.com/koord-rt/koord-rt/test/lab/kubelet"
+)
+
+// agent is a running koordlet on a rig's run directory.
+type agent struct {
+	r      *rig
+	config string
+	cmd    *exec.Cmd
+	exited chan struct{}
+	log    *syncBuffer
+}
+
+// suppressing is a strategy that holds the best-effort tier to what the others leave of 65 % of the node.
+func suppressing(policy string) string {
+	return "resourceUsedThresholdWithBE: {enable: true, cpuSuppressThresholdPercent: 65, cpuSuppressPolicy: " + policy + "}\n"
+}
+
+// koordlet starts the agent without kubelet and API server, on a strategy of its own.
+func (r *rig) koordlet(spec string) *agent {
+	r.t.Helper()
+	a := &agent{r: r, config: filepath.Join(filepath.Dir(r.config), "koordlet.yaml"), log: &syncBuffer{}}
+	r.t.Cleanup(func() {
+		a.end(syscall.SIGTERM)
+		if r.t.Failed() {
+			r.t.Logf("koordlet's log:\n%s", tail(a.log.String(), 6000))
+		}
+	})
+	a.strategy(spec)
+	a.start()
+	return a
+}
+
+// strategy writes the configuration; a running agent reads it again.
+func (a *agent) strategy(spec string) {
+	a.r.t.Helper()
+	config := a.r.base()
+	delete(config, "socket")
+	config["apiVersion"], config["kind"] = "koord-rt.dev/v1alpha1", "KoordletConfig"
+	config["runtimeEndpoint"] = "unix://" + a.r.host.Socket
+	config["kubelet"], config["apiServer"] = map[string]any{"endpoint": ""}, map[string]any{"mode": "off"}
+	config["metrics"] = map[string]any{"address": "unix:" + filepath.Join(a.r.run, "koordlet-metrics.sock")}
+	var parsed any
+	if err := yaml.Unmarshal([]byte(spec), &parsed); err != nil {
+		a.r.t.Fatal(err)
+	}
+	config["strategy"] = parsed
+	text, err := yaml.Marshal(config)
+	if err == nil {
+		err = os.WriteFile(a.config, text, 0o600)
+	}
+	if err != nil {
+		a.r.t.Fatal(err)
+	}
+}
+
+func (a *agent) start() {
+	a.r.t.Helper()
+	a.cmd = exec.Command(bin("koordlet"), "--config", a.config)
+	a.cmd.Stderr, a.cmd.Stdout = a.log, a.log
+	a.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := a.cmd.Start(); err != nil {
+		a.r.t.Fatalf("start koordlet: %v", err)
+	}
+	exited, cmd := make(chan struct{}), a.cmd
+	go func() {
+		_ = cmd.Wait() // the exit state is read where it matters
+		close(exited)
+	}()
+	a.exited = exited
+	a.r.eventually(15*time.Second, func() error {
+		select {
+		case <-exited:
+			a.r.t.Fatalf("koordlet ended: %s\n%s", cmd.ProcessState, tail(a.log.String(), 3000))
+		default:
+		}
+		entries, err := status.ReadAll(a.r.run, "/proc")
+		if err != nil {
+			return err
+		}
+		for _, e := range entries {
+			if e.Status.PID == cmd.Process.Pid && !e.Status.ConnectedSince.IsZero() {
+				return nil
+			}
+		}
+		return fmt.Errorf("koordlet (pid %d) is not connected yet", cmd.Process.Pid)
+	})
+}
+
+func (a *agent) end(sig syscall.Signal) {
+	if a.cmd == nil {
+		return
+	}
+	_ = a.cmd.Process.Signal(sig) // it may have ended by itself
+	select {
+	case <-a.exited:
+	case <-time.After(10 * time.Second):
+		a.r.t.Errorf("koordlet did not end within 10 s of %s", sig)
+		_ = a.cmd.Process.Kill()
+		<-a.exited
+	}
+	a.cmd = nil
+}
+
+// burn has n processes in a container spin until the result is called.
+func (r *rig) burn(run *kubelet.Running, n int) (stop func()) {
+	r.t.Helper()
+	var cmds []*exec.Cmd
+	stop = func() {
+		for _, c := range cmds {
+			_ = c.Process.Kill()
+			_ = c.Wait() // it was killed
+		}
+		cmds = nil
+	}
+	r.t.Cleanup(stop)
+	for range n {
+		cmd := exec.Command("sh", "-c", "while :; do :; done")
+		cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+		if err := cmd.Start(); err != nil {
+			r.t.Fatal(err)
+		}
+		cmds = append(cmds, cmd)
+		for _, dir := range r.containerDirs(run) {
+			if err := cgroups.Write(dir, "cgroup.procs", strconv.Itoa(cmd.Process.Pid)); err != nil {
+				r.t.Fatal(err)
+			}
+		}
+	}
+	return stop
+}
+
+// containerDirs are the directories of a container's cgroup: one, or on v1 one of each controller that counts here.
+func (r *rig) containerDirs(run *kubelet.Running) (dirs []string) {
+	if r.tree.V2() {
+		return []string{r.kube.ContainerDir(run, "main", "")}
+	}
+	seen := map[string]bool{}
+	for _, ctrl := range []string{"cpu", "cpuacct", "cpuset", "memory"} {
+		dir, err := filepath.EvalSymlinks(r.kube.ContainerDir(run, "main", ctrl))
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		if !seen[dir] {
+			dirs = append(dirs, dir)
+		}
+		seen[dir] = true
+	}
+	return dirs
+}
+
+// tierQuota is the CPU quota of the best-effort class in milli-CPUs, as the kernel has it; -1 for none.
+func (r *rig) tierQuota(be *kubelet.Running) (int, error) {
+	file, ctrl := "cpu.cfs_quota_us", "cpu"
+	if r.tree.V2() {
+		file, ctrl = "cpu.max", ""
+	}
+	text, err := cgroups.Read(filepath.Dir(r.kube.PodDir(be, ctrl)), file)
+	if err != nil {
+		return 0, err
+	}
+	first, _, _ := strings.Cut(strings.TrimSpace(text), " ")
+	if first == "max" {
+		return -1, nil
+	}
+	quota, err := strconv.Atoi(first)
+	if quota < 0 {
+		return -1, err
+	}
+	return quota / 100, err
+}
+
+// within waits until a figure lies between two bounds.
+func (r *rig) within(limit time.Duration, what string, low, high int, read func() (int, error)) (got int) {
+	r.t.Helper()
+	r.eventually(limit, func() error {
+		v, err := read()
+		if err == nil && (v < low || v > high) {
+			err = fmt.Errorf("%s is %d, want %d to %d", what, v, low, high)
+		}
+		got = v
+		return err
+	})
+	return got
+}
+
+// lifecycleSuppress is the closed loop: load comes to an LS pod and the best-effort tier yields, the load goes and it gets
+// back what it had; a killed agent leaves what it decided in force, and one that is told to stop suppressing takes it back.
+func lifecycleSuppress(r *rig) {
+	node := 1000 * runtime.NumCPU()
+	r.up("", nil)
+	ls, be := r.pod(openPod("busy-ls", "LS")), r.pod(openPod("busy-be", "BE"))
+	quota := func() (int, error) { return r.tierQuota(be) }
+	a := r.koordlet(suppressing("cfsQuota"))
+	r.burn(be, runtime.NumCPU())
+	r.within(20*time.Second, "quota of the tier on a calm node", node*15/100, node*66/100, quota)
+	load := r.burn(ls, runtime.NumCPU()/2)
+	r.within(20*time.Second, "quota of the tier under load", 20, node*13/100, quota)
+	a.end(syscall.SIGKILL)
+	if got, err := quota(); err != nil || got < 20 || got > node*13/100 {
+		r.t.Errorf("the agent was killed: quota %d, %v", got, err)
+	}
+	a.start()
+	load()
+	r.within(30*time.Second, "quota of the tier after the load", node*15/100, node*66/100, quota)
+	a.strategy(suppressing("cpuset"))
+	r.within(20*time.Second, "quota after the change to cpuset", -1, -1, quota)
+	lasts := patience(20 * time.Second)
+	if runtime.NumCPU() > 2 { // two CPUs are the least that the tier keeps
+		r.within(lasts, "CPUs of the tier", 2, runtime.NumCPU()*66/100+1, func() (int, error) { return r.cpusOf(be) })
+	}
+	a.strategy("resourceUsedThresholdWithBE: {enable: false}\n")
+	r.within(lasts, "CPUs of the tier without suppression", runtime.NumCPU(), runtime.NumCPU(), func() (int, error) { return r.cpusOf(be) })
+}
+
+// cpusOf counts the CPUs of a container's cpuset.
+func (r *rig) cpusOf(run *kubelet.Running) (int, error) {
+	file, ctrl := "cpuset.cpus", "cpuset"
+	if r.tree.V2() {
+		file, ctrl = "cpuset.cpus.effective", ""
+	}
+	text, err := cgroups.Read(r.kube.ContainerDir(run, "main", ctrl), file)
+	if err != nil {
+		return 0, err
+	}
+	set, err := topo.ParseCPUSet(strings.TrimSpace(text))
+	return set.Len(), err
+}
+
+// openPod has no limit.
+func openPod(name, class string) kubelet.Pod {
+	p := kubelet.Pod{
+		Name: name, UID: uid(name), Labels: map[string]string{"koordinator.sh/qosClass": class},
+		Containers: []kubelet.Container{{Name: "main"}},
+	}
+	if class != "BE" {
+		p.Containers[0].Resources.Requests = map[string]kubelet.Quantity{"cpu": "100m"}
+	}
+	return p
+}
