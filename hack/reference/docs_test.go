@@ -68,9 +68,12 @@ func TestExamplesAreValid(t *testing.T) {
 
 // load reads an example as the program would that it is meant for.
 func load(text string) (err error) {
-	if strings.Contains(text, "kind: "+config.KindProxy) {
+	switch {
+	case strings.Contains(text, "kind: "+config.KindProxy):
 		_, _, err = config.LoadProxy([]byte(text))
-	} else {
+	case strings.Contains(text, "kind: "+config.KindKoordlet):
+		_, _, err = config.LoadKoordlet([]byte(text))
+	default:
 		_, _, err = config.LoadNRI([]byte(text))
 	}
 	return err

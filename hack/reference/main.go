@@ -32,6 +32,7 @@ func pages() []page {
 		{"features.md", "Features", "api/protocol, kernel/cgroup and hack/reference/owners.go", func(string) (string, error) { return features() }},
 		{"config.md", "Configuration of koord-nri", "api/config", configPage},
 		{"proxy.md", "Flags and configuration of koord-runtime-proxy", "api/config", proxyPage},
+		{"koordlet.md", "Configuration of koordlet", "api/config", koordletPage},
 		{"strategy.md", "Node strategy", "api/strategy", strategyPage},
 		{"metrics.md", "Metrics", "daemon/metrics", func(string) (string, error) { return metricsPage(), nil }},
 	}
