@@ -138,8 +138,9 @@ func (g *Engine) IDs() map[string]bool { return g.reg.ids() }
 // PodIDs are the sandboxes that are known.
 func (g *Engine) PodIDs() []string { return g.reg.podIDs() }
 
-// Add takes in pods and containers that are not known yet; others stay as they are.
+// Add takes in pods and containers that are not known yet, and containers that have started since; others stay as they are.
 func (g *Engine) Add(pods []*workload.Pod, containers []Listed) {
+	news := false
 	byID := make(map[string]*workload.Pod, len(pods))
 	for _, pod := range pods {
 		byID[pod.ID] = pod
@@ -149,17 +150,28 @@ func (g *Engine) Add(pods []*workload.Pod, containers []Listed) {
 		g.problems(pod, "", pod.Problems)
 		g.reg.putPod(podEntry{p: pod})
 		g.settleSoon(pod.ID)
+		news = true
 	}
 	for _, ctr := range containers {
 		pod := byID[ctr.Sandbox]
-		if _, known := g.reg.container(ctr.ID); known || pod == nil {
+		if pod == nil {
+			pod, _ = g.KnownPod(ctr.Sandbox)
+		}
+		old, known := g.reg.container(ctr.ID)
+		if known && old.c.State != workload.StateCreating || pod == nil {
 			continue
 		}
 		e := g.adopt(podEntry{p: pod}, ctr.Sandbox, ctr.Arrival)
+		if known && e.c.State == workload.StateCreating {
+			continue // no news
+		}
 		e.inSpec = e.c.Applied != nil
 		g.reg.putContainer(e)
+		news = true
 	}
-	g.publishClaims()
 	g.stats.lastSync.Store(g.o.Now().UnixNano())
-	g.repairSoon()
+	if news {
+		g.publishClaims()
+		g.repairSoon()
+	}
 }

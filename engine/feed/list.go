@@ -48,7 +48,7 @@ func (l *Lister) List(ctx context.Context, first bool) (missed bool, err error) 
 	if err != nil {
 		return false, err
 	}
-	pods, here, missedPods := l.pods(ctx, sandboxes)
+	pods, here, missedPods := l.pods(ctx, sandboxes, first)
 	known := before
 	if first {
 		known = nil
@@ -72,16 +72,31 @@ func (l *Lister) List(ctx context.Context, first bool) (missed bool, err error) 
 		}
 		l.Engine.RemovePod(id)
 	}
+	l.ended(sandboxes, containers)
 	l.Engine.Add(pods, list)
 	return missed || missedPods, nil
 }
 
-// pods reads the sandboxes that are ready; here are the ids of all.
-func (l *Lister) pods(ctx context.Context, sandboxes []workload.ListedPod) (pods []*workload.Pod, here map[string]bool, missed bool) {
+// ended tells of what has ended and is still listed.
+func (l *Lister) ended(sandboxes []workload.ListedPod, containers []workload.ListedContainer) {
+	for _, c := range containers {
+		if c.Container.State == workload.StateStopped {
+			l.Engine.Stop(c.Container.ID)
+		}
+	}
+	for _, s := range sandboxes {
+		if _, known := l.Engine.KnownPod(s.Pod.ID); known && !s.Ready {
+			l.Engine.StopPod(s.Pod.ID)
+		}
+	}
+}
+
+// pods reads the sandboxes that are ready, without first only those that are not known; here are the ids of all.
+func (l *Lister) pods(ctx context.Context, sandboxes []workload.ListedPod, first bool) (pods []*workload.Pod, here map[string]bool, missed bool) {
 	here = make(map[string]bool, len(sandboxes))
 	for _, s := range sandboxes {
 		here[s.Pod.ID] = true
-		if !s.Ready {
+		if _, known := l.Engine.KnownPod(s.Pod.ID); !s.Ready || known && !first {
 			continue
 		}
 		pod, err := l.Runtime.Sandbox(ctx, s.Pod.ID)
