@@ -49,7 +49,7 @@ func TestEveryHook(t *testing.T) {
 		dir := t.TempDir()
 		register(t, dir, "koordlet", endpoint, "Fail", all()...)
 		seen := &calls{}
-		r := open(t, dir, func(o *hooks.Options) { o.Observe = seen.add })
+		r := open(t, dir, func(o *hooks.Options) { patient(o); o.Observe = seen.add })
 		for k := range hook.NumKinds {
 			answers, err := call(t.Context(), r, k)
 			if err != nil {
@@ -110,7 +110,7 @@ func TestPolicies(t *testing.T) {
 		dir := t.TempDir()
 		register(t, dir, "x", endpoint, policy, all()...)
 		seen := &calls{}
-		r := open(t, dir, func(o *hooks.Options) { o.Observe = seen.add })
+		r := open(t, dir, func(o *hooks.Options) { patient(o); o.Observe = seen.add })
 		for k := range hook.NumKinds {
 			answers, err := call(t.Context(), r, k)
 			want := hooks.ResultIgnored
@@ -182,7 +182,7 @@ func TestServerGoneAndBack(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
 	dir := t.TempDir()
 	register(t, dir, "x", path, "Fail", all()...)
-	r := open(t, dir, nil)
+	r := open(t, dir, patient)
 	answer := func(context.Context, string, map[string]any) (map[string]any, error) {
 		return map[string]any{"container_annotations": map[string]string{"a": "b"}}, nil
 	}
@@ -213,7 +213,7 @@ func TestHugeAnswer(t *testing.T) {
 	})
 	dir := t.TempDir()
 	register(t, dir, "x", endpoint, "Fail", all()...)
-	r := open(t, dir, nil)
+	r := open(t, dir, patient)
 	if _, err := call(t.Context(), r, hook.PreCreateContainer); !errors.Is(err, unary.ErrTooLarge) {
 		t.Errorf("long answer: %v", err)
 	}
@@ -249,7 +249,10 @@ func TestSeveralServers(t *testing.T) {
 	register(t, dir, "a", first, "Fail", hook.PreCreateContainer)
 	register(t, dir, "b", filepath.Join(dir, "nobody"), "Ignore", all()...)
 	register(t, dir, "c", second, "Fail", hook.PreCreateContainer, hook.PreStartContainer)
-	r := open(t, dir, func(o *hooks.Options) { o.Config.Servers = map[string]config.HookMerge{"c": config.HookReplaces} })
+	r := open(t, dir, func(o *hooks.Options) {
+		patient(o)
+		o.Config.Servers = map[string]config.HookMerge{"c": config.HookReplaces}
+	})
 	answers, err := call(t.Context(), r, hook.PreCreateContainer)
 	if err != nil || len(answers) != 2 {
 		t.Fatalf("%v, %v", answers, err)

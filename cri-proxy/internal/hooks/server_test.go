@@ -51,6 +51,9 @@ func open(t *testing.T, dir string, set func(*hooks.Options)) *hooks.Registry {
 	return r
 }
 
+// patient gives a call the time that a machine under load needs.
+func patient(o *hooks.Options) { o.Config.Timeout = config.Duration(time.Minute) }
+
 // calls collects what Observe is told.
 type calls struct {
 	mu   sync.Mutex
