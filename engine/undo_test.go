@@ -14,12 +14,12 @@ import (
 )
 
 // Every knob of a cgroup or a process can be taken back; what stands in the specification alone cannot, and a monitoring
-// group is removed.
+// group is removed. What is the whole node's is no pod's.
 func TestUndoKnowsEveryKnob(t *testing.T) {
 	t.Parallel()
 	v := &node.View{Topology: &topo.Topology{}}
 	base := workload.Resources{CPUs: "0-1", Mems: "0", OOMScoreAdj: unit.Some(5)}
-	never := plan.KnobSet(plan.RDTMonGroup, plan.RDTSchemata, plan.Env, plan.Device, plan.CDIDevice, plan.Mount)
+	never := plan.KnobSet(plan.RDTMonGroup, plan.RDTSchemata, plan.Env, plan.Device, plan.CDIDevice, plan.Mount, plan.VMMinFree, plan.VMWatermarkScale)
 	for k := plan.KnobNone + 1; k < plan.NumKnobs; k++ {
 		if _, ok := widest(v, k, &base); ok == never.Has(k) {
 			t.Errorf("%s: can be taken back is %v", k, ok)

@@ -47,7 +47,7 @@ type target struct {
 }
 
 func run(ctx context.Context, length, match string) error {
-	work, err := os.MkdirTemp("", "koord-rt-fuzz-")
+	work, err := os.MkdirTemp(os.Getenv("GOTMPDIR"), "koord-rt-fuzz-") // not where the targets' files go, which may be memory
 	if err != nil {
 		return fmt.Errorf("create folder: %w", err)
 	}

@@ -13,7 +13,7 @@ import (
 // owners says which features plan a knob. Its test reads the policies' source and the scenarios' plans.
 var owners = map[plan.Knob][]protocol.Feature{
 	plan.CPUShares:            {protocol.FeatureBatch},
-	plan.CPUQuota:             {protocol.FeatureBatch, protocol.FeatureCPUSet, protocol.FeatureNormalization},
+	plan.CPUQuota:             {protocol.FeatureBatch, protocol.FeatureCPUSet, protocol.FeatureNormalization, protocol.FeatureBurst},
 	plan.CPUPeriod:            nil,
 	plan.CPUBurst:             {protocol.FeatureBurst},
 	plan.CPUIdle:              {protocol.FeatureIdentity},
@@ -49,6 +49,8 @@ var owners = map[plan.Knob][]protocol.Feature{
 	plan.Device:               {protocol.FeatureDevices},
 	plan.CDIDevice:            {protocol.FeatureDevices},
 	plan.Mount:                {protocol.FeatureDevices},
+	plan.VMMinFree:            {protocol.FeatureMemory},
+	plan.VMWatermarkScale:     {protocol.FeatureMemory},
 }
 
 // knobsOf is the reverse of owners, in plan order.

@@ -187,6 +187,9 @@ func dirOfChange(s *plan.Setting, c *cgroup.Change) string {
 // record starts a record. The inode is looked up once per directory and Apply, never kept longer: a path may be reused. dir
 // is the setting's directory where it is known.
 func (b *batch) record(t *target, s plan.Setting, via journal.Via, dir string) journal.Record {
+	if cgroup.OfNode(s.Knob) {
+		return b.recordAt(s, via, b.gen, 0) // directories of /proc get other inodes at any time
+	}
 	if dir == "" {
 		var err error
 		if dir, err = b.dirOf(s.Target, s.Knob); err != nil {

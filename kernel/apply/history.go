@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/koord-rt/koord-rt/kernel/cgroup"
 	"github.com/koord-rt/koord-rt/kernel/root"
 	"github.com/koord-rt/koord-rt/model/journal"
 	"github.com/koord-rt/koord-rt/model/plan"
@@ -81,6 +82,9 @@ func keep(originals map[string]string, r *journal.Record) {
 // sameInode reports whether the record's directory still is the one that stands there. A runtime's record of a container
 // that did not exist yet has no inode; its path holds the container's id, which is never reused.
 func (a *Applier) sameInode(r *journal.Record, k plan.Knob) bool {
+	if cgroup.OfNode(k) {
+		return true // there is one node
+	}
 	if r.Inode == 0 {
 		return r.Target.Level == plan.LevelContainer
 	}

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/koord-rt/koord-rt/kernel/cgroup"
 	"github.com/koord-rt/koord-rt/kernel/root"
 	"github.com/koord-rt/koord-rt/model/journal"
 	"github.com/koord-rt/koord-rt/model/plan"
@@ -114,7 +115,7 @@ func (a *Applier) dirOf(t plan.Target, k plan.Knob) (string, error) {
 // record starts a journal record of a setting.
 func (a *session) record(t *target, s plan.Setting, via journal.Via, gen uint64) journal.Record {
 	var inode uint64
-	if dir, err := a.dirOf(s.Target, s.Knob); err == nil {
+	if dir, err := a.dirOf(s.Target, s.Knob); err == nil && !cgroup.OfNode(s.Knob) {
 		if inode, err = a.held.Inode(dir); err == nil {
 			t.inode = inode
 		}

@@ -156,7 +156,7 @@ func (a *Applier) SyncUnits(ctx context.Context, p plan.Plan, gen uint64) []Resu
 	var order []string
 	for i := range p {
 		results[i] = Result{Setting: p[i], Outcome: Skipped}
-		if p[i].Observe || !isCgroupKnob(p[i].Knob) || p[i].Target.Level == plan.LevelGroup {
+		if p[i].Observe || !isCgroupKnob(p[i].Knob) || p[i].Target.Level == plan.LevelGroup || p[i].Target.Level == plan.LevelNode {
 			continue
 		}
 		dir := p[i].Target.Cgroup

@@ -59,15 +59,16 @@ type FS struct {
 	h       hierarchy
 	o       Options
 	files   *root.Files
+	sysctl  string
 }
 
 // Open chooses the rendering. On v1 it fails when no controller of ours is mounted below r.Cgroup.
 func Open(r root.Roots, v node.CgroupVersion, o Options) (FS, error) {
 	if v == node.CgroupV2 {
-		return FS{version: v, h: v2.Hierarchy{Root: r.Cgroup}, o: o}, nil
+		return FS{version: v, h: v2.Hierarchy{Root: r.Cgroup}, o: o, sysctl: sysctlDir(r)}, nil
 	}
 	h, err := v1.Open(r.Cgroup)
-	return FS{version: node.CgroupV1, h: h, o: o}, err
+	return FS{version: node.CgroupV1, h: h, o: o, sysctl: sysctlDir(r)}, err
 }
 
 // Over is the same with files that stay open until theirs is closed; nil opens and closes at each read. It is for one
@@ -90,10 +91,11 @@ func (f FS) formula(l plan.Level) unit.WeightFormula {
 
 // Dir is the directory of the target's cgroup in the knob's hierarchy.
 func (f FS) Dir(t plan.Target, k plan.Knob) (string, error) {
-	if !f.IsFile(k) {
+	if !f.IsFile(k) || !fits(t, k) {
 		return "", f.noFile(k)
 	}
-	return root.Join(f.h.Base(k), t.Cgroup)
+	base, _ := f.place(k)
+	return root.Join(base, t.Cgroup)
 }
 
 func (f FS) noFile(k plan.Knob) error {
@@ -102,10 +104,11 @@ func (f FS) noFile(k plan.Knob) error {
 
 // Path is the absolute file that carries the knob.
 func (f FS) Path(t plan.Target, k plan.Knob) (string, error) {
-	if !f.IsFile(k) {
+	if !f.IsFile(k) || !fits(t, k) {
 		return "", f.noFile(k)
 	}
-	return root.JoinFile(f.h.Base(k), t.Cgroup, f.h.File(k))
+	base, file := f.place(k)
+	return root.JoinFile(base, t.Cgroup, file)
 }
 
 // ProcsDir is the directory whose cgroup.procs lists the target's processes.
@@ -120,12 +123,17 @@ func (f FS) UsageFile(t plan.Target) (string, error) {
 // Nested reports whether the kernel refuses a child's value beyond its parent's.
 func (f FS) Nested(k plan.Knob) bool { return f.h.Nested(k) }
 
-// IsFile reports whether the knob is a cgroup file on this version.
-func (f FS) IsFile(k plan.Knob) bool { return f.h.File(k) != "" && f.h.Base(k) != "" }
+// IsFile reports whether the knob is a cgroup file on this version, or one of the node.
+func (f FS) IsFile(k plan.Knob) bool {
+	base, file := f.place(k)
+	return base != "" && file != ""
+}
 
 // Shared reports whether one file carries both knobs.
 func (f FS) Shared(x, y plan.Knob) bool {
-	return x == y || f.h.File(x) == f.h.File(y) && f.h.Base(x) == f.h.Base(y)
+	baseX, fileX := f.place(x)
+	baseY, fileY := f.place(y)
+	return x == y || fileX == fileY && baseX == baseY
 }
 
 // SameDir reports whether what is read for both knobs of a cgroup lies in one directory: their files, or its list of
@@ -136,7 +144,8 @@ func (f FS) base(k plan.Knob) string {
 	if !f.IsFile(k) {
 		return f.h.ProcsBase()
 	}
-	return f.h.Base(k)
+	base, _ := f.place(k)
+	return base
 }
 
 // Render is the pure translation of a setting into writes. A cpu.period on v2 needs the file's present content: it is
@@ -149,7 +158,7 @@ func (f FS) Render(s plan.Setting) ([]Write, error) {
 	if err != nil {
 		return nil, err
 	}
-	data, err := f.h.Render(s, f.formula(s.Target.Level), nil)
+	data, err := f.text(s, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -160,6 +169,13 @@ func (f FS) Render(s plan.Setting) ([]Write, error) {
 func (f FS) render(s plan.Setting, current []byte) (string, error) {
 	if err := checkRange(s); err != nil {
 		return "", err
+	}
+	return f.text(s, current)
+}
+
+func (f FS) text(s plan.Setting, current []byte) (string, error) {
+	if OfNode(s.Knob) {
+		return s.Value.String(), nil
 	}
 	return f.h.Render(s, f.formula(s.Target.Level), current)
 }
@@ -196,13 +212,15 @@ func (f FS) Read(id plan.ID) (plan.Value, error) {
 
 // ReadRaw reads the knob's file into a buffer without allocating.
 func (f FS) ReadRaw(b *root.Buffer, t plan.Target, k plan.Knob) ([]byte, error) {
-	base := f.h.Base(k)
-	file := f.h.File(k)
-	if base == "" || file == "" {
+	base, file := f.place(k)
+	if base == "" || file == "" || !fits(t, k) {
 		return nil, f.noFile(k)
 	}
 	if err := root.CheckRel(t.Cgroup); err != nil {
 		return nil, err
+	}
+	if OfNode(k) {
+		return b.Read(base, "/", file)
 	}
 	return b.Read(base, slash(t.Cgroup), t.Cgroup, "/", file)
 }

@@ -73,6 +73,8 @@ var origins = [plan.NumKnobs]origin{
 	plan.Device:               {"", "", "linux.devices and the device cgroup", notFile},
 	plan.CDIDevice:            {"", "", "CDI", notFile},
 	plan.Mount:                {"", "", "mounts", notFile},
+	plan.VMMinFree:            {"", "", "/proc/sys/vm/min_free_kbytes", missing},
+	plan.VMWatermarkScale:     {"", "", "/proc/sys/vm/watermark_scale_factor, Linux 4.6", missing},
 }
 
 // Table lists every knob in plan order, for the generated knob reference and for probing.

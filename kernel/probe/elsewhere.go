@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/koord-rt/koord-rt/kernel/cgroup"
 	"github.com/koord-rt/koord-rt/kernel/proc"
 	"github.com/koord-rt/koord-rt/model/node"
 	"github.com/koord-rt/koord-rt/model/plan"
@@ -37,6 +38,9 @@ func (p *prober) elsewhere(k plan.Knob) node.Support {
 	case plan.CoreSchedCookie:
 		return p.coreSched()
 	}
+	if cgroup.OfNode(k) {
+		return p.parameter(k)
+	}
 	// Fields of the container's specification: the runtime's doing, whatever the kernel.
 	return node.Support{OK: true}
 }
@@ -52,4 +56,12 @@ func (p *prober) coreSched() node.Support {
 	}
 	p.errs = append(p.errs, fmt.Errorf("probe core scheduling: %w: %w", ErrInconclusive, err))
 	return node.Support{Why: "not probed: " + err.Error()}
+}
+
+// parameter decides a knob of the whole node by its file.
+func (p *prober) parameter(k plan.Knob) node.Support {
+	if _, err := p.fs.Read(plan.ID{Target: plan.Target{Level: plan.LevelNode}, Knob: k}); err != nil {
+		return node.Support{Why: "no " + k.String() + ": " + err.Error()}
+	}
+	return node.Support{OK: true}
 }

@@ -23,6 +23,7 @@ import (
 // prober is one run over the knobs.
 type prober struct {
 	k      *node.Kernel
+	fs     cgroup.FS
 	roots  root.Roots
 	sample *sample
 	// why there is no sample.
@@ -32,7 +33,7 @@ type prober struct {
 
 // knobs fills in k.Knobs. It returns what was inconclusive.
 func knobs(ctx context.Context, k *node.Kernel, fs cgroup.FS, roots root.Roots, kubepodsRoot string) error {
-	p := &prober{k: k, roots: roots}
+	p := &prober{k: k, fs: fs, roots: roots}
 	p.sample, p.none = newSample(fs, roots, kubepodsRoot)
 	if p.sample == nil {
 		p.errs = append(p.errs, p.none)

@@ -47,6 +47,8 @@ const (
 	Device
 	CDIDevice
 	Mount
+	VMMinFree
+	VMWatermarkScale
 	NumKnobs
 )
 
@@ -104,6 +106,8 @@ var infos = [NumKnobs]Info{
 	Device:               {Name: "device", Unit: "type major:minor access", Text: true, Keyed: true},
 	CDIDevice:            {Name: "cdi", Unit: "qualified CDI device name", Text: true, Keyed: true},
 	Mount:                {Name: "mount", Unit: "source and options per destination", Text: true, Keyed: true},
+	VMMinFree:            {Name: "vm.min_free_kbytes", Unit: "KiB of the node", Min: 0, Max: -1},
+	VMWatermarkScale:     {Name: "vm.watermark_scale_factor", Unit: "0.01 % of the node's memory", Min: 1, Max: 3000},
 }
 
 // Info describes the knob.

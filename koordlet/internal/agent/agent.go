@@ -75,6 +75,8 @@ type Options struct {
 	// Both nil: it cannot.
 	Reclaim   func(ctx context.Context, cgroup string, amount unit.Bytes) (unit.Bytes, error)
 	NoReclaim func() string
+	// Parameters reads the node's kernel parameters; those that this kernel lacks are missing.
+	Parameters func() map[plan.Knob]int64
 	// Slow is the interval of slow readings; 0 means decide.DefaultSlow. Tune is decide.Facts'.
 	Slow time.Duration
 	Tune bool
@@ -183,9 +185,7 @@ func (a *Agent) tick(ctx context.Context, urgent bool) {
 	}
 	now := a.o.Now()
 	if now >= a.forgetAt {
-		a.o.Window.Collect(now)
-		a.forgetAt = now + forgetEvery
-		a.noReclaim = a.o.NoReclaim()
+		a.forget(now)
 	}
 	leaving, refused := a.o.Evict.Leaving()
 	l.Facts = decide.Facts{
@@ -198,12 +198,15 @@ func (a *Agent) tick(ctx context.Context, urgent bool) {
 		var err error
 		l.Facts.Reclaimed, l.Facts.Reclaiming, err = a.reclaim.take()
 		a.trouble("reclaim memory", err)
+		if decide.Parameters(&a.state, view) {
+			l.Facts.Parameters = a.o.Parameters()
+		}
 	}
 	a.state, l.Outcome = decide.Step(a.state, &l.Facts)
 	if l.Outcome.Owns {
 		a.keep(now)
 	}
-	a.write(ctx, slices.Concat(l.Outcome.Tier, l.Outcome.Apps))
+	a.write(ctx, slices.Concat(l.Outcome.Tier, l.Outcome.Apps, l.Outcome.Node))
 	a.publish(l, snapshot)
 	a.reclaim.start(ctx, tasks(l.Outcome.Reclaims, members))
 	a.o.Evict.Evict(l.Outcome.Evictions)
@@ -216,11 +219,28 @@ func (a *Agent) tick(ctx context.Context, urgent bool) {
 	a.o.Tell(l)
 }
 
+// forget is done now and then: who has gone is forgotten, and what the kernel can is looked at again.
+func (a *Agent) forget(now unit.Micros) {
+	a.o.Window.Collect(now)
+	a.forgetAt = now + forgetEvery
+	if why := a.o.NoReclaim(); why != a.noReclaim {
+		a.noReclaim = why
+		a.o.Log.Info("proactive reclaim", "supported", why == "", "reason", why)
+	}
+}
+
 // tell logs what has changed.
 func (a *Agent) tell(o *decide.Outcome, urgent bool) {
 	if s := &o.Suppress; s.Changed {
 		a.o.Log.Info("CPU of the best-effort tier", "mode", s.Mode.String(), "cpus", s.CPUs.String(), "quota", int64(s.Quota), "urgent", urgent,
 			"reason", s.Reason)
+	}
+	if !urgent && len(o.Problems)+len(a.told["strategy"]) > 0 {
+		var errs []error
+		for _, p := range o.Problems {
+			errs = append(errs, errors.New(p))
+		}
+		a.trouble("strategy", errors.Join(errs...))
 	}
 	for i := range o.Events {
 		a.o.Log.Info("interference", "pod", o.Events[i].Name, "uid", o.Events[i].Pod, "what", o.Events[i].Text)

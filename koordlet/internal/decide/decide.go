@@ -27,6 +27,7 @@ import (
 	"github.com/koord-rt/koord-rt/policy/interference"
 	"github.com/koord-rt/koord-rt/policy/memqos"
 	"github.com/koord-rt/koord-rt/policy/suppress"
+	"github.com/koord-rt/koord-rt/policy/sysctl"
 )
 
 // Window answers what was measured.
@@ -66,6 +67,8 @@ type Facts struct {
 	NoReclaim  string
 	Reclaiming bool
 	Reclaimed  map[string]unit.Bytes
+	// Parameters of the node as they stand; one that is missing does not exist on this kernel.
+	Parameters map[plan.Knob]int64
 	// Tune gives containers room that the policies do not: those that are throttled, or stall on memory, on a calm node.
 	Tune bool
 }
@@ -83,7 +86,8 @@ type State struct {
 	Memory       memqos.State       `json:"memory"`
 	Interference interference.State `json:"interference"`
 	// Apps are the settings of host applications that are ours.
-	Apps []HeldSetting `json:"apps,omitempty"`
+	Apps   []HeldSetting `json:"apps,omitempty"`
+	Sysctl sysctl.State  `json:"sysctl"`
 	// tick is what the last full step decided: an urgent one, which looks at CPU suppression only, leaves it in force.
 	tick Tick
 }
@@ -99,11 +103,14 @@ type Tick struct {
 type Outcome struct {
 	// Dynamic is for the handoff.
 	Dynamic node.Dynamic
-	// Tier is for the cgroup of the best-effort class; empty when it is nobody's business. Apps is for host applications.
-	Tier, Apps plan.Plan
-	Suppress   suppress.Output
-	Evict      evict.Output
-	Evictions  []evict.Eviction
+	// Tier is for the cgroup of the best-effort class; empty when it is nobody's business. Apps is for host applications,
+	// Node for the node's kernel parameters.
+	Tier, Apps, Node plan.Plan
+	// Problems are fields of the strategy that cannot act here, and why.
+	Problems  []string
+	Suppress  suppress.Output
+	Evict     evict.Output
+	Evictions []evict.Eviction
 	// Tick is what the last full step decided. Reclaims and Events are of this step.
 	Tick
 	Reclaims []memqos.Reclaim
@@ -134,12 +141,17 @@ func Step(s State, f *Facts) (State, Outcome) {
 		}
 		s.Evict, out.Evict = evict.Step(s.Evict, evictInput(f, a, &out.Suppress, &s.tick.Memory))
 		out.Evictions = out.Evict.Evictions
+		params := s.Sysctl.Held
+		var o sysctl.Output
+		s.Sysctl, o = sysctl.Step(s.Sysctl, sysctlInput(f))
+		out.Node, out.Problems = o.Plan, o.Problems
+		out.Owns = !slices.Equal(params, s.Sysctl.Held)
 	}
 	out.Tick = s.tick
 	out.Dynamic = dynamic(f, &out.Suppress, &s.tick)
 	apps := s.Apps
 	out.Apps = appsPlan(f, &s, &out.Dynamic)
-	out.Owns = held != s.TierHeld || !slices.Equal(apps, s.Apps)
+	out.Owns = out.Owns || held != s.TierHeld || !slices.Equal(apps, s.Apps)
 	return s, out
 }
 

@@ -19,6 +19,7 @@ import (
 	"github.com/koord-rt/koord-rt/daemon/run"
 	"github.com/koord-rt/koord-rt/engine/feed"
 	"github.com/koord-rt/koord-rt/engine/host"
+	"github.com/koord-rt/koord-rt/kernel/cgroup"
 	"github.com/koord-rt/koord-rt/kernel/psi"
 	"github.com/koord-rt/koord-rt/kernel/reclaim"
 	"github.com/koord-rt/koord-rt/kernel/root"
@@ -147,6 +148,11 @@ func (d *Daemon) newAgent() (*agent.Agent, error) {
 		return nil, err
 	}
 	taken := reclaim.New(root.Roots{Cgroup: at.CgroupRoot}, v.Kernel.Cgroup)
+	files, err := cgroup.Open(root.Roots{Cgroup: at.CgroupRoot, Proc: at.Proc}, v.Kernel.Cgroup, cgroup.Options{})
+	if err != nil {
+		scanner.Close()
+		return nil, err
+	}
 	return agent.New(agent.Options{
 		Interval: d.cfg.Collect.Interval.Std(), Engine: d.host.Engine, Scanner: scanner, Window: d.window,
 		Pods: d.pods, Node: d.cluster.Node, Strategy: d.cluster.Strategy, Publisher: publisher, Now: clock, Wall: time.Now,
@@ -155,7 +161,8 @@ func (d *Daemon) newAgent() (*agent.Agent, error) {
 		MemoryPause: unit.Micros(d.cfg.Evict.MemoryCooldown.Std().Microseconds()),
 		CPUPause:    unit.Micros(d.cfg.Evict.CPUCooldown.Std().Microseconds()),
 		Slow:        d.cfg.Collect.SlowInterval.Std(), Reclaim: taken.Reclaim, NoReclaim: taken.Missing,
-		Pressure: d.pressure, NoPressure: v.Kernel.Cgroup == node.CgroupV1, Log: d.log,
+		Parameters: agent.Parameters(files),
+		Pressure:   d.pressure, NoPressure: v.Kernel.Cgroup == node.CgroupV1, Log: d.log,
 	}), nil
 }
 

@@ -8,6 +8,12 @@
 // kernel's own resctrl (20 bit masks, one domain per socket), cgroup v2 with every controller enabled (or v1 on 6.1),
 // an ext4 disk at /disk and no network but loopback. Times measured inside mean nothing.
 //
+// It emulates (TCG) even where there is a /dev/kvm. Cache allocation needs a kernel that finds it by probing a model
+// specific register, which emulation lets it do. And a /dev/kvm need not mean fast: on a machine with kvm_pvm, a hypervisor
+// without hardware support, QEMU 10 stops at MSR 0x10a unless -arch-capabilities is given, and then Debian's 6.12, whose kernel
+// is not made for it (no CONFIG_PVM_GUEST), is interpreted instruction by instruction: after 95 s with one CPU it had not
+// found its clock, which emulation reaches within a second. A kernel built for it would not be the one that nodes run.
+//
 // Input is Options, parts come from test/lab/vmparts. It must not import any package under test.
 package vm
 
