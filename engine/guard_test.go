@@ -59,3 +59,24 @@ func TestGuardBefore(t *testing.T) {
 		})
 	}
 }
+
+// The guard itself costs no allocation where the work needs memory only, and few where it is handed on.
+func TestGuardAllocations(t *testing.T) {
+	r := newRig(t, 0)
+	call := engine.Call[int]{
+		Event: metrics.EventStopContainer, Subject: "x", Work: func(context.Context) (int, error) { return 1, nil },
+	}
+	run := func() {
+		if _, err := engine.Guard(r.Engine, call); err != nil {
+			t.Fatal(err)
+		}
+	}
+	run() // the first one makes the goroutine and the timer
+	if n := testing.AllocsPerRun(100, run); n > 3 {
+		t.Errorf("%v allocations for work that is handed on", n)
+	}
+	call.Memory = true
+	if n := testing.AllocsPerRun(100, run); n != 0 {
+		t.Errorf("%v allocations for work in memory", n)
+	}
+}

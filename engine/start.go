@@ -53,11 +53,12 @@ func (g *Engine) Start(ctx context.Context, sb Sandbox, ctr Arrival, pid int, di
 	return proven(v, pod.p, bad)
 }
 
-// bring writes what is to do and reads all of the plan back.
-func (g *Engine) bring(ctx context.Context, todo, all plan.Plan, gen uint64) (results []apply.Result, bad []apply.Mismatch, release func()) {
+// bring writes what is to do and reads all of the plan back; what it returns last gives back what it holds.
+func (g *Engine) bring(ctx context.Context, todo, all plan.Plan, gen uint64) ([]apply.Result, []apply.Mismatch, func()) {
 	if s, ok := g.o.Kernel.(Starter); ok {
 		return s.Start(ctx, todo, all, gen)
 	}
+	var results []apply.Result
 	if len(todo) > 0 {
 		results = g.o.Kernel.Apply(ctx, todo, gen)
 	}

@@ -11,6 +11,7 @@ import (
 	"context"
 	"log/slog"
 	"os"
+	"time"
 
 	"github.com/koord-rt/koord-rt/daemon/program"
 	"github.com/koord-rt/koord-rt/daemon/run"
@@ -26,12 +27,12 @@ var (
 func main() { os.Exit(koordNRI().Main()) }
 
 // koordNRI is the program: a soft limit well above what a thousand containers need, a collector that prefers small to
-// fast, and one processor, because a runtime tells one event at a time.
+// fast, one processor, because a runtime tells one event at a time, and threads that do not interrupt each other.
 func koordNRI() *program.Program {
 	return &program.Program{
 		Version: run.Version{Program: "koord-nri", Version: version, Commit: commit},
 		Kinds:   "NRIConfig, NodeSLO or both", Default: setup.DefaultConfig,
-		MemoryLimit: 48 << 20, GCPercent: 100, Processors: 1, Nice: -10,
+		MemoryLimit: 48 << 20, GCPercent: 100, Processors: 1, TimerSlack: time.Millisecond, Nice: -10,
 		Load: load,
 	}
 }

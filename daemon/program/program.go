@@ -16,6 +16,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"time"
 
 	"github.com/koord-rt/koord-rt/api/config"
 	"github.com/koord-rt/koord-rt/daemon/logs"
@@ -43,6 +44,8 @@ type Program struct {
 	GCPercent   int
 	// Processors bounds those that Go code uses at a time, see run.TuneProcessors; 0 leaves it as it is.
 	Processors int
+	// TimerSlack is how much longer than asked for a thread may sleep, see run.TuneTimers; 0 leaves it as it is.
+	TimerSlack time.Duration
 	// Nice is the process's priority, see run.Prioritise; 0 leaves it as it is.
 	Nice int
 	// Load reads the configuration at path, where the program looks by itself when path is empty. given are the values of
@@ -162,6 +165,9 @@ func (p *Program) serve(ctx context.Context, loaded *Loaded, stderr io.Writer) i
 	}
 	run.TuneMemory(os.Getenv, p.MemoryLimit, p.GCPercent)
 	run.TuneProcessors(os.Getenv, p.Processors)
+	if err := run.TuneTimers(p.TimerSlack); err != nil {
+		log.Warn("cannot calm timers", "err", err)
+	}
 	if p.Nice != 0 {
 		if err := run.Prioritise(p.Nice); err != nil {
 			log.Warn("cannot take priority", "err", err)
