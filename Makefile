@@ -54,13 +54,12 @@ test-unit: ## Unit tests with the race detector
 fuzz-short: ## Run each fuzz target for FUZZTIME (default 5000 inputs)
 	@$(IN_MEMORY) go run ./hack/fuzz -for $(FUZZTIME)
 
-# Downloads wait for the network, lanes for containers: the CPUs that this leaves idle compile. Both end with make. Errors
-# are shown but not final: the lane that needs the part builds it itself.
+# Downloads wait for the network while other lanes compute. They end with make. Errors are shown but not final: the lane that
+# needs the part fetches it itself.
 .PHONY: lab-ahead
-lab-ahead: linux ## Fetch and build what the lab needs in the background
+lab-ahead: linux ## Fetch what the lab needs in the background
 	@mkdir -p bin && go build -o bin/lab-parts ./test/lab/cmd/parts
 	@nice -n 5 bin/lab-parts -while $$PPID -fetch test vm >/dev/null &
-	@chrt --idle 0 bin/lab-parts -while $$PPID test >/dev/null &
 
 .PHONY: lab-parts
 lab-parts: ## Build or fetch what the lab needs into the cache

@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"testing"
 	"time"
 
 	"sigs.k8s.io/yaml"
@@ -206,9 +207,10 @@ func (r *rig) within(limit time.Duration, what string, low, high int, read func(
 	return got
 }
 
-// lifecycleSuppress is the closed loop: load comes to an LS pod and the best-effort tier yields, the load goes and it gets
+// TestHostSuppress is the closed loop: load comes to an LS pod and the best-effort tier yields, the load goes and it gets
 // back what it had; a killed agent leaves what it decided in force, and one that is told to stop suppressing takes it back.
-func lifecycleSuppress(r *rig) {
+func TestHostSuppress(t *testing.T) {
+	r := newRig(t, rigOptions{})
 	node := 1000 * runtime.NumCPU()
 	r.up("", nil)
 	ls, be := r.pod(openPod("busy-ls", "LS")), r.pod(openPod("busy-be", "BE"))

@@ -50,7 +50,6 @@ var lifecycles = []struct {
 	{"PluginKilled", lifecyclePluginKilled},
 	{"SecondInstance", lifecycleSecondInstance},
 	{"RuntimeKilled", lifecycleRuntimeKilled},
-	{"Suppress", lifecycleSuppress},
 }
 
 // TestHostLifecycle runs them on this machine.

@@ -57,7 +57,7 @@ func bundle(t *testing.T) (files map[string]string, given string) {
 	for _, program := range built {
 		files[dir+program.Name()] = "/disk/bin/" + program.Name()
 	}
-	for _, name := range []string{"koord-nri", "koord-runtime-proxy", "koordlet", "koordctl"} {
+	for _, name := range []string{"koord-nri", "koord-runtime-proxy", "koordctl"} {
 		path, err := filepath.Abs(bin(name))
 		if err != nil {
 			t.Fatal(err)
@@ -131,7 +131,7 @@ const (
 // runs on cgroup v2.
 const (
 	underSystemd = "/^(FirstInstruction|Resize|Restore|Required|Away)$"
-	elsewhere    = "/^(ByteIdentical|Observe|WhileSynchronizing|ResizeExclusive|CPUManager|GivenBack|Expiry|StrategyFile|HostileAnnotations|Stuck|Koordctl|BlockIO|CDI|PluginKilled|SecondInstance|RuntimeKilled|Suppress)$"
+	elsewhere    = "/^(ByteIdentical|Observe|WhileSynchronizing|ResizeExclusive|CPUManager|GivenBack|Expiry|StrategyFile|HostileAnnotations|Stuck|Koordctl|BlockIO|CDI|PluginKilled|SecondInstance|RuntimeKilled)$"
 )
 
 // TestVM is lane 3: every scenario on cgroup v2, those that depend on the kernel on each kernel of the matrix, under
