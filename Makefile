@@ -34,7 +34,7 @@ linux:
 	@[ "$$(uname -s)" = Linux ] || { echo "This needs Linux: koord-rt works on Linux containers. On $$(uname -s), run it in a Linux VM."; exit 1; }
 
 .PHONY: demo
-demo: linux build ## Show LSR, LS and BE pods on a private containerd, before and after (root)
+demo: linux build ## Show LSR, LS and BE pods on a private containerd, before and after, then load that comes and goes (root)
 	@go run ./test/demo
 
 .PHONY: test
@@ -100,7 +100,7 @@ lab-compat: build ## containerd 2.0 and 1.7
 	$(LAB) -run 'Compat' ./test/e2e
 
 .PHONY: bench
-bench: build ## The figures of docs/benchmarks (root, about 45 minutes)
+bench: build ## The figures of docs/benchmarks (root, about an hour and ten minutes)
 	@go run ./test/bench
 
 .PHONY: lint

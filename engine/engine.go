@@ -59,6 +59,9 @@ type Edge interface {
 	Mark(v *node.View, pl plan.Plan, c *workload.Container) *protocol.Applied
 }
 
+// DefaultDrift is the interval of the drift check.
+const DefaultDrift = 10 * time.Second
+
 // Options of New. All are required unless a comment says otherwise.
 type Options struct {
 	Config  config.Node
@@ -87,6 +90,8 @@ type Options struct {
 	Join func(ours, foreign plan.Plan) plan.Plan
 	// ExitsUntold: the runtime does not tell of containers that end by themselves; a cgroup that is gone does.
 	ExitsUntold bool
+	// UpdatesUntold: nor does it tell of updates; once the kernel holds other values, its record does (List).
+	UpdatesUntold bool
 	// Beside reports whether another program on this node writes what the specification cannot carry before the first
 	// instruction; nil for none.
 	Beside func() bool
@@ -97,7 +102,7 @@ type Options struct {
 	OnFormula func(unit.WeightFormula)
 	// Now defaults to time.Now.
 	Now func() time.Time
-	// Drift is the interval of the drift check, default 10 s; Workers bounds concurrent repairs, default 4.
+	// Drift is the interval of the drift check, default DefaultDrift; Workers bounds concurrent repairs, default 4.
 	Drift   time.Duration
 	Workers int
 }
@@ -122,6 +127,7 @@ type Engine struct {
 	unsettled unsettled
 	claiming  sync.Mutex  // from the sum of all claims to the View; nothing but memory
 	learned   atomic.Bool // the weight formula is known
+	past      atomic.Pointer[Past]
 	stats     stats
 	// life ends when Run does; work that outlives its handler is bound to it.
 	life atomic.Pointer[context.Context]
@@ -133,7 +139,7 @@ func New(o Options) *Engine {
 		o.Now = time.Now
 	}
 	if o.Drift <= 0 {
-		o.Drift = 10 * time.Second
+		o.Drift = DefaultDrift
 	}
 	if o.Workers <= 0 {
 		o.Workers = 4
@@ -153,6 +159,7 @@ func New(o Options) *Engine {
 	}
 	g.deadline.Store(int64(o.Config.Deadline.Std()))
 	g.stats.changed = make(chan struct{}, 1)
+	g.past.Store(o.Past)
 	background := context.Background()
 	g.life.Store(&background)
 	g.views.OnChange(g.viewChanged)

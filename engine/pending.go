@@ -123,7 +123,7 @@ func (g *Engine) Refuses(pod *workload.Pod) error { return unavailable(g.views.S
 
 // Marked is what is known to stand in a container's specification of ours, newest first.
 func (g *Engine) Marked(id string) []*protocol.Applied {
-	known := g.o.Past.marks(id)
+	known := g.past.Load().marks(id)
 	if e, ok := g.reg.container(id); ok {
 		if m := e.mark.get(); m != nil {
 			known = append([]*protocol.Applied{m}, known...)

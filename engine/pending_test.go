@@ -4,25 +4,16 @@
 package engine_test
 
 import (
-	"context"
-	"log/slog"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/koord-rt/koord-rt/api/config"
 	"github.com/koord-rt/koord-rt/api/protocol"
-	"github.com/koord-rt/koord-rt/api/strategy"
-	"github.com/koord-rt/koord-rt/daemon/metrics"
 	"github.com/koord-rt/koord-rt/engine"
-	"github.com/koord-rt/koord-rt/kernel/apply"
-	"github.com/koord-rt/koord-rt/kernel/cgroup"
+	"github.com/koord-rt/koord-rt/engine/enginetest"
 	"github.com/koord-rt/koord-rt/kernel/kerneltest"
-	"github.com/koord-rt/koord-rt/kernel/sys"
-	"github.com/koord-rt/koord-rt/model/journal"
 	"github.com/koord-rt/koord-rt/model/mark"
 	"github.com/koord-rt/koord-rt/model/node"
 	"github.com/koord-rt/koord-rt/model/plan"
@@ -42,71 +33,27 @@ func (p paper) Mark(v *node.View, pl plan.Plan, c *workload.Container) *protocol
 	return mark.Of(mark.By{Generation: v.Generation, Program: "paper", Version: "1"}, pl, &c.Base, p.keeps)
 }
 
-type book struct {
-	mu   sync.Mutex
-	list []journal.Record
-}
-
-// Append implements journal.Journal.
-func (b *book) Append(r ...journal.Record) error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.list = append(b.list, r...)
-	return nil
-}
-
-func (b *book) of(container, knob string) (out []journal.Record) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for _, r := range b.list {
-		if r.Target.Container == container && r.Knob == knob {
-			out = append(out, r)
-		}
-	}
-	return out
-}
-
 const burst = "cpuBurstStrategy: {policy: cpuBurstOnly, cpuBurstPercent: 1000}\n"
 
 // rig is an engine on a fake v2 kernel.
 type rig struct {
 	*engine.Engine
 	tree *kerneltest.Tree
-	book *book
+	book *enginetest.Journal
 }
 
 func newRig(t testing.TB, edge paper, change ...func(*engine.Options)) *rig {
 	t.Helper()
-	r := &rig{tree: kerneltest.New(t, "6.12", "/kubepods/burstable"), book: &book{}}
-	fs, err := cgroup.Open(r.tree.Roots, r.tree.Version, cgroup.Options{Weight: unit.Quadratic})
-	must(t, err)
-	a, err := apply.New(apply.Options{FS: fs, Roots: r.tree.Roots, Journal: r.book, Writer: r.tree})
-	must(t, err)
-	topology, err := sys.FS(r.tree.Roots.Sys).Topology()
-	must(t, err)
-	static := engine.Static{Name: "n", Topology: topology, Weight: unit.Quadratic, CPUAllocatable: 8000, Kernel: node.Kernel{Release: "6.12", Major: 6, Minor: 12, Cgroup: r.tree.Version}}
-	static.Kernel.Knobs[plan.CPUBurst].OK = true
-	spec, err := strategy.Parse([]byte(burst))
-	must(t, err)
+	m := enginetest.New(t, "6.12", "/kubepods/burstable")
 	cfg := config.Default().Node
 	cfg.Deadline = config.Duration(time.Second)
-	m, err := metrics.NewEngine(prometheus.NewRegistry(), "test")
-	must(t, err)
-	o := engine.Options{
-		Config: cfg, Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Metrics: m, Edge: edge, Journal: r.book, Kernel: a,
-		Views: engine.NewViews(cfg, static, &spec, "test"), Drift: time.Hour, ExitsUntold: true,
-	}
+	o := m.Options(t, cfg, edge, burst, plan.CPUBurst, plan.CPUQuota, plan.CPUPeriod)
+	o.Drift, o.ExitsUntold = time.Hour, true
 	for _, f := range change {
 		f(&o)
 	}
-	r.Engine = engine.New(o)
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		_ = r.Run(ctx, func(ctx context.Context) { <-ctx.Done() })
-	}()
-	t.Cleanup(func() { cancel(); <-done })
+	r := &rig{Engine: engine.New(o), tree: m.Tree, book: m.Journal}
+	enginetest.Run(t, r.Engine)
 	return r
 }
 
@@ -114,15 +61,6 @@ func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
-	}
-}
-
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for end := time.Now().Add(30 * time.Second); !ok(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("%s did not happen", what)
-		}
 	}
 }
 
@@ -167,8 +105,8 @@ func TestNamed(t *testing.T) {
 	if got := r.tree.Get(t, dir, "cpu.max.burst"); got != "200000" {
 		t.Errorf("cpu.max.burst = %q", got)
 	}
-	eventually(t, "proof in the journal", func() bool { return len(r.book.of("c1", "cpu.burst")) >= 2 })
-	if early := r.book.of("pending", "cpu.burst"); len(early) > 0 {
+	enginetest.Eventually(t, "proof in the journal", func() bool { return len(r.book.Of("c1", "cpu.burst")) >= 2 })
+	if early := r.book.Of("pending", "cpu.burst"); len(early) > 0 {
 		t.Errorf("recorded under a name that is none: %+v", early)
 	}
 }
@@ -222,8 +160,8 @@ func TestForeign(t *testing.T) {
 		return nil
 	}))
 	r.Named("pending", "c1", "/kubepods/burstable/podu/c1")
-	eventually(t, "record of what the specification holds", func() bool {
-		list := r.book.of("c1", "cpu.shares")
+	enginetest.Eventually(t, "record of what the specification holds", func() bool {
+		list := r.book.Of("c1", "cpu.shares")
 		return len(list) == 1 && list[0].Owner == "hook:agent" && list[0].Want == "77" && list[0].Base == "1024"
 	})
 	if marks := r.Marked("c1"); len(marks) != 1 || marks[0].Set["cpu.shares"] != "77 hook:agent" {
@@ -245,7 +183,7 @@ func TestAdd(t *testing.T) {
 		return c
 	}
 	r.Add([]*workload.Pod{sb.Read()}, []engine.Listed{{Sandbox: "s", Arrival: engine.Arrival{ID: "c1", Read: read}}})
-	eventually(t, "repair", func() bool { return r.tree.Get(t, dir, "cpu.max.burst") == "200000" })
+	enginetest.Eventually(t, "repair", func() bool { return r.tree.Get(t, dir, "cpu.max.burst") == "200000" })
 	before, _, _ := r.Known("c1")
 	again := func(...*protocol.Applied) *workload.Container {
 		t.Error("a known container was read again")

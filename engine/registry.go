@@ -176,6 +176,18 @@ func (r *registry) putContainer(e entry) {
 	r.set(e)
 }
 
+// swapContainer stores e in place of the entry whose container is was; false when another event has changed it since, whose
+// doing must not get lost.
+func (r *registry) swapContainer(was *workload.Container, e entry) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if now, ok := r.containers[e.c.ID]; !ok || now.c != was {
+		return false
+	}
+	r.set(e)
+	return true
+}
+
 // addContainer stores a container that is being created, unless it has already been started: a decision that was too
 // late must not turn it back.
 func (r *registry) addContainer(e entry) {

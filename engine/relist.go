@@ -10,14 +10,16 @@ import (
 	"strings"
 	"time"
 
+	"github.com/koord-rt/koord-rt/api/protocol"
 	"github.com/koord-rt/koord-rt/model/plan"
 	"github.com/koord-rt/koord-rt/model/workload"
 )
 
 // Lister asks the runtime about one container that NRI has not told; adapt/cri.
 type Lister interface {
-	// Container reads a container and its sandbox.
-	Container(ctx context.Context, id string) (*workload.Pod, *workload.Container, error)
+	// Container reads a container and its sandbox; marks are what is known to stand in its specification of ours, newest
+	// first.
+	Container(ctx context.Context, id string, marks ...*protocol.Applied) (*workload.Pod, *workload.Container, error)
 }
 
 // relistLater searches for containers that were created while Synchronize ran: the runtime may leave those out.

@@ -5,6 +5,7 @@ package engine
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -25,6 +26,28 @@ func (g *Engine) repairSoon() {
 
 // Repair asks for a repair pass from outside: something else that kept the values has gone.
 func (g *Engine) Repair() { g.repairSoon() }
+
+// Learn replaces what is known of earlier writers' doings: another one has gone on writing since. It bears on containers that
+// are taken in from now on; Synchronize takes all of them in.
+func (g *Engine) Learn(p *Past) { g.past.Store(p) }
+
+// Mended takes in what a Kernel, to which the engine's plans were left, has written of them by itself: it counts as repaired
+// drift, and the units follow. It returns how many values were written.
+func (g *Engine) Mended(results []apply.Result) int {
+	g.noteUnits(g.views.Load(), results)
+	n := g.count(results)
+	g.countDrift(results)
+	return n
+}
+
+// countDrift counts what had to be written although it had been in force.
+func (g *Engine) countDrift(results []apply.Result) {
+	for i := range results {
+		if results[i].Outcome == apply.Written {
+			g.m.Proof(results[i].Setting.Knob, metrics.ResultDrift)
+		}
+	}
+}
 
 // repairLoop brings everything to the View: after Synchronize, after a change of the View, and in intervals against
 // drift (a daemon-reload, a runtime's update behind our back). It works outside the runtime's lock, by direct writes.
@@ -135,7 +158,7 @@ func (g *Engine) repair(ctx context.Context, v *node.View, w *work, drift bool) 
 		g.removeMon(w.entry)
 	}
 	pl := direct(withUndo(v, w.plan, w.next, w.c.Base))
-	if len(pl) == 0 {
+	if len(pl) == 0 && !g.o.UpdatesUntold {
 		return 0
 	}
 	if e, ok := g.reg.container(w.c.ID); !ok || e.c != w.c {
@@ -144,17 +167,20 @@ func (g *Engine) repair(ctx context.Context, v *node.View, w *work, drift bool) 
 		}
 		return 0 // started, updated or stopped since it was listed: its handler has seen to it
 	}
+	untold, same := g.untold(), w.gen == v.Generation || slices.Equal(w.plan, w.next)
+	if untold && (drift || !same) && g.strayed(w) && g.follow(ctx, w) || len(pl) == 0 {
+		return 0
+	}
 	results := g.write(ctx, v, pl)
 	n := g.count(results)
 	if drift && g.o.ExitsUntold && gone(results) {
 		g.Stop(w.c.ID)
 	}
 	if drift && n > 0 && w.gen == v.Generation {
-		for i := range results {
-			if results[i].Outcome == apply.Written {
-				g.m.Proof(results[i].Setting.Knob, metrics.ResultDrift)
-			}
-		}
+		g.countDrift(results)
+	}
+	if untold && n > 0 && same {
+		g.follow(ctx, w) // what has just been undone may have been an update
 	}
 	return n
 }

@@ -19,25 +19,33 @@ import (
 // same is done then. dir is the container's cgroup, "" when the event does not say. An error is a refusal.
 func (g *Engine) Start(ctx context.Context, sb Sandbox, ctr Arrival, pid int, dir string) error {
 	pod := g.podOf(sb)
-	e := g.entryOf(pod, sb, ctr)
-	if e.c.State == workload.StateStopped {
-		return nil // it has ended before we were told that it began
+	var (
+		e    entry
+		v    *node.View
+		todo plan.Plan
+	)
+	for swapped := false; !swapped; {
+		e = g.entryOf(pod, sb, ctr)
+		if e.c.State == workload.StateStopped {
+			return nil // it has ended before we were told that it began
+		}
+		was, c := e.c, *e.c
+		c.PID, c.State = pid, workload.StateCreated
+		if dir != "" {
+			c.Cgroup = dir
+		}
+		e.c = &c
+		v = g.views.Load()
+		todo = e.rest
+		if v.Generation != e.gen || !e.inSpec {
+			// The View has moved on since creation, or the spec has nothing of ours: all of it is compared with the kernel.
+			old := e.plan
+			e.plan, e.gen = g.decide(v, pod.p, &c), v.Generation
+			todo = withUndo(v, old, e.plan, c.Base)
+		}
+		swapped = g.reg.swapContainer(was, e)
 	}
-	c := *e.c
-	c.PID, c.State = pid, workload.StateCreated
-	if dir != "" {
-		c.Cgroup = dir
-	}
-	e.c = &c
-	v := g.views.Load()
-	todo := e.rest
-	if v.Generation != e.gen || !e.inSpec {
-		// The View has moved on since creation, or the spec has nothing of ours: all of it is compared with the kernel.
-		old := e.plan
-		e.plan, e.gen = g.decide(v, pod.p, &c), v.Generation
-		todo = withUndo(v, old, e.plan, c.Base)
-	}
-	g.reg.putContainer(e)
+	c := e.c
 	g.settled(ctx, e.sandbox)
 	g.moves.wait(ctx, g, c.ID)
 	all := direct(e.plan)
@@ -49,6 +57,9 @@ func (g *Engine) Start(ctx context.Context, sb Sandbox, ctr Arrival, pid int, di
 		g.recordProof(c.Target(pod.p).Name, c.ID, all, bad, e.gen)
 		g.inUnit(v, e.plan)
 		g.learnFormula(ctx, e)
+		if now, ok := g.reg.container(c.ID); ok && now.c != c && now.c.State != workload.StateStopped {
+			g.apply(ctx, g.views.Load(), now.plan) // an update came meanwhile, and what was written is older than it
+		}
 	})
 	return proven(v, pod.p, bad)
 }

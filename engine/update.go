@@ -20,17 +20,25 @@ import (
 // values, also those that take back what is no longer wanted.
 func (g *Engine) Update(ctx context.Context, sb Sandbox, ctr Arrival, asked workload.Resources, foreign plan.Plan) (*node.View, plan.Plan, *workload.Container) {
 	pod := g.podOf(sb)
-	e := g.entryOf(pod, sb, ctr)
-	c := *e.c
-	c.Base = mark.Overlay(e.c.Base, asked)
-	c.Foreign = foreign
-	v := g.views.Load()
-	before, old := e.c.Base, e.plan
-	e.c = &c
-	e.plan, e.gen = g.decide(v, pod.p, &c), v.Generation
-	full := withUndo(v, old, e.plan, c.Base)
-	e.mark = g.markOf(v, full, &c)
-	g.reg.putContainer(e) // before the burst falls: a repair that has listed the old plan must not raise it again
+	var (
+		e         entry
+		v         *node.View
+		before    workload.Resources
+		old, full plan.Plan
+	)
+	for swapped := false; !swapped; {
+		e = g.entryOf(pod, sb, ctr)
+		was, c := e.c, *e.c
+		before, old = was.Base, e.plan
+		c.Base, c.Foreign = mark.Overlay(before, asked), foreign
+		v = g.views.Load()
+		e.c = &c
+		e.plan, e.gen = g.decide(v, pod.p, &c), v.Generation
+		full = withUndo(v, old, e.plan, c.Base)
+		e.mark = g.markOf(v, full, &c)
+		swapped = g.reg.swapContainer(was, e) // before the burst falls: a repair that has listed the old plan must not raise it again
+	}
+	c := e.c
 	g.lowerBurst(ctx, v, pod, old, full, asked)
 	if !v.Runtime.Fields.UpdatePod {
 		g.shiftPod(pod.p, &before, &c.Base)
@@ -38,7 +46,7 @@ func (g *Engine) Update(ctx context.Context, sb Sandbox, ctr Arrival, asked work
 	}
 	g.settleSoon(e.sandbox)
 	g.jobs.add(func(context.Context) { g.recordSpec(pod.p, &e) })
-	return v, full, &c
+	return v, full, c
 }
 
 // UpdatedLate says that the runtime has applied the kubelet's values as they came.
@@ -50,20 +58,27 @@ func (g *Engine) UpdatedLate(id string) {
 // what hook servers wanted of it then.
 func (g *Engine) UpdateRefused(sb Sandbox, was *workload.Container) {
 	pod, v := g.podOf(sb), g.views.Load()
-	e, ok := g.reg.container(was.ID)
-	if !ok {
-		return
+	var (
+		e       entry
+		refused workload.Resources
+	)
+	for swapped := false; !swapped; {
+		var ok bool
+		if e, ok = g.reg.container(was.ID); !ok {
+			return
+		}
+		now, c := e.c, *e.c
+		refused = now.Base
+		c.Base, c.Foreign = was.Base, was.Foreign
+		old := e.plan
+		e.c = &c
+		e.plan, e.gen = g.decide(v, pod.p, &c), v.Generation
+		e.mark = g.markOf(v, withUndo(v, old, e.plan, c.Base), &c)
+		swapped = g.reg.swapContainer(now, e)
 	}
 	if !v.Runtime.Fields.UpdatePod {
-		g.shiftPod(pod.p, &e.c.Base, &was.Base)
+		g.shiftPod(pod.p, &refused, &was.Base)
 	}
-	c := *e.c
-	c.Base, c.Foreign = was.Base, was.Foreign
-	old := e.plan
-	e.c = &c
-	e.plan, e.gen = g.decide(v, pod.p, &c), v.Generation
-	e.mark = g.markOf(v, withUndo(v, old, e.plan, c.Base), &c)
-	g.reg.putContainer(e)
 	g.settleSoon(e.sandbox)
 	g.jobs.add(func(context.Context) { g.recordSpec(pod.p, &e) })
 }

@@ -13,17 +13,6 @@ import (
 	"github.com/koord-rt/koord-rt/model/workload"
 )
 
-// Fields of ContainerConfig.
-const (
-	fieldEnvs        protowire.Number = 6
-	fieldMounts      protowire.Number = 7
-	fieldDevices     protowire.Number = 8
-	fieldLabels      protowire.Number = 9
-	fieldAnnotations protowire.Number = 10
-	fieldLinux       protowire.Number = 15
-	fieldCDIDevices  protowire.Number = 17
-)
-
 // CreateContainer is what is read of a CreateContainerRequest: pod_sandbox_id = 1, config = 2, sandbox_config = 3. Of
 // ContainerConfig: metadata = 1 (name = 1, attempt = 2), envs = 6 (key = 1), annotations = 10, linux = 15 (resources = 1),
 // CDI_devices = 17 (name = 1).

@@ -100,42 +100,20 @@ func Pod(raw []byte) (*workload.Pod, error) {
 	if p.RuntimeHandler == "" {
 		p.RuntimeHandler = in.RuntimeHandler
 	}
-	dir, err := podDir(&in)
+	dir, err := cgrouppath.Sandbox(in.Config.Linux.CgroupParent, in.RuntimeSpec.Linux.CgroupsPath)
 	if err != nil {
 		return nil, fmt.Errorf("place pod %s: %w", p.FullName(), err)
 	}
-	p.Cgroup = dir
-	if placed, ok := cgrouppath.OfPod(dir); ok {
-		p.KubeQoS, p.QoSCgroup = placed.QoS, placed.QoSCgroup
-	}
+	p.Place(dir, nil)
 	return p, nil
-}
-
-func podDir(in *info) (string, error) {
-	if parent := in.Config.Linux.CgroupParent; parent != "" {
-		return cgrouppath.Parent(parent)
-	}
-	dir, err := cgrouppath.Container(in.RuntimeSpec.Linux.CgroupsPath)
-	if err != nil {
-		return "", err
-	}
-	return cgrouppath.PodDir(dir), nil
 }
 
 // podBase is the sum of the containers plus the overhead, as the kubelet gives it to the pod's cgroup.
 func podBase(c *config) workload.Resources {
-	r, o := c.Linux.Resources, c.Linux.Overhead
-	return workload.Resources{
-		Shares: sum(r.CPUShares, o.CPUShares), Quota: sum(r.CPUQuota, o.CPUQuota), Period: opt(r.CPUPeriod),
-		MemoryLimit: sum(r.MemoryLimit, o.MemoryLimit),
-	}
-}
-
-func sum(a, b int64) unit.Opt {
-	if a > 0 && b > 0 {
-		a += b
-	}
-	return opt(a)
+	in, more := c.Linux.Resources, c.Linux.Overhead
+	r := workload.Resources{Shares: opt(in.CPUShares), Quota: opt(in.CPUQuota), Period: opt(in.CPUPeriod), MemoryLimit: opt(in.MemoryLimit)}
+	r.AddOverhead(&workload.Resources{Shares: opt(more.CPUShares), Quota: opt(more.CPUQuota), MemoryLimit: opt(more.MemoryLimit)})
+	return r
 }
 
 func opt(v int64) unit.Opt {

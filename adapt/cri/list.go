@@ -46,7 +46,8 @@ func readList[T any](raw []byte, name string, read func([]byte) (T, error)) ([]T
 	return out, nil
 }
 
-// scanListedPod reads a PodSandbox: id = 1, metadata = 2, state = 3, labels = 5, annotations = 6, runtime_handler = 7.
+// scanListedPod reads a PodSandbox: id = 1, metadata = 2, state = 3, runtime_handler = 7. Labels (5) and annotations (6) are
+// left out: the list is read every two seconds, and what a pod asks for only of pods that are new, from their own record.
 func scanListedPod(raw []byte) (out workload.ListedPod, err error) {
 	var c SandboxConfig
 	var id, handler string
@@ -61,26 +62,16 @@ func scanListedPod(raw []byte) (out workload.ListedPod, err error) {
 			meta = join(meta, s.value)
 		case s.varint(3):
 			out.Ready = int32(s.number) == 0
-		case s.bytes(5):
-			c.Labels, err = putPair(c.Labels, s.value)
-		case s.bytes(6):
-			c.Annotations, err = putPair(c.Annotations, s.value)
 		case s.bytes(7):
 			handler = string(s.value)
-		}
-		if err != nil {
-			return out, err
 		}
 	}
 	if s.err != nil {
 		return out, s.err
 	}
 	err = c.scanMeta(meta)
-	ask, problems := protocol.ParsePod(c.Labels, c.Annotations)
 	out.Attempt = c.Attempt
-	out.Pod = &workload.Pod{
-		ID: id, UID: c.UID, Namespace: c.Namespace, Name: c.Name, RuntimeHandler: handler, Ask: ask, Problems: problems,
-	}
+	out.Pod = &workload.Pod{ID: id, UID: c.UID, Namespace: c.Namespace, Name: c.Name, RuntimeHandler: handler}
 	return out, err
 }
 

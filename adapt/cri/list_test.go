@@ -106,7 +106,7 @@ func TestCalls(t *testing.T) {
 		t.Fatalf("%v, %v", pods, err)
 	}
 	p := pods[0].Pod
-	if !pods[0].Ready || pods[1].Ready || pods[0].Attempt != 3 || p.ID != "sb1" || p.UID != "u-1" || p.RuntimeHandler != "runc" || p.Class() != protocol.QoSLS {
+	if !pods[0].Ready || pods[1].Ready || pods[0].Attempt != 3 || p.ID != "sb1" || p.UID != "u-1" || p.RuntimeHandler != "runc" {
 		t.Errorf("sandboxes = %+v, %+v", pods[0], p)
 	}
 	cs, err := l.Containers(ctx)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/koord-rt/koord-rt/adapt/unary"
+	"github.com/koord-rt/koord-rt/api/protocol"
 	"github.com/koord-rt/koord-rt/model/workload"
 )
 
@@ -36,14 +37,14 @@ func NewLister(endpoint string) (*Lister, error) {
 }
 
 // Container reads a container and its sandbox.
-func (l *Lister) Container(ctx context.Context, id string) (*workload.Pod, *workload.Container, error) {
+func (l *Lister) Container(ctx context.Context, id string, marks ...*protocol.Applied) (*workload.Pod, *workload.Container, error) {
 	ctx, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()
 	reply, err := l.call(ctx, methodContainerStatus, statusRequest(id))
 	if err != nil {
 		return nil, nil, fmt.Errorf("ask for container %s: %w", id, err)
 	}
-	c, sandbox, err := Container(reply)
+	c, sandbox, err := Container(reply, marks...)
 	if err != nil {
 		return nil, nil, err
 	}

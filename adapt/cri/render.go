@@ -16,12 +16,6 @@ import (
 	"github.com/koord-rt/koord-rt/model/workload"
 )
 
-// unifiedKnobs are the cgroup v2 files that go into the request's unified map: the same that go into an NRI adjustment,
-// so that both ways end alike. The runtime keeps them across updates; runc writes them last, in no order, and one that
-// fails fails the container, so files of devices (io.*) and of particular kernels are written after the creation.
-const unifiedKnobs = plan.Knobs(1<<plan.CPUBurst | 1<<plan.CPUIdle | 1<<plan.MemoryMin | 1<<plan.MemoryLow |
-	1<<plan.MemoryHigh | 1<<plan.MemoryOOMGroup)
-
 // InCreate reports whether a CreateContainerRequest carries the setting and the runtime applies it.
 func InCreate(v *node.View, s *plan.Setting) bool {
 	if s.Target.Level != plan.LevelContainer {
@@ -41,7 +35,7 @@ func InCreate(v *node.View, s *plan.Setting) bool {
 		_, ok := deviceOf(v, s)
 		return ok
 	}
-	return inResources(s) || inUnified(v, s)
+	return s.InResources() || v.InUnified(s.Knob)
 }
 
 // InUpdate reports whether an UpdateContainerResourcesRequest carries the setting and the runtime applies it.
@@ -49,24 +43,7 @@ func InUpdate(v *node.View, s *plan.Setting) bool {
 	if s.Target.Level != plan.LevelContainer {
 		return false
 	}
-	return inResources(s) || inUnified(v, s) && !dropsUnified(&v.Runtime)
-}
-
-// inResources reports whether LinuxContainerResources has a field for the setting.
-func inResources(s *plan.Setting) bool {
-	switch s.Knob {
-	case plan.CPUShares, plan.CPUQuota, plan.CPUPeriod:
-		return true
-	case plan.MemoryLimit:
-		return s.Value.Int() != 0
-	case plan.CPUSetCPUs, plan.CPUSetMems:
-		return s.Value.String() != "" // CRI cannot clear a cpuset
-	}
-	return false
-}
-
-func inUnified(v *node.View, s *plan.Setting) bool {
-	return v.Kernel.Cgroup == node.CgroupV2 && v.Runtime.Fields.Unified && unifiedKnobs.Has(s.Knob)
+	return s.InResources() || v.InUnified(s.Knob) && !dropsUnified(&v.Runtime)
 }
 
 // Create turns a container's plan into a change of its CreateContainerRequest and the settings that are left to write

@@ -10,19 +10,6 @@ import (
 	"github.com/koord-rt/koord-rt/model/workload"
 )
 
-// Fields of LinuxContainerResources. Hugepage limits (8) are never touched.
-const (
-	fieldPeriod   protowire.Number = 1
-	fieldQuota    protowire.Number = 2
-	fieldShares   protowire.Number = 3
-	fieldMemory   protowire.Number = 4
-	fieldOOMScore protowire.Number = 5
-	fieldCPUs     protowire.Number = 6
-	fieldMems     protowire.Number = 7
-	fieldUnified  protowire.Number = 9
-	fieldSwap     protowire.Number = 10
-)
-
 // Resources is a LinuxContainerResources as it came, in the units of CRI: µs, shares, bytes. Zero means not stated.
 type Resources struct {
 	Period, Quota, Shares int64

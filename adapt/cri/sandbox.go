@@ -8,12 +8,8 @@ import (
 
 	"github.com/koord-rt/koord-rt/api/protocol"
 	"github.com/koord-rt/koord-rt/model/cgrouppath"
-	"github.com/koord-rt/koord-rt/model/unit"
 	"github.com/koord-rt/koord-rt/model/workload"
 )
-
-// keyCgroup names the cgroup parent in problems; it is no label or annotation.
-const keyCgroup = "cgroup-parent"
 
 // SandboxConfig is what is read of a PodSandboxConfig: metadata = 1 (name = 1, uid = 2, namespace = 3, attempt = 4),
 // labels = 6, annotations = 7, linux = 8 (cgroup_parent = 1, overhead = 4, resources = 5).
@@ -101,41 +97,16 @@ func (c *SandboxConfig) Pod(id, handler string) *workload.Pod {
 		ID: id, UID: c.UID, Namespace: c.Namespace, Name: c.Name, RuntimeHandler: handler,
 		Ask: ask, Problems: problems, Base: PodResources(&c.Resources, &c.Overhead),
 	}
-	place(p, c.CgroupParent)
+	p.Place(cgrouppath.Parent(c.CgroupParent))
 	return p
-}
-
-// place sets the pod's cgroup and what follows from it.
-func place(p *workload.Pod, parent string) {
-	dir, err := cgrouppath.Parent(parent)
-	if err != nil {
-		p.Problems = append(p.Problems, protocol.Problem{Key: keyCgroup, Reason: err.Error()})
-		return
-	}
-	p.Cgroup = dir
-	if placed, ok := cgrouppath.OfPod(dir); ok {
-		p.KubeQoS, p.QoSCgroup = placed.QoS, placed.QoSCgroup
-		if p.UID == "" {
-			p.UID = placed.UID
-		}
-	}
 }
 
 // PodResources is what the kubelet gives the pod's cgroup: the sum of its containers plus the overhead of its runtime
 // class.
 func PodResources(resources, overhead *Resources) workload.Resources {
 	r, o := resources.limits(), overhead.limits()
-	add(&r.Shares, o.Shares)
-	add(&r.Quota, o.Quota)
-	add(&r.MemoryLimit, o.MemoryLimit)
+	r.AddOverhead(&o)
 	return r
-}
-
-// add adds an overhead to a sum. An absent or unlimited sum stays as it is: the pod has no such limit.
-func add(sum *unit.Opt, more unit.Opt) {
-	if sum.Set && sum.V > 0 && more.V > 0 {
-		sum.V += more.V
-	}
 }
 
 // RunPodSandbox is a RunPodSandboxRequest: config = 1, runtime_handler = 2.

@@ -162,7 +162,7 @@ func TestPodAndContainer(t *testing.T) {
 			t.Errorf("%s is a %s", body, got)
 		}
 	}
-	if bad := create(t, `{"HostConfig":{"CgroupParent":"../up"}}`).Pod(); bad.Cgroup != "" || len(bad.Problems) != 1 || bad.Problems[0].Key != keyCgroup {
+	if bad := create(t, `{"HostConfig":{"CgroupParent":"../up"}}`).Pod(); bad.Cgroup != "" || len(bad.Problems) != 1 || bad.Problems[0].Key != "cgroup-parent" {
 		t.Errorf("bad parent: %+v", bad)
 	}
 }

@@ -13,11 +13,8 @@ import (
 	"github.com/koord-rt/koord-rt/model/workload"
 )
 
-// keyCgroup and keySandbox name in problems what is no label or annotation.
-const (
-	keyCgroup  = "cgroup-parent"
-	keySandbox = "sandbox"
-)
+// keySandbox names in problems what is no label or annotation.
+const keySandbox = "sandbox"
 
 // Pod reads a sandbox from the request that creates it. Its ID is empty: the daemon has given none.
 func (c *Create) Pod() *workload.Pod { return pod(c.Labels, &c.host) }
@@ -62,18 +59,7 @@ func pod(all map[string]string, h *hostConfig) *workload.Pod {
 		Ask:            ask,
 		Problems:       problems,
 	}
-	dir, err := cgrouppath.Parent(h.CgroupParent)
-	if err != nil {
-		p.Problems = append(p.Problems, protocol.Problem{Key: keyCgroup, Reason: err.Error()})
-		return p
-	}
-	p.Cgroup = dir
-	if info, ok := cgrouppath.OfPod(dir); ok {
-		p.KubeQoS, p.QoSCgroup = info.QoS, info.QoSCgroup
-		if p.UID == "" {
-			p.UID = info.UID
-		}
-	}
+	p.Place(cgrouppath.Parent(h.CgroupParent))
 	return p
 }
 
@@ -96,7 +82,7 @@ func (c *Create) Container() *workload.Container {
 		Name:     c.Labels[LabelContainerName],
 		State:    workload.StateCreating,
 		Base:     c.host.base(),
-		EnvNames: envNames(c.env),
+		EnvNames: workload.EnvNames(c.env),
 		Applied:  applied(c.Labels),
 	}
 }
@@ -108,7 +94,7 @@ func (in *Inspect) Container(marks ...*protocol.Applied) *workload.Container {
 		ID: in.ID, Name: in.Config.Labels[LabelContainerName],
 		State:    in.state(),
 		Base:     in.HostConfig.base(),
-		EnvNames: envNames(in.Config.Env),
+		EnvNames: workload.EnvNames(in.Config.Env),
 		PID:      in.State.Pid,
 		Cgroup:   in.cgroup(),
 		Applied:  applied(in.Config.Labels),
@@ -191,17 +177,4 @@ func opt(v int64) unit.Opt {
 		return unit.Opt{}
 	}
 	return unit.Some(v)
-}
-
-// envNames keeps names only: values may be secrets.
-func envNames(env []string) []string {
-	if len(env) == 0 {
-		return nil
-	}
-	out := make([]string, 0, len(env))
-	for _, kv := range env {
-		name, _, _ := strings.Cut(kv, "=")
-		out = append(out, strings.Clone(name)) // without the copy the name keeps the value in memory
-	}
-	return out
 }

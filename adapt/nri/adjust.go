@@ -15,11 +15,6 @@ import (
 	"github.com/koord-rt/koord-rt/model/workload"
 )
 
-// specUnified are the cgroup v2 files that go into the spec: the runtime keeps them across updates, and with the
-// systemd driver they become unit properties. A key that fails, fails the container's creation, so device-bound files
-// (io.*) and those of particular kernels are written at start instead.
-var specUnified = plan.KnobSet(plan.CPUBurst, plan.CPUIdle, plan.MemoryMin, plan.MemoryLow, plan.MemoryHigh, plan.MemoryOOMGroup)
-
 // InSpec reports whether the runtime would keep the setting in the container's OCI spec, so that it is applied before
 // the process exists and again at every update.
 func InSpec(v *node.View, s *plan.Setting) bool {
@@ -27,12 +22,6 @@ func InSpec(v *node.View, s *plan.Setting) bool {
 		return false
 	}
 	switch s.Knob {
-	case plan.CPUShares, plan.CPUQuota, plan.CPUPeriod:
-		return true
-	case plan.MemoryLimit:
-		return s.Value.Int() != 0
-	case plan.CPUSetCPUs, plan.CPUSetMems:
-		return s.Value.String() != "" // a cpuset cannot be cleared by NRI
 	case plan.OOMScoreAdj:
 		return v.Runtime.Fields.OOMScoreAdj
 	case plan.RDTClass:
@@ -44,7 +33,7 @@ func InSpec(v *node.View, s *plan.Setting) bool {
 	case plan.Env, plan.Mount, plan.Device:
 		return true
 	}
-	return v.Kernel.Cgroup == node.CgroupV2 && v.Runtime.Fields.Unified && specUnified.Has(s.Knob)
+	return s.InResources() || v.InUnified(s.Knob)
 }
 
 // Adjust turns a container's plan into the reply of CreateContainer and the settings that are left to write once the

@@ -22,7 +22,7 @@ func Container(p *api.PodSandbox, c *api.Container, marks ...*protocol.Applied) 
 		ID: c.GetId(), Name: c.GetName(),
 		State:      state(c.GetState()),
 		Base:       Resources(c.GetLinux().GetResources()),
-		EnvNames:   envNames(c.GetEnv()),
+		EnvNames:   workload.EnvNames(c.GetEnv()),
 		CDIDevices: cdiNames(c.GetCDIDevices()),
 		PID:        int(c.GetPid()),
 	}
@@ -56,7 +56,7 @@ func Cgroup(p *api.PodSandbox, c *api.Container) string {
 	if dir, err := cgrouppath.Container(c.GetLinux().GetCgroupsPath()); err == nil {
 		return dir
 	}
-	parent, err := podDir(p.GetLinux())
+	parent, err := cgrouppath.Sandbox(p.GetLinux().GetCgroupParent(), p.GetLinux().GetCgroupsPath())
 	if err != nil || c.GetId() == "" || strings.ContainsAny(c.GetId(), "/:") {
 		return ""
 	}
@@ -95,20 +95,6 @@ func state(s api.ContainerState) workload.State {
 		return workload.StateStopped
 	}
 	return workload.StateCreating
-}
-
-// envNames keeps names only: values may be secrets.
-func envNames(env []string) []string {
-	if len(env) == 0 {
-		return nil
-	}
-	out := make([]string, 0, len(env))
-	for _, kv := range env {
-		name, _, _ := strings.Cut(kv, "=")
-		// Without the copy the name would keep the whole variable, value included, in memory.
-		out = append(out, strings.Clone(name))
-	}
-	return out
 }
 
 func cdiNames(devices []*api.CDIDevice) []string {

@@ -12,15 +12,9 @@ import (
 	"github.com/koord-rt/koord-rt/model/workload"
 )
 
-// updatable are the fields that a runtime copies out of an update (facts §2.3); the rest it drops.
-var updatable = plan.KnobSet(plan.CPUShares, plan.CPUQuota, plan.CPUPeriod, plan.CPUSetCPUs, plan.CPUSetMems, plan.MemoryLimit)
-
-// InUpdate reports whether an update can carry the setting.
+// InUpdate reports whether an update can carry the setting. Other fields than these a runtime drops (facts §2.3).
 func InUpdate(v *node.View, s *plan.Setting) bool {
-	if !InSpec(v, s) {
-		return false
-	}
-	return updatable.Has(s.Knob) || specUnified.Has(s.Knob)
+	return s.Target.Level == plan.LevelContainer && (s.InResources() || v.InUnified(s.Knob))
 }
 
 // Update answers the kubelet's request r for container c with plan p, which was decided with r already in c.Base. The

@@ -33,6 +33,11 @@ type Koordlet struct {
 	Pressure Pressure `json:"pressure"`
 	// Evict bounds evictions.
 	Evict Evict `json:"evict"`
+	// Predict is the prediction of what pods will not use of what they request.
+	Predict Predict `json:"predict"`
+	// Tune gives containers that are throttled, or stall at their memory.high, room that no policy asks for: within their
+	// limits, and while the node is calm. It raises what people have set, so it has to be asked for. Default false.
+	Tune bool `json:"tune"`
 	// Reconnect paces reconnection to the runtime and to the servers.
 	Reconnect Reconnect `json:"reconnect"`
 }
@@ -68,6 +73,9 @@ type APIServer struct {
 	Mode string `json:"mode"`
 	// Kubeconfig is a kubeconfig file. Default empty.
 	Kubeconfig string `json:"kubeconfig"`
+	// Topology reports the machine's CPUs, memory nodes and share pools in the node's NodeResourceTopology, which the
+	// scheduler places pods with CPUs of their own by. Default true.
+	Topology bool `json:"topology"`
 }
 
 // Collect says how often the node is measured.
@@ -99,6 +107,23 @@ type Evict struct {
 	CPUCooldown    Duration `json:"cpuCooldown"`
 }
 
+// Predict is the prediction of the prod band: NodeMetric's prodReclaimableMetric and prodPeakMetric.
+type Predict struct {
+	// Enable learns and tells. Without it nothing is told, and nobody is lent what prod pods leave. Default true.
+	Enable bool `json:"enable"`
+	// Interval between two trainings. Range from 10s, and 6 collect.interval, to 1h; default 1m.
+	Interval Duration `json:"interval"`
+	// ColdStart is how long a new pod counts with its whole request; a model is believed once it has half of the samples of
+	// such a time. Range 0s..720h, default 24h.
+	ColdStart Duration `json:"coldStart"`
+	// SafetyMarginPercent is added to every peak. Range 0..1000, default 10.
+	SafetyMarginPercent int64 `json:"safetyMarginPercent"`
+	// CPUHalfLife is the time after which a sample of CPU weighs half. Range 1m..720h, default 12h.
+	CPUHalfLife Duration `json:"cpuHalfLife"`
+	// MemoryHalfLife is the same for memory. Range 1m..720h, default 24h.
+	MemoryHalfLife Duration `json:"memoryHalfLife"`
+}
+
 // DefaultKoordlet is the configuration of the node agent of an empty file.
 func DefaultKoordlet() Koordlet {
 	return Koordlet{
@@ -108,12 +133,16 @@ func DefaultKoordlet() Koordlet {
 			Endpoint: "https://127.0.0.1:10250", CAFile: "/var/lib/kubelet/pki/kubelet.crt",
 			TokenFile: "/var/run/secrets/kubernetes.io/serviceaccount/token", Interval: Duration(10 * time.Second),
 		},
-		APIServer: APIServer{Mode: APIServerAuto},
+		APIServer: APIServer{Mode: APIServerAuto, Topology: true},
 		Collect:   Collect{Interval: Duration(time.Second), SlowInterval: Duration(10 * time.Second)},
 		Pressure:  Pressure{Stall: Duration(50 * time.Millisecond), Window: Duration(500 * time.Millisecond)},
 		Evict: Evict{
 			Mode: ModeActive, GracePeriod: Duration(30 * time.Second),
 			MemoryCooldown: Duration(4 * time.Second), CPUCooldown: Duration(20 * time.Second),
+		},
+		Predict: Predict{
+			Enable: true, Interval: Duration(time.Minute), ColdStart: Duration(24 * time.Hour), SafetyMarginPercent: 10,
+			CPUHalfLife: Duration(12 * time.Hour), MemoryHalfLife: Duration(24 * time.Hour),
 		},
 		Reconnect: Reconnect{Min: Duration(500 * time.Millisecond), Max: Duration(30 * time.Second)},
 	}
@@ -162,9 +191,24 @@ func (c *Koordlet) Validate() []error {
 	k.within("evict.gracePeriod", c.Evict.GracePeriod, 0, 10*time.Minute)
 	k.within("evict.memoryCooldown", c.Evict.MemoryCooldown, time.Second, 10*time.Minute)
 	k.within("evict.cpuCooldown", c.Evict.CPUCooldown, time.Second, 10*time.Minute)
+	k.predict(&c.Predict, c.Collect.Interval.Std())
 	k.node(&c.Node)
 	k.pace(c.Reconnect)
 	return k.errs
+}
+
+// predict: a training needs six samples.
+func (k *checker) predict(c *Predict, tick time.Duration) {
+	const month = 30 * 24 * time.Hour
+	if c.Enable {
+		k.within("predict.interval", c.Interval, max(10*time.Second, 6*tick), time.Hour)
+	}
+	k.within("predict.coldStart", c.ColdStart, 0, month)
+	if p := c.SafetyMarginPercent; p < 0 || p > 1000 {
+		k.fail("predict.safetyMarginPercent", p, "0..1000")
+	}
+	k.within("predict.cpuHalfLife", c.CPUHalfLife, time.Minute, month)
+	k.within("predict.memoryHalfLife", c.MemoryHalfLife, time.Minute, month)
 }
 
 func (k *checker) kubelet(c *Kubelet) {

@@ -35,6 +35,8 @@ kubelet: {endpoint: "", interval: 5s}
 apiServer: {mode: off}
 pressure: {stall: 0s}
 evict: {mode: observe, gracePeriod: 5s}
+predict: {enable: false, coldStart: 1h, safetyMarginPercent: 20}
+tune: true
 strategy:
   resourceThresholdStrategy: {thresholds: {cpu-suppress-percent: 60}}
 `))
@@ -49,6 +51,8 @@ strategy:
 	want.Kubelet.Endpoint, want.Kubelet.Interval = "", config.Duration(5*time.Second)
 	want.APIServer.Mode, want.Pressure.Stall = config.APIServerOff, 0
 	want.Evict.Mode, want.Evict.GracePeriod = config.ModeObserve, config.Duration(5*time.Second)
+	want.Predict.Enable, want.Predict.ColdStart, want.Predict.SafetyMarginPercent = false, config.Duration(time.Hour), 20
+	want.Tune = true
 	if !reflect.DeepEqual(got, want) || got.RuntimePath() != "/run/p.sock" {
 		t.Errorf("got  %+v\nwant %+v", got, want)
 	}
@@ -73,6 +77,14 @@ func TestKoordletErrorsNameTheSetting(t *testing.T) {
 		"evict: {mode: sometimes}":               "evict.mode",
 		"evict: {gracePeriod: -1s}":              "evict.gracePeriod",
 		"evict: {memoryCooldown: 0s}":            "evict.memoryCooldown",
+		"predict: {interval: 1s}":                "predict.interval",
+		"predict: {coldStart: -1s}":              "predict.coldStart",
+		"predict: {safetyMarginPercent: 1001}":   "predict.safetyMarginPercent",
+		"predict: {cpuHalfLife: 1s}":             "predict.cpuHalfLife",
+		"predict: {memoryHalfLife: 0s}":          "predict.memoryHalfLife",
+		"predict: {enable: perhaps}":             "predict",
+		"tune: perhaps":                          "tune",
+		"collect: {interval: 21s}":               "predict.interval",
 		"reconnect: {min: 1ns}":                  "reconnect.min",
 		"features: {flying: off}":                "features",
 		"unknown: 1":                             "unknown",

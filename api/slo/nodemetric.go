@@ -119,6 +119,35 @@ type PodMetric struct {
 	PodUsage  ResourceMap `json:"podUsage,omitzero"`
 	Priority  string      `json:"priority,omitempty"`
 	QoS       string      `json:"qos,omitempty"`
+	// Extensions are figures beside upstream's, in the place that it keeps for them.
+	Extensions *PodExtensions `json:"extensions,omitempty"`
+}
+
+// PodExtensions are the extensions of ours, by keys of our domain.
+type PodExtensions struct {
+	Interference *PodInterference `json:"koord-rt.dev/interference,omitempty"`
+}
+
+// PodInterference says what a pod suffers from others and what it is held to because others suffer from it.
+type PodInterference struct {
+	Disturbed []Disturbance `json:"disturbed,omitempty"`
+	Held      []Hold        `json:"held,omitempty"`
+}
+
+// Disturbance is one signal that is far above what is usual for the pod, in the signal's unit: a ratio, microseconds, or
+// cycles per instruction.
+type Disturbance struct {
+	Signal string  `json:"signal"`
+	Value  float64 `json:"value"`
+	Usual  float64 `json:"usual"`
+	Reason string  `json:"reason,omitempty"`
+}
+
+// Hold is one resource of which a pod gets no more than a limit. State is on trial, guilty or releasing.
+type Hold struct {
+	Resource string `json:"resource"`
+	State    string `json:"state"`
+	Reason   string `json:"reason,omitempty"`
 }
 
 // HostApplicationMetric is one host application.

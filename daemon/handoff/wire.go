@@ -49,7 +49,7 @@ type wireDynamic struct {
 	SystemQoSExclusive bool        `json:"systemQoSExclusive,omitempty"`
 	// Normalization in hundredths; 0 is off.
 	Normalization unit.Ratio `json:"normalization,omitempty"`
-	// Quotas by pod UID, MemoryHigh by container id: what the loops make of them for now.
+	// Quotas by pod UID and MemoryHigh by container id are what the loops decided last.
 	Quotas     map[string]wireQuota `json:"quotas,omitempty"`
 	MemoryHigh map[string]wireHigh  `json:"memoryHigh,omitempty"`
 }

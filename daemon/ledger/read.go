@@ -43,6 +43,16 @@ func ReadAll(runDir string) (records []journal.Record, torn int, err error) {
 	return merge(lists), torn, errors.Join(errs...)
 }
 
+// Read reads one writer's file in the order in which it was written; torn counts lines that could not be read. A writer
+// without a file has written nothing.
+func Read(runDir, writer string) (records []journal.Record, torn int, err error) {
+	records, torn, err = readFile(filepath.Join(Dir(runDir), writer+suffix))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, 0, nil
+	}
+	return records, torn, err
+}
+
 // writersFiles lists the writers' files by name; none when the directory does not exist.
 func writersFiles(dir string) ([]string, error) {
 	entries, err := os.ReadDir(dir)

@@ -57,6 +57,7 @@ const (
 	AgentPodDiskWrite
 	AgentPodReceive
 	AgentPodTransmit
+	AgentPodDisturbed
 	AgentContainerCPU
 	AgentContainerMemory
 	AgentContainerThrottled
@@ -195,10 +196,13 @@ var agentCatalogue = [NumAgentMetrics]Metric{
 		"Share of periods in which the CPU quota ran out; no series without a quota.", valuesPod},
 	AgentPodRunQueueDelay: {own("pod_run_queue_delay_seconds_per_second"), Gauge, ofPod("class"),
 		"Time that the tasks of a pod waited for a CPU, summed up.", valuesPod},
-	AgentPodDiskRead:        {own("pod_disk_read_bytes_per_second"), Gauge, ofPod("class"), "Bytes read from disks.", valuesPod},
-	AgentPodDiskWrite:       {own("pod_disk_write_bytes_per_second"), Gauge, ofPod("class"), "Bytes written to disks.", valuesPod},
-	AgentPodReceive:         {own("pod_network_receive_bytes_per_second"), Gauge, ofPod("class"), "Bytes received.", valuesPod},
-	AgentPodTransmit:        {own("pod_network_transmit_bytes_per_second"), Gauge, ofPod("class"), "Bytes sent.", valuesPod},
+	AgentPodDiskRead:  {own("pod_disk_read_bytes_per_second"), Gauge, ofPod("class"), "Bytes read from disks.", valuesPod},
+	AgentPodDiskWrite: {own("pod_disk_write_bytes_per_second"), Gauge, ofPod("class"), "Bytes written to disks.", valuesPod},
+	AgentPodReceive:   {own("pod_network_receive_bytes_per_second"), Gauge, ofPod("class"), "Bytes received.", valuesPod},
+	AgentPodTransmit:  {own("pod_network_transmit_bytes_per_second"), Gauge, ofPod("class"), "Bytes sent.", valuesPod},
+	AgentPodDisturbed: {own("pod_disturbed"), Gauge, ofPod("signal", "figure"),
+		"What a disturbed pod feels, and what is usual for it: ratios, microseconds, or cycles per instruction; no series while it is not.",
+		valuesPod + "; signal: CPU pressure, disk latency …; figure: now, usual"},
 	AgentContainerCPU:       {own("container_cpu_cores"), Gauge, ofContainer(), "CPU used by a container.", valuesContainer},
 	AgentContainerMemory:    {own("container_memory_bytes"), Gauge, ofContainer(), "Memory of a container without page cache.", valuesContainer},
 	AgentContainerThrottled: {own("container_cpu_throttled_ratio"), Gauge, ofContainer(), "As for pods.", valuesContainer},

@@ -54,7 +54,11 @@ type Program struct {
 }
 
 // Flag is a flag of a program's own, a text.
-type Flag struct{ Name, Default, Help string }
+type Flag struct {
+	Name, Default, Help string
+	// Bool may stand without a value, which is true then.
+	Bool bool
+}
 
 // Loaded is a configuration that has been checked.
 type Loaded struct {
@@ -137,6 +141,10 @@ func (p *Program) parse(args []string, stderr io.Writer) (command, error) {
 	flags.BoolVar(&c.check, "check-config", false, "check the configuration and the strategy file, and end")
 	own := map[string]bool{}
 	for _, f := range p.Flags {
+		if f.Bool {
+			flags.BoolFunc(f.Name, f.Help, func(v string) error { c.given[f.Name] = v; return nil })
+			continue
+		}
 		flags.String(f.Name, f.Default, f.Help)
 		own[f.Name] = true
 	}

@@ -31,7 +31,7 @@ func fake(d daemon) *program.Program {
 	return &program.Program{
 		Version: run.Version{Program: "fake", Version: "devel", Commit: "abc"},
 		Kinds:   "NRIConfig, NodeSLO or both", Default: "/etc/koord-rt/fake.yaml",
-		Flags: []program.Flag{{Name: "mode", Default: "slow", Help: "how it works"}},
+		Flags: []program.Flag{{Name: "mode", Default: "slow", Help: "how it works"}, {Name: "quick", Help: "hurry", Bool: true}},
 		Load: func(path string, _ map[string]string) (program.Loaded, error) {
 			l := program.Loaded{Log: config.Default().Log, Path: path}
 			if path != "" {
@@ -75,6 +75,8 @@ func TestGivenFlags(t *testing.T) {
 		"other":   {[]string{"--mode=fast"}, map[string]string{"mode": "fast"}},
 		"default": {[]string{"--mode", "slow", "--check-config"}, map[string]string{"mode": "slow"}},
 		"empty":   {[]string{"-mode="}, map[string]string{"mode": ""}},
+		"alone":   {[]string{"--quick", "--mode=fast"}, map[string]string{"quick": "true", "mode": "fast"}},
+		"off":     {[]string{"-quick=false"}, map[string]string{"quick": "false"}},
 	} {
 		p := fake(func(context.Context) error { return nil })
 		load, asked := p.Load, map[string]string(nil)

@@ -89,11 +89,16 @@ func ReadAll(runDir, procRoot string) ([]Entry, error) {
 	}
 	var out []Entry
 	for _, w := range writers {
-		e := read(filepath.Join(runDir, prefix+w+suffix), procRoot)
-		e.Writer = w // also of one that cannot be read
-		out = append(out, e)
+		out = append(out, Read(runDir, procRoot, w))
 	}
 	return out, nil
+}
+
+// Read reads the status file of one writer; one that has none is an entry with an error.
+func Read(runDir, procRoot, writer string) Entry {
+	e := read(filepath.Join(runDir, prefix+writer+suffix), procRoot)
+	e.Writer = writer // also of one that cannot be read
+	return e
 }
 
 // Writers are the names of those who have a status file, whether it can be read and its process lives or not, ordered. A

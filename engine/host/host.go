@@ -60,10 +60,10 @@ type Options struct {
 	List engine.Lister
 	// Kernel, where given, stands between the engine and its writes.
 	Kernel func(engine.Kernel) engine.Kernel
-	// Join, ExitsUntold and Beside are the engine's.
-	Join        func(ours, foreign plan.Plan) plan.Plan
-	ExitsUntold bool
-	Beside      func() bool
+	// Join, ExitsUntold, UpdatesUntold and Beside are the engine's.
+	Join                       func(ours, foreign plan.Plan) plan.Plan
+	ExitsUntold, UpdatesUntold bool
+	Beside                     func() bool
 	// Serving is closed when the program answers on its sockets; nil for one without.
 	Serving <-chan struct{}
 	Log     *slog.Logger
@@ -134,7 +134,7 @@ func (h *Host) connect(roots root.Roots, static engine.Static, views *engine.Vie
 	}
 	h.Engine = engine.New(engine.Options{
 		Boot: boot, Config: h.o.Config, Log: h.o.Log, Metrics: h.Metrics, Edge: h.o.Edge, Journal: h.ledger, Kernel: kernel,
-		Join: h.o.Join, ExitsUntold: h.o.ExitsUntold, Beside: h.o.Beside, Leave: h.leaving,
+		Join: h.o.Join, ExitsUntold: h.o.ExitsUntold, UpdatesUntold: h.o.UpdatesUntold, Beside: h.o.Beside, Leave: h.leaving,
 		Views: views, Past: past, Live: live(roots, &static.Kernel), CgroupRoot: searchRoot(roots, &static.Kernel), List: h.o.List,
 		Groups: resctrl.FS(roots.Resctrl), // may be mounted later; until then no group is decided
 		OnFormula: func(f unit.WeightFormula) {
@@ -156,6 +156,9 @@ func (h *Host) readPast() *engine.Past {
 	}
 	return engine.NewPast(records)
 }
+
+// Relearn reads the ledgers again, of all who write on this node: one of them has gone, whose part is ours now.
+func (h *Host) Relearn() { h.Engine.Learn(h.readPast()) }
 
 // Run works until ctx ends. beside keeps the connection to the runtime; more are the program's own components.
 func (h *Host) Run(ctx context.Context, beside func(context.Context), more ...run.Component) error {

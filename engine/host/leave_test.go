@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/koord-rt/koord-rt/api/config"
 	"github.com/koord-rt/koord-rt/api/protocol"
@@ -20,6 +19,7 @@ import (
 	"github.com/koord-rt/koord-rt/daemon/ledger"
 	"github.com/koord-rt/koord-rt/daemon/status"
 	"github.com/koord-rt/koord-rt/engine"
+	"github.com/koord-rt/koord-rt/engine/enginetest"
 	"github.com/koord-rt/koord-rt/kernel/apply"
 	"github.com/koord-rt/koord-rt/kernel/cgroup"
 	"github.com/koord-rt/koord-rt/kernel/kerneltest"
@@ -93,7 +93,7 @@ func (m *machine) start(t *testing.T, writer string, spec *strategy.Spec) *progr
 		}
 	})
 	t.Cleanup(stop)
-	eventually(t, "status of "+writer, func() bool {
+	enginetest.Eventually(t, "status of "+writer, func() bool {
 		entries, err := status.ReadAll(m.cfg.RunDir, "/proc")
 		for i := range entries {
 			if entries[i].Writer == writer {
@@ -118,7 +118,7 @@ const half = 1 << 29
 // stands waits for memory.min of the root of all pods.
 func (m *machine) stands(t *testing.T, want int64) {
 	t.Helper()
-	eventually(t, fmt.Sprintf("memory.min of %d", want), func() bool {
+	enginetest.Eventually(t, fmt.Sprintf("memory.min of %d", want), func() bool {
 		return m.tree.Get(t, "/kubepods", "memory.min") == fmt.Sprint(want)
 	})
 }
@@ -131,15 +131,6 @@ func (m *machine) fell() (out []string) {
 		}
 	}
 	return out
-}
-
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !ok(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("%s: never", what)
-		}
-	}
 }
 
 func protecting(t *testing.T) *strategy.Spec {

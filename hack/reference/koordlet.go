@@ -6,6 +6,7 @@ package main
 import (
 	"fmt"
 	"path/filepath"
+	"strings"
 
 	"sigs.k8s.io/yaml"
 
@@ -23,5 +24,25 @@ func koordletPage(root string) (string, error) {
 	}
 	return "One YAML document in /etc/koord-rt/koordlet.yaml, or where `koordlet --config` says; the node strategy may stand in the same file. What it\n" +
 		"shares with koord-nri is described [there](config.md); [how to use it](../user/koordlet.md).\n\n```yaml\napiVersion: " +
-		config.APIVersion + "\nkind: " + config.KindKoordlet + "\n```\n\n" + body + "\n## Defaults\n\n```yaml\n" + string(defaults) + "```\n", nil
+		config.APIVersion + "\nkind: " + config.KindKoordlet + "\n```\n\n" + body + upstreamWays() + "\n## Defaults\n\n```yaml\n" + string(defaults) + "```\n", nil
+}
+
+// upstreamWays are the flags and feature gates of upstream's koordlet.
+func upstreamWays() string {
+	var b strings.Builder
+	b.WriteString("\n## Flags\n\nBeside `--config`, `--check-config` and `--version` the flags of upstream's koordlet are taken, so that its DaemonSet can be\n" +
+		"kept. A flag that is given wins over the file. One that has no effect is named in the log at the start; one that is not known ends the program.\n\n")
+	rows := make([][]string, 0, 128)
+	for _, f := range config.KoordletFlags() {
+		rows = append(rows, []string{"`--" + f.Name + "`", f.Help})
+	}
+	b.WriteString(table([]string{"flag", "meaning here"}, rows))
+	b.WriteString("\n### Feature gates\n\n`--feature-gates=Name=true,Other=false`. Gates that are off by default there are on here: what they guard does nothing before the\n" +
+		"strategy or a pod asks for it.\n\n")
+	rows = rows[:0]
+	for _, g := range config.KoordletGates() {
+		rows = append(rows, []string{"`" + g.Name + "`", g.Help})
+	}
+	b.WriteString(table([]string{"gate", "meaning here"}, rows))
+	return b.String()
 }

@@ -4,11 +4,10 @@
 package apply_test
 
 import (
-	"slices"
-	"strings"
 	"testing"
 
 	"github.com/koord-rt/koord-rt/kernel/cgroup"
+	"github.com/koord-rt/koord-rt/kernel/kerneltest"
 	"github.com/koord-rt/koord-rt/kernel/root"
 	"github.com/koord-rt/koord-rt/model/node"
 	"github.com/koord-rt/koord-rt/model/plan"
@@ -25,12 +24,9 @@ func realV2(t *testing.T) *realTree {
 			if !inner {
 				return
 			}
-			have, err := root.Read(dir + "/cgroup.controllers")
-			if err != nil {
-				t.Fatal(err)
-			}
-			if !slices.Contains(strings.Fields(have), c) {
-				unproven(t, true, "%s has no controller %s, only %q: its parent does not hand it down", dir, c, have)
+			none := kerneltest.NoController(dir, c)
+			if _, err := none(); err == nil {
+				kerneltest.StepAside(t, none)
 			}
 			allowed(t, root.Write(dir+"/cgroup.subtree_control", "+"+c))
 		}

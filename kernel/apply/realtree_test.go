@@ -4,11 +4,8 @@
 package apply_test
 
 import (
-	"bufio"
-	"bytes"
 	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
 	"os"
 	"slices"
@@ -25,53 +22,29 @@ import (
 	"github.com/koord-rt/koord-rt/model/plan"
 )
 
-// unproven ends the test because the machine lacks what it needs. Proven says that the machine itself has shown it: then
-// the test is skipped. Without the proof it fails, and on CI (variable CI) always: that machine is ours to set up.
-func unproven(t testing.TB, proven bool, format string, args ...any) {
-	t.Helper()
-	if proven && os.Getenv("CI") == "" {
-		t.Skipf(format, args...)
-	}
-	t.Fatalf(format, args...)
-}
-
-// allowed ends the test at an error. That the kernel refuses what this process has no right to is a proof.
+// allowed ends the test at an error.
 func allowed(t testing.TB, err error) {
 	t.Helper()
-	if err != nil {
-		unproven(t, errors.Is(err, fs.ErrPermission) || errors.Is(err, unix.EROFS), "as uid %d: %v", os.Getuid(), err)
-	}
+	kerneltest.Permitted(t, err, unix.CAP_DAC_OVERRIDE)
 }
 
-// realRoot opens the machine's own hierarchies of that version. It skips where the other version stands there: the one
-// that /sys/fs/cgroup has is tested here, the other in a VM of lane 3, on CI too.
+// realRoot opens the machine's own hierarchies of that version. The one that /sys/fs/cgroup has is tested here, the other in
+// a VM: TestGuestKernelPackages of test/e2e runs in one of each.
 func realRoot(t testing.TB, v node.CgroupVersion, o cgroup.Options) cgroup.FS {
 	t.Helper()
-	var st unix.Statfs_t
-	err := unix.Statfs("/sys/fs/cgroup", &st)
-	if unified := err == nil && st.Type == unix.CGROUP2_SUPER_MAGIC; unified != (v == node.CgroupV2) {
-		t.Skipf("/sys/fs/cgroup is not the root of cgroup v%d (type %#x, %v): lane 3 has a VM with it", v, st.Type, err)
+	other := kerneltest.OfType("/sys/fs/cgroup", unix.CGROUP2_SUPER_MAGIC)
+	if v == node.CgroupV2 {
+		other = kerneltest.NotOfType("/sys/fs/cgroup", unix.CGROUP2_SUPER_MAGIC)
+	}
+	if _, err := other(); err == nil {
+		kerneltest.LeaveToVM(t, other)
 	}
 	files, err := cgroup.Open(root.Default(), v, o)
 	if err != nil {
-		unproven(t, !mounted(t, "cgroup"), "no cgroup v%d: %v", v, err)
+		t.Logf("open cgroup v%d: %v", v, err)
+		kerneltest.StepAside(t, kerneltest.NotMounted("cgroup"))
 	}
 	return files
-}
-
-// mounted says whether a filesystem of this type is mounted anywhere.
-func mounted(t testing.TB, kind string) bool {
-	t.Helper()
-	text, err := os.ReadFile("/proc/self/mounts") // device directory TYPE options, fstab(5)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for s := bufio.NewScanner(bytes.NewReader(text)); s.Scan(); {
-		if f := strings.Fields(s.Text()); len(f) > 2 && f[2] == kind {
-			return true
-		}
-	}
-	return false
 }
 
 // realTree is a subtree of three levels on a real kernel.

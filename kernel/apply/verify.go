@@ -117,37 +117,6 @@ func (a *session) verifyOther(out []Mismatch, p plan.Plan, s plan.Setting) []Mis
 	}
 }
 
-// Prove is Verify with a journal record per setting: the proof that `koordctl explain` shows.
-func (a *Applier) Prove(p plan.Plan, gen uint64) ([]Mismatch, error) {
-	bad := a.Verify(p)
-	records := make([]journal.Record, 0, len(p))
-	s := a.open()
-	defer s.close()
-	b := &s.batch
-	b.session = s
-	b.lock(p)
-	for i := range p {
-		if p[i].Observe || isSpecOnly(p[i].Knob) {
-			continue
-		}
-		r := s.record(b.find(p[i].Target), p[i], journal.ViaProof, gen)
-		for _, m := range bad {
-			if m.Setting.ID() == p[i].ID() {
-				r.Err = m.String()
-			}
-		}
-		records = append(records, r)
-	}
-	b.unlock()
-	if len(records) == 0 {
-		return bad, nil
-	}
-	if err := a.o.Journal.Append(records...); err != nil {
-		return bad, fmt.Errorf("record the proof: %w", err)
-	}
-	return bad, nil
-}
-
 // SyncUnits makes the plan's settings properties of their systemd units, after the reply to the runtime (D6). It is one
 // call per cgroup; results stand in the plan's order, Skipped for knobs that are no file of a cgroup.
 func (a *Applier) SyncUnits(ctx context.Context, p plan.Plan, gen uint64) []Result {

@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"github.com/koord-rt/koord-rt/kernel/apply"
-	"github.com/koord-rt/koord-rt/model/journal"
 	"github.com/koord-rt/koord-rt/model/plan"
 )
 
@@ -42,21 +41,6 @@ func TestVerify(t *testing.T) {
 	m.Rmdir(t, ctr)
 	if bad := m.Verify(p[:1]); len(bad) != 1 || !errors.Is(bad[0].Err, apply.ErrGone) {
 		t.Errorf("gone: %v", bad)
-	}
-}
-
-func TestProve(t *testing.T) {
-	t.Parallel()
-	m := newMachine(t, "6.12")
-	m.apply(t, set(ctr, plan.MemoryMin, plan.Int(4096)))
-	n := len(m.ledger.all())
-	bad, err := m.Prove(plan.Plan{set(ctr, plan.MemoryMin, plan.Int(4096)), set(ctr, plan.MemoryLow, plan.Int(4096)), keyed(ctr, plan.Env, "A", plan.Text("x"))}, 3)
-	if err != nil || len(bad) != 1 {
-		t.Fatalf("%v, %v", bad, err)
-	}
-	got := m.ledger.all()[n:]
-	if len(got) != 2 || got[0].Via != journal.ViaProof || got[0].Err != "" || got[1].Err == "" {
-		t.Errorf("records %+v", got)
 	}
 }
 

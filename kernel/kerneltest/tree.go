@@ -6,8 +6,11 @@
 // New makes a cgroup tree, /proc, /sys with a CPU topology, and on request resctrl, as plain files with the content that
 // the named kernel shows. Plain files accept anything, so Tree.Write stands in for the kernel: it has the rules that our
 // ordering depends on (burst ≤ quota, cpuset within the parent's, weight and idle, pages, keyed files). Snapshot and Diff
-// compare trees. Recorded lays out the accounting files of machines that were recorded, for readers. Only tests import it; it imports
-// kernel/root, model, golang.org/x/tools/txtar and the standard library.
+// compare trees. Recorded lays out the accounting files of machines that were recorded, for readers.
+//
+// For tests of the real kernel, Hierarchies and Unified find this machine's own cgroups, and StepAside and LeaveToVM are how a
+// test steps aside where the kernel itself proves that it cannot run. Only tests import it; it imports kernel/root, model,
+// golang.org/x/sys, golang.org/x/tools/txtar and the standard library.
 package kerneltest
 
 import (

@@ -14,6 +14,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -121,8 +122,11 @@ func (fs *FS) Count(path string, cpus []int) (*Counter, error) {
 	return c, nil
 }
 
-// pair opens both events as a group, so that they are always counted together, and off.
+// pair opens both events as a group, so that they are always counted together, and off. With pid 0 that is for the calling
+// thread, which therefore has to be the same for both: the kernel refuses a group of two threads (EINVAL).
 func (fs *FS) pair(pid, cpu, flags int) (fds [2]int, err error) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
 	leader := -1
 	for i, e := range fs.events {
 		attr := unix.PerfEventAttr{

@@ -11,6 +11,9 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
+	"github.com/koord-rt/koord-rt/kernel/kerneltest"
 	"github.com/koord-rt/koord-rt/kernel/root"
 	"github.com/koord-rt/koord-rt/model/node"
 	"github.com/koord-rt/koord-rt/model/plan"
@@ -85,24 +88,14 @@ func leftovers(t *testing.T, roots root.Roots) []string {
 
 // A hybrid node's cgroup2 mount has no controllers: a real v2 tree where every knob is missing for a reason.
 func TestProbeControllerlessV2(t *testing.T) {
-	const unified = "/sys/fs/cgroup/unified"
 	roots := root.Default()
-	roots.Cgroup = unified
-	have, err := root.Read(unified + "/cgroup.controllers")
-	if errors.Is(err, os.ErrNotExist) {
-		roots.Cgroup = "/sys/fs/cgroup"
-		have, err = root.Read(roots.Cgroup + "/cgroup.controllers")
-	}
-	if errors.Is(err, os.ErrNotExist) || os.Geteuid() != 0 {
-		t.Skip("no cgroup2 mount, or no right to write to it: nothing to probe")
-	}
+	roots.Cgroup = kerneltest.Unified(t)
+	have, err := root.Read(roots.Cgroup + "/cgroup.controllers")
 	if err != nil {
 		t.Fatal(err)
 	}
 	k, _, _, err := Probe(t.Context(), roots, Options{KubeletCPUState: t.TempDir() + "/cpu", KubeletMemoryState: t.TempDir() + "/memory"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	kerneltest.Permitted(t, err, unix.CAP_DAC_OVERRIDE)
 	if k.Cgroup != node.CgroupV2 {
 		t.Fatalf("cgroup v%d", k.Cgroup)
 	}

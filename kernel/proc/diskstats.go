@@ -20,8 +20,6 @@ type Disk struct {
 	// Reads and Writes are completed requests; their time is the sum over requests, from submission to completion.
 	Reads, ReadBytes, ReadMS    uint64
 	Writes, WriteBytes, WriteMS uint64
-	// BusyMS is the time with at least one request at work.
-	BusyMS uint64
 }
 
 // DiskStats is /proc/diskstats, in the kernel's order.
@@ -79,6 +77,5 @@ func (d *Disk) parse(line []byte) bool {
 	d.Major, d.Minor = uint32(major), uint32(minor)
 	d.Reads, d.ReadBytes, d.ReadMS = c[0], c[2]*SectorSize, c[3]
 	d.Writes, d.WriteBytes, d.WriteMS = c[4], c[6]*SectorSize, c[7]
-	d.BusyMS = c[9]
 	return true
 }

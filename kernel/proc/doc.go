@@ -5,7 +5,7 @@
 // cookie, and the tables of /proc that describe the machine (mountinfo, meminfo).
 //
 // Inputs are process ids and a procfs root; outputs are model values. Parsers are pure functions of bytes. It imports
-// model, kernel/root, golang.org/x/sys and the standard library only, and runs no other program.
+// model, kernel/root, kernel/scan, golang.org/x/sys and the standard library only, and runs no other program.
 package proc
 
 import (

@@ -4,9 +4,6 @@
 package proc
 
 import (
-	"errors"
-	"math"
-
 	"github.com/koord-rt/koord-rt/kernel/root"
 	"github.com/koord-rt/koord-rt/kernel/scan"
 	"github.com/koord-rt/koord-rt/model/unit"
@@ -16,7 +13,7 @@ import (
 type Meminfo struct {
 	// Total is the usable memory, which is also what the kubelet calls capacity. Available is what new work could get
 	// without swapping.
-	Total, Free, Available, Cached, SwapTotal, SwapFree unit.Bytes
+	Total, Free, Available, Cached unit.Bytes
 }
 
 // Used = Total − Available: memory without the page cache that can be dropped.
@@ -44,8 +41,6 @@ func (fs FS) MemTotal() (unit.Bytes, error) {
 	return m.Total, err
 }
 
-var errNoMemTotal = errors.New("no MemTotal")
-
 // parseMeminfo reads /proc/meminfo, KiB under the name of kB:
 //
 //	MemTotal:       24684096 kB
@@ -55,36 +50,11 @@ var errNoMemTotal = errors.New("no MemTotal")
 // Documentation/filesystems/proc.rst, meminfo. MemAvailable exists since 3.14. On an error m is as before.
 func parseMeminfo(b []byte, m *Meminfo) error {
 	var out Meminfo
-	seen := false
-	for len(b) > 0 {
-		var line []byte
-		line, b = scan.Line(b)
-		key, rest := scan.Field(line)
-		var field *unit.Bytes
-		switch string(key) {
-		case "MemTotal:":
-			field, seen = &out.Total, true
-		case "MemFree:":
-			field = &out.Free
-		case "MemAvailable:":
-			field = &out.Available
-		case "Cached:":
-			field = &out.Cached
-		case "SwapTotal:":
-			field = &out.SwapTotal
-		case "SwapFree:":
-			field = &out.SwapFree
-		default:
-			continue
-		}
-		kib, _, ok := scan.UintField(rest)
-		if !ok || kib > math.MaxInt64/1024 {
-			return scan.ErrFormat
-		}
-		*field = unit.Bytes(kib * 1024) //nolint:gosec // bounded above
-	}
-	if !seen {
-		return errNoMemTotal
+	if err := scan.Amounts(b, 0, []scan.Amount[unit.Bytes]{
+		{Key: "MemTotal:", To: &out.Total}, {Key: "MemFree:", To: &out.Free}, {Key: "MemAvailable:", To: &out.Available},
+		{Key: "Cached:", To: &out.Cached},
+	}); err != nil {
+		return err
 	}
 	*m = out
 	return nil

@@ -13,9 +13,8 @@ import (
 
 // Interface is one network interface's traffic since it was made.
 type Interface struct {
-	Name                                       string
-	ReceivedBytes, ReceivedPackets, ReceiveBad uint64
-	SentBytes, SentPackets, SendBad            uint64
+	Name                     string
+	ReceivedBytes, SentBytes uint64
 }
 
 // NetDev is the interfaces of one network namespace, in the kernel's order.
@@ -46,13 +45,13 @@ func (fs FS) NetDev(b *root.Buffer, pid int, out *NetDev) error {
 	return nil
 }
 
-// parseNetDev reads /proc/PID/net/dev, bytes and packets:
+// parseNetDev reads /proc/PID/net/dev, of which it keeps the bytes:
 //
 //	Inter-|   Receive                                                |  Transmit
 //	 face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs drop fifo colls carrier compressed
 //	  eth0: 106032760    5055    0    0    0     0          0         0   396221    3091    0    0    0     0       0          0
 //
-// Documentation/filesystems/proc.rst, 1.4. Rows and names of the last reading are reused. ReceiveBad and SendBad are errs + drop.
+// Documentation/filesystems/proc.rst, 1.4. Rows and names of the last reading are reused.
 func parseNetDev(b []byte, out *NetDev) error {
 	rows := out.Interfaces[:cap(out.Interfaces)]
 	n := 0
@@ -90,7 +89,6 @@ func (d *Interface) counters(rest []byte) (ok bool) {
 			return false
 		}
 	}
-	d.ReceivedBytes, d.ReceivedPackets, d.ReceiveBad = c[0], c[1], c[2]+c[3]
-	d.SentBytes, d.SentPackets, d.SendBad = c[8], c[9], c[10]+c[11]
+	d.ReceivedBytes, d.SentBytes = c[0], c[8]
 	return true
 }

@@ -27,8 +27,6 @@ type Stat struct {
 	Total CPUTimes
 	// CPU is indexed by the CPU's number; one that is offline has zeros.
 	CPU []CPUTimes
-	// Running and Blocked are the tasks that are runnable, and in uninterruptible sleep, now.
-	Running, Blocked uint64
 }
 
 // maxCPUs is NR_CPUS of the largest configurations.
@@ -42,14 +40,11 @@ func (fs FS) StatFile() (*root.File[Stat], error) { return root.NewFile(string(f
 //	cpu  81473 213 34563 75184 652 0 304 2844 0 0
 //	cpu0 40917 213 16987 37988 193 0 20 1338 0 0
 //	…
-//	procs_running 9
-//	procs_blocked 0
 //
 // The columns are user, nice, system, idle, iowait, irq, softirq, steal, guest and guest_nice (Documentation/filesystems/proc.rst,
 // 1.7). s.CPU is reused.
 func parseStat(b []byte, s *Stat) error {
 	s.CPU = s.CPU[:0]
-	s.Running, s.Blocked = 0, 0
 	seen := false
 	for len(b) > 0 {
 		var line []byte
@@ -62,10 +57,6 @@ func parseStat(b []byte, s *Stat) error {
 			seen = true
 		case len(key) > 3 && string(key[:3]) == "cpu":
 			ok = s.cpu(key[3:], rest)
-		case string(key) == "procs_running":
-			s.Running, _, ok = scan.UintField(rest)
-		case string(key) == "procs_blocked":
-			s.Blocked, _, ok = scan.UintField(rest)
 		}
 		if !ok {
 			return scan.ErrFormat

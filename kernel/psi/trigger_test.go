@@ -16,6 +16,7 @@ import (
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
 
+	"github.com/koord-rt/koord-rt/kernel/kerneltest"
 	"github.com/koord-rt/koord-rt/kernel/proc"
 	"github.com/koord-rt/koord-rt/kernel/psi"
 	"github.com/koord-rt/koord-rt/kernel/root"
@@ -94,16 +95,11 @@ func TestRefusalsAreTyped(t *testing.T) {
 	}
 }
 
-// noPSI skips where this kernel has no pressure accounting, and proves it by the kernel's own words.
-func noPSI(t *testing.T) {
+// needPSI leaves the test to the VM where this kernel has no pressure accounting, or was told to do without (psi=0).
+func needPSI(t *testing.T) {
 	t.Helper()
-	_, err := root.Read("/proc/pressure/cpu")
-	switch {
-	case err == nil:
-	case errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EOPNOTSUPP):
-		t.Skipf("no pressure accounting in this kernel: %v", err)
-	default:
-		t.Fatal(err)
+	if _, err := root.Read("/proc/pressure/cpu"); err != nil {
+		kerneltest.LeaveToVM(t, kerneltest.AnyOf(kerneltest.Said(err, unix.EOPNOTSUPP), kerneltest.NoFile("/proc/pressure", unix.PROC_SUPER_MAGIC)))
 	}
 }
 
@@ -124,19 +120,10 @@ func window(t *testing.T) time.Duration {
 // cgroup makes a cgroup v2 group, of a hybrid node's hierarchy without controllers if need be: pressure does not need any.
 func cgroup(t *testing.T) string {
 	t.Helper()
-	for _, mount := range []string{"/sys/fs/cgroup", "/sys/fs/cgroup/unified"} {
-		if _, err := os.Stat(mount + "/cgroup.controllers"); err != nil {
-			continue
-		}
-		dir := mount + "/koord-rt-psi-test-" + strconv.Itoa(os.Getpid()) + strings.ToLower(strings.TrimPrefix(t.Name(), "Test"))
-		if err := os.Mkdir(dir, 0o755); err != nil {
-			t.Skipf("no right to make a cgroup: %v", err)
-		}
-		t.Cleanup(func() { unix.Rmdir(dir) }) //nolint:errcheck // the test may have removed it
-		return dir
-	}
-	t.Skip("cgroup v2 is not mounted")
-	return ""
+	dir := kerneltest.Unified(t) + "/koord-rt-psi-test-" + strconv.Itoa(os.Getpid()) + strings.ToLower(strings.TrimPrefix(t.Name(), "Test"))
+	kerneltest.Permitted(t, os.Mkdir(dir, 0o755), unix.CAP_DAC_OVERRIDE)
+	t.Cleanup(func() { unix.Rmdir(dir) }) //nolint:errcheck // the test may have removed it
+	return dir
 }
 
 // spinners burn CPU in the cgroup, more of them than there are CPUs.
@@ -167,7 +154,7 @@ func spinners(t *testing.T, dir string, n int) (stop func()) {
 // TestKernelFires: tasks that fight for the CPU in a cgroup fire its trigger and the machine's; removing the cgroup is told too.
 func TestKernelFires(t *testing.T) {
 	t.Parallel()
-	noPSI(t)
+	needPSI(t)
 	dir, win := cgroup(t), window(t)
 	w := start(t)
 	trigger := psi.Trigger{Stall: win / 100, Window: win}
@@ -235,7 +222,7 @@ func cpus(t *testing.T) int {
 // TestManyWatchesCloseCleanly opens and closes from several goroutines while events arrive.
 func TestManyWatchesCloseCleanly(t *testing.T) {
 	t.Parallel()
-	noPSI(t)
+	needPSI(t)
 	w := start(t)
 	trigger := psi.Trigger{Stall: time.Microsecond, Window: window(t)}
 	done := make(chan error, 4)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The koord-rt Authors
 
-// Package scan walks the text of kernel files without allocating: lines, fields, keyed numbers.
+// Package scan walks the text of kernel files without allocating: lines, fields, keyed numbers, amounts of memory.
 //
 // Inputs and outputs are byte slices of the caller's buffer and integers; it does no IO. The parsers of files that are
 // read once a second for every container are built on it. It imports the standard library only.
@@ -10,6 +10,7 @@ package scan
 import (
 	"bytes"
 	"errors"
+	"math"
 	"math/bits"
 )
 
@@ -95,4 +96,41 @@ func Pair(b []byte) (key, value []byte) {
 		return b[:i], b[i+1:]
 	}
 	return b, nil
+}
+
+// Amount is where the value of a line goes whose key this is, with its colon.
+type Amount[T ~int64] struct {
+	Key string
+	To  *T
+}
+
+// Amounts reads the lines "MemTotal:   6908120 kB" of a meminfo file into bytes; what the kernel calls kB is KiB
+// (Documentation/filesystems/proc.rst, meminfo). before is how many fields stand before the key: none in /proc/meminfo, two in
+// a NUMA node's ("Node 0"). Keys that nobody asks for are passed over; the first one asked for must be there. An amount is
+// so bounded that the sum of eight fits. After an error part of the amounts may have been set.
+func Amounts[T ~int64](b []byte, before int, into []Amount[T]) error {
+	seen := false
+	for len(b) > 0 {
+		var line []byte
+		line, b = Line(b)
+		for range before {
+			_, line = Field(line)
+		}
+		key, rest := Field(line)
+		for i := range into {
+			if string(key) != into[i].Key {
+				continue
+			}
+			kib, _, ok := UintField(rest)
+			if !ok || kib > math.MaxInt64/1024/8 {
+				return ErrFormat
+			}
+			*into[i].To = T(kib * 1024) //nolint:gosec // bounded above
+			seen = seen || i == 0
+		}
+	}
+	if !seen {
+		return ErrFormat
+	}
+	return nil
 }

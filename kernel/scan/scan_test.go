@@ -64,6 +64,45 @@ func TestLinesAndFields(t *testing.T) {
 	}
 }
 
+// TestAmounts counts allocations, so it is not parallel.
+func TestAmounts(t *testing.T) {
+	type amounts struct{ total, free int64 }
+	for name, tc := range map[string]struct {
+		text   string
+		before int
+		want   amounts
+		bad    bool
+	}{
+		"of the machine":       {text: "MemTotal:       24684096 kB\nMemFree:        22626508 kB\nHugePages_Total:       0\n", want: amounts{24684096 << 10, 22626508 << 10}},
+		"of a node":            {text: "Node 0 MemTotal:        6908120 kB\nNode 0 MemFree:  4850584 kB\n", before: 2, want: amounts{6908120 << 10, 4850584 << 10}},
+		"the first alone":      {text: "MemTotal: 1 kB", want: amounts{1 << 10, 0}},
+		"without the first":    {text: "MemFree: 1 kB\n", bad: true},
+		"nothing":              {bad: true},
+		"no number":            {text: "MemTotal: lots kB\n", bad: true},
+		"no value":             {text: "MemTotal:\n", bad: true},
+		"below zero":           {text: "MemTotal: -1 kB\n", bad: true},
+		"a later one is wrong": {text: "MemTotal: 1 kB\nMemFree: x kB\n", bad: true},
+		"the largest":          {text: "MemTotal: 1125899906842623 kB\n", want: amounts{1125899906842623 << 10, 0}},
+		"eight would not fit":  {text: "MemTotal: 1125899906842624 kB\n", bad: true},
+		"a key within another": {text: "MemTotal:x 1 kB\nXMemTotal: 2 kB\n", bad: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			text := []byte(tc.text)
+			var got amounts
+			var err error
+			if n := testing.AllocsPerRun(10, func() {
+				got = amounts{}
+				err = scan.Amounts(text, tc.before, []scan.Amount[int64]{{Key: "MemTotal:", To: &got.total}, {Key: "MemFree:", To: &got.free}})
+			}); n != 0 {
+				t.Errorf("%v allocations", n)
+			}
+			if (err != nil) != tc.bad || !tc.bad && got != tc.want {
+				t.Errorf("got %+v, %v", got, err)
+			}
+		})
+	}
+}
+
 // FuzzUint agrees with the standard library on everything that is digits only.
 func FuzzUint(f *testing.F) {
 	f.Add("18446744073709551615")

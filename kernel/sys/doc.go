@@ -5,7 +5,7 @@
 // names in the CDI registry.
 //
 // Inputs are the roots of sysfs, procfs, /dev and the CDI directories; outputs are model values. It writes nothing. It
-// imports model, kernel/root, golang.org/x/sys, the CDI library and the standard library only.
+// imports model, kernel/root, kernel/scan, golang.org/x/sys, the CDI library and the standard library only.
 package sys
 
 import (

@@ -4,7 +4,6 @@
 package sys
 
 import (
-	"math"
 	"strconv"
 
 	"github.com/koord-rt/koord-rt/kernel/root"
@@ -40,36 +39,11 @@ func (fs FS) NodeMemoryFile(node int) (*root.File[NodeMemory], error) {
 // Documentation/ABI/stable/sysfs-devices-node. On an error m is as before.
 func parseNodeMeminfo(b []byte, m *NodeMemory) error {
 	var out NodeMemory
-	seen := false
-	for len(b) > 0 {
-		var line []byte
-		line, b = scan.Line(b)
-		_, rest := scan.Field(line) // Node
-		_, rest = scan.Field(rest)  // 0
-		key, rest := scan.Field(rest)
-		var field *unit.Bytes
-		switch string(key) {
-		case "MemTotal:":
-			field, seen = &out.Total, true
-		case "MemFree:":
-			field = &out.Free
-		case "Active(file):":
-			field = &out.ActiveFile
-		case "Inactive(file):":
-			field = &out.InactiveFile
-		case "SReclaimable:":
-			field = &out.SReclaimable
-		default:
-			continue
-		}
-		kib, _, ok := scan.UintField(rest)
-		if !ok || kib > math.MaxInt64/1024/8 {
-			return scan.ErrFormat // and the sum of five fits
-		}
-		*field = unit.Bytes(kib * 1024) //nolint:gosec // bounded above
-	}
-	if !seen {
-		return scan.ErrFormat
+	if err := scan.Amounts(b, 2, []scan.Amount[unit.Bytes]{
+		{Key: "MemTotal:", To: &out.Total}, {Key: "MemFree:", To: &out.Free}, {Key: "Active(file):", To: &out.ActiveFile},
+		{Key: "Inactive(file):", To: &out.InactiveFile}, {Key: "SReclaimable:", To: &out.SReclaimable},
+	}); err != nil {
+		return err
 	}
 	*m = out
 	return nil

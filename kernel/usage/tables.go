@@ -50,8 +50,8 @@ type Limits struct {
 
 // Events count what happened to a cgroup's memory since it was made.
 type Events struct {
-	// High: throttled at memory.high (v2 only). Max: the limit was hit (v1: memory.failcnt). OOMKill: processes killed.
-	High, Max, OOMKill uint64
+	// High: throttled at memory.high (v2 only). Max: the limit was hit (v1: memory.failcnt).
+	High, Max uint64
 }
 
 // IO reads io.stat, or blkio.throttle.*_recursive on v1, where buffered writes are not charged to whom they belong to.
@@ -73,7 +73,7 @@ func (c *Cgroup) Limits(b *root.Buffer, out *Limits) error {
 	return c.fs.tables.limits(c, b, out)
 }
 
-// Events reads memory.events, or memory.failcnt and memory.oom_control on v1.
+// Events reads memory.events, or memory.failcnt on v1.
 func (c *Cgroup) Events(b *root.Buffer, out *Events) error {
 	*out = Events{}
 	return c.fs.tables.events(c, b, out)

@@ -212,10 +212,7 @@ func parseMemoryLimit(b []byte, out *Limits) error {
 }
 
 func eventsV1(c *Cgroup, b *root.Buffer, out *Events) error {
-	if err := table(b, c.fs.memory, c.path, "memory.failcnt", parseFailcnt, out); err != nil {
-		return err
-	}
-	return table(b, c.fs.memory, c.path, "memory.oom_control", parseOOMControl, out)
+	return table(b, c.fs.memory, c.path, "memory.failcnt", parseFailcnt, out)
 }
 
 // parseFailcnt reads memory/PATH/memory.failcnt, how often the limit was hit: "0" (cgroup-v1/memory.rst, 5.1).
@@ -225,34 +222,5 @@ func parseFailcnt(b []byte, out *Events) error {
 		return scan.ErrFormat
 	}
 	out.Max = n
-	return nil
-}
-
-// parseOOMControl reads oom_kill of memory/PATH/memory.oom_control, which has it since Linux 4.13 (cgroup-v1/memory.rst, 10):
-//
-//	oom_kill_disable 0
-//	under_oom 0
-//	oom_kill 2
-func parseOOMControl(b []byte, out *Events) error { return keyedEvents(b, out) }
-
-// keyedEvents takes the keys of Events out of "key number" lines.
-func keyedEvents(b []byte, out *Events) error {
-	for len(b) > 0 {
-		var line []byte
-		line, b = scan.Line(b)
-		key, rest := scan.Field(line)
-		ok := true
-		switch string(key) {
-		case "high":
-			out.High, _, ok = scan.UintField(rest)
-		case "max":
-			out.Max, _, ok = scan.UintField(rest)
-		case "oom_kill":
-			out.OOMKill, _, ok = scan.UintField(rest)
-		}
-		if !ok {
-			return scan.ErrFormat
-		}
-	}
 	return nil
 }

@@ -171,12 +171,29 @@ func eventsV2(c *Cgroup, b *root.Buffer, out *Events) error {
 	return table(b, c.fs.memory, c.path, "memory.events", parseMemoryEvents, out)
 }
 
-// parseMemoryEvents reads PATH/memory.events, counts of the group with its descendants (cgroup-v2.rst, "Memory Interface Files";
-// oom_kill since 4.13):
+// parseMemoryEvents reads PATH/memory.events, counts of the group with its descendants (cgroup-v2.rst, "Memory Interface
+// Files"):
 //
 //	low 0
 //	high 31
 //	max 7
 //	oom 2
 //	oom_kill 2
-func parseMemoryEvents(b []byte, out *Events) error { return keyedEvents(b, out) }
+func parseMemoryEvents(b []byte, out *Events) error {
+	for len(b) > 0 {
+		var line []byte
+		line, b = scan.Line(b)
+		key, rest := scan.Field(line)
+		ok := true
+		switch string(key) {
+		case "high":
+			out.High, _, ok = scan.UintField(rest)
+		case "max":
+			out.Max, _, ok = scan.UintField(rest)
+		}
+		if !ok {
+			return scan.ErrFormat
+		}
+	}
+	return nil
+}

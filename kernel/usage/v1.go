@@ -24,13 +24,13 @@ func layoutV1(root string) layout {
 		cpu: cpu, cpuset: mounted(root, "cpuset"), memory: memory, io: blkio,
 		tables: tablesV1,
 	}
-	// Anolis kernels have pressure files in cpuacct; on a hybrid node a runtime may keep the container in the unified
-	// hierarchy as well.
-	if cpuacct != "" {
-		l.pressure = append(l.pressure, cpuacct)
-	}
+	// On a hybrid node a runtime may keep the container in the unified hierarchy as well; Anolis kernels have pressure files
+	// in cpuacct. A file that is not there is looked for in vain each time, and the first is the more common.
 	if unified := mounted(root, "unified"); unified != "" {
 		l.pressure = append(l.pressure, unified)
+	}
+	if cpuacct != "" {
+		l.pressure = append(l.pressure, cpuacct)
 	}
 	return l
 }

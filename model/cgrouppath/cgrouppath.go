@@ -69,6 +69,19 @@ func Parent(cgroupParent string) (string, error) {
 	return plain(cgroupParent)
 }
 
+// Sandbox is a pod's directory: the parent that the kubelet has asked for, or, where a runtime does not tell it, the one that
+// the sandbox's own OCI linux.cgroupsPath stands in.
+func Sandbox(cgroupParent, cgroupsPath string) (string, error) {
+	if cgroupParent != "" {
+		return Parent(cgroupParent)
+	}
+	dir, err := Container(cgroupsPath)
+	if err != nil {
+		return "", err
+	}
+	return PodDir(dir), nil
+}
+
 // Slice is the directory of a systemd slice: every dash opens a level. "-.slice" is the root.
 func Slice(name string) (string, error) {
 	stem, ok := strings.CutSuffix(name, ".slice")

@@ -67,6 +67,27 @@ func TestParent(t *testing.T) {
 	}
 }
 
+// The parent that the kubelet asked for counts, also where the sandbox itself would say another; a wrong one is no reason to
+// look further.
+func TestSandbox(t *testing.T) {
+	t.Parallel()
+	const own = "kubepods-podU.slice:cri-containerd:ID"
+	for in, want := range map[[2]string]string{
+		{"kubepods-burstable-podb1_c2.slice", own}: slicePod,
+		{"/kubepods/podU", ""}:                     "/kubepods/podU",
+		{"", own}:                                  "/kubepods.slice/kubepods-podU.slice",
+		{"", "/kubepods/podU/ID"}:                  "/kubepods/podU",
+		{"../up", own}:                             "",
+		{"", ""}:                                   "",
+		{"", "k.slice:x"}:                          "",
+	} {
+		got, err := cgrouppath.Sandbox(in[0], in[1])
+		if got != want || (err == nil) != (want != "") || err != nil && !errors.Is(err, cgrouppath.ErrPath) {
+			t.Errorf("Sandbox(%q) = %q, %v; want %q", in, got, err, want)
+		}
+	}
+}
+
 func TestOfPod(t *testing.T) {
 	t.Parallel()
 	tests := map[string]cgrouppath.Pod{

@@ -35,6 +35,9 @@ const (
 	ViaProblem Via = "problem"
 	// ViaMade: the target, a resctrl group, is ours: made by us, or a pod's own that we keep. It goes when nobody uses it.
 	ViaMade Via = "made"
+	// ViaEvent: nothing was written; something happened to a pod (it was evicted, disturbed …). Knob says what. Such records
+	// stand in the node agent's audit, never in a ledger of writes.
+	ViaEvent Via = "event"
 	// ViaGone: the target was removed; its records can be dropped.
 	ViaGone Via = "gone"
 )

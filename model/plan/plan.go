@@ -127,6 +127,20 @@ type ID struct {
 // ID of the setting.
 func (s *Setting) ID() ID { return ID{s.Target, s.Knob, s.Key} }
 
+// InResources reports whether the resources of a container have a field of its own that can say the setting, in NRI and in
+// CRI, at creation and in updates: neither can say a memory limit of 0, or empty a cpuset.
+func (s *Setting) InResources() bool {
+	switch s.Knob {
+	case CPUShares, CPUQuota, CPUPeriod:
+		return true
+	case MemoryLimit:
+		return s.Value.Int() != 0
+	case CPUSetCPUs, CPUSetMems:
+		return s.Value.String() != ""
+	}
+	return false
+}
+
 // String is the line that goldens and people read: `container default/web/app cpu.shares = 512 (batch: reason)`.
 func (s *Setting) String() string {
 	var b strings.Builder
@@ -197,17 +211,6 @@ func (p Plan) Get(k Knob) *Setting {
 		}
 	}
 	return nil
-}
-
-// Diff keeps the settings whose value differs from what read reports. A value that cannot be read counts as different.
-func (p Plan) Diff(read func(ID) (Value, bool)) Plan {
-	var out Plan
-	for i := range p {
-		if got, ok := read(p[i].ID()); !ok || got != p[i].Value {
-			out = append(out, p[i])
-		}
-	}
-	return out
 }
 
 // Sort orders a plan outermost target first, then by name, knob and key.

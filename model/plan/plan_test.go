@@ -58,7 +58,32 @@ func TestMergeNamesBothOwners(t *testing.T) {
 	}
 }
 
-func TestDiffAndString(t *testing.T) {
+// Neither NRI nor CRI can say a memory limit of 0, or empty a cpuset.
+func TestInResources(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		s    Setting
+		want bool
+	}{
+		"shares":        {Setting{Knob: CPUShares, Value: Int(2)}, true},
+		"quota":         {Setting{Knob: CPUQuota, Value: Int(-1)}, true},
+		"period":        {Setting{Knob: CPUPeriod, Value: Int(100000)}, true},
+		"memory":        {Setting{Knob: MemoryLimit, Value: Int(-1)}, true},
+		"no memory":     {Setting{Knob: MemoryLimit, Value: Int(0)}, false},
+		"CPUs":          {Setting{Knob: CPUSetCPUs, Value: Text("0-3")}, true},
+		"no CPUs":       {Setting{Knob: CPUSetCPUs, Value: Text("")}, false},
+		"no nodes":      {Setting{Knob: CPUSetMems, Value: Text("")}, false},
+		"unified":       {Setting{Knob: MemoryHigh, Value: Int(1)}, false},
+		"no OOM score":  {Setting{Knob: OOMScoreAdj, Value: Int(1)}, false},
+		"resctrl group": {Setting{Knob: RDTClass, Value: Text("BE")}, false},
+	} {
+		if got := tc.s.InResources(); got != tc.want {
+			t.Errorf("%s: %v, want %v", name, got, tc.want)
+		}
+	}
+}
+
+func TestString(t *testing.T) {
 	t.Parallel()
 	c := Target{Level: LevelContainer, Name: "default/web/app"}
 	p := Plan{
@@ -71,14 +96,5 @@ func TestDiffAndString(t *testing.T) {
 		"container default/web/app io.read_bps[8:0] = 1048576 (blkio: annotation)\n"
 	if got := p.String(); got != want {
 		t.Errorf("got\n%swant\n%s", got, want)
-	}
-	diff := p.Diff(func(id ID) (Value, bool) {
-		if id.Knob == MemoryHigh {
-			return Int(4096), true
-		}
-		return Value{}, false
-	})
-	if len(diff) != 2 || diff.Get(MemoryHigh) != nil {
-		t.Errorf("diff:\n%s", diff)
 	}
 }

@@ -4,7 +4,6 @@
 package plan
 
 import (
-	"slices"
 	"strconv"
 	"strings"
 )
@@ -113,45 +112,4 @@ func IsDevice(s string) bool {
 func isNumber(s string) bool {
 	_, err := strconv.ParseUint(s, 10, 32)
 	return err == nil && s[0] != '+'
-}
-
-// UnifiedMap renders every setting of the plan that has a unified key. Settings that share a file and a device are
-// joined in one line ("8:0 rbps=1 wbps=2"), devices are lines of their own; lines are sorted, so that the same plan
-// gives the same map. The plan must be one target's. It is nil when nothing is left.
-func UnifiedMap(p Plan) map[string]string {
-	var out map[string]string
-	lines := map[string][]string{}
-	for i := range p {
-		key, value, ok := Unified(p[i])
-		if !ok || p[i].Observe {
-			continue
-		}
-		if out == nil {
-			out = map[string]string{}
-		}
-		if p[i].Knob.IOMaxField() != "" || p[i].Knob == IOWeight || p[i].Knob == IOLatency {
-			lines[key] = joinLine(lines[key], value)
-			continue
-		}
-		out[key] = value
-	}
-	for key, ls := range lines {
-		slices.Sort(ls)
-		out[key] = strings.Join(ls, "\n")
-	}
-	return out
-}
-
-// joinLine adds "8:0 wbps=2" to the line that already starts with "8:0 ", or as a new line.
-func joinLine(lines []string, line string) []string {
-	device, rest, _ := strings.Cut(line, " ")
-	for i, have := range lines {
-		if strings.HasPrefix(have, device+" ") {
-			words := append(strings.Fields(have)[1:], rest)
-			slices.Sort(words)
-			lines[i] = device + " " + strings.Join(words, " ")
-			return lines
-		}
-	}
-	return append(lines, line)
 }

@@ -3,10 +3,7 @@
 
 package plan
 
-import (
-	"maps"
-	"testing"
-)
+import "testing"
 
 func TestUnified(t *testing.T) {
 	t.Parallel()
@@ -46,25 +43,5 @@ func TestUnified(t *testing.T) {
 				t.Errorf("got %q, want %q", got, tt.want)
 			}
 		})
-	}
-}
-
-func TestUnifiedMap(t *testing.T) {
-	t.Parallel()
-	p := Plan{
-		{Knob: IOWriteBPS, Key: "8:16", Value: Int(7)},
-		{Knob: IOWriteBPS, Key: "8:0", Value: Int(2)},
-		{Knob: IOReadBPS, Key: "8:0", Value: Int(1)},
-		{Knob: IOReadIOPS, Key: "8:0", Value: Int(3)},
-		{Knob: MemoryHigh, Value: Int(-1)},
-		{Knob: MemoryLow, Value: Int(5), Observe: true},
-		{Knob: CPUShares, Value: Int(2)},
-	}
-	want := map[string]string{"io.max": "8:0 rbps=1 riops=3 wbps=2\n8:16 wbps=7", "memory.high": "max"}
-	if got := UnifiedMap(p); !maps.Equal(got, want) {
-		t.Errorf("got %q, want %q", got, want)
-	}
-	if got := UnifiedMap(p[5:]); got != nil {
-		t.Errorf("nothing to render gave %q", got)
 	}
 }

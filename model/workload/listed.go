@@ -3,7 +3,7 @@
 
 package workload
 
-// ListedPod is a sandbox as a runtime's list names it. Its Pod has no Cgroup, Base and PID: those are in the sandbox's own
+// ListedPod is a sandbox as a runtime's list names it. Its Pod has no Cgroup, Base, PID and Ask: those are in the sandbox's own
 // record.
 type ListedPod struct {
 	Pod     *Pod

@@ -4,7 +4,7 @@
 // Package workload describes pods and containers independently of the runtime that runs them.
 //
 // adapt/* builds these values, policy/* reads them. Nobody writes to a Pod or Container once it has been handed on.
-// It imports model/plan, model/unit, api/protocol and the standard library only.
+// It imports model/cgrouppath, model/plan, model/unit, api/protocol and the standard library only.
 package workload
 
 import (

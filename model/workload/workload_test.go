@@ -4,7 +4,9 @@
 package workload
 
 import (
+	"errors"
 	"testing"
+	"unsafe"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -73,6 +75,77 @@ func TestLimits(t *testing.T) {
 	} {
 		if cpu, mem := c.r.CPULimit(), c.r.MemLimit(); cpu != c.cpu || mem != c.mem {
 			t.Errorf("%s: %d milli-CPUs and %d bytes, want %d and %d", name, cpu, mem, c.cpu, c.mem)
+		}
+	}
+}
+
+// A sandbox's directory tells the pod's class, the class's directory and, where nobody else does, its UID.
+func TestPlace(t *testing.T) {
+	t.Parallel()
+	bad := errors.New("not a cgroup path")
+	for name, c := range map[string]struct {
+		pod  Pod
+		dir  string
+		err  error
+		want Pod
+	}{
+		"by systemd": {
+			pod: Pod{UID: "u-1"}, dir: "/kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-podu_1.slice",
+			want: Pod{
+				UID: "u-1", KubeQoS: protocol.KubeBestEffort, QoSCgroup: "/kubepods.slice/kubepods-besteffort.slice",
+				Cgroup: "/kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-podu_1.slice",
+			},
+		},
+		"without a UID":    {dir: "/kubepods/poda", want: Pod{UID: "a", KubeQoS: protocol.KubeGuaranteed, Cgroup: "/kubepods/poda", QoSCgroup: "/kubepods"}},
+		"the UID stands":   {pod: Pod{UID: "b"}, dir: "/kubepods/poda", want: Pod{UID: "b", KubeQoS: protocol.KubeGuaranteed, Cgroup: "/kubepods/poda", QoSCgroup: "/kubepods"}},
+		"no kubelet's pod": {pod: Pod{UID: "u"}, dir: "/machine/x", want: Pod{UID: "u", Cgroup: "/machine/x"}},
+		"not placed": {
+			pod: Pod{UID: "u", Problems: []protocol.Problem{{Key: "first"}}}, err: bad,
+			want: Pod{UID: "u", Problems: []protocol.Problem{{Key: "first"}, {Key: "cgroup-parent", Reason: bad.Error()}}},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c.pod.Place(c.dir, c.err)
+			if diff := cmp.Diff(c.want, c.pod); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// The overhead of the runtime class is added where there is a limit, and makes none where there is not.
+func TestAddOverhead(t *testing.T) {
+	t.Parallel()
+	sum := Resources{Shares: unit.Some(1024), Quota: unit.Some(-1), Period: unit.Some(100000), CPUs: "0-3"}
+	sum.AddOverhead(&Resources{
+		Shares: unit.Some(100), Quota: unit.Some(20000), Period: unit.Some(50000), MemoryLimit: unit.Some(1 << 20), CPUs: "4",
+	})
+	want := Resources{Shares: unit.Some(1124), Quota: unit.Some(-1), Period: unit.Some(100000), CPUs: "0-3"}
+	if diff := cmp.Diff(want, sum); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	limited := Resources{Quota: unit.Some(100000), MemoryLimit: unit.Some(1 << 30)}
+	limited.AddOverhead(&Resources{MemoryLimit: unit.Some(1 << 20)})
+	if diff := cmp.Diff(Resources{Quota: unit.Some(100000), MemoryLimit: unit.Some(1<<30 + 1<<20)}, limited); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// Names do not keep the variables in memory, whose values may be secrets.
+func TestEnvNames(t *testing.T) {
+	t.Parallel()
+	if got := EnvNames(nil); got != nil {
+		t.Errorf("names of nothing: %q", got)
+	}
+	env := []string{"TOKEN=se=cret", "EMPTY=", "BARE"}
+	got := EnvNames(env)
+	if diff := cmp.Diff([]string{"TOKEN", "EMPTY", "BARE"}, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	for i, name := range got {
+		if unsafe.StringData(name) == unsafe.StringData(env[i]) {
+			t.Errorf("%s lies in the variable", name)
 		}
 	}
 }

@@ -19,19 +19,7 @@ import (
 // TestLoopsInTheQuotaChain: what the burst and interference loops decide is one more step of the one composition.
 func TestLoopsInTheQuotaChain(t *testing.T) {
 	t.Parallel()
-	for name, tc := range map[string]struct {
-		class  protocol.QoS
-		loop   node.QuotaLoop
-		ratio  unit.Ratio
-		base   int64
-		batch  int64
-		cpus   string
-		modes  map[protocol.Feature]node.Mode
-		quota  string
-		pod    string
-		owner  protocol.Feature
-		reason string
-	}{
+	for name, tc := range map[string]quotaCase{
 		"burst":                   {class: protocol.QoSLS, base: 200000, loop: raise(1.2, 40000), quota: "240000", pod: "240000", owner: protocol.FeatureBurst, reason: "kubelet 200000, raised by burst"},
 		"burst of a normalised":   {class: protocol.QoSLS, base: 400000, ratio: 120, loop: raise(1.2, 66667), quota: "400001", pod: "400001", owner: protocol.FeatureBurst, reason: "kubelet 400000, divided by ratio 1.20, raised by burst"},
 		"burst off":               {class: protocol.QoSLS, base: 200000, loop: raise(1.2, 40000), modes: map[protocol.Feature]node.Mode{protocol.FeatureBurst: node.Off}, quota: "-", pod: "-"},
@@ -45,19 +33,8 @@ func TestLoopsInTheQuotaChain(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			v, p := pt.View(), pt.Pod(tc.class)
-			v.Dynamic.Normalization = tc.ratio
-			for f, m := range tc.modes {
-				v.Modes[f] = m
-			}
-			if tc.cpus != "" {
-				p.Ask.ResourceStatus = &protocol.ResourceStatus{CPUSet: tc.cpus}
-			}
-			if tc.batch > 0 {
-				p.Ask.Extended = map[string]protocol.ExtendedContainer{"app": pt.Batch(tc.batch, 0)}
-			}
-			c := pt.Container(p)
-			c.Base.Quota, p.Base.Quota = unit.Some(tc.base), unit.Some(tc.base)
+			v, p, c := tc.build()
+			p.Base.Quota = c.Base.Quota
 			without, _ := container.Decide(v, p, c)
 			standing := unit.Micros(tc.base)
 			if s := without.Get(plan.CPUQuota); s != nil {
@@ -68,10 +45,7 @@ func TestLoopsInTheQuotaChain(t *testing.T) {
 				t.Errorf("base quota %d, want %d", got, standing)
 			}
 			pl, _ := container.Decide(v, p, c)
-			pt.Want(t, pl, want{"cpu.quota": tc.quota}, false)
-			if s := pl.Get(plan.CPUQuota); s != nil && (s.Owner != tc.owner || !strings.Contains(s.Reason, tc.reason)) {
-				t.Errorf("got %s, want owner %s, reason %q", s, tc.owner, tc.reason)
-			}
+			tc.check(t, pl)
 			pods, _ := pod.Decide(v, p, pod.Sums{})
 			pt.Want(t, pods, want{"cpu.quota": tc.pod}, false)
 			if got := pod.BaseQuota(v, p); got != standing {

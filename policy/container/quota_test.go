@@ -11,24 +11,58 @@ import (
 	"github.com/koord-rt/koord-rt/model/node"
 	"github.com/koord-rt/koord-rt/model/plan"
 	"github.com/koord-rt/koord-rt/model/unit"
+	"github.com/koord-rt/koord-rt/model/workload"
 	"github.com/koord-rt/koord-rt/policy/container"
 	pt "github.com/koord-rt/koord-rt/policy/policytest"
 )
 
+// quotaCase is a container with what its quota is composed of, and the quota that comes out.
+type quotaCase struct {
+	class protocol.QoS
+	ratio unit.Ratio
+	// base is the kubelet's quota, batch the batch-cpu limit; 0 is no batch-cpu.
+	base, batch int64
+	cpus        string
+	modes       map[protocol.Feature]node.Mode
+	loop        node.QuotaLoop
+	// quota is the container's, pod its pod's where the test asks for it; "-" for none.
+	quota, pod string
+	owner      protocol.Feature
+	reason     string
+	watch      bool
+}
+
+// build is the node without the loop, and the container with its pod.
+func (tc *quotaCase) build() (*node.View, *workload.Pod, *workload.Container) {
+	v, p := pt.View(), pt.Pod(tc.class)
+	v.Dynamic.Normalization = tc.ratio
+	for f, m := range tc.modes {
+		v.Modes[f] = m
+	}
+	if tc.cpus != "" {
+		p.Ask.ResourceStatus = &protocol.ResourceStatus{CPUSet: tc.cpus}
+	}
+	if tc.batch > 0 {
+		p.Ask.Extended = map[string]protocol.ExtendedContainer{"app": pt.Batch(tc.batch, 0)}
+	}
+	c := pt.Container(p)
+	c.Base.Quota = unit.Some(tc.base)
+	return v, p, c
+}
+
+// check compares the container's plan.
+func (tc *quotaCase) check(t *testing.T, pl plan.Plan) {
+	t.Helper()
+	pt.Want(t, pl, want{"cpu.quota": tc.quota}, false)
+	s := pl.Get(plan.CPUQuota)
+	if s != nil && (s.Owner != tc.owner || s.Observe != tc.watch || !strings.Contains(s.Reason, tc.reason)) {
+		t.Errorf("got %s, want owner %s observe %v reason %q", s, tc.owner, tc.watch, tc.reason)
+	}
+}
+
 func TestQuotaChain(t *testing.T) {
 	t.Parallel()
-	for name, tc := range map[string]struct {
-		class  protocol.QoS
-		ratio  unit.Ratio
-		base   int64
-		cpus   string
-		batch  int64
-		modes  map[protocol.Feature]node.Mode
-		quota  string
-		owner  protocol.Feature
-		reason string
-		watch  bool
-	}{
+	for name, tc := range map[string]quotaCase{
 		"documented example":    {class: protocol.QoSLS, ratio: 120, base: 400000, quota: "333334", owner: protocol.FeatureNormalization, reason: "kubelet 400000, divided by ratio 1.20"},
 		"no label":              {class: protocol.QoSNone, ratio: 120, base: 400000, quota: "333334", owner: protocol.FeatureNormalization},
 		"ratio 1":               {class: protocol.QoSLS, ratio: 100, base: 400000, quota: "-"},
@@ -49,28 +83,9 @@ func TestQuotaChain(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			v, p := pt.View(), pt.Pod(tc.class)
-			v.Dynamic.Normalization = tc.ratio
-			for f, m := range tc.modes {
-				v.Modes[f] = m
-			}
-			if tc.cpus != "" {
-				p.Ask.ResourceStatus = &protocol.ResourceStatus{CPUSet: tc.cpus}
-			}
-			if tc.batch > 0 {
-				p.Ask.Extended = map[string]protocol.ExtendedContainer{"app": pt.Batch(tc.batch, 0)}
-			}
-			c := pt.Container(p)
-			c.Base.Quota = unit.Some(tc.base)
+			v, p, c := tc.build()
 			pl, _ := container.Decide(v, p, c)
-			pt.Want(t, pl, want{"cpu.quota": tc.quota}, false)
-			s := pl.Get(plan.CPUQuota)
-			if s == nil {
-				return
-			}
-			if s.Owner != tc.owner || s.Observe != tc.watch || !strings.Contains(s.Reason, tc.reason) {
-				t.Errorf("got %s, want owner %s observe %v reason %q", s, tc.owner, tc.watch, tc.reason)
-			}
+			tc.check(t, pl)
 		})
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"cmp"
 	"slices"
 
-	"github.com/koord-rt/koord-rt/model/unit"
 	"github.com/koord-rt/koord-rt/policy/figure"
 )
 
@@ -22,11 +21,8 @@ type rule[T ~int64] struct {
 	anyone  bool
 	// gives is what the pod's end releases; not ok when it is not known.
 	gives func(*Pod) (T, bool)
-	// greed orders pods of equal priority, the largest first.
+	// greed orders pods of equal priority, the largest first; nil is by use.
 	greed func(*Pod) float64
-	// text writes an amount, put notes it in an eviction.
-	text func(T) string
-	put  func(*Eviction, T)
 }
 
 // victim is a candidate with what it gives.
@@ -37,8 +33,20 @@ type victim[T ~int64] struct {
 }
 
 // run takes victims for a rule and writes decision and evictions.
-func run[T ~int64](r *round, u *rule[T]) (d Demand[T], reason string) {
+func (k *kind[T]) run(r *round, u *rule[T]) {
+	d, reason := k.demand(r, u)
+	decision := Decision{Feature: u.feature, Over: true, Reason: reason}
+	k.keep(&decision, d)
+	r.out.Decisions = append(r.out.Decisions, decision)
+}
+
+// demand takes the victims.
+func (k *kind[T]) demand(r *round, u *rule[T]) (d Demand[T], reason string) {
 	d.Release = u.need
+	greed := u.greed
+	if greed == nil {
+		greed = k.greed
+	}
 	var candidates []victim[T]
 	var spared int
 	var appeal string
@@ -57,12 +65,12 @@ func run[T ~int64](r *round, u *rule[T]) (d Demand[T], reason string) {
 				appeal = why
 				continue
 			}
-			candidates = append(candidates, victim[T]{i, amount, u.greed(p)})
+			candidates = append(candidates, victim[T]{i, amount, greed(p)})
 		}
 	}
-	reason = u.cause + ": release " + u.text(u.need)
+	reason = u.cause + ": release " + k.text(u.need)
 	if d.Pending > 0 {
-		reason += ", of which leaving pods hold " + u.text(d.Pending)
+		reason += ", of which leaving pods hold " + k.text(d.Pending)
 	}
 	left := u.need - d.Pending
 	switch {
@@ -75,13 +83,13 @@ func run[T ~int64](r *round, u *rule[T]) (d Demand[T], reason string) {
 	for _, v := range chosen {
 		d.Chosen += v.gives
 		r.leaving[v.at] = true
-		e := r.eviction(u.feature, &r.in.Pods[v.at], reason+"; this pod holds "+u.text(v.gives))
-		u.put(&e, v.gives)
+		e := r.eviction(u.feature, &r.in.Pods[v.at], reason+"; this pod holds "+k.text(v.gives))
+		k.put(&e, v.gives)
 		r.out.Evictions = append(r.out.Evictions, e)
 	}
-	reason += ": " + figure.Count(len(chosen), "victim") + " with " + u.text(d.Chosen)
+	reason += ": " + figure.Count(len(chosen), "victim") + " with " + k.text(d.Chosen)
 	if d.Chosen < left {
-		reason += ", " + u.text(left-d.Chosen) + " cannot be released"
+		reason += ", " + k.text(left-d.Chosen) + " cannot be released"
 	}
 	if spared > 0 && d.Chosen < left {
 		reason += " (" + figure.Count(spared, "pod") + " spared: " + appeal + ")"
@@ -119,19 +127,6 @@ func (r *round) eviction(f Feature, p *Pod, reason string) Eviction {
 		e.Reason += "; the node is in danger: " + r.in.Danger
 	}
 	return e
-}
-
-// runMemory and runCPU run a rule and keep its decision.
-func runMemory(r *round, u *rule[unit.Bytes]) {
-	u.text, u.put = figure.Bytes, func(e *Eviction, b unit.Bytes) { e.Memory = b }
-	d, reason := run(r, u)
-	r.out.Decisions = append(r.out.Decisions, Decision{Feature: u.feature, Over: true, Memory: d, Reason: reason})
-}
-
-func runCPU(r *round, u *rule[unit.MilliCPU]) {
-	u.text, u.put = figure.CPUs, func(e *Eviction, m unit.MilliCPU) { e.CPU = m }
-	d, reason := run(r, u)
-	r.out.Decisions = append(r.out.Decisions, Decision{Feature: u.feature, Over: true, CPU: d, Reason: reason})
 }
 
 // quiet keeps the decision that nothing is to be done.

@@ -4,7 +4,6 @@
 package evict
 
 import (
-	"github.com/koord-rt/koord-rt/api/protocol"
 	"github.com/koord-rt/koord-rt/api/strategy"
 	"github.com/koord-rt/koord-rt/model/unit"
 	"github.com/koord-rt/koord-rt/policy/figure"
@@ -37,52 +36,17 @@ func (r *round) cpuUsage() {
 		r.quiet(CPUEvict, state+" is below "+figure.Percent(threshold.Fraction()))
 		return
 	}
-	runCPU(r, &rule[unit.MilliCPU]{
+	ofCPU.run(r, &rule[unit.MilliCPU]{
 		feature: CPUEvict, need: c.Used.V - lower.Milli(c.Capacity), belongs: below(*most), anyone: true,
 		cause: state + " has reached " + figure.Percent(threshold.Fraction()) + ", down to " + figure.Percent(lower.Fraction()),
-		gives: usedCPU, greed: func(p *Pod) float64 { return float64(p.CPUUsed.V) },
+		gives: ofCPU.used,
 	})
 }
-
-func usedCPU(p *Pod) (unit.MilliCPU, bool)      { return p.CPUUsed.V, p.CPUUsed.OK }
-func requestedCPU(p *Pod) (unit.MilliCPU, bool) { return p.CPURequest, true }
 
 // covered reports that the window has samples for at least a third of it.
 func (r *round) covered() bool {
 	window := r.t.CPUEvictTimeWindowSeconds
 	return window == nil || r.in.CPU.Covered >= unit.Micros(min(*window, 1<<30))*unit.Second/3
-}
-
-// cpuBooked is CPUAllocatableEvict.
-func (r *round) cpuBooked() {
-	most, thr := r.t.AllocatableEvictPriorityThreshold, r.t.CPUAllocatableEvictThresholdPercent
-	if !r.has(CPUAllocatableEvict) || most == nil || thr == nil {
-		return
-	}
-	threshold := unit.Percent(*thr)
-	lower := lowerOf(threshold, r.t.CPUAllocatableEvictLowerPercent)
-	for _, band := range bands {
-		allocatable := r.in.CPU.BatchAllocatable
-		if band == protocol.PriorityMid {
-			allocatable = r.in.CPU.MidAllocatable
-		}
-		belongs := booked(band, *most)
-		var sum unit.MilliCPU
-		for i := range r.in.Pods {
-			if belongs(&r.in.Pods[i]) {
-				sum += max(r.in.Pods[i].CPURequest, 0)
-			}
-		}
-		what := band.String() + " pods request " + figure.Cores(sum) + " of " + figure.CPUs(allocatable.V) + " allocatable"
-		if !r.overbooked(CPUAllocatableEvict, what, allocatable.OK && allocatable.V > 0, sum > 0, sum > threshold.Milli(allocatable.V), threshold) {
-			continue
-		}
-		runCPU(r, &rule[unit.MilliCPU]{
-			feature: CPUAllocatableEvict, need: sum - lower.Milli(allocatable.V), cause: what + ", above " + figure.Percent(threshold.Fraction()),
-			belongs: func(p *Pod) bool { return belongs(p) && p.EvictionEnabled },
-			gives:   requestedCPU, greed: func(p *Pod) float64 { return float64(p.CPUUsed.V) },
-		})
-	}
 }
 
 // waiting is BECPUEvict by CPU pressure of the BE tier.
@@ -102,10 +66,9 @@ func (r *round) waiting() {
 		return
 	}
 	need := unit.MilliCPU(float64(c.Average.Used.V) * (1 - float64(limit/c.Pressure.V)))
-	runCPU(r, &rule[unit.MilliCPU]{
-		feature: BECPUEvict, need: max(need, 1), belongs: be, gives: usedCPU,
+	ofCPU.run(r, &rule[unit.MilliCPU]{
+		feature: BECPUEvict, need: max(need, 1), belongs: be, gives: ofCPU.used,
 		cause: state + ", above " + figure.Percent(limit) + ", and use " + figure.CPUs(c.Average.Used.V),
-		greed: func(p *Pod) float64 { return float64(p.CPUUsed.V) },
 	})
 }
 
@@ -134,8 +97,8 @@ func (r *round) starved() {
 		r.quiet(BECPUEvict, why)
 		return
 	}
-	runCPU(r, &rule[unit.MilliCPU]{
-		feature: BECPUEvict, need: average, cause: why, belongs: be, gives: requestedCPU,
+	ofCPU.run(r, &rule[unit.MilliCPU]{
+		feature: BECPUEvict, need: average, cause: why, belongs: be, gives: ofCPU.requested,
 		greed: func(p *Pod) float64 { return float64(unit.Part(p.CPUUsed.V, p.CPURequest)) },
 	})
 }

@@ -6,7 +6,6 @@ package feature
 import (
 	"strings"
 
-	"github.com/koord-rt/koord-rt/model/node"
 	"github.com/koord-rt/koord-rt/model/plan"
 )
 
@@ -16,13 +15,7 @@ func (r *report) byCRI() bool { return r.v.Runtime.Name != "" && r.v.Runtime.NRI
 // carried reports whether a CreateContainer request of CRI has a place for a knob of a container that this runtime
 // heeds; shares, quota, memory limit and cpuset always have one.
 func (r *report) carried(k plan.Knob) bool {
-	switch k {
-	case plan.OOMScoreAdj:
-		return r.v.Runtime.Fields.OOMScoreAdj
-	case plan.CPUBurst, plan.CPUIdle, plan.MemoryMin, plan.MemoryLow, plan.MemoryHigh, plan.MemoryOOMGroup:
-		return r.v.Kernel.Cgroup == node.CgroupV2 && r.v.Runtime.Fields.Unified
-	}
-	return false
+	return k == plan.OOMScoreAdj && r.v.Runtime.Fields.OOMScoreAdj || r.v.InUnified(k)
 }
 
 // late degrades a feature by those of its knobs that reach a container only after its start, because no request carries

@@ -80,9 +80,6 @@ func Quota(m unit.Micros) string {
 	return strconv.FormatInt(int64(m), 10) + " µs"
 }
 
-// Times is a factor: "1.2×".
-func Times(f float64) string { return decimal(f) + "×" }
-
 // decimal rounds to two places and drops zeros at the end; no number at all is "?".
 func decimal(f float64) string {
 	if math.IsNaN(f) || math.IsInf(f, 0) {

@@ -37,7 +37,6 @@ func TestTexts(t *testing.T) {
 		"12 min":                      figure.Duration(12 * unit.Minute),
 		"980000 µs":                   figure.Quota(980000),
 		"none":                        figure.Quota(unit.Unlimited),
-		"1.2×":                        figure.Times(1.2),
 	} {
 		if got != want {
 			t.Errorf("got %q, want %q", got, want)

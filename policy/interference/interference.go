@@ -89,9 +89,9 @@ type Victim struct {
 	Pod, Name string
 	Signal    Signal
 	// Value and what is usual for it.
-	Value, Mean, Deviation Level
-	Since                  unit.Micros
-	Reason                 string
+	Value, Mean Level
+	Since       unit.Micros
+	Reason      string
 }
 
 // Cap is what a suspect is held to.

@@ -89,14 +89,6 @@ func (s Signal) String() string {
 	return signals[s].name
 }
 
-// Resource is what the signal is about.
-func (s Signal) Resource() Resource {
-	if s >= NumSignals {
-		return NumResources
-	}
-	return signals[s].resource
-}
-
 // text writes a value of the signal.
 func (s Signal) text(v Level) string {
 	switch {

@@ -73,7 +73,7 @@ func describe(s Signal, b *Baseline) string {
 func (w *work) victim(p *Pod, s Signal, b *Baseline) {
 	v := Victim{
 		Pod: p.UID, Name: p.Name, Signal: s, Since: b.Since,
-		Value: Level(b.Value), Mean: Level(b.Mean), Deviation: Level(b.sigma(signals[s].least)),
+		Value: Level(b.Value), Mean: Level(b.Mean),
 		Reason: describe(s, b) + ", for " + figure.Duration(max(w.in.Now-b.Since, 0)),
 	}
 	if signals[s].own {

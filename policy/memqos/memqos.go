@@ -151,8 +151,6 @@ type Output struct {
 	// Reclaims in the order in which they should be done; Highs by container id.
 	Reclaims []Reclaim
 	Highs    []High
-	// Booked: BE uses so much of what it requests that batch-memory must not be raised.
-	Booked bool
 	// Reclaiming: something is reclaimed for the node, so eviction may wait a little.
 	Reclaiming bool
 	Reason     string
@@ -214,7 +212,7 @@ type work struct {
 
 // result writes the output.
 func (w *work) result(next *State) Output {
-	out := Output{Pressure: next.Pressure, Booked: next.Booked, Reclaiming: w.forNode, Reason: w.reason}
+	out := Output{Pressure: next.Pressure, Reclaiming: w.forNode, Reason: w.reason}
 	for _, i := range w.ranked {
 		c, amount := &w.in.Containers[i], w.given[i]
 		if amount <= 0 {

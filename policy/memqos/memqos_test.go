@@ -145,9 +145,9 @@ func TestBooked(t *testing.T) {
 		if tc.change != nil {
 			tc.change(&in)
 		}
-		_, out := memqos.Step(memqos.State{Booked: tc.booked}, in)
-		if asked(out) != tc.want || out.Booked != tc.after || out.Reclaiming {
-			t.Errorf("%s: %q booked %v, want %q %v (%s)", name, asked(out), out.Booked, tc.want, tc.after, out.Reason)
+		next, out := memqos.Step(memqos.State{Booked: tc.booked}, in)
+		if asked(out) != tc.want || next.Booked != tc.after || out.Reclaiming {
+			t.Errorf("%s: %q booked %v, want %q %v (%s)", name, asked(out), next.Booked, tc.want, tc.after, out.Reason)
 		}
 	}
 }

@@ -8,8 +8,11 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"slices"
+	"strings"
 	"sync"
+	"time"
 
 	"github.com/koord-rt/koord-rt/daemon/metrics"
 	"github.com/koord-rt/koord-rt/test/lab/kubelet"
@@ -42,7 +45,12 @@ type measured struct {
 	// exact are single latencies by operation, known where requests come one at a time.
 	exact map[string]sample
 	make  sample // seconds of CreateContainer over CRI
+	// bare is what the system calls of StartContainer took alone, in seconds; only of bare.
+	bare sample
 }
+
+// contenders are the plugins that take turns: koord-nri, one that does nothing, and one that does the system calls alone.
+var contenders = [...]string{"ours", "noop", "bare"}
 
 // apart is handlers with a CPU that only the plugin uses: what the events take without the wait for a processor, which on
 // a machine with two of them is most of the time of any process under load.
@@ -80,20 +88,21 @@ func (b *bench) handlers(ctx context.Context, r *report) (err error) {
 		return err
 	}
 	results := map[string]map[int]*measured{}
-	for _, name := range []string{"ours", "noop"} {
+	for _, name := range contenders {
 		results[name] = map[int]*measured{}
 		for _, c := range concurrencies {
 			results[name][c] = &measured{own: histograms{}, remote: histograms{}, exact: map[string]sample{}}
 		}
 	}
 	for round := range b.o.rounds {
-		for _, name := range []string{"ours", "noop"} {
+		for _, name := range contenders {
 			if err := b.turn(ctx, r, rig, name, round, results[name]); err != nil {
 				return fmt.Errorf("%s, round %d: %w", name, round+1, err)
 			}
 		}
 	}
 	judgeHandlers(r, results["ours"])
+	tellBare(r, results["bare"])
 	judgeRPC(r, results["ours"], results["noop"])
 	noteHandlers(r, results)
 	return nil
@@ -108,8 +117,10 @@ func (b *bench) turn(ctx context.Context, r *report, rig *rig, name string, roun
 	if err := b.settle(ctx, p); err != nil {
 		return err
 	}
-	for _, c := range concurrencies {
+	var began [len(concurrencies)]time.Time
+	for i, c := range concurrencies {
 		b.say("handlers: round %d, %s, %d at once", round+1, name, c)
+		began[i] = time.Now()
 		l := load{b: b, rig: rig, p: p, prefix: fmt.Sprintf("r%d%s%d", round, name, c), into: into[c]}
 		if err := l.run(ctx, c); err != nil {
 			return err
@@ -118,7 +129,47 @@ func (b *bench) turn(ctx context.Context, r *report, rig *rig, name string, roun
 	if rss, err := residentOf(p.cmd.Process.Pid); err == nil {
 		r.note("round %d %s: memory after the load: %s", round+1, name, rss)
 	}
-	return p.stop()
+	if err := p.stop(); err != nil || p.bare == "" {
+		return err
+	}
+	return readBare(p.bare, began[:], into)
+}
+
+// readBare sorts what the bare plugin wrote by the concurrency at whose time it was.
+func readBare(path string, began []time.Time, into map[int]*measured) error {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return fmt.Errorf("read what the bare system calls took: %w", err)
+	}
+	for line := range strings.Lines(string(data)) {
+		var at, took int64
+		if _, err := fmt.Sscan(line, &at, &took); err != nil {
+			return fmt.Errorf("read what the bare system calls took: line %q: %w", line, err)
+		}
+		for i := len(began) - 1; i >= 0; i-- {
+			if at >= began[i].UnixNano() {
+				m := into[concurrencies[i]]
+				m.bare = append(m.bare, float64(took)/1e9)
+				break
+			}
+		}
+	}
+	return nil
+}
+
+// tellBare shows what the kernel takes for StartContainer when nothing else is done there.
+func tellBare(r *report, bare map[int]*measured) {
+	for _, c := range concurrencies {
+		s := bare[c].bare.sorted()
+		within := 0
+		for _, v := range s {
+			if v <= handlerGoal {
+				within++
+			}
+		}
+		r.tell(fmt.Sprintf("bare system calls of StartContainer at %d, p99", c), "%s (p50 %s, %.1f %% ≤ 200 µs of %d)",
+			took(s.quantile(0.99)), took(s.quantile(0.5)), 100*float64(within)/float64(max(len(s), 1)), len(s))
+	}
 }
 
 // load is one run of creates.
@@ -210,7 +261,7 @@ func (l *load) own(ctx context.Context) (histograms, error) {
 
 // remote is containerd's histogram of the plugin's calls.
 func (l *load) remote(ctx context.Context) (histograms, error) {
-	want := map[string]string{"ours": "05-koord-rt", "noop": "05-noop"}[l.p.name]
+	want := map[string]string{"ours": "05-koord-rt", "noop": "05-noop", "bare": "05-noop"}[l.p.name]
 	return scrape(ctx, "", l.rig.host.Metrics, remoteFamily, "operation", func(labels map[string]string) bool { return labels["plugin"] == want })
 }
 
@@ -245,7 +296,7 @@ func judgeRPC(r *report, ours, noop map[int]*measured) {
 }
 
 func noteHandlers(r *report, results map[string]map[int]*measured) {
-	for _, name := range []string{"ours", "noop"} {
+	for _, name := range contenders {
 		for _, c := range concurrencies {
 			m := results[name][c]
 			for _, k := range slices.Sorted(maps.Keys(m.own)) {
@@ -260,6 +311,9 @@ func noteHandlers(r *report, results map[string]map[int]*measured) {
 			}
 			for _, k := range slices.Sorted(maps.Keys(m.exact)) {
 				r.note("exact      %s at %-2d %-20s %s", name, c, k, m.exact[k].line())
+			}
+			if len(m.bare) > 0 {
+				r.note("bare       %s at %-2d %-20s %s", name, c, "StartContainer", m.bare.line())
 			}
 			if len(m.make) > 0 {
 				r.note("CRI        %s at %-2d %-20s %s", name, c, "CreateContainer", m.make.line())

@@ -2,10 +2,10 @@
 // Copyright The koord-rt Authors
 
 // Command bench takes the figures of docs/benchmarks: what a decision costs, what a handler costs, what the runtime and
-// its users notice of the plugin, how fast a full node is repaired, how much memory that takes, and what the CRI proxy
-// costs beside a byte relay and upstream's.
+// its users notice of the plugin, how fast a full node is repaired, how much memory that takes, what the CRI proxy costs
+// beside a byte relay and upstream's, and what the node agent costs beside upstream's.
 //
-// Input are bin/koord-nri and bin/koord-runtime-proxy (make build), root and the lab's parts; output is a table with goals
+// Input are the binaries in bin (make build), root and the lab's parts; output is a table with goals
 // on standard output, raw files in docs/benchmarks/raw and the figures between the markers of docs/benchmarks/README.md.
 // Progress goes to standard error. It may import every shared room and the lab; nothing may import it.
 package main
@@ -34,13 +34,15 @@ type options struct {
 	creates   int
 	rounds    int
 	pairs     int
-	bare      bool
+	none      bool
+	stamp     bool
 	fleet     int
 	repeat    int
 	settle    time.Duration
 	rest      time.Duration
 	noopNice  int
 	proxy     proxyOptions
+	agent     agentOptions
 }
 
 // benchmarks in the order in which they run.
@@ -48,6 +50,7 @@ func benchmarks() []benchmark {
 	return []benchmark{
 		{"decide", (*bench).decide}, {"handlers", (*bench).handlers}, {"apart", (*bench).apart}, {"pairs", (*bench).pairs},
 		{"sync", (*bench).sync}, {"memory", (*bench).memory}, {"proxy", (*bench).proxy},
+		{"koordlet", (*bench).koordlet},
 	}
 }
 
@@ -78,21 +81,23 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	var o options
 	f := flag.NewFlagSet("bench", flag.ContinueOnError)
 	f.SetOutput(stderr)
-	only := f.String("only", "", "benchmarks to run, separated by commas (default all): decide, handlers, apart, pairs, sync, memory")
+	only := f.String("only", "", "benchmarks to run, separated by commas (default all): decide, handlers, apart, pairs, sync, memory, proxy, koordlet")
 	f.StringVar(&o.out, "out", "docs/benchmarks", "folder to write raw files and figures to; empty writes nothing")
-	f.StringVar(&o.bin, "bin", "bin", "folder of koord-nri and koord-runtime-proxy")
+	f.StringVar(&o.bin, "bin", "bin", "folder of koord-nri, koord-runtime-proxy and koordlet")
 	f.IntVar(&o.decisions, "decisions", 200_000, "decide: decisions to time")
 	f.IntVar(&o.running, "running", 250, "handlers, proxy: running containers, ten to a pod")
 	f.IntVar(&o.creates, "creates", 320, "handlers: creates per round, plugin and concurrency")
 	f.IntVar(&o.rounds, "rounds", 2, "handlers: rounds of ours, noop")
 	f.IntVar(&o.pairs, "pairs", 2000, "pairs: pairs of pods")
-	f.BoolVar(&o.bare, "bare", false, "pairs: compare with no plugin at all, too")
+	f.BoolVar(&o.none, "none", false, "pairs: compare with no plugin at all, too")
+	f.BoolVar(&o.stamp, "stamp", false, "pairs: compare with a plugin that adds one annotation and nothing else, too")
 	f.IntVar(&o.fleet, "fleet", 1000, "sync, memory: containers, fifty to a pod")
 	f.IntVar(&o.repeat, "repeat", 3, "sync: repetitions")
 	f.DurationVar(&o.settle, "settle", 20*time.Second, "handlers, pairs, proxy: wait between a plugin's connection and the first request")
 	f.DurationVar(&o.rest, "rest", 30*time.Second, "memory, proxy: wait before memory is read")
 	f.IntVar(&o.noopNice, "noop-nice", -10, "nice value of the plugin that does nothing and of the byte relay; our programs give themselves -10")
 	o.proxy.flags(f)
+	o.agent.flags(f)
 	if err := f.Parse(args); err != nil {
 		return o, err
 	}
@@ -108,12 +113,13 @@ func parse(args []string, stderr io.Writer) (options, error) {
 		}
 	}
 	for name, n := range map[string]int{"decisions": o.decisions, "running": o.running, "creates": o.creates, "rounds": o.rounds, "pairs": o.pairs, "fleet": o.fleet, "repeat": o.repeat,
-		"calls": o.proxy.calls, "proxy-pairs": o.proxy.pairs, "load-rounds": o.proxy.rounds, "clients": o.proxy.clients} {
+		"calls": o.proxy.calls, "proxy-pairs": o.proxy.pairs, "load-rounds": o.proxy.rounds, "clients": o.proxy.clients,
+		"agent-pods": o.agent.pods, "agent-containers": o.agent.containers, "floor": o.agent.floor} {
 		if n < 1 {
 			return o, fmt.Errorf("-%s must be at least 1", name)
 		}
 	}
-	return o, nil
+	return o, o.agent.check()
 }
 
 // start is main with its surroundings as arguments; the result is the exit code.

@@ -38,8 +38,11 @@ type side struct {
 // pairs creates the same pod on containerds that differ in their plugin only, one right after the other.
 func (b *bench) pairs(ctx context.Context, r *report) (err error) {
 	names := []string{"ours", "noop"}
-	if b.o.bare {
-		names = append(names, "bare")
+	if b.o.stamp {
+		names = append(names, "stamp")
+	}
+	if b.o.none {
+		names = append(names, "none")
 	}
 	var sides []*side
 	defer func() {
@@ -54,7 +57,7 @@ func (b *bench) pairs(ctx context.Context, r *report) (err error) {
 		}
 		s := &side{name: name, rig: rig, prefix: "pair"}
 		sides = append(sides, s)
-		if name == "bare" {
+		if name == "none" {
 			continue
 		}
 		if s.p, err = b.startPlugin(ctx, rig, name); err != nil {
@@ -74,6 +77,9 @@ func (b *bench) pairs(ctx context.Context, r *report) (err error) {
 	}
 	for _, other := range sides[1:] {
 		judgePairs(r, sides[0], other)
+		if other.name == "stamp" {
+			judgePairs(r, other, sides[1]) // what any plugin pays that changes something
+		}
 	}
 	for _, s := range sides {
 		for c, name := range calls {
@@ -127,17 +133,18 @@ func half(s sample, parity int) sample {
 	return out
 }
 
-func judgePairs(r *report, ours, other *side) {
+func judgePairs(r *report, one, other *side) {
 	for c, name := range calls {
-		a, z := ours.seconds[c], other.seconds[c]
+		a, z := one.seconds[c], other.seconds[c]
 		all := ratioOfMedians(a, z, resamples)
 		text := fmt.Sprintf("%s (%s / %s)", all, took(a.sorted().median()), took(z.sorted().median()))
-		if other.name == "noop" {
-			r.figures = append(r.figures, figure{name + ", median ours / noop [95 %]", "≤ 1.03", text, all.verdict(pairGoal)})
+		what := fmt.Sprintf("%s, median %s / %s [95 %%]", name, one.name, other.name)
+		if one.name == "ours" && other.name == "noop" {
+			r.figures = append(r.figures, figure{what, "≤ 1.03", text, all.verdict(pairGoal)})
 		} else {
-			r.tell(name+", median ours / no plugin [95 %]", "%s", text)
+			r.tell(what, "%s", text)
 		}
-		r.note("ours/%s %-16s all %s  LS %s  BE %s", other.name, name, all,
+		r.note("%s/%s %-16s all %s  LS %s  BE %s", one.name, other.name, name, all,
 			ratioOfMedians(half(a, 0), half(z, 0), resamples), ratioOfMedians(half(a, 1), half(z, 1), resamples))
 	}
 }

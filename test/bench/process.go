@@ -11,7 +11,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"syscall"
 	"time"
 
@@ -38,6 +37,7 @@ type process struct {
 	log     string
 	run     string // koord-nri's runDir, on tmpfs
 	metrics string // its metrics socket
+	bare    string // where the bare plugin writes what its system calls took
 	stopped bool
 }
 
@@ -57,7 +57,7 @@ func (b *bench) launch(ctx context.Context, r *rig, name string) (*process, erro
 		return nil, fmt.Errorf("create plugin folder: %w", err)
 	}
 	p := &process{name: name, exited: make(chan struct{}), log: filepath.Join(dir, "log")}
-	if name == "noop" {
+	if name != "ours" {
 		err = b.prepareNoop(ctx, r, p, dir)
 	} else {
 		err = b.prepareOurs(r, p, dir)
@@ -95,6 +95,13 @@ func (b *bench) prepareNoop(ctx context.Context, r *rig, p *process, dir string)
 	}
 	ready := filepath.Join(dir, "ready")
 	p.cmd = exec.Command(b.noop, "-socket", r.host.NRISocket, "-ready", ready, "-nice", strconv.Itoa(b.o.noopNice))
+	if p.name == "stamp" {
+		p.cmd.Args = append(p.cmd.Args, "-stamp")
+	}
+	if p.name == "bare" {
+		p.bare = filepath.Join(dir, "took")
+		p.cmd.Args = append(p.cmd.Args, "-bare", p.bare)
+	}
 	p.ready = func() error {
 		_, err := os.Stat(ready)
 		return err
@@ -240,19 +247,17 @@ func (p *process) tail() string {
 	return string(data[max(0, len(data)-3000):])
 }
 
-// ticks is the processor time used so far, in 1/100 s: fields 14 and 15 of /proc/PID/stat.
+// ticks is the processor time used so far, in 1/100 s.
 func (p *process) ticks() (int, error) {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.cmd.Process.Pid))
 	if err != nil {
 		return 0, fmt.Errorf("read processor time: %w", err)
 	}
-	fields := strings.Fields(string(data[strings.LastIndexByte(string(data), ')')+1:]))
-	if len(fields) < 13 {
-		return 0, fmt.Errorf("read processor time: stat of %s is short", p.name)
+	own, _, err := statTicks(string(data))
+	if err != nil {
+		return 0, fmt.Errorf("read processor time of %s: %w", p.name, err)
 	}
-	user, err := strconv.Atoi(fields[11])
-	system, err2 := strconv.Atoi(fields[12])
-	return user + system, errors.Join(err, err2)
+	return own, nil
 }
 
 // settle waits the settling time and then until the plugin has been idle for a second, a minute at most.

@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"time"
@@ -32,8 +31,8 @@ type demo struct {
 	kube   *kubelet.Kubelet
 	dir    string // the lab's folder
 	root   string // the lab's cgroup, set with dir
-	plugin *exec.Cmd
-	exited chan struct{}
+	plugin *process
+	agent  *process
 }
 
 // run is the demo from top to bottom.
@@ -43,7 +42,7 @@ func (d *demo) run(ctx context.Context) error {
 		return err
 	}
 	m := machine{cpus: ids, disk: wholeDisk("/sys", "/dev")}
-	d.screen.title("koord-rt: the same three pods without and with koord-nri")
+	d.screen.title("koord-rt: three pods without and with koord-nri, then koordlet under load")
 	if err := d.startNode(ctx); err != nil {
 		return err
 	}
@@ -79,10 +78,8 @@ func (d *demo) without(ctx context.Context, m machine) (reading, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, r := range running {
-		if err := d.kube.StopPod(ctx, r); err != nil {
-			return nil, err
-		}
+	if err := d.stop(ctx, running); err != nil {
+		return nil, err
 	}
 	d.step("3 pods created as the kubelet does, %d values read from the kernel, pods removed", len(before))
 	d.screen.line("  containerd knows nothing of the labels and annotations above: all three got what the kubelet asked for.")
@@ -111,7 +108,7 @@ func (d *demo) with(ctx context.Context, m machine, before reading) error {
 	begin := time.Now()
 	running, err := d.create(ctx, m)
 	if err != nil {
-		return fmt.Errorf("%w\nkoord-nri:\n%s", err, d.logTail())
+		return fmt.Errorf("%w\nkoord-nri:\n%s", err, d.plugin.tail())
 	}
 	took := time.Since(begin)
 	settings, err := d.settled(ctx)
@@ -132,11 +129,39 @@ func (d *demo) with(ctx context.Context, m machine, before reading) error {
 	if err := d.show(ctx, "4. Ask koordctl: who did this?", "explain", "default/"+running[2].Pod.Name); err != nil {
 		return err
 	}
-	if err := d.show(ctx, "5. What works on this machine", "features"); err != nil || !d.hold {
+	if err := d.show(ctx, "5. What works on this machine", "features"); err != nil {
+		return err
+	}
+	if err := d.stop(ctx, running); err != nil {
+		return err
+	}
+	if err := d.loop(ctx, m); err != nil || !d.hold {
+		return err
+	}
+	if err := d.again(ctx, m); err != nil {
 		return err
 	}
 	d.wait(ctx)
 	return nil
+}
+
+// stop removes pods.
+func (d *demo) stop(ctx context.Context, running []*kubelet.Running) error {
+	for _, r := range running {
+		if err := d.kube.StopPod(ctx, r); err != nil {
+			return fmt.Errorf("stop pod %s: %w", r.Pod.Name, err)
+		}
+	}
+	return nil
+}
+
+// again creates the three pods once more, for those who want to look around.
+func (d *demo) again(ctx context.Context, m machine) error {
+	if _, err := d.create(ctx, m); err != nil {
+		return err
+	}
+	_, err := d.settled(ctx)
+	return err
 }
 
 // wait leaves everything as it is until the user has seen enough.
@@ -168,11 +193,11 @@ func (d *demo) ctl(ctx context.Context, args ...string) ([]byte, error) {
 func (d *demo) close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	var errs []error
+	errs := []error{d.agent.stop()}
 	if d.kube != nil {
 		errs = append(errs, d.kube.Cleanup(ctx))
 	}
-	errs = append(errs, d.stopPlugin())
+	errs = append(errs, d.plugin.stop())
 	if d.host != nil {
 		if _, err := os.Stat(d.runDir()); err == nil {
 			// Node-wide things such as resctrl groups; those of pods went with the pods.
@@ -209,5 +234,5 @@ func (d *demo) farewell(left error) {
 		d.screen.line("\nDone after %.1f s, but not everything could be removed.", took)
 		return
 	}
-	d.screen.line("\n%s", d.screen.paint(green, fmt.Sprintf("Done in %.1f s. Pods, containerd, koord-nri, their cgroups and files are gone.", took)))
+	d.screen.line("\n%s", d.screen.paint(green, fmt.Sprintf("Done in %.1f s. Pods, containerd, koord-nri, koordlet, their cgroups and files are gone.", took)))
 }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The koord-rt Authors
 
-// Command demo shows what koord-nri does: an LSR, an LS and a BE pod on a private containerd, first without koord-nri,
-// then with it, and what the kernel holds each time.
+// Command demo shows what koord-rt does: an LSR, an LS and a BE pod on a private containerd, first without koord-nri,
+// then with it, and what the kernel holds each time; then koordlet beside koord-nri while load comes to an LS pod and goes,
+// with what both pods used and what the best-effort class was allowed, twice a second, as the kernel tells it.
 //
 // Input is this machine: root, Linux, the binaries in bin/ (make build) and the lab's parts, which it builds when they
 // are missing. Output is text on standard output; nothing stays behind. `make demo` runs it from the repository's root.

@@ -61,7 +61,7 @@ func check() error {
 		return fmt.Errorf("no cgroup file system: %w.\nWhat to do: in a container, start it privileged with the host's cgroup namespace; "+
 			"on a machine, mount cgroup2 at /sys/fs/cgroup", err)
 	}
-	for _, name := range []string{"koord-nri", "koordctl"} {
+	for _, name := range []string{"koord-nri", "koordlet", "koordctl"} {
 		if _, err := os.Stat(binary(name)); err != nil {
 			return fmt.Errorf("%s is not built.\nWhat to do: run `make demo` in the repository's root; it builds first", binary(name))
 		}

@@ -8,13 +8,12 @@ package main
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -60,107 +59,63 @@ func (p progress) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// runDir is koord-nri's, below the lab's folder.
+// runDir is our daemons', below the lab's folder.
 func (d *demo) runDir() string { return filepath.Join(d.dir, "koord", "run") }
 
 func (d *demo) logFile() string { return filepath.Join(d.dir, "koord", "nri.log") }
 
-// logTail is the end of koord-nri's log, for errors.
-func (d *demo) logTail() string {
-	data, err := os.ReadFile(d.logFile())
-	if err != nil {
-		return err.Error()
-	}
-	return string(data[max(0, len(data)-2000):])
-}
-
-// config writes koord-nri's configuration and the strategy file.
-func (d *demo) config() (string, error) {
+// config writes a daemon's configuration: what all have in common, and more. It returns the file.
+func (d *demo) config(name, kind string, more map[string]any) (string, error) {
 	base := filepath.Join(d.dir, "koord")
 	for _, dir := range []string{d.runDir(), filepath.Join(base, "state")} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return "", fmt.Errorf("create folder: %w", err)
 		}
 	}
-	text, err := yaml.Marshal(map[string]any{
-		"apiVersion": "koord-rt.dev/v1alpha1", "kind": "NRIConfig",
-		"socket": d.host.NRISocket, "runDir": d.runDir(), "stateDir": filepath.Join(base, "state"),
-		"strategyFile": filepath.Join(base, "strategy.yaml"),
+	doc := map[string]any{
+		"apiVersion": "koord-rt.dev/v1alpha1", "kind": kind, "runDir": d.runDir(), "stateDir": filepath.Join(base, "state"),
 		"host": map[string]any{
 			"kubepodsRoot": "/" + d.host.Cgroup, "cdiDirs": []string{d.host.CDI}, "criEndpoint": "unix://" + d.host.Socket,
 		},
-		"metrics": map[string]any{"address": "unix:" + filepath.Join(d.runDir(), "metrics.sock")},
-	})
+		"metrics": map[string]any{"address": "unix:" + d.metrics(name)},
+	}
+	maps.Copy(doc, more)
+	text, err := yaml.Marshal(doc)
 	if err != nil {
 		return "", fmt.Errorf("write configuration: %w", err)
 	}
-	path := filepath.Join(base, "nri.yaml")
-	err = errors.Join(os.WriteFile(filepath.Join(base, "strategy.yaml"), []byte(strategyFile), 0o600), os.WriteFile(path, text, 0o600))
-	if err != nil {
+	return d.file(name+".yaml", string(text))
+}
+
+// file writes a file of our own and returns its path.
+func (d *demo) file(name, text string) (string, error) {
+	path := filepath.Join(d.dir, "koord", name)
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return "", fmt.Errorf("create folder: %w", err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		return "", fmt.Errorf("write configuration: %w", err)
 	}
 	return path, nil
 }
 
+// metrics is the socket of a daemon's metrics.
+func (d *demo) metrics(name string) string { return filepath.Join(d.runDir(), name+"-metrics.sock") }
+
 // startPlugin starts koord-nri and waits until it is connected and synchronised.
 func (d *demo) startPlugin(ctx context.Context) error {
-	path, err := d.config()
+	rules, err := d.file("strategy.yaml", strategyFile)
 	if err != nil {
 		return err
 	}
-	log, err := os.Create(d.logFile())
+	config, err := d.config("nri", "NRIConfig", map[string]any{"socket": d.host.NRISocket, "strategyFile": rules})
 	if err != nil {
-		return fmt.Errorf("create log: %w", err)
+		return err
 	}
-	defer log.Close()
-	cmd := exec.Command(binary("koord-nri"), "--config", path)
-	cmd.Stdout, cmd.Stderr = log, log
-	// A group of its own: an interrupt from the terminal leaves it to close.
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
-	if err := cmd.Start(); err != nil {
-		return fmt.Errorf("start koord-nri: %w", err)
+	if d.plugin, err = launch("koord-nri", config, d.logFile()); err != nil {
+		return err
 	}
-	d.plugin, d.exited = cmd, make(chan struct{})
-	go func() {
-		_ = cmd.Wait() // its log tells more than its exit status
-		close(d.exited)
-	}()
-	return poll(ctx, 15*time.Second, func() error {
-		select {
-		case <-d.exited:
-			return fmt.Errorf("koord-nri ended: %s", d.logTail())
-		default:
-		}
-		entries, err := status.ReadAll(d.runDir(), "/proc")
-		if err != nil {
-			return err
-		}
-		for _, e := range entries {
-			if e.Status.PID == cmd.Process.Pid && !e.Status.LastSync.IsZero() {
-				return nil
-			}
-		}
-		return errors.New("koord-nri is not connected to containerd yet")
-	})
-}
-
-func (d *demo) stopPlugin() error {
-	if d.plugin == nil {
-		return nil
-	}
-	p := d.plugin.Process
-	d.plugin = nil
-	if err := p.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
-		return fmt.Errorf("stop koord-nri: %w", err)
-	}
-	select {
-	case <-d.exited:
-		return nil
-	case <-time.After(10 * time.Second):
-		err := p.Kill()
-		<-d.exited
-		return errors.Join(errors.New("koord-nri did not end within 10 s of SIGTERM"), err)
-	}
+	return d.plugin.ready(ctx, d.runDir(), func(s *status.Status) bool { return !s.LastSync.IsZero() })
 }
 
 // poll tries until check succeeds, limit has passed or ctx ends.

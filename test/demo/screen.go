@@ -29,6 +29,10 @@ type screen struct {
 	colour bool
 	// width is the terminal's, within reason; defaultWidth elsewhere.
 	width int
+	// terminal: a line can be written over. unicode: the locale shows more than ASCII.
+	terminal, unicode bool
+	// open: a live line stands there.
+	open bool
 }
 
 const (
@@ -37,14 +41,33 @@ const (
 )
 
 func newScreen(f *os.File) *screen {
-	s := &screen{out: f, width: defaultWidth}
+	s := &screen{out: f, width: defaultWidth, unicode: unicodeLocale(os.Getenv)}
 	if size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ); err == nil {
+		s.terminal = true
 		s.colour = os.Getenv("NO_COLOR") == ""
 		if size.Col > 0 {
 			s.width = max(80, min(int(size.Col), widest))
 		}
 	}
 	return s
+}
+
+// unicodeLocale reports whether the locale of an environment is a UTF-8 one: LC_ALL before LC_CTYPE before LANG (locale(7)).
+func unicodeLocale(env func(string) string) bool {
+	for _, name := range []string{"LC_ALL", "LC_CTYPE", "LANG"} {
+		if v := strings.ToUpper(env(name)); v != "" {
+			return strings.Contains(v, "UTF-8") || strings.Contains(v, "UTF8")
+		}
+	}
+	return false
+}
+
+// pick is the first text where the locale can show it, else the second.
+func (s *screen) pick(unicode, ascii string) string {
+	if s.unicode {
+		return unicode
+	}
+	return ascii
 }
 
 func (s *screen) paint(style, text string) string {
@@ -54,12 +77,31 @@ func (s *screen) paint(style, text string) string {
 	return "\x1b[" + style + "m" + text + "\x1b[0m"
 }
 
-func (s *screen) line(format string, args ...any) { fmt.Fprintf(s.out, format+"\n", args...) }
+func (s *screen) line(format string, args ...any) {
+	s.wipe()
+	fmt.Fprintf(s.out, format+"\n", args...)
+}
+
+// live shows a line that the next one replaces; where nothing can be replaced, none.
+func (s *screen) live(text string) {
+	if s.terminal {
+		fmt.Fprintf(s.out, "\r\x1b[K%s", text)
+		s.open = true
+	}
+}
+
+// wipe takes the live line away.
+func (s *screen) wipe() {
+	if s.open {
+		fmt.Fprint(s.out, "\r\x1b[K")
+		s.open = false
+	}
+}
 
 // title opens a part of the demo.
 func (s *screen) title(text string) {
 	s.line("\n%s", s.paint(bold, text))
-	s.line("%s", s.paint(dim, strings.Repeat("─", min(utf8.RuneCountInString(text), 100))))
+	s.line("%s", s.paint(dim, strings.Repeat(s.pick("─", "-"), min(utf8.RuneCountInString(text), 100))))
 }
 
 // command shows a command as it would be typed.

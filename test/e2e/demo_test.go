@@ -43,6 +43,7 @@ func demoToTheEnd(t *testing.T, name string, args ...string) {
 		t.Fatal(err)
 	}
 	demoParts(t, text)
+	demoLoop(t, text)
 	if !strings.Contains(text, "\nDone in ") {
 		t.Error("the demo does not say that it is done")
 	}
@@ -54,12 +55,74 @@ func demoParts(t *testing.T, text string) {
 	t.Helper()
 	for _, part := range []string{
 		"1. Without koord-nri", "2. With koord-nri", "web/app  class LS\n", "job/work  class BE\n", "db/pg  class LSR\n",
-		"3. The same in crictl", "koord-rt.dev/applied", "4. Ask koordctl", "the scheduler's CPUs", "5. What works", "are gone.",
+		"3. The same in crictl", "koord-rt.dev/applied", "4. Ask koordctl", "the scheduler's CPUs", "5. What works",
+		"6. koordlet: load comes", "load comes: ", "load goes\n", "BE may use  ", "from koordlet's /events: 65% of ", "are gone.",
 	} {
 		if !strings.Contains(text, part) {
 			t.Errorf("the demo does not print %q", part)
 		}
 	}
+}
+
+// demoLoop reads the table of the closed loop: under the load BE was allowed clearly less than before and after.
+func demoLoop(t *testing.T, text string) {
+	t.Helper()
+	var may, used []float64
+	for _, when := range []string{"before", "under", "after"} {
+		m := regexp.MustCompile(`(?m)^  ` + when + ` the load +[\d.]+-[\d.]+ s +([\d.]+) +[\d.]+ +([\d.]+)$`).FindStringSubmatch(text)
+		if m == nil {
+			t.Fatalf("the demo has no figures %s the load", when)
+		}
+		for i, list := range []*[]float64{&used, &may} {
+			n, err := strconv.ParseFloat(m[i+1], 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			*list = append(*list, n)
+		}
+	}
+	if may[1] > 0.75*may[0] || may[1] > 0.75*may[2] {
+		t.Errorf("BE may use %v CPUs before, under and after the load", may)
+	}
+	if used[1] < 0.4 || used[0] > used[1]/2 || used[2] > used[1]/2 {
+		t.Errorf("LS used %v CPUs before, under and after the load", used)
+	}
+}
+
+// demoQuota is a witness beside the demo: what the quota of the best-effort class was in the kernel, each change of it, in
+// CPUs. The class is the demo's own, so it is found as soon as the demo says where it runs.
+type demoQuota struct{ seen []float64 }
+
+func (q *demoQuota) look(text string) {
+	m := demoDir.FindStringSubmatch(text)
+	tree, err := cgroups.Detect()
+	if m == nil || err != nil {
+		return
+	}
+	file, mount, period := "cpu.max", tree.Unified, ""
+	if !tree.V2() {
+		file, mount, period = "cpu.cfs_quota_us", tree.Controllers["cpu"], " 100000"
+	}
+	got, err := cgroups.Read(filepath.Join(mount, "koordrt-"+filepath.Base(m[1]), "kubepods", "besteffort"), file)
+	var quota, every float64
+	if n, _ := fmt.Sscanf(got+period, "%g %g", &quota, &every); err != nil || n != 2 || quota <= 0 {
+		return // not there yet, or without a quota
+	}
+	if cpus := quota / every; len(q.seen) == 0 || q.seen[len(q.seen)-1] != cpus {
+		q.seen = append(q.seen, cpus)
+	}
+}
+
+// yielded fails unless the quota fell to less than three quarters and rose again.
+func (q *demoQuota) yielded(t *testing.T) {
+	t.Helper()
+	for i, low := range q.seen {
+		if low <= 0.75*slices.Max(append([]float64{0}, q.seen[:i]...)) && low <= 0.75*slices.Max(append([]float64{0}, q.seen[i:]...)) {
+			t.Logf("the quota of the best-effort class in the kernel, CPUs: %.2f", q.seen)
+			return
+		}
+	}
+	t.Errorf("the quota of the best-effort class in the kernel never fell and rose again: %.2f", q.seen)
 }
 
 // demoOnHold compares every row of the demo with the kernel while its pods run, ends it as Ctrl-C does and looks for what
@@ -76,14 +139,18 @@ func demoOnHold(t *testing.T, dir, name string, args ...string) {
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
+	var quota demoQuota
 	for !strings.Contains(out.String(), "until Ctrl-C") {
 		select {
 		case err := <-ended:
 			t.Fatalf("the demo ended before it was told to: %v\n%s", err, out.String())
 		case <-time.After(50 * time.Millisecond):
+			quota.look(out.String())
 		}
 	}
 	text := out.String()
+	demoLoop(t, text)
+	quota.yielded(t)
 	rows := demoRows(t, text)
 	compareDemo(t, demoCgroup(t, text), rows)
 	if err := unix.Kill(-cmd.Process.Pid, unix.SIGINT); err != nil {

@@ -112,13 +112,17 @@ func (r *rig) synced() {
 
 // metrics scrapes koord-nri: name with labels -> value.
 func (r *rig) metrics() (map[string]float64, error) {
-	client := http.Client{Timeout: 2 * time.Second, Transport: &http.Transport{
+	return scrape(over(filepath.Join(r.run, "metrics.sock")), "http://koord-nri/metrics")
+}
+
+// over is a client of a unix socket.
+func over(socket string) *http.Client {
+	return &http.Client{Timeout: 2 * time.Second, Transport: &http.Transport{
 		DisableKeepAlives: true,
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return (&net.Dialer{}).DialContext(ctx, "unix", filepath.Join(r.run, "metrics.sock"))
+			return (&net.Dialer{}).DialContext(ctx, "unix", socket)
 		},
 	}}
-	return scrape(&client, "http://koord-nri/metrics")
 }
 
 func scrape(client *http.Client, url string) (map[string]float64, error) {

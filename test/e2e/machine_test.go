@@ -6,11 +6,9 @@
 package e2e
 
 import (
-	"compress/gzip"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -23,6 +21,7 @@ import (
 
 	"github.com/koord-rt/koord-rt/api/protocol"
 	"github.com/koord-rt/koord-rt/daemon/handoff"
+	"github.com/koord-rt/koord-rt/kernel/kerneltest"
 	"github.com/koord-rt/koord-rt/test/lab/kubelet"
 	"github.com/koord-rt/koord-rt/test/scenario"
 )
@@ -96,7 +95,7 @@ func proveNoCookies(t *testing.T, out, config string) {
 		t.Errorf("read the guest kernel's configuration: %v", err)
 		return
 	}
-	line := configLine(string(data), "CONFIG_SCHED_CORE")
+	line := kerneltest.ConfigLine(string(data), "CONFIG_SCHED_CORE")
 	if line != "# CONFIG_SCHED_CORE is not set" {
 		t.Errorf("the guest had no core scheduling, but its kernel is built with %q", line)
 	}
@@ -114,45 +113,11 @@ func noCookies(err error) (why string, proven bool) {
 	case errors.Is(err, unix.EINVAL) && os.Getenv("KOORD_RT_GUEST") != "":
 		return hostProves, true
 	case errors.Is(err, unix.EINVAL):
-		text, cerr := configText()
-		line := configLine(text, "CONFIG_SCHED_CORE")
+		text, cerr := kerneltest.KernelConfig()
+		line := kerneltest.ConfigLine(text, "CONFIG_SCHED_CORE")
 		return fmt.Sprintf("kernel configuration: %q (%v)", line, cerr), line == "# CONFIG_SCHED_CORE is not set"
 	}
 	return "an errno that prctl(2) does not name", false
-}
-
-// configLine is the line about an option in a kernel's configuration, "" where it does not know the option.
-func configLine(text, option string) string {
-	for line := range strings.Lines(text) {
-		line = strings.TrimSpace(line)
-		if strings.HasPrefix(line, option+"=") || line == "# "+option+" is not set" {
-			return line
-		}
-	}
-	return ""
-}
-
-// configText is /proc/config.gz or /boot/config-RELEASE.
-func configText() (string, error) {
-	f, err := os.Open("/proc/config.gz")
-	if errors.Is(err, os.ErrNotExist) {
-		var u unix.Utsname
-		if err := unix.Uname(&u); err != nil {
-			return "", err
-		}
-		data, err := os.ReadFile("/boot/config-" + unix.ByteSliceToString(u.Release[:]))
-		return string(data), err
-	}
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	z, err := gzip.NewReader(f)
-	if err != nil {
-		return "", err
-	}
-	data, err := io.ReadAll(z)
-	return string(data), err
 }
 
 // cookie of a process's main thread, asked of the kernel directly.

@@ -40,8 +40,15 @@ func bundle(t *testing.T) (files map[string]string, given string) {
 	}
 	dir := t.TempDir() + "/"
 	tests := []string{"test", "-c", "-vet=off", "-tags", "lab", "-trimpath", "-ldflags=-s -w", "-o", dir, "."}
-	for name := range kernelPackages {
-		tests = append(tests, "../../kernel/"+name)
+	for folder := range kernelPackages {
+		tests = append(tests, "../../"+folder)
+		data, err := filepath.Abs("../../" + folder + "/testdata")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := os.Stat(data); err == nil {
+			files[data] = guestTests + "/" + folder + "/testdata"
+		}
 	}
 	for _, args := range [][]string{tests, {"build", "-trimpath", "-ldflags=-s -w", "-o", dir, "../demo"}} {
 		cmd := exec.CommandContext(ctx, "go", args...)
@@ -57,7 +64,7 @@ func bundle(t *testing.T) (files map[string]string, given string) {
 	for _, program := range built {
 		files[dir+program.Name()] = "/disk/bin/" + program.Name()
 	}
-	for _, name := range []string{"koord-nri", "koord-runtime-proxy", "koordctl"} {
+	for _, name := range []string{"koord-nri", "koord-runtime-proxy", "koordlet", "koordctl"} {
 		path, err := filepath.Abs(bin(name))
 		if err != nil {
 			t.Fatal(err)
@@ -73,6 +80,9 @@ func inVM(t *testing.T, o vm.Options, files map[string]string, given, match stri
 	o.Files = files
 	// Threads that look for work on each of eight emulated CPUs cost more than they find. The shim gets four from containerd.
 	o.Env = append(o.Env, "GOMAXPROCS=2", "KOORD_RT_CACHE="+guestCache, "KOORD_RT_PARTS="+given, "KOORD_RT_BIN=/disk/bin", "KOORD_RT_GUEST=1", "PATH=/disk/bin:/usr/sbin:/usr/bin:/sbin:/bin")
+	if o.CgroupV1 {
+		o.Env = append(o.Env, envCgroup+"=1")
+	}
 	// containerd's files lie on a real filesystem, not on a tmpfs: overlayfs and page cache behave as on a node.
 	o.Command = []string{"sh", "-c", `mkdir -p /disk/tmp && mount --bind /disk/tmp /tmp && cd /tmp || exit 99
 		[ -e /etc/hosts ] || echo 127.0.0.1 localhost >/etc/hosts
@@ -102,14 +112,14 @@ func inVM(t *testing.T, o vm.Options, files map[string]string, given, match stri
 	}
 }
 
-// verdict is the whole output of a failure, else the lines with results.
+// verdict is the whole output of a failure, else the lines with results, and with figures.
 func verdict(out string, all bool) string {
 	if all {
 		return tail(out, 20000)
 	}
 	var b strings.Builder
 	for line := range strings.Lines(out) {
-		if strings.Contains(line, "--- ") || strings.Contains(line, "scenarios ran") {
+		if strings.Contains(line, "--- ") || strings.Contains(line, "scenarios ran") || strings.Contains(line, ": koordlet: ") {
 			b.WriteString(line)
 		}
 	}
@@ -139,23 +149,23 @@ const (
 // (TestEveryLabTestHasALane and TestEveryLifecycleRunsOnV2 of test/arch); on v1 the host lane runs the lifecycles.
 func TestVM(t *testing.T) {
 	boot(t, []machine{
-		{"6.12", vm.Options{Kernel: "6.12"}, "^TestGuest(Scenarios|PageCache|CoreSched|KernelPackages|MemoryQoS|Demo)$|^TestGuestConformance$" + unitScenarios + "|^TestGuestProxyScenarios$" + kernelSensitive},
+		{"6.12", vm.Options{Kernel: "6.12"}, "^TestGuest(Scenarios|PageCache|CoreSched|KernelPackages|MemoryQoS|Demo|Koordlet)$|^TestGuestConformance$" + unitScenarios + "|^TestGuestProxyScenarios$" + kernelSensitive},
 		{"6.12-systemd", vm.Options{Kernel: "6.12", Flavour: vm.Systemd}, "^TestGuestSystemdScenarios$" + underUnits + "|^TestGuestSystemd(Conformance|ProxyScenarios)$" + fewUnits},
 		{"6.12-systemd-life", vm.Options{Kernel: "6.12", Flavour: vm.Systemd}, "^TestGuestSystemdLifecycle$" + underSystemd},
 		{"7.2", vm.Options{Kernel: "7.2"}, "^TestGuestScenarios$" + kernelSensitive + "|^TestGuestLifecycle$" + elsewhere},
 		{"6.1", vm.Options{Kernel: "6.1"}, "^TestGuestScenarios$" + kernelSensitive},
-		{"6.1-v1", vm.Options{Kernel: "6.1", CgroupV1: true}, "^TestGuestScenarios$" + underUnits},
+		{"6.1-v1", vm.Options{Kernel: "6.1", CgroupV1: true}, "^TestGuestScenarios$" + underUnits + "|^TestGuestKernelPackages$"},
 	})
 }
 
 // TestFullVM runs everything everywhere: about an hour, for `make test-long`.
 func TestFullVM(t *testing.T) {
 	boot(t, []machine{
-		{"6.12", vm.Options{Kernel: "6.12"}, "^TestGuest(Scenarios|ProxyScenarios|Conformance|PageCache|CoreSched|KernelPackages|MemoryQoS|Demo|Lifecycle)$"},
+		{"6.12", vm.Options{Kernel: "6.12"}, "^TestGuest(Scenarios|ProxyScenarios|Conformance|PageCache|CoreSched|KernelPackages|MemoryQoS|Demo|Koordlet|Lifecycle)$"},
 		{"6.12-systemd", vm.Options{Kernel: "6.12", Flavour: vm.Systemd}, "^TestGuestSystemd(Scenarios|ProxyScenarios|Conformance|Lifecycle)$"},
 		{"7.2", vm.Options{Kernel: "7.2"}, "^TestGuest(Scenarios|PageCache|MemoryQoS|Lifecycle)$"},
 		{"6.1", vm.Options{Kernel: "6.1"}, "^TestGuest(Scenarios|PageCache|MemoryQoS|Lifecycle)$"},
-		{"6.1-v1", vm.Options{Kernel: "6.1", CgroupV1: true}, "^TestGuest(Scenarios|Lifecycle)$"},
+		{"6.1-v1", vm.Options{Kernel: "6.1", CgroupV1: true}, "^TestGuest(Scenarios|KernelPackages|Lifecycle)$"},
 	})
 }
 

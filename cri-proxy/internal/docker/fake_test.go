@@ -11,14 +11,13 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"os"
 	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	engine "github.com/koord-rt/koord-rt/adapt/docker"
+	"github.com/koord-rt/koord-rt/cri-proxy/internal/docker/dockertest"
 	"github.com/koord-rt/koord-rt/cri-proxy/internal/listen"
 )
 
@@ -37,22 +36,8 @@ type daemon struct {
 func newDaemon(t *testing.T, dir string) *daemon {
 	t.Helper()
 	d := &daemon{path: filepath.Join(dir, "d.sock"), containers: map[string]string{}, hangups: make(chan struct{}, 2000), release: make(chan struct{}, 10)}
-	d.start(t)
-	t.Cleanup(func() { d.srv.Close() })
+	d.srv = dockertest.Serve(t, d.path, d)
 	return d
-}
-
-func (d *daemon) start(t *testing.T) {
-	t.Helper()
-	if err := os.RemoveAll(d.path); err != nil {
-		t.Fatal(err)
-	}
-	l, err := net.Listen("unix", d.path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	d.srv = &http.Server{Handler: d}
-	go d.srv.Serve(l)
 }
 
 func (d *daemon) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -186,11 +171,7 @@ type rig struct {
 
 func newRig(t *testing.T, o Options) *rig {
 	t.Helper()
-	dir, err := os.MkdirTemp("/tmp", "dp") // t.TempDir is too long for a socket
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
+	dir := dockertest.Dir(t)
 	r := &rig{daemon: newDaemon(t, dir), h: &handler{}, socket: filepath.Join(dir, "p.sock"), log: &bytes.Buffer{}, served: make(chan error, 1)}
 	o.Backend, o.Handler, o.Log = r.path, r.h, slog.New(slog.NewTextHandler(r.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	o.Observe = func(n Note) {
@@ -198,6 +179,7 @@ func newRig(t *testing.T, o Options) *rig {
 		defer r.mu.Unlock()
 		r.notes = append(r.notes, n)
 	}
+	var err error
 	if r.proxy, err = New(o); err != nil {
 		t.Fatal(err)
 	}
@@ -214,33 +196,14 @@ func newRig(t *testing.T, o Options) *rig {
 			t.Error(err)
 		}
 	})
-	tr := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return r.dial() }}
-	t.Cleanup(tr.CloseIdleConnections)
-	r.client = &http.Client{Transport: tr, Timeout: 20 * time.Second}
+	r.client = dockertest.Client(t, r.socket)
 	return r
-}
-
-func (r *rig) dial() (*net.UnixConn, error) {
-	return net.DialUnix("unix", nil, &net.UnixAddr{Name: r.socket, Net: "unix"})
 }
 
 // do sends a request and returns status and body.
 func (r *rig) do(t *testing.T, method, path, body string) (int, string) {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), method, "http://docker"+path, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
-	resp, err := r.client.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	data, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return resp.StatusCode, string(data)
+	return dockertest.Do(t, r.client, method, path, strings.NewReader(body))
 }
 
 func (r *rig) results() string {

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/koord-rt/koord-rt/api/protocol"
+	"github.com/koord-rt/koord-rt/cri-proxy/internal/docker/dockertest"
 	"github.com/koord-rt/koord-rt/model/workload"
 )
 
@@ -167,7 +168,7 @@ func TestDaemonAwayAndBack(t *testing.T) {
 	if got := r.results(); got != "create unchanged,create away,start error" {
 		t.Errorf("notes %s", got)
 	}
-	r.start(t)
+	dockertest.Serve(t, r.path, r.daemon)
 	if status, _ := r.do(t, "POST", "/containers/create", appBody); status != http.StatusCreated {
 		t.Errorf("after the daemon's return: %d", status)
 	}
@@ -214,7 +215,7 @@ func TestTruncatedBody(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, Options{})
 	for _, head := range []string{"Content-Length: 100\r\n\r\n", "Transfer-Encoding: chunked\r\n\r\n5\r\n", ""} {
-		c, err := r.dial()
+		c, err := dockertest.Dial(r.socket)
 		if err != nil {
 			t.Fatal(err)
 		}

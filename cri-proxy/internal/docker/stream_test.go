@@ -14,12 +14,14 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/koord-rt/koord-rt/cri-proxy/internal/docker/dockertest"
 )
 
 // open sends the head of a request and reads that of the reply.
 func (r *rig) open(t *testing.T, head string) (*net.UnixConn, *bufio.Reader, *http.Response) {
 	t.Helper()
-	c, err := r.dial()
+	c, err := dockertest.Dial(r.socket)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,7 +110,7 @@ func TestDroppedStreamsLeaveNothing(t *testing.T) {
 		wg.Go(func() {
 			limit <- struct{}{}
 			defer func() { <-limit }()
-			c, err := r.dial()
+			c, err := dockertest.Dial(r.socket)
 			if err != nil {
 				t.Error(err)
 				return
@@ -190,7 +192,7 @@ func TestHalfClosedClientGetsItsReply(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, Options{})
 	r.know()
-	c, err := r.dial()
+	c, err := dockertest.Dial(r.socket)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -37,12 +37,12 @@ func (p *Proxy) askCreate(ctx context.Context, c *docker.Call) ([]hooks.Answer, 
 		return nil, nil
 	}
 	t := c.Container.Target(c.Pod)
-	stated, err := p.servers.Of(ctx, c.Pod.ID)
+	stated, err := p.Servers.Of(ctx, c.Pod.ID)
 	if err != nil {
 		return nil, p.o.Hooks.Unasked(ctx, hook.PreCreateContainer, t, err)
 	}
 	_, annotations := adapt.Split(c.Create.Labels)
-	answers, err := p.servers.Create(ctx, c.Pod, stated, &hook.ContainerRequest{
+	answers, err := p.Servers.Create(ctx, c.Pod, stated, &hook.ContainerRequest{
 		Container: hook.ContainerOf(c.Container), Resources: hook.ResourcesOf(&c.Container.Base), Annotations: annotations, Env: c.Create.Env(),
 	}, t)
 	for i := range answers {

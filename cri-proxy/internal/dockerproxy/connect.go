@@ -44,7 +44,7 @@ func (p *Proxy) ping(ctx context.Context) error {
 	if _, err := p.o.Backend.Version(ctx); err != nil {
 		return err
 	}
-	p.updates.Settle(ctx)
+	p.Updates.Settle(ctx)
 	return nil
 }
 
@@ -83,12 +83,12 @@ func (p *Proxy) list(ctx context.Context, first bool) (missed bool, err error) {
 	}
 	for _, id := range podsBefore {
 		if _, found := there[id]; !found {
-			p.servers.Drop(id)
+			p.Servers.Drop(id)
 			p.engine.RemovePod(id)
 		}
 	}
 	p.engine.Add(pods, list)
-	p.updates.Settle(ctx)
+	p.Updates.Settle(ctx)
 	return false, nil
 }
 

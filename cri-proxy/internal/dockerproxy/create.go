@@ -9,6 +9,7 @@ import (
 	adapt "github.com/koord-rt/koord-rt/adapt/docker"
 	"github.com/koord-rt/koord-rt/cri-proxy/internal/docker"
 	"github.com/koord-rt/koord-rt/cri-proxy/internal/hooks"
+	"github.com/koord-rt/koord-rt/cri-proxy/internal/mode"
 	"github.com/koord-rt/koord-rt/daemon/metrics"
 	"github.com/koord-rt/koord-rt/engine"
 	"github.com/koord-rt/koord-rt/model/node"
@@ -58,7 +59,7 @@ func (p *Proxy) prepare(ctx context.Context, c *docker.Call, w *workload.Contain
 			}
 		}
 		if failed == nil {
-			body, rest, failed = from.Apply(v, spec, w, by(v, p.o.Version))
+			body, rest, failed = from.Apply(v, spec, w, mode.By(v, p.o.Version))
 		}
 		if failed != nil {
 			return spec // none of it stands in the body

@@ -16,7 +16,7 @@ import (
 // createPod asks the hook servers and refuses a pod whose guarantees this node cannot give. The pod is taken in when its
 // sandbox runs.
 func (p *Proxy) createPod(ctx context.Context, c *docker.Call) ([]byte, error) {
-	answers, err := p.servers.Pod(ctx, hook.PreRunPodSandbox, c.Pod, statedOf(c.Create.Labels, c.Create.CgroupParent()))
+	answers, err := p.Servers.Pod(ctx, hook.PreRunPodSandbox, c.Pod, statedOf(c.Create.Labels, c.Create.CgroupParent()))
 	if err != nil {
 		return nil, err
 	}
@@ -51,5 +51,5 @@ func (p *Proxy) stoppedPod(ctx context.Context, c *docker.Call) {
 		return
 	}
 	p.engine.StopPod(c.ID)
-	p.servers.TellPod(ctx, hook.PostStopPodSandbox, c.Pod)
+	p.Servers.TellPod(ctx, hook.PostStopPodSandbox, c.Pod)
 }

@@ -12,52 +12,34 @@ package dockerproxy
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"strconv"
 	"sync/atomic"
 
 	adapt "github.com/koord-rt/koord-rt/adapt/docker"
-	"github.com/koord-rt/koord-rt/api/config"
 	"github.com/koord-rt/koord-rt/api/protocol"
-	"github.com/koord-rt/koord-rt/cri-proxy/internal/ask"
 	"github.com/koord-rt/koord-rt/cri-proxy/internal/docker"
-	"github.com/koord-rt/koord-rt/cri-proxy/internal/doubt"
-	"github.com/koord-rt/koord-rt/cri-proxy/internal/hooks"
+	"github.com/koord-rt/koord-rt/cri-proxy/internal/mode"
 	"github.com/koord-rt/koord-rt/daemon/metrics"
 	"github.com/koord-rt/koord-rt/engine"
-	"github.com/koord-rt/koord-rt/engine/feed"
-	"github.com/koord-rt/koord-rt/model/mark"
 	"github.com/koord-rt/koord-rt/model/node"
 	"github.com/koord-rt/koord-rt/model/plan"
 	"github.com/koord-rt/koord-rt/model/workload"
 )
 
-// Program is the name of koord-runtime-proxy in marks.
-const Program = "koord-runtime-proxy"
-
 // Options of New; all are required.
 type Options struct {
-	Config  config.Proxy
-	Version string
-	Log     *slog.Logger
-	Metrics *metrics.Engine
-	// Engine was made with an [Edge], hooks.Join and ExitsUntold.
-	Engine *engine.Engine
+	mode.Options
 	// Backend asks the daemon.
 	Backend *docker.Backend
-	// Hooks calls external hook servers.
-	Hooks *hooks.Registry
 	// Read reads one value of a cgroup from the kernel.
 	Read func(plan.ID) (plan.Value, error)
 }
 
 // Proxy decides about calls of Docker's API; it is the docker.Handler.
 type Proxy struct {
+	*mode.Mode
 	o       Options
 	engine  *engine.Engine
-	keeper  *feed.Keeper
-	servers *ask.Servers
-	updates *doubt.Updates
 	creates atomic.Uint64
 }
 
@@ -69,20 +51,9 @@ var (
 // New makes a proxy. Nothing runs before Connect.
 func New(o Options) *Proxy {
 	p := &Proxy{o: o, engine: o.Engine}
-	p.keeper = feed.New(feed.Options{Pace: o.Config.Reconnect, Engine: o.Engine, Hello: p.hello, List: p.list, Ping: p.ping})
-	p.servers = ask.New(ask.Options{Hooks: o.Hooks, Engine: o.Engine, Read: p.readStated})
-	p.updates = doubt.New(doubt.Options{Engine: o.Engine, Record: p.record, Look: p.keeper.Look})
+	p.Mode = mode.New(o.Options, mode.Runtime{Hello: p.hello, List: p.list, Ping: p.ping, Stated: p.readStated, Record: p.record})
 	return p
 }
-
-// Connect keeps what is known in step with the daemon until ctx ends.
-func (p *Proxy) Connect(ctx context.Context) { p.keeper.Run(ctx) }
-
-// Synced is closed when the daemon's containers have been taken in for the first time.
-func (p *Proxy) Synced() <-chan struct{} { return p.keeper.Synced() }
-
-// Serving says that clients may come from now on.
-func (p *Proxy) Serving() { p.keeper.Serving() }
 
 // Edge is the way over Docker's API, for the engine.
 type Edge struct {
@@ -92,11 +63,7 @@ type Edge struct {
 
 // Mark implements engine.Edge.
 func (e Edge) Mark(v *node.View, pl plan.Plan, c *workload.Container) *protocol.Applied {
-	return adapt.Mark(pl, c, by(v, e.Version))
-}
-
-func by(v *node.View, version string) mark.By {
-	return mark.By{Generation: v.Generation, Program: Program, Version: version}
+	return adapt.Mark(pl, c, mode.By(v, e.Version))
 }
 
 // Before implements docker.Handler.
@@ -142,7 +109,7 @@ func (p *Proxy) afterPod(ctx context.Context, c *docker.Call, o docker.Outcome) 
 	case adapt.VerbStop, adapt.VerbKill:
 		p.stoppedPod(ctx, c)
 	case adapt.VerbRemove:
-		p.servers.Drop(c.ID)
+		p.Servers.Drop(c.ID)
 		p.engine.RemovePod(c.ID)
 	}
 }
@@ -216,7 +183,7 @@ var _ engine.Lister = Lister{}
 var errForeign = errors.New("is no container of a pod")
 
 // Container implements engine.Lister.
-func (l Lister) Container(ctx context.Context, id string) (*workload.Pod, *workload.Container, error) {
+func (l Lister) Container(ctx context.Context, id string, marks ...*protocol.Applied) (*workload.Pod, *workload.Container, error) {
 	in, err := l.Backend.Inspect(ctx, id)
 	if err != nil {
 		return nil, nil, err
@@ -228,5 +195,5 @@ func (l Lister) Container(ctx context.Context, id string) (*workload.Pod, *workl
 	if err != nil {
 		return nil, nil, err
 	}
-	return sandbox.Pod(), in.Container(), nil
+	return sandbox.Pod(), in.Container(marks...), nil
 }

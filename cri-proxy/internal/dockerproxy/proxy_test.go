@@ -6,6 +6,7 @@ package dockerproxy
 import (
 	"context"
 	"errors"
+	"net/http/httptest"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -16,6 +17,7 @@ import (
 	"github.com/koord-rt/koord-rt/adapt/hook"
 	"github.com/koord-rt/koord-rt/adapt/hook/hooktest"
 	"github.com/koord-rt/koord-rt/api/protocol"
+	"github.com/koord-rt/koord-rt/engine/enginetest"
 	"github.com/koord-rt/koord-rt/model/workload"
 )
 
@@ -35,12 +37,12 @@ func TestLife(t *testing.T) {
 	if got := r.tree.Get(t, dir, "cpu.max.burst"); got != "100000" {
 		t.Errorf("burst after the start: %s", got)
 	}
-	eventually(t, "the pod's burst", func() bool { return r.tree.Get(t, parent, "cpu.max.burst") == "200000" })
+	enginetest.Eventually(t, "the pod's burst", func() bool { return r.tree.Get(t, parent, "cpu.max.burst") == "200000" })
 	if p, _, ok := r.engine.Known(id); !ok || p.Base.Quota.V != 200000 || p.Base.Period.V != 100000 {
 		t.Errorf("the pod's base: %+v", p)
 	}
 	r.do("POST", "/containers/"+id+"/update", map[string]any{"CpuQuota": 50000})
-	eventually(t, "a smaller burst", func() bool { return r.tree.Get(t, dir, "cpu.max.burst") == "50000" })
+	enginetest.Eventually(t, "a smaller burst", func() bool { return r.tree.Get(t, dir, "cpu.max.burst") == "50000" })
 	r.mu.Lock()
 	r.broken = true
 	r.mu.Unlock()
@@ -50,7 +52,7 @@ func TestLife(t *testing.T) {
 	if _, c, ok := r.engine.Known(id); !ok || c.Base.Quota.V != 50000 {
 		t.Errorf("after a refused update the base is %+v", c.Base)
 	}
-	eventually(t, "the old burst", func() bool { return r.tree.Get(t, dir, "cpu.max.burst") == "50000" })
+	enginetest.Eventually(t, "the old burst", func() bool { return r.tree.Get(t, dir, "cpu.max.burst") == "50000" })
 	r.do("POST", "/containers/"+id+"/stop", nil)
 	if _, c, _ := r.engine.Known(id); c.State != workload.StateStopped {
 		t.Errorf("after the stop: %v", c.State)
@@ -115,7 +117,7 @@ func TestList(t *testing.T) {
 		}
 	}
 	r.mu.Lock()
-	r.one(discard{}, id, "stop", nil) // behind our back
+	r.one(httptest.NewRecorder(), id, "stop", nil) // behind our back
 	delete(r.records, created)
 	r.mu.Unlock()
 	r.relist(false)
@@ -182,7 +184,7 @@ func TestHookServers(t *testing.T) {
 	r := newRig(t)
 	h := &hookServer{}
 	h.serve(t, r.hooks, "Fail")
-	eventually(t, "the registration", func() bool { return r.o.Hooks.Wants(hook.PreRunPodSandbox) })
+	enginetest.Eventually(t, "the registration", func() bool { return r.o.Hooks.Wants(hook.PreRunPodSandbox) })
 	pod := r.pod("LS", nil)
 	id := r.id(r.do("POST", "/containers/create", body(pod)))
 	r.do("POST", "/containers/"+id+"/start", nil)
@@ -244,5 +246,5 @@ func TestLate(t *testing.T) {
 	if got := r.tree.Get(t, parent+"/"+id, "cpu.max.burst"); got != "100000" {
 		t.Errorf("burst after the start: %s", got)
 	}
-	eventually(t, "one container is known", func() bool { return r.engine.Status().Counters["containers"] == 1 })
+	enginetest.Eventually(t, "one container is known", func() bool { return r.engine.Status().Counters["containers"] == 1 })
 }

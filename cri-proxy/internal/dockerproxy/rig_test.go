@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -19,33 +18,22 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	adapt "github.com/koord-rt/koord-rt/adapt/docker"
 	"github.com/koord-rt/koord-rt/api/config"
 	"github.com/koord-rt/koord-rt/api/protocol"
-	"github.com/koord-rt/koord-rt/api/strategy"
 	"github.com/koord-rt/koord-rt/cri-proxy/internal/docker"
+	"github.com/koord-rt/koord-rt/cri-proxy/internal/docker/dockertest"
 	"github.com/koord-rt/koord-rt/cri-proxy/internal/hooks"
 	"github.com/koord-rt/koord-rt/cri-proxy/internal/listen"
-	"github.com/koord-rt/koord-rt/daemon/metrics"
+	"github.com/koord-rt/koord-rt/cri-proxy/internal/mode"
 	"github.com/koord-rt/koord-rt/engine"
-	"github.com/koord-rt/koord-rt/kernel/apply"
-	"github.com/koord-rt/koord-rt/kernel/cgroup"
+	"github.com/koord-rt/koord-rt/engine/enginetest"
 	"github.com/koord-rt/koord-rt/kernel/kerneltest"
-	"github.com/koord-rt/koord-rt/kernel/sys"
-	"github.com/koord-rt/koord-rt/model/journal"
-	"github.com/koord-rt/koord-rt/model/node"
 	"github.com/koord-rt/koord-rt/model/plan"
 	"github.com/koord-rt/koord-rt/model/unit"
 )
 
 const parent = "/kubepods/burstable/podu"
-
-type paper struct{}
-
-// Append implements journal.Journal.
-func (paper) Append(...journal.Record) error { return nil }
 
 // daemon is a small dockerd on the fake kernel: a container gets its cgroup when it starts, with what its body says of the
 // CPU unless careless.
@@ -179,15 +167,10 @@ type rig struct {
 
 func newRig(t *testing.T, change ...func(*config.Proxy)) *rig {
 	t.Helper()
-	dir, err := os.MkdirTemp("/tmp", "dx") // t.TempDir is too long for a socket
-	must(t, err)
-	t.Cleanup(func() { must(t, os.RemoveAll(dir)) })
-	d := &daemon{t: t, tree: kerneltest.New(t, "6.12", "/kubepods/burstable"), records: map[string]map[string]any{}}
-	l, err := net.Listen("unix", filepath.Join(dir, "d"))
-	must(t, err)
-	srv := &http.Server{Handler: d}
-	go func() { _ = srv.Serve(l) }()
-	t.Cleanup(func() { must(t, srv.Close()) })
+	dir := dockertest.Dir(t)
+	m := enginetest.New(t, "6.12", "/kubepods/burstable")
+	d := &daemon{t: t, tree: m.Tree, records: map[string]map[string]any{}}
+	dockertest.Serve(t, filepath.Join(dir, "d"), d)
 
 	cfg := config.DefaultProxy()
 	cfg.Deadline, cfg.Hooks.Dir = config.Duration(5*time.Second), filepath.Join(dir, "hooks")
@@ -195,20 +178,16 @@ func newRig(t *testing.T, change ...func(*config.Proxy)) *rig {
 	for _, f := range change {
 		f(&cfg)
 	}
-	files, err := cgroup.Open(d.tree.Roots, d.tree.Version, cgroup.Options{Weight: unit.Quadratic, PodWeight: unit.Linear})
-	must(t, err)
-	a, err := apply.New(apply.Options{FS: files, Roots: d.tree.Roots, Journal: paper{}, Writer: d.tree})
-	must(t, err)
-	m, err := metrics.NewEngine(prometheus.NewRegistry(), "test")
-	must(t, err)
-	log := slog.New(slog.NewTextHandler(t.Output(), nil))
-	g := engine.New(engine.Options{
-		Config: cfg.Node, Log: log, Metrics: m, Edge: Edge{Version: "1"}, Journal: paper{}, Kernel: a,
-		Views: views(t, d.tree, cfg.Node), Drift: time.Hour, ExitsUntold: true, Join: hooks.Join(cfg.Hooks, slog.New(slog.DiscardHandler)),
-	})
+	o := m.Options(t, cfg.Node, Edge{Version: "1"}, "cpuBurstStrategy: {policy: cpuBurstOnly, cpuBurstPercent: 1000}\n",
+		plan.CPUBurst, plan.CPUShares, plan.CPUQuota, plan.CPUPeriod, plan.MemoryLimit)
+	o.Drift, o.ExitsUntold, o.Join = time.Hour, true, hooks.Join(cfg.Hooks, slog.New(slog.DiscardHandler))
+	g := engine.New(o)
 	backend := docker.NewBackend(filepath.Join(dir, "d"))
 	registry := hooks.New(hooks.Options{Config: cfg.Hooks})
-	p := New(Options{Config: cfg, Version: "1", Log: log, Metrics: m, Engine: g, Backend: backend, Hooks: registry, Read: files.Read})
+	p := New(Options{
+		Options: mode.Options{Config: cfg, Version: "1", Log: o.Log, Metrics: o.Metrics, Engine: g, Hooks: registry},
+		Backend: backend, Read: m.Files.Read,
+	})
 	front, err := docker.New(docker.Options{Backend: filepath.Join(dir, "d"), Handler: p, Registry: g, DecisionTimeout: 20 * time.Second, Grace: 10 * time.Millisecond, Observe: p.Observe})
 	must(t, err)
 	pl, err := listen.Unix(filepath.Join(dir, "p"))
@@ -220,29 +199,11 @@ func newRig(t *testing.T, change ...func(*config.Proxy)) *rig {
 	serving, stop := context.WithCancel(ctx)
 	ended := make(chan struct{})
 	wg.Go(func() { defer close(ended); _ = front.Serve(serving, pl) })
-	tr := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return (&net.Dialer{}).DialContext(ctx, "unix", filepath.Join(dir, "p"))
-	}}
-	t.Cleanup(func() { tr.CloseIdleConnections(); cancel(); wg.Wait(); registry.Close() })
+	t.Cleanup(func() { cancel(); wg.Wait(); registry.Close() })
+	client := dockertest.Client(t, filepath.Join(dir, "p"))
 	<-p.Synced()
 	p.Serving()
-	return &rig{daemon: d, Proxy: p, client: &http.Client{Transport: tr, Timeout: 30 * time.Second}, hooks: cfg.Hooks.Dir, stop: stop, ended: ended}
-}
-
-func views(t *testing.T, tree *kerneltest.Tree, cfg config.Node) *engine.Views {
-	t.Helper()
-	topology, err := sys.FS(tree.Roots.Sys).Topology()
-	must(t, err)
-	static := engine.Static{
-		Name: "n", Topology: topology, Weight: unit.Quadratic, PodWeight: unit.Linear, CPUAllocatable: 8000,
-		Kernel: node.Kernel{Release: "6.12", Major: 6, Minor: 12, Cgroup: tree.Version},
-	}
-	for _, k := range []plan.Knob{plan.CPUBurst, plan.CPUShares, plan.CPUQuota, plan.CPUPeriod, plan.MemoryLimit} {
-		static.Kernel.Knobs[k].OK = true
-	}
-	spec, err := strategy.Parse([]byte("cpuBurstStrategy: {policy: cpuBurstOnly, cpuBurstPercent: 1000}\n"))
-	must(t, err)
-	return engine.NewViews(cfg, static, &spec, "test")
+	return &rig{daemon: d, Proxy: p, client: client, hooks: cfg.Hooks.Dir, stop: stop, ended: ended}
 }
 
 // call gives the reply's status and text.
@@ -250,14 +211,7 @@ func (r *rig) call(method, path string, body any) (int, string) {
 	r.t.Helper()
 	data, err := json.Marshal(body)
 	must(r.t, err)
-	req, err := http.NewRequestWithContext(r.t.Context(), method, "http://docker"+path, bytes.NewReader(data))
-	must(r.t, err)
-	resp, err := r.client.Do(req)
-	must(r.t, err)
-	defer resp.Body.Close()
-	out, err := io.ReadAll(resp.Body)
-	must(r.t, err)
-	return resp.StatusCode, string(out)
+	return dockertest.Do(r.t, r.client, method, path, bytes.NewReader(data))
 }
 
 // try is a call that may come to nothing.
@@ -335,25 +289,3 @@ func must(t *testing.T, err error) {
 		t.Fatal(err)
 	}
 }
-
-// eventually is for what follows an answer in the background.
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for end := time.Now().Add(20 * time.Second); !ok(); time.Sleep(2 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("not in 20 s: %s", what)
-		}
-	}
-}
-
-// discard is a reply that nobody reads.
-type discard struct{}
-
-// Header implements http.ResponseWriter.
-func (discard) Header() http.Header { return http.Header{} }
-
-// Write implements http.ResponseWriter.
-func (discard) Write(p []byte) (int, error) { return len(p), nil }
-
-// WriteHeader implements http.ResponseWriter.
-func (discard) WriteHeader(int) {}

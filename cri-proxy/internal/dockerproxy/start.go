@@ -21,7 +21,7 @@ const stopLimit = 10 * time.Second
 // start lets the container go when its pod's cgroup is in force and the CPUs that it claims are free. The daemon makes the
 // cgroup during this call, so what the body could not carry is written right after it.
 func (p *Proxy) start(ctx context.Context, c *docker.Call) error {
-	if err := p.servers.Start(ctx, c.Pod, c.Container); err != nil {
+	if err := p.Servers.Start(ctx, c.Pod, c.Container); err != nil {
 		return err
 	}
 	if _, known, ok := p.engine.Known(c.ID); ok && known.State == workload.StateStopped {
@@ -61,7 +61,7 @@ func (p *Proxy) started(ctx context.Context, c *docker.Call, o docker.Outcome) {
 	if _, ok := c.State.(again); ok || c.Verb == adapt.VerbRestart {
 		p.engine.Updated(c.ID) // what an update has added since the creation
 	}
-	p.servers.Tell(ctx, hook.PostStartContainer, c.Pod, c.Container)
+	p.Servers.Tell(ctx, hook.PostStartContainer, c.Pod, c.Container)
 }
 
 // fail ends a container whose pod has asked not to run without the guarantee: it runs already, and is ended even when we
@@ -83,5 +83,5 @@ func (p *Proxy) stopped(ctx context.Context, c *docker.Call) {
 		return
 	}
 	p.engine.Stop(c.ID)
-	p.servers.Tell(ctx, hook.PostStopContainer, c.Pod, c.Container)
+	p.Servers.Tell(ctx, hook.PostStopContainer, c.Pod, c.Container)
 }

@@ -19,9 +19,9 @@ func (p *Proxy) update(ctx context.Context, c *docker.Call) ([]byte, error) {
 	w := c.Container
 	if _, known, ok := p.engine.Known(c.ID); ok {
 		w = known // what the daemon has of the base may be ours
-		c.State = p.updates.Begin(known)
+		c.State = p.Updates.Begin(known)
 	}
-	foreign, err := p.servers.Update(ctx, c.Pod, w, c.Update.Base(w.Base))
+	foreign, err := p.Servers.Update(ctx, c.Pod, w, c.Update.Base(w.Base))
 	if err != nil {
 		return nil, p.without(c, err)
 	}

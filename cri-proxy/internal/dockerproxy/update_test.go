@@ -10,6 +10,7 @@ import (
 
 	"github.com/koord-rt/koord-rt/adapt/hook"
 	"github.com/koord-rt/koord-rt/api/config"
+	"github.com/koord-rt/koord-rt/engine/enginetest"
 	"github.com/koord-rt/koord-rt/model/plan"
 )
 
@@ -20,7 +21,7 @@ func TestUpdateWithAHookServer(t *testing.T) {
 	r := newRig(t)
 	h := &hookServer{}
 	h.serve(t, r.hooks, "Fail")
-	eventually(t, "the registration", func() bool { return r.o.Hooks.Wants(hook.PreRunPodSandbox) })
+	enginetest.Eventually(t, "the registration", func() bool { return r.o.Hooks.Wants(hook.PreRunPodSandbox) })
 	pod := r.pod("LS", nil)
 	id := r.id(r.do("POST", "/containers/create", body(pod)))
 	r.do("POST", "/containers/"+id+"/start", nil)
@@ -94,10 +95,10 @@ func TestLostUpdate(t *testing.T) {
 			if status, _ := r.call("POST", "/containers/"+id+"/update", map[string]any{"CpuQuota": 60000}); status != 502 {
 				t.Errorf("an update without an answer: %d", status)
 			}
-			eventually(t, "the base that the daemon has", func() bool { _, c, _ := r.engine.Known(id); return c.Base.Quota.V == tt.quota })
-			eventually(t, "the burst that goes with it", func() bool { return r.tree.Get(t, parent+"/"+id, "cpu.max.burst") == tt.burst })
+			enginetest.Eventually(t, "the base that the daemon has", func() bool { _, c, _ := r.engine.Known(id); return c.Base.Quota.V == tt.quota })
+			enginetest.Eventually(t, "the burst that goes with it", func() bool { return r.tree.Get(t, parent+"/"+id, "cpu.max.burst") == tt.burst })
 			r.do("POST", "/containers/"+id+"/update", map[string]any{"CpuQuota": 50000})
-			eventually(t, "the next burst", func() bool { return r.tree.Get(t, parent+"/"+id, "cpu.max.burst") == "50000" })
+			enginetest.Eventually(t, "the next burst", func() bool { return r.tree.Get(t, parent+"/"+id, "cpu.max.burst") == "50000" })
 			if _, c, _ := r.engine.Known(id); c.Base.Quota.V != 50000 {
 				t.Errorf("the next base: %+v", c.Base)
 			}
@@ -111,7 +112,7 @@ func TestEndDuringAHook(t *testing.T) {
 	h := &hookServer{hangs: "PostStartContainer", entered: make(chan struct{})}
 	r := newRig(t, func(c *config.Proxy) { c.Hooks.Timeout = config.Duration(2 * time.Minute) })
 	h.serve(t, r.hooks, "Fail") // which has all of the time that there is
-	eventually(t, "the registration", func() bool { return r.o.Hooks.Wants(hook.PreRunPodSandbox) })
+	enginetest.Eventually(t, "the registration", func() bool { return r.o.Hooks.Wants(hook.PreRunPodSandbox) })
 	pod := r.pod("LS", nil)
 	id := r.id(r.do("POST", "/containers/create", body(pod)))
 	gone := make(chan struct{})

@@ -6,35 +6,24 @@ package exits_test
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/koord-rt/koord-rt/api/config"
 	"github.com/koord-rt/koord-rt/api/protocol"
 	"github.com/koord-rt/koord-rt/cri-proxy/internal/exits"
 	"github.com/koord-rt/koord-rt/cri-proxy/internal/proxy"
-	"github.com/koord-rt/koord-rt/daemon/metrics"
 	"github.com/koord-rt/koord-rt/engine"
-	"github.com/koord-rt/koord-rt/kernel/apply"
-	"github.com/koord-rt/koord-rt/kernel/cgroup"
+	"github.com/koord-rt/koord-rt/engine/beside"
+	"github.com/koord-rt/koord-rt/engine/enginetest"
 	"github.com/koord-rt/koord-rt/kernel/kerneltest"
-	"github.com/koord-rt/koord-rt/kernel/sys"
-	"github.com/koord-rt/koord-rt/model/journal"
 	"github.com/koord-rt/koord-rt/model/node"
 	"github.com/koord-rt/koord-rt/model/workload"
 )
 
 const parent = "/kubepods/podu"
-
-type paper struct{}
-
-// Append implements journal.Journal.
-func (paper) Append(...journal.Record) error { return nil }
 
 // rig is an engine that writes nothing, because a plugin is beside it, on a fake kernel.
 type rig struct {
@@ -46,43 +35,21 @@ type rig struct {
 
 func newRig(t *testing.T, kernel string) *rig {
 	t.Helper()
-	r := &rig{tree: kerneltest.New(t, kernel, parent)}
-	files, err := cgroup.Open(r.tree.Roots, r.tree.Version, cgroup.Options{})
-	must(t, err)
-	a, err := apply.New(apply.Options{FS: files, Roots: r.tree.Roots, Journal: paper{}, Writer: r.tree})
-	must(t, err)
-	topology, err := sys.FS(r.tree.Roots.Sys).Topology()
-	must(t, err)
-	m, err := metrics.NewEngine(prometheus.NewRegistry(), "test")
-	must(t, err)
-	cfg := config.DefaultProxy().Node
-	static := engine.Static{Name: "n", Topology: topology, Kernel: node.Kernel{Release: kernel, Major: 6, Minor: 12, Cgroup: r.tree.Version}}
-	r.Engine = engine.New(engine.Options{
-		Config: cfg, Log: slog.New(slog.DiscardHandler), Metrics: m, Edge: proxy.Edge{}, Journal: paper{},
-		Kernel: proxy.Yield{Kernel: a, Plugin: func() bool { return true }},
-		Views:  engine.NewViews(cfg, static, nil, "test"), Drift: 10 * time.Millisecond, ExitsUntold: true, Beside: func() bool { return true },
-	})
-	r.Watch = exits.New(exits.Options{Engine: r.Engine, Files: files, Every: time.Millisecond, Ended: func(_ context.Context, id string) (bool, error) {
+	m := enginetest.New(t, kernel, parent)
+	r := &rig{tree: m.Tree}
+	covered := func() bool { return true }
+	o := m.Options(t, config.DefaultProxy().Node, proxy.Edge{}, "cpuBurstStrategy: {policy: none}\n")
+	o.Kernel, o.Beside = beside.Yield{Kernel: o.Kernel, Covered: covered}, covered
+	o.Drift, o.ExitsUntold = 10*time.Millisecond, true
+	r.Engine = engine.New(o)
+	r.Watch = exits.New(exits.Options{Engine: r.Engine, Files: m.Files, Every: time.Millisecond, Ended: func(_ context.Context, id string) (bool, error) {
 		if f := r.asked.Load(); f != nil {
 			return (*f)(id)
 		}
 		return false, nil
 	}})
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		_ = r.Engine.Run(ctx, func(ctx context.Context) { <-ctx.Done() })
-	}()
-	t.Cleanup(func() { cancel(); <-done })
+	enginetest.Run(t, r.Engine)
 	return r
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 // lsr is a pod whose container claims CPUs 0 and 1.
@@ -196,7 +163,9 @@ func TestUnseen(t *testing.T) {
 		}
 	}
 	cancel()
-	must(t, <-done)
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
 	for range 3 {
 		if unseen := r.Look(); slices.Contains(unseen, "elsewhere") || slices.Contains(unseen, "ended") {
 			t.Errorf("still to be asked about: %v", unseen)

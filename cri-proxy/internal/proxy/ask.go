@@ -61,5 +61,5 @@ func (p *Proxy) askCreate(ctx context.Context, pod *workload.Pod, r *cri.CreateC
 	for _, e := range envs {
 		asked.Env[e.Key] = e.Value
 	}
-	return p.servers.Create(ctx, pod, stated(&cfg), asked, t)
+	return p.Servers.Create(ctx, pod, stated(&cfg), asked, t)
 }

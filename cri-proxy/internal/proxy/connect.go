@@ -12,9 +12,6 @@ import (
 	"github.com/koord-rt/koord-rt/model/workload"
 )
 
-// Connect keeps what is known in step with the runtime until ctx ends. Calls are relayed whether it has succeeded or not.
-func (p *Proxy) Connect(ctx context.Context) { p.keeper.Run(ctx) }
-
 // hello asks the runtime for its name and release.
 func (p *Proxy) hello(ctx context.Context) error {
 	v, err := p.o.List.Version(ctx)
@@ -24,8 +21,8 @@ func (p *Proxy) hello(ctx context.Context) error {
 	r := cri.Runtime(v.Name, v.Version)
 	p.runtime.Store(&v.Name)
 	p.engine.Views().SetRuntime(r)
-	p.m.SetBuild(p.o.Version, v.Name, v.Version, "")
-	p.log.Info("connected to the runtime", "runtime", v.Name, "version", v.Version, "limits", r.Problems)
+	p.o.Metrics.SetBuild(p.o.Version, v.Name, v.Version, "")
+	p.o.Log.Info("connected to the runtime", "runtime", v.Name, "version", v.Version, "limits", r.Problems)
 	return nil
 }
 
@@ -34,7 +31,7 @@ func (p *Proxy) ping(ctx context.Context) error {
 	if _, err := p.o.List.Version(ctx); err != nil {
 		return err
 	}
-	p.updates.Settle(ctx)
+	p.Updates.Settle(ctx)
 	return nil
 }
 
@@ -42,7 +39,7 @@ func (p *Proxy) ping(ctx context.Context) error {
 func (p *Proxy) list(ctx context.Context, first bool) (missed bool, err error) {
 	missed, err = p.lister.List(ctx, first)
 	if err == nil && !first {
-		p.updates.Settle(ctx)
+		p.Updates.Settle(ctx)
 	}
 	return missed, err
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/koord-rt/koord-rt/adapt/cri"
 	"github.com/koord-rt/koord-rt/cri-proxy/internal/hooks"
+	"github.com/koord-rt/koord-rt/cri-proxy/internal/mode"
 	"github.com/koord-rt/koord-rt/cri-proxy/internal/relay"
 	"github.com/koord-rt/koord-rt/daemon/metrics"
 	"github.com/koord-rt/koord-rt/engine"
@@ -83,7 +84,7 @@ func (p *Proxy) prepare(ctx context.Context, pod *workload.Pod, c *workload.Cont
 	var failed error
 	sb := engine.Sandbox{ID: r.Sandbox, Read: func() *workload.Pod { return pod }}
 	err := p.engine.Prepare(ctx, sb, c, func(v *node.View, spec plan.Plan) plan.Plan {
-		patch, rest := cri.Create(v, spec, r, c, by(v, p.o.Version))
+		patch, rest := cri.Create(v, spec, r, c, mode.By(v, p.o.Version))
 		if patch, failed = containerPatch(patch, r, answers, parent); failed == nil {
 			out, failed = r.Patch(patch)
 		}
@@ -104,7 +105,7 @@ func (p *Proxy) parentOf(ctx context.Context, r *cri.CreateContainer) string {
 	if !p.o.Hooks.Any() {
 		return ""
 	}
-	cfg, err := p.servers.Of(ctx, r.Sandbox)
+	cfg, err := p.Servers.Of(ctx, r.Sandbox)
 	if err != nil {
 		return ""
 	}

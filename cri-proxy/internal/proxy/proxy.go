@@ -12,19 +12,15 @@ package proxy
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/koord-rt/koord-rt/adapt/cri"
-	"github.com/koord-rt/koord-rt/api/config"
 	"github.com/koord-rt/koord-rt/api/protocol"
-	"github.com/koord-rt/koord-rt/cri-proxy/internal/ask"
-	"github.com/koord-rt/koord-rt/cri-proxy/internal/doubt"
 	"github.com/koord-rt/koord-rt/cri-proxy/internal/hooks"
+	"github.com/koord-rt/koord-rt/cri-proxy/internal/mode"
 	"github.com/koord-rt/koord-rt/cri-proxy/internal/relay"
-	"github.com/koord-rt/koord-rt/daemon/metrics"
 	"github.com/koord-rt/koord-rt/engine"
 	"github.com/koord-rt/koord-rt/engine/feed"
 	"github.com/koord-rt/koord-rt/model/mark"
@@ -33,36 +29,21 @@ import (
 	"github.com/koord-rt/koord-rt/model/workload"
 )
 
-// Program is the name of koord-runtime-proxy in marks.
-const Program = "koord-runtime-proxy"
-
-// Options of New. All are required unless a comment says otherwise.
+// Options of New; all are required.
 type Options struct {
-	Config  config.Proxy
-	Version string
-	Log     *slog.Logger
-	Metrics *metrics.Engine
-	// Engine was made with an [Edge], hooks.Join and ExitsUntold.
-	Engine *engine.Engine
+	mode.Options
 	// List asks the runtime.
 	List *cri.Lister
-	// Hooks calls external hook servers.
-	Hooks *hooks.Registry
 	// Plugin reports whether koord-nri is connected to the runtime beside us.
 	Plugin func() bool
 }
 
 // Proxy decides about CRI calls; it is the relay's Handler.
 type Proxy struct {
+	*mode.Mode
 	o      Options
-	log    *slog.Logger
-	m      *metrics.Engine
 	engine *engine.Engine
-	keeper *feed.Keeper
 	lister *feed.Lister
-	// servers are the hook servers; updates those that are under way or in doubt.
-	servers *ask.Servers
-	updates *doubt.Updates
 	// runtime is the name that the runtime gives itself.
 	runtime atomic.Pointer[string]
 	naming  naming
@@ -72,21 +53,13 @@ type Proxy struct {
 
 // New makes a proxy. Nothing runs before Connect.
 func New(o Options) *Proxy {
-	p := &Proxy{o: o, log: o.Log, m: o.Metrics, engine: o.Engine}
-	p.keeper = feed.New(feed.Options{Pace: o.Config.Reconnect, Engine: o.Engine, Hello: p.hello, List: p.list, Ping: p.ping})
-	p.servers = ask.New(ask.Options{Hooks: o.Hooks, Engine: o.Engine, Read: p.readStated})
-	p.lister = &feed.Lister{Engine: o.Engine, Runtime: o.List, Dropped: p.servers.Drop}
-	p.updates = doubt.New(doubt.Options{Engine: o.Engine, Record: o.List.Record, Look: p.keeper.Look})
+	p := &Proxy{o: o, engine: o.Engine}
+	p.Mode = mode.New(o.Options, mode.Runtime{Hello: p.hello, List: p.list, Ping: p.ping, Stated: p.readStated, Record: o.List.Record})
+	p.lister = &feed.Lister{Engine: o.Engine, Runtime: o.List, Dropped: p.Servers.Drop}
 	p.runtime.Store(new(string))
 	p.naming.news = make(chan struct{})
 	return p
 }
-
-// Synced is closed when the runtime's containers have been taken in for the first time.
-func (p *Proxy) Synced() <-chan struct{} { return p.keeper.Synced() }
-
-// Serving says that clients may come from now on.
-func (p *Proxy) Serving() { p.keeper.Serving() }
 
 // Edge is the way over CRI, for the engine.
 type Edge struct {
@@ -96,11 +69,7 @@ type Edge struct {
 
 // Mark implements engine.Edge.
 func (e Edge) Mark(v *node.View, pl plan.Plan, c *workload.Container) *protocol.Applied {
-	return mark.Of(by(v, e.Version), pl, &c.Base, func(s *plan.Setting) bool { return cri.InCreate(v, s) })
-}
-
-func by(v *node.View, version string) mark.By {
-	return mark.By{Generation: v.Generation, Program: Program, Version: version}
+	return mark.Of(mode.By(v, e.Version), pl, &c.Base, func(s *plan.Setting) bool { return cri.InCreate(v, s) })
 }
 
 // Codes of gRPC (google.golang.org/grpc/codes), without the library's weight.

@@ -177,6 +177,7 @@ func TestRefusedUpdate(t *testing.T) {
 	id := reply.ContainerId
 	_, err = r.StartContainer(t.Context(), &runtimeapi.StartContainerRequest{ContainerId: id})
 	must(t, err)
+	eventually(t, "the start", func() bool { _, c, _ := r.engine.Known(id); return c.State != workload.StateCreating })
 	update := &runtimeapi.UpdateContainerResourcesRequest{ContainerId: id, Linux: &runtimeapi.LinuxContainerResources{CpuPeriod: 100000, CpuQuota: 150000}}
 	r.fake.refuse.Store(true)
 	if _, err := r.UpdateContainerResources(t.Context(), update); status.Code(err) != codes.InvalidArgument {

@@ -25,6 +25,7 @@ import (
 	"github.com/koord-rt/koord-rt/api/protocol"
 	"github.com/koord-rt/koord-rt/api/strategy"
 	"github.com/koord-rt/koord-rt/cri-proxy/internal/hooks"
+	"github.com/koord-rt/koord-rt/cri-proxy/internal/mode"
 	"github.com/koord-rt/koord-rt/cri-proxy/internal/proxy"
 	"github.com/koord-rt/koord-rt/cri-proxy/internal/relay"
 	"github.com/koord-rt/koord-rt/daemon/metrics"
@@ -157,10 +158,9 @@ func newRig(t *testing.T, change ...func(*config.Proxy)) *rig {
 			return r.plugin.Load()
 		},
 	})
-	p := proxy.New(proxy.Options{
-		Config: cfg, Version: "test", Log: slog.New(slog.DiscardHandler), Metrics: m, Engine: r.engine, List: list,
-		Hooks: hooks.New(hooks.Options{Config: cfg.Hooks}), Plugin: r.plugin.Load,
-	})
+	p := proxy.New(proxy.Options{Options: mode.Options{
+		Config: cfg, Version: "test", Log: slog.New(slog.DiscardHandler), Metrics: m, Engine: r.engine, Hooks: hooks.New(hooks.Options{Config: cfg.Hooks}),
+	}, List: list, Plugin: r.plugin.Load})
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- r.engine.Run(ctx, p.Connect) }()

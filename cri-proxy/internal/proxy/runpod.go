@@ -22,7 +22,7 @@ func (p *Proxy) runPod(ctx context.Context, msg []byte) (relay.Verdict, answered
 		return p.unread(metrics.EventRunPodSandbox, err)
 	}
 	pod := r.Pod("", r.Handler)
-	answers, err := p.servers.Pod(ctx, hook.PreRunPodSandbox, pod, stated(&r.SandboxConfig))
+	answers, err := p.Servers.Pod(ctx, hook.PreRunPodSandbox, pod, stated(&r.SandboxConfig))
 	if err != nil {
 		return refuse(err), nil
 	}
@@ -48,7 +48,7 @@ func (p *Proxy) runPod(ctx context.Context, msg []byte) (relay.Verdict, answered
 		}
 		known := *pod
 		known.ID = id
-		p.servers.Keep(id, stated(&r.SandboxConfig))
+		p.Servers.Keep(id, stated(&r.SandboxConfig))
 		sb := engine.Sandbox{ID: id, Read: func() *workload.Pod { return &known }}
 		err = p.engine.Guarded(metrics.EventRunPodSandbox, pod.FullName(), func(ctx context.Context) error { return p.engine.RunPod(ctx, sb) })
 		if err != nil {

@@ -36,7 +36,7 @@ func (p *Proxy) start(ctx context.Context, msg []byte) (relay.Verdict, answered)
 		}
 	}
 	subject := pod.FullName() + "/" + c.Name
-	if err := p.servers.Start(ctx, pod, c); err != nil {
+	if err := p.Servers.Start(ctx, pod, c); err != nil {
 		return refuse(err), nil
 	}
 	_ = p.engine.Guarded(metrics.EventStartContainer, subject, func(ctx context.Context) error {
@@ -48,7 +48,7 @@ func (p *Proxy) start(ctx context.Context, msg []byte) (relay.Verdict, answered)
 			return
 		}
 		p.started(ctx, pod, c, subject)
-		p.servers.Tell(ctx, hook.PostStartContainer, pod, c)
+		p.Servers.Tell(ctx, hook.PostStartContainer, pod, c)
 	}
 }
 

@@ -25,7 +25,7 @@ func (p *Proxy) stop(msg []byte) (relay.Verdict, answered) {
 		pod, c, known := p.engine.Known(id)
 		p.engine.Stop(id)
 		if known {
-			p.servers.Tell(ctx, hook.PostStopContainer, pod, c)
+			p.Servers.Tell(ctx, hook.PostStopContainer, pod, c)
 		}
 	}
 }
@@ -42,7 +42,7 @@ func (p *Proxy) stopPod(msg []byte) (relay.Verdict, answered) {
 		}
 		p.engine.StopPod(id)
 		if pod, known := p.engine.KnownPod(id); known {
-			p.servers.TellPod(ctx, hook.PostStopPodSandbox, pod)
+			p.Servers.TellPod(ctx, hook.PostStopPodSandbox, pod)
 		}
 	}
 }
@@ -68,7 +68,7 @@ func (p *Proxy) removePod(msg []byte) (relay.Verdict, answered) {
 	}
 	return relay.Verdict{}, func(_ context.Context, o outcome, _ []byte) {
 		if o == done {
-			p.servers.Drop(id)
+			p.Servers.Drop(id)
 			p.engine.RemovePod(id)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/koord-rt/koord-rt/adapt/cri"
 	"github.com/koord-rt/koord-rt/api/protocol"
+	"github.com/koord-rt/koord-rt/cri-proxy/internal/mode"
 	"github.com/koord-rt/koord-rt/cri-proxy/internal/relay"
 	"github.com/koord-rt/koord-rt/daemon/metrics"
 	"github.com/koord-rt/koord-rt/engine"
@@ -28,11 +29,11 @@ func (p *Proxy) update(ctx context.Context, msg []byte) (relay.Verdict, answered
 		return relay.Verdict{}, nil
 	}
 	sb := engine.Sandbox{ID: pod.ID, Read: func() *workload.Pod { return pod }}
-	foreign, err := p.servers.Update(ctx, pod, c, mark.Overlay(c.Base, r.Stated()))
+	foreign, err := p.Servers.Update(ctx, pod, c, mark.Overlay(c.Base, r.Stated()))
 	if err != nil {
 		return refuse(err), nil
 	}
-	under := p.updates.Begin(c)
+	under := p.Updates.Begin(c)
 	out, err := engine.Guard(p.engine, engine.Call[[]byte]{
 		Event:   metrics.EventUpdateContainer,
 		Subject: pod.FullName() + "/" + c.Name,
@@ -42,7 +43,7 @@ func (p *Proxy) update(ctx context.Context, msg []byte) (relay.Verdict, answered
 			if p.o.Plugin() {
 				full = foreign // the plugin decides on top of it
 			}
-			patch, _ := cri.Update(v, full, r, next, by(v, p.o.Version))
+			patch, _ := cri.Update(v, full, r, next, mode.By(v, p.o.Version))
 			if patch == nil {
 				return nil, nil
 			}

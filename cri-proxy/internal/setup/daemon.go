@@ -14,10 +14,12 @@ import (
 	"github.com/koord-rt/koord-rt/api/strategy"
 	"github.com/koord-rt/koord-rt/cri-proxy/internal/exits"
 	"github.com/koord-rt/koord-rt/cri-proxy/internal/hooks"
+	"github.com/koord-rt/koord-rt/cri-proxy/internal/mode"
 	"github.com/koord-rt/koord-rt/cri-proxy/internal/proxy"
 	"github.com/koord-rt/koord-rt/cri-proxy/internal/relay"
 	"github.com/koord-rt/koord-rt/daemon/run"
 	"github.com/koord-rt/koord-rt/engine"
+	"github.com/koord-rt/koord-rt/engine/beside"
 	"github.com/koord-rt/koord-rt/engine/host"
 )
 
@@ -33,7 +35,7 @@ type Daemon struct {
 	list   *cri.Lister
 	hooks  *hookServers
 	exits  *exits.Watch
-	beside *beside
+	beside *beside.Watch
 	// serving is closed when the sockets stand.
 	serving chan struct{}
 }
@@ -42,16 +44,16 @@ type Daemon struct {
 // --version. On error everything is given back.
 func newCRI(ctx context.Context, l Loaded, version, program string, log *slog.Logger) (_ *Daemon, err error) {
 	cfg := l.Config
-	d := &Daemon{cfg: cfg, log: log, serving: make(chan struct{}), beside: &beside{runDir: cfg.RunDir, proc: cfg.Host.Proc}}
+	d := &Daemon{cfg: cfg, log: log, serving: make(chan struct{}), beside: beside.New(cfg.RunDir, cfg.Host.Proc, Writer)}
 	if d.list, err = cri.NewLister("unix://" + cfg.RuntimePath()); err != nil {
 		return nil, err
 	}
-	d.beside.look()
+	d.beside.Look()
 	o := host.Options{
-		Config: cfg.Node, Writer: Writer, Name: proxy.Program, Program: program, ConfigPath: l.Path,
+		Config: cfg.Node, Writer: Writer, Name: mode.Program, Program: program, ConfigPath: l.Path,
 		Strategy: l.Strategy, Source: l.Source, Edge: proxy.Edge{Version: version}, List: d.list, Log: log,
-		Serving: d.serving, Join: hooks.Join(cfg.Hooks, log), ExitsUntold: true, Beside: d.beside.now,
-		Kernel: func(k engine.Kernel) engine.Kernel { return proxy.Yield{Kernel: k, Plugin: d.beside.connected.Load} },
+		Serving: d.serving, Join: hooks.Join(cfg.Hooks, log), ExitsUntold: true, Beside: d.beside.Now,
+		Kernel: func(k engine.Kernel) engine.Kernel { return beside.Yield{Kernel: k, Covered: d.beside.Covered} },
 	}
 	if l.Inline {
 		o.Inline = strategyOf
@@ -64,15 +66,12 @@ func newCRI(ctx context.Context, l Loaded, version, program string, log *slog.Lo
 		return nil, errors.Join(err, d.list.Close())
 	}
 	d.hooks = newHookServers(cfg.Hooks, d.host.Engine, log)
-	d.proxy = proxy.New(proxy.Options{
-		Config: cfg, Version: version, Log: log, Metrics: d.host.Metrics, Engine: d.host.Engine, List: d.list,
-		Hooks: d.hooks.Registry, Plugin: d.beside.now,
-	})
+	d.proxy = proxy.New(proxy.Options{Options: modeOptions(cfg, version, d.host, d.hooks, log), List: d.list, Plugin: d.beside.Now})
 	d.exits = exits.New(exits.Options{Engine: d.host.Engine, Files: files, Ended: d.proxy.Ended})
-	d.beside.gone = func() {
+	d.beside.OnGone(func() {
 		d.exits.Look() // the plugin has kept the sums so far
 		d.host.Engine.Repair()
-	}
+	})
 	return d, nil
 }
 
@@ -85,7 +84,7 @@ func strategyOf(data []byte) (*strategy.Spec, error) {
 // Run works until ctx ends.
 func (d *Daemon) Run(ctx context.Context) error {
 	err := d.host.Run(ctx, d.proxy.Connect,
-		run.Component{Name: "plugin watch", Run: d.beside.run},
+		run.Component{Name: "plugin watch", Run: d.beside.Run},
 		run.Component{Name: "exits", Run: d.exits.Run},
 		run.Component{Name: "hook servers", Run: d.hooks.run},
 		run.Component{Name: "relay", Run: d.relay},

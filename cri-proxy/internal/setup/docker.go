@@ -13,6 +13,7 @@ import (
 	"github.com/koord-rt/koord-rt/cri-proxy/internal/dockerproxy"
 	"github.com/koord-rt/koord-rt/cri-proxy/internal/exits"
 	"github.com/koord-rt/koord-rt/cri-proxy/internal/hooks"
+	"github.com/koord-rt/koord-rt/cri-proxy/internal/mode"
 	"github.com/koord-rt/koord-rt/daemon/run"
 	"github.com/koord-rt/koord-rt/engine/host"
 )
@@ -54,7 +55,7 @@ func newDocker(ctx context.Context, l Loaded, version, program string, log *slog
 	d := &dockerDaemon{cfg: cfg, log: log, serving: make(chan struct{})}
 	backend := docker.NewBackend(cfg.RuntimePath())
 	o := host.Options{
-		Config: cfg.Node, Writer: Writer, Name: dockerproxy.Program, Program: program, ConfigPath: l.Path,
+		Config: cfg.Node, Writer: Writer, Name: mode.Program, Program: program, ConfigPath: l.Path,
 		Strategy: l.Strategy, Source: l.Source, Edge: dockerproxy.Edge{Version: version}, List: dockerproxy.Lister{Backend: backend},
 		Log: log, Join: hooks.Join(cfg.Hooks, log), ExitsUntold: true, Serving: d.serving,
 	}
@@ -70,10 +71,7 @@ func newDocker(ctx context.Context, l Loaded, version, program string, log *slog
 		return nil, err
 	}
 	d.hooks = newHookServers(cfg.Hooks, d.host.Engine, log)
-	d.proxy = dockerproxy.New(dockerproxy.Options{
-		Config: cfg, Version: version, Log: log, Metrics: d.host.Metrics, Engine: d.host.Engine, Backend: backend,
-		Hooks: d.hooks.Registry, Read: files.Read,
-	})
+	d.proxy = dockerproxy.New(dockerproxy.Options{Options: modeOptions(cfg, version, d.host, d.hooks, log), Backend: backend, Read: files.Read})
 	d.exits = exits.New(exits.Options{Engine: d.host.Engine, Files: files, Ended: d.proxy.Ended})
 	d.front, err = docker.New(docker.Options{
 		Backend: cfg.RuntimePath(), Handler: d.proxy, Registry: d.host.Engine, DecisionTimeout: hookLimit, Grace: grace,

@@ -14,7 +14,9 @@ import (
 
 	"github.com/koord-rt/koord-rt/api/config"
 	"github.com/koord-rt/koord-rt/cri-proxy/internal/listen"
+	"github.com/koord-rt/koord-rt/cri-proxy/internal/mode"
 	"github.com/koord-rt/koord-rt/engine"
+	"github.com/koord-rt/koord-rt/engine/host"
 	"github.com/koord-rt/koord-rt/kernel/cgroup"
 	"github.com/koord-rt/koord-rt/kernel/root"
 )
@@ -39,6 +41,11 @@ func awaitList(ctx context.Context, synced <-chan struct{}, log *slog.Logger) bo
 		log.Warn("the runtime has not answered yet, calls are relayed without knowing its containers")
 	}
 	return true
+}
+
+// modeOptions is what every mode is made of.
+func modeOptions(cfg config.Proxy, version string, h *host.Host, servers *hookServers, log *slog.Logger) mode.Options {
+	return mode.Options{Config: cfg, Version: version, Log: log, Metrics: h.Metrics, Engine: h.Engine, Hooks: servers.Registry}
 }
 
 // socket makes the socket that clients connect to, and its folder.

@@ -27,16 +27,16 @@ import (
 	"github.com/koord-rt/koord-rt/koordlet/internal/publish"
 	"github.com/koord-rt/koord-rt/koordlet/internal/window"
 	"github.com/koord-rt/koord-rt/model/plan"
-	"github.com/koord-rt/koord-rt/model/sample"
 	"github.com/koord-rt/koord-rt/model/unit"
 	"github.com/koord-rt/koord-rt/policy/evict"
+	"github.com/koord-rt/koord-rt/policy/suppress"
 )
 
 // forgetEvery is how often the window forgets who has gone.
 const forgetEvery = unit.Minute
 
-// The state is kept at once when what is ours in the kernel changes, after keepChanged when suppression has moved, and
-// every keepEvery for what the loops have learned.
+// The state is kept at once when what is ours in the kernel or the tier's set changes, keepChanged after the last time when
+// another decision has moved, and every keepEvery for what the loops have learned.
 const (
 	keepChanged = 10 * unit.Second
 	keepEvery   = unit.Minute
@@ -118,6 +118,10 @@ type Agent struct {
 	// noReclaim is looked up every forgetEvery.
 	noReclaim string
 	keptAt    unit.Micros
+	// unkept: a decision has moved since keptAt.
+	unkept bool
+	// here are the pods of the last tick, by UID.
+	here []string
 	// told is the last trouble of each kind, so that each is logged once.
 	told map[string]string
 }
@@ -162,10 +166,13 @@ func (a *Agent) Run(ctx context.Context) error {
 	}
 }
 
-// throttled reports whether a pod's own limit makes it wait: then nobody else is to blame.
+// throttled reports whether a pod's own limit makes it wait.
 func (a *Agent) throttled(uid string) bool {
 	now := a.o.Now()
-	return a.o.Window.Query(sample.OfPod(uid), sample.CPUThrottled, now-2*unit.Micros(a.o.Interval.Microseconds()), now+1).Last > 0
+	from := now - 2*unit.Micros(a.o.Interval.Microseconds())
+	return slices.ContainsFunc(a.o.Engine.Members(), func(m engine.Member) bool {
+		return m.Pod.UID == uid && decide.Throttled(a.o.Window, &m, from, now)
+	})
 }
 
 // tick measures, unless it is urgent, decides and publishes.
@@ -176,6 +183,9 @@ func (a *Agent) tick(ctx context.Context, urgent bool) {
 	snapshot := a.o.Pods.Snapshot()
 	view := a.o.Engine.Views().Load()
 	if !urgent {
+		if a.changed(members) {
+			a.o.Pods.Poke() // what a new pod asks for is known to the kubelet alone
+		}
 		if a.o.Pressure != nil {
 			a.o.Pressure.Follow(members)
 		}
@@ -203,7 +213,9 @@ func (a *Agent) tick(ctx context.Context, urgent bool) {
 		}
 	}
 	a.state, l.Outcome = decide.Step(a.state, &l.Facts)
-	if l.Outcome.Owns {
+	s := &l.Outcome.Suppress
+	a.unkept = a.unkept || s.Changed || l.Outcome.Burst.Changed
+	if l.Outcome.Owns || s.Changed && s.Mode == suppress.CPUSet {
 		a.keep(now)
 	}
 	a.write(ctx, slices.Concat(l.Outcome.Tier, l.Outcome.Apps, l.Outcome.Node))
@@ -211,7 +223,7 @@ func (a *Agent) tick(ctx context.Context, urgent bool) {
 	a.reclaim.start(ctx, tasks(l.Outcome.Reclaims, members))
 	a.o.Evict.Evict(l.Outcome.Evictions)
 	a.tell(&l.Outcome, urgent)
-	if age := now - a.keptAt; age >= keepEvery || l.Outcome.Suppress.Changed && age >= keepChanged {
+	if age := now - a.keptAt; age >= keepEvery || a.unkept && age >= keepChanged {
 		a.keep(now)
 	}
 	l.Took = a.o.Wall().Sub(start)
@@ -249,7 +261,7 @@ func (a *Agent) tell(o *decide.Outcome, urgent bool) {
 
 // keep stores the state for the next life.
 func (a *Agent) keep(now unit.Micros) {
-	a.keptAt = now
+	a.keptAt, a.unkept = now, false
 	a.trouble("keep state", a.o.Keep(a.state))
 }
 

@@ -4,6 +4,8 @@
 package agent
 
 import (
+	"slices"
+
 	"github.com/koord-rt/koord-rt/api/protocol"
 	"github.com/koord-rt/koord-rt/engine"
 	"github.com/koord-rt/koord-rt/koordlet/internal/collect"
@@ -11,6 +13,18 @@ import (
 	"github.com/koord-rt/koord-rt/koordlet/internal/pods"
 	"github.com/koord-rt/koord-rt/model/node"
 )
+
+// changed reports whether pods have come or gone since the tick before.
+func (a *Agent) changed(members []engine.Member) bool {
+	if slices.EqualFunc(a.here, members, func(uid string, m engine.Member) bool { return uid == m.Pod.UID }) {
+		return false
+	}
+	a.here = a.here[:0]
+	for i := range members {
+		a.here = append(a.here, members[i].Pod.UID)
+	}
+	return true
+}
 
 // targets is whom to measure: what the runtime runs, with the classes that Kubernetes knows, and the strategy's host
 // applications.

@@ -48,3 +48,23 @@ func TestTargets(t *testing.T) {
 		t.Error(diff)
 	}
 }
+
+// The kubelet is asked when pods have come, gone, or changed places, and at no other tick.
+func TestChanged(t *testing.T) {
+	t.Parallel()
+	a := New(Options{})
+	of := func(uids ...string) (out []engine.Member) {
+		for _, uid := range uids {
+			out = append(out, engine.Member{Pod: &workload.Pod{UID: uid}})
+		}
+		return out
+	}
+	for i, step := range []struct {
+		members []engine.Member
+		want    bool
+	}{{of(), false}, {of("a"), true}, {of("a"), false}, {of("a", "b"), true}, {of("b", "c"), true}, {of("b", "c"), false}, {of(), true}} {
+		if got := a.changed(step.members); got != step.want {
+			t.Errorf("step %d: %v", i, got)
+		}
+	}
+}

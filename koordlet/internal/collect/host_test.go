@@ -10,11 +10,13 @@ import (
 	"path/filepath"
 	"runtime"
 	"strconv"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/koord-rt/koord-rt/api/protocol"
+	"github.com/koord-rt/koord-rt/kernel/kerneltest"
 	"github.com/koord-rt/koord-rt/kernel/root"
 	"github.com/koord-rt/koord-rt/kernel/sys"
 	"github.com/koord-rt/koord-rt/model/node"
@@ -32,39 +34,41 @@ type hostTree struct {
 // newHostTree makes the top, which goes with all that is below it when the test ends.
 func newHostTree(t testing.TB) *hostTree {
 	t.Helper()
-	const base = "/sys/fs/cgroup"
-	h := &hostTree{version: node.CgroupV2, hierarchies: []string{base}, top: "/koord-rt-collect-" + strconv.Itoa(os.Getpid())}
-	if _, err := os.Stat(base + "/cgroup.controllers"); err != nil {
-		h.version, h.hierarchies = node.CgroupV1, nil
-		seen := map[string]bool{}
-		for _, c := range []string{"cpu", "cpuacct", "cpuset", "memory", "blkio"} {
-			dir, err := filepath.EvalSymlinks(base + "/" + c)
-			if err == nil && !seen[dir] {
-				h.hierarchies = append(h.hierarchies, dir)
-				seen[dir] = true
-			}
-		}
-	}
-	if len(h.hierarchies) == 0 {
-		t.Skipf("no cgroup controllers at %s", base)
-	}
-	for _, dir := range h.hierarchies {
-		if err := os.Mkdir(dir+h.top, 0o755); err != nil {
-			t.Skipf("no right to make a cgroup: %v", err)
-		}
-	}
+	h := &hostTree{top: "/koord-rt-collect-" + strconv.Itoa(os.Getpid())}
+	h.version, h.hierarchies = kerneltest.Hierarchies(t)
 	t.Cleanup(func() { h.remove(t, "") })
+	for _, dir := range h.hierarchies {
+		kerneltest.Permitted(t, os.Mkdir(dir+h.top, 0o755), unix.CAP_DAC_OVERRIDE)
+	}
 	return h
 }
 
+// mkdir makes a cgroup that has every file, which on v2 its parent has to hand down.
 func (h *hostTree) mkdir(t testing.TB, path string) string {
 	t.Helper()
 	for _, dir := range h.hierarchies {
+		if h.version == node.CgroupV2 {
+			handDown(t, filepath.Dir(dir+h.top+path))
+		}
 		if err := os.MkdirAll(dir+h.top+path, 0o755); err != nil {
 			t.Fatal(err)
 		}
 	}
 	return h.top + path
+}
+
+// handDown gives the children of a cgroup v2 every controller that it has itself.
+func handDown(t testing.TB, dir string) {
+	t.Helper()
+	have, err := root.Read(dir + "/cgroup.controllers")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for controller := range strings.FieldsSeq(have) {
+		if err := root.Write(dir+"/cgroup.subtree_control", "+"+controller); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 // remove removes a cgroup with all below it, the deepest first.
@@ -123,6 +127,13 @@ func (h *hostTree) scanner(t testing.TB, change func(*Options)) *Scanner {
 
 func descriptors(t testing.TB) int {
 	t.Helper()
+	// The Go runtime's poller opens two of its own with the first pipe: that is behind us then.
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Close()
+	w.Close()
 	entries, err := os.ReadDir("/proc/self/fd")
 	if err != nil {
 		t.Fatal(err)

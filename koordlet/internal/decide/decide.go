@@ -22,6 +22,7 @@ import (
 	"github.com/koord-rt/koord-rt/model/sample"
 	"github.com/koord-rt/koord-rt/model/topo"
 	"github.com/koord-rt/koord-rt/model/unit"
+	"github.com/koord-rt/koord-rt/model/workload"
 	"github.com/koord-rt/koord-rt/policy/burst"
 	"github.com/koord-rt/koord-rt/policy/evict"
 	"github.com/koord-rt/koord-rt/policy/interference"
@@ -188,7 +189,7 @@ func account(f *Facts) *accounts {
 			a.be += u.cpu.V
 		} else {
 			a.ls += u.cpu.V
-			a.stalled(f, m.Pod.UID)
+			a.stalled(f, m)
 		}
 		a.pods = append(a.pods, u)
 	}
@@ -196,16 +197,23 @@ func account(f *Facts) *accounts {
 	return a
 }
 
-// stalled takes a pod's pressure in. A pod that its own limit throttles waits for nobody else.
-func (a *accounts) stalled(f *Facts, uid string) {
-	pod := sample.OfPod(uid)
-	stall := f.last(pod, sample.StallCPUSome)
-	if !stall.Known() || f.last(pod, sample.CPUThrottled).Last > 0 {
+// stalled takes a pod's pressure in, unless its own limit makes it wait.
+func (a *accounts) stalled(f *Facts, m *engine.Member) {
+	stall := f.last(sample.OfPod(m.Pod.UID), sample.StallCPUSome)
+	if !stall.Known() || Throttled(f.Window, m, f.Now-2*f.Interval, f.Now) {
 		return
 	}
 	if part := unit.Fraction(stall.Last / float64(unit.Second)); !a.stall.OK || part > a.stall.V {
 		a.stall = unit.Got(part)
 	}
+}
+
+// Throttled reports whether a limit of a pod, or of one of its containers, made it wait in (from, to]: then nobody else is to
+// blame. The kernel counts throttled periods for each limit apart (cpu.stat, Documentation/scheduler/sched-bwc.rst), while
+// the pod's pressure has them all.
+func Throttled(w Window, m *engine.Member, from, to unit.Micros) bool {
+	by := func(s sample.Subject) bool { return w.Query(s, sample.CPUThrottled, from, to+1).Last > 0 }
+	return by(sample.OfPod(m.Pod.UID)) || slices.ContainsFunc(m.Containers, func(c *workload.Container) bool { return by(sample.OfContainer(c.ID)) })
 }
 
 // last is what was measured of a subject in this tick or the one before.

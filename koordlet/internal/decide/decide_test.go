@@ -135,3 +135,53 @@ func TestOldSamples(t *testing.T) {
 		t.Errorf("decided on old samples: %+v", out.Suppress)
 	}
 }
+
+// Pressure cuts what the best-effort pods use, unless the pod that waits does so by a limit of its own or of its containers.
+func TestPressure(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		throttled sample.Subject
+		want      bool
+	}{
+		"nobody is throttled": {sample.OfPod("other"), true},
+		"the pod is":          {sample.OfPod("ls"), false},
+		"its container is":    {sample.OfContainer("c1"), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f, w := facts(strategy.SuppressCFSQuota)
+			f.Members[1].Containers = []*workload.Container{{ID: "c1"}}
+			measure(w, now-unit.Second/2, 14, 8, 3)
+			w.Append([]sample.Sample{
+				{Subject: sample.OfPod("ls"), Metric: sample.StallCPUSome, Value: 5e5, At: now - unit.Second/2},
+				{Subject: c.throttled, Metric: sample.CPUThrottled, Value: 0.3, At: now - unit.Second/2},
+			})
+			if _, out := decide.Step(decide.State{}, f); out.Suppress.Cut != c.want {
+				t.Errorf("cut %v, want %v: %s", out.Suppress.Cut, c.want, out.Suppress.Reason)
+			}
+		})
+	}
+}
+
+// Without figures, as right after a start, what is in force stays: the set that was handed on last, and the quota in the
+// kernel, which may be younger than the state.
+func TestWithoutFiguresWhatIsInForceStays(t *testing.T) {
+	t.Parallel()
+	f, w := facts(strategy.SuppressCPUSet)
+	f.View.Dynamic = node.Dynamic{Known: true, BECPUs: topo.Range(4, 9), BESharesLSR: true}
+	_, out := decide.Step(decide.State{}, f)
+	if d := &out.Dynamic; d.BECPUs.String() != "4-9" || !d.BESharesLSR {
+		t.Errorf("published: %s, shares %v", d.BECPUs, d.BESharesLSR)
+	}
+	f, _ = facts(strategy.SuppressCFSQuota)
+	kept := decide.State{TierHeld: true, Suppress: suppress.State{Mode: suppress.Quota, Quota: 500000}}
+	s, out := decide.Step(kept, f)
+	if len(out.Tier) != 0 || !s.TierHeld {
+		t.Errorf("tier: %v, held %v", out.Tier, s.TierHeld)
+	}
+	measure(w, now-unit.Second/2, 14, 8, 3)
+	f.Window = w
+	if _, out = decide.Step(s, f); len(out.Tier) != 1 {
+		t.Errorf("tier with figures: %v", out.Tier)
+	}
+}

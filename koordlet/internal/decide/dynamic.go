@@ -18,8 +18,11 @@ func dynamic(f *Facts, held *suppress.Output, tick *Tick) node.Dynamic {
 		SystemQoS: system, SystemQoSExclusive: exclusive, Normalization: f.normalization(),
 		Quotas: quotas(tick.Burst.Raises, held.Pods), MemoryHigh: highs(tick.Memory.Highs),
 	}
-	if held.Mode == suppress.CPUSet {
+	switch held.Mode {
+	case suppress.CPUSet:
 		d.BECPUs, d.BESharesLSR = held.CPUs, held.SharesLSR
+	case suppress.Unknown: // what is in force stays
+		d.BECPUs, d.BESharesLSR = f.View.Dynamic.BECPUs, f.View.Dynamic.BESharesLSR
 	}
 	apart := f.View.Claims.Reserved
 	if exclusive {

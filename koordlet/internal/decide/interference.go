@@ -26,7 +26,6 @@ var watched = [...]struct {
 	{interference.CPUPressure, sample.StallCPUSome, 1e-6},
 	{interference.MemoryPressure, sample.StallMemorySome, 1e-6},
 	{interference.IOPressure, sample.StallIOSome, 1e-6},
-	{interference.Throttled, sample.CPUThrottled, 1},
 }
 
 // interferenceInput is what interference detection looks at; before is the step before. A BE pod's use is told only of
@@ -64,16 +63,22 @@ func (f *Facts) writes(u *usage, feature protocol.Feature) bool {
 	return active.Has(feature)
 }
 
-// signals are what is new since the step before.
+// signals are what is new since the step before. A pod that its own limit stops waits for CPUs because of it: its pressure
+// and its delay then tell nothing of others.
 func (f *Facts) signals(u *usage, before unit.Micros, out *[interference.NumSignals]unit.Measured[interference.Level]) {
 	pod := sample.OfPod(u.member.Pod.UID)
+	limit := f.limited(u, before)
+	out[interference.Throttled] = limit
 	for _, w := range watched {
+		if w.signal == interference.CPUPressure && limit.V > 0 {
+			continue
+		}
 		if q := f.since(pod, w.metric, before); q.Known() {
 			out[w.signal] = unit.Got(interference.Level(q.Last * w.scale))
 		}
 	}
 	// Waiting and running are µs of a second, of all its tasks together.
-	if delay := f.since(pod, sample.RunQueueDelay, before); delay.Known() && u.cpu.OK {
+	if delay := f.since(pod, sample.RunQueueDelay, before); delay.Known() && u.cpu.OK && limit.V <= 0 {
 		if ran := float64(u.cpu.V) * 1000; delay.Last+ran > 0 {
 			out[interference.CPUDelay] = unit.Got(interference.Level(delay.Last / (delay.Last + ran)))
 		}
@@ -89,6 +94,20 @@ func (f *Facts) signals(u *usage, before unit.Micros, out *[interference.NumSign
 	if instructions > 0 {
 		out[interference.CPI] = unit.Got(interference.Level(cycles / instructions))
 	}
+}
+
+// limited is the part of its periods in which a limit of the pod, or of one of its containers, stopped it: the worst.
+func (f *Facts) limited(u *usage, before unit.Micros) (out unit.Measured[interference.Level]) {
+	see := func(s sample.Subject) {
+		if q := f.since(s, sample.CPUThrottled, before); q.Known() {
+			out = unit.Got(max(out.V, interference.Level(q.Last)))
+		}
+	}
+	see(sample.OfPod(u.member.Pod.UID))
+	for _, c := range u.member.Containers {
+		see(sample.OfContainer(c.ID))
+	}
+	return out
 }
 
 // uses are what a pod uses itself, so that a busy pod is not taken for a disturbed one.

@@ -146,3 +146,28 @@ func TestInterferenceSignals(t *testing.T) {
 		}
 	}
 }
+
+// A container's limit stops it without the pod's own limit being met: the kernel counts them apart. Its waiting is then told of
+// nobody else.
+func TestInterferenceOfItsOwnLimit(t *testing.T) {
+	t.Parallel()
+	l := newLife(func(f *decide.Facts) { f.Members[1].Containers = []*workload.Container{{ID: "c1"}} })
+	l.run(1, sample.StallCPUSome, 0)
+	at := l.f.Now + unit.Second - unit.Second/10
+	l.w.Append([]sample.Sample{
+		{Subject: sample.OfContainer("c1"), Metric: sample.CPUThrottled, Value: 0.4, At: at},
+		{Subject: sample.OfPod("ls"), Metric: sample.CPUThrottled, Value: 0.1, At: at},
+		{Subject: sample.OfPod("ls"), Metric: sample.RunQueueDelay, Value: 2e6, At: at},
+		{Subject: sample.OfPod("ls"), Metric: sample.StallCPUSome, Value: 5e5, At: at},
+	})
+	pressed := l.baseline(interference.CPUPressure).Count
+	l.run(1, sample.StallCPUSome, 0)
+	for signal, want := range map[interference.Signal]int64{interference.CPUPressure: pressed, interference.CPUDelay: 0, interference.Throttled: 1} {
+		if b := l.baseline(signal); b.Count != want {
+			t.Errorf("%s: %d samples, want %d", signal, b.Count, want)
+		}
+	}
+	if b := l.baseline(interference.Throttled); max(b.Mean-0.4, 0.4-b.Mean) > 1e-4 {
+		t.Errorf("throttled in %g of the periods, want 0.4", b.Mean)
+	}
+}

@@ -11,10 +11,14 @@ import (
 )
 
 // tier is what the cgroup of Kubernetes' BestEffort class must have: a quota while suppression works by one, and none
-// again afterwards. The kubelet never writes a quota there. A quota that is not ours stays.
+// again afterwards. The kubelet never writes a quota there. A quota that is not ours stays; so does ours while nothing was
+// measured, as right after a start: the kernel's may be younger than what the state remembers.
 func tier(f *Facts, s *State, held *suppress.Output) plan.Plan {
 	dir := f.bestEffort()
 	if dir == "" || held.Mode != suppress.Quota && !s.TierHeld {
+		return nil
+	}
+	if held.Mode == suppress.Quota && s.TierHeld && !held.Allowance.OK && !held.Cut {
 		return nil
 	}
 	quota := unit.Micros(unit.Unlimited)

@@ -114,7 +114,7 @@ func refusal(resp *http.Response) error {
 	case http.StatusUnauthorized:
 		return errors.New("401: the token or client certificate is not accepted")
 	case http.StatusForbidden:
-		return errors.New("403: RBAC does not allow get on nodes/proxy")
+		return errors.New("403: RBAC does not allow get on nodes/pods (nodes/proxy before Kubernetes 1.33)")
 	}
 	return fmt.Errorf("%s: %.200q", resp.Status, strings.TrimSpace(string(text)))
 }

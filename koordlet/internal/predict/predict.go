@@ -4,12 +4,14 @@
 // Package predict trains the prediction models once a minute from the window and keeps them through restarts.
 //
 // Inputs are the window, the node's pods and the clocks; outputs are the latest Report and one snapshot file in the state
-// directory. It may import policy/predict, model, daemon/atomicfile and the standard library; it talks to no server.
+// directory. It may import policy/predict, model, api/protocol, daemon/atomicfile, koordlet/internal/amount and pods, and the
+// standard library; it talks to no server.
 package predict
 
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -29,8 +31,9 @@ const (
 
 // Node is who is here at the moment.
 type Node struct {
-	// Pods are all pods whose containers run, of every class.
-	Pods []predict.Pod
+	// Pods are all pods whose containers run, of every class. Waiting are bound to the node and do not run yet: they count
+	// with their request and train nothing.
+	Pods, Waiting []predict.Pod
 	// Allocatable of the node, not amplified.
 	Allocatable predict.Resources
 }
@@ -138,7 +141,7 @@ func (p *Predictor) step() {
 	p.set.Collect(at)
 	p.dirty = true
 	p.last.Store(&Report{
-		Prediction: p.set.Predict(at, node.Allocatable, node.Pods), Known: true, At: now,
+		Prediction: p.set.Predict(at, node.Allocatable, slices.Concat(node.Pods, node.Waiting)), Known: true, At: now,
 		Models: p.set.Len(), Skipped: len(skips),
 	})
 }

@@ -4,6 +4,7 @@
 package publish_test
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/koord-rt/koord-rt/koordlet/internal/publish"
 	"github.com/koord-rt/koord-rt/model/node"
 	"github.com/koord-rt/koord-rt/model/topo"
+	"github.com/koord-rt/koord-rt/model/unit"
 )
 
 var start = time.Date(2026, 11, 22, 1, 0, 0, 0, time.UTC)
@@ -114,5 +116,56 @@ func TestStrategyAndPods(t *testing.T) {
 	pods["other"] = node.PodSpec{}
 	if changed, err := p.Pods(pods, start); !changed || err != nil || len(read(dir, start).Pods) != 2 {
 		t.Errorf("a new pod: %v, %v", changed, err)
+	}
+}
+
+// Each new dynamic state has every container of the node decided again, by each who reads it: however many values the loops
+// change in a step, it is one write, and words that change are none.
+func TestManyChangesAreOneWrite(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	p, err := publish.New(dir, "", start)
+	if err != nil {
+		t.Fatal(err)
+	}
+	state := func(factor unit.Fraction, reason string) node.Dynamic {
+		d := node.Dynamic{BECPUs: cpus(t, "0-3"), Quotas: map[string]node.QuotaLoop{}, MemoryHigh: map[string]node.MemoryHigh{}}
+		for i := range 500 {
+			uid := fmt.Sprint("pod-", i)
+			d.Quotas[uid] = node.QuotaLoop{Factors: map[string]unit.Fraction{"c": factor}}
+			d.MemoryHigh[uid] = node.MemoryHigh{Bytes: 1 << 30, Reason: reason}
+		}
+		return d
+	}
+	for i, step := range []struct {
+		factor unit.Fraction
+		reason string
+		want   uint64
+	}{{1.2, "a", 1}, {1.2, "b", 1}, {1.44, "b", 2}, {1.44, "c", 2}} {
+		if _, err := p.Dynamic(state(step.factor, step.reason), start.Add(time.Duration(i)*time.Second)); err != nil {
+			t.Fatal(err)
+		}
+		if got := read(dir, start).DynamicGeneration; got != step.want {
+			t.Errorf("step %d: generation %d, want %d", i, got, step.want)
+		}
+	}
+}
+
+// A quiet second costs no write and no garbage.
+func TestNothingNewAllocatesNothing(t *testing.T) {
+	p, err := publish.New(t.TempDir(), "", start)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := node.Dynamic{BECPUs: cpus(t, "0-3"), Quotas: map[string]node.QuotaLoop{"a": {Cap: 500}, "b": {Factors: map[string]unit.Fraction{"c": 1.2}}}}
+	if _, err := p.Dynamic(d, start); err != nil {
+		t.Fatal(err)
+	}
+	if n := testing.AllocsPerRun(100, func() {
+		if changed, err := p.Dynamic(d, start.Add(time.Second)); changed || err != nil {
+			t.Error(changed, err)
+		}
+	}); n > 0 {
+		t.Errorf("%v allocations", n)
 	}
 }

@@ -39,6 +39,8 @@ type Input struct {
 	HostApps []HostApp
 	// Reclaimable and Peak are predictions for the prod band; nil while there are none.
 	Reclaimable, Peak *Figures
+	// Interference is what Interfered makes of the last decision; nil when nobody is disturbed.
+	Interference map[string]*slo.PodInterference
 }
 
 // HostApp is one host application.
@@ -185,9 +187,11 @@ func (q *asker) pod(p *pods.Pod, out *slo.NodeMetricStatus) {
 	if !ok {
 		return
 	}
-	out.PodsMetric = append(out.PodsMetric, slo.PodMetric{
-		Name: p.Name, Namespace: p.Namespace, PodUsage: resources(used), Priority: p.Band().String(), QoS: p.Class().String(),
-	})
+	one := slo.PodMetric{Name: p.Name, Namespace: p.Namespace, PodUsage: resources(used), Priority: p.Band().String(), QoS: p.Class().String()}
+	if found := q.in.Interference[p.UID]; found != nil {
+		one.Extensions = &slo.PodExtensions{Interference: found}
+	}
+	out.PodsMetric = append(out.PodsMetric, one)
 	if !q.in.Policy.Containers {
 		return
 	}

@@ -8,5 +8,5 @@
 // reports when the node has changed by more than a threshold; a quiet node costs one write per interval. Both objects are
 // made by the manager: one that is not there is waited for, never created.
 //
-// It may import api/slo, model and koordlet/internal/{amount,kube,pods}.
+// It may import api/slo, model, policy/interference and koordlet/internal/{amount,kube,pods}.
 package report

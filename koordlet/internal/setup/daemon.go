@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"sync/atomic"
 	"time"
 
 	"github.com/koord-rt/koord-rt/adapt/cri"
@@ -17,6 +18,7 @@ import (
 	"github.com/koord-rt/koord-rt/api/strategy"
 	"github.com/koord-rt/koord-rt/daemon/metrics"
 	"github.com/koord-rt/koord-rt/daemon/run"
+	"github.com/koord-rt/koord-rt/engine/beside"
 	"github.com/koord-rt/koord-rt/engine/feed"
 	"github.com/koord-rt/koord-rt/engine/host"
 	"github.com/koord-rt/koord-rt/kernel/cgroup"
@@ -27,7 +29,10 @@ import (
 	"github.com/koord-rt/koord-rt/koordlet/internal/collect"
 	"github.com/koord-rt/koord-rt/koordlet/internal/evict"
 	"github.com/koord-rt/koord-rt/koordlet/internal/pods"
+	"github.com/koord-rt/koord-rt/koordlet/internal/predict"
 	"github.com/koord-rt/koord-rt/koordlet/internal/publish"
+	"github.com/koord-rt/koord-rt/koordlet/internal/report"
+	"github.com/koord-rt/koord-rt/koordlet/internal/talk"
 	"github.com/koord-rt/koord-rt/koordlet/internal/window"
 	"github.com/koord-rt/koord-rt/model/node"
 	"github.com/koord-rt/koord-rt/model/plan"
@@ -56,6 +61,14 @@ type Daemon struct {
 	window  *window.Memory
 	agent   *agent.Agent
 	evictor *evict.Executor
+	audit   *talk.Audit
+	// predictor is nil where prediction is off or impossible.
+	predictor *predict.Predictor
+	// topology is nil where it is not reported; machine belongs to its goroutine.
+	topology *report.TopologyWriter
+	machine  *report.Machine
+	// rooms belongs to the loops' goroutine: who has more than its policies say.
+	rooms talk.Rooms
 	// tell are the reports to the cluster.
 	tell    []run.Component
 	count   *metrics.Agent
@@ -63,6 +76,9 @@ type Daemon struct {
 	started time.Time
 	// pressure is nil where it is off or impossible.
 	pressure *agent.Pressure
+	// ward stands between the engine and the kernel while others write; afresh asks for whole lists.
+	ward   *beside.Ward
+	afresh atomic.Bool
 }
 
 // New takes the lock, probes the node and connects the parts. On error everything is given back.
@@ -78,11 +94,12 @@ func New(ctx context.Context, l Loaded, version, program string, log *slog.Logge
 	}()
 	o := host.Options{
 		Config: d.cfg.Node, Writer: Writer, Name: Program, Program: program, ConfigPath: l.Path,
-		Strategy: l.Strategy, Source: l.Source, Edge: edge{}, List: d.list, Log: log, ExitsUntold: true,
+		Strategy: l.Strategy, Source: l.Source, Edge: edge{}, List: d.list, Log: log, ExitsUntold: true, UpdatesUntold: true,
 	}
 	if l.Inline {
 		o.Inline = strategyOf
 	}
+	d.besideOthers(&o)
 	if d.cluster, err = newCluster(&d.cfg, log); err != nil {
 		return nil, err
 	}
@@ -92,6 +109,14 @@ func New(ctx context.Context, l Loaded, version, program string, log *slog.Logge
 	if d.host, err = host.New(ctx, o); err != nil {
 		return nil, err
 	}
+	if d.audit, err = talk.OpenAudit(d.cfg.RunDir, Writer); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, d.audit.Close())
+		}
+	}()
 	d.lister = &feed.Lister{Engine: d.host.Engine, Runtime: d.list}
 	d.keeper = feed.New(feed.Options{
 		Pace: d.cfg.Reconnect, Engine: d.host.Engine, Hello: d.hello, List: d.takeIn, Ping: d.ping,
@@ -99,7 +124,14 @@ func New(ctx context.Context, l Loaded, version, program string, log *slog.Logge
 	if d.tell, err = d.reports(); err != nil {
 		return nil, err
 	}
-	d.agent, err = d.newAgent()
+	if d.agent, err = d.newAgent(); err != nil {
+		return nil, err
+	}
+	if d.predictor, err = d.newPredictor(); err != nil {
+		return nil, err
+	}
+	topology, err := d.newTopology()
+	d.tell = append(d.tell, topology...)
 	return d, err
 }
 
@@ -161,8 +193,8 @@ func (d *Daemon) newAgent() (*agent.Agent, error) {
 		MemoryPause: unit.Micros(d.cfg.Evict.MemoryCooldown.Std().Microseconds()),
 		CPUPause:    unit.Micros(d.cfg.Evict.CPUCooldown.Std().Microseconds()),
 		Slow:        d.cfg.Collect.SlowInterval.Std(), Reclaim: taken.Reclaim, NoReclaim: taken.Missing,
-		Parameters: agent.Parameters(files),
-		Pressure:   d.pressure, NoPressure: v.Kernel.Cgroup == node.CgroupV1, Log: d.log,
+		Parameters: agent.Parameters(files), Tune: d.cfg.Tune,
+		Pressure: d.pressure, NoPressure: v.Kernel.Cgroup == node.CgroupV1, Log: d.log,
 	}), nil
 }
 
@@ -192,7 +224,13 @@ func evictFeatures(m config.Mode) policy.Features {
 
 // Run works until ctx ends.
 func (d *Daemon) Run(ctx context.Context) error {
-	more := []run.Component{{Name: "pods", Run: d.pods.Run}, {Name: "loops", Run: d.loops}, {Name: "evictions", Run: d.evictor.Run}}
+	more := []run.Component{
+		{Name: "pods", Run: d.pods.Run}, {Name: "loops", Run: d.loops}, {Name: "evictions", Run: d.evictor.Run},
+		{Name: "other writers", Run: d.ward.Run}, {Name: "audit", Run: d.audit.Run},
+	}
+	if d.predictor != nil {
+		more = append(more, run.Component{Name: "prediction", Run: d.predictor.Run})
+	}
 	more = append(more, d.tell...)
 	more = append(more, d.cluster.components()...)
 	if d.pressure != nil {
@@ -200,7 +238,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 	}
 	err := d.host.Run(ctx, d.keeper.Run, more...)
 	d.cluster.close()
-	return errors.Join(err, d.list.Close())
+	return errors.Join(err, d.audit.Close(), d.list.Close())
 }
 
 // loops waits for the first list: without it nobody is known, and every CPU would seem to be the system's.
@@ -227,9 +265,19 @@ func (d *Daemon) hello(ctx context.Context) error {
 	return nil
 }
 
-// takeIn takes the runtime's lists in; nobody else tells the engine anything.
+// takeIn takes the runtime's lists in; nobody else tells the engine anything. Whole lists end the wait for what another
+// writer, who has gone, knew.
 func (d *Daemon) takeIn(ctx context.Context, _ bool) (missed bool, err error) {
-	return d.lister.List(ctx, false)
+	afresh := d.afresh.Swap(false)
+	missed, err = d.lister.List(ctx, afresh)
+	switch {
+	case !afresh:
+	case err != nil:
+		d.afresh.Store(true)
+	default:
+		d.ward.Release()
+	}
+	return missed, err
 }
 
 // ping lists again: CRI tells of no changes by itself.

@@ -4,15 +4,20 @@
 package setup
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
+	"errors"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/koord-rt/koord-rt/api/config"
+	"github.com/koord-rt/koord-rt/api/strategy"
 	"github.com/koord-rt/koord-rt/daemon/metrics"
 	"github.com/koord-rt/koord-rt/daemon/run"
 	"github.com/koord-rt/koord-rt/koordlet/internal/evict"
+	"github.com/koord-rt/koord-rt/koordlet/internal/kube"
 	"github.com/koord-rt/koord-rt/koordlet/internal/report"
 	"github.com/koord-rt/koord-rt/model/unit"
 	policy "github.com/koord-rt/koord-rt/policy/evict"
@@ -44,7 +49,11 @@ func (d *Daemon) newEvictor() (*evict.Executor, error) {
 
 // evicted tells what became of an eviction.
 func (d *Daemon) evicted(r evict.Result) {
-	d.news.evicted(&r, time.Now())
+	now := time.Now()
+	d.news.evicted(&r, now)
+	if err := d.audit.Note(now, evictionEvent(&r)); err != nil {
+		d.log.Warn("cannot keep events", "err", err)
+	}
 	switch r.Outcome {
 	case evict.Accepted, evict.Stopped:
 		d.count.Evict(r.Feature.String(), metrics.EvictionDone)
@@ -104,7 +113,11 @@ func (d *Daemon) measured() (report.Input, bool) {
 	in := report.Input{
 		Now: time.Now(), At: boot(), Window: d.window, Policy: d.cluster.Collect(), Pods: d.pods.Snapshot(),
 		Capacity: report.Figures{CPU: unit.MilliCPU(view.Topology.All().Len() * 1000), Memory: view.MemCapacity},
-		NUMA:     view.Topology.Nodes.List(),
+		NUMA:     view.Topology.Nodes.List(), Interference: report.Interfered(&look.Outcome.Interference),
+	}
+	if d.predictor != nil {
+		r := d.predictor.Report()
+		tellPrediction(&r, &in)
 	}
 	for _, app := range view.Strategy.HostApplications {
 		in.HostApps = append(in.HostApps, report.HostApp{Name: app.Name, Priority: app.Priority, QoS: app.QoS})
@@ -124,13 +137,22 @@ func (d *Daemon) inForce(ctx context.Context, s *report.Strategy) error {
 		}
 		o := d.cluster.slo.Observed()
 		features, source := d.host.Engine.Views().List()
-		if !o.Known || source != "handoff" {
+		if !o.Known || source != "handoff" || !follows(d.host.Engine.Views().Load().Strategy, &o.Value.Spec) {
 			continue
 		}
 		f := report.InForce{UID: o.Value.UID, Generation: o.Value.Generation, Features: features}
-		if o.Err != nil {
+		if errors.Is(o.Err, kube.ErrMalformed) { // a server that is away is none: who reads this has reached it
 			f.Problem = o.Err.Error()
 		}
 		s.Put(f)
 	}
+}
+
+// follows reports that the engine's effective strategy is the object's. It is not yet right after a change, and not at all
+// while the handoff cannot be written. Texts are compared: the engine has read its own from a file.
+func follows(effective, object *strategy.Spec) bool {
+	want := strategy.Effective(*object)
+	a, errA := json.Marshal(effective)
+	b, errB := json.Marshal(&want)
+	return errA == nil && errB == nil && bytes.Equal(a, b)
 }

@@ -81,7 +81,7 @@ const (
 	loopUrgent = "pressure"
 )
 
-// ticked counts a step.
+// ticked counts a step and notes what it brought.
 func (d *Daemon) ticked(l *agent.Look) {
 	name := loopTick
 	if l.Facts.Urgent {
@@ -90,6 +90,7 @@ func (d *Daemon) ticked(l *agent.Look) {
 	}
 	d.count.Loop(name, l.Took, false)
 	d.count.Scan(l.Scan.Samples, l.Scan.Failed)
+	d.happened(l)
 }
 
 // facts is what only the agent's parts know, as it is now.
@@ -98,7 +99,7 @@ func (d *Daemon) facts(states []collect.State) *talk.Facts {
 	f := &talk.Facts{
 		Node: d.cluster.name, Started: d.started, Version: d.version,
 		Capacity: amount.Amounts{CPU: unit.MilliCPU(v.Topology.All().Len() * 1000), Memory: v.MemCapacity},
-		Sources:  d.cluster.sources(), SharePools: v.Dynamic.SharePools, BESharePools: v.Dynamic.BESharePools,
+		Sources:  append(d.cluster.sources(), topologySource(d.cfg.APIServer.Topology, d.topology)...), SharePools: v.Dynamic.SharePools, BESharePools: v.Dynamic.BESharePools,
 		NUMA: v.Topology.Nodes.List(),
 	}
 	for _, s := range states {
@@ -106,6 +107,13 @@ func (d *Daemon) facts(states []collect.State) *talk.Facts {
 	}
 	if n := d.cluster.Node(); n != nil {
 		f.Capacity, f.Allocatable = n.Capacity, &n.Allocatable
+	}
+	if d.predictor != nil {
+		r := d.predictor.Report()
+		f.Loops = append(f.Loops, predictLoop(&r, boot(), time.Now()))
+		if r.Known {
+			f.Prediction = &r.Prediction
+		}
 	}
 	d.news.mu.Lock()
 	defer d.news.mu.Unlock()
@@ -117,10 +125,8 @@ func (d *Daemon) facts(states []collect.State) *talk.Facts {
 	}
 	d.news.be = talk.Suppressed(d.news.be, &look.Outcome.Suppress, look.Wall)
 	f.BE = d.news.be
-	f.Loops = []status.Loop{{Name: "cpu-suppress", State: status.StateActive, Decision: look.Outcome.Suppress.Reason, At: look.Wall}}
-	for _, e := range look.Outcome.Evict.Decisions {
-		f.Loops = append(f.Loops, status.Loop{Name: e.Feature.String(), State: evictState(d.cfg.Evict.Mode), Decision: e.Reason, At: look.Wall})
-	}
+	f.Loops = append(loops(&d.cfg, look), f.Loops...)
+	f.Scaled, f.Victims = scaled(look), disturbed(look)
 	return f
 }
 

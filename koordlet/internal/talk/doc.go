@@ -4,10 +4,11 @@
 // Package talk is what the node agent tells: Prometheus metrics, the audit at /events, and its section of the status file.
 //
 // Inputs are read when somebody asks, and kept by nobody here: the window of samples, the snapshot of pods, the Facts that
-// only the loops know, and the ends of the ledgers. Outputs are metrics (a prometheus.Collector), a status.Agent, and HTTP
-// routes for daemon/metrics.Serve. Points and Agent are pure; time is an argument. How many series there are is bounded
-// by what runs on the node and by the limits below.
+// only the loops know, and the ends of the ledgers. Outputs are metrics (a prometheus.Collector), a status.Agent, HTTP
+// routes for daemon/metrics.Serve, and a ledger of events that are no writes (Audit). Points and Agent are pure; time is an
+// argument. How many series there are is bounded by what runs on the node and by the limits below.
 //
-// It may import model, api/protocol, policy/predict, policy/suppress, daemon/metrics, status and ledger, koordlet/internal/amount,
-// pods and window, and the Prometheus client; it must not import kernel, client-go or koordlet/internal/kube.
+// It may import model, api/protocol, policy/burst, interference, memqos, predict and suppress, daemon/metrics, status and
+// ledger, koordlet/internal/amount, pods and window, and the Prometheus client; it must not import kernel, client-go or
+// koordlet/internal/kube.
 package talk

@@ -5,6 +5,7 @@ package talk
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/pprof"
@@ -54,7 +55,7 @@ func Routes(o RouteOptions) []metrics.Route {
 	return out
 }
 
-// events answers with the ledgers' newest records, newest first: JSON lines, or one object {"Events": […]} for who accepts
+// events answers with the newest records of the ledgers and of the audit, newest first: JSON lines, or one object {"Events": […]} for who accepts
 // application/json, as upstream. Parameters: size, 256 when not given, at most 2048; since, a time (RFC 3339) or how long
 // ago (90s, 2h).
 type events struct {
@@ -77,7 +78,10 @@ func (e *events) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer e.busy.Unlock()
-	records, err := ledger.Tail(e.runDir, size, since)
+	writes, err := ledger.Tail(e.runDir, size, since)
+	happened, errAudit := ledger.Tail(auditDir(e.runDir), size, since)
+	err = errors.Join(err, errAudit)
+	records := newest(writes, happened, size)
 	if err != nil && len(records) == 0 {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
@@ -86,9 +90,6 @@ func (e *events) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	enc.SetEscapeHTML(false)
 	if acceptsJSON(r.Header.Values("Accept")) {
 		w.Header().Set("Content-Type", "application/json")
-		if records == nil {
-			records = []journal.Record{}
-		}
 		_ = enc.Encode(struct{ Events []journal.Record }{records}) // an error is the reader's going away
 		return
 	}

@@ -62,7 +62,9 @@ type Facts struct {
 	// SharePools and BESharePools as they were published last.
 	SharePools, BESharePools []node.Pool
 	// Scaled are the containers whose quota or burst the loops have changed.
-	Scaled      []Scaled
+	Scaled []Scaled
+	// Victims are the pods that are disturbed now, one for each signal.
+	Victims     []Victim
 	Generations Generations
 }
 
@@ -77,6 +79,12 @@ type HostApp struct {
 type Scaled struct {
 	Container    string
 	Quota, Burst unit.Micros
+}
+
+// Victim is one signal of a disturbed pod: its value now and the usual one, in the signal's unit.
+type Victim struct {
+	Pod, Signal string // Pod is the UID
+	Now, Usual  float64
 }
 
 // Generations of what was handed to koord-nri and koord-runtime-proxy; 0 is never.

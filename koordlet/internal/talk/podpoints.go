@@ -59,6 +59,7 @@ func (t *teller) pods() {
 	t.emit(metrics.AgentLeftOut, float64(len(list)-told), "pods")
 	t.emit(metrics.AgentLeftOut, float64(left), "containers")
 	t.scaled()
+	t.victims()
 }
 
 func (t *teller) pod(p *pods.Pod) {
@@ -127,6 +128,19 @@ func (t *teller) scaled() {
 		}
 		if s.Burst > 0 {
 			t.emit(metrics.AgentContainerBurst, float64(s.Burst), t.f.Node, p.Namespace, p.Name, t.id(c.ID), c.Name)
+		}
+	}
+}
+
+// victims emits the signals of disturbed pods that are known.
+func (t *teller) victims() {
+	if t.in.Pods == nil {
+		return
+	}
+	for _, v := range t.f.Victims[:min(len(t.f.Victims), maxPods)] {
+		if p, ok := t.in.Pods.Pod(v.Pod); ok {
+			t.emit(metrics.AgentPodDisturbed, v.Now, p.Namespace, p.Name, p.UID, v.Signal, "now")
+			t.emit(metrics.AgentPodDisturbed, v.Usual, p.Namespace, p.Name, p.UID, v.Signal, "usual")
 		}
 	}
 }

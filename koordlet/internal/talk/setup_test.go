@@ -184,6 +184,7 @@ func facts() *Facts {
 		SharePools:   []node.Pool{{CPUs: topo.CPUs(2, 3)}, {Node: 1, CPUs: topo.CPUs(10)}},
 		BESharePools: []node.Pool{{CPUs: topo.CPUs(3)}},
 		Scaled:       []Scaled{{Container: "c-shop", Quota: 240000, Burst: 200000}, {Container: "gone", Quota: 1}},
+		Victims:      []Victim{{Pod: "uid-shop", Signal: "CPU pressure", Now: 0.35, Usual: 0.05}, {Pod: "gone", Signal: "CPU pressure"}},
 		Generations:  Generations{Strategy: 3, Dynamic: 71, Pods: 9},
 	}
 }

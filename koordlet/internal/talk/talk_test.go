@@ -121,7 +121,7 @@ func TestSeriesAreBounded(t *testing.T) {
 	t.Parallel()
 	f := facts()
 	var list []*pods.Pod
-	w := window.New(window.Options{MaxSeries: 20000})
+	w := window.New(window.Options{MaxBytes: 64 << 20})
 	for i := range maxPods + 10 {
 		p := &pods.Pod{UID: fmt.Sprintf("u%04d", i), Namespace: "d", Name: fmt.Sprintf("p%04d", i), Phase: pods.PhaseRunning}
 		for j := range 3 {

@@ -186,7 +186,7 @@ func TestWhatIsNotTaken(t *testing.T) {
 
 func TestSeriesAreBounded(t *testing.T) {
 	t.Parallel()
-	m := New(Options{MaxSeries: 100, NodeReserve: 10})
+	m := New(Options{MaxBytes: 100 * fastBytes, NodeReserve: 10 * fastBytes})
 	for i := range 500 {
 		m.Append([]sample.Sample{cpu(fmt.Sprint(i), 1, 1)})
 	}

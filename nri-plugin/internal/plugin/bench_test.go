@@ -12,6 +12,7 @@ import (
 	"github.com/containerd/nri/pkg/api"
 
 	"github.com/koord-rt/koord-rt/api/protocol"
+	"github.com/koord-rt/koord-rt/engine/enginetest"
 )
 
 const batch = `{"containers":{"app":{"limits":{"kubernetes.io/batch-cpu":"500","kubernetes.io/batch-memory":"536870912"},"requests":{"kubernetes.io/batch-cpu":"500"}}}}`
@@ -33,7 +34,7 @@ func full(b testing.TB) *host {
 		h.rt.add(sb, ctrs...)
 	}
 	h.run(b)
-	eventually(b, "repair", func() bool {
+	enginetest.Eventually(b, "repair", func() bool {
 		return h.tree.Get(b, "/kubepods/burstable/podp99/sandbox-p99-c9", "cpu.max.burst") == "100000"
 	})
 	return h

@@ -13,6 +13,8 @@ import (
 
 	"github.com/containerd/nri/pkg/api"
 
+	"github.com/koord-rt/koord-rt/api/protocol"
+	"github.com/koord-rt/koord-rt/engine/enginetest"
 	"github.com/koord-rt/koord-rt/model/unit"
 	"github.com/koord-rt/koord-rt/model/workload"
 )
@@ -43,7 +45,7 @@ func TestRuntimeDiesBeforeConfigure(t *testing.T) {
 		defer close(ended)
 		_ = h.plugin.Run(ctx)
 	}()
-	eventually(t, "third try", func() bool { return tries.Load() >= 3 })
+	enginetest.Eventually(t, "third try", func() bool { return tries.Load() >= 3 })
 	cancel()
 	<-ended
 	must(t, l.Close())
@@ -76,7 +78,7 @@ type oneMore struct {
 	c   *workload.Container
 }
 
-func (o oneMore) Container(context.Context, string) (*workload.Pod, *workload.Container, error) {
+func (o oneMore) Container(context.Context, string, ...*protocol.Applied) (*workload.Pod, *workload.Container, error) {
 	return o.pod, o.c, nil
 }
 
@@ -98,7 +100,7 @@ func TestRelist(t *testing.T) {
 	h.runc(t, &api.Container{Linux: &api.LinuxContainer{CgroupsPath: path.Join(dir, id), Resources: resources(1024, 200000, 1<<30)}}, nil)
 	h.rt.add(sb)
 	h.run(t)
-	eventually(t, "burst of the missed container", func() bool {
+	enginetest.Eventually(t, "burst of the missed container", func() bool {
 		return h.tree.Get(t, path.Join(dir, id), "cpu.max.burst") == "100000"
 	})
 }

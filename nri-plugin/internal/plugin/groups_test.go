@@ -13,13 +13,12 @@ import (
 	"github.com/koord-rt/koord-rt/api/protocol"
 	"github.com/koord-rt/koord-rt/api/strategy"
 	"github.com/koord-rt/koord-rt/engine"
+	"github.com/koord-rt/koord-rt/engine/enginetest"
 	"github.com/koord-rt/koord-rt/kernel/apply"
-	"github.com/koord-rt/koord-rt/kernel/cgroup"
 	"github.com/koord-rt/koord-rt/kernel/kerneltest"
 	"github.com/koord-rt/koord-rt/kernel/proc"
 	"github.com/koord-rt/koord-rt/kernel/resctrl"
 	kernelwire "github.com/koord-rt/koord-rt/kernel/wire"
-	"github.com/koord-rt/koord-rt/model/unit"
 )
 
 // fakeGroups gives a new group its files and takes them away with it, as the kernel does.
@@ -66,18 +65,15 @@ func rdtHost(t *testing.T, past *host) (*host, fakeGroups) {
 		h.tree.Resctrl(t, true, true)
 		rdt := resctrl.FS(h.tree.Roots.Resctrl)
 		g = fakeGroups{FS: rdt, t: t, tree: h.tree, mons: make(chan string, 16)}
-		fs, err := cgroup.Open(h.tree.Roots, h.tree.Version, cgroup.Options{Weight: unit.Quadratic})
-		must(t, err)
-		applier, err := apply.New(apply.Options{
-			FS: fs, Roots: h.tree.Roots, Journal: h.journal, Writer: h.tree,
-			Groups: kernelwire.Groups{FS: rdt, Proc: proc.FS(h.tree.Roots.Proc)},
+		o.Kernel = h.machine.Writer(t, func(a *apply.Options) {
+			a.Groups = kernelwire.Groups{FS: rdt, Proc: proc.FS(h.tree.Roots.Proc)}
 		})
-		must(t, err)
-		o.Kernel, o.Groups = applier, g
+		o.Groups = g
 		if past != nil {
-			o.Past = engine.NewPast(past.journal.all())
+			o.Past = engine.NewPast(past.journal.All())
 		}
-		s := h.static(t, fs)
+		s := h.machine.Static(t, hostKnobs()...)
+		var err error
 		s.Kernel.RDT, err = rdt.Info(nil)
 		must(t, err)
 		s.Kernel.RDT.Mounted = true
@@ -98,7 +94,7 @@ func TestPodGroupsOutliveUs(t *testing.T) {
 	first.run(t)
 	first.pod(t, "gone", "LS", annotations)
 	first.pod(t, "kept", "LS", annotations)
-	eventually(t, "schemata", func() bool { return strings.Contains(had.schemata("koordlet-kept"), "L3:0=3f;1=3f") })
+	enginetest.Eventually(t, "schemata", func() bool { return strings.Contains(had.schemata("koordlet-kept"), "L3:0=3f;1=3f") })
 
 	h, g := rdtHost(t, first)
 	for _, name := range []string{"koordlet-gone", "koordlet-kept", "koordlet-strange"} {
@@ -111,17 +107,17 @@ func TestPodGroupsOutliveUs(t *testing.T) {
 	h.rt.add(h.sandbox(t, "late", "LS", annotations))
 	h.run(t)
 	for _, name := range []string{"koordlet-kept", "koordlet-late"} {
-		eventually(t, "schemata of "+name, func() bool { return strings.Contains(g.schemata(name), "L3:0=3f;1=3f") })
+		enginetest.Eventually(t, "schemata of "+name, func() bool { return strings.Contains(g.schemata(name), "L3:0=3f;1=3f") })
 	}
-	eventually(t, "removal of the group whose pod has gone", func() bool { return !g.has("koordlet-gone") })
+	enginetest.Eventually(t, "removal of the group whose pod has gone", func() bool { return !g.has("koordlet-gone") })
 	must(t, os.WriteFile(string(g.FS)+"/koordlet-late/schemata", []byte("L3:0=fffff;1=fffff\nMB:0=100;1=100\n"), 0o600))
-	eventually(t, "repair of drift", func() bool { return strings.Contains(g.schemata("koordlet-late"), "L3:0=3f;1=3f") })
+	enginetest.Eventually(t, "repair of drift", func() bool { return strings.Contains(g.schemata("koordlet-late"), "L3:0=3f;1=3f") })
 	if !g.has("koordlet-kept") || !g.has("koordlet-strange") {
 		t.Error("a group of a pod that lives, or one that is not ours, was removed")
 	}
 	must(t, h.rt.StopPodSandbox(t.Context(), &api.StopPodSandboxRequest{Pod: kept}))
 	must(t, h.rt.RemovePodSandbox(t.Context(), &api.RemovePodSandboxRequest{Pod: kept}))
-	eventually(t, "removal with its pod", func() bool { return !g.has("koordlet-kept") })
+	enginetest.Eventually(t, "removal with its pod", func() bool { return !g.has("koordlet-kept") })
 }
 
 // Groups of classes that are switched off go when nobody uses them any more, those that we made.
@@ -134,9 +130,9 @@ func TestClassGroupsSwitchedOff(t *testing.T) {
 	must(t, err)
 	h.views.SetFile(&spec, "test")
 	h.run(t)
-	eventually(t, "group of BE", func() bool { return strings.Contains(g.schemata("BE"), "L3:0=3f;1=3f") })
+	enginetest.Eventually(t, "group of BE", func() bool { return strings.Contains(g.schemata("BE"), "L3:0=3f;1=3f") })
 	h.views.SetFile(nil, "")
-	eventually(t, "removal of the group of BE", func() bool { return !g.has("BE") })
+	enginetest.Eventually(t, "removal of the group of BE", func() bool { return !g.has("BE") })
 	if !g.has("LS") {
 		t.Error("a group that we did not make was removed")
 	}
@@ -161,5 +157,5 @@ func TestMonGroupSwitchedOff(t *testing.T) {
 	if got := <-g.mons; got != "BE/be" {
 		t.Errorf("removed %q, want the pod's in the group of BE", got)
 	}
-	eventually(t, "removal of the group of BE", func() bool { return !g.has("BE") })
+	enginetest.Eventually(t, "removal of the group of BE", func() bool { return !g.has("BE") })
 }

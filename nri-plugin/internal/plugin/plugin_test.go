@@ -16,6 +16,7 @@ import (
 
 	"github.com/koord-rt/koord-rt/api/protocol"
 	"github.com/koord-rt/koord-rt/engine"
+	"github.com/koord-rt/koord-rt/engine/enginetest"
 	"github.com/koord-rt/koord-rt/model/journal"
 )
 
@@ -52,8 +53,8 @@ func TestLifeOfBE(t *testing.T) {
 		t.Errorf("memory.max = %s", got)
 	}
 	must(t, h.start(t, sb, ctr))
-	eventually(t, "proof", func() bool {
-		for _, r := range h.journal.all() {
+	enginetest.Eventually(t, "proof", func() bool {
+		for _, r := range h.journal.All() {
 			if r.Via == journal.ViaProof && r.Knob == "cpu.quota" && r.Err == "" {
 				return true
 			}
@@ -65,8 +66,8 @@ func TestLifeOfBE(t *testing.T) {
 	must(t, h.rt.RemoveContainer(t.Context(), &api.RemoveContainerRequest{Pod: sb, Container: ctr}))
 	must(t, h.rt.StopPodSandbox(t.Context(), &api.StopPodSandboxRequest{Pod: sb}))
 	must(t, h.rt.RemovePodSandbox(t.Context(), &api.RemovePodSandboxRequest{Pod: sb}))
-	eventually(t, "forgotten", func() bool {
-		for _, r := range h.journal.all() {
+	enginetest.Eventually(t, "forgotten", func() bool {
+		for _, r := range h.journal.All() {
 			if r.Via == journal.ViaGone && r.Target.Container == ctr.Id {
 				return true
 			}
@@ -97,7 +98,7 @@ func TestDisplace(t *testing.T) {
 	}
 	_, err := h.rt.StopContainer(t.Context(), &api.StopContainerRequest{Pod: lsr, Container: ctr})
 	must(t, err)
-	eventually(t, "BE widens", func() bool { return h.tree.Get(t, neighbour.Linux.CgroupsPath, "cpuset.cpus") == "0-7" })
+	enginetest.Eventually(t, "BE widens", func() bool { return h.tree.Get(t, neighbour.Linux.CgroupsPath, "cpuset.cpus") == "0-7" })
 }
 
 // A resize downwards meets a kernel whose burst has been lowered, and is answered with our final values.
@@ -128,7 +129,7 @@ func TestUpdateLowersBurstFirst(t *testing.T) {
 		t.Errorf("final values = %v", r)
 	}
 	must(t, h.rt.PostUpdateContainer(t.Context(), &api.PostUpdateContainerRequest{Pod: sb, Container: ctr}))
-	eventually(t, "new burst", func() bool { return h.tree.Get(t, dir, "cpu.max.burst") == "25000" })
+	enginetest.Eventually(t, "new burst", func() bool { return h.tree.Get(t, dir, "cpu.max.burst") == "25000" })
 }
 
 // A pod that nothing is asked for is answered with nothing.
@@ -163,9 +164,9 @@ func TestHostileAnnotations(t *testing.T) {
 		}
 		must(t, h.start(t, sb, ctr))
 	}
-	eventually(t, "problems in the ledger", func() bool {
+	enginetest.Eventually(t, "problems in the ledger", func() bool {
 		seen := map[string]bool{}
-		for _, r := range h.journal.all() {
+		for _, r := range h.journal.All() {
 			if r.Via == journal.ViaProblem {
 				seen[r.Target.Name[:len("default/evil0")]] = true
 			}
@@ -246,13 +247,13 @@ func TestSynchronizeThousand(t *testing.T) {
 	}
 	h.run(t)
 	repaired := 0
-	eventually(t, "repair of all", func() bool {
+	enginetest.Eventually(t, "repair of all", func() bool {
 		for repaired < len(dirs) && h.tree.Get(t, dirs[repaired], "cpu.max.burst") == "100000" {
 			repaired++
 		}
 		return repaired == len(dirs)
 	})
-	eventually(t, "count of unmanaged", func() bool { return h.engine.Status().Counters["unmanaged"] == 1000 })
+	enginetest.Eventually(t, "count of unmanaged", func() bool { return h.engine.Status().Counters["unmanaged"] == 1000 })
 	if h.rt.updates != 0 {
 		t.Errorf("%d updates in the reply of Synchronize", h.rt.updates)
 	}
@@ -268,15 +269,15 @@ func TestReconnect(t *testing.T) {
 	h.create(t, sb, ctr)
 	must(t, h.start(t, sb, ctr))
 	h.rt.die()
-	eventually(t, "loss of the connection", func() bool { return !h.engine.Connected() })
+	enginetest.Eventually(t, "loss of the connection", func() bool { return !h.engine.Connected() })
 	h.tree.Set(t, ctr.Linux.CgroupsPath, "memory.high", "max")
 
 	h.rt = newRuntime(t, h.socket)
 	ctr.State = api.ContainerState_CONTAINER_RUNNING
 	h.rt.add(sb, ctr)
-	eventually(t, "reconnect", h.engine.Connected)
-	eventually(t, "drift repair", func() bool { return h.tree.Get(t, ctr.Linux.CgroupsPath, "memory.high") != "max" })
-	eventually(t, "second sync", func() bool { return h.rt.syncs() == 1 })
+	enginetest.Eventually(t, "reconnect", h.engine.Connected)
+	enginetest.Eventually(t, "drift repair", func() bool { return h.tree.Get(t, ctr.Linux.CgroupsPath, "memory.high") != "max" })
+	enginetest.Eventually(t, "second sync", func() bool { return h.rt.syncs() == 1 })
 	h.rt.settle()
 	// Our own values are not taken for the kubelet's: half of the quota that the kubelet asked, not half of ours.
 	rpl, err := h.rt.UpdateContainer(t.Context(), &api.UpdateContainerRequest{Pod: sb, Container: ctr, LinuxResources: resources(0, 0, 0)})
@@ -311,8 +312,8 @@ func TestRestartTakesBack(t *testing.T) {
 	ctr.State = api.ContainerState_CONTAINER_RUNNING
 	second.rt.add(sb, ctr)
 	second.run(t)
-	eventually(t, "the kubelet's quota", func() bool { return second.tree.Get(t, ctr.Linux.CgroupsPath, "cpu.max") == "200000 100000" })
-	eventually(t, "the kubelet's memory limit", func() bool {
+	enginetest.Eventually(t, "the kubelet's quota", func() bool { return second.tree.Get(t, ctr.Linux.CgroupsPath, "cpu.max") == "200000 100000" })
+	enginetest.Eventually(t, "the kubelet's memory limit", func() bool {
 		return second.tree.Get(t, ctr.Linux.CgroupsPath, "memory.max") == "1073741824"
 	})
 }
@@ -328,7 +329,7 @@ func TestStrategyChange(t *testing.T) {
 	must(t, h.start(t, sb, ctr))
 	h.views.SetFile(nil, "")
 	for file, want := range map[string]string{"cpu.max.burst": "0", "memory.high": "max"} {
-		eventually(t, file+" goes back", func() bool { return h.tree.Get(t, ctr.Linux.CgroupsPath, file) == want })
+		enginetest.Eventually(t, file+" goes back", func() bool { return h.tree.Get(t, ctr.Linux.CgroupsPath, file) == want })
 	}
 }
 
@@ -341,17 +342,17 @@ func TestStop(t *testing.T) {
 	ctr := ctrOf(sb, "app")
 	h.create(t, sb, ctr)
 	must(t, h.start(t, sb, ctr))
-	eventually(t, "protection of ancestors", func() bool { return h.tree.Get(t, "/kubepods", "memory.min") != "0" })
+	enginetest.Eventually(t, "protection of ancestors", func() bool { return h.tree.Get(t, "/kubepods", "memory.min") != "0" })
 	before := h.tree.Get(t, ctr.Linux.CgroupsPath, "memory.min")
 	// What stands there is ours, for this life and for one that follows kill -9: no sign of the kubelet's MemoryQoS.
-	if !h.engine.OwnsMemoryMin("/kubepods") || !engine.NewPast(h.journal.all()).OwnsMemoryMin("/kubepods") {
+	if !h.engine.OwnsMemoryMin("/kubepods") || !engine.NewPast(h.journal.All()).OwnsMemoryMin("/kubepods") {
 		t.Error("memory.min of kubepods is taken for the kubelet's")
 	}
-	if h.engine.OwnsMemoryMin("/elsewhere") || engine.NewPast(h.journal.all()).OwnsMemoryMin("/elsewhere") {
+	if h.engine.OwnsMemoryMin("/elsewhere") || engine.NewPast(h.journal.All()).OwnsMemoryMin("/elsewhere") {
 		t.Error("memory.min of a directory that we never wrote is taken for ours")
 	}
 	h.stop()
-	if engine.NewPast(h.journal.all()).OwnsMemoryMin("/kubepods") {
+	if engine.NewPast(h.journal.All()).OwnsMemoryMin("/kubepods") {
 		t.Error("what stands there after we left is taken for ours")
 	}
 	if got := h.tree.Get(t, "/kubepods", "memory.min"); got != "0" {

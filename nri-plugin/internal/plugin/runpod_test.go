@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/containerd/nri/pkg/api"
+
+	"github.com/koord-rt/koord-rt/engine/enginetest"
 )
 
 // A pod is taken in after the reply. One that is removed before that must not stay.
@@ -20,7 +22,7 @@ func TestPodRemovedAtOnce(t *testing.T) {
 		must(t, h.plugin.RemovePodSandbox(t.Context(), sb))
 	}
 	last := h.pod(t, "last", "BE", nil)
-	eventually(t, "the last pod is known", func() bool { return h.engine.Status().Counters["pods"] > 0 })
+	enginetest.Eventually(t, "the last pod is known", func() bool { return h.engine.Status().Counters["pods"] > 0 })
 	must(t, h.rt.RemovePodSandbox(t.Context(), &api.RemovePodSandboxRequest{Pod: last}))
-	eventually(t, "no pod is known", func() bool { return h.engine.Status().Counters["pods"] == 0 })
+	enginetest.Eventually(t, "no pod is known", func() bool { return h.engine.Status().Counters["pods"] == 0 })
 }

@@ -7,27 +7,20 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"path"
-	"slices"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/containerd/nri/pkg/adaptation"
 	"github.com/containerd/nri/pkg/api"
-	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/koord-rt/koord-rt/api/config"
 	"github.com/koord-rt/koord-rt/api/protocol"
-	"github.com/koord-rt/koord-rt/api/strategy"
-	"github.com/koord-rt/koord-rt/daemon/metrics"
 	"github.com/koord-rt/koord-rt/engine"
+	"github.com/koord-rt/koord-rt/engine/enginetest"
 	"github.com/koord-rt/koord-rt/kernel/apply"
-	"github.com/koord-rt/koord-rt/kernel/cgroup"
 	"github.com/koord-rt/koord-rt/kernel/kerneltest"
-	"github.com/koord-rt/koord-rt/kernel/sys"
-	"github.com/koord-rt/koord-rt/model/journal"
 	"github.com/koord-rt/koord-rt/model/node"
 	"github.com/koord-rt/koord-rt/model/plan"
 	"github.com/koord-rt/koord-rt/model/unit"
@@ -43,25 +36,6 @@ resourceQOSStrategy:
   lsClass: {cpuQOS: {enable: true}, memoryQOS: {enable: true, minLimitPercent: 20, throttlingPercent: 90}}
   beClass: {cpuQOS: {enable: true}, memoryQOS: {enable: true, throttlingPercent: 80}}
 `
-
-// records keeps a journal in memory.
-type records struct {
-	mu   sync.Mutex
-	list []journal.Record
-}
-
-func (r *records) Append(more ...journal.Record) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.list = append(r.list, more...)
-	return nil
-}
-
-func (r *records) all() []journal.Record {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return slices.Clone(r.list)
-}
 
 // slowKernel delays Apply and Verify by what a test asks for.
 type slowKernel struct {
@@ -92,10 +66,11 @@ func (k *slowKernel) Verify(p plan.Plan) []apply.Mismatch {
 
 // host is one machine: fake kernel, runtime, and our plugin.
 type host struct {
+	machine *enginetest.Machine
 	tree    *kerneltest.Tree
+	journal *enginetest.Journal
 	socket  string
 	rt      *runtime
-	journal *records
 	kernel  *slowKernel
 	views   *engine.Views
 	engine  *engine.Engine
@@ -176,54 +151,34 @@ func newHost(t testing.TB, kernel string) *host { return newHostWith(t, kernel, 
 // newHostWith is newHost with a CRI to ask, and options that a test changes.
 func newHostWith(t testing.TB, kernel string, list engine.Lister, change ...func(*host, *engine.Options)) *host {
 	t.Helper()
-	h := &host{lister: list, tree: kerneltest.New(t, kernel, "/kubepods/burstable", "/kubepods/besteffort"), socket: path.Join(t.TempDir(), "nri.sock"), journal: &records{}}
+	m := enginetest.New(t, kernel, "/kubepods/burstable", "/kubepods/besteffort")
+	h := &host{lister: list, machine: m, tree: m.Tree, journal: m.Journal, socket: path.Join(t.TempDir(), "nri.sock")}
 	cfg := config.Default()
 	cfg.Socket, cfg.RunDir = h.socket, t.TempDir()
 	cfg.Reconnect = config.Reconnect{Min: config.Duration(10 * time.Millisecond), Max: config.Duration(50 * time.Millisecond)}
 	cfg.Deadline = config.Duration(300 * time.Millisecond)
-	fs, err := cgroup.Open(h.tree.Roots, h.tree.Version, cgroup.Options{Weight: unit.Quadratic})
-	must(t, err)
-	applier, err := apply.New(apply.Options{FS: fs, Roots: h.tree.Roots, Journal: h.journal, Writer: h.tree})
-	must(t, err)
-	h.kernel = &slowKernel{Kernel: applier}
-	spec, err := strategy.Parse([]byte(nodeStrategy))
-	must(t, err)
-	drift := 50 * time.Millisecond
+	o := m.Options(t, cfg.Node, plugin.Edge{Version: "test"}, nodeStrategy, hostKnobs()...)
+	h.kernel = &slowKernel{Kernel: o.Kernel}
+	h.views = o.Views
+	o.Kernel, o.List, o.Live = h.kernel, h.lister, &engine.Live{Resctrl: h.tree.Roots.Resctrl}
+	o.CgroupRoot, o.Drift = h.tree.Roots.Cgroup, 50*time.Millisecond
 	if _, ok := t.(*testing.B); ok {
-		drift = 10 * time.Second // as in production
-	}
-	h.views = engine.NewViews(cfg.Node, h.static(t, fs), &spec, "test")
-	m, err := metrics.NewEngine(prometheus.NewRegistry(), "nri")
-	must(t, err)
-	o := engine.Options{
-		Config: cfg.Node, Edge: plugin.Edge{Version: "test"}, Log: testLog(t), Metrics: m,
-		Journal: h.journal, Kernel: h.kernel, Views: h.views, CgroupRoot: h.tree.Roots.Cgroup, Drift: drift, List: h.lister,
-		Live: &engine.Live{Resctrl: h.tree.Roots.Resctrl},
+		o.Drift = 10 * time.Second // as in production
 	}
 	for _, f := range change {
 		f(h, &o)
 	}
 	h.engine = engine.New(o)
-	h.plugin = plugin.New(plugin.Options{Config: cfg, Version: "test", Log: o.Log, Metrics: m, Engine: h.engine})
+	h.plugin = plugin.New(plugin.Options{Config: cfg, Version: "test", Log: o.Log, Metrics: o.Metrics, Engine: h.engine})
 	return h
 }
 
-// static is what a probe of the fake machine would find.
-func (h *host) static(t testing.TB, fs cgroup.FS) engine.Static {
-	t.Helper()
-	topology, err := sys.FS(h.tree.Roots.Sys).Topology()
-	must(t, err)
-	s := engine.Static{
-		Name: "node-1", Topology: topology, Weight: unit.Quadratic, CPUAllocatable: 8000, MemCapacity: 16 << 30, MemAllocatable: 16 << 30,
-		Kernel: node.Kernel{Release: "6.1.0", Major: 6, Minor: 1, Cgroup: h.tree.Version},
-	}
-	for _, k := range []plan.Knob{
+// hostKnobs are those that the tests look at.
+func hostKnobs() []plan.Knob {
+	return []plan.Knob{
 		plan.CPUShares, plan.CPUQuota, plan.CPUPeriod, plan.CPUBurst, plan.CPUIdle, plan.CPUSetCPUs, plan.CPUSetMems,
 		plan.MemoryLimit, plan.MemoryMin, plan.MemoryLow, plan.MemoryHigh, plan.MemoryOOMGroup,
-	} {
-		s.Kernel.Knobs[k].OK = fs.IsFile(k)
 	}
-	return s
 }
 
 // run starts runtime and plugin and waits for the first Synchronize.
@@ -240,7 +195,7 @@ func (h *host) run(t testing.TB) {
 	}()
 	h.stop = sync.OnceFunc(func() { cancel(); <-done })
 	t.Cleanup(func() { h.stop(); h.rt.die() })
-	eventually(t, "synchronize", func() bool { return h.rt.syncs() > 0 && h.engine.Connected() })
+	enginetest.Eventually(t, "synchronize", func() bool { return h.rt.syncs() > 0 && h.engine.Connected() })
 	h.rt.settle()
 }
 
@@ -348,23 +303,4 @@ func must(t testing.TB, err error) {
 	if err != nil {
 		t.Fatal(err)
 	}
-}
-
-// eventually polls: the plugin is a real process to the runtime, with its own goroutines.
-func eventually(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	deadline := time.Now().Add(time.Minute)
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
-	for !ok() {
-		if time.Now().After(deadline) {
-			t.Fatalf("%s did not happen", what)
-		}
-		<-tick.C
-	}
-}
-
-// testLog writes to the test's own log.
-func testLog(t testing.TB) *slog.Logger {
-	return slog.New(slog.NewTextHandler(t.Output(), nil))
 }

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/containerd/nri/pkg/api"
+
+	"github.com/koord-rt/koord-rt/engine/enginetest"
 )
 
 // maxMessage is ttrpc's limit of one message.
@@ -46,7 +48,7 @@ func TestSynchronizeSplit(t *testing.T) {
 		t.Errorf("synchronized %d times", h.rt.syncs())
 	}
 	repaired := 0
-	eventually(t, "repair of all", func() bool {
+	enginetest.Eventually(t, "repair of all", func() bool {
 		for repaired < len(dirs) && h.tree.Get(t, dirs[repaired], "cpu.max.burst") == "100000" {
 			repaired++
 		}

@@ -13,10 +13,9 @@ import (
 
 	"github.com/koord-rt/koord-rt/api/protocol"
 	"github.com/koord-rt/koord-rt/engine"
+	"github.com/koord-rt/koord-rt/engine/enginetest"
 	"github.com/koord-rt/koord-rt/kernel/apply"
-	"github.com/koord-rt/koord-rt/kernel/cgroup"
 	"github.com/koord-rt/koord-rt/model/plan"
-	"github.com/koord-rt/koord-rt/model/unit"
 )
 
 // fakeUnits keeps the properties of units as systemd does.
@@ -52,11 +51,8 @@ func systemdHost(t *testing.T) (*host, *fakeUnits) {
 	t.Helper()
 	units := &fakeUnits{props: map[string]string{}}
 	h := newHostWith(t, "6.12", nil, func(h *host, o *engine.Options) {
-		fs, err := cgroup.Open(h.tree.Roots, h.tree.Version, cgroup.Options{Weight: unit.Quadratic})
-		must(t, err)
-		o.Kernel, err = apply.New(apply.Options{FS: fs, Roots: h.tree.Roots, Journal: h.journal, Writer: h.tree, Units: units})
-		must(t, err)
-		s := h.static(t, fs)
+		o.Kernel = h.machine.Writer(t, func(a *apply.Options) { a.Units = units })
+		s := h.machine.Static(t, hostKnobs()...)
 		s.Kernel.Systemd = true
 		h.views.SetStatic(s)
 	})
@@ -99,7 +95,7 @@ func TestUnitProperties(t *testing.T) {
 	h.run(t)
 	want := func(dir string, k plan.Knob, value string) {
 		t.Helper()
-		eventually(t, k.String()+" = "+value+" as a property of "+path.Base(dir), func() bool { return units.get(dir, k) == value })
+		enginetest.Eventually(t, k.String()+" = "+value+" as a property of "+path.Base(dir), func() bool { return units.get(dir, k) == value })
 	}
 	be, neighbour := h.slicePod(t, "be", "BE", map[string]string{protocol.AnnotationExtendedResource: batch})
 	want(be.Linux.CgroupParent, plan.CPUQuota, "50000")
@@ -120,8 +116,8 @@ func TestUnitProperties(t *testing.T) {
 	// A repair of drift says it again: the unit's own value may be what was written over ours.
 	calls := units.count()
 	h.tree.Set(t, ctr.Linux.CgroupsPath, "cpuset.cpus", "0-7")
-	eventually(t, "repair", func() bool { return h.tree.Get(t, ctr.Linux.CgroupsPath, "cpuset.cpus") == "0-3" })
-	eventually(t, "property after repair", func() bool { return units.count() > calls })
+	enginetest.Eventually(t, "repair", func() bool { return h.tree.Get(t, ctr.Linux.CgroupsPath, "cpuset.cpus") == "0-3" })
+	enginetest.Eventually(t, "property after repair", func() bool { return units.count() > calls })
 
 	_, err := h.rt.StopContainer(t.Context(), &api.StopContainerRequest{Pod: lsr, Container: ctr})
 	must(t, err)
@@ -135,15 +131,15 @@ func TestUnitPropertiesQuiet(t *testing.T) {
 	h.run(t)
 	lsr, ctr := h.slicePod(t, "lsr", "LSR", nil)
 	min := h.tree.Get(t, lsr.Linux.CgroupParent, "memory.min")
-	eventually(t, "protection of the slice", func() bool { return min != "0" && units.get("/kubepods.slice", plan.MemoryMin) == min })
+	enginetest.Eventually(t, "protection of the slice", func() bool { return min != "0" && units.get("/kubepods.slice", plan.MemoryMin) == min })
 	for _, dir := range []string{lsr.Linux.CgroupParent, ctr.Linux.CgroupsPath} {
-		eventually(t, "property of "+dir, func() bool { return units.get(dir, plan.MemoryMin) == h.tree.Get(t, dir, "memory.min") })
+		enginetest.Eventually(t, "property of "+dir, func() bool { return units.get(dir, plan.MemoryMin) == h.tree.Get(t, dir, "memory.min") })
 	}
 	const passes = 3
 	before := units.count()
 	for range passes {
 		h.tree.Set(t, ctr.Linux.CgroupsPath, "memory.min", "1")
-		eventually(t, "a drift check", func() bool { return h.tree.Get(t, ctr.Linux.CgroupsPath, "memory.min") != "1" })
+		enginetest.Eventually(t, "a drift check", func() bool { return h.tree.Get(t, ctr.Linux.CgroupsPath, "memory.min") != "1" })
 	}
 	if n := units.count() - before; n > passes {
 		t.Errorf("%d calls for %d values that had drifted", n, passes)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/koord-rt/koord-rt/api/protocol"
 	"github.com/koord-rt/koord-rt/engine"
+	"github.com/koord-rt/koord-rt/engine/enginetest"
 )
 
 // A runtime that does not tell of the pod's own resize: after the container's, the kubelet writes the pod's cgroup some
@@ -27,7 +28,7 @@ func TestResizeWithoutUpdatePod(t *testing.T) {
 	h.create(t, sb, ctr)
 	must(t, h.start(t, sb, ctr))
 	free := func() bool { return h.tree.Get(t, sb.Linux.CgroupParent, "cpu.max") == "max 100000" }
-	eventually(t, "a pod without quota", free)
+	enginetest.Eventually(t, "a pod without quota", free)
 	_, err := h.rt.UpdateContainer(t.Context(), &api.UpdateContainerRequest{
 		Pod: sb, Container: ctr, LinuxResources: resources(512, 100000, 1<<30),
 	})
@@ -35,6 +36,6 @@ func TestResizeWithoutUpdatePod(t *testing.T) {
 	// Twice: the first write may meet what the update itself has left to be done.
 	for range 2 {
 		h.tree.Set(t, sb.Linux.CgroupParent, "cpu.max", "100000 100000")
-		eventually(t, "a pod without quota after the kubelet's write", free)
+		enginetest.Eventually(t, "a pod without quota after the kubelet's write", free)
 	}
 }

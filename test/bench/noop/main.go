@@ -2,17 +2,21 @@
 // Copyright The koord-rt Authors
 
 // Command noop is an NRI plugin that subscribes to the events of koord-nri and does nothing with them: what is left of a
-// request's time when it answers is the price of NRI itself.
+// request's time when it answers is the price of NRI itself. With -bare it does the bare system calls of StartContainer,
+// with -stamp it adds one annotation to each container.
 //
-// Input is the NRI socket; output is a file that appears when the runtime has synchronised. Only the benchmarks run it.
+// Input is the NRI socket; output is a file that appears when the runtime has synchronised, and with -bare a file of what
+// each StartContainer took. Only the benchmarks run it.
 package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/containerd/nri/pkg/api"
@@ -31,11 +35,13 @@ func main() {
 	}
 }
 
-func serve(ctx context.Context, args []string) error {
+func serve(ctx context.Context, args []string) (err error) {
 	f := flag.NewFlagSet("noop", flag.ContinueOnError)
 	socket := f.String("socket", "", "NRI socket")
 	ready := f.String("ready", "", "file to create when synchronised")
 	nice := f.Int("nice", 0, "nice value")
+	took := f.String("bare", "", "do StartContainer's system calls, and write to this file at the end what each took")
+	stamp := f.Bool("stamp", false, "add an annotation to each container")
 	if err := f.Parse(args); err != nil {
 		return err
 	}
@@ -44,7 +50,15 @@ func serve(ctx context.Context, args []string) error {
 			return err
 		}
 	}
-	p := &plugin{ready: *ready}
+	p := &plugin{ready: *ready, stamp: *stamp}
+	if *took != "" {
+		b, err := newBare()
+		if err != nil {
+			return err
+		}
+		p.bare = b
+		defer func() { err = errors.Join(err, b.save(*took)) }()
+	}
 	s, err := stub.New(p, stub.WithPluginName("noop"), stub.WithPluginIdx("05"), stub.WithSocketPath(*socket))
 	if err != nil {
 		return fmt.Errorf("make the NRI stub: %w", err)
@@ -53,10 +67,12 @@ func serve(ctx context.Context, args []string) error {
 	return s.Run(ctx)
 }
 
-// plugin implements the stub's interfaces with empty methods.
+// plugin implements the stub's interfaces, with empty methods but two.
 type plugin struct {
 	ready   string
 	session stub.Stub
+	bare    *bare // nil unless asked for
+	stamp   bool
 }
 
 // Configure subscribes to what koord-nri would subscribe to on this runtime.
@@ -87,13 +103,26 @@ func (*plugin) StopPodSandbox(context.Context, *api.PodSandbox) error { return n
 // RemovePodSandbox does nothing.
 func (*plugin) RemovePodSandbox(context.Context, *api.PodSandbox) error { return nil }
 
-// CreateContainer does nothing.
-func (*plugin) CreateContainer(context.Context, *api.PodSandbox, *api.Container) (*api.ContainerAdjustment, []*api.ContainerUpdate, error) {
-	return nil, nil, nil
+// CreateContainer does nothing, or adds an annotation as long as koord-nri's on a container with burst and batch resources.
+func (p *plugin) CreateContainer(context.Context, *api.PodSandbox, *api.Container) (*api.ContainerAdjustment, []*api.ContainerUpdate, error) {
+	if !p.stamp {
+		return nil, nil, nil
+	}
+	a := &api.ContainerAdjustment{}
+	a.AddAnnotation("koord-rt.dev/stamp", strings.Repeat("x", stampLength))
+	return a, nil, nil
 }
 
-// StartContainer does nothing.
-func (*plugin) StartContainer(context.Context, *api.PodSandbox, *api.Container) error { return nil }
+// stampLength is in bytes.
+const stampLength = 200
+
+// StartContainer does nothing, or the bare system calls.
+func (p *plugin) StartContainer(_ context.Context, sb *api.PodSandbox, ctr *api.Container) error {
+	if p.bare == nil {
+		return nil
+	}
+	return p.bare.start(sb, ctr)
+}
 
 // UpdateContainer does nothing.
 func (*plugin) UpdateContainer(context.Context, *api.PodSandbox, *api.Container, *api.LinuxResources) ([]*api.ContainerUpdate, error) {

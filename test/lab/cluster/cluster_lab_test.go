@@ -21,7 +21,8 @@ import (
 	"github.com/koord-rt/koord-rt/test/lab/parts"
 )
 
-func start(t *testing.T, dir string) *cluster.Cluster {
+// start starts a control plane; flags are more of the API server.
+func start(t *testing.T, dir string, flags ...string) *cluster.Cluster {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 40*time.Minute) // a cold cache builds
 	defer cancel()
@@ -35,7 +36,7 @@ func start(t *testing.T, dir string) *cluster.Cluster {
 		}
 	}
 	begun := time.Now()
-	c, err := cluster.Start(ctx, cluster.Options{Dir: dir, Cache: cache})
+	c, err := cluster.Start(ctx, cluster.Options{Dir: dir, Cache: cache, APIServerArgs: flags})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/koord-rt/koord-rt/kernel/kerneltest"
 	"github.com/koord-rt/koord-rt/test/lab/cgroups"
 )
 
@@ -79,17 +80,6 @@ func gone(t *testing.T, path string) bool {
 		t.Fatal(err)
 	}
 	return err != nil
-}
-
-// permitted skips the test where the kernel shows that this process may not do what it needs, and fails on anything else.
-func permitted(t *testing.T, err error) {
-	t.Helper()
-	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) || errors.Is(err, unix.EROFS) {
-		t.Skipf("as uid %d: %v", os.Getuid(), err)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 // Of a dead owner's folder nothing is left; its neighbours stay: those of the living, of another kind, and those whose
@@ -164,7 +154,7 @@ func TestPurgeRemovesCgroups(t *testing.T) {
 	k.Cgroups = func(of string) []string { return []string{filepath.Join(mount, Cgroup(of)+"-known")} }
 	var users []int
 	for _, group := range []string{filepath.Join(own, "child"), known, given} {
-		permitted(t, os.MkdirAll(group, 0o755))
+		kerneltest.Permitted(t, os.MkdirAll(group, 0o755), unix.CAP_DAC_OVERRIDE)
 		pid := tail(t, t.TempDir())
 		if err := cgroups.Write(group, "cgroup.procs", fmt.Sprint(pid)); err != nil {
 			t.Fatal(err)
@@ -190,7 +180,7 @@ func TestUnmount(t *testing.T) {
 		if err := os.MkdirAll(at, 0o755); err != nil {
 			t.Fatal(err)
 		}
-		permitted(t, unix.Mount("lab", at, "tmpfs", 0, ""))
+		kerneltest.Permitted(t, unix.Mount("lab", at, "tmpfs", 0, ""), unix.CAP_SYS_ADMIN)
 		t.Cleanup(func() { _ = unix.Unmount(at, unix.MNT_DETACH) }) // most are unmounted
 	}
 	if err := Unmount(below); err != nil {

@@ -110,6 +110,26 @@ func clone(o Object) Object {
 	return out
 }
 
+// merged is RFC 7386.
+func merged(o, patch Object) Object {
+	out := make(Object, len(o))
+	for k, v := range o {
+		out[k] = v
+	}
+	for k, v := range patch {
+		was, _ := out[k].(map[string]any)
+		switch change, isObject := v.(map[string]any); {
+		case v == nil:
+			delete(out, k)
+		case isObject:
+			out[k] = map[string]any(merged(was, change))
+		default:
+			out[k] = v
+		}
+	}
+	return out
+}
+
 func sorted(m map[string]Object) []string {
 	out := make([]string, 0, len(m))
 	for k := range m {

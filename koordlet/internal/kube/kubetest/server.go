@@ -266,8 +266,12 @@ func (s *Server) route(w http.ResponseWriter, r *http.Request, body Object, patc
 		s.list(w, r, c)
 	case name == "" && r.Method == http.MethodPost:
 		s.mu.Lock()
+		defer s.mu.Unlock()
+		if known, _ := meta(body)["name"].(string); c.objects[known] != nil {
+			refuse(w, http.StatusConflict, "AlreadyExists", fmt.Sprintf("%q already exists", known), known)
+			return
+		}
 		s.put(c, body)
-		s.mu.Unlock()
 		answer(w, http.StatusCreated, body)
 	default:
 		s.one(w, r, c, name, sub, body, patch)
@@ -291,6 +295,14 @@ func (s *Server) one(w http.ResponseWriter, r *http.Request, c *collection, name
 		}
 		next := clone(o)
 		next["status"] = patch[0]["value"]
+		s.put(c, next)
+		answer(w, http.StatusOK, next)
+	case r.Method == http.MethodPatch && sub == "" && r.Header.Get("Content-Type") == "application/merge-patch+json":
+		if version := meta(body)["resourceVersion"]; version != nil && version != meta(o)["resourceVersion"] {
+			refuse(w, http.StatusConflict, "Conflict", "the object has been modified", name)
+			return
+		}
+		next := merged(o, body)
 		s.put(c, next)
 		answer(w, http.StatusOK, next)
 	case r.Method == http.MethodPost && sub == "eviction":

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The koord-rt Authors
 
-package proxy
+package beside
 
 import (
 	"context"
@@ -11,18 +11,18 @@ import (
 	"github.com/koord-rt/koord-rt/model/plan"
 )
 
-// Yield is the kernel for a program that may have our plugin beside it: while that is connected, direct writes are its
-// own, and nothing is done twice. From the moment in which it is gone they are ours; the repair pass makes up for what
-// lies between.
+// Yield is the kernel of a program that has others beside it who go first: while they cover the containers, direct writes
+// are their own, and nothing is done twice. From the moment in which they are gone the writes are ours; the repair pass makes
+// up for what lies between.
 type Yield struct {
 	engine.Kernel
-	// Plugin reports whether the plugin is connected.
-	Plugin func() bool
+	// Covered reports whether they do.
+	Covered func() bool
 }
 
 // Apply implements engine.Kernel.
 func (y Yield) Apply(ctx context.Context, p plan.Plan, gen uint64) []apply.Result {
-	if !y.Plugin() {
+	if !y.Covered() {
 		return y.Kernel.Apply(ctx, p, gen)
 	}
 	return skipped(p)
@@ -30,7 +30,7 @@ func (y Yield) Apply(ctx context.Context, p plan.Plan, gen uint64) []apply.Resul
 
 // SyncUnits implements engine.Kernel.
 func (y Yield) SyncUnits(ctx context.Context, p plan.Plan, gen uint64) []apply.Result {
-	if !y.Plugin() {
+	if !y.Covered() {
 		return y.Kernel.SyncUnits(ctx, p, gen)
 	}
 	return skipped(p)

@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+package beside_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/koord-rt/koord-rt/kernel/apply"
+	"github.com/koord-rt/koord-rt/model/journal"
+	"github.com/koord-rt/koord-rt/model/plan"
+)
+
+// units notes the properties that were set.
+type units struct{ r *rig }
+
+// Set implements apply.Units.
+func (u units) Set(_ context.Context, _ string, settings []plan.Setting) error {
+	for i := range settings {
+		u.r.told = append(u.r.told, "unit "+settings[i].Knob.String())
+	}
+	return nil
+}
+
+// inTime runs a test in a bubble, beside the others.
+func inTime(t *testing.T, f func(t *testing.T)) {
+	t.Helper()
+	t.Parallel()
+	synctest.Test(t, f)
+}
+
+// While the plugin covers the containers it has two intervals to bring a value back; then it is brought back, in its unit
+// too.
+func TestWhatIsLeftLyingIsMended(t *testing.T) {
+	inTime(t, func(t *testing.T) {
+		r := newRig(t, true)
+		r.wants = plan.Plan{set(plan.MemoryHigh, 1<<20), set(plan.MemoryLow, 4096)}
+		r.m.Tree.Set(t, dir, "memory.low", "4096") // it has seen to that one
+		r.pass(25 * time.Second)
+		r.stands("in its time", "memory.high", "max")
+		r.m.Tree.Set(t, dir, "memory.high", "1048576")
+		r.pass(30 * time.Second)
+		r.stands("it was late", "memory.high", "1048576")
+		if w := r.written(); w != "" {
+			t.Errorf("we wrote %s", w)
+		}
+		r.m.Tree.Set(t, dir, "memory.high", "2097152")
+		r.pass(20 * time.Second)
+		r.stands("somebody else's value, in its time", "memory.high", "2097152")
+		r.pass(10 * time.Second)
+		r.stands("after it", "memory.high", "1048576", "unchanged memory.low", "written memory.high")
+		for range 2 { // a queue that is worked off later, and once
+			r.ward.SyncUnits(t.Context(), r.wants, 7)
+		}
+		r.stands("its unit", "memory.high", "1048576", "unit memory.high")
+		r.pass(time.Minute)
+		r.stands("later", "memory.high", "1048576")
+		if w := r.written(); w != dir+"/memory.high=1048576" {
+			t.Errorf("we wrote %s", w)
+		}
+	})
+}
+
+// What the plugin has recorded after we began to want something else is left to it: it knows of an update of the container
+// that we have not heard of. When something else stands it is drift again. What it said before is no answer.
+func TestItsNewerWordHolds(t *testing.T) {
+	inTime(t, func(t *testing.T) {
+		r := newRig(t, true)
+		r.nri.says(t, plan.CPUQuota, "30000", journal.ViaRuntime)
+		r.m.Tree.Set(t, dir, "cpu.max", "30000 100000")
+		r.pass(20 * time.Second)
+		r.wants = plan.Plan{set(plan.CPUQuota, 50000)}
+		r.pass(time.Minute)
+		r.stands("its older word", "cpu.max", "50000 100000", "written cpu.quota")
+		r.nri.says(t, plan.CPUQuota, "80000", journal.ViaRuntime)
+		r.m.Tree.Set(t, dir, "cpu.max", "80000 100000")
+		r.pass(5 * time.Minute)
+		r.stands("its newer word", "cpu.max", "80000 100000")
+		r.m.Tree.Set(t, dir, "cpu.max", "90000 100000")
+		r.pass(time.Minute)
+		r.stands("neither's", "cpu.max", "50000 100000", "written cpu.quota")
+		r.nri.says(t, plan.CPUQuota, "90000", journal.ViaObserve)
+		r.m.Tree.Set(t, dir, "cpu.max", "90000 100000")
+		r.pass(time.Minute)
+		r.stands("what it only observed", "cpu.max", "50000 100000", "written cpu.quota")
+	})
+}
+
+// When the plugin goes, its end is seen within a second, nothing is written before it was learned what it knew, and all of
+// it then. A wish to take something back, which the engine says once, is not lost.
+func TestTakeOver(t *testing.T) {
+	inTime(t, func(t *testing.T) {
+		r := newRig(t, true)
+		r.m.Tree.Set(t, dir, "memory.high", "1048576")
+		r.m.Tree.Set(t, dir, "memory.low", "4096")
+		r.present(set(plan.MemoryHigh, -1)) // not wanted any more
+		r.wants = plan.Plan{set(plan.MemoryLow, 8192)}
+		r.pass(8 * time.Second)
+		r.nri.goes(t)
+		r.pass(time.Second)
+		r.stands("at once", "memory.low", "4096", "lost")
+		r.present(r.wants...)
+		r.stands("before it is released", "memory.low", "4096")
+		r.ward.Release()
+		r.present(r.wants...) // as the repair pass does that was asked for
+		r.stands("after it", "memory.low", "8192", "released")
+		r.pass(interval + time.Second)
+		r.stands("what was to be taken back", "memory.high", "max", "written memory.high")
+		if r.ward.Holding() {
+			t.Error("still held back")
+		}
+		r.wants = nil
+		r.present(set(plan.MemoryLow, 0))
+		r.pass(time.Minute)
+		r.stands("alone", "memory.low", "0")
+	})
+}
+
+// A runtime that does not tell what the plugin knew does not keep us from taking over.
+func TestTakeOverWithoutTheRuntime(t *testing.T) {
+	inTime(t, func(t *testing.T) {
+		r := newRig(t, true)
+		r.pass(time.Second)
+		r.nri.goes(t)
+		r.pass(3 * time.Second)
+		r.stands("in grace", "memory.low", "0", "lost")
+		r.pass(time.Second)
+		r.stands("after it", "memory.low", "0", "released")
+		r.ward.Release() // late, and nothing any more
+		r.present(set(plan.MemoryLow, 4096))
+		r.stands("alone", "memory.low", "4096")
+	})
+}
+
+// A plugin that is back before it was taken over from keeps everything, and the same at any later time; what we had wanted of
+// a knob meanwhile is forgotten when the engine writes something else.
+func TestBackAgain(t *testing.T) {
+	inTime(t, func(t *testing.T) {
+		r := newRig(t, true)
+		r.pass(time.Second)
+		r.nri.goes(t)
+		r.pass(time.Second)
+		r.nri.come(t)
+		r.pass(time.Second)
+		r.ward.Release()
+		r.present(set(plan.MemoryLow, 4096))
+		r.stands("back in time", "memory.low", "0", "lost")
+		r.nri.goes(t)
+		r.pass(time.Second)
+		r.ward.Release()
+		r.present(set(plan.MemoryLow, 8192))
+		r.stands("taken over", "memory.low", "8192", "lost", "released")
+		r.pass(interval + time.Second)
+		r.nri.come(t)
+		r.pass(time.Second)
+		r.present(set(plan.MemoryLow, 0))
+		r.stands("back later", "memory.low", "8192")
+	})
+}
+
+// Who starts first writes, until the other one is there: for a second at most both do, the same.
+func TestBothStart(t *testing.T) {
+	inTime(t, func(t *testing.T) {
+		r := newRig(t, false)
+		r.present(set(plan.MemoryLow, 4096))
+		r.stands("alone", "memory.low", "4096")
+		r.nri.come(t)
+		r.pass(time.Second)
+		r.present(set(plan.MemoryLow, 8192))
+		r.stands("covered", "memory.low", "4096")
+		if !r.ward.Holding() {
+			t.Error("not held back")
+		}
+	})
+}
+
+// A container that is gone is no drift, one that cannot be brought to its value is tried now and then, and one that the
+// engine has forgotten is no business of ours.
+func TestNothingToMend(t *testing.T) {
+	inTime(t, func(t *testing.T) {
+		r := newRig(t, true)
+		r.m.Tree.Rmdir(t, dir)
+		r.wants = plan.Plan{set(plan.MemoryLow, 4096)}
+		r.pass(time.Minute)
+		r.m.Tree.Mkdir(t, dir)
+		r.stands("gone", "memory.low", "0")
+		r.pass(10 * time.Second)
+		r.wants = nil
+		must(t, r.ward.Forget(set(plan.MemoryLow, 0).Target))
+		r.pass(time.Minute)
+		r.stands("forgotten", "memory.low", "0")
+		r.wants = plan.Plan{set(plan.CPUBvt, 2)} // mainline has none
+		r.pass(5 * time.Minute)
+		failed := apply.Failed.String() + " cpu.bvt"
+		r.stands("impossible", "memory.low", "0", failed, failed, failed, failed)
+		observed := set(plan.MemoryLow, 4096)
+		observed.Observe = true
+		r.wants = plan.Plan{observed}
+		r.pass(time.Minute)
+		r.stands("observed", "memory.low", "0")
+	})
+}
+
+// What was taken back, and has stood, is nobody's any more.
+func TestTakenBackOnce(t *testing.T) {
+	inTime(t, func(t *testing.T) {
+		r := newRig(t, true)
+		r.present(set(plan.MemoryHigh, -1))
+		r.pass(15 * time.Second)
+		r.m.Tree.Set(t, dir, "memory.high", "1048576") // somebody else's
+		r.pass(5 * time.Minute)
+		r.stands("later", "memory.high", "1048576")
+	})
+}
+
+// The ward ends with the engine's writes its own, unless others live on.
+func TestEnd(t *testing.T) {
+	inTime(t, func(t *testing.T) {
+		for _, alive := range []bool{true, false} {
+			r := newRig(t, true)
+			ctx, cancel := context.WithCancel(t.Context())
+			done := make(chan error, 1)
+			go func() { done <- r.ward.Run(ctx) }()
+			time.Sleep(time.Second / 2)
+			if !alive {
+				r.nri.goes(t)
+			}
+			cancel()
+			must(t, <-done)
+			if r.ward.Holding() != alive {
+				t.Errorf("another lives on: %v, held back: %v", alive, r.ward.Holding())
+			}
+		}
+	})
+}

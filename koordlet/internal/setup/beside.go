@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+package setup
+
+import (
+	"github.com/koord-rt/koord-rt/engine"
+	"github.com/koord-rt/koord-rt/engine/beside"
+	"github.com/koord-rt/koord-rt/engine/host"
+	"github.com/koord-rt/koord-rt/kernel/apply"
+)
+
+// besideOthers leaves the engine's writes to koord-nri or koord-runtime-proxy while one of them covers the containers. What
+// is the agent's own (host.Apply, memory.reclaim) does not go by the engine.
+func (d *Daemon) besideOthers(o *host.Options) {
+	watch := beside.New(d.cfg.RunDir, d.cfg.Host.Proc, Writer)
+	o.Kernel = func(k engine.Kernel) engine.Kernel {
+		d.ward = beside.NewWard(beside.Options{
+			Kernel: k, Watch: watch, RunDir: d.cfg.RunDir, Interval: engine.DefaultDrift, Log: d.log,
+			Lost: d.lost, Released: func() { d.host.Engine.Repair() }, Mended: d.mended,
+			Trouble: func(err error) { d.host.Engine.Trouble("ledger", "writer that goes first", err) },
+		})
+		return d.ward
+	}
+	o.Beside = func() bool { return d.ward.Holding() }
+}
+
+// lost has the runtime's lists and the ledgers read as at a start: updates of containers went by way of who has gone.
+func (d *Daemon) lost() {
+	d.host.Relearn()
+	d.afresh.Store(true)
+	d.keeper.Look()
+}
+
+// mended tells what those who go first had left lying.
+func (d *Daemon) mended(results []apply.Result) {
+	if n := d.host.Engine.Mended(results); n > 0 {
+		d.log.Warn("wrote what the writer that goes first has left", "settings", n)
+	}
+}

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+package setup
+
+import (
+	"strings"
+
+	"github.com/koord-rt/koord-rt/api/config"
+	"github.com/koord-rt/koord-rt/daemon/status"
+	"github.com/koord-rt/koord-rt/engine"
+	"github.com/koord-rt/koord-rt/koordlet/internal/agent"
+	"github.com/koord-rt/koord-rt/koordlet/internal/evict"
+	"github.com/koord-rt/koord-rt/koordlet/internal/talk"
+	policy "github.com/koord-rt/koord-rt/policy/evict"
+	"github.com/koord-rt/koord-rt/policy/figure"
+)
+
+// evictionEvent is a step of an eviction for the audit, with what it releases. A decision that finds no way is taken again
+// every few seconds.
+func evictionEvent(r *evict.Result) talk.Event {
+	e := talk.Event{
+		What: talk.EventEviction, Outcome: r.Outcome.String(), By: r.Feature.String(), UID: r.Pod, Name: r.Namespace + "/" + r.Name,
+		Reason: r.Reason, Err: r.Err,
+	}
+	if text := releases(&r.Eviction); text != "" {
+		e.Reason = strings.TrimPrefix(e.Reason+"; it releases "+text, "; ")
+	}
+	switch r.Outcome {
+	case evict.Refused, evict.Failed, evict.Observed:
+		e.Often = true
+	case evict.Accepted, evict.Gone, evict.Overdue, evict.Stopped:
+		// told each time
+	}
+	return e
+}
+
+// releases is the part of an eviction that it was decided for.
+func releases(e *policy.Eviction) string {
+	var parts []string
+	if e.CPU > 0 {
+		parts = append(parts, figure.CPUs(e.CPU))
+	}
+	if e.Memory > 0 {
+		parts = append(parts, figure.Bytes(e.Memory))
+	}
+	return strings.Join(parts, " and ")
+}
+
+// happened notes what a step has brought beside writes and evictions, which tell themselves.
+func (d *Daemon) happened(l *agent.Look) {
+	events := talk.Disturbances(l.Outcome.Events)
+	if !l.Facts.Urgent {
+		var changed []talk.Event
+		d.rooms, changed = d.rooms.Give(l.Outcome.Burst.Raises, l.Outcome.Memory.Highs, func(uid string) string { return podName(l.Facts.Members, uid) })
+		events = append(events, changed...)
+	}
+	if err := d.audit.Note(l.Wall, events...); err != nil {
+		d.log.Warn("cannot keep events", "err", err)
+	}
+}
+
+// podName is "namespace/name" of a pod that runs, its UID when it has gone.
+func podName(members []engine.Member, uid string) string {
+	for i := range members {
+		if members[i].Pod.UID == uid {
+			return members[i].Pod.FullName()
+		}
+	}
+	return uid
+}
+
+// loops are what each loop decided last, in words.
+func loops(cfg *config.Koordlet, l *agent.Look) []status.Loop {
+	o := &l.Outcome
+	out := []status.Loop{{Name: "cpu-suppress", State: status.StateActive, Decision: o.Suppress.Reason, At: l.Wall}}
+	tuned := ""
+	if cfg.Tune {
+		tuned = "; tuning"
+	}
+	burst := status.Loop{Name: "cpu-burst", State: status.StateActive, At: l.Wall, Decision: o.Burst.Reason + tuned}
+	for i := range o.Burst.Raises {
+		if r := &o.Burst.Raises[i]; r.Container != "" {
+			burst.Decision += "; " + podName(l.Facts.Members, r.Pod) + " to " + figure.Quota(r.Quota) + ": " + r.Reason
+		}
+	}
+	memory := status.Loop{Name: "memory", State: status.StateActive, At: l.Wall, Decision: o.Memory.Reason + tuned}
+	for i := range o.Memory.Highs {
+		h := &o.Memory.Highs[i]
+		memory.Decision += "; " + podName(l.Facts.Members, h.Pod) + " to " + figure.Bytes(h.Bytes) + ": " + h.Reason
+	}
+	out = append(out, trimmed(burst), trimmed(memory), interferenceLoop(l))
+	if len(o.Problems) > 0 {
+		out = append(out, status.Loop{Name: "kernel-parameters", State: status.StateDegraded, Err: strings.Join(o.Problems, "; "), At: l.Wall})
+	}
+	for _, e := range o.Evict.Decisions {
+		out = append(out, status.Loop{Name: e.Feature.String(), State: evictState(cfg.Evict.Mode), Decision: e.Reason, At: l.Wall})
+	}
+	return out
+}
+
+func trimmed(l status.Loop) status.Loop {
+	l.Decision = strings.TrimPrefix(l.Decision, "; ")
+	return l
+}
+
+// interferenceLoop tells who suffers and who is held for it.
+func interferenceLoop(l *agent.Look) status.Loop {
+	found := &l.Outcome.Interference
+	var parts []string
+	for i := range found.Victims {
+		parts = append(parts, found.Victims[i].Name+": "+found.Victims[i].Reason)
+	}
+	for i := range found.Caps {
+		c := &found.Caps[i]
+		parts = append(parts, c.Name+" is "+c.Phase.String()+": "+c.Reason)
+	}
+	if len(parts) == 0 {
+		parts = []string{"nobody is disturbed"}
+	}
+	return status.Loop{Name: "interference", State: status.StateActive, Decision: strings.Join(parts, "; "), At: l.Wall}
+}
+
+// scaled and disturbed are the same for metrics.
+func scaled(l *agent.Look) (out []talk.Scaled) {
+	for i := range l.Outcome.Burst.Raises {
+		if r := &l.Outcome.Burst.Raises[i]; r.Container != "" {
+			out = append(out, talk.Scaled{Container: r.Container, Quota: r.Quota})
+		}
+	}
+	return out
+}
+
+func disturbed(l *agent.Look) (out []talk.Victim) {
+	for i := range l.Outcome.Interference.Victims {
+		v := &l.Outcome.Interference.Victims[i]
+		out = append(out, talk.Victim{Pod: v.Pod, Signal: v.Signal.String(), Now: float64(v.Value), Usual: float64(v.Mean)})
+	}
+	return out
+}

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+package setup
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/koord-rt/koord-rt/api/config"
+	"github.com/koord-rt/koord-rt/daemon/status"
+	"github.com/koord-rt/koord-rt/engine"
+	"github.com/koord-rt/koord-rt/koordlet/internal/agent"
+	"github.com/koord-rt/koord-rt/koordlet/internal/evict"
+	"github.com/koord-rt/koord-rt/koordlet/internal/talk"
+	"github.com/koord-rt/koord-rt/model/workload"
+	"github.com/koord-rt/koord-rt/policy/burst"
+	policy "github.com/koord-rt/koord-rt/policy/evict"
+	"github.com/koord-rt/koord-rt/policy/interference"
+	"github.com/koord-rt/koord-rt/policy/memqos"
+)
+
+// Each step of an eviction is told with pod, reason, figures and what the server said; what comes every few seconds as long
+// as nothing changes says so.
+func TestEvictionEvent(t *testing.T) {
+	t.Parallel()
+	refused := errors.New("disruption budget: too many requests")
+	e := policy.Eviction{Pod: "u", Namespace: "default", Name: "spark", Feature: policy.BEMemoryEvict, Memory: 2 * gib, CPU: 1500, Reason: "75% used"}
+	for outcome, c := range map[evict.Outcome]struct {
+		err   error
+		word  string
+		often bool
+	}{
+		evict.Accepted: {nil, "accepted", false}, evict.Refused: {refused, "refused", true}, evict.Observed: {nil, "observed", true},
+		evict.Failed: {refused, "failed", true}, evict.Gone: {nil, "gone", false}, evict.Overdue: {nil, "overdue", false},
+		evict.Stopped: {nil, "stopped", false},
+	} {
+		want := talk.Event{
+			What: "eviction", Outcome: c.word, By: "BEMemoryEvict", UID: "u", Name: "default/spark", Often: c.often, Err: c.err,
+			Reason: "75% used; it releases 1.5 CPUs and 2 GiB",
+		}
+		got := evictionEvent(&evict.Result{Eviction: e, Outcome: outcome, Err: c.err})
+		if !errors.Is(got.Err, c.err) {
+			t.Errorf("%s: %v", c.word, got.Err)
+		}
+		got.Err, want.Err = nil, nil
+		if d := cmp.Diff(want, got); d != "" {
+			t.Errorf("%s (-want +got):\n%s", c.word, d)
+		}
+	}
+}
+
+// People see what each loop decided, and why: tuning too.
+func TestLoopsAreTold(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
+	l := &agent.Look{Wall: at}
+	l.Facts.Members = []engine.Member{{Pod: &workload.Pod{UID: "w", Namespace: "default", Name: "web"}}}
+	o := &l.Outcome
+	o.Suppress.Reason = "10 CPUs 0-9"
+	o.Burst = burst.Output{Reason: "the share pool is idle", Raises: []burst.Raise{
+		{Pod: "w", Container: "c", Quota: 240000, Reason: "tuned: throttled for 60 s"}, {Pod: "w", Plus: 40000, Reason: "room for 1 container"},
+	}}
+	o.Memory = memqos.Output{Highs: []memqos.High{{Container: "c", Pod: "gone", Bytes: gib, Reason: "stalls"}}}
+	o.Interference = interference.Output{
+		Victims: []interference.Victim{{Pod: "w", Name: "default/web", Signal: interference.CPUPressure, Value: 0.35, Mean: 0.05, Reason: "CPU pressure 35%"}},
+		Caps:    []interference.Cap{{Name: "default/spark", Phase: interference.Guilty, Reason: "correlates"}},
+	}
+	o.Problems = []string{"minFreeKbytesFactor: no such file"}
+	o.Evict.Decisions = []policy.Decision{{Feature: policy.BEMemoryEvict, Reason: "60% used"}}
+	cfg := config.DefaultKoordlet()
+	cfg.Tune, cfg.Evict.Mode = true, config.ModeObserve
+	want := []status.Loop{
+		{Name: "cpu-suppress", State: "active", Decision: "10 CPUs 0-9", At: at},
+		{Name: "cpu-burst", State: "active", Decision: "the share pool is idle; tuning; default/web to 240000 µs: tuned: throttled for 60 s", At: at},
+		{Name: "memory", State: "active", Decision: "tuning; gone to 1 GiB: stalls", At: at},
+		{Name: "interference", State: "active", Decision: "default/web: CPU pressure 35%; default/spark is guilty: correlates", At: at},
+		{Name: "kernel-parameters", State: "degraded", Err: "minFreeKbytesFactor: no such file", At: at},
+		{Name: "BEMemoryEvict", State: "observe", Decision: "60% used", At: at},
+	}
+	if d := cmp.Diff(want, loops(&cfg, l)); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
+	if d := cmp.Diff([]talk.Scaled{{Container: "c", Quota: 240000}}, scaled(l)); d != "" {
+		t.Error(d)
+	}
+	if d := cmp.Diff([]talk.Victim{{Pod: "w", Signal: "CPU pressure", Now: 0.35, Usual: 0.05}}, disturbed(l)); d != "" {
+		t.Error(d)
+	}
+	quiet := loops(&cfg, &agent.Look{Wall: at})
+	if got := quiet[3].Decision; got != "nobody is disturbed" {
+		t.Errorf("quiet node: %q", got)
+	}
+}

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+package setup
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+
+	"github.com/koord-rt/koord-rt/api/config"
+	"github.com/koord-rt/koord-rt/daemon/run"
+	"github.com/koord-rt/koord-rt/daemon/status"
+	"github.com/koord-rt/koord-rt/kernel/proc"
+	"github.com/koord-rt/koord-rt/kernel/root"
+	"github.com/koord-rt/koord-rt/kernel/sys"
+	"github.com/koord-rt/koord-rt/koordlet/internal/report"
+	"github.com/koord-rt/koord-rt/model/node"
+	"github.com/koord-rt/koord-rt/model/unit"
+)
+
+// newTopology makes the report of the node's NodeResourceTopology; nothing where it is off or nobody would hear it.
+func (d *Daemon) newTopology() ([]run.Component, error) {
+	if !d.cfg.APIServer.Topology || d.cluster.client == nil {
+		return nil, nil
+	}
+	w, err := report.NewTopology(report.TopologyOptions{API: d.cluster.client, Node: d.cluster.name, Build: d.topologyNow})
+	if err != nil {
+		return nil, err
+	}
+	d.topology = w
+	return []run.Component{{Name: "report of topology", Run: w.Run}}, nil
+}
+
+// topologyNow is what shall be told; false before the pods are known, because CPUs that they have would seem to be free.
+func (d *Daemon) topologyNow() (report.Topology, bool) {
+	pods, n, v := d.pods.Snapshot(), d.cluster.Node(), d.host.Engine.Views().Load()
+	if pods.Generation == 0 || n == nil || !v.Dynamic.Known {
+		return report.Topology{}, false
+	}
+	if d.machine == nil {
+		m, err := readMachine(&d.cfg.Host, v)
+		if err != nil {
+			d.log.Warn("the machine is not reported in full", "err", err)
+		}
+		d.machine = m
+	}
+	checkpoint, err := readCheckpoint(d.cfg.Host.KubeletCPUManagerState)
+	if err != nil {
+		return report.Topology{}, false // half of a write; the next check finds it whole
+	}
+	out, err := report.BuildTopology(&report.TopologyInput{
+		Machine: d.machine, Kubelet: checkpoint, Reserved: v.Claims.Reserved, Pods: pods, Node: n.Annotations,
+		SharePools: v.Dynamic.SharePools, BESharePools: v.Dynamic.BESharePools,
+	})
+	return out, err == nil
+}
+
+// readMachine reads what does not change. What cannot be read is left out and named.
+func readMachine(at *config.Host, v *node.View) (*report.Machine, error) {
+	m := &report.Machine{
+		Topology: v.Topology, Memory: map[int]unit.Bytes{}, HyperThreads: sys.FS(at.Sys).HyperThreads(), Turbo: sys.FS(at.Sys).Turbo(), L3Mask: v.Kernel.RDT.L3CBM,
+	}
+	cpu, err := proc.FS(at.Proc).CPUInfo()
+	errs := []error{err}
+	m.Model, m.Vendor = cpu.Model, cpu.Vendor
+	for _, id := range v.Topology.Nodes.List() {
+		total, err := nodeMemory(sys.FS(at.Sys), id)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("memory of node %d: %w", id, err))
+			continue
+		}
+		m.Memory[id] = total
+	}
+	return m, errors.Join(errs...)
+}
+
+func nodeMemory(s sys.FS, id int) (unit.Bytes, error) {
+	f, err := s.NodeMemoryFile(id)
+	if err != nil {
+		return 0, err
+	}
+	defer f.Close()
+	b := root.Get()
+	defer b.Put()
+	var m sys.NodeMemory
+	err = f.Read(b, &m)
+	return m.Total, err
+}
+
+// readCheckpoint is the kubelet's CPU manager; nothing without a kubelet.
+func readCheckpoint(path string) (report.Checkpoint, error) {
+	b, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return report.Checkpoint{}, nil
+	}
+	if err != nil {
+		return report.Checkpoint{}, fmt.Errorf("read %s: %w", path, err)
+	}
+	return report.ParseCheckpoint(b)
+}
+
+// topologySource says how that report goes.
+func topologySource(on bool, w *report.TopologyWriter) []status.Source {
+	const name = "noderesourcetopology"
+	switch {
+	case w == nil && on:
+		return nil // no API server, which is said already
+	case w == nil:
+		return []status.Source{{Name: name, State: status.StateOff, Reason: "apiServer.topology is false"}}
+	}
+	s := w.State()
+	return []status.Source{source(name, s.Err, s.Written)}
+}

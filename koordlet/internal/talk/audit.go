@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+package talk
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/koord-rt/koord-rt/daemon/ledger"
+	"github.com/koord-rt/koord-rt/model/journal"
+	"github.com/koord-rt/koord-rt/model/plan"
+)
+
+// What an Event is about: the knob of its record.
+const (
+	EventEviction     = "eviction"
+	EventInterference = "interference"
+	EventBurst        = "cpu-burst"
+	EventMemoryHigh   = "memory-high"
+)
+
+// Event is something that happened to a pod without a kernel file being written for it.
+type Event struct {
+	// What is one of the constants, Outcome one word about how it ended; By is the feature or loop that decided.
+	What, Outcome, By string
+	// UID and Name ("namespace/pod") of the pod; Container is the runtime's id where it is about one.
+	UID, Name, Container string
+	// Reason tells why, with figures.
+	Reason string
+	// Err is why it did not work.
+	Err error
+	// Often: the same comes again and again as long as nothing changes; it is kept once in ten minutes.
+	Often bool
+}
+
+// record is the event as a line of a ledger.
+func (e *Event) record(now time.Time) journal.Record {
+	r := journal.Record{
+		Time: now, Target: plan.Target{Level: plan.LevelPod, Pod: e.UID, Name: e.Name, Container: e.Container},
+		Knob: e.What, Key: e.Outcome, Want: e.Outcome, Owner: e.By, Reason: e.Reason, Via: journal.ViaEvent,
+	}
+	if e.Container != "" {
+		r.Target.Level = plan.LevelContainer
+	}
+	if e.Err != nil {
+		r.Err = e.Err.Error()
+	}
+	return r
+}
+
+// Limits of what is remembered of events that come often.
+const (
+	oftenEvery = 10 * time.Minute
+	maxOften   = 1024
+)
+
+// Audit keeps events in a ledger of their own below the run directory: in that of writes they would be taken for settings
+// that can be restored. What is kept is bounded as a ledger is; of an old pod the newest event of each kind stays.
+type Audit struct {
+	l *ledger.Ledger
+
+	mu   sync.Mutex
+	told map[often]time.Time
+}
+
+// often is what makes two events the same.
+type often struct{ uid, container, what, outcome, by string }
+
+// auditDir is a run directory of its own, so that nobody who reads the ledgers of writes meets events.
+func auditDir(runDir string) string { return filepath.Join(runDir, "audit") }
+
+// OpenAudit opens or creates it.
+func OpenAudit(runDir, writer string) (*Audit, error) {
+	l, err := ledger.Open(auditDir(runDir), writer, ledger.Options{})
+	if err != nil {
+		return nil, fmt.Errorf("audit: %w", err)
+	}
+	return &Audit{l: l, told: map[often]time.Time{}}, nil
+}
+
+// Run keeps the file within its bounds until ctx ends, and returns nil then.
+func (a *Audit) Run(ctx context.Context) error { return a.l.Run(ctx) }
+
+// Close closes the file. Run must have ended.
+func (a *Audit) Close() error { return a.l.Close() }
+
+// Note keeps events. Safe for concurrent use.
+func (a *Audit) Note(now time.Time, events ...Event) error {
+	records := make([]journal.Record, 0, len(events))
+	for i := range events {
+		if e := &events[i]; !e.Often || a.news(e, now) {
+			records = append(records, e.record(now))
+		}
+	}
+	return a.l.Append(records...)
+}
+
+// news reports that the same has not been told for a while, and notes that it is now.
+func (a *Audit) news(e *Event, now time.Time) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	k := often{e.UID, e.Container, e.What, e.Outcome, e.By}
+	// A time that lies ahead was told before the clock was set back.
+	if at, ok := a.told[k]; ok && now.Sub(at) < oftenEvery && !at.After(now) {
+		return false
+	}
+	if len(a.told) >= maxOften {
+		for k, at := range a.told {
+			if now.Sub(at) >= oftenEvery || at.After(now) {
+				delete(a.told, k)
+			}
+		}
+		if len(a.told) >= maxOften {
+			clear(a.told) // more pods than a node has: better twice than never
+		}
+	}
+	a.told[k] = now
+	return true
+}
+
+// newest joins two lists, each newest first.
+func newest(a, b []journal.Record, n int) []journal.Record {
+	out := make([]journal.Record, 0, min(n, len(a)+len(b)))
+	for len(out) < n && len(a)+len(b) > 0 {
+		if len(b) == 0 || len(a) > 0 && !a[0].Time.Before(b[0].Time) {
+			out, a = append(out, a[0]), a[1:]
+			continue
+		}
+		out, b = append(out, b[0]), b[1:]
+	}
+	return out
+}

@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+package talk
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/koord-rt/koord-rt/daemon/ledger"
+	"github.com/koord-rt/koord-rt/model/journal"
+	"github.com/koord-rt/koord-rt/model/plan"
+	"github.com/koord-rt/koord-rt/policy/burst"
+	"github.com/koord-rt/koord-rt/policy/interference"
+	"github.com/koord-rt/koord-rt/policy/memqos"
+)
+
+// evicted is an eviction as it is told.
+func evicted(outcome string, often bool, err error) Event {
+	return Event{
+		What: EventEviction, Outcome: outcome, By: "BEMemoryEvict", UID: "u", Name: "default/spark", Often: often, Err: err,
+		Reason: "104 GiB of 128 GiB (81.25%) used, releases 2 GiB",
+	}
+}
+
+// noted is an audit with these events at wall, one a second.
+func noted(t *testing.T, dir string, events ...Event) {
+	t.Helper()
+	a, err := OpenAudit(dir, "koordlet")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, e := range events {
+		if err := a.Note(wall.Add(time.Duration(i)*time.Second), e); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := a.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// What was evicted, refused or only observed stands among the writes, in the order of time, with pod, reason and figures.
+func TestEventsTellEvictions(t *testing.T) {
+	t.Parallel()
+	dir := audited(t, 2) // at wall - 1 s and wall
+	noted(t, dir, evicted("observed", true, nil), evicted("refused", true, errors.New("budget: cannot evict pod")), evicted("accepted", false, nil))
+	w := ask(t, RouteOptions{RunDir: dir}, "/events")
+	var got []string
+	for line := range strings.Lines(w.Body.String()) {
+		var r journal.Record
+		if err := json.Unmarshal([]byte(line), &r); err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, strings.Join([]string{r.Target.Name, r.Knob, r.Want, r.Owner, r.Reason, string(r.Via), r.Err}, "|"))
+	}
+	const figures = "|BEMemoryEvict|104 GiB of 128 GiB (81.25%) used, releases 2 GiB|event|"
+	want := []string{
+		"default/spark|eviction|accepted" + figures,
+		"default/spark|eviction|refused" + figures + "budget: cannot evict pod",
+		"default/web|cpu.quota|100000||1|direct|",
+		"default/spark|eviction|observed" + figures,
+		"default/web|cpu.quota|100000||0|direct|",
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
+	if w := ask(t, RouteOptions{RunDir: dir}, "/events?size=1&since=1s"); strings.Count(w.Body.String(), "\n") != 1 || !strings.Contains(w.Body.String(), "accepted") {
+		t.Errorf("newest: %s", w.Body)
+	}
+}
+
+// Nobody who reads the ledgers of writes, to restore them say, meets an event.
+func TestEventsAreNoWrites(t *testing.T) {
+	t.Parallel()
+	dir := audited(t, 1)
+	noted(t, dir, evicted("accepted", false, nil))
+	records, torn, err := ledger.ReadAll(dir)
+	if err != nil || torn != 0 || len(records) != 1 || records[0].Via != journal.ViaDirect {
+		t.Errorf("%+v, %d torn, %v", records, torn, err)
+	}
+}
+
+// A budget that refuses for days is told every ten minutes.
+func TestOftenIsToldNowAndThen(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	a, err := OpenAudit(dir, "koordlet")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Close()
+	refused, other := evicted("refused", true, nil), evicted("refused", true, nil)
+	other.UID = "v"
+	for _, step := range []struct {
+		after time.Duration
+		e     Event
+	}{
+		{0, refused}, {time.Second, refused}, {time.Second, other}, {9 * time.Minute, refused}, {oftenEvery, refused},
+		{-time.Hour, refused}, // the clock was set back
+		{time.Second - time.Hour, refused},
+		{time.Second, evicted("accepted", false, nil)}, {time.Second, evicted("accepted", false, nil)},
+	} {
+		if err := a.Note(wall.Add(step.after), step.e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	records, err := ledger.Tail(auditDir(dir), 100, time.Time{})
+	if err != nil || len(records) != 6 {
+		t.Errorf("%d records, %v", len(records), err)
+	}
+	for i := range 3 * maxOften {
+		other.UID = strings.Repeat("x", i)
+		if !a.news(&other, wall.Add(2*time.Hour)) {
+			t.Fatal("another pod was taken for the same")
+		}
+	}
+	if len(a.told) > maxOften {
+		t.Errorf("%d remembered", len(a.told))
+	}
+}
+
+func TestAuditThatCannotBeOpened(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "audit"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if a, err := OpenAudit(dir, "koordlet"); err == nil {
+		t.Errorf("opened %v", a)
+	}
+}
+
+func TestRooms(t *testing.T) {
+	t.Parallel()
+	name := func(uid string) string { return "default/" + uid }
+	raise := func(container, why string) burst.Raise {
+		return burst.Raise{Pod: "web", Container: container, Reason: why}
+	}
+	var r Rooms
+	for _, step := range []struct {
+		raises []burst.Raise
+		highs  []memqos.High
+		want   []string
+	}{
+		{nil, nil, nil},
+		{[]burst.Raise{raise("c1", "tuned: throttled for 60 s"), {Pod: "web", Plus: 5, Reason: "sum"}}, nil, []string{"c1 cpu-burst given tuned: throttled for 60 s"}},
+		{[]burst.Raise{raise("c1", "more")}, []memqos.High{{Container: "c2", Pod: "db", Reason: "stalls"}}, []string{"c2 memory-high given stalls"}},
+		{nil, []memqos.High{{Container: "c2", Pod: "db", Reason: "stalls"}}, []string{"c1 cpu-burst taken back no longer needed or possible; it had been given because: more"}},
+		{nil, nil, []string{"c2 memory-high taken back no longer needed or possible; it had been given because: stalls"}},
+	} {
+		var events []Event
+		r, events = r.Give(step.raises, step.highs, name)
+		var got []string
+		for _, e := range events {
+			got = append(got, strings.Join([]string{e.Container, e.What, e.Outcome, e.Reason}, " "))
+			if rec := e.record(wall); rec.Target.Level != plan.LevelContainer || rec.Target.Name != name(e.UID) || e.Often {
+				t.Errorf("%+v", rec)
+			}
+		}
+		if d := cmp.Diff(step.want, got); d != "" {
+			t.Errorf("(-want +got):\n%s", d)
+		}
+	}
+}
+
+func TestDisturbances(t *testing.T) {
+	t.Parallel()
+	got := Disturbances([]interference.Event{{Pod: "u", Name: "default/web", Text: "disturbed: cpu pressure 35%"}})
+	want := []Event{{What: EventInterference, By: EventInterference, UID: "u", Name: "default/web", Reason: "disturbed: cpu pressure 35%"}}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Error(d)
+	}
+}

@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+//go:build linux
+
+package main
+
+import (
+	"bytes"
+	"math"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/koord-rt/koord-rt/api/strategy"
+	"github.com/koord-rt/koord-rt/model/plan"
+)
+
+func TestLoopPods(t *testing.T) {
+	t.Parallel()
+	for cpus, request := range map[int]string{2: "1", 3: "1", 8: "4", 64: "32"} {
+		ls, be := loopPods(cpus)
+		for _, p := range []interface{ Validate() error }{ls, be} {
+			if err := p.Validate(); err != nil {
+				t.Error(err)
+			}
+		}
+		c := ls.Containers[0]
+		if got := string(c.Resources.Requests["cpu"]); got != request || !strings.Contains(c.Command[2], "$i -lt "+request+" ]") {
+			t.Errorf("%d CPUs: request %s, command %s", cpus, got, c.Command[2])
+		}
+		if len(be.Containers[0].Resources.Requests)+len(be.Containers[0].Resources.Limits) > 0 {
+			t.Errorf("the BE pod asks for something: %+v", be)
+		}
+	}
+}
+
+func TestSuppressionIsValid(t *testing.T) {
+	t.Parallel()
+	spec, err := strategy.Parse([]byte(strategyFile + suppression))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := spec.ResourceUsedThresholdWithBE; got == nil || !*got.Enable || *got.CPUSuppressPolicy != strategy.SuppressCFSQuota {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestQuotient(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]float64{"21000 100000": 0.21, "max 100000": math.Inf(1), "-1 100000": math.Inf(1), "150000 50000": 3} {
+		if got, err := quotient(text); err != nil || got != want {
+			t.Errorf("%q: %v, %v", text, got, err)
+		}
+	}
+	for _, text := range []string{"", "12", "12 0", "x 100000", "12 x"} {
+		if got, err := quotient(text); err == nil {
+			t.Errorf("%q: %v", text, got)
+		}
+	}
+}
+
+// recorded plays a run: 1.2 CPUs for BE, 0.2 of them from 1 s after the load came at 4 s, and half a step more every second
+// after it went.
+func recorded() *recording {
+	r := &recording{}
+	for {
+		at := time.Duration(len(r.samples)+1) * every
+		s := sample{at: at, be: 1.2, may: 1.2}
+		switch {
+		case r.went != 0:
+			s.may = min(0.2*(1+(at-r.went).Seconds()), 1.2)
+			s.be = s.may
+		case r.came != 0:
+			s.ls = 1
+			if at > r.came+time.Second {
+				s.be, s.may = 0.2, 0.2
+			}
+		}
+		r.samples = append(r.samples, s)
+		switch r.next() {
+		case loadComes:
+			r.came = at + time.Millisecond
+		case loadGoes:
+			r.went = at + time.Millisecond
+		case end:
+			return r
+		case goOn:
+		}
+	}
+}
+
+func TestPhases(t *testing.T) {
+	t.Parallel()
+	r := recorded()
+	if r.came.Round(every) != calmFor*every || r.went.Round(every) != (calmFor+loadFor)*every {
+		t.Errorf("load from %s to %s", r.came, r.went)
+	}
+	yielded, returned := r.reactions()
+	if yielded.Round(every) != 1500*time.Millisecond || returned.Round(every) != 4500*time.Millisecond {
+		t.Errorf("yielded after %s, returned after %s", yielded, returned)
+	}
+	if err := r.verdict(); err != nil {
+		t.Error(err)
+	}
+	// Without a reaction the phases end all the same, and the verdict says so.
+	still := &recording{}
+	for i := range 1000 {
+		still.samples = append(still.samples, sample{at: time.Duration(i+1) * every, be: 1, may: 1})
+		switch still.next() {
+		case loadComes:
+			still.came = still.samples[i].at + 1
+		case loadGoes:
+			still.went = still.samples[i].at + 1
+		}
+		if still.next() == end {
+			break
+		}
+	}
+	if n := len(still.samples); n > calmFor+2*most || still.verdict() == nil {
+		t.Errorf("%d samples, %v", n, still.verdict())
+	}
+}
+
+func TestPlotAndTable(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		screen screen
+		want   string
+	}{
+		"unicode": {screen{width: 120, unicode: true}, `
+  LS used     ▁▁▁▁▁▁▁▁▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▁▁▁▁▁▁▁▁▁▁▁▁▁
+  BE used     ██████████▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▃▄▄▅▆▆▇█████
+  BE may use  ██████████▂▂▂▂▂▂▂▂▂▂▂▂▂▂▂▃▄▄▅▆▆▇█████
+  seconds     0        5         10        15
+                      ↑ load comes    ↑ load goes
+  A full bar is 1.20 CPUs.
+`},
+		"ASCII": {screen{width: 120}, `
+  LS used     ________%%%%%%%%%%%%%%%%_____________
+  BE used     ##########...............-==+**%#####
+  BE may use  ##########...............-==+**%#####
+  seconds     0        5         10        15
+                      ^ load comes    ^ load goes
+  A full bar is 1.20 CPUs.
+`},
+		"narrow": {screen{width: 34}, `
+  LS used     ____%%%%%%%%_______
+  BE used     #####.......-=+%###
+  BE may use  #####.......-=+%###
+  seconds     0    5    10   15
+                  ^ load comes ^ load goes
+  A full bar is 1.20 CPUs.
+`},
+	} {
+		var out bytes.Buffer
+		tc.screen.out = &out
+		recorded().plot(&tc.screen)
+		if d := cmp.Diff(strings.TrimPrefix(tc.want, "\n"), out.String()); d != "" {
+			t.Errorf("%s: (-want +got)\n%s", name, d)
+		}
+	}
+	var out bytes.Buffer
+	recorded().table(&screen{out: &out, width: 120})
+	want := `
+  CPUs             average of   LS used  BE used  BE may use
+  before the load  2.5-4.0 s    0.00     1.20     1.20
+  under the load   10.5-12.0 s  1.00     0.20     0.20
+  after the load   17.0-18.5 s  0.00     1.20     1.20
+`
+	if d := cmp.Diff(strings.TrimPrefix(want, "\n"), out.String()); d != "" {
+		t.Errorf("table (-want +got)\n%s", d)
+	}
+}
+
+func TestSmallest(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
+	lines := `{"t":"2026-05-01T12:00:09Z","target":{"Level":QOS,"Cgroup":"/kubepods/besteffort"},"knob":"cpu.quota","want":"90000","reason":"later","via":"direct"}
+{"t":"2026-05-01T12:00:04Z","target":{"Level":QOS,"Cgroup":"/kubepods/besteffort"},"knob":"cpu.quota","want":"21000","reason":"this one","via":"direct"}
+{"t":"2026-05-01T12:00:03Z","target":{"Level":QOS,"Cgroup":"/kubepods/besteffort"},"knob":"cpu.quota","want":"60000","reason":"on the way","via":"direct"}
+{"t":"2026-05-01T12:00:03Z","target":{"Level":POD,"Pod":"x"},"knob":"cpu.quota","want":"1000","reason":"a pod's","via":"direct"}
+{"t":"2026-05-01T12:00:02Z","target":{"Level":QOS},"knob":"cpu.shares","want":"2","reason":"shares","via":"direct"}
+not a record
+{"t":"2026-05-01T11:59:59Z","target":{"Level":QOS},"knob":"cpu.quota","want":"2000","reason":"earlier","via":"direct"}
+`
+	level := func(l plan.Level) string { return strconv.Itoa(int(l)) }
+	lines = strings.NewReplacer("QOS", level(plan.LevelQoS), "POD", level(plan.LevelPod)).Replace(lines)
+	if got := smallest(strings.NewReader(lines), at, at.Add(8*time.Second)); got != "this one" {
+		t.Errorf("%q", got)
+	}
+	if got := smallest(strings.NewReader(""), at, at.Add(time.Hour)); got != "" {
+		t.Errorf("of nothing: %q", got)
+	}
+}
+
+func TestUnicodeLocale(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		env  map[string]string
+		want bool
+	}{
+		"none":         {},
+		"LANG":         {map[string]string{"LANG": "en_US.UTF-8"}, true},
+		"C.utf8":       {map[string]string{"LANG": "C.utf8"}, true},
+		"C":            {map[string]string{"LANG": "C"}, false},
+		"LC_ALL wins":  {map[string]string{"LC_ALL": "C", "LANG": "de_DE.UTF-8"}, false},
+		"LC_CTYPE too": {map[string]string{"LC_CTYPE": "C.UTF-8", "LANG": "C"}, true},
+	} {
+		if got := unicodeLocale(func(k string) string { return tc.env[k] }); got != tc.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
+
+func TestLiveLineIsReplaced(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	s := &screen{out: &out, width: 80, terminal: true}
+	s.live("one")
+	s.live("two")
+	s.line("done")
+	if want := "\r\x1b[Kone\r\x1b[Ktwo\r\x1b[Kdone\n"; out.String() != want {
+		t.Errorf("%q, want %q", out.String(), want)
+	}
+	out.Reset()
+	s = &screen{out: &out, width: 80}
+	s.live("one")
+	s.line("done")
+	if out.String() != "done\n" {
+		t.Errorf("%q", out.String())
+	}
+}

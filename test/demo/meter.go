@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+//go:build linux
+
+package main
+
+import (
+	"fmt"
+	"math"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/koord-rt/koord-rt/test/lab/cgroups"
+	"github.com/koord-rt/koord-rt/test/lab/kubelet"
+)
+
+// sample is one look at the kernel, in CPUs.
+type sample struct {
+	// at is the time since the recording began.
+	at time.Duration
+	// ls and be are what the two pods used since the sample before.
+	ls, be float64
+	// may is what the quota of the best-effort class allows; +Inf without one.
+	may float64
+}
+
+// meter reads what both pods use and what the best-effort class may use, from their cgroups.
+type meter struct {
+	v2 bool
+	// ls and be hold the pods' usage, class the quota of Kubernetes' BestEffort class.
+	ls, be, class string
+	// last is the look before: when, and the CPU time until then.
+	last           time.Time
+	lsTime, beTime time.Duration
+	began          time.Time
+}
+
+// newMeter takes its first look.
+func newMeter(k *kubelet.Kubelet, v2 bool, ls, be *kubelet.Running) (*meter, error) {
+	m := &meter{
+		v2: v2, ls: k.PodDir(ls, "cpuacct"), be: k.PodDir(be, "cpuacct"), class: filepath.Dir(k.PodDir(be, "cpu")), began: time.Now(),
+	}
+	_, err := m.read()
+	return m, err
+}
+
+// read takes a look.
+func (m *meter) read() (sample, error) {
+	ls, err := m.used(m.ls)
+	if err != nil {
+		return sample{}, err
+	}
+	be, err := m.used(m.be)
+	if err != nil {
+		return sample{}, err
+	}
+	may, err := m.allowed()
+	if err != nil {
+		return sample{}, err
+	}
+	now := time.Now()
+	s := sample{at: now.Sub(m.began), may: may}
+	if passed := now.Sub(m.last).Seconds(); !m.last.IsZero() && passed > 0 {
+		s.ls, s.be = (ls-m.lsTime).Seconds()/passed, (be-m.beTime).Seconds()/passed
+	}
+	m.last, m.lsTime, m.beTime = now, ls, be
+	return s, nil
+}
+
+// used is the CPU time of a cgroup and all below it: usage_usec of cpu.stat, on v1 cpuacct.usage in ns.
+func (m *meter) used(dir string) (time.Duration, error) {
+	if !m.v2 {
+		text, err := cgroups.Read(dir, "cpuacct.usage")
+		if err != nil {
+			return 0, err
+		}
+		ns, err := strconv.ParseInt(text, 10, 64)
+		if err != nil {
+			return 0, fmt.Errorf("read CPU time of %s: %w", dir, err)
+		}
+		return time.Duration(ns), nil
+	}
+	text, err := cgroups.Read(dir, "cpu.stat")
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(text) {
+		if n, ok := strings.CutPrefix(strings.TrimSpace(line), "usage_usec "); ok {
+			us, err := strconv.ParseInt(n, 10, 64)
+			if err != nil {
+				return 0, fmt.Errorf("read CPU time of %s: %w", dir, err)
+			}
+			return time.Duration(us) * time.Microsecond, nil
+		}
+	}
+	return 0, fmt.Errorf("read CPU time of %s: no usage_usec", dir)
+}
+
+// quotaFile is where the quota of a class stands, for people.
+func (m *meter) quotaFile() string {
+	if m.v2 {
+		return "cpu.max"
+	}
+	return "cpu.cfs_quota_us"
+}
+
+// allowed is quota / period of the class: cpu.max, on v1 cpu.cfs_quota_us and cpu.cfs_period_us.
+func (m *meter) allowed() (float64, error) {
+	text, err := cgroups.Read(m.class, m.quotaFile())
+	if err == nil && !m.v2 {
+		var period string
+		period, err = cgroups.Read(m.class, "cpu.cfs_period_us")
+		text += " " + period
+	}
+	if err != nil {
+		return 0, err
+	}
+	return quotient(text)
+}
+
+// quotient reads "21000 100000", "max 100000" and "-1 100000".
+func quotient(text string) (float64, error) {
+	quota, period, _ := strings.Cut(text, " ")
+	if quota == "max" || quota == "-1" {
+		return math.Inf(1), nil
+	}
+	q, err := strconv.ParseFloat(quota, 64)
+	if err != nil {
+		return 0, fmt.Errorf("read quota %q: %w", text, err)
+	}
+	p, err := strconv.ParseFloat(period, 64)
+	if err != nil || p <= 0 {
+		return 0, fmt.Errorf("read quota %q: no period", text)
+	}
+	return q / p, nil
+}

@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+//go:build lab
+
+package e2e
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/koord-rt/koord-rt/daemon/ledger"
+	"github.com/koord-rt/koord-rt/model/journal"
+	"github.com/koord-rt/koord-rt/model/plan"
+	"github.com/koord-rt/koord-rt/model/topo"
+	"github.com/koord-rt/koord-rt/test/lab/cgroups"
+)
+
+// base is what the container of burst and its pod stand at: a limit of 20 ms, and a burst of 1000 % held at the quota.
+var base = []string{
+	"main cpu.max=20000 100000", "main cpu.max.burst=20000", "pod cpu.max=20000 100000", "pod cpu.max.burst=20000",
+}
+
+// burstRaises throttles a container by its own limit: its quota rises by fifths up to 300 %, its pod's with it.
+func burstRaises(l *loops) {
+	l.soon(10*time.Second, l.burst, base)
+	stop := l.spin(l.burst, anyCPU)
+	went := l.steps(30*time.Second, l.dir(l.burst), "cpu.max", "60000 100000")
+	l.soon(10*time.Second, l.burst, []string{
+		"main cpu.max.burst=60000", "pod cpu.max=60000 100000", "pod cpu.max.burst=60000",
+	})
+	l.tell("cpu.max of a throttled container: %s; its cpu.stat: %s", went, oneLine(l.file(l.dir(l.burst), "cpu.stat")))
+	stop()
+	l.rested = time.Now()
+}
+
+// burstEnds: two minutes after the load a container is back at its base.
+func burstEnds(l *loops) {
+	went := l.steps(150*time.Second, l.dir(l.burst), "cpu.max", "20000 100000")
+	l.soon(10*time.Second, l.burst, base)
+	records, _, err := ledger.ReadAll(l.run)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	var down []string
+	for i := range records {
+		r := &records[i]
+		if r.Target.Container == l.burst.Containers["main"] && r.Knob == plan.CPUQuota.String() && r.Via == journal.ViaDirect && r.Time.After(l.rested) {
+			down = append(down, fmt.Sprintf("%s %s s", r.Want, strconv.FormatFloat(r.Time.Sub(l.rested).Seconds(), 'f', 0, 64)))
+		}
+	}
+	l.tell("cpu.max without the load: %s; by the ledger, after the end of the load: %s", went, strings.Join(down, ", "))
+}
+
+func (l *loops) quota() (int, error) { return l.tierQuota(l.be) }
+
+// quotaYields: policy cfsQuota at 40 % of 8 CPUs leaves 3.2 to the tier, less what the system and an LS pod use.
+func quotaYields(l *loops) {
+	l.put(suppressAt("cfsQuota", 40))
+	calm := l.within(20*time.Second, "quota of the tier on a calm node", 2400, 3200, l.quota)
+	stop := l.spin(l.ls, anyCPU)
+	loaded := l.within(20*time.Second, "quota of the tier while an LS pod uses one CPU", 20, 2250, l.quota)
+	l.tell("cpu.max of the tier, in thousandths of a CPU: calm %d, with one busy CPU of an LS pod %d (allowance %v, LS %v, system %v CPUs)",
+		calm, loaded, l.figure("koord_rt_koordlet_be_allowance_cores"), l.figure("koordlet_be_suppress_ls_used_cpu_cores"),
+		l.figure("koord_rt_koordlet_system_cpu_cores"))
+	stop()
+	after := l.within(20*time.Second, "quota of the tier after the load", 2400, 3200, l.quota)
+	l.put("")
+	none := l.within(20*time.Second, "quota of the tier without suppression", -1, -1, l.quota)
+	l.tell("cpu.max of the tier: after the load %d, switched off %d", after, none)
+}
+
+func (l *loops) beCPUs() (int, error) { return l.cpusOf(l.be) }
+
+// cpusetYields: policy cpuset at 50 % leaves four CPUs, and three while an LS pod uses one; at 25 % two, its least.
+func cpusetYields(l *loops) {
+	l.put(suppressAt("cpuset", 50))
+	l.within(40*time.Second, "CPUs of the tier at 50 %", 4, 4, l.beCPUs)
+	half := l.local()
+	stop := l.spin(l.ls, anyCPU)
+	l.within(20*time.Second, "CPUs of the tier while an LS pod uses one", 3, 3, l.beCPUs)
+	loaded := l.local()
+	stop()
+	l.within(40*time.Second, "CPUs of the tier after the load", 4, 4, l.beCPUs)
+	after := l.local()
+	l.put(suppressAt("cpuset", 25))
+	l.within(20*time.Second, "CPUs of the tier at 25 %", 2, 2, l.beCPUs)
+	least := l.local()
+	late := l.pod(tells(idlePod("loop-late")))
+	l.told(late, "@allowed", least, nil)
+	l.tell("cpuset.cpus of the tier: at 50 %% %s, with one busy CPU of an LS pod %s, afterwards %s; at 25 %% %s, where a new container began",
+		half, loaded, after, least)
+	l.put("")
+	l.within(20*time.Second, "CPUs of the tier without suppression", 8, 8, l.beCPUs)
+	l.within(20*time.Second, "CPUs of the new container", 8, 8, func() (int, error) { return l.cpusOf(late) })
+}
+
+// local is the tier's set. It must lie on one NUMA node, and on as few cores as its number allows.
+func (l *loops) local() string {
+	l.t.Helper()
+	list := l.file(l.dir(l.be), "cpuset.cpus")
+	set, err := topo.ParseCPUSet(list)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	nodes, cores := map[string]bool{}, map[string]bool{}
+	for _, cpu := range set.List() {
+		dir := "/sys/devices/system/cpu/cpu" + strconv.Itoa(cpu)
+		of, err := filepath.Glob(dir + "/node[0-9]*")
+		if err != nil || len(of) != 1 {
+			l.t.Fatalf("NUMA node of CPU %d: %v, %v", cpu, of, err)
+		}
+		nodes[filepath.Base(of[0])] = true
+		cores[l.file(dir+"/topology", "thread_siblings_list")] = true
+	}
+	if len(nodes) != 1 || len(cores) != (set.Len()+1)/2 {
+		l.t.Errorf("CPUs %s of the tier are spread over %d NUMA nodes and %d cores", list, len(nodes), len(cores))
+	}
+	return list
+}
+
+// pressureDecides has a best-effort pod and an LS pod compute on one CPU. By the formula the tier may have more than three
+// CPUs, of which it uses half a one: only the pressure of the LS pod takes from that.
+func pressureDecides(l *loops) {
+	l.put(suppressAt("cfsQuota", 65))
+	calm := l.within(20*time.Second, "quota of the tier by the formula", 3000, 5200, l.quota)
+	const counter = `koord_rt_koordlet_loop_duration_seconds_count{loop="pressure"}`
+	before := l.figure(counter)
+	stopBE := l.spin(l.be, 7)
+	l.ticks(3, func() error { return nil }) // its use is known then, as that of a pod that has run for long
+	fired := l.arm(filepath.Join(l.kube.PodDir(l.ls, ""), "cpu.pressure"))
+	begun := time.Now()
+	stopLS := l.spin(l.ls, 7)
+	first := fired()
+	cut := l.within(20*time.Second, "quota of the tier under pressure", 20, 480, l.quota)
+	if n := l.figure(counter); n <= before {
+		l.t.Errorf("koordlet decided %v times between ticks before the pressure and %v times since", before, n)
+	}
+	var reason string
+	l.eventually(10*time.Second, func() (err error) {
+		reason, err = l.urgent(begun)
+		return err
+	})
+	written := l.writtenAt(begun, reason)
+	stopLS()
+	stopBE()
+	l.tell("cpu.max of the tier: %d by the formula, %d under pressure of an LS pod. The kernel's first trigger came %s after the load, "+
+		"koordlet's first write for one %s after the load; decided between ticks %v times, a step takes %.1f ms on average: %s",
+		calm, cut, first.Sub(begun).Round(time.Millisecond), written.Sub(begun).Round(time.Millisecond), l.figure(counter)-before,
+		1000*l.figure("koord_rt_koordlet_reaction_seconds_sum")/l.figure("koord_rt_koordlet_reaction_seconds_count"), reason)
+	after := l.within(60*time.Second, "quota of the tier when nobody waits", 3000, 5200, l.quota)
+	l.tell("cpu.max of the tier without the pressure: %d", after)
+	l.put("")
+}
+
+// arm sets a trigger of ours beside koordlet's: as much stall in as long a window. The result waits for it.
+func (l *loops) arm(file string) func() time.Time {
+	l.t.Helper()
+	fd, err := unix.Open(file, unix.O_RDWR|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err == nil {
+		_, err = unix.Write(fd, []byte("some 50000 500000\x00"))
+	}
+	if err != nil {
+		l.t.Fatalf("pressure trigger on %s: %v", file, err)
+	}
+	return func() time.Time {
+		l.t.Helper()
+		defer unix.Close(fd)
+		fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLPRI}}
+		for deadline := time.Now().Add(patience(20 * time.Second)); time.Now().Before(deadline); {
+			n, err := unix.Poll(fds, 1000)
+			if err != nil && !errors.Is(err, unix.EINTR) {
+				l.t.Fatal(err)
+			}
+			if n > 0 {
+				return time.Now()
+			}
+		}
+		l.t.Fatalf("the kernel tells no pressure of %s", file)
+		return time.Time{}
+	}
+}
+
+// urgent is why koordlet took something between two ticks for the first time since then, by its log.
+func (l *loops) urgent(since time.Time) (reason string, err error) {
+	for line := range strings.Lines(l.a.log.String()) {
+		if !strings.Contains(line, "urgent=true") || !strings.Contains(line, "LS waits for a CPU") {
+			continue
+		}
+		stamp, _, _ := strings.Cut(strings.TrimPrefix(line, "time="), " ")
+		at, err := time.Parse(time.RFC3339, stamp)
+		if err != nil {
+			return "", err
+		}
+		_, quoted, _ := strings.Cut(line, " reason=")
+		if quoted, err = strconv.QuotedPrefix(quoted); err != nil {
+			return "", fmt.Errorf("reason in %q: %w", line, err)
+		}
+		if !at.Before(since.Truncate(time.Millisecond)) {
+			return strconv.Unquote(quoted)
+		}
+	}
+	return "", errors.New("koordlet's log has no decision between ticks")
+}
+
+// writtenAt is when the ledger says that the tier's quota was written for a reason.
+func (l *loops) writtenAt(since time.Time, reason string) time.Time {
+	l.t.Helper()
+	records, _, err := ledger.ReadAll(l.run)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	for i := range records {
+		r := &records[i]
+		if r.Target.Level == plan.LevelQoS && r.Knob == plan.CPUQuota.String() && r.Reason == reason && !r.Time.Before(since) {
+			return r.Time
+		}
+	}
+	l.t.Fatalf("the ledger has no write for %q", reason)
+	return time.Time{}
+}
+
+// decisionsOutlive kills koordlet right after a decision of each policy: it holds, also for a pod that comes meanwhile, and
+// the next koordlet goes on with it.
+func decisionsOutlive(l *loops) {
+	l.put(suppressAt("cpuset", 25))
+	l.within(20*time.Second, "CPUs of the tier", 2, 2, l.beCPUs)
+	l.a.end(syscall.SIGKILL)
+	set := l.file(l.dir(l.be), "cpuset.cpus")
+	orphan := l.pod(tells(idlePod("loop-orphan")))
+	l.told(orphan, "@allowed", set, nil)
+	l.a.start()
+	l.ticks(5, func() error {
+		if got, err := cgroups.Read(l.dir(l.be), "cpuset.cpus"); err != nil || got != set {
+			return fmt.Errorf("koordlet came back: the tier had CPUs %s and has %s (%v)", set, got, err)
+		}
+		return nil
+	})
+	l.put(suppressAt("cfsQuota", 40))
+	l.within(20*time.Second, "quota of the tier on a calm node", 2400, 3200, l.quota)
+	stop := l.spin(l.ls, anyCPU)
+	loaded := l.within(20*time.Second, "quota of the tier while an LS pod uses one CPU", 20, 2250, l.quota)
+	l.a.end(syscall.SIGKILL)
+	low := func() error {
+		if got, err := l.quota(); err != nil || got < 20 || got > 2250 {
+			return fmt.Errorf("the tier had a quota of %d, now it has %d (%v)", loaded, got, err)
+		}
+		return nil
+	}
+	if err := low(); err != nil {
+		l.t.Error(err)
+	}
+	l.a.start()
+	l.ticks(5, low)
+	stop()
+	after := l.within(20*time.Second, "quota of the tier after the load", 2400, 3200, l.quota)
+	l.tell("killed with the tier on CPUs %s, and at a quota of %d: both held over the restart, after the load %d", set, loaded, after)
+}
+
+// nothingIsLeft stops both and restores: every file is as before us.
+func nothingIsLeft(l *loops) {
+	l.a.end(syscall.SIGTERM)
+	l.stop(syscall.SIGTERM)
+	out, err := l.ctl("restore")
+	if err != nil {
+		l.t.Fatalf("restore: %v\n%s", err, out)
+	}
+	for _, d := range differences(l.before, l.treesOf(l.pods())) {
+		if !listed.MatchString(d) {
+			l.t.Errorf("after restore: %s", d)
+		}
+	}
+	l.restoredProcesses(l.pods())
+	l.within(time.Second, "CPUs of the tier after restore", 8, 8, l.beCPUs)
+	if again, err := l.ctl("restore"); err != nil || !strings.Contains(again, "0 restored") {
+		l.t.Errorf("a second restore finds something to do: %v\n%s", err, again)
+	}
+	l.tell("restore: %s", out[strings.LastIndexByte(strings.TrimSpace(out), '\n')+1:])
+}
+
+func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }

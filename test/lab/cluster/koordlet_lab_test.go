@@ -1,0 +1,376 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+//go:build lab
+
+package cluster_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/koord-rt/koord-rt/test/lab/cgroups"
+	"github.com/koord-rt/koord-rt/test/lab/cluster"
+	"github.com/koord-rt/koord-rt/test/lab/parts"
+)
+
+// TestClusterNodeKoordlet: the node agent between a real API server and a real kubelet, with the rights of
+// testdata/koordlet/install/role.yaml: what a NodeSLO says reaches the kernel and outlives server and kubelet, what the node
+// uses is reported once an interval, and memory is got back by evictions that budgets may refuse. All of it is read from the
+// kernel, from the API server's objects, or from its audit log.
+func TestClusterNodeKoordlet(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)
+	defer cancel()
+	h := startHost(ctx, t, parts.Kubelet)
+	log := newAudit(t, filepath.Join(h.Dir, "audit"))
+	c := start(t, filepath.Join(h.Dir, "cluster"), log.flags()...)
+	k, err := c.StartKubelet(ctx, cluster.KubeletOptions{Runtime: h.Socket, CgroupRoot: h.Cgroup})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := k.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	tree, err := cgroups.Detect()
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := &governed{colocated: &colocated{c: c, k: k, h: h, tree: tree}, audit: log}
+	n.prepare(ctx, t)
+	n.start(t)
+	for _, s := range []struct {
+		name string
+		test func(*testing.T)
+	}{
+		{"strategy", n.strategy}, {"server away", n.serverAway}, {"kubelet away", n.kubeletAway}, {"strategy goes", n.strategyGoes},
+		{"report", n.report}, {"evict", n.evict}, {"writes", n.writes}, {"rights", n.rights},
+	} {
+		if !t.Run(s.name, s.test) {
+			return // each goes on from where the one before has ended
+		}
+	}
+	n.up(t)
+}
+
+// governed is a node with a koordlet.
+type governed struct {
+	*colocated
+	audit       *audit
+	ls, be, top cluster.Object // the pods ls, be-low and be-kept
+	agent       *process
+	metrics     string    // koordlet's socket
+	away, back  time.Time // when the API server was killed, and when it was ready again
+}
+
+const (
+	slos    = "/apis/slo.koordinator.sh/v1alpha1/nodeslos"
+	reports = "/apis/slo.koordinator.sh/v1alpha1/nodemetrics"
+)
+
+// prepare installs what koordlet needs and runs the pods.
+func (n *governed) prepare(ctx context.Context, t *testing.T) {
+	t.Helper()
+	if err := n.c.ApplyFolder(ctx, "testdata/koordlet/install"); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.c.Namespace(ctx, "batch"); err != nil {
+		t.Fatal(err)
+	}
+	metric := cluster.Object{
+		"apiVersion": "slo.koordinator.sh/v1alpha1", "kind": "NodeMetric", "metadata": map[string]any{"name": n.k.Node},
+		"spec": map[string]any{"metricCollectPolicy": map[string]any{
+			"aggregateDurationSeconds": 60, "reportIntervalSeconds": 30, "containerMetrics": true,
+		}},
+	}
+	// A kind is served a moment after its definition is established.
+	eventually(t, 10*time.Second, func() error {
+		_, err := n.c.Admin().Create(ctx, reports, metric)
+		return err
+	})
+	n.apply(t, "pods.yaml")
+	n.ls, n.be, n.top = n.ready(t, "ls"), n.ready(t, "be-low"), n.ready(t, "be-kept")
+}
+
+// apply applies a file of testdata/koordlet/work.
+func (n *governed) apply(t *testing.T, file string) {
+	t.Helper()
+	if _, err := n.c.Admin().Apply(t.Context(), "lab", false, []byte(read(t, "testdata/koordlet/work/"+file))); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// start starts koordlet with a certificate of its own for both servers; the kubelet's is verified against the lab's authority.
+func (n *governed) start(t *testing.T) {
+	t.Helper()
+	dir := filepath.Join(n.h.Dir, "koordlet")
+	at := func(name string) string { return filepath.Join(dir, name) }
+	kubeconfig, err := n.c.Kubeconfig(user)
+	if err != nil {
+		t.Fatal(err)
+	}
+	base := strings.TrimSuffix(kubeconfig, ".kubeconfig")
+	n.metrics = at("metrics.sock")
+	config := map[string]any{
+		"apiVersion": "koord-rt.dev/v1alpha1", "kind": "KoordletConfig", "nodeName": n.k.Node,
+		"runDir": at("run"), "stateDir": at("state"), "strategyFile": at("strategy.yaml"),
+		"host":            map[string]any{"kubepodsRoot": "/" + n.h.Cgroup, "cdiDirs": []string{n.h.CDI}},
+		"runtimeEndpoint": "unix://" + n.h.Socket,
+		"kubelet": map[string]any{
+			"endpoint": "https://" + net.JoinHostPort(n.k.IP, strconv.Itoa(n.k.Port)), "caFile": n.c.CA,
+			"certFile": base + ".crt", "keyFile": base + ".key", "interval": "1s",
+		},
+		"apiServer": map[string]any{"kubeconfig": kubeconfig},
+		"metrics":   map[string]any{"address": "unix:" + n.metrics},
+	}
+	text, err := json.Marshal(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range []string{at("run"), at("state")} {
+		if err := os.MkdirAll(d, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(at("koordlet.yaml"), text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	n.agent = startProgram(t, at("koordlet.log"), bin("koordlet"), "--config", at("koordlet.yaml"))
+}
+
+// up fails unless koordlet and kubelet still run.
+func (n *governed) up(t *testing.T) {
+	t.Helper()
+	select {
+	case <-n.agent.done:
+		t.Fatalf("koordlet ended: %s", n.agent.cmd.ProcessState)
+	default:
+	}
+	if _, err := n.k.Metrics(t.Context()); err != nil {
+		t.Errorf("the kubelet does not answer: %v", err)
+	}
+}
+
+// quota is that of the best-effort class in µs per 100 ms, as the kernel has it; -1 for none.
+func (n *governed) quota() (int, error) {
+	file, none := n.quotaFile()
+	text, err := cgroups.Read(n.class(), file)
+	if err != nil {
+		return 0, err
+	}
+	first, _, _ := strings.Cut(text, " ")
+	if first == none {
+		return -1, nil
+	}
+	return strconv.Atoi(first)
+}
+
+// quotaFile is where a quota stands, and how none is written there.
+func (n *governed) quotaFile() (file, none string) {
+	if n.tree.V2() {
+		return "cpu.max", "max"
+	}
+	return "cpu.cfs_quota_us", "-1"
+}
+
+// class is the cgroup of the best-effort class.
+func (n *governed) class() string {
+	mount := n.tree.Controllers["cpu"]
+	if n.tree.V2() {
+		mount = n.tree.Unified
+	}
+	return filepath.Join(mount, n.k.CgroupRoot, "kubepods", "besteffort")
+}
+
+// quotaWithin waits for a quota between two parts of the node, in percent.
+func (n *governed) quotaWithin(t *testing.T, low, high int) {
+	t.Helper()
+	whole := runtime.NumCPU() * 100000
+	eventually(t, 15*time.Second, func() error {
+		got, err := n.quota()
+		if err == nil && (got < max(whole*low/100, 2000) || got > whole*high/100) {
+			err = fmt.Errorf("quota of the best-effort class is %d, want %d %% to %d %% of %d", got, low, high, whole)
+		}
+		return err
+	})
+}
+
+// idle waits for cpu.idle of the best-effort pods' cgroups.
+func (n *governed) idle(t *testing.T, want string) {
+	t.Helper()
+	for _, pod := range []cluster.Object{n.be, n.top} {
+		eventually(t, 15*time.Second, func() error {
+			got, err := cgroups.Read(filepath.Join(n.class(), "pod"+pod.Str("metadata", "uid")), "cpu.idle")
+			if err == nil && got != want {
+				err = fmt.Errorf("cpu.idle of %s is %s, want %s", pod.Str("metadata", "name"), got, want)
+			}
+			return err
+		})
+	}
+}
+
+// patch changes the NodeSLO's spec.
+func (n *governed) patch(t *testing.T, spec map[string]any) {
+	t.Helper()
+	if _, err := n.c.Admin().Patch(t.Context(), slos+"/"+n.k.Node, cluster.MergePatch, map[string]any{"spec": spec}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// threshold is a part of resourceUsedThresholdWithBE.
+func threshold(fields map[string]any) map[string]any {
+	return map[string]any{"resourceUsedThresholdWithBE": fields}
+}
+
+// inForce waits until the NodeSLO's status says that its newest spec is.
+func (n *governed) inForce(t *testing.T) cluster.Object {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	got, err := n.c.Admin().Wait(ctx, slos+"/"+n.k.Node, "status of the NodeSLO", func(o cluster.Object) bool {
+		return o.Int("status", "observedGeneration") == o.Int("metadata", "generation") && o.Condition("Applied") == "True"
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return got
+}
+
+// strategy: nothing is in force without a NodeSLO; one that is made, and one that is changed, is in force seconds later.
+func (n *governed) strategy(t *testing.T) {
+	eventually(t, 20*time.Second, func() error { // koordlet has asked and found none
+		if len(n.audit.calls(t, func(c *call) bool { return c.what() == "watch nodeslos" })) == 0 {
+			return fmt.Errorf("koordlet does not follow its NodeSLO")
+		}
+		return nil
+	})
+	if got, err := n.quota(); err != nil || got != -1 {
+		t.Fatalf("quota of the best-effort class without a NodeSLO: %d, %v", got, err)
+	}
+	spec := threshold(map[string]any{
+		"enable": true, "cpuSuppressPolicy": "cfsQuota", "cpuSuppressThresholdPercent": 65, "cpuSuppressMinPercent": 50,
+		"memoryEvictThresholdPercent": 100,
+	})
+	maps.Copy(spec, map[string]any{
+		"resourceQOSStrategy": map[string]any{"beClass": map[string]any{"cpuQOS": map[string]any{"enable": true, "groupIdentity": -1}}},
+		"cpuBurstStrategy":    map[string]any{"policy": "cpuBurstOnly", "cpuBurstPercent": 1000},
+	})
+	object := cluster.Object{
+		"apiVersion": "slo.koordinator.sh/v1alpha1", "kind": "NodeSLO", "metadata": map[string]any{"name": n.k.Node}, "spec": spec,
+	}
+	if _, err := n.c.Admin().Create(t.Context(), slos, object); err != nil {
+		t.Fatal(err)
+	}
+	begun := time.Now()
+	n.quotaWithin(t, 50, 65)
+	t.Logf("the NodeSLO is in the kernel after %s", time.Since(begun).Round(time.Millisecond))
+	n.idle(t, "1")
+	n.holds(t, n.ls, "cpu", "cpu.cfs_burst_us=10000", "cpu.max.burst=10000")
+	n.described(t, n.inForce(t))
+	n.patch(t, threshold(map[string]any{"cpuSuppressThresholdPercent": 30, "cpuSuppressMinPercent": nil}))
+	n.quotaWithin(t, 0, 30)
+	if got := n.inForce(t); got.Int("status", "observedGeneration") < 2 {
+		t.Errorf("status after the change: %s", got.Compact("status"))
+	}
+}
+
+// described: one condition for each feature beside Applied, in the form of metav1.Condition.
+func (n *governed) described(t *testing.T, slo cluster.Object) {
+	t.Helper()
+	if slo.Condition("cpu-burst") != "True" || slo.Str("status", "nodeMetric", "updateTime") == "" {
+		t.Errorf("status of the NodeSLO: %s", slo.Compact("status"))
+	}
+	list, _ := slo.At("status", "conditions").([]any)
+	for i := range list {
+		field := func(name string) string { return slo.Str("status", "conditions", i, name) }
+		_, err := time.Parse(time.RFC3339, field("lastTransitionTime"))
+		if err != nil || field("type") == "" || field("reason") == "" || slo.Int("status", "conditions", i, "observedGeneration") != 1 {
+			t.Errorf("condition %s", slo.Compact("status", "conditions", i))
+		}
+	}
+	t.Logf("%d conditions", len(list))
+}
+
+// serverAway: what the API server said last is put in force again while it is away, and what it says afterwards too.
+func (n *governed) serverAway(t *testing.T) {
+	n.away = time.Now()
+	if err := n.c.EndAPIServer(syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	n.sees(t, `koord_rt_koordlet_source_state\{source="nodeslo",state="degraded"\} 1`)
+	file, none := n.quotaFile()
+	if err := cgroups.Write(n.class(), file, none); err != nil {
+		t.Fatal(err)
+	}
+	n.quotaWithin(t, 0, 30)
+	n.idle(t, "1")
+	begun := time.Now()
+	if err := n.c.StartAPIServer(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	n.back = time.Now()
+	t.Logf("the API server is back after %s", n.back.Sub(begun).Round(time.Millisecond))
+	n.patch(t, threshold(map[string]any{"cpuSuppressThresholdPercent": 20}))
+	n.quotaWithin(t, 0, 20)
+	n.inForce(t)
+	n.up(t)
+}
+
+// kubeletAway: the pods come from the API server while the kubelet is down, what is in force stays in force, and it does not
+// hinder the kubelet's start.
+func (n *governed) kubeletAway(t *testing.T) {
+	asked := func(verb, stage string) int {
+		return len(n.audit.calls(t, func(c *call) bool { return c.what() == verb+" pods" && c.Stage == stage }))
+	}
+	ended := asked("watch", "ResponseComplete")
+	if err := n.k.End(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, 30*time.Second, func() error {
+		if asked("watch", "ResponseStarted") == ended {
+			return fmt.Errorf("koordlet does not follow the pods at the API server")
+		}
+		return nil
+	})
+	n.quotaWithin(t, 0, 20)
+	if err := n.k.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, 30*time.Second, func() error {
+		if asked("watch", "ResponseComplete") == ended {
+			return fmt.Errorf("koordlet does not turn back to the kubelet")
+		}
+		return nil
+	})
+	n.quotaWithin(t, 0, 20)
+	n.idle(t, "1")
+	n.holds(t, n.ls, "cpu", "cpu.cfs_burst_us=10000", "cpu.max.burst=10000")
+	n.up(t)
+}
+
+// strategyGoes: a spec that says nothing leaves nothing of ours in the kernel.
+func (n *governed) strategyGoes(t *testing.T) {
+	n.patch(t, map[string]any{"resourceUsedThresholdWithBE": nil, "resourceQOSStrategy": nil, "cpuBurstStrategy": nil})
+	eventually(t, 15*time.Second, func() error {
+		got, err := n.quota()
+		if err == nil && got != -1 {
+			err = fmt.Errorf("quota of the best-effort class is still %d", got)
+		}
+		return err
+	})
+	n.idle(t, "0")
+	n.holds(t, n.ls, "cpu", "cpu.cfs_burst_us=0", "cpu.max.burst=0")
+	n.inForce(t)
+}

@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+//go:build lab
+
+package cluster_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/koord-rt/koord-rt/test/lab/cluster"
+)
+
+// reported are the reports that the API server took, in their order.
+func (n *governed) reported(t *testing.T) []call {
+	t.Helper()
+	return n.audit.calls(t, func(c *call) bool { return c.what() == "patch nodemetrics/status" && c.Response.Code == 200 })
+}
+
+// report: what stands in the NodeMetric after the second report is what the pods really use.
+func (n *governed) report(t *testing.T) {
+	eventually(t, 90*time.Second, func() error {
+		if got := n.reported(t); len(got) < 2 || got[len(got)-1].At.Before(n.back) {
+			return fmt.Errorf("%d reports, want 2, one of them after the API server's return", len(got))
+		}
+		return nil
+	})
+	got, err := n.c.Admin().Get(t.Context(), reports+"/"+n.k.Node)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("NodeMetric: %s", got.Compact("status"))
+	list, _ := got.At("status", "podsMetric").([]any)
+	var pods []string
+	for i := range list {
+		at := func(field string) string { return got.Str("status", "podsMetric", i, field) }
+		pods = append(pods, strings.Join([]string{at("namespace"), at("name"), at("qos"), at("priority")}, " "))
+	}
+	slices.Sort(pods)
+	if want := []string{"batch be-kept BE koord-batch", "batch be-low BE koord-batch", "batch ls LS koord-prod"}; !slices.Equal(pods, want) {
+		t.Fatalf("pods %q, want %q", pods, want)
+	}
+	for i := range list {
+		at := []any{"status", "podsMetric", i, "podUsage", "resources"}
+		within(t, got.Str("status", "podsMetric", i, "name"), amount(t, got.Str(append(at, "cpu")...)), amount(t, got.Str(append(at, "memory")...)))
+	}
+	total, _ := memory(t)
+	at := []any{"status", "nodeMetric", "nodeUsage", "resources"}
+	cpu, used := amount(t, got.Str(append(at, "cpu")...)), amount(t, got.Str(append(at, "memory")...))
+	if cpu < 0.05 || used < 192<<20 || used > total {
+		t.Errorf("the node uses %.2f CPUs and %.0f bytes of memory", cpu, used)
+	}
+	n.documented(t, got)
+	n.topology(t)
+}
+
+// topology: the node's NodeResourceTopology has a zone for each memory node.
+func (n *governed) topology(t *testing.T) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	const objects = "/apis/topology.node.k8s.io/v1alpha1/noderesourcetopologies/"
+	got, err := n.c.Admin().Wait(ctx, objects+n.k.Node, "NodeResourceTopology", func(o cluster.Object) bool { return o != nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	nodes, err := filepath.Glob("/sys/devices/system/node/node[0-9]*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	zones, _ := got.At("zones").([]any)
+	if len(zones) != max(len(nodes), 1) || !strings.Contains(got.Str("metadata", "annotations", "node.koordinator.sh/cpu-topology"), `"detail":[{"id":0,`) {
+		t.Errorf("NodeResourceTopology: %s %s", got.Compact("zones"), got.Compact("metadata", "annotations"))
+	}
+}
+
+// within compares with what the pods do: ls spins at its limit of 100m, the others hold memory.
+func within(t *testing.T, pod string, cpu, memory float64) {
+	t.Helper()
+	const mib = 1 << 20
+	low, high := map[string]float64{"be-low": 64, "be-kept": 128, "ls": 0.01}[pod], map[string]float64{"be-low": 80, "be-kept": 144, "ls": 16}[pod]
+	if memory < low*mib || memory > high*mib {
+		t.Errorf("%s uses %.1f MiB, want %g to %g", pod, memory/mib, low, high)
+	}
+	if pod == "ls" && (cpu < 0.05 || cpu > 0.12) || pod != "ls" && cpu > 0.05 {
+		t.Errorf("%s uses %.3f CPUs", pod, cpu)
+	}
+}
+
+// documented: the same in the spelling of the users' documents, with containers.
+func (n *governed) documented(t *testing.T, metric cluster.Object) {
+	t.Helper()
+	list, _ := metric.At("status", "podMetrics").([]any)
+	for i := range list {
+		if metric.Str("status", "podMetrics", i, "podRef", "name") == "ls" {
+			if metric.Str("status", "podMetrics", i, "containers", 0, "name") != "main" ||
+				metric.Str("status", "podMetrics", i, "containers", 0, "limit", "cpu") != "100m" {
+				t.Errorf("containers of ls: %s", metric.Compact("status", "podMetrics", i))
+			}
+		}
+	}
+	be, ls := metric.Str("status", "beMetric", "usage", "memory"), metric.Str("status", "lsMetric", "request", "cpu")
+	if len(list) != 3 || amount(t, be) < 192<<20 || ls != "100m" {
+		t.Errorf("%d pods, best effort uses %s, LS requests %s", len(list), be, ls)
+	}
+}
+
+// amount reads CPUs or bytes as the API writes them: 100m, 2, 1536Mi.
+func amount(t *testing.T, text string) float64 {
+	t.Helper()
+	digits := strings.TrimRight(text, "mKMGTi")
+	v, err := strconv.ParseFloat(digits, 64)
+	factor, known := map[string]float64{"": 1, "m": 1e-3, "Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30, "Ti": 1 << 40}[text[len(digits):]]
+	if err != nil || !known {
+		t.Fatalf("quantity %q: %v", text, err)
+	}
+	return v * factor
+}
+
+// beat is less than the time between two reports that are not news: 30 s, of which jitter and the reporter's pace take some.
+const beat = 20 * time.Second
+
+// writes: everything that koordlet has written since its start was an eviction with its event, a status that differs from the
+// one before, or the report of an interval.
+func (n *governed) writes(t *testing.T) {
+	eventually(t, 90*time.Second, func() error { // on a machine with other work each report may be news
+		list := n.reported(t)
+		for i := 1; i < len(list) && len(list) < 5; i++ {
+			if list[i].At.Sub(list[i-1].At) >= beat {
+				return nil
+			}
+		}
+		if len(list) < 5 {
+			return fmt.Errorf("%d reports, none of them because its interval was over", len(list))
+		}
+		return nil
+	})
+	var last call
+	early := 0
+	for i, c := range n.reported(t) {
+		// What is sent a little late makes the next interval shorter.
+		if i > 0 {
+			gap := c.At.Sub(last.At)
+			if gap < 7*time.Second {
+				t.Errorf("two reports within %s", gap)
+			}
+			if gap < beat {
+				early++
+				if !moved(t, last.status(t), c.status(t)) {
+					t.Errorf("a report %s after the last one, and nothing has changed:\n%.600s\n%.600s", gap, last.Request, c.Request)
+				}
+			}
+		}
+		last = c
+	}
+	t.Logf("%d reports, %d of them with news between two intervals", len(n.reported(t)), early)
+	before := ""
+	kinds := map[string]int{}
+	wrote := func(c *call) bool {
+		return !slices.Contains([]string{"get", "list", "watch"}, c.Verb) && c.Response.Code < 300
+	}
+	for _, c := range n.audit.calls(t, wrote) {
+		kinds[c.what()]++
+		switch c.what() {
+		case "patch nodemetrics/status", "create pods/eviction", "create events":
+		case "create noderesourcetopologies":
+			if kinds[c.what()] > 1 {
+				t.Error("the NodeResourceTopology was made twice")
+			}
+		case "patch nodeslos/status":
+			status := c.status(t)
+			if (cluster.Object{"status": map[string]any(status)}).Condition("Applied") != "True" {
+				t.Errorf("every NodeSLO was in force, and koordlet says: %.600s", c.Request)
+			}
+			now := timeless(t, status)
+			if now == before {
+				t.Errorf("the NodeSLO's status was written and nothing has changed: %.600s", c.Request)
+			}
+			t.Logf("status of generation %d at %s: %d bytes", status.Int("observedGeneration"), c.At.Format(time.TimeOnly), len(now))
+			before = now
+		default:
+			t.Errorf("koordlet writes: %s %s", c.what(), c.Object.Name)
+		}
+	}
+	t.Logf("writes: %v", kinds)
+}
+
+// timeless is a status without its times.
+func timeless(t *testing.T, status cluster.Object) string {
+	t.Helper()
+	delete(status, "nodeMetric")
+	list, _ := status["conditions"].([]any)
+	for _, c := range list {
+		if m, ok := c.(map[string]any); ok {
+			delete(m, "lastTransitionTime")
+		}
+	}
+	text, err := json.Marshal(status)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// moved reports that some figure of the node or of a class has changed by what counts as news: 200m or 256 MiB at least, a
+// little less here for what was rounded.
+func moved(t *testing.T, a, b cluster.Object) bool {
+	t.Helper()
+	for _, at := range [][]any{
+		{"nodeMetric", "nodeUsage", "resources"}, {"nodeMetric", "systemUsage", "resources"}, {"nodeMetric", "request"},
+		{"beMetric", "usage"}, {"beMetric", "request"}, {"lsMetric", "usage"}, {"lsMetric", "request"},
+		{"prodReclaimableMetric", "resource", "resources"},
+	} {
+		for resource, least := range map[string]float64{"cpu": 0.19, "memory": 250 << 20} {
+			path := append(slices.Clone(at), resource)
+			x, y := a.Str(path...), b.Str(path...)
+			if (x == "") != (y == "") || x != "" && math.Abs(amount(t, x)-amount(t, y)) > least {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// rights: nothing was denied, and there is no right that was not used, but for those that a node in danger needs, or one whose
+// pods claim CPUs.
+func (n *governed) rights(t *testing.T) {
+	used := map[string]bool{}
+	for _, c := range n.audit.calls(t, func(*call) bool { return true }) {
+		// A server that starts denies everything until it has read the roles.
+		if starting := c.At.After(n.away) && c.At.Before(n.back); !starting && (c.Response.Code == 401 || c.Response.Code == 403) {
+			t.Errorf("koordlet was denied: %s %s", c.what(), c.Object.Name)
+		}
+		used[c.Object.Group+" "+c.what()] = true
+	}
+	used[" get nodes/pods"] = n.audit.granted(t, "get", "pods")
+	role, _, _ := strings.Cut(read(t, "testdata/koordlet/install/role.yaml"), "\n---")
+	var rules struct {
+		Rules []struct{ APIGroups, Resources, Verbs []string }
+	}
+	if err := yaml.Unmarshal([]byte(role), &rules); err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range rules.Rules {
+		for _, resource := range r.Resources {
+			for _, verb := range r.Verbs {
+				right := r.APIGroups[0] + " " + verb + " " + resource
+				spare := right == " delete pods" || right == "topology.node.k8s.io patch noderesourcetopologies"
+				if used[right] == spare {
+					t.Errorf("right %q: used %t", right, used[right])
+				}
+			}
+		}
+	}
+}
