@@ -108,11 +108,12 @@ func lifecycleStuck(r *rig) {
 	}
 
 	var dropped *kubelet.Running
-	stuck(6*time.Second, func() error {
+	limit := runtimeLimit()
+	stuck(3*limit, func() error {
 		begin := time.Now()
 		dropped, err = r.kube.StartPod(ctx, bePod("dropped"))
-		if took := time.Since(begin); took < 1900*time.Millisecond || took > 5*time.Second {
-			r.t.Errorf("the pod took %s beside a stuck plugin, want the runtime's limit of 2 s", took)
+		if took := time.Since(begin); took < limit-100*time.Millisecond || took > 3*limit-limit/2 {
+			r.t.Errorf("the pod took %s beside a stuck plugin, want the runtime's limit of %s", took, limit)
 		}
 		return err
 	})

@@ -37,7 +37,7 @@ func present(t *testing.T) []string {
 	var has []string
 	if data, err := os.ReadFile(resctrl + "/schemata"); err == nil && strings.Contains(string(data), "L3:") {
 		has = append(has, scenario.NeedResctrl)
-	} else if os.Getenv("KOORD_RT_GUEST") != "" {
+	} else if emulated() {
 		t.Errorf("the lab's VM has resctrl, this one not: %v", err)
 	}
 	_, err := cookie(os.Getpid())
@@ -110,7 +110,7 @@ func noCookies(err error) (why string, proven bool) {
 		active, rerr := os.ReadFile("/sys/devices/system/cpu/smt/active")
 		why = fmt.Sprintf("smt/active is %q (%v)", strings.TrimSpace(string(active)), rerr)
 		return why, rerr == nil && strings.TrimSpace(string(active)) == "0"
-	case errors.Is(err, unix.EINVAL) && os.Getenv("KOORD_RT_GUEST") != "":
+	case errors.Is(err, unix.EINVAL) && emulated():
 		return hostProves, true
 	case errors.Is(err, unix.EINVAL):
 		text, cerr := kerneltest.KernelConfig()

@@ -67,6 +67,7 @@ func newRig(t *testing.T, o rigOptions) *rig {
 	ho := o.nri
 	ho.Version = o.containerd
 	ho.SystemdCgroup = o.driver == kubelet.Systemd
+	ho.RequestTimeout = runtimeLimit()
 	h, err := host.Start(ctx, ho)
 	if err != nil {
 		t.Fatal(err)
@@ -134,6 +135,9 @@ func (r *rig) base() map[string]any {
 		},
 		"metrics":   map[string]any{"address": "unix:" + filepath.Join(r.run, "metrics.sock")},
 		"reconnect": map[string]any{"min": "50ms", "max": "500ms"},
+	}
+	if emulated() {
+		base["deadline"] = "1900ms" // the longest there is: the clock of an emulated machine runs on while it gets no CPU
 	}
 	if r.dev != "" {
 		base["host"].(map[string]any)["dev"] = r.dev
@@ -259,12 +263,23 @@ func (r *rig) stop(sig syscall.Signal) {
 	r.plugin = nil
 }
 
+// emulated tells whether this is a guest of the VM lane.
+func emulated() bool { return os.Getenv("KOORD_RT_GUEST") != "" }
+
 // patience stretches a limit in an emulated machine, whose clock runs on while it gets no CPU.
 func patience(limit time.Duration) time.Duration {
-	if os.Getenv("KOORD_RT_GUEST") != "" {
+	if emulated() {
 		return 4 * limit
 	}
 	return limit
+}
+
+// runtimeLimit is how long the lab's runtime waits for a plugin: containerd's default, more in an emulated machine.
+func runtimeLimit() time.Duration {
+	if emulated() {
+		return 6 * time.Second
+	}
+	return 2 * time.Second
 }
 
 // eventually polls a condition that another process brings about.

@@ -74,8 +74,8 @@ func bundle(t *testing.T) (files map[string]string, given string) {
 	return files, given
 }
 
-// inVM runs the Guest tests that match in one VM and passes their verdict on.
-func inVM(t *testing.T, o vm.Options, files map[string]string, given, match string) {
+// inVM runs the Guest tests that match in one VM and passes their verdict on. What failed there is returned, too.
+func inVM(t *testing.T, o vm.Options, files map[string]string, given, match string) (failed []string) {
 	t.Helper()
 	o.Files = files
 	// Threads that look for work on each of eight emulated CPUs cost more than they find. The shim gets four from containerd.
@@ -106,10 +106,36 @@ func inVM(t *testing.T, o vm.Options, files map[string]string, given, match stri
 	proveNoCookies(t, out, r.Config)
 	if r.ExitCode != 0 {
 		t.Errorf("guest tests ended with %d", r.ExitCode)
+		failed = whatFailed(out)
 	}
 	if !strings.Contains(out, "--- PASS: TestGuest") {
 		t.Errorf("no guest test ran for %q", match)
 	}
+	return failed
+}
+
+// whatFailed is a line for each test of the guest that failed, with the last that it said: CI shows the end of a lane only,
+// and a guest's output is far above it.
+func whatFailed(out string) (failed []string) {
+	var test string
+	said := map[string][]string{}
+	for line := range strings.Lines(out) {
+		line = strings.TrimSpace(line)
+		if result, is := strings.CutPrefix(line, "--- FAIL: "); is {
+			name, _, _ := strings.Cut(result, " ")
+			failed = append(failed, name+": "+strings.Join(said[name], " | "))
+			continue
+		}
+		if f := strings.Fields(line); len(f) == 3 && f[0] == "===" {
+			test = f[2]
+			continue
+		}
+		if len(line) > 400 {
+			line = line[:400] + "..."
+		}
+		said[test] = append(said[test], line)[max(0, len(said[test])-2):]
+	}
+	return failed
 }
 
 // verdict is the whole output of a failure, else the lines with results, and with figures.
@@ -178,10 +204,18 @@ type machine struct {
 func boot(t *testing.T, machines []machine) {
 	t.Helper()
 	files, given := bundle(t)
+	var failed []string
 	for _, m := range machines {
 		if match := os.Getenv("KOORD_RT_MATCH"); match != "" {
 			m.match = match // for people who look at one guest test
 		}
-		t.Run(m.name, func(t *testing.T) { inVM(t, m.o, files, given, m.match) })
+		t.Run(m.name, func(t *testing.T) {
+			for _, f := range inVM(t, m.o, files, given, m.match) {
+				failed = append(failed, m.name+": "+f)
+			}
+		})
+	}
+	if len(failed) > 0 {
+		t.Logf("failed in the guests:\n%s", strings.Join(failed, "\n"))
 	}
 }
