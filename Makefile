@@ -37,8 +37,13 @@ linux:
 demo: linux build ## Show LSR, LS and BE pods on a private containerd, before and after, then load that comes and goes (root)
 	@go run ./test/demo
 
+.PHONY: test-where
+test-where:
+	@[ "$$(uname -s)" = Linux ] || { echo "make test: no lane can run on $$(uname -s). lint, unit and fuzz build code that calls Linux;" \
+		"host, proxy, cluster, vm and compat run containers and KVM. Run it in a Linux VM."; exit 1; }
+
 .PHONY: test
-test: lab-ahead lint test-unit fuzz-short lab-host lab-proxy lab-cluster lab-vm lab-compat ## Run every test of the project (root; sets up what it needs)
+test: test-where lab-ahead lint test-unit fuzz-short lab-host lab-proxy lab-cluster lab-vm lab-compat ## Run every test of the project (root; sets up what it needs)
 	@echo "make test: all lanes passed: lint, unit, fuzz, host, proxy, cluster, vm, compat"
 
 .PHONY: test-quick

@@ -50,7 +50,7 @@ func (g *Engine) settleAncestors(ctx context.Context, v *node.View) {
 	}
 	g.above.turn.Lock()
 	defer g.above.turn.Unlock()
-	g.apply(ctx, v, podpolicy.Ancestors(v, g.protections()))
+	g.apply(ctx, v, withAboveUndo(podpolicy.Ancestors(v, g.protections()), g.past.Load().takeAbove()))
 }
 
 // protections lists what each pod protects, and every directory that once carried a sum with nothing.

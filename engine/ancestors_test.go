@@ -111,17 +111,17 @@ func lsr(name string) *workload.Pod {
 func TestAncestorsWaitForTheList(t *testing.T) {
 	t.Parallel()
 	g, k := protector(t, pastOf("/kubepods", "/kubepods/burstable"), nil)
-	g.repairAll(t.Context(), true)
+	g.repairAll(t.Context(), true, true)
 	if got := k.taken(); len(got) > 0 {
 		t.Errorf("before the list: %q", got)
 	}
 	g.Synchronize([]*workload.Pod{lsr("one"), lsr("two")}, nil)
-	g.repairAll(t.Context(), true)
+	g.repairAll(t.Context(), true, true)
 	if diff := cmp.Diff([]string{"/kubepods 1048576", "/kubepods/burstable 0"}, k.taken()); diff != "" {
 		t.Errorf("with two pods (-want +got):\n%s", diff)
 	}
 	g.Synchronize(nil, nil)
-	g.repairAll(t.Context(), true)
+	g.repairAll(t.Context(), true, true)
 	if diff := cmp.Diff([]string{"/kubepods 0", "/kubepods/burstable 0"}, k.taken()); diff != "" {
 		t.Errorf("without pods (-want +got):\n%s", diff)
 	}
@@ -143,7 +143,7 @@ func TestLeave(t *testing.T) {
 			t.Parallel()
 			g, k := protector(t, pastOf("/kubepods/burstable"), c.leave)
 			g.Synchronize([]*workload.Pod{lsr("one")}, nil)
-			g.repairAll(t.Context(), false)
+			g.repairAll(t.Context(), false, true)
 			k.taken()
 			g.leave(t.Context())
 			if diff := cmp.Diff(c.want, k.taken()); diff != "" {

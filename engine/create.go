@@ -40,7 +40,7 @@ func (g *Engine) Decide(sb Sandbox, c *workload.Container) *Creation {
 	if c.Foreign == nil {
 		c.Foreign = foreignOf(nil, c) // the proxy was here before us
 	}
-	if cr.err = unavailable(g.views.States(), pod.p); cr.err != nil {
+	if cr.err = g.unavailable(cr.v, pod.p, c); cr.err != nil {
 		return cr
 	}
 	g.claimed(cr.v, pod.p, &cr.e)
@@ -94,12 +94,17 @@ func (cr *Creation) create(ctx context.Context, render Render) error {
 	e.rest = append(render(cr.v, cr.spec), cr.held...)
 	e.mark = g.markOf(cr.v, cr.spec, e.c)
 	g.reg.addContainer(*e)
+	g.claims(e)
+	g.settleSoon(e.sandbox)
+	return nil
+}
+
+// claims makes the CPUs of a container that has become known part of the View, and begins to free them.
+func (g *Engine) claims(e *entry) {
 	if !e.lse.Empty() || !e.lsr.Empty() {
 		g.publishClaims()
 		g.moves.start(g, e.c.ID)
 	}
-	g.settleSoon(e.sandbox)
-	return nil
 }
 
 // created records what stands in the specification, after the reply.
@@ -123,5 +128,5 @@ func (g *Engine) CreatedLate(id string) {
 func (g *Engine) raisePod(ctx context.Context, e entry) {
 	g.reg.addContainer(e)
 	g.settleSoon(e.sandbox)
-	g.settled(ctx, e.sandbox)
+	g.settled(ctx, e.sandbox, g.halfway())
 }

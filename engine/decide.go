@@ -22,6 +22,7 @@ func (g *Engine) podOf(sb Sandbox) podEntry {
 		return e
 	}
 	e := podEntry{p: sb.Read()}
+	g.startPod(&e)
 	g.reg.putPod(e)
 	g.problems(e.p, "", e.p.Problems)
 	return e

@@ -32,27 +32,42 @@ func (m *moves) start(g *Engine, id string) {
 	ctx := g.ctx()
 	go func() {
 		defer close(done)
-		g.displace(ctx, id)
+		g.shielded("displacement for "+id, func() { g.displace(ctx, id) })
 	}()
 }
 
-// wait returns when the displacement for the container has ended, at the latest after half the deadline: a start that
-// is refused for slowness would be worse than a neighbour that leaves a moment later.
-func (m *moves) wait(ctx context.Context, g *Engine, id string) {
+// wait returns when the displacement for the container has ended, at the latest at until, and says whether it has. To start
+// with a neighbour that leaves a moment later is better than not to start, unless the pod or the node sees that otherwise.
+func (m *moves) wait(ctx context.Context, g *Engine, id string, until time.Time) bool {
 	m.mu.Lock()
 	done := m.done[id]
-	delete(m.done, id)
 	m.mu.Unlock()
 	if done == nil {
-		return
+		return true
 	}
-	limit := time.NewTimer(time.Duration(g.deadline.Load()) / 2)
+	limit := time.NewTimer(time.Until(until))
 	defer limit.Stop()
 	select {
 	case <-done:
 	case <-ctx.Done():
 	case <-limit.C:
+	}
+	select {
+	case <-done:
+		m.ended(id, done)
+		return true
+	default:
 		g.problem(id, "cpuset", "the claimed CPUs are still being freed at start")
+		return false
+	}
+}
+
+// ended forgets a displacement, unless there is another one for the container by now.
+func (m *moves) ended(id string, done chan struct{}) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.done[id] == done {
+		delete(m.done, id)
 	}
 }
 
@@ -80,7 +95,10 @@ func (g *Engine) displace(ctx context.Context, id string) {
 		if it.c.ID == id || ctx.Err() != nil {
 			continue
 		}
-		pl := g.decide(v, it.pod.p, it.c)
+		pl, ok := g.redecide(v, it.pod.p, it.c)
+		if !ok {
+			continue
+		}
 		for i := range pl {
 			s := &pl[i]
 			if !cpusetKnobs.Has(s.Knob) || s.Observe {

@@ -121,6 +121,7 @@ type Engine struct {
 	watch     watch
 	moves     *moves
 	repairs   chan struct{}
+	whole     atomic.Bool // the next repair pass is over everything
 	above     ancestors
 	groups    groups
 	units     *unitQueue
@@ -129,6 +130,8 @@ type Engine struct {
 	learned   atomic.Bool // the weight formula is known
 	past      atomic.Pointer[Past]
 	stats     stats
+	pulses    pulses
+	born      time.Time
 	// life ends when Run does; work that outlives its handler is bound to it.
 	life atomic.Pointer[context.Context]
 }
@@ -157,6 +160,7 @@ func New(o Options) *Engine {
 		above:   ancestors{dirs: o.Past.ancestors()},
 		groups:  groups{ours: o.Past.ownGroups()},
 	}
+	g.born = o.Now()
 	g.deadline.Store(int64(o.Config.Deadline.Std()))
 	g.stats.changed = make(chan struct{}, 1)
 	g.past.Store(o.Past)
@@ -170,8 +174,12 @@ func New(o Options) *Engine {
 // viewChanged follows a new strategy, dynamic state, runtime or probe: what it changes is written by the repair loop.
 func (g *Engine) viewChanged() {
 	g.m.SetFeatures(g.featureList())
-	g.m.SetGeneration(g.views.Load().Generation)
-	g.repairSoon()
+	now := g.views.cur.Load()
+	g.m.SetGeneration(now.view.Generation)
+	if len(now.past) == 0 {
+		g.whole.Store(true)
+	}
+	g.repairNews()
 }
 
 // Problem reports what went wrong outside of the engine's own work: a file that was refused. what is a key of the
@@ -188,11 +196,11 @@ func (g *Engine) Problem(where, what, reason string) {
 func (g *Engine) Run(ctx context.Context, beside func(context.Context)) error {
 	g.life.Store(&ctx)
 	var wg sync.WaitGroup
-	for _, f := range []func(context.Context){g.jobs.run, g.unitsLoop, g.repairLoop, beside} {
+	for _, f := range []func(context.Context){g.jobsLoop, g.unitsLoop, g.repairLoop, beside} {
 		wg.Go(func() { f(ctx) })
 	}
 	wg.Wait()
-	g.jobs.drain()
+	g.drain()
 	g.crew.dismiss()
 	g.watch.end()
 	last := context.WithoutCancel(ctx)

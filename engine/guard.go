@@ -29,23 +29,26 @@ type Call[T any] struct {
 	Before func() (memory bool)
 	// Late is called from Work's goroutine when its result came too late to be used; may be nil.
 	Late func()
+	// Closed is asked when Work is late, panics or fails, and why: its error is the refusal of a request that must not go on
+	// without the work, nil lets it go on. It needs memory only. Nil for an event at which nothing is refused for that.
+	Closed func(why string) error
 }
 
 // Guard runs one event within the plugin's deadline. A runtime drops a plugin that exceeds its own (2 s), after which
 // no container is managed at all; so a late, panicking or failing decision gives the zero reply — leave everything as
 // requested — instead, and the repair loop brings the container to its plan afterwards. Only an error that Work wraps in
-// a refusal reaches the runtime: that is fail-closed.
+// a refusal, or that Closed gives in its place, reaches the runtime: that is fail-closed.
 func Guard[T any](g *Engine, c Call[T]) (T, error) {
 	start := g.o.Now()
 	if c.Before != nil {
 		out := attempt(g, c.Subject, func(context.Context) (bool, error) { return c.Before(), nil })
 		if out.panic != nil {
-			return settle(g, c.Event, c.Subject, start, outcome[T]{panic: out.panic})
+			return settle(g, c, start, outcome[T]{panic: out.panic})
 		}
 		c.Memory = out.reply
 	}
 	if c.Memory {
-		return settle(g, c.Event, c.Subject, start, attempt(g, c.Subject, c.Work))
+		return settle(g, c, start, attempt(g, c.Subject, c.Work))
 	}
 	return watched(g, c, start)
 }
@@ -61,23 +64,45 @@ func watched[T any](g *Engine, c Call[T], start time.Time) (T, error) {
 			return
 		}
 		if c.Late != nil && out.panic == nil {
-			c.Late()
+			g.shielded(c.Subject, c.Late)
 		}
 		g.repairSoon()
 	})
 	<-call.done
 	if call.state.Load() == finished {
 		g.watch.finish(call)
-		return settle(g, c.Event, c.Subject, start, *out)
+		return settle(g, c, start, *out)
 	}
 	g.m.Late(c.Event)
-	g.m.FailOpen(metrics.FailOpenDeadline)
 	g.stats.late.Add(1)
 	g.m.ObserveEvent(c.Event, g.o.Now().Sub(start))
-	g.log.Warn("decision is late, request goes on unchanged", "subject", c.Subject, "deadline", limit)
-	g.wentOn(c.Event, c.Subject, "decision is late")
+	g.log.Warn("decision is late", "subject", c.Subject, "deadline", limit)
+	return unanswered(g, c, metrics.FailOpenDeadline, "decision is late")
+}
+
+// unanswered is the reply where the work has given none: the request goes on as it came, unless it must not.
+func unanswered[T any](g *Engine, c Call[T], as metrics.FailOpen, why string) (T, error) {
 	var zero T
+	if err := g.closes(c.Subject, c.Closed, why); err != nil {
+		g.log.Warn("request is refused", "subject", c.Subject, "err", err)
+		g.note(c.Event, c.Subject, why+": refused, the pod or the node demands proof")
+		return zero, err
+	}
+	g.m.FailOpen(as)
+	if as != metrics.FailOpenDeadline { // which is counted as late
+		g.stats.failOpen.Add(1)
+	}
+	g.wentOn(c.Event, c.Subject, why)
 	return zero, nil
+}
+
+// closes asks a call's Closed. One that panics refuses nothing.
+func (g *Engine) closes(subject string, closed func(why string) error, why string) (err error) {
+	if closed == nil {
+		return nil
+	}
+	defer g.caught(subject)
+	return closed(why)
 }
 
 // outcome is what work gave.
@@ -100,41 +125,39 @@ func attempt[T any](g *Engine, subject string, work func(context.Context) (T, er
 }
 
 // settle turns what work gave into the reply.
-func settle[T any](g *Engine, event metrics.Event, subject string, start time.Time, out outcome[T]) (T, error) {
+func settle[T any](g *Engine, c Call[T], start time.Time, out outcome[T]) (T, error) {
 	now := g.o.Now()
-	g.m.ObserveEvent(event, now.Sub(start))
+	g.m.ObserveEvent(c.Event, now.Sub(start))
 	g.stats.lastEvent.Store(now.UnixNano())
 	var zero T
 	switch {
 	case out.panic != nil:
-		g.m.FailOpen(metrics.FailOpenPanic)
-		g.stats.failOpen.Add(1)
-		g.wentOn(event, subject, "decision panicked")
 		g.repairSoon()
-		return zero, nil
+		return unanswered(g, c, metrics.FailOpenPanic, "decision panicked")
 	case out.err == nil:
 		return out.reply, nil
 	case isRefusal(out.err):
 		return zero, out.err
 	}
-	g.m.FailOpen(metrics.FailOpenError)
-	g.stats.failOpen.Add(1)
-	g.log.Error("event failed, request goes on unchanged", "subject", subject, "err", out.err)
-	g.wentOn(event, subject, reason(out.err))
-	return zero, nil
+	g.log.Error("event failed", "subject", c.Subject, "err", out.err)
+	return unanswered(g, c, metrics.FailOpenError, reason(out.err))
 }
 
-// wentOn keeps in ledger and status that a request went on as it came, each subject and reason once in a while.
+// wentOn keeps in ledger and status that a request went on as it came.
 func (g *Engine) wentOn(event metrics.Event, subject, why string) {
-	if ok, _ := g.limiter.Allow(subject, event.String()+": "+why); !ok {
+	g.note(event, subject, why+": the request went on as it came")
+}
+
+// note keeps in ledger and status what became of a request, each subject and text once in a while.
+func (g *Engine) note(event metrics.Event, subject, text string) {
+	if ok, _ := g.limiter.Allow(subject, event.String()+": "+text); !ok {
 		return
 	}
 	now := g.o.Now()
-	g.stats.keepProblem(now, subject, event.String(), why+": the request went on as it came")
+	g.stats.keepProblem(now, subject, event.String(), text)
 	g.jobs.add(func(context.Context) {
 		g.append(journal.Record{
-			Time: now, Boot: g.o.Boot, Target: plan.Target{Name: subject}, Key: event.String(),
-			Reason: why + ": the request went on as it came", Via: journal.ViaProblem,
+			Time: now, Boot: g.o.Boot, Target: plan.Target{Name: subject}, Key: event.String(), Reason: text, Via: journal.ViaProblem,
 		})
 	})
 }

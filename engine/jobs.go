@@ -41,7 +41,8 @@ func (j *jobs) take() []func(context.Context) {
 	return q
 }
 
-func (j *jobs) run(ctx context.Context) {
+// run works until ctx ends; each does one job, and idle is called when none is left.
+func (j *jobs) run(ctx context.Context, each func(context.Context, func(context.Context)), idle func()) {
 	pause := time.NewTimer(0)
 	defer pause.Stop()
 	for {
@@ -53,8 +54,9 @@ func (j *jobs) run(ctx context.Context) {
 		var p pace
 		for _, f := range j.take() {
 			p.step()
-			f(ctx)
+			each(ctx, f)
 		}
+		idle()
 		select {
 		case <-ctx.Done():
 			return
@@ -64,9 +66,20 @@ func (j *jobs) run(ctx context.Context) {
 	}
 }
 
+// jobsLoop runs jobs until ctx ends.
+func (g *Engine) jobsLoop(ctx context.Context) { g.jobs.run(ctx, g.job, g.pulses.jobs.rest) }
+
+// job does one. What panics is left undone, and the jobs behind it are not.
+func (g *Engine) job(ctx context.Context, f func(context.Context)) {
+	defer g.caught("background job")
+	g.beat(&g.pulses.jobs)
+	f(ctx)
+}
+
 // drain runs what is left after the end, so that the ledger is complete.
-func (j *jobs) drain() {
-	for _, f := range j.take() {
-		f(context.Background())
+func (g *Engine) drain() {
+	for _, f := range g.jobs.take() {
+		g.job(context.Background(), f)
 	}
+	g.pulses.jobs.rest()
 }

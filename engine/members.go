@@ -17,12 +17,28 @@ type Member struct {
 	Containers []*workload.Container
 }
 
-// Members are the pods that run, ordered by UID and then by sandbox. What the pointers lead to is never written again.
-func (g *Engine) Members() []Member { return g.reg.memberList() }
+// Members are the pods that run, ordered by UID and then by sandbox. Neither the list nor what its pointers lead to is ever
+// written again.
+func (g *Engine) Members() []Member {
+	out, _ := g.Roster()
+	return out
+}
 
-func (r *registry) memberList() []Member {
+// Roster is Members with a number that grows whenever one of them may have changed: who asks every second has nothing to do
+// while it stands.
+func (g *Engine) Roster() (members []Member, generation uint64) { return g.reg.roster() }
+
+func (r *registry) roster() ([]Member, uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.listed != r.generation || r.list == nil {
+		r.list, r.listed = r.memberList(), r.generation
+	}
+	return r.list, r.generation
+}
+
+// memberList lists them anew. The lock is held.
+func (r *registry) memberList() []Member {
 	out := make([]Member, 0, len(r.pods))
 	for id := range r.pods {
 		e := r.pods[id]

@@ -20,27 +20,57 @@ type parents struct {
 
 type parent struct{ quota, period root.Held }
 
-// hold opens the quota and the period of a directory, unless they are open or cannot be.
+// hold opens the quota and the period of a directory, unless they are open or cannot be. It does so outside of the lock, which
+// CreateContainer takes on the request's own goroutine.
 func (p *parents) hold(dir string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.of[dir] != nil {
+	if p.has(dir) {
 		return
 	}
+	files := openParent(dir)
+	if files == nil {
+		return
+	}
+	p.mu.Lock()
+	if p.of[dir] == nil {
+		if p.of == nil {
+			p.of = map[string]*parent{}
+		}
+		p.of[dir], files = files, nil
+	}
+	p.mu.Unlock()
+	files.close()
+}
+
+// openParent opens and reads both files, nil when that fails: the first read of a file makes room for its content.
+func openParent(dir string) *parent {
 	quota, err := root.Hold(dir, "cpu.cfs_quota_us")
 	if err != nil {
-		return
+		return nil
 	}
 	period, err := root.Hold(dir, "cpu.cfs_period_us")
 	if err != nil {
 		quota.Close()
-		return
+		return nil
 	}
-	if p.of == nil {
-		p.of = map[string]*parent{}
+	files := &parent{quota, period}
+	if _, _, ok := files.read(); !ok {
+		files.close()
+		return nil
 	}
-	p.of[dir] = &parent{quota, period}
-	p.read(dir) // the first read of a file makes room for its content
+	return files
+}
+
+func (f *parent) read() (quota, period int64, ok bool) {
+	quota, ok1 := heldInt(&f.quota)
+	period, ok2 := heldInt(&f.period)
+	return quota, period, ok1 && ok2
+}
+
+func (f *parent) close() {
+	if f != nil {
+		f.quota.Close()
+		f.period.Close()
+	}
 }
 
 // has reports whether the files of a directory are open.
@@ -50,24 +80,20 @@ func (p *parents) has(dir string) bool {
 	return p.of[dir] != nil
 }
 
-// get reads the files of a directory. Those of a cgroup that was removed are closed; ok is then false.
+// get reads the files of a directory, which the kernel answers from memory. Those of a cgroup that was removed are closed; ok is
+// then false.
 func (p *parents) get(dir string) (quota, period int64, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.read(dir)
-}
-
-func (p *parents) read(dir string) (quota, period int64, ok bool) {
 	files := p.of[dir]
 	if files == nil {
 		return 0, 0, false
 	}
-	quota, ok1 := heldInt(&files.quota)
-	period, ok2 := heldInt(&files.period)
-	if !ok1 || !ok2 {
-		p.close(dir)
+	if quota, period, ok = files.read(); !ok {
+		delete(p.of, dir)
+		files.close()
 	}
-	return quota, period, ok1 && ok2
+	return quota, period, ok
 }
 
 func heldInt(h *root.Held) (int64, bool) {
@@ -81,17 +107,11 @@ func heldInt(h *root.Held) (int64, bool) {
 	return n, err == nil
 }
 
-// drop closes the files of a directory.
+// drop closes the files of a directory. Whoever has read them has done so under the lock.
 func (p *parents) drop(dir string) {
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.close(dir)
-}
-
-func (p *parents) close(dir string) {
-	if files := p.of[dir]; files != nil {
-		files.quota.Close()
-		files.period.Close()
-		delete(p.of, dir)
-	}
+	files := p.of[dir]
+	delete(p.of, dir)
+	p.mu.Unlock()
+	files.close()
 }

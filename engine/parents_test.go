@@ -6,7 +6,12 @@ package engine
 import (
 	"os"
 	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/koord-rt/koord-rt/model/node"
 	"github.com/koord-rt/koord-rt/model/plan"
@@ -50,6 +55,49 @@ func TestParentsReadThePresentQuota(t *testing.T) {
 	p.hold(dir)
 	if p.drop(dir); p.has(dir) {
 		t.Error("still held after drop")
+	}
+}
+
+// A pod's file that does not open keeps nobody from the files of other pods: CreateContainer asks for them on the request's own
+// goroutine.
+func TestParentsWaitOutsideTheLock(t *testing.T) {
+	t.Parallel()
+	var p parents
+	slow, other := t.TempDir(), t.TempDir()
+	put(t, other+"/cpu.cfs_quota_us", "50000")
+	put(t, other+"/cpu.cfs_period_us", "100000")
+	put(t, slow+"/cpu.cfs_period_us", "100000")
+	pipe := slow + "/cpu.cfs_quota_us" // opening it waits for somebody who writes
+	if err := unix.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		p.hold(slow)
+	}()
+	opening := func(stack string) bool {
+		return strings.Contains(stack, "TestParentsWaitOutsideTheLock") && strings.Contains(stack, "kernel/root.Hold(")
+	}
+	for all := make([]byte, 1<<20); !slices.ContainsFunc(strings.Split(string(all[:runtime.Stack(all, true)]), "\n\n"), opening); {
+		runtime.Gosched()
+	}
+	if p.has(slow) {
+		t.Error("held before it is open")
+	}
+	p.hold(other)
+	if quota, _, ok := p.get(other); !ok || quota != 50000 {
+		t.Errorf("%d, %t", quota, ok)
+	}
+	p.drop(other)
+	fd, err := unix.Open(pipe, unix.O_RDWR|unix.O_NONBLOCK, 0) // lets the other one in
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	<-done
+	if p.has(slow) {
+		t.Error("a pipe is held")
 	}
 }
 

@@ -22,8 +22,9 @@ func (g *Engine) Prepare(ctx context.Context, sb Sandbox, c *workload.Container,
 		return err
 	}
 	var r refusal
+	must := demanded(g.views.Load(), cr.pod)
 	for i := range cr.e.rest {
-		if s := &cr.e.rest[i]; !s.Observe && mustHold(g.views.Load(), cr.pod, s.Owner) {
+		if s := &cr.e.rest[i]; !s.Observe && must.Has(s.Owner) {
 			r.reasons = append(r.reasons, s.Knob.String()+" ("+s.Owner.String()+") can only be set after the start over this way to the runtime")
 		}
 	}
@@ -98,8 +99,7 @@ func (g *Engine) BeforeStart(ctx context.Context, id string) {
 	if !ok {
 		return
 	}
-	g.settled(ctx, e.sandbox)
-	g.moves.wait(ctx, g, id)
+	g.ready(ctx, e.sandbox, id, 0, g.halfway())
 }
 
 // Known is a container of the registry with its pod; ok is false for one that is not known.
@@ -119,7 +119,7 @@ func (g *Engine) KnownPod(sandbox string) (*workload.Pod, bool) {
 }
 
 // Refuses is the refusal of a pod whose guarantees this node cannot give, nil for every other.
-func (g *Engine) Refuses(pod *workload.Pod) error { return unavailable(g.views.States(), pod) }
+func (g *Engine) Refuses(pod *workload.Pod) error { return g.unavailable(g.views.Load(), pod, nil) }
 
 // Marked is what is known to stand in a container's specification of ours, newest first.
 func (g *Engine) Marked(id string) []*protocol.Applied {

@@ -4,28 +4,23 @@
 package engine
 
 import (
+	"github.com/koord-rt/koord-rt/api/protocol"
 	"github.com/koord-rt/koord-rt/daemon/metrics"
 	"github.com/koord-rt/koord-rt/daemon/status"
 	"github.com/koord-rt/koord-rt/kernel/apply"
 	"github.com/koord-rt/koord-rt/model/journal"
-	"github.com/koord-rt/koord-rt/model/node"
 	"github.com/koord-rt/koord-rt/model/plan"
-	"github.com/koord-rt/koord-rt/model/workload"
 )
 
-// proven judges what was read back from the kernel at the only race-free moment: the process exists and has not been
-// exec'd (D9). The error is a refusal, and only where the pod or the node has chosen fail-closed for the feature.
-func proven(v *node.View, pod *workload.Pod, bad []apply.Mismatch) error {
-	var r refusal
+// failing judges what was read back from the kernel at the only race-free moment: the process exists and has not been
+// exec'd (D9). It lists what counts, which is what the pod or the node has chosen fail-closed for.
+func failing(must protocol.FeatureSet, bad []apply.Mismatch) (reasons []string) {
 	for i := range bad {
-		if s := &bad[i].Setting; !s.Observe && mustHold(v, pod, s.Owner) {
-			r.reasons = append(r.reasons, bad[i].String())
+		if s := &bad[i].Setting; !s.Observe && must.Has(s.Owner) {
+			reasons = append(reasons, bad[i].String())
 		}
 	}
-	if len(r.reasons) > 0 {
-		return &r
-	}
-	return nil
+	return reasons
 }
 
 // recordProof counts and keeps the result of a proof.

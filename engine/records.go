@@ -148,8 +148,8 @@ func reason(err error) string {
 	return strings.ToValidUTF8(err.Error(), "?")
 }
 
-// Past is what an earlier life of this plugin has put into specs, by container id, and the QoS directories that it has
-// written to.
+// Past is what an earlier life of this plugin has put into specs, by container id, the QoS directories that it has written to,
+// and what else of its writes stands in the kernel.
 type Past struct {
 	byID map[string]*protocol.Applied
 	qos  map[string]struct{}
@@ -157,6 +157,8 @@ type Past struct {
 	min map[string]bool
 	// groups are the resctrl groups that were that life's and still are there.
 	groups map[string]struct{}
+	// left are its direct writes that still stand.
+	left left
 }
 
 // NewPast reads the ledger's records, oldest first.

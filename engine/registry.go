@@ -38,6 +38,8 @@ type podEntry struct {
 	p    *workload.Pod
 	plan plan.Plan
 	gen  uint64
+	// before is what stood there before an earlier life's part of the plan; dropped when the kubelet's values change.
+	before plan.Plan
 	// group is the pod's own resctrl group, "" when it has none.
 	group   string
 	stopped bool
@@ -52,6 +54,9 @@ type registry struct {
 	pods       map[string]podEntry // by sandbox id
 	containers map[string]entry    // by container id
 	members    map[string][]string // container ids by sandbox id
+	// generation grows when a pod or container comes, goes or is another value; list are the members as of listed.
+	generation, listed uint64
+	list               []Member
 }
 
 func newRegistry() *registry {
@@ -60,8 +65,12 @@ func newRegistry() *registry {
 
 // set and unset keep the containers and the members in step. The lock is held.
 func (r *registry) set(e entry) {
-	if _, ok := r.containers[e.c.ID]; !ok {
+	old, ok := r.containers[e.c.ID]
+	if !ok {
 		r.members[e.sandbox] = append(r.members[e.sandbox], e.c.ID)
+	}
+	if !ok || old.c != e.c || old.sandbox != e.sandbox {
+		r.generation++
 	}
 	r.containers[e.c.ID] = e
 }
@@ -71,6 +80,7 @@ func (r *registry) unset(id string) (entry, bool) {
 	if !ok {
 		return e, false
 	}
+	r.generation++
 	delete(r.containers, id)
 	left := slices.DeleteFunc(r.members[e.sandbox], func(m string) bool { return m == id })
 	if len(left) == 0 {
@@ -93,8 +103,9 @@ func (r *registry) putPod(e podEntry) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if old, ok := r.pods[e.p.ID]; ok && e.plan == nil {
-		e.plan, e.gen, e.minAbove, e.lowAbove = old.plan, old.gen, old.minAbove, old.lowAbove
+		e.plan, e.gen, e.before, e.minAbove, e.lowAbove = old.plan, old.gen, old.before, old.minAbove, old.lowAbove
 	}
+	r.generation++
 	r.pods[e.p.ID] = e
 }
 
@@ -102,7 +113,11 @@ func (r *registry) changePod(sandbox string, f func(*podEntry)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if e, ok := r.pods[sandbox]; ok {
+		was, stopped := e.p, e.stopped
 		f(&e)
+		if e.p != was || e.stopped != stopped {
+			r.generation++
+		}
 		r.pods[sandbox] = e
 	}
 }
@@ -112,6 +127,7 @@ func (r *registry) dropPod(sandbox string) (podEntry, []entry, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	e, ok := r.pods[sandbox]
+	r.generation++
 	delete(r.pods, sandbox)
 	var left []entry
 	for _, id := range slices.Clone(r.members[sandbox]) {
@@ -174,6 +190,17 @@ func (r *registry) putContainer(e entry) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.set(e)
+}
+
+// newContainer stores a container that is not known, and says so; else it returns the one that is.
+func (r *registry) newContainer(e entry) (entry, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if old, ok := r.containers[e.c.ID]; ok {
+		return old, false
+	}
+	r.set(e)
+	return e, true
 }
 
 // swapContainer stores e in place of the entry whose container is was; false when another event has changed it since, whose
@@ -307,6 +334,7 @@ func (r *registry) counts() (pods, containers int) {
 func (r *registry) replace(pods []podEntry, containers []entry) (gonePods []podEntry, gone []entry) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.generation++
 	oldPods, old := r.pods, r.containers
 	r.pods, r.containers = make(map[string]podEntry, len(pods)), make(map[string]entry, len(containers))
 	r.members = make(map[string][]string, len(pods))

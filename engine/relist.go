@@ -22,6 +22,11 @@ type Lister interface {
 	Container(ctx context.Context, id string, marks ...*protocol.Applied) (*workload.Pod, *workload.Container, error)
 }
 
+// Reacher is a Lister that can say whether anybody answers it.
+type Reacher interface {
+	Reach(ctx context.Context) error
+}
+
 // relistLater searches for containers that were created while Synchronize ran: the runtime may leave those out.
 func (g *Engine) relistLater() {
 	life := g.ctx()
@@ -36,12 +41,18 @@ func (g *Engine) relistLater() {
 
 // relist walks the cgroups of the known pods for containers that are not known, and takes them in.
 func (g *Engine) relist(ctx context.Context) {
+	if r, ok := g.o.List.(Reacher); ok {
+		if err := r.Reach(ctx); err != nil {
+			g.problem("runtime", "relist", "containers that came while the runtime listed its own cannot be asked for: "+err.Error())
+		}
+	}
 	found := 0
 	for _, pod := range g.reg.podList() {
 		for _, id := range g.unknownIn(pod.p.Cgroup) {
 			if ctx.Err() != nil {
 				return
 			}
+			g.beat(&g.pulses.jobs) // each one asks the runtime
 			if g.takeIn(ctx, id) {
 				found++
 			}
@@ -105,10 +116,13 @@ func (g *Engine) takeIn(ctx context.Context, id string) bool {
 		return false
 	}
 	if _, ok := g.reg.pod(pod.ID); !ok {
-		g.reg.putPod(podEntry{p: pod})
+		known := podEntry{p: pod}
+		g.startPod(&known)
+		g.reg.putPod(known)
 		g.problems(pod, "", pod.Problems)
 	}
 	e := entry{c: c, sandbox: pod.ID, inSpec: c.Applied != nil, plan: plan.Plan(nil)}
+	g.startContainer(pod, &e)
 	g.claimed(g.views.Load(), pod, &e)
 	g.reg.putContainer(e)
 	return true

@@ -36,8 +36,8 @@ func (g *Engine) forgotten(sandbox string, e entry) {
 	})
 }
 
-// RemovePod forgets a pod and removes its resctrl group, whose number others need. A pod that is not known may still
-// wait to be taken in, so it is looked for again after that.
+// RemovePod forgets a sandbox and, when it was its pod's last one, removes the pod's resctrl group, whose number others need. One
+// that is not known may still wait to be taken in, so it is looked for again after that.
 func (g *Engine) RemovePod(sandbox string) {
 	pod, left, ok := g.reg.dropPod(sandbox)
 	for _, e := range left {
@@ -58,10 +58,18 @@ func (g *Engine) forgottenPod(ctx context.Context, pod podEntry, left []entry) {
 	for _, e := range left {
 		g.recordGone(e.c.Target(pod.p))
 	}
+	g.ended(pod)
+	g.settleAncestors(ctx, g.views.Load())
+}
+
+// ended gives back what was a pod's own and closes the ledger's books on it, unless the pod lives on with another sandbox.
+func (g *Engine) ended(pod podEntry) {
+	if g.reg.shared(pod.p) {
+		return
+	}
 	g.removeGroup(pod)
 	g.o.Live.drop(pod.p.Cgroup)
 	g.recordGone(pod.p.Target())
-	g.settleAncestors(ctx, g.views.Load())
 }
 
 // removeGroup removes the pod's own resctrl group.

@@ -16,8 +16,14 @@ import (
 	"github.com/koord-rt/koord-rt/model/plan"
 )
 
-// repairSoon asks for a repair pass. Requests that come while one is waiting are one.
+// repairSoon asks for a repair pass over everything. Requests that come while one is waiting are one.
 func (g *Engine) repairSoon() {
+	g.whole.Store(true)
+	g.repairNews()
+}
+
+// repairNews asks for a pass over what the present View decides anew.
+func (g *Engine) repairNews() {
 	select {
 	case g.repairs <- struct{}{}:
 	default:
@@ -63,33 +69,53 @@ func (g *Engine) repairLoop(ctx context.Context) {
 		case <-tick.C:
 			drift = true
 		}
-		start := g.o.Now()
-		n := g.repairAll(ctx, drift)
-		if n > 0 {
-			g.log.Info("repaired", "settings", n, "drift", drift, "took", g.o.Now().Sub(start))
-		}
+		g.shielded("repair", func() { g.repairPass(ctx, drift) })
+		g.pulses.repair.rest()
+	}
+}
+
+func (g *Engine) repairPass(ctx context.Context, drift bool) {
+	start := g.o.Now()
+	g.beat(&g.pulses.repair)
+	n := g.repairAll(ctx, drift, g.whole.Swap(false) || drift)
+	if n > 0 {
+		g.log.Info("repaired", "settings", n, "drift", drift, "took", g.o.Now().Sub(start))
 	}
 }
 
 // repairAll brings groups, ancestors, pods and containers to the present View and returns how many values were written.
-// All containers are decided first, because pods carry the sums of their containers.
-func (g *Engine) repairAll(ctx context.Context, drift bool) int {
-	v := g.views.Load()
-	todo := g.replan(v)
-	n := g.repairGroups(ctx, v)
+// All containers are decided first, because pods carry the sums of their containers. Unless it is to look at the whole, it
+// leaves alone whom what has changed does not bear on: the agent's dynamic state may change every second, and names a few.
+func (g *Engine) repairAll(ctx context.Context, drift, whole bool) int {
+	now := g.views.cur.Load()
+	v := now.view
+	todo, concerned := g.replan(now)
+	n := 0
+	if whole {
+		n = g.repairGroups(ctx, v)
+	} else {
+		todo = slices.DeleteFunc(todo, func(w work) bool { return !w.decided })
+	}
+	reach := reaches{of: now}
 	var p pace
 	for _, pod := range g.reg.podList() {
 		if ctx.Err() != nil {
 			return n
 		}
-		p.step()
-		old := pod.plan
-		pl := direct(withUndo(v, old, g.decidePod(v, pod.p.ID, pod.p), pod.p.Base))
-		if len(pl) > 0 {
-			n += g.count(g.write(ctx, v, pl))
+		if !whole && !concerned[pod.p.ID] && !reach.pod(&pod) {
+			continue
 		}
+		p.step()
+		g.beat(&g.pulses.repair)
+		g.shielded(pod.p.FullName(), func() {
+			if pl := direct(withPodUndo(v, &pod, g.decidePod(v, pod.p.ID, pod.p))); len(pl) > 0 {
+				n += g.count(g.write(ctx, v, pl))
+			}
+		})
 	}
-	g.settleAncestors(ctx, v)
+	if whole || len(todo) > 0 {
+		g.settleAncestors(ctx, v)
+	}
 	n += g.repairContainers(ctx, v, todo, drift)
 	if drift {
 		g.sweepGroups(v)
@@ -97,16 +123,18 @@ func (g *Engine) repairAll(ctx context.Context, drift bool) int {
 	return n
 }
 
-// work is one container with the plan it had and the one it has now.
+// work is one container with the plan it had and the one it has now; decided: that is anew.
 type work struct {
 	item
-	next plan.Plan
+	next    plan.Plan
+	decided bool
 }
 
-// replan decides every container that was decided under an older View.
-func (g *Engine) replan(v *node.View) []work {
-	items := g.reg.running()
-	todo := make([]work, len(items))
+// replan decides every container that what has changed since it was decided can bear on; concerned are their sandboxes.
+func (g *Engine) replan(now *published) (todo []work, concerned map[string]bool) {
+	items, v := g.reg.running(), now.view
+	todo, concerned = make([]work, len(items)), map[string]bool{}
+	reach := reaches{of: now}
 	var p pace
 	for i := range items {
 		p.step()
@@ -115,15 +143,27 @@ func (g *Engine) replan(v *node.View) []work {
 		if it.gen == v.Generation {
 			continue
 		}
-		next := g.decide(v, it.pod.p, it.c)
-		todo[i].next = next
+		next := it.plan
+		if reach.container(it) {
+			var ok bool
+			if next, ok = g.redecide(v, it.pod.p, it.c); !ok {
+				continue
+			}
+			todo[i].next, todo[i].decided, concerned[it.sandbox] = next, true, true
+		} else {
+			todo[i].gen = v.Generation // as good as decided now
+		}
 		g.reg.changeContainer(it.c.ID, func(e *entry) {
-			if e.c == it.c { // not updated or stopped meanwhile
+			switch {
+			case e.c != it.c: // updated or stopped meanwhile
+			case todo[i].decided:
 				e.plan, e.gen = next, v.Generation
+			case e.gen == it.gen:
+				e.gen = v.Generation
 			}
 		})
 	}
-	return todo
+	return todo, concerned
 }
 
 // repairContainers works on several containers at a time; the order does not matter, each has its own cgroup.
@@ -142,12 +182,23 @@ func (g *Engine) repairContainers(ctx context.Context, v *node.View, todo []work
 					return
 				}
 				p.step()
-				sum.Add(int64(g.repair(ctx, v, &todo[i], drift)))
+				sum.Add(int64(g.repairOne(ctx, v, &todo[i], drift)))
 			}
 		})
 	}
 	wg.Wait()
 	return int(sum.Load())
+}
+
+// repairOne is repair, whose panic costs this container only.
+func (g *Engine) repairOne(ctx context.Context, v *node.View, w *work, drift bool) (n int) {
+	defer func() {
+		if r := recover(); r != nil {
+			g.panicked(w.pod.p.FullName(), r)
+		}
+	}()
+	g.beat(&g.pulses.repair)
+	return g.repair(ctx, v, w, drift)
 }
 
 // repair brings one container to the View. Apply reads before it writes, so a container that is as it should be costs

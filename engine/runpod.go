@@ -13,21 +13,25 @@ import (
 
 // RunPod takes a pod in and makes the pod's own resctrl group: a container whose class has no group would fail. Its
 // cgroup, which the kubelet has made before, is written soon; Start waits for it, as Create does where it needs it. A pod
-// that must not start without its guarantees is written at once. An error is a refusal.
+// that must not start without its guarantees is written and proved at once. An error is a refusal; the pod may be known then, and
+// RemovePod forgets it.
 func (g *Engine) RunPod(ctx context.Context, sb Sandbox) error {
 	e := podEntry{p: sb.Read()}
+	g.startPod(&e)
 	g.problems(e.p, "", e.p.Problems)
 	v := g.views.Load()
-	if err := unavailable(g.views.States(), e.p); err != nil {
+	if err := g.unavailable(v, e.p, nil); err != nil {
 		return err
 	}
 	g.makeGroup(ctx, v, &e)
 	g.reg.putPod(e)
+	g.reg.succeed(e.p.ID)
 	g.settleSoon(e.p.ID)
-	if !e.p.Ask.Required.Empty() || !v.FailClosed.Empty() {
-		g.settled(ctx, e.p.ID)
+	must := demanded(v, e.p)
+	if must.Empty() || !g.settled(ctx, e.p.ID, g.halfway()) {
+		return nil // what is not in force yet, the start of each container waits for
 	}
-	return nil
+	return refuse(failing(must, g.o.Kernel.Verify(g.withPod(v, nil, e.p.ID, must))))
 }
 
 // RunPodMustWait reports whether a pod with these annotations has to be taken in before the runtime goes on.
@@ -41,6 +45,7 @@ func (g *Engine) RunPodMustWait(annotations map[string]string) bool {
 func (g *Engine) RunPodLater(sb Sandbox) {
 	g.jobs.add(func(ctx context.Context) {
 		if _, known := g.reg.pod(sb.ID); known {
+			g.reg.succeed(sb.ID)
 			g.settleSoon(sb.ID)
 			return
 		}

@@ -41,10 +41,13 @@ func (g *Engine) settleAll(ctx context.Context) {
 	var p pace
 	for _, sandbox := range g.unsettled.list() {
 		p.step()
-		g.settle(ctx, sandbox)
-		if pod, ok := g.reg.pod(sandbox); ok && !pod.stopped {
-			g.o.Live.hold(pod.p.Cgroup)
-		}
+		g.beat(&g.pulses.jobs)
+		g.shielded("sandbox "+sandbox, func() {
+			g.settle(ctx, sandbox)
+			if pod, ok := g.reg.pod(sandbox); ok && !pod.stopped {
+				g.o.Live.hold(pod.p.Cgroup)
+			}
+		})
 	}
 }
 
@@ -81,22 +84,24 @@ func (u *unsettled) release(sandbox string) {
 	delete(u.busy, sandbox)
 }
 
-// settled returns when all that has been asked for the pod so far is in force, at the latest after half the deadline.
-func (g *Engine) settled(ctx context.Context, sandbox string) {
+// settled returns when all that has been asked for the pod so far is in force, at the latest at until: then it is false.
+func (g *Engine) settled(ctx context.Context, sandbox string, until time.Time) bool {
 	u := &g.unsettled
 	u.mu.Lock()
 	_, waiting := u.pods[sandbox]
 	_, busy := u.busy[sandbox]
 	u.mu.Unlock()
 	if !waiting && !busy {
-		return
+		return true
 	}
-	ctx, cancel := context.WithTimeout(ctx, time.Duration(g.deadline.Load())/2)
+	ctx, cancel := context.WithDeadline(ctx, until)
 	defer cancel()
 	g.settle(ctx, sandbox)
 	if ctx.Err() != nil {
 		g.problem(sandbox, "pod", "the pod's cgroup is still being written at start")
+		return false
 	}
+	return true
 }
 
 // settle settles one pod, unless it is, or waits for whoever is at it.
@@ -125,9 +130,9 @@ func (g *Engine) settleClaimed(ctx context.Context, sandbox string) {
 	}
 	v := g.views.Load()
 	if !pod.stopped {
-		old := pod.plan
-		pod.plan = g.decidePod(v, sandbox, pod.p)
-		g.apply(ctx, v, withUndo(v, old, pod.plan, pod.p.Base))
+		next := g.decidePod(v, sandbox, pod.p)
+		g.apply(ctx, v, withPodUndo(v, &pod, next))
+		pod.plan = next
 	}
 	g.settleAbove(ctx, v, sandbox, &pod)
 }

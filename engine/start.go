@@ -5,6 +5,7 @@ package engine
 
 import (
 	"context"
+	"time"
 
 	"github.com/koord-rt/koord-rt/api/protocol"
 	"github.com/koord-rt/koord-rt/kernel/apply"
@@ -18,6 +19,7 @@ import (
 // the cgroup and the init process exist and nothing has been exec'd; where an edge hears of the start only after it, the
 // same is done then. dir is the container's cgroup, "" when the event does not say. An error is a refusal.
 func (g *Engine) Start(ctx context.Context, sb Sandbox, ctr Arrival, pid int, dir string) error {
+	until := g.halfway()
 	pod := g.podOf(sb)
 	var (
 		e    entry
@@ -45,10 +47,9 @@ func (g *Engine) Start(ctx context.Context, sb Sandbox, ctr Arrival, pid int, di
 		}
 		swapped = g.reg.swapContainer(was, e)
 	}
-	c := e.c
-	g.settled(ctx, e.sandbox)
-	g.moves.wait(ctx, g, c.ID)
-	all := direct(e.plan)
+	c, must := e.c, demanded(v, pod.p)
+	missing := append(g.ready(ctx, e.sandbox, c.ID, must, until), unset(&e, must)...)
+	all := g.withPod(v, direct(e.plan), e.sandbox, must)
 	results, bad, release := g.bring(ctx, direct(todo), all, v.Generation)
 	g.jobs.add(func(ctx context.Context) {
 		release()
@@ -61,7 +62,25 @@ func (g *Engine) Start(ctx context.Context, sb Sandbox, ctr Arrival, pid int, di
 			g.apply(ctx, g.views.Load(), now.plan) // an update came meanwhile, and what was written is older than it
 		}
 	})
-	return proven(v, pod.p, bad)
+	return refuse(append(missing, failing(must, bad)...))
+}
+
+// halfway is when a handler that begins now must stop waiting for others: half of its time is for its own work.
+func (g *Engine) halfway() time.Time { return time.Now().Add(time.Duration(g.deadline.Load()) / 2) }
+
+// ready returns when nothing but the container's own values is missing for its first instruction: its pod's cgroup is as it should
+// be, and the CPUs that it claims are free; at the latest at until. missing is what of the demanded features is not.
+func (g *Engine) ready(ctx context.Context, sandbox, id string, must protocol.FeatureSet, until time.Time) (missing []string) {
+	if !must.Empty() {
+		g.settleSoon(sandbox) // what a hand has changed on the pod is put right before the proof
+	}
+	if !g.settled(ctx, sandbox, until) && !must.Empty() {
+		missing = append(missing, "the pod's cgroup is still being written ("+nameOf(must)+")")
+	}
+	if !g.moves.wait(ctx, g, id, until) && must.Has(protocol.FeatureCPUSet) {
+		missing = append(missing, "the claimed CPUs are still being freed (cpuset)")
+	}
+	return missing
 }
 
 // bring writes what is to do and reads all of the plan back; what it returns last gives back what it holds.
@@ -76,13 +95,19 @@ func (g *Engine) bring(ctx context.Context, todo, all plan.Plan, gen uint64) ([]
 	return results, g.o.Kernel.Verify(all), func() {}
 }
 
-// entryOf is the known entry of a container, or one for a container that was created without us.
+// entryOf is the known entry of a container, or one for a container that was created without us. The CPUs that such a one claims
+// begin to be freed, as at a creation.
 func (g *Engine) entryOf(pod podEntry, sb Sandbox, ctr Arrival) entry {
 	if e, ok := g.reg.container(ctr.ID); ok {
 		return e
 	}
 	e := g.adopt(pod, sb.ID, ctr)
-	g.reg.putContainer(e)
+	g.startContainer(pod.p, &e)
+	e.inSpec = e.c.Applied != nil
+	e, first := g.reg.newContainer(e)
+	if first && e.c.State != workload.StateStopped {
+		g.claims(&e)
+	}
 	return e
 }
 

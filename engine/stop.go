@@ -42,8 +42,12 @@ func (g *Engine) StopPod(sandbox string) {
 			g.Stop(id)
 		}
 	}
-	var dir string
-	g.reg.changePod(sandbox, func(e *podEntry) { e.stopped, dir = true, e.p.Cgroup })
-	g.jobs.add(func(context.Context) { g.o.Live.drop(dir) })
+	var pod *workload.Pod
+	g.reg.changePod(sandbox, func(e *podEntry) { e.stopped, pod = true, e.p })
+	g.jobs.add(func(context.Context) {
+		if pod != nil && !g.reg.shared(pod) {
+			g.o.Live.drop(pod.Cgroup)
+		}
+	})
 	g.settleSoon(sandbox)
 }

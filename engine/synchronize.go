@@ -24,7 +24,7 @@ func (g *Engine) Synchronize(listed []*workload.Pod, containers []Listed) {
 	for _, pod := range listed {
 		e := podEntry{p: pod}
 		if old, ok := g.reg.pod(pod.ID); ok {
-			e.plan, e.group, e.gen = old.plan, old.group, old.gen
+			e.plan, e.group, e.gen, e.before = old.plan, old.group, old.gen, old.before
 		}
 		g.problems(e.p, "", e.p.Problems)
 		byID[pod.ID] = e
@@ -40,9 +40,16 @@ func (g *Engine) Synchronize(listed []*workload.Pod, containers []Listed) {
 		if old, ok := g.reg.container(e.c.ID); ok {
 			e.plan, e.rest, e.inSpec, e.mark = old.plan, old.rest, old.inSpec, old.mark
 		}
+		g.startContainer(pod.p, &e)
 		e.inSpec = e.inSpec || e.c.Applied != nil
 		entries = append(entries, e)
 	}
+	for i := range pods {
+		if !pods[i].stopped {
+			g.startPod(&pods[i])
+		}
+	}
+	outlived(pods, entries)
 	gonePods, gone := g.reg.replace(pods, entries)
 	g.publishClaims()
 	g.m.SetContainers(len(entries))
@@ -54,9 +61,7 @@ func (g *Engine) Synchronize(listed []*workload.Pod, containers []Listed) {
 			g.recordGone(e.c.Target(&workload.Pod{}))
 		}
 		for _, e := range gonePods {
-			g.removeGroup(e)
-			g.o.Live.drop(e.p.Cgroup)
-			g.recordGone(e.p.Target())
+			g.ended(e)
 		}
 	})
 	g.jobs.add(g.countUnmanaged)

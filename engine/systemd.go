@@ -37,8 +37,20 @@ func newUnitQueue() *unitQueue {
 	return &unitQueue{todo: map[string]plan.Plan{}, done: map[string]map[plan.Knob]plan.Value{}, wake: make(chan struct{}, 1)}
 }
 
-// write brings the kernel to a plan, and the units after it. Every plan that stays in force goes this way.
+// writeLimit bounds what a background write waits for memory to be reclaimed, unitLimit what systemd may take for one unit.
+const (
+	writeLimit = 10 * time.Second
+	unitLimit  = 10 * time.Second
+)
+
+// write brings the kernel to a plan, and the units after it. Every plan that stays in force goes this way. A write that has to
+// reclaim memory goes on by itself when the caller's time is over.
 func (g *Engine) write(ctx context.Context, v *node.View, pl plan.Plan) []apply.Result {
+	if _, bounded := ctx.Deadline(); !bounded {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, writeLimit)
+		defer cancel()
+	}
 	results := g.o.Kernel.Apply(ctx, pl, v.Generation)
 	g.noteUnits(v, results)
 	return results
@@ -188,7 +200,8 @@ func (g *Engine) unitsLoop(ctx context.Context) {
 			return
 		case <-pause.C:
 		}
-		g.syncUnits(ctx)
+		g.shielded("units", func() { g.syncUnits(ctx) })
+		g.pulses.units.rest()
 		select {
 		case <-ctx.Done():
 			return
@@ -202,9 +215,22 @@ func (g *Engine) unitsLoop(ctx context.Context) {
 // at the latest by the drift check.
 func (g *Engine) syncUnits(ctx context.Context) {
 	pl := g.units.take()
-	if len(pl) == 0 {
-		return
+	for len(pl) > 0 && ctx.Err() == nil {
+		n := 1
+		for n < len(pl) && pl[n].Target.Cgroup == pl[0].Target.Cgroup {
+			n++
+		}
+		g.beat(&g.pulses.units)
+		g.syncUnit(ctx, pl[:n:n])
+		pl = pl[n:]
 	}
+	g.units.add(pl) // for the end of the program, which has time of its own
+}
+
+// syncUnit sets the properties of one unit.
+func (g *Engine) syncUnit(ctx context.Context, pl plan.Plan) {
+	ctx, cancel := context.WithTimeout(ctx, unitLimit)
+	defer cancel()
 	for _, r := range g.o.Kernel.SyncUnits(ctx, pl, g.views.Load().Generation) {
 		switch {
 		case r.Err != nil:

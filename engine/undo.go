@@ -19,7 +19,7 @@ func withUndo(v *node.View, old, next plan.Plan, base workload.Resources) plan.P
 	out := next
 	for i := range old {
 		s := old[i]
-		if s.Observe || next.Find(s.Target, s.Knob, s.Key) != nil {
+		if now := next.Find(s.Target, s.Knob, s.Key); s.Observe || now != nil && !now.Observe {
 			continue
 		}
 		value, ok := widest(v, s.Knob, &base)

@@ -39,7 +39,7 @@ func (g *Engine) Update(ctx context.Context, sb Sandbox, ctr Arrival, asked work
 		swapped = g.reg.swapContainer(was, e) // before the burst falls: a repair that has listed the old plan must not raise it again
 	}
 	c := e.c
-	g.lowerBurst(ctx, v, pod, old, full, asked)
+	g.lowerBurst(ctx, v, pod, old, full, before.Quota, asked.Quota)
 	if !v.Runtime.Fields.UpdatePod {
 		g.shiftPod(pod.p, &before, &c.Base)
 		g.checkPodLater(pod.p.ID) // the kubelet writes the pod's cgroup next, and nobody tells
@@ -93,9 +93,10 @@ func (g *Engine) Updated(id string) {
 }
 
 // lowerBurst makes room for a smaller quota: a quota below the burst that stands in the kernel is EINVAL, on the
-// container and, when the kubelet follows, on the pod. The new bursts come with the reply and with the checks of the pod.
-func (g *Engine) lowerBurst(ctx context.Context, v *node.View, pod podEntry, old, next plan.Plan, asked workload.Resources) {
-	if !v.Kernel.Has(plan.CPUBurst) || v.Ceded.Has(plan.CPUBurst) || !asked.Quota.Set {
+// container and, when the kubelet follows, on the pod. The new bursts come with the reply and with the checks of the pod. What
+// stands is what the plans before this update have written, an earlier life's as well.
+func (g *Engine) lowerBurst(ctx context.Context, v *node.View, pod podEntry, old, next plan.Plan, before, asked unit.Opt) {
+	if !v.Kernel.Has(plan.CPUBurst) || v.Ceded.Has(plan.CPUBurst) || !asked.Set {
 		return
 	}
 	var pl plan.Plan
@@ -108,7 +109,7 @@ func (g *Engine) lowerBurst(ctx context.Context, v *node.View, pod podEntry, old
 			pl = append(pl, lowered(*had, want))
 		}
 	}
-	if had := pod.plan.Get(plan.CPUBurst); had != nil && !had.Observe && len(pl) > 0 {
+	if had := pod.plan.Get(plan.CPUBurst); had != nil && !had.Observe && (len(pl) > 0 || falls(before, asked)) {
 		pl = append(pl, lowered(*had, 0))
 		g.checkPodLater(pod.p.ID)
 	}
@@ -135,7 +136,7 @@ func (g *Engine) shiftPod(pod *workload.Pod, before, after *workload.Resources) 
 	shift(&next.Base.Quota, before.Quota, after.Quota)
 	shift(&next.Base.Shares, before.Shares, after.Shares)
 	shift(&next.Base.MemoryLimit, before.MemoryLimit, after.MemoryLimit)
-	g.reg.changePod(pod.ID, func(e *podEntry) { e.p = &next })
+	g.reg.changePod(pod.ID, func(e *podEntry) { e.p, e.before = &next, nil })
 }
 
 // quotaOf is the quota that a plan gives, else the base's.

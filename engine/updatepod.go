@@ -33,7 +33,7 @@ func (g *Engine) UpdatePod(ctx context.Context, sb Sandbox, base workload.Resour
 	}
 	pod := *e.p
 	pod.Base = base
-	g.reg.changePod(pod.ID, func(e *podEntry) { e.p = &pod })
+	g.reg.changePod(pod.ID, func(e *podEntry) { e.p, e.before = &pod, nil })
 	g.checkPodLater(pod.ID)
 }
 

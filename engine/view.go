@@ -56,12 +56,14 @@ type published struct {
 	states map[protocol.Feature]node.FeatureState
 	list   []node.FeatureState
 	source string
+	// past are earlier Views, oldest first, that differ from this one in nothing but the agent's dynamic state.
+	past []*node.View
 }
 
 // NewViews builds the first View. cfg is valid; file is the node's own strategy, nil for none, and source names it.
 func NewViews(cfg config.Node, static Static, file *strategy.Spec, source string) *Views {
 	b := &Views{cfg: cfg, static: static, file: file, source: source, onChange: func() {}}
-	b.build(true)
+	b.build(true, nil)
 	return b
 }
 
@@ -118,10 +120,14 @@ func (b *Views) SetHandoff(s handoff.Snapshot) {
 		s.Strategy = b.snap.Strategy
 	}
 	merge := s.Strategy != b.snap.Strategy
-	same := !merge && s.StrategyFromState == b.snap.StrategyFromState && s.Dynamic.Same(&b.snap.Dynamic) &&
-		reflect.DeepEqual(s.Pods, b.snap.Pods)
+	fixed := !merge && s.StrategyFromState == b.snap.StrategyFromState && reflect.DeepEqual(s.Pods, b.snap.Pods)
+	same := fixed && s.Dynamic.Same(&b.snap.Dynamic)
 	if b.snap = s; !same {
-		b.build(merge)
+		var past []*node.View
+		if fixed {
+			past = b.cur.Load().succeeded()
+		}
+		b.build(merge, past)
 	}
 	b.mu.Unlock()
 	if !same {
@@ -132,7 +138,7 @@ func (b *Views) SetHandoff(s handoff.Snapshot) {
 func (b *Views) change(f func() (merge bool)) {
 	b.mu.Lock()
 	merge := f()
-	b.build(merge)
+	b.build(merge, nil)
 	b.mu.Unlock()
 	b.onChange()
 }
@@ -152,12 +158,13 @@ func (b *Views) SetClaims(c node.Claims) {
 	b.gen++
 	c.Reserved = v.Claims.Reserved
 	v.Generation, v.Claims = b.gen, c
-	next.view = &v
+	next.view, next.past = &v, nil
 	b.cur.Store(&next)
 }
 
-// build makes a View of all inputs. The lock is held, or nobody else knows b yet.
-func (b *Views) build(merge bool) {
+// build makes a View of all inputs, which has differed from those of past in the dynamic state alone. The lock is held, or nobody
+// else knows b yet.
+func (b *Views) build(merge bool, past []*node.View) {
 	spec, source := b.file, b.source
 	if b.snap.Strategy != nil {
 		spec, source = b.snap.Strategy, "handoff"
@@ -201,7 +208,7 @@ func (b *Views) build(merge bool) {
 			v.FailClosed = v.FailClosed.With(f)
 		}
 	}
-	p := &published{view: v, list: feature.States(v), source: source, states: map[protocol.Feature]node.FeatureState{}}
+	p := &published{view: v, list: feature.States(v), source: source, states: map[protocol.Feature]node.FeatureState{}, past: past}
 	for _, s := range p.list {
 		if f, ok := protocol.ParseFeature(s.Feature); ok {
 			p.states[f] = s

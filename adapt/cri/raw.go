@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"google.golang.org/protobuf/encoding/protowire"
 )
@@ -22,11 +23,19 @@ func (l *Lister) Status(ctx context.Context, id string) ([]byte, error) {
 	return reply, nil
 }
 
-// Stop ends a container without a grace period. StopContainerRequest: container_id = 1, timeout = 2 (absent is 0).
-func (l *Lister) Stop(ctx context.Context, id string) error {
+// Stop ends a container without a grace period.
+func (l *Lister) Stop(ctx context.Context, id string) error { return l.StopWithin(ctx, id, 0) }
+
+// StopWithin ends a container: it is asked to, and killed after the grace period, which is rounded up to seconds.
+// StopContainerRequest: container_id = 1, timeout = 2, in seconds (absent is 0).
+func (l *Lister) StopWithin(ctx context.Context, id string, grace time.Duration) error {
 	request := protowire.AppendTag(nil, 1, protowire.BytesType)
 	request = protowire.AppendString(request, id)
-	if _, err := l.ask(ctx, listLimit, methodStopContainer, request); err != nil {
+	if seconds := (max(grace, 0) + time.Second - 1) / time.Second; seconds > 0 {
+		request = protowire.AppendTag(request, 2, protowire.VarintType)
+		request = protowire.AppendVarint(request, uint64(seconds)) //nolint:gosec // positive
+	}
+	if _, err := l.ask(ctx, listLimit+max(grace, 0), methodStopContainer, request); err != nil {
 		return fmt.Errorf("stop container %s: %w", id, err)
 	}
 	return nil

@@ -35,9 +35,14 @@ type Koordlet struct {
 	Evict Evict `json:"evict"`
 	// Predict is the prediction of what pods will not use of what they request.
 	Predict Predict `json:"predict"`
+	// Interference is how long interference detection waits before it judges.
+	Interference Interference `json:"interference"`
 	// Tune gives containers that are throttled, or stall at their memory.high, room that no policy asks for: within their
 	// limits, and while the node is calm. It raises what people have set, so it has to be asked for. Default false.
 	Tune bool `json:"tune"`
+	// Pprof answers /debug/pprof/ beside the metrics, where nobody but this machine can ask (metrics.address); a profile may last 29 s.
+	// Default false.
+	Pprof bool `json:"pprof"`
 	// Reconnect paces reconnection to the runtime and to the servers.
 	Reconnect Reconnect `json:"reconnect"`
 }
@@ -59,6 +64,12 @@ type Kubelet struct {
 	SkipVerify bool `json:"skipVerify"`
 	// Interval between two questions. Range 1s..5m, default 10s.
 	Interval Duration `json:"interval"`
+	// QueryConfig asks for the kubelet's own configuration (GET /configz): its CPU and topology managers are told in the
+	// NodeResourceTopology. Default true.
+	QueryConfig bool `json:"queryConfig"`
+	// ConfigFile is the kubelet's configuration file, read where that question is refused; the kubelet's flags may say
+	// otherwise. Default /var/lib/kubelet/config.yaml.
+	ConfigFile string `json:"configFile"`
 }
 
 // Ways to the API server.
@@ -100,12 +111,28 @@ type Pressure struct {
 type Evict struct {
 	// Mode is active, observe (decided, recorded and counted, nobody is evicted) or off. Default active.
 	Mode Mode `json:"mode"`
+	// Features are those that may evict: BECPUEvict, BEMemoryEvict, CPUAllocatableEvict, CPUEvict, MemoryAllocatableEvict,
+	// MemoryEvict. Each does nothing before the strategy has its threshold. Default all of them; where upstream's flags are
+	// given (but for v, enable-pprof and watch-timeout), its default, which is none, and feature-gates says which.
+	Features []string `json:"features,omitempty"`
+	// StopContainers is when a victim's containers are stopped on the node, past API server and kubelet, and only while less
+	// than 3 % of the memory is left: never; evicted (when its eviction was accepted and it has outlived its grace period by
+	// 10 s); or danger (also when no API server can be reached; the kubelet may start them again). Default evicted: nothing is
+	// stopped that is not being deleted.
+	StopContainers string `json:"stopContainers"`
 	// GracePeriod is what a pod gets to end by itself. Range 0s..10m, default 30s.
 	GracePeriod Duration `json:"gracePeriod"`
 	// MemoryCooldown and CPUCooldown are the pauses between two rounds. Range 1s..10m, default 4s and 20s.
 	MemoryCooldown Duration `json:"memoryCooldown"`
 	CPUCooldown    Duration `json:"cpuCooldown"`
 }
+
+// When containers of victims are stopped on the node.
+const (
+	StopNever   = "never"
+	StopEvicted = "evicted"
+	StopDanger  = "danger"
+)
 
 // Predict is the prediction of the prod band: NodeMetric's prodReclaimableMetric and prodPeakMetric.
 type Predict struct {
@@ -124,6 +151,16 @@ type Predict struct {
 	MemoryHalfLife Duration `json:"memoryHalfLife"`
 }
 
+// Interference is the patience of interference detection. Shorter times find and free sooner, and err more often.
+type Interference struct {
+	// History is how long a pod must have been measured before it is judged, in 20 samples at least. Range 10s..1h, default 2m.
+	History Duration `json:"history"`
+	// Trial is how long a suspect is held before the effect is judged. Range 3s..5m, default 20s.
+	Trial Duration `json:"trial"`
+	// Calm must pass before a guilty pod gets back twice as much, in steps of a sixth of it. Range 6s..1h, default 1m.
+	Calm Duration `json:"calm"`
+}
+
 // DefaultKoordlet is the configuration of the node agent of an empty file.
 func DefaultKoordlet() Koordlet {
 	return Koordlet{
@@ -132,19 +169,21 @@ func DefaultKoordlet() Koordlet {
 		Kubelet: Kubelet{
 			Endpoint: "https://127.0.0.1:10250", CAFile: "/var/lib/kubelet/pki/kubelet.crt",
 			TokenFile: "/var/run/secrets/kubernetes.io/serviceaccount/token", Interval: Duration(10 * time.Second),
+			QueryConfig: true, ConfigFile: "/var/lib/kubelet/config.yaml",
 		},
 		APIServer: APIServer{Mode: APIServerAuto, Topology: true},
 		Collect:   Collect{Interval: Duration(time.Second), SlowInterval: Duration(10 * time.Second)},
 		Pressure:  Pressure{Stall: Duration(50 * time.Millisecond), Window: Duration(500 * time.Millisecond)},
 		Evict: Evict{
-			Mode: ModeActive, GracePeriod: Duration(30 * time.Second),
+			Mode: ModeActive, StopContainers: StopEvicted, GracePeriod: Duration(30 * time.Second),
 			MemoryCooldown: Duration(4 * time.Second), CPUCooldown: Duration(20 * time.Second),
 		},
 		Predict: Predict{
 			Enable: true, Interval: Duration(time.Minute), ColdStart: Duration(24 * time.Hour), SafetyMarginPercent: 10,
 			CPUHalfLife: Duration(12 * time.Hour), MemoryHalfLife: Duration(24 * time.Hour),
 		},
-		Reconnect: Reconnect{Min: Duration(500 * time.Millisecond), Max: Duration(30 * time.Second)},
+		Interference: Interference{History: Duration(2 * time.Minute), Trial: Duration(20 * time.Second), Calm: Duration(time.Minute)},
+		Reconnect:    Reconnect{Min: Duration(500 * time.Millisecond), Max: Duration(30 * time.Second)},
 	}
 }
 
@@ -188,10 +227,17 @@ func (c *Koordlet) Validate() []error {
 		k.within("pressure.stall", c.Pressure.Stall, 10*time.Millisecond, max(c.Pressure.Window.Std(), 10*time.Millisecond))
 	}
 	k.oneOf("evict.mode", string(c.Evict.Mode), string(ModeActive), string(ModeObserve), string(ModeOff))
+	for _, name := range c.Evict.Features {
+		k.oneOf("evict.features", name, evictGates[:]...)
+	}
+	k.oneOf("evict.stopContainers", c.Evict.StopContainers, StopNever, StopEvicted, StopDanger)
 	k.within("evict.gracePeriod", c.Evict.GracePeriod, 0, 10*time.Minute)
 	k.within("evict.memoryCooldown", c.Evict.MemoryCooldown, time.Second, 10*time.Minute)
 	k.within("evict.cpuCooldown", c.Evict.CPUCooldown, time.Second, 10*time.Minute)
 	k.predict(&c.Predict, c.Collect.Interval.Std())
+	k.within("interference.history", c.Interference.History, 10*time.Second, time.Hour)
+	k.within("interference.trial", c.Interference.Trial, 3*time.Second, 5*time.Minute)
+	k.within("interference.calm", c.Interference.Calm, 6*time.Second, time.Hour)
 	k.node(&c.Node)
 	k.pace(c.Reconnect)
 	return k.errs
@@ -226,4 +272,5 @@ func (k *checker) kubelet(c *Kubelet) {
 		k.fail("kubelet.keyFile", c.KeyFile, "a key for kubelet.certFile, and none without it")
 	}
 	k.within("kubelet.interval", c.Interval, time.Second, 5*time.Minute)
+	k.file("kubelet.configFile", c.ConfigFile, true)
 }

@@ -85,9 +85,26 @@ func koordletSettings() []KoordletFlag {
 			c.RuntimeEndpoint = v
 			return nil
 		}},
+		{Name: "enable-pprof", Bool: true, Help: "sets pprof: profiles are beside the metrics", set: func(c *Koordlet, v string) error {
+			yes, err := strconv.ParseBool(v)
+			c.Pprof = yes
+			return err
+		}},
 		{Name: "kubelet-insecure-tls", Bool: true, Help: "sets kubelet.skipVerify", set: func(c *Koordlet, v string) error {
 			yes, err := strconv.ParseBool(v)
 			c.Kubelet.SkipVerify = yes
+			return err
+		}},
+		{Name: "disable-query-kubelet-config", Bool: true, Help: "sets kubelet.queryConfig to false", set: func(c *Koordlet, v string) error {
+			no, err := strconv.ParseBool(v)
+			c.Kubelet.QueryConfig = !no
+			return err
+		}},
+		{Name: "only-evict-by-api", Bool: true, Help: "true sets evict.stopContainers to never", set: func(c *Koordlet, v string) error {
+			only, err := strconv.ParseBool(v)
+			if only {
+				c.Evict.StopContainers = StopNever
+			}
 			return err
 		}},
 		{Name: "prediction-safety-margin-percent", Help: "sets predict.safetyMarginPercent", set: func(c *Koordlet, v string) error {
@@ -116,13 +133,16 @@ func koordletIdle() []KoordletFlag {
 	for _, f := range []struct{ help, names string }{
 		{noTSDB,
 			"tsdb-path tsdb-retention-duration tsdb-max-bytes tsdb-stripe-size tsdb-wal-segment-size " +
+				"tsdb-max-block-chunk-segment-size tsdb-head-chunks-write-buffer-size " +
 				"tsdb-min-block-duration tsdb-max-block-duration metric-gc-interval-seconds metric-expire-seconds"},
 		{noHooks,
 			"runtime-hooks-network runtime-hooks-addr runtime-hooks-failure-policy " +
 				"runtime-hooks-plugin-failure-policy runtime-hooks-config-path runtime-hooks-host-endpoint " +
 				"runtime-hooks-disable-stages runtime-hooks-reconcile-interval runtime-hooks-nri-socket-path " +
-				"runtime-hooks-nri-plugin-name runtime-hooks-nri-plugin-index"},
-		{noKlog, "log_dir log_file stderrthreshold vmodule"},
+				"runtime-hooks-nri-plugin-name runtime-hooks-nri-plugin-index runtime-hooks-nri-connect-timeout " +
+				"runtime-hooks-nri-backoff-duration runtime-hooks-nri-backoff-cap runtime-hooks-nri-backoff-steps " +
+				"runtime-hooks-nri-backoff-factor"},
+		{noKlog, "log_dir log_file log_file_max_size log_backtrace_at stderrthreshold vmodule"},
 		{"no effect: metrics and /events are on metrics.address, never on a network address", "addr pprof-addr"},
 		{"no effect: what is not in force any more is found and written by the engine",
 			"resource-force-update-seconds reconcile-interval-seconds"},
@@ -136,6 +156,9 @@ func koordletIdle() []KoordletFlag {
 			"collect-node-cpu-info-interval collect-node-storage-info-interval"},
 		{"no effect: the configuration is a file; its ConfigMap is mounted", "configmap-name configmap-namespace"},
 		{"no effect: objects are followed by watches", "kube-api-qps kube-api-burst"},
+		{"no effect: a watch that breaks is resumed within seconds; the server ends it every few minutes", "watch-timeout"},
+		{"no effect: loops are compiled in", "qos-extension-plugins"},
+		{"no effect: devices come from koord-device-daemon and the runtime", "pod-resources-proxy-path xpu-device-infos-dir"},
 		{"no effect: the kubelet is asked at kubelet.endpoint",
 			"kubelet-preferred-address-type kubelet-read-only-port kubelet-sync-timeout"},
 		{"no effect: models stand in stateDir/prediction",
@@ -155,13 +178,13 @@ func koordletIdle() []KoordletFlag {
 		}
 	}
 	for _, f := range [][2]string{
-		{"logtostderr", noKlog}, {"alsologtostderr", noKlog}, {"tsdb-enable-prometheus-metric", noTSDB}, {"enable-nri-runtime-hook", noHooks},
-		{"disable-unset-cpu-quota", noHooks}, {"enable-pprof", "no effect: there are no profiles"},
-		{"only-evict-by-api", "no effect: it is always so"},
+		{"logtostderr", noKlog}, {"alsologtostderr", noKlog}, {"add_dir_header", noKlog}, {"one_output", noKlog}, {"skip_headers", noKlog},
+		{"skip_log_headers", noKlog}, {"tsdb-enable-prometheus-metric", noTSDB}, {"enable-nri-runtime-hook", noHooks},
+		{"disable-unset-cpu-quota", noHooks}, {"enable-pod-taskids", noHooks},
+		{"xpu-enforce-collect-from-device-infos", "no effect: devices come from koord-device-daemon and the runtime"},
 		{"enable-node-metric-report", "no effect: NodeMetric is reported where it exists"},
 		{"enable-pagecache-collector", "no effect: page cache is always measured"},
 		{"enable-resctrl-collector", "no effect: monitoring groups are measured where they exist"},
-		{"disable-query-kubelet-config", "no effect: the kubelet's configuration is not asked for"},
 	} {
 		out = append(out, KoordletFlag{Name: f[0], Bool: true, Help: f[1]})
 	}
@@ -176,6 +199,9 @@ func (c *Koordlet) SetFlags(given map[string]string) (notes []string, err error)
 		known[f.Name] = f
 	}
 	var errs []error
+	if upstreams(given) {
+		c.Evict.asUpstream()
+	}
 	for _, name := range slices.Sorted(maps.Keys(given)) {
 		f, ok := known[name]
 		switch {
@@ -192,8 +218,22 @@ func (c *Koordlet) SetFlags(given map[string]string) (notes []string, err error)
 	if gates := given["feature-gates"]; gates != "" {
 		notes = append(notes, gateNotes(gates)...)
 	}
+	if upstreams(given) && len(c.Evict.Features) == 0 && c.Evict.Mode != ModeOff {
+		notes = append(notes, "nobody is evicted, as with upstream's default gates: name what may evict in --feature-gates or in evict.features")
+	}
 	if len(errs) == 0 {
 		errs = c.Validate()
 	}
 	return notes, errors.Join(errs...)
+}
+
+// upstreams reports whether a command line is one of upstream's: any of its flags but those that people give who look for a
+// fault.
+func upstreams(given map[string]string) bool {
+	for name := range given {
+		if !slices.Contains([]string{"v", "enable-pprof", "watch-timeout"}, name) {
+			return true
+		}
+	}
+	return false
 }

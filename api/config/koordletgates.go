@@ -25,7 +25,7 @@ type KoordletGate struct {
 // Acts reports whether the gate changes anything.
 func (g *KoordletGate) Acts() bool { return g.set != nil }
 
-// evictGates are the gates of evictions: which of them acts is for the strategy's thresholds to say.
+// evictGates are the gates of evictions, all of which upstream has off by default, in order.
 var evictGates = [...]string{"BECPUEvict", "BEMemoryEvict", "CPUAllocatableEvict", "CPUEvict", "MemoryAllocatableEvict", "MemoryEvict"}
 
 // KoordletGates are those that are known, ordered by name.
@@ -35,7 +35,7 @@ func KoordletGates() []KoordletGate {
 		"BatchResource": protocol.FeatureBatch, "BlkIOReconcile": protocol.FeatureBlkIO, "CPUBurst": protocol.FeatureBurst,
 		"CPUNormalization": protocol.FeatureNormalization, "CPUSetAllocator": protocol.FeatureCPUSet, "CgroupReconcile": protocol.FeatureMemory,
 		"CoreSched": protocol.FeatureCoreSched, "GPUEnvInject": protocol.FeatureDevices, "GroupIdentity": protocol.FeatureIdentity,
-		"OOMScoreAdj": protocol.FeatureOOMScore, "RdtResctrl": protocol.FeatureLLC,
+		"OOMScoreAdj": protocol.FeatureOOMScore, "RdtResctrl": protocol.FeatureLLC, "TCNetworkQoS": protocol.FeatureNetwork,
 	} {
 		out = append(out, KoordletGate{Name: name, Help: "sets features." + f.String() + " to off or active", set: func(c *Koordlet, on bool) {
 			c.Features = maps.Clone(c.Features) // the defaults' map is nobody's to change
@@ -53,16 +53,24 @@ func KoordletGates() []KoordletGate {
 		KoordletGate{Name: "Resctrl", Help: "sets limits.resctrlPodGroups", set: func(c *Koordlet, on bool) { c.Limits.ResctrlPodGroups = on }},
 	)
 	for _, name := range evictGates {
-		out = append(out, KoordletGate{Name: name, Help: "no effect alone, the strategy's thresholds decide; all of them false set evict.mode to off"})
+		out = append(out, KoordletGate{Name: name, Help: "puts it into evict.features, or takes it out", set: func(c *Koordlet, on bool) {
+			c.Evict.set(name, on)
+		}})
 	}
+	out = append(out, KoordletGate{Name: "AllAlpha", Help: "fills or empties evict.features, but for gates that are given; other gates have their own line",
+		set: func(c *Koordlet, on bool) {
+			for _, name := range evictGates {
+				c.Evict.set(name, on)
+			}
+		}})
 	for help, names := range map[string]string{ // sorted below
-		"no effect: every gate has its own line here":                      "AllAlpha AllBeta",
+		"no effect: every gate has its own line here":                      "AllBeta",
 		"no effect: resourceUsedThresholdWithBE of the strategy decides":   "BECPUSuppress BECPUManager",
 		"no effect: systemStrategy decides":                                "SystemConfig",
 		"no effect: measured where the kernel has it":                      "CPICollector ColdPageCollector Libpfm4 PSICollector PerCPUMetric ResctrlCollector",
 		"no effect: the audit is always kept and answered":                 "AuditEvents AuditEventsHTTPHandler",
 		"no effect: devices come from koord-device-daemon and the runtime": "Accelerators HamiCoreVGPUMonitor PodResourcesProxy RDMADeviceInject RDMADevices",
-		"no effect: not implemented":                                       "HugePageReport NodeMetricPromMetrics TCNetworkQoS TerwayQoS",
+		"no effect: not implemented":                                       "HugePageReport NodeMetricPromMetrics TerwayQoS",
 	} {
 		for name := range strings.FieldsSeq(names) {
 			out = append(out, KoordletGate{Name: name, Help: help})
@@ -70,6 +78,23 @@ func KoordletGates() []KoordletGate {
 	}
 	slices.SortFunc(out, func(a, b KoordletGate) int { return strings.Compare(a.Name, b.Name) })
 	return out
+}
+
+// set puts a feature into the list or takes it out; a list that is nil, which stands for all, begins empty.
+func (e *Evict) set(name string, on bool) {
+	next := slices.DeleteFunc(append([]string{}, e.Features...), func(have string) bool { return have == name }) // the file's list is nobody's to change
+	if on {
+		next = append(next, name)
+		slices.Sort(next)
+	}
+	e.Features = next
+}
+
+// asUpstream makes evictions what they are by default there, unless the file says which may be.
+func (e *Evict) asUpstream() {
+	if e.Features == nil {
+		e.Features = []string{}
+	}
 }
 
 // ParseGates reads "Name=true,Other=false". A name that is unknown, or given twice, is an error.
@@ -106,9 +131,6 @@ func setGates(c *Koordlet, text string) error {
 		if on, given := gates[g.Name]; given && g.Acts() {
 			g.set(c, on)
 		}
-	}
-	if !slices.ContainsFunc(evictGates[:], func(name string) bool { on, given := gates[name]; return on || !given }) {
-		c.Evict.Mode = ModeOff
 	}
 	// A gate that is off does not make a node that insists on the feature inconsistent without a word.
 	for _, name := range c.FailClosed {

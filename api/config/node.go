@@ -8,7 +8,7 @@ package config
 type Node struct {
 	// RunDir holds what must not survive a reboot (sockets, journal, handoff). Default /run/koord-rt.
 	RunDir string `json:"runDir"`
-	// StateDir holds what must survive a reboot (last strategy, ledger). Default /var/lib/koord-rt.
+	// StateDir holds what must survive a reboot (the last strategy of the node agent). Default /var/lib/koord-rt.
 	StateDir string `json:"stateDir"`
 	// StrategyFile is the node strategy (NodeSLO schema); it may be absent. Default /etc/koord-rt/strategy.yaml.
 	StrategyFile string `json:"strategyFile"`
@@ -16,7 +16,7 @@ type Node struct {
 	Host Host `json:"host"`
 	// Features maps feature name to mode: active, observe (plan and count, write nothing) or off. A feature that is not
 	// named is active. Names: batch, cpuset, cpu-identity, cpu-burst, cpu-normalization, memory-qos, llc, blkio,
-	// oom-score, core-sched, devices.
+	// oom-score, core-sched, devices, network-qos.
 	Features map[string]Mode `json:"features"`
 	// FailClosed lists features that must be in force for a container to start: when one that the pod needs cannot be
 	// applied, creation fails. Such a feature must be active. Default none (fail-open).
@@ -68,8 +68,8 @@ type Host struct {
 	// KubeletMemoryManagerState is kubelet's memory manager checkpoint; it may be absent. Default
 	// /var/lib/kubelet/memory_manager_state.
 	KubeletMemoryManagerState string `json:"kubeletMemoryManagerState"`
-	// CRIEndpoint is the runtime's CRI socket, "unix:///path", asked for what NRI does not tell. Default empty (never
-	// asked).
+	// CRIEndpoint is the runtime's CRI socket, "unix:///path", asked by koord-nri for what NRI does not tell. Default empty:
+	// where the runtime that has connected answers usually, /run/containerd/containerd.sock or /run/crio/crio.sock.
 	CRIEndpoint string `json:"criEndpoint"`
 	// KubepodsRoot is the cgroup above kubepods, relative to CgroupRoot, as kubelet's --cgroup-root says. Default
 	// empty (the root itself).

@@ -27,6 +27,8 @@ type Ask struct {
 	MemoryQOS *MemoryQOS
 	// BlkIO limits block devices for the pod.
 	BlkIO []strategy.Block
+	// Network limits the pod's traffic.
+	Network *NetworkQOS
 	// Resctrl asks for a cache and bandwidth group of the pod's own.
 	Resctrl *Resctrl
 	// Devices are the scheduler's device allocations by device type (gpu, rdma, fpga ...).
@@ -115,6 +117,11 @@ type MemoryQOS struct {
 	// Policy is "", default, none or auto: none switches memory QoS off for the pod.
 	Policy string `json:"policy,omitempty"`
 	strategy.MemoryQOS
+}
+
+// NetworkQOS is the networkQOS annotation: the most a pod may receive and send, in bit/s; 0 is not limited.
+type NetworkQOS struct {
+	IngressLimit, EgressLimit int64
 }
 
 // Range is a part of the cache ways in percent, Start < End.

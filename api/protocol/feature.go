@@ -23,6 +23,7 @@ const (
 	FeatureOOMScore
 	FeatureCoreSched
 	FeatureDevices
+	FeatureNetwork
 	// NumFeatures is their number.
 	NumFeatures
 )
@@ -30,7 +31,7 @@ const (
 // featureNames is the compiled table of names, in the order of the constants.
 var featureNames = [NumFeatures]string{
 	"batch", "cpuset", "cpu-identity", "cpu-burst", "cpu-normalization", "memory-qos", "llc", "blkio", "oom-score",
-	"core-sched", "devices",
+	"core-sched", "devices", "network-qos",
 }
 
 // String is the name of the feature, "unknown" for a value that is none.

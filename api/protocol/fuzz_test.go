@@ -160,6 +160,11 @@ func FuzzSystemQoS(f *testing.F) {
 	fuzz(f, "", protocol.ParseSystemQoS, nil)
 }
 
+func FuzzNodeReservation(f *testing.F) {
+	f.Add(`{"resources":{"cpu":"1500m"},"reservedCPUs":"0-1,8","applyPolicy":"Default"}`)
+	fuzz(f, "", protocol.ParseNodeReservation, nil)
+}
+
 func FuzzNormalizationRatio(f *testing.F) {
 	f.Add("1.20")
 	f.Add("-1")

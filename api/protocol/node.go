@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"math"
 	"strconv"
+
+	"github.com/koord-rt/koord-rt/api/strategy"
 )
 
 // SystemQoS is the annotation node.koordinator.sh/system-qos-resource: the CPUs of SYSTEM pods.
@@ -36,6 +38,45 @@ func ParseSystemQoS(s string) (SystemQoS, error) {
 		return SystemQoS{}, fmt.Errorf("cpuset: %w", err)
 	}
 	return SystemQoS{CPUSet: wire.CPUSet, Exclusive: wire.Exclusive == nil || *wire.Exclusive}, nil
+}
+
+// NodeReservation is the annotation node.koordinator.sh/reservation: what its administrator keeps from the pods of a node.
+type NodeReservation struct {
+	// CPUs is a kernel list of what nobody else may use, empty for none.
+	CPUs string
+	// MilliCPU is the amount without naming CPUs; where some are named, their number counts instead (upstream).
+	MilliCPU int64
+}
+
+// ParseNodeReservation reads {"resources":{"cpu":"2"},"reservedCPUs":"0-1"}; applyPolicy says what the scheduler makes of it, and other
+// resources are the manager's. An empty text is none.
+func ParseNodeReservation(s string) (NodeReservation, error) {
+	if s == "" {
+		return NodeReservation{}, nil
+	}
+	var wire struct {
+		Resources struct {
+			CPU strategy.Quantity `json:"cpu"`
+		} `json:"resources"`
+		ReservedCPUs string `json:"reservedCPUs"`
+	}
+	if err := decode(s, &wire); err != nil {
+		return NodeReservation{}, err
+	}
+	out := NodeReservation{CPUs: wire.ReservedCPUs}
+	if out.CPUs != "" {
+		if err := CheckCPUList(out.CPUs); err != nil {
+			return NodeReservation{}, fmt.Errorf("reservedCPUs: %w", err)
+		}
+		return out, nil
+	}
+	if text := string(wire.Resources.CPU); text != "" {
+		var err error
+		if out.MilliCPU, err = strategy.ParseMilli(text); err != nil {
+			return NodeReservation{}, fmt.Errorf("resources.cpu: %w", err)
+		}
+	}
+	return out, nil
 }
 
 // maxNormalization bounds a ratio: no two CPUs of one cluster are further apart.

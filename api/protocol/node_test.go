@@ -29,6 +29,30 @@ func TestParseSystemQoS(t *testing.T) {
 	}
 }
 
+func TestParseNodeReservation(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]protocol.NodeReservation{
+		"":                               {},
+		`{}`:                             {},
+		`{"resources":{"cpu":"1500m"}}`:  {MilliCPU: 1500},
+		`{"resources":{"memory":"1Gi"}}`: {},
+		`{"reservedCPUs":"0-1,8"}`:       {CPUs: "0-1,8"},
+		`{"applyPolicy":"Default"}`:      {},
+		`{"resources":{"cpu":4},"reservedCPUs":"0","applyPolicy":"ReservedCPUsOnly"}`: {CPUs: "0"},
+	} {
+		if got, err := protocol.ParseNodeReservation(text); err != nil || got != want {
+			t.Errorf("%s: %+v, %v", text, got, err)
+		}
+	}
+	for text, part := range map[string]string{
+		`{"reservedCPUs":"1-0"}`: "reservedCPUs", `[]`: "object", `{"reservedCPUs":1}`: "reservedCPUs", `{"resources":{"cpu":"-1"}}`: "negative",
+	} {
+		if got, err := protocol.ParseNodeReservation(text); err == nil || !strings.Contains(err.Error(), part) || got != (protocol.NodeReservation{}) {
+			t.Errorf("%s: %+v, %v", text, got, err)
+		}
+	}
+}
+
 func TestParseNormalizationRatio(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]int64{"": 0, "-1": 0, "1.20": 120, "1": 100, "0.995": 100, "2.5": 250} {

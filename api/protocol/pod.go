@@ -35,7 +35,7 @@ var (
 	}
 	annotationKeys = [...]string{
 		AnnotationExtendedResource, AnnotationResourceStatus, AnnotationCPUBurst, AnnotationCPUQOS, AnnotationMemoryQOS,
-		AnnotationBlkIOQOS, AnnotationResctrl, AnnotationDeviceAllocated, AnnotationOOMScoreAdj,
+		AnnotationBlkIOQOS, AnnotationNetworkQOS, AnnotationResctrl, AnnotationDeviceAllocated, AnnotationOOMScoreAdj,
 		AnnotationOOMScoreAdjSpec, KeyOptOut, AnnotationRequired,
 	}
 )
@@ -109,6 +109,7 @@ func (r *podReader) readAnnotations() {
 	r.ask.CPUQOS = readPointer(r, AnnotationCPUQOS, ParseCPUQOS)
 	r.ask.MemoryQOS = readPointer(r, AnnotationMemoryQOS, ParseMemoryQOS)
 	r.ask.BlkIO, _ = read(r, a, AnnotationBlkIOQOS, ParseBlkIO)
+	r.ask.Network = readPointer(r, AnnotationNetworkQOS, ParseNetworkQOS)
 	r.ask.Resctrl = readPointer(r, AnnotationResctrl, ParseResctrl)
 	r.ask.Devices, _ = read(r, a, AnnotationDeviceAllocated, ParseDeviceAllocated)
 	r.ask.OOMScoreAdj = readPointer(r, AnnotationOOMScoreAdj, ParseOOMScoreAdj)

@@ -29,6 +29,7 @@ func whole() (labels, annotations map[string]string) {
 			protocol.AnnotationCPUQOS:           `{"enable":true,"groupIdentity":-1,"schedIdle":1,"coreExpeller":false}`,
 			protocol.AnnotationMemoryQOS:        `{"policy":"auto","minLimitPercent":50,"throttlingPercent":120,"pageCacheLimitSize":"1Gi"}`,
 			protocol.AnnotationBlkIOQOS:         `{"blocks":[{"name":"/dev/vda","type":"device","ioCfg":{"readIOPS":100}}]}`,
+			protocol.AnnotationNetworkQOS:       `{"ingressLimit":"50M","egressLimit":"20M"}`,
 			protocol.AnnotationResctrl:          `{"llc":{"schemata":{"range":[0,30]},"schemataPerCache":[{"cacheID":1,"range":[10,20]}]},"mb":{"schemata":{"percent":20},"schemataPerCache":[{"cacheID":0,"percent":30}]}}`,
 			protocol.AnnotationDeviceAllocated:  `{"gpu":[{"minor":1,"id":"GPU-8c25ea37","resources":{"koordinator.sh/gpu-core":"50","koordinator.sh/gpu-memory":"16Gi"},"extension":{"gpuSharedResourceTemplate":"t1"}}],"rdma":[{"minor":0,"extension":{"vfs":[{"minor":1,"busID":"0000:1f:00.2"}]}}],"fpga":[]}`,
 			protocol.AnnotationOOMScoreAdj:      "-500",
@@ -250,7 +251,7 @@ func TestNames(t *testing.T) {
 			t.Errorf("priority %d reads back as %d", p, got)
 		}
 	}
-	want := "[batch cpuset cpu-identity cpu-burst cpu-normalization memory-qos llc blkio oom-score core-sched devices]"
+	want := "[batch cpuset cpu-identity cpu-burst cpu-normalization memory-qos llc blkio oom-score core-sched devices network-qos]"
 	if got := fmt.Sprint(protocol.Features()); got != want {
 		t.Errorf("features %s, want %s", got, want)
 	}

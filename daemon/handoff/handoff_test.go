@@ -34,7 +34,7 @@ func spec(percent int64) *strategy.Spec {
 
 func dynamic(expires time.Time) node.Dynamic {
 	return node.Dynamic{
-		Known: true, Expires: expires, BECPUs: topo.Range(4, 7), BESharesLSR: true,
+		Known: true, Expires: expires, BECPUs: topo.Range(4, 7), BESharesLSR: true, BEQuota: true,
 		SharePools: []node.Pool{{Socket: 0, Node: 1, CPUs: topo.Range(0, 3)}}, SystemQoS: topo.CPUs(9), SystemQoSExclusive: true,
 		Normalization: 120,
 		Quotas: map[string]node.QuotaLoop{

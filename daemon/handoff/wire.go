@@ -42,7 +42,9 @@ type wireDynamic struct {
 	// BECPUs is the suppression set, empty when suppression is off.
 	BECPUs topo.CPUSet `json:"beCPUs"`
 	// BESharesLSR: BE may run on LSR CPUs.
-	BESharesLSR        bool        `json:"beSharesLSR,omitempty"`
+	BESharesLSR bool `json:"beSharesLSR,omitempty"`
+	// BEQuota: the directory of Kubernetes' BestEffort class is held to a quota.
+	BEQuota            bool        `json:"beQuota,omitempty"`
 	SharePools         []node.Pool `json:"sharePools,omitempty"`
 	BESharePools       []node.Pool `json:"beSharePools,omitempty"`
 	SystemQoS          topo.CPUSet `json:"systemQoS"`
@@ -52,6 +54,8 @@ type wireDynamic struct {
 	// Quotas by pod UID and MemoryHigh by container id are what the loops decided last.
 	Quotas     map[string]wireQuota `json:"quotas,omitempty"`
 	MemoryHigh map[string]wireHigh  `json:"memoryHigh,omitempty"`
+	// Network says what network QoS cannot give, for people.
+	Network node.Network `json:"network,omitzero"`
 }
 
 // wireQuota: Factors ≥ 1 by container id, Plus in µs per period, Cap in milli-CPUs, 0 for none.
@@ -156,11 +160,15 @@ func parseDynamic(b []byte) (node.Dynamic, uint64, error) {
 		return node.Dynamic{}, 0, fmt.Errorf("%w: dynamic state: %w", ErrFormat, err)
 	}
 	return node.Dynamic{
-		Known: true, Expires: e.Expires, BECPUs: w.BECPUs, BESharesLSR: w.BESharesLSR, SharePools: w.SharePools,
+		Known: true, Expires: e.Expires, BECPUs: w.BECPUs, BESharesLSR: w.BESharesLSR, BEQuota: w.BEQuota, SharePools: w.SharePools,
 		BESharePools: w.BESharePools, SystemQoS: w.SystemQoS, SystemQoSExclusive: w.SystemQoSExclusive,
 		Normalization: w.Normalization, Quotas: quotas, MemoryHigh: high,
+		Network: node.Network{Missing: clip(w.Network.Missing), Limited: clip(w.Network.Limited)},
 	}, e.Generation, nil
 }
+
+// clip bounds a text for people.
+func clip(s string) string { return s[:min(len(s), maxReason)] }
 
 // loops reads what the loops have decided for single pods and containers.
 func (w *wireDynamic) loops() (quotas map[string]node.QuotaLoop, high map[string]node.MemoryHigh, err error) {

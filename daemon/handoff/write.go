@@ -69,8 +69,10 @@ func (w *Writer) Dynamic(gen uint64, d node.Dynamic, now time.Time) error {
 	}
 	quotas, high := wireLoops(&d)
 	payload, err := json.Marshal(wireDynamic{
-		Quotas: quotas, MemoryHigh: high, BECPUs: d.BECPUs, BESharesLSR: d.BESharesLSR, SharePools: d.SharePools, BESharePools: d.BESharePools,
-		SystemQoS: d.SystemQoS, SystemQoSExclusive: d.SystemQoSExclusive, Normalization: d.Normalization,
+		Quotas: quotas, MemoryHigh: high, BECPUs: d.BECPUs, BESharesLSR: d.BESharesLSR, BEQuota: d.BEQuota, SharePools: d.SharePools,
+		BESharePools: d.BESharePools,
+		SystemQoS:    d.SystemQoS, SystemQoSExclusive: d.SystemQoSExclusive, Normalization: d.Normalization,
+		Network: node.Network{Missing: clip(d.Network.Missing), Limited: clip(d.Network.Limited)},
 	})
 	if err != nil {
 		return fmt.Errorf("publish dynamic state: %w", err)

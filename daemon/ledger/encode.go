@@ -39,6 +39,9 @@ func appendRecord(b []byte, r *journal.Record) []byte {
 	b = appendString(b, string(r.Via))
 	b = appendField(b, "err", r.Err)
 	b = appendUint(b, "gen", r.Gen)
+	if r.Theirs {
+		b = append(b, `,"theirs":true`...)
+	}
 	return append(b, "}\n"...)
 }
 

@@ -16,8 +16,8 @@ type Entry struct {
 	Target plan.Target
 	Knob   string
 	Key    string
-	// Original is our oldest write since the last restore, with the content before us; Runtime the newest wish that the
-	// runtime took, whose Base is the kubelet's own.
+	// Original is our oldest write since the last restore, or the newest over a value of somebody else, with the content
+	// before it; Runtime the newest wish that the runtime took, whose Base is the kubelet's own.
 	Original, Runtime *journal.Record
 	// Done is the newest wish that went well, Value the newest at all: they differ after an error.
 	Done, Value *journal.Record
@@ -44,7 +44,7 @@ func (x *Index) Entries() []Entry {
 		for k, s := range sub.settings {
 			out = append(out, Entry{
 				Target: sub.target, Knob: k.knob, Key: k.key,
-				Original: s.rec[slotFirst], Runtime: s.rec[slotRuntime], Done: s.rec[slotDone], Value: s.rec[slotValue],
+				Original: cmp.Or(s.rec[slotTheirs], s.rec[slotFirst]), Runtime: s.rec[slotRuntime], Done: s.rec[slotDone], Value: s.rec[slotValue],
 				Restore: s.rec[slotRestore], Proof: s.rec[slotProof], Problem: s.rec[slotProblem],
 			})
 		}

@@ -337,6 +337,28 @@ func TestRestoreAndFailedFirstWriteForget(t *testing.T) {
 	}
 }
 
+// What somebody else has written since is the original from then on, and compaction keeps the newest of it.
+func TestCompactKeepsWhatIsTheirs(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	l := open(t, dir, "nri", Options{})
+	for i := range 9 {
+		r := record("a", plan.CPUQuota, i, fmt.Sprint(i), "500")
+		r.Theirs = i == 3 || i == 5
+		appendAll(t, l, r)
+	}
+	if err := l.Compact(); err != nil {
+		t.Fatal(err)
+	}
+	rs := readAll(t, dir, 0)
+	if len(rs) != 3 || rs[0].Original[0] != "0" || rs[1].Original[0] != "5" || !rs[1].Theirs || rs[2].Original[0] != "8" {
+		t.Errorf("kept %+v", rs)
+	}
+	if e := NewIndex(rs).Entries()[0]; e.Original.Original[0] != "5" {
+		t.Errorf("original %+v", e.Original)
+	}
+}
+
 // Settings of processes have a file per process: compaction keeps every file's first content.
 func TestCompactKeepsOriginalsOfEveryFile(t *testing.T) {
 	t.Parallel()

@@ -19,6 +19,8 @@ const (
 	// slotFirst and slotWritten are the oldest and the newest direct write.
 	slotFirst slot = iota
 	slotWritten
+	// slotTheirs is the newest direct write over what somebody else had written since our last.
+	slotTheirs
 	// slotRuntime is the newest wish that the runtime took.
 	slotRuntime
 	// slotDone is the newest wish that went well: what the kernel should hold. slotValue is the newest wish at all.
@@ -150,9 +152,12 @@ func (s *setting[T]) direct(r *journal.Record, v T) {
 		}
 		s.writes = min(s.writes+1, 2)
 		s.put(slotWritten, v)
+		if r.Theirs {
+			s.put(slotTheirs, v)
+		}
 		s.keepOriginals(r, v)
 	case r.Err != "" && s.writes == 1:
-		s.drop(slotFirst, slotWritten, slotDone)
+		s.drop(slotFirst, slotWritten, slotTheirs, slotDone)
 		s.writes, s.files, s.extra = 0, nil, nil
 	}
 }
@@ -175,7 +180,7 @@ func (s *setting[T]) keepOriginals(r *journal.Record, v T) {
 
 // restart forgets what a restore has undone.
 func (s *setting[T]) restart() {
-	s.drop(slotFirst, slotWritten, slotRuntime, slotDone, slotValue)
+	s.drop(slotFirst, slotWritten, slotTheirs, slotRuntime, slotDone, slotValue)
 	s.writes, s.files, s.extra = 0, nil, nil
 }
 

@@ -37,6 +37,10 @@ const (
 	AgentContainerPSI
 	AgentContainerCPI
 	AgentLLC
+	AgentNodeMetricNode
+	AgentNodeMetricSystem
+	AgentNodeMetricNUMA
+	AgentNodeMetricNUMASystem
 
 	AgentSystemCPU
 	AgentSystemMemory
@@ -66,6 +70,8 @@ const (
 	AgentEvictions
 	AgentSourceState
 	AgentCollectorState
+	AgentNetworkBytes
+	AgentNetworkDropped
 	AgentLoopState
 	AgentLoopDecision
 	AgentLoopDuration
@@ -80,6 +86,7 @@ const (
 	AgentWindowDropped
 	AgentGeneration
 	AgentPodsAge
+	AgentGoroutines
 	AgentLeftOut
 	NumAgentMetrics
 )
@@ -92,7 +99,9 @@ const (
 	valuesPod       = "those of the pods of this node, at most 1024"
 	valuesContainer = "those of the containers of this node, at most 2048"
 	valuesAmount    = "resource: as in Kubernetes; unit: core, byte or integer (thousandths of a CPU)"
+	valuesUsage     = "resource: cpu, memory; unit: core, byte"
 	valuesClass     = "class: LSE, LSR, LS, BE, SYSTEM, none"
+	valuesShare     = "direction: egress, ingress; class: system, lsr, ls, be; none while network QoS is off"
 	valuesState     = "; state: active, degraded, observe, unsupported, off"
 )
 
@@ -176,6 +185,15 @@ var agentCatalogue = [NumAgentMetrics]Metric{
 	AgentLLC: {"koordlet_resctrl_llc_occupancy", Gauge, nodeAnd("cache_id", "qos"),
 		"Cache that a resctrl group holds, in bytes.", "qos: the group; cache_id: the cache's id"},
 
+	AgentNodeMetricNode: {"koordlet_node_metric_node_usage", Gauge, nodeAnd("resource", "unit"),
+		"CPU and memory that the node uses, in the last tick; NodeMetric has the average of these.", valuesUsage},
+	AgentNodeMetricSystem: {"koordlet_node_metric_system_usage", Gauge, nodeAnd("resource", "unit"),
+		"The same of what is neither pods nor host applications.", valuesUsage},
+	AgentNodeMetricNUMA: {"koordlet_node_metric_numa_node_usage", Gauge, nodeAnd("numa_node_id", "resource", "unit"),
+		"As koordlet_node_metric_node_usage, of a NUMA node.", valuesUsage},
+	AgentNodeMetricNUMASystem: {"koordlet_node_metric_numa_system_usage", Gauge, nodeAnd("numa_node_id", "resource", "unit"),
+		"As koordlet_node_metric_system_usage, of a NUMA node.", valuesUsage},
+
 	AgentSystemCPU:    {own("system_cpu_cores"), Gauge, nil, "CPU used by neither pods nor host applications.", ""},
 	AgentSystemMemory: {own("system_memory_bytes"), Gauge, nil, "Memory used by neither pods nor host applications.", ""},
 	AgentNodePressure: {own("node_pressure_ratio"), Gauge, []string{"resource", "degree"},
@@ -215,6 +233,10 @@ var agentCatalogue = [NumAgentMetrics]Metric{
 		"1 for the state that a source of the agent is in.", "source: one of 32" + valuesState},
 	AgentCollectorState: {own("collector_state"), Gauge, []string{"collector", "state"},
 		"1 for the state that a collector is in.", "collector: one of 32" + valuesState},
+	AgentNetworkBytes: {own("network_bytes_total"), Counter, []string{"direction", "class"},
+		"Bytes that a class has had of the uplink since its shares were set.", valuesShare},
+	AgentNetworkDropped: {own("network_dropped_total"), Counter, []string{"direction", "class"},
+		"Packets that found the queue of their class full.", valuesShare},
 	AgentLoopState: {own("loop_state"), Gauge, []string{"loop", "state"},
 		"1 for the state that a loop is in.", "loop: one of 32" + valuesState},
 	AgentLoopDecision: {own("loop_decision_timestamp_seconds"), Gauge, []string{"loop"},
@@ -232,6 +254,7 @@ var agentCatalogue = [NumAgentMetrics]Metric{
 	AgentWindowBytes:    {own("window_bytes"), Gauge, nil, "Memory of the series in the window.", ""},
 	AgentWindowDropped: {own("window_dropped_samples_total"), Counter, []string{"reason"},
 		"Samples that the window did not take.", "reason: refused (no room), invalid, late"},
+	AgentGoroutines: {own("goroutines"), Gauge, nil, "Goroutines of the agent: they do not grow with time.", ""},
 	AgentGeneration: {own("publish_generation"), Gauge, []string{"part"},
 		"Generation of what was handed to koord-nri and koord-runtime-proxy last.", "part: strategy, dynamic, pods"},
 	AgentPodsAge: {own("pods_age_seconds"), Gauge, nil, "Time since a source last confirmed the pods.", ""},

@@ -40,6 +40,8 @@ func TestAgentNamesAreUpstreams(t *testing.T) {
 		"container_psi":                   "container_id container_name cpu_full_supported node" + pod + " psi_degree psi_precision psi_resource_type",
 		"container_cpi":                   "container_id container_name cpi_field node" + pod,
 		"resctrl_llc_occupancy":           "cache_id node qos",
+		"node_metric_node_usage":          "node resource unit", "node_metric_system_usage": "node resource unit",
+		"node_metric_numa_node_usage": "node numa_node_id resource unit", "node_metric_numa_system_usage": "node numa_node_id resource unit",
 	}
 	got := map[string]string{}
 	for _, m := range AgentCatalogue() {

@@ -131,7 +131,7 @@ func problemKeys() []string {
 		protocol.AnnotationMemoryQOS, protocol.AnnotationBlkIOQOS, protocol.AnnotationNetworkQOS,
 		protocol.AnnotationOOMScoreAdj, protocol.AnnotationOOMScoreAdjSpec, protocol.AnnotationResctrl,
 		protocol.AnnotationExtendedResource, protocol.KeyOptOut, protocol.AnnotationRequired,
-		protocol.AnnotationApplied, "strategy", "config", "handoff", otherKey,
+		protocol.AnnotationApplied, "strategy", "config", "handoff", "panic", otherKey,
 	}
 }
 

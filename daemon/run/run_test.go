@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -138,6 +139,43 @@ func TestNotifier(t *testing.T) {
 	}
 	off := NewNotifier(func(string) string { return "" })
 	if err := errors.Join(off.Ready(), off.Watchdog(ctx, nil)); err != nil {
+		t.Error(err)
+	}
+}
+
+// Nothing is sent while the daemon is not healthy, so that systemd starts it anew.
+func TestWatchdogWaitsForHealth(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "n")
+	l, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	env := map[string]string{"NOTIFY_SOCKET": path, "WATCHDOG_USEC": "2000", "WATCHDOG_PID": fmt.Sprint(os.Getpid())}
+	n := NewNotifier(func(k string) string { return env[k] })
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	const sick = 3
+	var asked atomic.Int64
+	done := make(chan error)
+	go func() {
+		done <- n.Watchdog(ctx, func() error {
+			if asked.Add(1) <= sick {
+				return errors.New("a loop hangs")
+			}
+			return nil
+		})
+	}()
+	_ = l.SetReadDeadline(time.Now().Add(time.Minute))
+	if _, err := l.Read(make([]byte, 100)); err != nil {
+		t.Fatal(err)
+	}
+	if n := asked.Load(); n <= sick {
+		t.Errorf("pinged after %d questions, all of which were answered with an error", n)
+	}
+	cancel()
+	if err := <-done; err != nil {
 		t.Error(err)
 	}
 }

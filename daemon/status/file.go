@@ -101,6 +101,28 @@ func Read(runDir, procRoot, writer string) Entry {
 	return e
 }
 
+// Reader reads one writer's status again and again. A file that was not replaced since is not read twice; whether its process lives
+// is looked up each time. The zero value with its three fields is ready. Not for concurrent use.
+type Reader struct {
+	RunDir, ProcRoot, Writer string
+
+	info os.FileInfo // of what was read last; nil for what has to be read
+	last Entry
+}
+
+// Read is the function of that name.
+func (r *Reader) Read() Entry {
+	info, err := os.Stat(filepath.Join(r.RunDir, prefix+r.Writer+suffix))
+	if err == nil && r.info != nil && os.SameFile(info, r.info) && info.ModTime().Equal(r.info.ModTime()) && info.Size() == r.info.Size() {
+		r.last.Alive = lives(&r.last.Status, r.ProcRoot)
+		return r.last
+	}
+	if r.info, r.last = nil, Read(r.RunDir, r.ProcRoot, r.Writer); err == nil && r.last.Err == "" {
+		r.info = info
+	}
+	return r.last
+}
+
 // Writers are the names of those who have a status file, whether it can be read and its process lives or not, ordered. A
 // run directory that does not exist has none.
 func Writers(runDir string) ([]string, error) {
@@ -129,11 +151,13 @@ func read(path, procRoot string) Entry {
 	if err != nil {
 		return Entry{File: path, Err: fmt.Sprintf("read status %s: %v", path, err)}
 	}
-	e := Entry{Status: s, File: path}
-	// A pid is reused; with its start time it is not.
+	return Entry{Status: s, File: path, Alive: lives(&s, procRoot)}
+}
+
+// lives reports whether the process that wrote a status still runs. A pid is reused; with its start time it is not.
+func lives(s *Status, procRoot string) bool {
 	ticks := startTicks(procRoot, s.PID)
-	e.Alive = ticks != 0 && ticks == s.StartTicks
-	return e
+	return ticks != 0 && ticks == s.StartTicks
 }
 
 func readBounded(path string) ([]byte, error) {

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 )
@@ -71,6 +72,62 @@ func TestWriteReadAndLiveness(t *testing.T) {
 	}
 	if got, _ := ReadAll(dir, proc); got[1].Alive {
 		t.Error("alive with a reused pid")
+	}
+}
+
+// TestReader: a status that stands is not read again, one that was replaced is, and whether its process lives is asked each time.
+func TestReader(t *testing.T) {
+	t.Parallel()
+	dir, proc := t.TempDir(), t.TempDir()
+	file := filepath.Join(dir, "status-nri.json")
+	r := Reader{RunDir: dir, ProcRoot: proc, Writer: "nri"}
+	if e := r.Read(); e.Err == "" || e.Writer != "nri" {
+		t.Errorf("no file: %+v", e)
+	}
+	write := func(program string) {
+		t.Helper()
+		if err := Write(dir, "nri", Status{Program: program}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("one")
+	if e := r.Read(); e.Program != "one" || e.Alive || e.Err != "" || e.File != file {
+		t.Errorf("the first: %+v", e)
+	}
+	if err := os.Symlink(fmt.Sprint("/proc/", os.Getpid()), filepath.Join(proc, fmt.Sprint(os.Getpid()))); err != nil {
+		t.Fatal(err)
+	}
+	// What nobody writes: other content in the same file, as old and as long.
+	st, err := os.Stat(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, []byte(strings.Replace(string(text), "one", "two", 1)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chtimes(file, st.ModTime(), st.ModTime()); err != nil {
+		t.Fatal(err)
+	}
+	if e := r.Read(); e.Program != "one" || !e.Alive || e.Writer != "nri" {
+		t.Errorf("as it stood, with a process: %+v", e)
+	}
+	write("three")
+	if e := r.Read(); e.Program != "three" || !e.Alive {
+		t.Errorf("replaced: %+v", e)
+	}
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	if e := r.Read(); e.Err == "" || e.Alive {
+		t.Errorf("removed: %+v", e)
+	}
+	write("four")
+	if e := r.Read(); e.Program != "four" {
+		t.Errorf("back: %+v", e)
 	}
 }
 

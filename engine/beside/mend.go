@@ -27,7 +27,7 @@ func (w *Ward) look(ctx context.Context, now time.Time, wait time.Duration) {
 	if len(p) == 0 {
 		return
 	}
-	due := w.judge(seen, w.Kernel.Verify(p), now, wait)
+	due := w.judge(seen, w.verify(p), now, wait)
 	if len(due) == 0 {
 		return
 	}
@@ -39,6 +39,20 @@ func (w *Ward) look(ctx context.Context, now time.Time, wait time.Duration) {
 	if len(due) > 0 {
 		w.mend(ctx, due, now)
 	}
+}
+
+// verify reads a sorted plan back, one target at a time: a pass over a plan looks for settings that lie beside each other, which in
+// a plan of the whole node are few among very many.
+func (w *Ward) verify(p plan.Plan) (bad []apply.Mismatch) {
+	for len(p) > 0 {
+		n := 1
+		for n < len(p) && p[n].Target == p[0].Target {
+			n++
+		}
+		bad = append(bad, w.Kernel.Verify(p[:n:n])...)
+		p = p[n:]
+	}
+	return bad
 }
 
 // wanted is all that was left, in a plan's order.

@@ -17,6 +17,9 @@ import (
 // units notes the properties that were set.
 type units struct{ r *rig }
 
+// Has implements apply.Units.
+func (units) Has(string, plan.Knob) bool { return true }
+
 // Set implements apply.Units.
 func (u units) Set(_ context.Context, _ string, settings []plan.Setting) error {
 	for i := range settings {

@@ -6,6 +6,7 @@ package beside
 import (
 	"context"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -33,16 +34,23 @@ const silence = 12 * time.Second
 // Watch knows whether somebody who goes first is connected to the runtime of this node. Its methods may be called from any
 // goroutine.
 type Watch struct {
-	runDir, proc string
-	first        []string
-	covered      atomic.Bool
-	gone         func()
+	runDir  string
+	first   []string
+	covered atomic.Bool
+	gone    func()
+
+	mu      sync.Mutex // guards readers, one for each of first
+	readers []status.Reader
 }
 
 // New makes a Watch for a writer. runDir is the one that the programs of the node share, proc is "/proc". Nothing has been
 // looked at yet.
 func New(runDir, proc, writer string) *Watch {
-	return &Watch{runDir: runDir, proc: proc, first: First(writer), gone: func() {}}
+	w := &Watch{runDir: runDir, first: First(writer), gone: func() {}}
+	for _, name := range w.first {
+		w.readers = append(w.readers, status.Reader{RunDir: runDir, ProcRoot: proc, Writer: name})
+	}
+	return w
 }
 
 // OnGone sets what is called when the last of those who go first has gone. Call it before Run.
@@ -53,13 +61,21 @@ func (w *Watch) Covered() bool { return w.covered.Load() }
 
 // Look looks again.
 func (w *Watch) Look() {
-	now := slices.ContainsFunc(w.first, func(writer string) bool {
-		e := status.Read(w.runDir, w.proc, writer)
-		return w.covers(&e)
-	})
+	now := w.look()
 	if w.covered.Swap(now) && !now {
 		w.gone()
 	}
+}
+
+func (w *Watch) look() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for i := range w.readers {
+		if e := w.readers[i].Read(); w.covers(&e) {
+			return true
+		}
+	}
+	return false
 }
 
 // covers reports whether the writer of a status lives and is connected. The lock comes last: it says more than

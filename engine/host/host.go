@@ -30,6 +30,7 @@ import (
 	"github.com/koord-rt/koord-rt/engine"
 	"github.com/koord-rt/koord-rt/kernel/resctrl"
 	"github.com/koord-rt/koord-rt/kernel/root"
+	"github.com/koord-rt/koord-rt/model/journal"
 	"github.com/koord-rt/koord-rt/model/plan"
 	"github.com/koord-rt/koord-rt/model/unit"
 )
@@ -102,7 +103,8 @@ func New(ctx context.Context, o Options) (_ *Host, err error) {
 	}
 	at := o.Config.Host
 	roots := root.Roots{Cgroup: at.CgroupRoot, Proc: at.Proc, Sys: at.Sys, Resctrl: at.Resctrl, Dev: at.Dev}
-	past := h.readPast()
+	records := h.readLedger()
+	past := engine.NewPast(records)
 	h.probe = &prober{roots: roots, cfg: o.Config, log: o.Log, every: probeEvery, own: past.OwnsMemoryMin}
 	static, err := h.probe.first(ctx)
 	if err != nil {
@@ -114,6 +116,7 @@ func New(ctx context.Context, o Options) (_ *Host, err error) {
 	if h.writer, err = newWriter(roots, &static.Kernel, h.ledger, static.Weight, static.PodWeight); err != nil {
 		return nil, err
 	}
+	past.Keep(h.writer.Recall(records))
 	if h.watch, err = handoff.NewWatcher(handoff.Options{RunDir: o.Config.RunDir, StateDir: o.Config.StateDir}); err != nil {
 		return nil, err
 	}
@@ -147,18 +150,23 @@ func (h *Host) connect(roots root.Roots, static engine.Static, views *engine.Vie
 	return nil
 }
 
-// readPast reads what an earlier life has written. A ledger that cannot be read costs the bases of resized containers,
-// not the start.
-func (h *Host) readPast() *engine.Past {
+// readLedger reads what an earlier life has written. A ledger that cannot be read costs the bases of resized containers and what
+// that life has left behind, not the start.
+func (h *Host) readLedger() []journal.Record {
 	records, torn, err := ledger.ReadAll(h.o.Config.RunDir)
 	if err != nil || torn > 0 {
 		h.o.Log.Warn("ledger is incomplete", "tornLines", torn, "err", err)
 	}
-	return engine.NewPast(records)
+	return records
 }
 
 // Relearn reads the ledgers again, of all who write on this node: one of them has gone, whose part is ours now.
-func (h *Host) Relearn() { h.Engine.Learn(h.readPast()) }
+func (h *Host) Relearn() {
+	records := h.readLedger()
+	past := engine.NewPast(records)
+	past.Keep(h.writer.Recall(records))
+	h.Engine.Learn(past)
+}
 
 // Run works until ctx ends. beside keeps the connection to the runtime; more are the program's own components.
 func (h *Host) Run(ctx context.Context, beside func(context.Context), more ...run.Component) error {
@@ -172,7 +180,7 @@ func (h *Host) Run(ctx context.Context, beside func(context.Context), more ...ru
 		return errors.Join(err, h.close(context.WithoutCancel(ctx)))
 	}
 	g.Add(run.Component{Name: "handoff", Run: func(ctx context.Context) error { return h.watch.Run(ctx, h.setHandoff) }})
-	file := &strategyFile{path: h.o.Config.StrategyFile, set: h.Engine.Views().SetFile, log: h.o.Log, refused: func(path string, err error) {
+	file := &strategyFile{path: h.o.Config.StrategyFile, set: h.Engine.Views().SetFile, log: h.o.Log, holds: h.o.Strategy, refused: func(path string, err error) {
 		h.Engine.Problem(path, "strategy", err.Error())
 	}}
 	if h.o.Inline != nil {
@@ -181,7 +189,7 @@ func (h *Host) Run(ctx context.Context, beside func(context.Context), more ...ru
 	g.Add(run.Component{Name: "strategy", Run: file.run})
 	g.Add(run.Component{Name: "probe", Run: func(ctx context.Context) error { return h.probe.run(ctx, h.renew) }})
 	g.Add(run.Component{Name: "status", Run: h.writeStatus})
-	g.Add(run.Component{Name: "watchdog", Run: func(ctx context.Context) error { return notify.Watchdog(ctx, nil) }})
+	g.Add(run.Component{Name: "watchdog", Run: func(ctx context.Context) error { return notify.Watchdog(ctx, h.alive) }})
 	var serving sync.WaitGroup
 	g.Add(run.Component{Name: "engine", Run: func(ctx context.Context) error {
 		life, cancel := context.WithCancel(context.WithoutCancel(ctx))
@@ -253,7 +261,16 @@ func (h *Host) health() error {
 	if !h.Engine.Connected() {
 		return errDisconnected
 	}
-	return nil
+	return h.Engine.Stuck()
+}
+
+// alive is what the watchdog is told by: the engine's loops go on. A runtime that is away is no reason to start anew.
+func (h *Host) alive() error {
+	err := h.Engine.Stuck()
+	if err != nil {
+		h.Engine.Trouble("engine", "watchdog", err)
+	}
+	return err
 }
 
 // writeStatus keeps the status file up to date.

@@ -25,5 +25,5 @@ func (h *Host) leaving() (others bool, left *engine.Past) {
 			return true, nil
 		}
 	}
-	return false, h.readPast()
+	return false, engine.NewPast(h.readLedger())
 }

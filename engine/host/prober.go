@@ -66,6 +66,11 @@ func (p *prober) ask(ctx context.Context) (engine.Static, error) {
 	if topology != nil {
 		s.CPUAllocatable = unit.MilliCPU(topology.All().Len() * 1000)
 	}
+	if fs, err := cgroup.Open(p.roots, kernel.Cgroup, cgroup.Options{}); err == nil {
+		if n := probe.PodsMemory(fs, h.KubepodsRoot); n > 0 {
+			s.MemAllocatable = min(n, memory)
+		}
+	}
 	return s, err
 }
 

@@ -15,7 +15,44 @@ import (
 	"github.com/koord-rt/koord-rt/api/config"
 	"github.com/koord-rt/koord-rt/engine"
 	"github.com/koord-rt/koord-rt/kernel/kerneltest"
+	"github.com/koord-rt/koord-rt/model/unit"
 )
+
+// What the kubelet leaves to pods is its limit on all of them, with either driver's name; without one it is all there is.
+func TestMemoryForPods(t *testing.T) {
+	t.Parallel()
+	const all = 16384000 << 10
+	for name, c := range map[string]struct {
+		kernel, dir, file, limit string
+		want                     unit.Bytes
+	}{
+		"none yet":        {"6.12", "/other", "", "", all},
+		"no reservation":  {"6.12", "/kubepods", "memory.max", "max", all},
+		"reserved":        {"6.12", "/kubepods", "memory.max", "1073741824", 1 << 30},
+		"reserved, slice": {"6.12", "/kubepods.slice", "memory.max", "1073741824", 1 << 30},
+		"reserved on v1":  {"v1", "/kubepods", "memory.limit_in_bytes", "1073741824", 1 << 30},
+		"beyond the node": {"v1", "/kubepods", "memory.limit_in_bytes", "1099511627776", all},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			tree := kerneltest.New(t, c.kernel, c.dir)
+			if c.file != "" {
+				tree.Set(t, c.dir, c.file, c.limit)
+			}
+			mounts := filepath.Join(tree.Roots.Proc, "self", "mountinfo")
+			if err := errors.Join(os.MkdirAll(filepath.Dir(mounts), 0o755), os.WriteFile(mounts, nil, 0o600)); err != nil {
+				t.Fatal(err)
+			}
+			cfg := config.Default().Node
+			cfg.Host.CDIDirs = []string{t.TempDir()}
+			p := &prober{roots: tree.Roots, cfg: cfg, log: slog.New(slog.NewTextHandler(t.Output(), nil))}
+			s, err := p.first(t.Context())
+			if err != nil || s.MemAllocatable != c.want || s.MemCapacity != all {
+				t.Errorf("allocatable %d of %d, %v", s.MemAllocatable, s.MemCapacity, err)
+			}
+		})
+	}
+}
 
 // memory.min that we write on kubepods is not taken for the kubelet's MemoryQoS by a later probe, nor by the first one
 // after kill -9; the kubelet's own is, and the administrator's word ends the question. All below a --cgroup-root.

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"reflect"
 	"time"
 
 	"github.com/koord-rt/koord-rt/api/strategy"
@@ -29,33 +30,40 @@ type strategyFile struct {
 	// refused is told each content that cannot be used.
 	refused func(path string, err error)
 	log     *slog.Logger
-	last    os.FileInfo
+	// holds is the strategy in force: at first what was read at the start.
+	holds *strategy.Spec
+	// last is the file at the last look, once there has been one.
+	last   os.FileInfo
+	looked bool
 }
 
 func (f *strategyFile) run(ctx context.Context) error {
-	f.last, _ = os.Stat(f.path)
+	if f.path == "" {
+		<-ctx.Done()
+		return nil
+	}
 	tick := time.NewTicker(filePoll)
 	defer tick.Stop()
 	for {
+		f.look()
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
-			f.look()
 		}
 	}
 }
 
-// look reads the file when it has changed.
+// look reads the file when it has changed, and the first time in any case: it may have changed since the start has read it.
 func (f *strategyFile) look() {
 	info, err := os.Stat(f.path)
 	if err != nil {
 		info = nil
 	}
-	if same(f.last, info) {
+	if f.looked && same(f.last, info) {
 		return
 	}
-	f.last = info
+	f.last, f.looked = info, true
 	spec, err := f.read()
 	if err != nil {
 		f.refused(f.path, fmt.Errorf("the last good one holds: %w", err))
@@ -65,6 +73,10 @@ func (f *strategyFile) look() {
 		f.refused(f.path, errors.New("the configuration file holds no strategy any more: the last one holds"))
 		return
 	}
+	if reflect.DeepEqual(spec, f.holds) {
+		return
+	}
+	f.holds = spec
 	f.log.Info("strategy file was read", "file", f.path, "present", spec != nil)
 	f.set(spec, f.path)
 }

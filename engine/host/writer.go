@@ -14,6 +14,7 @@ import (
 	"github.com/koord-rt/koord-rt/kernel/resctrl"
 	"github.com/koord-rt/koord-rt/kernel/root"
 	"github.com/koord-rt/koord-rt/kernel/systemd"
+	"github.com/koord-rt/koord-rt/kernel/tc"
 	"github.com/koord-rt/koord-rt/kernel/wire"
 	"github.com/koord-rt/koord-rt/model/journal"
 	"github.com/koord-rt/koord-rt/model/node"
@@ -52,7 +53,7 @@ func (w *writer) open(weight, podWeight unit.WeightFormula) error {
 	procFS := proc.FS(w.roots.Proc)
 	o := apply.Options{
 		FS: fs, Roots: w.roots, Journal: w.journal,
-		Tasks: wire.Tasks{FS: procFS}, Cookies: cookies{w.cookies},
+		Tasks: wire.Tasks{FS: procFS}, Cookies: cookies{w.cookies}, Links: tc.Shaper{},
 	}
 	if rdt := resctrl.FS(w.roots.Resctrl); rdt.Mounted() {
 		o.Groups = wire.Groups{FS: rdt, Proc: procFS}
@@ -64,12 +65,24 @@ func (w *writer) open(weight, podWeight unit.WeightFormula) error {
 	if err != nil {
 		return err
 	}
+	if old := w.now.Load(); old != nil {
+		a.Inherit(old)
+	}
 	w.now.Store(a)
 	return nil
 }
 
+// Recall is the Applier's.
+func (w *writer) Recall(records []journal.Record) []apply.Standing {
+	return w.now.Load().Recall(records)
+}
+
 func (w *writer) Apply(ctx context.Context, p plan.Plan, gen uint64) []apply.Result {
 	return w.now.Load().Apply(ctx, p, gen)
+}
+
+func (w *writer) Restore(ctx context.Context, records []journal.Record) []apply.RestoreStep {
+	return w.now.Load().Restore(ctx, records, false)
 }
 
 func (w *writer) Verify(p plan.Plan) []apply.Mismatch { return w.now.Load().Verify(p) }

@@ -37,8 +37,8 @@ func upstreamWays() string {
 		rows = append(rows, []string{"`--" + f.Name + "`", f.Help})
 	}
 	b.WriteString(table([]string{"flag", "meaning here"}, rows))
-	b.WriteString("\n### Feature gates\n\n`--feature-gates=Name=true,Other=false`. Gates that are off by default there are on here: what they guard does nothing before the\n" +
-		"strategy or a pod asks for it.\n\n")
+	b.WriteString("\n### Feature gates\n\n`--feature-gates=Name=true,Other=false`. Gates that are off by default there are on here, but those of evictions: what they guard\n" +
+		"does nothing before the strategy or a pod asks for it.\n\n")
 	rows = rows[:0]
 	for _, g := range config.KoordletGates() {
 		rows = append(rows, []string{"`" + g.Name + "`", g.Help})

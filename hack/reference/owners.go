@@ -51,6 +51,7 @@ var owners = map[plan.Knob][]protocol.Feature{
 	plan.Mount:                {protocol.FeatureDevices},
 	plan.VMMinFree:            {protocol.FeatureMemory},
 	plan.VMWatermarkScale:     {protocol.FeatureMemory},
+	plan.NetShape:             {protocol.FeatureNetwork},
 }
 
 // knobsOf is the reverse of owners, in plan order.
@@ -77,4 +78,5 @@ var purposes = map[protocol.Feature]string{
 	protocol.FeatureOOMScore:      "oom_score_adj of a pod's or a container's processes.",
 	protocol.FeatureCoreSched:     "Only processes of one group share a physical core.",
 	protocol.FeatureDevices:       "GPUs and RDMA devices that the scheduler allocated, per container.",
+	protocol.FeatureNetwork:       "Shares of the uplink's bandwidth by QoS class in both directions, and limits of single pods.",
 }

@@ -55,6 +55,8 @@ type Groups interface {
 
 // Units sets properties of systemd units, so that a daemon-reload does not undo a value.
 type Units interface {
+	// Has reports whether the cgroup is a unit that has a property for the knob.
+	Has(cgroup string, k plan.Knob) bool
 	// Set makes the settings of one cgroup properties of its unit. It is not called for knobs without a property.
 	Set(ctx context.Context, cgroup string, settings []plan.Setting) error
 }
@@ -75,6 +77,7 @@ type Options struct {
 	Tasks   Tasks
 	Cookies Cookies
 	Groups  Groups
+	Links   Links
 	Units   Units
 	// Writer defaults to the kernel.
 	Writer Writer

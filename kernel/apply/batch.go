@@ -137,7 +137,7 @@ func (b *batch) note(index int, t *target, s plan.Setting, via journal.Via) {
 // stage has a change recorded and written.
 func (b *batch) stage(index int, t *target, s plan.Setting, c cgroup.Change) {
 	r := b.record(t, s, journal.ViaDirect, dirOfChange(&s, &c))
-	b.fill(&r, s, c)
+	b.fill(&r, t, s, c)
 	b.records = append(b.records, r)
 	b.waiting = append(b.waiting, staged{index: index, target: t, s: s, c: c})
 }
@@ -187,7 +187,7 @@ func dirOfChange(s *plan.Setting, c *cgroup.Change) string {
 // record starts a record. The inode is looked up once per directory and Apply, never kept longer: a path may be reused. dir
 // is the setting's directory where it is known.
 func (b *batch) record(t *target, s plan.Setting, via journal.Via, dir string) journal.Record {
-	if cgroup.OfNode(s.Knob) {
+	if hasNoInode(s.Knob) {
 		return b.recordAt(s, via, b.gen, 0) // directories of /proc get other inodes at any time
 	}
 	if dir == "" {

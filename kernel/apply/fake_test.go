@@ -93,21 +93,27 @@ func newMachine(t testing.TB, kernel string, change ...func(*apply.Options)) *ma
 	t.Helper()
 	tr := kerneltest.New(t, kernel, ctr, ctr2)
 	m := &machine{Tree: tr, ledger: &ledger{}, tasks: &tasks{sched: map[int]int{}, oom: map[int]int{}, cookie: map[int]string{}}, groups: &groups{tree: tr, class: map[int]string{}, mon: map[int]string{}}}
-	fs, err := cgroup.Open(tr.Roots, tr.Version, cgroup.Options{Weight: unit.Quadratic, PodWeight: unit.Linear})
-	if err != nil {
-		t.Fatal(err)
-	}
 	o := apply.Options{
-		FS: fs, Roots: tr.Roots, Journal: m.ledger, Writer: tr, Tasks: m.tasks, Cookies: cookies{m.tasks}, Groups: m.groups,
+		FS: m.files(t), Roots: tr.Roots, Journal: m.ledger, Writer: tr, Tasks: m.tasks, Cookies: cookies{m.tasks}, Groups: m.groups,
 		Now: func() time.Time { return time.Unix(1, 0).UTC() },
 	}
 	for _, c := range change {
 		c(&o)
 	}
+	var err error
 	if m.Applier, err = apply.New(o); err != nil {
 		t.Fatal(err)
 	}
 	return m
+}
+
+func (m *machine) files(t testing.TB) cgroup.FS {
+	t.Helper()
+	fs, err := cgroup.Open(m.Roots, m.Version, cgroup.Options{Weight: unit.Quadratic, PodWeight: unit.Linear})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fs
 }
 
 // apply applies a plan and demands that nothing fails.

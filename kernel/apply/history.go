@@ -10,7 +10,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/koord-rt/koord-rt/kernel/cgroup"
 	"github.com/koord-rt/koord-rt/kernel/root"
 	"github.com/koord-rt/koord-rt/model/journal"
 	"github.com/koord-rt/koord-rt/model/plan"
@@ -25,6 +24,10 @@ type history struct {
 	first, ours, runtime *journal.Record
 	// before is ours before the last write, for the case that it failed.
 	before *journal.Record
+	// theirs is the newest write over a value of somebody else's, which is the original since then.
+	theirs *journal.Record
+	// writes are all of ours: systemd may bring an older one back, which is nobody else's.
+	writes []*journal.Record
 }
 
 // identity leaves out a target's names, which differ between the processes that write ledgers.
@@ -43,11 +46,12 @@ type identity struct {
 func (a *Applier) histories(records []journal.Record) (out []history, originals map[string]string) {
 	found := map[identity]*history{}
 	originals = map[string]string{}
+	inodes := map[string]uint64{}
 	var order []identity
 	for i := range records {
 		r := &records[i]
 		id, ok := r.ID()
-		if !ok || r.Boot != a.boot || !a.sameInode(r, id.Knob) {
+		if !ok || r.Boot != a.boot || !a.sameInode(r, id.Knob, inodes) {
 			continue
 		}
 		key := identity{id.Target.Level, id.Target.Cgroup, id.Knob, id.Key}
@@ -58,6 +62,9 @@ func (a *Applier) histories(records []journal.Record) (out []history, originals 
 			order = append(order, key)
 		}
 		h.id = id
+		if a.isTheirs(h, r) {
+			h.theirs = r
+		}
 		h.add(r)
 		keep(originals, r)
 	}
@@ -80,9 +87,10 @@ func keep(originals map[string]string, r *journal.Record) {
 }
 
 // sameInode reports whether the record's directory still is the one that stands there. A runtime's record of a container
-// that did not exist yet has no inode; its path holds the container's id, which is never reused.
-func (a *Applier) sameInode(r *journal.Record, k plan.Knob) bool {
-	if cgroup.OfNode(k) {
+// that did not exist yet has no inode; its path holds the container's id, which is never reused. inodes remembers those that
+// were looked up, 0 for a directory that is not there.
+func (a *Applier) sameInode(r *journal.Record, k plan.Knob, inodes map[string]uint64) bool {
+	if hasNoInode(k) {
 		return true // there is one node
 	}
 	if r.Inode == 0 {
@@ -92,8 +100,30 @@ func (a *Applier) sameInode(r *journal.Record, k plan.Knob) bool {
 	if err != nil {
 		return false
 	}
-	inode, err := root.Inode(dir)
-	return err == nil && inode == r.Inode
+	inode, known := inodes[dir]
+	if !known {
+		if inode, err = root.Inode(dir); err != nil {
+			inode = 0
+		}
+		inodes[dir] = inode
+	}
+	return inode == r.Inode
+}
+
+// isTheirs reports whether a record found a value of somebody else's: its writer had written another, and none of ours, nor the
+// runtime for us, has ever written this one.
+func (a *Applier) isTheirs(h *history, r *journal.Record) bool {
+	if r.Via != journal.ViaDirect || !r.Theirs || len(r.Written) == 0 {
+		return false
+	}
+	found, err := a.o.FS.Parse(h.id, []byte(pick(r.Files, r.Original, h.file(a))))
+	if err != nil || a.holdsOurs(*h, found) {
+		return false
+	}
+	return !slices.ContainsFunc(h.writes, func(w *journal.Record) bool {
+		v, err := a.o.FS.Parse(h.id, []byte(writtenTo(w, h.file(a))))
+		return err == nil && a.o.FS.Same(plan.Setting{Target: h.id.Target, Knob: h.id.Knob, Key: h.id.Key, Value: v}, found)
+	})
 }
 
 // add takes one record in. A failed write was recorded before it was tried: the error record that names its files takes
@@ -102,7 +132,7 @@ func (h *history) add(r *journal.Record) {
 	switch r.Via {
 	case journal.ViaRestore:
 		if r.Err == "" {
-			h.first, h.ours, h.before, h.runtime = nil, nil, nil, nil
+			*h = history{id: h.id}
 		}
 	case journal.ViaRuntime:
 		if r.Err == "" {
@@ -115,6 +145,7 @@ func (h *history) add(r *journal.Record) {
 				h.first = r
 			}
 			h.before, h.ours = h.ours, r
+			h.writes = append(h.writes, r)
 		case r.Err != "" && len(r.Files) > 0:
 			h.ours = h.before
 			if h.ours == nil {
@@ -124,8 +155,14 @@ func (h *history) add(r *journal.Record) {
 	}
 }
 
-// original is the oldest content of a file, else that of the knob's own first record.
+// original is what somebody else has put into the knob's file since, else the oldest content of the file, else that of the
+// knob's own first record.
 func (h *history) original(originals map[string]string, file string) (string, bool) {
+	if h.theirs != nil {
+		if i := slices.Index(h.theirs.Files, file); i >= 0 && i < len(h.theirs.Original) {
+			return h.theirs.Original[i], true
+		}
+	}
 	if o, ok := originals[file]; ok {
 		return o, true
 	}

@@ -59,6 +59,9 @@ func (a *Applier) Restore(ctx context.Context, records []journal.Record, dryRun 
 		if !ok {
 			continue
 		}
+		if a.inUnit(&h) {
+			out[i].Reason += ", also as its unit's property"
+		}
 		changes[i] = u
 		order = a.appendSteps(order, i, u.setting, u.direction)
 	}
@@ -72,6 +75,7 @@ func (a *Applier) Restore(ctx context.Context, records []journal.Record, dryRun 
 		for _, st := range order {
 			a.undo(ctx, changes[st.index], st, &out[st.index])
 		}
+		a.unitsFollow(ctx, histories, out)
 	}
 	return out
 }
@@ -313,6 +317,7 @@ func (a *Applier) undo(ctx context.Context, u undo, st step, out *RestoreStep) {
 		out.Err = a.undoOther(u)
 	}
 	t.forget(u.setting)
+	t.disown(u.setting)
 	if out.Err == nil {
 		return
 	}

@@ -22,8 +22,11 @@ func (a *Applier) planOther(u undo, out *RestoreStep) (undo, bool) {
 		out.Reason, out.Err = "cannot be written by this process", err
 		return u, false
 	}
-	if u.setting.Knob == plan.RDTSchemata {
+	switch u.setting.Knob {
+	case plan.RDTSchemata:
 		return a.planSchemata(u, out)
+	case plan.NetShape:
+		return a.planLink(u, out)
 	}
 	pids, err := a.bare().pids(u.setting.Target)
 	if err != nil {
@@ -141,6 +144,8 @@ func (a *Applier) undoOther(u undo) error {
 	switch u.setting.Knob {
 	case plan.RDTSchemata:
 		return a.o.Groups.SetSchemata(u.setting.Target.Cgroup, u.writes[0].Data)
+	case plan.NetShape:
+		return a.o.Links.SetShape(u.setting.Key, u.writes[0].Data)
 	case plan.RDTClass:
 		return a.o.Groups.MoveTasks("", slices.Clone(u.pids))
 	}

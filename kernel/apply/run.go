@@ -75,12 +75,13 @@ func notRecorded(s plan.Setting, err error) error {
 // recordOf is the record of a change that is about to be written.
 func (a *session) recordOf(t *target, s plan.Setting, c cgroup.Change, gen uint64) journal.Record {
 	rec := a.record(t, s, journal.ViaDirect, gen)
-	a.fill(&rec, s, c)
+	a.fill(&rec, t, s, c)
 	return rec
 }
 
 // fill states the files of a change: what stands there and what will.
-func (a *session) fill(rec *journal.Record, s plan.Setting, c cgroup.Change) {
+func (a *session) fill(rec *journal.Record, t *target, s plan.Setting, c cgroup.Change) {
+	rec.Theirs = isCgroupKnob(s.Knob) && a.theirs(t, s, c.Current)
 	n := len(c.Writes)
 	texts := make([]string, 2*n)
 	rec.Files, rec.Written = texts[:n:n], texts[n:]
@@ -108,8 +109,10 @@ func (a *session) write(ctx context.Context, p plan.Plan, t *target, s plan.Sett
 		r.Err = errors.Join(r.Err, a.recordError(rec, r.Err))
 	case pending:
 		r.Outcome = Pending
+		t.wrote(s)
 	default:
 		r.Outcome = Written
+		t.wrote(s)
 		t.remember(s, journal.ViaDirect, "")
 	}
 }
@@ -236,6 +239,9 @@ func (a *session) writeOnce(w cgroup.Write, nonblock bool) error {
 func (a *Applier) explain(s plan.Setting, err error) error {
 	if errors.Is(err, ErrGone) || errors.Is(err, ErrUnsupported) {
 		return err
+	}
+	if link := explainLink(s, err); link != nil {
+		return link
 	}
 	wrap := func(cause error) error { return fmt.Errorf("%s of %s: %w: %w", s.Knob, s.Target, cause, err) }
 	switch {

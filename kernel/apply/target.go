@@ -10,7 +10,6 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/koord-rt/koord-rt/kernel/cgroup"
 	"github.com/koord-rt/koord-rt/kernel/root"
 	"github.com/koord-rt/koord-rt/model/journal"
 	"github.com/koord-rt/koord-rt/model/plan"
@@ -23,6 +22,14 @@ type target struct {
 	dead  bool // forgotten; a waiter must look it up again
 	inode uint64
 	notes []note
+	own   []own
+}
+
+// own is what we have written last to one knob of a cgroup.
+type own struct {
+	knob  plan.Knob
+	key   string
+	value plan.Value
 }
 
 // note is the last thing recorded of one knob.
@@ -115,7 +122,7 @@ func (a *Applier) dirOf(t plan.Target, k plan.Knob) (string, error) {
 // record starts a journal record of a setting.
 func (a *session) record(t *target, s plan.Setting, via journal.Via, gen uint64) journal.Record {
 	var inode uint64
-	if dir, err := a.dirOf(s.Target, s.Knob); err == nil && !cgroup.OfNode(s.Knob) {
+	if dir, err := a.dirOf(s.Target, s.Knob); err == nil && !hasNoInode(s.Knob) {
 		if inode, err = a.held.Inode(dir); err == nil {
 			t.inode = inode
 		}
@@ -156,6 +163,36 @@ func (t *target) remember(s plan.Setting, via journal.Via, err string) bool {
 	news := t.notes[i] != n
 	t.notes[i] = n
 	return news
+}
+
+// wrote keeps a value that was written; disown forgets one that was given back.
+func (t *target) wrote(s plan.Setting) {
+	if i := t.ownAt(s); i >= 0 {
+		t.own[i].value = s.Value
+		return
+	}
+	t.own = append(t.own, own{s.Knob, strings.Clone(s.Key), s.Value})
+}
+
+func (t *target) disown(s plan.Setting) {
+	if i := t.ownAt(s); i >= 0 {
+		t.own = slices.Delete(t.own, i, i+1)
+	}
+}
+
+func (t *target) ownAt(s plan.Setting) int {
+	return slices.IndexFunc(t.own, func(o own) bool { return o.knob == s.Knob && o.key == s.Key })
+}
+
+// theirs reports whether what is about to be written over was written by somebody else since our last write: the kubelet
+// after a resize, an administrator. A weight that the kernel has changed beside cpu.idle is nobody's.
+func (a *Applier) theirs(t *target, s plan.Setting, current plan.Value) bool {
+	i := t.ownAt(s)
+	if i < 0 || s.Knob == plan.CPUShares && t.ownAt(plan.Setting{Knob: plan.CPUIdle}) >= 0 {
+		return false
+	}
+	s.Value = t.own[i].value
+	return !a.o.FS.Same(s, current)
 }
 
 func (t *target) forget(s plan.Setting) {

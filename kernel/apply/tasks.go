@@ -32,7 +32,7 @@ func isTaskKnob(k plan.Knob) bool {
 
 // isCgroupKnob reports knobs that are files of a cgroup, on either version.
 func isCgroupKnob(k plan.Knob) bool {
-	return k != plan.RDTSchemata && !isTaskKnob(k) && !isSpecOnly(k)
+	return k != plan.RDTSchemata && !isLinkKnob(k) && !isTaskKnob(k) && !isSpecOnly(k)
 }
 
 // change compares a setting with the kernel, whatever kind of knob it is.
@@ -40,6 +40,8 @@ func (a *session) change(p plan.Plan, s plan.Setting) (cgroup.Change, error) {
 	switch {
 	case s.Knob == plan.RDTSchemata:
 		return a.changeSchemata(s)
+	case isLinkKnob(s.Knob):
+		return a.changeLink(s)
 	case isTaskKnob(s.Knob):
 		return a.changeTasks(p, s)
 	default:
@@ -85,6 +87,8 @@ func (a *Applier) hook(k plan.Knob) error {
 		missing = a.o.Tasks == nil
 	case plan.CoreSchedCookie:
 		missing = a.o.Cookies == nil
+	case plan.NetShape:
+		missing = a.o.Links == nil
 	default:
 		missing = a.o.Groups == nil
 	}
@@ -189,8 +193,11 @@ const otherGroup = "another"
 
 // writeOther performs the changes that are no cgroup files.
 func (a *Applier) writeOther(p plan.Plan, s plan.Setting, c cgroup.Change) error {
-	if s.Knob == plan.RDTSchemata {
+	switch s.Knob {
+	case plan.RDTSchemata:
 		return a.o.Groups.SetSchemata(s.Target.Cgroup, c.Writes[0].Data)
+	case plan.NetShape:
+		return a.o.Links.SetShape(s.Key, c.Writes[0].Data)
 	}
 	pids := make([]int, 0, len(c.Writes))
 	for _, w := range c.Writes {

@@ -75,6 +75,8 @@ type units struct {
 	err   error
 }
 
+func (*units) Has(string, plan.Knob) bool { return true }
+
 func (u *units) Set(_ context.Context, cgroup string, settings []plan.Setting) error {
 	u.calls[cgroup] += len(settings)
 	return u.err

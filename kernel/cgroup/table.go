@@ -75,6 +75,7 @@ var origins = [plan.NumKnobs]origin{
 	plan.Mount:                {"", "", "mounts", notFile},
 	plan.VMMinFree:            {"", "", "/proc/sys/vm/min_free_kbytes", missing},
 	plan.VMWatermarkScale:     {"", "", "/proc/sys/vm/watermark_scale_factor, Linux 4.6", missing},
+	plan.NetShape:             {"", "", "rtnetlink: HTB, u32, mirred and IFB, 4.5", "ENOENT without the queue or the classifier, EOPNOTSUPP without IFB: that direction is left alone"},
 }
 
 // Table lists every knob in plan order, for the generated knob reference and for probing.

@@ -41,7 +41,7 @@ func (p *prober) elsewhere(k plan.Knob) node.Support {
 	if cgroup.OfNode(k) {
 		return p.parameter(k)
 	}
-	// Fields of the container's specification: the runtime's doing, whatever the kernel.
+	// Fields of the container's specification are the runtime's doing, whatever the kernel; of links' queues the attempt will tell.
 	return node.Support{OK: true}
 }
 

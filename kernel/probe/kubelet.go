@@ -14,6 +14,7 @@ import (
 	"github.com/koord-rt/koord-rt/kernel/cgroup"
 	"github.com/koord-rt/koord-rt/model/cgrouppath"
 	"github.com/koord-rt/koord-rt/model/plan"
+	"github.com/koord-rt/koord-rt/model/unit"
 )
 
 // The kubelet's top cgroup by driver.
@@ -95,6 +96,19 @@ func kubeletMemoryQoS(fs cgroup.FS, systemd bool, o Options) bool {
 	}
 	v, err := fs.Read(plan.ID{Target: plan.Target{Level: plan.LevelQoS, Cgroup: top}, Knob: plan.MemoryMin})
 	return err == nil && v.Int() != 0
+}
+
+// PodsMemory is the memory limit that the kubelet has put on all pods together: the node's capacity without what it reserves, which
+// is allocatable and the hard eviction threshold. 0 where there is none, or no pods' cgroup yet. kubepodsRoot is as in Options.
+func PodsMemory(fs cgroup.FS, kubepodsRoot string) unit.Bytes {
+	slice, plain := kubepods(kubepodsRoot)
+	for _, top := range []string{slice, plain} {
+		v, err := fs.Read(plan.ID{Target: plan.Target{Level: plan.LevelQoS, Cgroup: top}, Knob: plan.MemoryLimit})
+		if err == nil && v.Int() > 0 {
+			return unit.Bytes(v.Int())
+		}
+	}
+	return 0
 }
 
 // exists reports whether a cgroup is there, in the hierarchy that every node has.

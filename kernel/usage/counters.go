@@ -26,7 +26,8 @@ const (
 // Has reports whether all of q is in p.
 func (p Part) Has(q Part) bool { return p&q == q }
 
-// Counters is one reading of a cgroup and everything below it. Only the parts in Have are valid.
+// Counters is what was read of a cgroup and everything below it, each part when it was asked for. Only the parts in Have are
+// valid.
 type Counters struct {
 	Have Part
 	// UsageNS is the CPU time in nanoseconds since the cgroup was made; on v2 the kernel counts in microseconds.

@@ -5,7 +5,7 @@
 // kept open; and on request the slower tables: pressure, IO, memory per NUMA node, idle pages, limits.
 //
 // FS is made once by Open, the only place where the version is asked. A Cgroup holds up to four descriptors and Read reads
-// each file once, without allocating. Every file has one pure parser, whose comment shows path, form, unit and kernel
+// the files that are asked for once, without allocating. Every file has one pure parser, whose comment shows path, form, unit and kernel
 // document. Output is counters as the kernel keeps them; rates are the caller's. It imports model/unit, model/node,
 // kernel/root, kernel/scan, kernel/psi, golang.org/x/sys and the standard library only, and writes nothing.
 package usage
@@ -141,24 +141,27 @@ const (
 	lazyReads  = 64
 )
 
-// Read reads every file once. out says in Have what it holds: a file that cannot be read or parsed costs its part only, and
-// the error. When the cgroup was removed the error is ErrGone and nothing is valid. It does not allocate unless it fails.
-func (c *Cgroup) Read(b *root.Buffer, out *Counters) error {
-	*out = Counters{}
+// Read reads the files of some parts, each once; what out has of the others stays. out says in Have what it holds: a file that
+// cannot be read or parsed costs its part only, and the error. On v2 the two parts of the CPU are one file. When the cgroup was
+// removed the error is ErrGone and nothing is valid. It does not allocate unless it fails.
+func (c *Cgroup) Read(b *root.Buffer, parts Part, out *Counters) error {
 	if c.reads++; c.reads <= eagerReads || c.reads%lazyReads == 0 {
 		if err := c.open(); err != nil {
+			*out = Counters{}
 			return err
 		}
 	}
+	out.Have &^= parts
 	var failed error
 	for i := range c.held {
-		h := &c.held[i]
-		if !h.Open() {
+		h, f := &c.held[i], &c.fs.files[i]
+		if f.part&parts == 0 || !h.Open() {
 			continue
 		}
+		out.Have &^= f.part
 		raw, err := h.Read(b)
 		if err == nil {
-			if err = c.fs.files[i].parse(raw, out); err != nil {
+			if err = f.parse(raw, out); err != nil {
 				err = fmt.Errorf("parse %s: %w", h.Path(), err)
 			}
 		}

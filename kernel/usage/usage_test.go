@@ -82,7 +82,7 @@ func TestRecorded(t *testing.T) {
 			cg := open(t, r.Roots, c.version, c.path)
 			var got usage.Counters
 			for _, want := range []usage.Counters{c.want, c.later} {
-				if err := cg.Read(buffer(t), &got); err != nil {
+				if err := cg.Read(buffer(t), usage.Everything, &got); err != nil {
 					t.Fatal(err)
 				}
 				if diff := cmp.Diff(want, got); diff != "" {
@@ -194,16 +194,16 @@ func TestPartial(t *testing.T) {
 	cg := open(t, r.Roots, node.CgroupV1, podV1)
 	b := buffer(t)
 	var c usage.Counters
-	if err := cg.Read(b, &c); err != nil || c.Have != usage.Everything&^usage.MemoryDetail || cg.Descriptors() != 3 {
+	if err := cg.Read(b, usage.Everything, &c); err != nil || c.Have != usage.Everything&^usage.MemoryDetail || cg.Descriptors() != 3 {
 		t.Errorf("without memory.stat: %v, %v, %d descriptors", c.Have, err, cg.Descriptors())
 	}
 	r.Put(t, stat, "total_inactive_anon x\n")
-	err := cg.Read(b, &c)
+	err := cg.Read(b, usage.Everything, &c)
 	if err == nil || !strings.Contains(err.Error(), podV1+"/memory.stat") || c.Have != usage.Everything&^usage.MemoryDetail || c.UsageNS == 0 {
 		t.Errorf("broken memory.stat: %v, %v", c.Have, err)
 	}
 	r.Show(t, "6.18-v1")
-	if err := cg.Read(b, &c); err != nil || c.Have != usage.Everything {
+	if err := cg.Read(b, usage.Everything, &c); err != nil || c.Have != usage.Everything {
 		t.Errorf("repaired: %v, %v", c.Have, err)
 	}
 	fs, err := usage.Open(r.Roots, node.CgroupV1)
@@ -215,8 +215,45 @@ func TestPartial(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer some.Close()
-	if err := some.Read(b, &c); err != nil || c.Have != usage.CPUTime|usage.MemoryCurrent || some.Descriptors() != 2 {
+	if err := some.Read(b, usage.Everything, &c); err != nil || c.Have != usage.CPUTime|usage.MemoryCurrent || some.Descriptors() != 2 {
 		t.Errorf("two parts: %v, %v", c.Have, err)
+	}
+}
+
+// TestReadOfParts: what is not asked for is not read, and stays as it was.
+func TestReadOfParts(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		version node.CgroupVersion
+		path    string
+		// files to break, and the parts that go on then.
+		broken []string
+		left   usage.Part
+	}{
+		"6.18-v1": {
+			node.CgroupV1, podV1, []string{"memory" + podV1 + "/memory.stat", "cpu" + podV1 + "/cpu.stat"}, usage.CPUTime | usage.MemoryCurrent,
+		},
+		"6.12-v2": {node.CgroupV2, podV2, []string{strings.TrimPrefix(podV2, "/") + "/memory.stat"}, usage.CPUTime | usage.MemoryCurrent},
+	} {
+		r := kerneltest.Recorded(t, name)
+		cg, b := open(t, r.Roots, tc.version, tc.path), buffer(t)
+		var c usage.Counters
+		if err := cg.Read(b, usage.CPUTime, &c); err != nil || !c.Have.Has(usage.CPUTime) || c.Have.Has(usage.MemoryCurrent) || c.Current != 0 {
+			t.Errorf("%s: %+v, %v", name, c, err)
+		}
+		if err := cg.Read(b, usage.MemoryCurrent|usage.MemoryDetail, &c); err != nil || !c.Have.Has(usage.CPUTime|usage.MemoryCurrent|usage.MemoryDetail) {
+			t.Errorf("%s: %+v, %v", name, c, err)
+		}
+		before := c
+		for _, f := range tc.broken {
+			r.Put(t, "sys/fs/cgroup/"+f, "nonsense\n")
+		}
+		if err := cg.Read(b, tc.left, &c); err != nil || c.Memory != before.Memory || !c.Have.Has(usage.MemoryDetail) {
+			t.Errorf("%s: a file that was not asked for: %+v, %v", name, c, err)
+		}
+		if err := cg.Read(b, usage.MemoryDetail, &c); err == nil || c.Have.Has(usage.MemoryDetail) || c.Current != before.Current {
+			t.Errorf("%s: a broken file: %+v, %v", name, c, err)
+		}
 	}
 }
 
@@ -241,10 +278,10 @@ func TestThisHost(t *testing.T) {
 	burn(t, path, hierarchies)
 	b := buffer(t)
 	var c usage.Counters
-	if err := cg.Read(b, &c); err != nil || !c.Have.Has(expected(t, version)) || c.UsageNS < 1e6 {
+	if err := cg.Read(b, usage.Everything, &c); err != nil || !c.Have.Has(expected(t, version)) || c.UsageNS < 1e6 {
 		t.Errorf("%+v, %v", c, err)
 	}
-	if n := testing.AllocsPerRun(100, func() { err = cg.Read(b, &c) }); n != 0 || err != nil {
+	if n := testing.AllocsPerRun(100, func() { err = cg.Read(b, usage.Everything, &c) }); n != 0 || err != nil {
 		t.Errorf("%v allocations, %v", n, err)
 	}
 	checkTables(t, cg, b)
@@ -253,14 +290,14 @@ func TestThisHost(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := cg.Read(b, &c); !errors.Is(err, usage.ErrGone) || !errors.Is(err, unix.ENODEV) || c != (usage.Counters{}) {
+	if err := cg.Read(b, usage.Everything, &c); !errors.Is(err, usage.ErrGone) || !errors.Is(err, unix.ENODEV) || c != (usage.Counters{}) {
 		t.Errorf("after removal: %+v, %v", c, err)
 	}
 	cg.Close()
 	if after := descriptors(t); after != before {
 		t.Errorf("%d descriptors, %d before", after, before)
 	}
-	if err := cg.Read(b, &c); !errors.Is(err, usage.ErrGone) {
+	if err := cg.Read(b, usage.Everything, &c); !errors.Is(err, usage.ErrGone) {
 		t.Errorf("closed and removed: %v", err)
 	}
 }

@@ -36,6 +36,12 @@ const (
 	keepEvery = 10 * time.Millisecond
 )
 
+// Has implements apply.Units.
+func (Units) Has(cgroup string, k plan.Knob) bool {
+	_, err := systemd.Unit(cgroup)
+	return err == nil && systemd.Mapped(k)
+}
+
 // Set makes the settings of one cgroup properties of its unit.
 func (u Units) Set(ctx context.Context, cgroup string, settings []plan.Setting) error {
 	name, err := systemd.Unit(cgroup)

@@ -67,6 +67,9 @@ type Record struct {
 	// Err is empty on success; for ViaProof it names what was read instead.
 	Err string `json:"err,omitempty"`
 	Gen uint64 `json:"gen,omitempty"`
+	// Theirs: Original is not what this process had written last, so somebody else has changed the value since: it is
+	// theirs that a restore returns to.
+	Theirs bool `json:"theirs,omitempty"`
 }
 
 // ID identifies what the record is about.

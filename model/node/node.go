@@ -107,6 +107,9 @@ type Dynamic struct {
 	BECPUs topo.CPUSet
 	// BESharesLSR says that the agent knowingly lets BE run on LSR CPUs.
 	BESharesLSR bool
+	// BEQuota says that the agent holds the directory of Kubernetes' BestEffort class to a quota, so that the BE pods below it need none of
+	// their own.
+	BEQuota bool
 	// SharePools and BESharePools are per NUMA node.
 	SharePools, BESharePools []Pool
 	// SystemQoS is the set of SYSTEM pods; when Exclusive, nobody else may use it.
@@ -118,6 +121,15 @@ type Dynamic struct {
 	Quotas map[string]QuotaLoop
 	// MemoryHigh is what the memory loop makes of memory.high, by container id; who is not named has its own.
 	MemoryHigh map[string]MemoryHigh
+	// Network is how the uplink's bandwidth is divided.
+	Network Network
+}
+
+// Network is what has become of network QoS (policy/netqos); the zero value where nobody asks for it.
+type Network struct {
+	// Missing says why there is none, Limited what of it there is not.
+	Missing string `json:"missing,omitempty"`
+	Limited string `json:"limited,omitempty"`
 }
 
 // MemoryHigh is one container's for the time being (policy/memqos).

@@ -18,11 +18,12 @@ func TestSame(t *testing.T) {
 	t.Parallel()
 	full := func() node.Dynamic {
 		return node.Dynamic{
-			Known: true, Expires: time.Unix(1, 0), BECPUs: topo.Range(0, 1), BESharesLSR: true,
+			Known: true, Expires: time.Unix(1, 0), BECPUs: topo.Range(0, 1), BESharesLSR: true, BEQuota: true,
 			SharePools: []node.Pool{{CPUs: topo.Range(0, 3)}}, BESharePools: []node.Pool{{Node: 1}}, SystemQoS: topo.CPUs(4),
 			SystemQoSExclusive: true, Normalization: 120,
 			Quotas:     map[string]node.QuotaLoop{"pod": {Factors: map[string]unit.Fraction{"c": 1.2}, Plus: 40000, Cap: 500}},
 			MemoryHigh: map[string]node.MemoryHigh{"c": {Bytes: 1 << 30, Reason: "tight"}},
+			Network:    node.Network{Limited: "no ingress"},
 		}
 	}
 	one, other := full(), full()
@@ -54,5 +55,51 @@ func TestSame(t *testing.T) {
 	reason.MemoryHigh["c"] = node.MemoryHigh{Bytes: 1 << 30, Reason: "another"}
 	if !one.Same(&reason) {
 		t.Error("another reason counts as another decision")
+	}
+}
+
+// Whatever differs between two states is in the reach, also of fields that come later: without a line of its own a field would be
+// forgotten here.
+func TestReach(t *testing.T) {
+	t.Parallel()
+	full := func() node.Dynamic {
+		return node.Dynamic{
+			Known: true, Expires: time.Unix(1, 0), BECPUs: topo.Range(0, 1), BESharesLSR: true, BEQuota: true,
+			SharePools: []node.Pool{{CPUs: topo.Range(0, 3)}}, BESharePools: []node.Pool{{Node: 1}}, SystemQoS: topo.CPUs(4),
+			SystemQoSExclusive: true, Normalization: 120,
+			Quotas:     map[string]node.QuotaLoop{"a": {Cap: 500}, "b": {Plus: 40000}},
+			MemoryHigh: map[string]node.MemoryHigh{"c": {Bytes: 1 << 30}, "d": {Bytes: 1 << 20}},
+			Network:    node.Network{Limited: "no ingress"},
+		}
+	}
+	none := node.Reach{Pods: map[string]bool{}, Containers: map[string]bool{}}
+	one := full()
+	for i := range reflect.TypeFor[node.Dynamic]().NumField() {
+		name := reflect.TypeFor[node.Dynamic]().Field(i).Name
+		changed, want := full(), none
+		reflect.ValueOf(&changed).Elem().Field(i).SetZero()
+		switch name {
+		case "Expires", "Network": // the latter is for people, and for no container
+		case "BECPUs", "BESharesLSR":
+			want.BestEffort = true
+		case "Quotas":
+			want.Pods = map[string]bool{"a": true, "b": true}
+		case "MemoryHigh":
+			want.Containers = map[string]bool{"c": true, "d": true}
+		default:
+			want.Everybody = true
+		}
+		for _, got := range []node.Reach{one.Reach(&changed), changed.Reach(&one)} {
+			if !reflect.DeepEqual(got, want) {
+				t.Errorf("without %s: %+v, want %+v", name, got, want)
+			}
+		}
+	}
+	changed, want := full(), none
+	changed.Quotas["a"], changed.MemoryHigh["d"] = node.QuotaLoop{Cap: 400}, node.MemoryHigh{Bytes: 1, Reason: "x"}
+	changed.MemoryHigh["c"] = node.MemoryHigh{Bytes: 1 << 30, Reason: "another"}
+	want.Pods, want.Containers = map[string]bool{"a": true}, map[string]bool{"d": true}
+	if got := one.Reach(&changed); !reflect.DeepEqual(got, want) {
+		t.Errorf("single values: %+v, want %+v", got, want)
 	}
 }

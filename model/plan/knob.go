@@ -49,6 +49,7 @@ const (
 	Mount
 	VMMinFree
 	VMWatermarkScale
+	NetShape
 	NumKnobs
 )
 
@@ -108,6 +109,7 @@ var infos = [NumKnobs]Info{
 	Mount:                {Name: "mount", Unit: "source and options per destination", Text: true, Keyed: true},
 	VMMinFree:            {Name: "vm.min_free_kbytes", Unit: "KiB of the node", Min: 0, Max: -1},
 	VMWatermarkScale:     {Name: "vm.watermark_scale_factor", Unit: "0.01 % of the node's memory", Min: 1, Max: 3000},
+	NetShape:             {Name: "net.shape", Unit: "shares of a link's bandwidth per link and direction", Text: true, Keyed: true},
 }
 
 // Info describes the knob.

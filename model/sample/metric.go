@@ -79,6 +79,8 @@ const (
 	LLCOccupancy
 	MemoryBandwidthTotal
 	MemoryBandwidthLocal
+	MemoryCharged
+	CPUThrottledTime
 
 	numMetrics = iota + 1
 )
@@ -100,8 +102,8 @@ type row struct {
 // bytes here.
 var table = [NumMetrics]row{
 	CPUUsage:   {"cpu_usage", Cores, false, "CPU time per second: cpu.stat, cpuacct.usage, /proc/stat without idle and iowait"},
-	CPURequest: {"cpu_request", Cores, false, "sum of the CPU requests of a class"},
-	CPULimit:   {"cpu_limit", Cores, false, "CPU that a class may really use: the least of its cpuset and its quotas"},
+	CPURequest: {"cpu_request", Cores, false, "sum of the CPU requests of a class, batch-cpu of BE; decided, not measured"},
+	CPULimit:   {"cpu_limit", Cores, false, "CPU that suppression leaves BE: CPUs of its set, or its quota; decided, not measured"},
 	MemoryUsage: {"memory_usage", Bytes, false, "memory without page cache: active_anon, inactive_anon and unevictable of " +
 		"memory.stat, MemTotal - MemAvailable of the node"},
 	MemoryWithPageCache: {"memory_usage_with_page_cache", Bytes, false, "memory with active_file and inactive_file, MemTotal - MemFree"},
@@ -138,6 +140,10 @@ var table = [NumMetrics]row{
 	LLCOccupancy:         {"llc", Bytes, true, "cache held: resctrl llc_occupancy"},
 	MemoryBandwidthTotal: {"mb_total", BytesPerSecond, true, "growth of resctrl mbm_total_bytes"},
 	MemoryBandwidthLocal: {"mb_local", BytesPerSecond, true, "growth of resctrl mbm_local_bytes"},
+	MemoryCharged: {"memory_charged", Bytes, false, "memory that the cgroup's limits are held against, kernel memory included: " +
+		"memory.current, memory.usage_in_bytes; of containers"},
+	CPUThrottledTime: {"cpu_throttled_time", MicrosPerSecond, false, "time for which the quota stopped it, summed up over CPUs (throttled_usec, " +
+		"throttled_time); only of intervals in which it did"},
 }
 
 func (m Metric) row() row {

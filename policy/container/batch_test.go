@@ -15,6 +15,8 @@ import (
 
 type want = map[string]string
 
+const cfsQuota = "resourceUsedThresholdWithBE: {enable: true, cpuSuppressPolicy: cfsQuota}"
+
 func TestBatch(t *testing.T) {
 	t.Parallel()
 	mid := int64(750)
@@ -24,20 +26,23 @@ func TestBatch(t *testing.T) {
 		has   bool
 		ratio unit.Ratio
 		yaml  string
+		kube  protocol.KubeQoS // where the pod stands; zero is where its class does
+		held  bool             // the agent holds the class to a quota
 		want  want
 	}{
 		"documented example": {
 			class: protocol.QoSBE, spec: map[string]protocol.ExtendedContainer{"app": pt.Batch(500, 2*pt.GiB)},
 			want: want{"cpu.shares": "512", "cpu.quota": "50000", "memory.limit": "2147483648"},
 		},
-		"limit 1500m":           {class: protocol.QoSBE, spec: map[string]protocol.ExtendedContainer{"app": pt.Batch(1500, 0)}, want: want{"cpu.shares": "1536", "cpu.quota": "150000"}},
-		"limit 5m is raised":    {class: protocol.QoSBE, spec: map[string]protocol.ExtendedContainer{"app": pt.Batch(5, 0)}, want: want{"cpu.shares": "5", "cpu.quota": "1000"}},
-		"normalised":            {class: protocol.QoSBE, ratio: 120, spec: map[string]protocol.ExtendedContainer{"app": pt.Batch(1000, 0)}, want: want{"cpu.shares": "1024", "cpu.quota": "83334"}},
-		"cfsQuota suppression":  {class: protocol.QoSBE, yaml: "resourceUsedThresholdWithBE: {enable: true, cpuSuppressPolicy: cfsQuota}", spec: map[string]protocol.ExtendedContainer{"app": pt.Batch(1000, 0)}, want: want{"cpu.shares": "1024"}},
-		"cfsQuota but disabled": {class: protocol.QoSBE, yaml: "resourceUsedThresholdWithBE: {enable: false, cpuSuppressPolicy: cfsQuota}", spec: map[string]protocol.ExtendedContainer{"app": pt.Batch(1000, 0)}, want: want{"cpu.shares": "1024", "cpu.quota": "100000"}},
-		"memory only":           {class: protocol.QoSBE, spec: map[string]protocol.ExtendedContainer{"app": pt.Batch(0, pt.GiB)}, want: want{"memory.limit": "1073741824"}},
-		"empty spec":            {class: protocol.QoSBE, has: true, want: want{}},
-		"container not in spec": {class: protocol.QoSBE, spec: map[string]protocol.ExtendedContainer{"other": pt.Batch(500, pt.GiB)}, want: want{}},
+		"limit 1500m":             {class: protocol.QoSBE, spec: map[string]protocol.ExtendedContainer{"app": pt.Batch(1500, 0)}, want: want{"cpu.shares": "1536", "cpu.quota": "150000"}},
+		"limit 5m is raised":      {class: protocol.QoSBE, spec: map[string]protocol.ExtendedContainer{"app": pt.Batch(5, 0)}, want: want{"cpu.shares": "5", "cpu.quota": "1000"}},
+		"normalised":              {class: protocol.QoSBE, ratio: 120, spec: map[string]protocol.ExtendedContainer{"app": pt.Batch(1000, 0)}, want: want{"cpu.shares": "1024", "cpu.quota": "83334"}},
+		"cfsQuota suppression":    {class: protocol.QoSBE, held: true, spec: map[string]protocol.ExtendedContainer{"app": pt.Batch(1000, 0)}, want: want{"cpu.shares": "1024"}},
+		"cfsQuota, nobody's":      {class: protocol.QoSBE, yaml: cfsQuota, spec: map[string]protocol.ExtendedContainer{"app": pt.Batch(1000, 0)}, want: want{"cpu.shares": "1024", "cpu.quota": "100000"}},
+		"cfsQuota, with requests": {class: protocol.QoSBE, kube: protocol.KubeBurstable, yaml: cfsQuota, held: true, spec: map[string]protocol.ExtendedContainer{"app": pt.Batch(1000, 0)}, want: want{"cpu.shares": "1024", "cpu.quota": "100000"}},
+		"memory only":             {class: protocol.QoSBE, spec: map[string]protocol.ExtendedContainer{"app": pt.Batch(0, pt.GiB)}, want: want{"memory.limit": "1073741824"}},
+		"empty spec":              {class: protocol.QoSBE, has: true, want: want{}},
+		"container not in spec":   {class: protocol.QoSBE, spec: map[string]protocol.ExtendedContainer{"other": pt.Batch(500, pt.GiB)}, want: want{}},
 		"batch of a pod without label is left alone": {class: protocol.QoSNone, spec: map[string]protocol.ExtendedContainer{"app": pt.Batch(500, 0)}, want: want{}},
 		"mid of an LS pod": {
 			class: protocol.QoSLS, want: want{"cpu.shares": "768", "cpu.quota": "75000"},
@@ -52,8 +57,11 @@ func TestBatch(t *testing.T) {
 			if tc.yaml != "" {
 				pt.YAML(t, v, tc.yaml)
 			}
-			v.Dynamic.Normalization = tc.ratio
+			v.Dynamic.Normalization, v.Dynamic.BEQuota = tc.ratio, tc.held
 			p := pt.Pod(tc.class)
+			if tc.kube != protocol.KubeUnknown {
+				p.KubeQoS = tc.kube
+			}
 			p.Ask.Extended, p.Ask.HasExtended = tc.spec, tc.has || tc.spec != nil
 			pl, problems := container.Decide(v, p, pt.Container(p))
 			if len(problems) > 0 {

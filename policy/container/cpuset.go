@@ -117,7 +117,7 @@ func lsPlace(v *node.View, p *workload.Pod) place {
 }
 
 // bePlace is the current suppression set without the CPUs that other classes own, within the BE pools of the pod's NUMA
-// nodes when given; without suppression every CPU that nobody owns. LSR CPUs are shared when the node agent says so, or
+// nodes when given; without suppression every CPU that nobody owns or, as the agent knows, keeps. LSR CPUs are shared when the node agent says so, or
 // when nothing else is left.
 func bePlace(v *node.View, p *workload.Pod) place {
 	free := shareable(v)
@@ -126,8 +126,14 @@ func bePlace(v *node.View, p *workload.Pod) place {
 		free = v.Topology.All().MinusAll(v.Claims.LSE, v.Claims.Reserved, systemOnly(v))
 	}
 	set, why := free, "CPUs that no pod owns"
-	if suppressed {
+	switch {
+	case suppressed:
 		set, why = v.Dynamic.BECPUs.Intersect(free), "suppression set"
+	case v.Dynamic.Known:
+		// The agent knows more of what is reserved than the configuration.
+		if pools := union(v.Dynamic.BESharePools).Intersect(free); !pools.Empty() {
+			set = pools
+		}
 	}
 	if status := p.Ask.ResourceStatus; status != nil && len(status.NUMANodes) > 0 && len(v.Dynamic.BESharePools) > 0 {
 		if near := numaPools(v, status.NUMANodes, v.Dynamic.BESharePools).Intersect(set); !near.Empty() {

@@ -78,7 +78,9 @@ func (j *job) highWhy(m *draft.Memory, limit unit.Bytes, how string) string {
 	case draft.IsRequestRange(j.View):
 		of = "request to limit"
 	case limit <= 0:
-		of = "node allocatable, no limit"
+		if of = "node allocatable, no limit"; j.View.MemAllocatable >= j.View.MemCapacity {
+			of = "node memory, no limit" // the kubelet reserves nothing, or has not told
+		}
 	}
 	if of != "request to limit" {
 		how = ""

@@ -7,7 +7,6 @@ import (
 	"strconv"
 
 	"github.com/koord-rt/koord-rt/api/protocol"
-	"github.com/koord-rt/koord-rt/api/strategy"
 	"github.com/koord-rt/koord-rt/model/plan"
 	"github.com/koord-rt/koord-rt/model/unit"
 )
@@ -48,7 +47,9 @@ const (
 //  2. normalisation: ⌈q / ratio⌉ for LS pods, pods without label and batch amounts, unless they own CPUs
 //  3. burst: × Factor + Plus, what policy/burst has decided
 //  4. cpuset: unlimited for pods that own CPUs
-//  5. suppression by cfsQuota: unlimited for BE, whose QoS directory carries the one quota (upstream)
+//  5. suppression by cfsQuota: unlimited for BE pods below the directory of Kubernetes' BestEffort class while the agent holds
+//     that one to a quota. Upstream lifts by label and strategy alone: a BE pod with requests, which stands elsewhere, would be
+//     held by nothing, and so would all of them where no agent writes the class's quota
 //  6. Cap: at most that for a BE pod that disturbs others
 //  7. where the cgroups are systemd units: what we made of it is rounded up to systemd's step, CPUQuotaPerSecUSec= in
 //     10 ms per second, or systemd would write another value than the runtime
@@ -118,10 +119,10 @@ func (d *Draft) normalised(batch bool) bool {
 	return d.View.Dynamic.Normalization > 100 && (batch || qos == protocol.QoSLS || qos == protocol.QoSNone)
 }
 
-// cfsSuppression reports whether the pod is a BE pod that is held down by one quota on its QoS directory.
+// cfsSuppression reports whether the pod is a BE pod that is held down by one quota on its QoS directory. Where it stands counts, not
+// what its label asks for.
 func (d *Draft) cfsSuppression() bool {
-	t := d.View.Strategy.Threshold()
-	return d.Pod.Ask.QoS == protocol.QoSBE && On(t.Enable) && Str(t.CPUSuppressPolicy) == strategy.SuppressCFSQuota
+	return d.View.Dynamic.BEQuota && d.Pod.Ask.QoS == protocol.QoSBE && d.Pod.KubeQoS == protocol.KubeBestEffort
 }
 
 // quotaReason tells the chain: "kubelet 400000, / 1.20 normalisation".

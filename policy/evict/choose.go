@@ -14,8 +14,8 @@ import (
 type rule[T ~int64] struct {
 	feature Feature
 	need    T
-	// cause is the crossed threshold with its figures.
-	cause string
+	// cause is the crossed threshold with its figures; limited is the decision's.
+	cause, limited string
 	// belongs says who may be a victim; leaving pods count when they belong, or always where anyone's end helps.
 	belongs func(*Pod) bool
 	anyone  bool
@@ -35,7 +35,7 @@ type victim[T ~int64] struct {
 // run takes victims for a rule and writes decision and evictions.
 func (k *kind[T]) run(r *round, u *rule[T]) {
 	d, reason := k.demand(r, u)
-	decision := Decision{Feature: u.feature, Over: true, Reason: reason}
+	decision := Decision{Feature: u.feature, Over: true, Reason: reason, Limited: u.limited}
 	k.keep(&decision, d)
 	r.out.Decisions = append(r.out.Decisions, decision)
 }

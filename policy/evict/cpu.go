@@ -77,12 +77,15 @@ func (r *round) starved() {
 	if !r.has(BECPUEvict) {
 		return
 	}
-	lower, upper, usage, ok := r.satisfactionMarks()
+	lower, upper, usage, limited, ok := r.satisfactionMarks()
 	if !ok {
 		return
 	}
+	quiet := func(why string) {
+		r.out.Decisions = append(r.out.Decisions, Decision{Feature: BECPUEvict, Reason: also(limited, why), Limited: limited})
+	}
 	if !r.covered() {
-		r.quiet(BECPUEvict, "no decision: the BE pods' CPU was not measured for long enough")
+		quiet("no decision: the BE pods' CPU was not measured for long enough")
 		return
 	}
 	average, why, ok := r.missingCPU(&r.in.CPU.Average, lower, upper, usage)
@@ -94,31 +97,42 @@ func (r *round) starved() {
 		}
 	}
 	if !ok || average <= 0 {
-		r.quiet(BECPUEvict, why)
+		quiet(why)
 		return
 	}
 	ofCPU.run(r, &rule[unit.MilliCPU]{
-		feature: BECPUEvict, need: average, cause: why, belongs: be, gives: ofCPU.requested,
+		feature: BECPUEvict, need: average, cause: also(limited, why), limited: limited, belongs: be, gives: ofCPU.requested,
 		greed: func(p *Pod) float64 { return float64(unit.Part(p.CPUUsed.V, p.CPURequest)) },
 	})
 }
 
-// satisfactionMarks are the percentages of the rule; not ok when the strategy does not ask for it.
-func (r *round) satisfactionMarks() (lower, upper, usage unit.Percent, ok bool) {
+// standsIn is what people are told where satisfaction stands in for pressure.
+const standsIn = "this kernel tells no CPU pressure of the BE pods, their satisfaction stands in"
+
+// also puts what limits a decision before its reason.
+func also(limited, reason string) string {
+	if limited == "" {
+		return reason
+	}
+	return limited + ": " + reason
+}
+
+// satisfactionMarks are the percentages of the rule, and what it stands in for; not ok when the strategy does not ask for it.
+func (r *round) satisfactionMarks() (lower, upper, usage unit.Percent, limited string, ok bool) {
 	t := r.t
 	if t.CPUEvictBEUsageThresholdPercent != nil {
 		usage = unit.Percent(*t.CPUEvictBEUsageThresholdPercent)
 	}
 	standIn := t.CPUEvictPSIThresholdPercent != nil && r.in.CPU.NoPressure
 	if standIn {
-		lower, upper, usage = standInLower, standInUpper, unit.Percent(*t.CPUEvictPSIThresholdPercent)
+		lower, upper, usage, limited = standInLower, standInUpper, unit.Percent(*t.CPUEvictPSIThresholdPercent), standsIn
 	}
 	if t.CPUEvictBESatisfactionLowerPercent != nil && t.CPUEvictBESatisfactionUpperPercent != nil {
 		lower, upper = unit.Percent(*t.CPUEvictBESatisfactionLowerPercent), unit.Percent(*t.CPUEvictBESatisfactionUpperPercent)
 	} else if !standIn {
-		return 0, 0, 0, false
+		return 0, 0, 0, "", false
 	}
-	return lower, upper, usage, lower > 0 && lower < upper
+	return lower, upper, usage, limited, lower > 0 && lower < upper
 }
 
 // missingCPU is what requests must shrink by for the tier to be satisfied; 0 with a reason when it is, not ok when it

@@ -107,7 +107,8 @@ func TestPressure(t *testing.T) {
 		"100":      {pressure: unit.Got[unit.Fraction](1), want: "large", reason: "release 0.72 CPUs"},
 		"no value": {reason: "no decision"},
 		"no PSI in the kernel, limit used up": {
-			change: func(in *evict.Input) { in.CPU.NoPressure = true }, want: "large", reason: "satisfaction is at most 60%, up to 80%",
+			change: func(in *evict.Input) { in.CPU.NoPressure = true }, want: "large",
+			reason: "this kernel tells no CPU pressure of the BE pods, their satisfaction stands in: BE pods request 10 CPUs, limit 5 (50%), use 4.8: satisfaction is at most 60%, up to 80%",
 		},
 		"no PSI in the kernel, 85 % not used": {
 			change: func(in *evict.Input) { in.CPU.NoPressure, in.CPU.Average.Used = true, unit.Got[unit.MilliCPU](4200) }, reason: "less than 85% of it",
@@ -123,6 +124,11 @@ func TestPressure(t *testing.T) {
 		s, out := evict.Step(evict.State{}, in)
 		if names(out) != tc.want || !strings.Contains(reasons(out), tc.reason) {
 			t.Errorf("%s: victims %q, want %q\n%s", name, names(out), tc.want, reasons(out))
+		}
+		for _, d := range out.Decisions {
+			if d.Feature == evict.BECPUEvict && (d.Limited != "") != in.CPU.NoPressure {
+				t.Errorf("%s: limited %q", name, d.Limited)
+			}
 		}
 		if tc.want == "" {
 			continue
@@ -162,7 +168,7 @@ func TestBooked(t *testing.T) {
 	t.Parallel()
 	mid := func(name string, request unit.MilliCPU, mem unit.Bytes) evict.Pod {
 		return change(cpuPod(name, 0, request), func(p *evict.Pod) {
-			p.QoS, p.Band, p.Priority, p.MemoryRequest, p.EvictionEnabled = protocol.QoSLS, protocol.PriorityMid, 7500, mem, true
+			p.BE, p.Band, p.Priority, p.MemoryRequest, p.EvictionEnabled = false, protocol.PriorityMid, 7500, mem, true
 		})
 	}
 	batch := func(name string, request unit.MilliCPU, mem unit.Bytes) evict.Pod {
@@ -256,7 +262,10 @@ func TestProperties(t *testing.T) {
 		in := memoryOf(90 + 38*r.Float64())
 		for i := range r.IntN(20) {
 			p := bePod("p"+strconv.Itoa(i), 10*r.Float64())
-			p.Priority, p.Leaving, p.Refused = int32(5000+r.IntN(3)), r.IntN(5) == 0, r.IntN(5) == 0
+			p.Priority, p.Leaving = int32(5000+r.IntN(3)), r.IntN(5) == 0
+			if r.IntN(4) == 0 {
+				p.Held = evict.Held(1 + r.IntN(2)) //nolint:gosec // 1 or 2
+			}
 			if r.IntN(3) == 0 {
 				p = lsPod(p.Name, 5)
 			}
@@ -276,8 +285,8 @@ func TestProperties(t *testing.T) {
 			byFeature[e.Feature] = append(byFeature[e.Feature], e.Memory)
 		}
 		for _, p := range in.Pods {
-			agreed := p.QoS == protocol.QoSBE || in.Strategy.EvictEnabledPriorityThreshold != nil
-			if seen[p.Name] && (p.Leaving || p.Refused || !agreed) {
+			agreed := p.BE || in.Strategy.EvictEnabledPriorityThreshold != nil
+			if seen[p.Name] && (p.Leaving || p.Held != evict.NotHeld || !agreed) {
 				t.Fatalf("%s must not go: %+v", p.Name, p)
 			}
 		}

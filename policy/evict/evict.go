@@ -13,9 +13,12 @@
 //
 // Where the kernel has no CPU pressure, waiting falls back to starved with the pressure threshold as usage threshold.
 //
-// What pods that already leave still hold counts as released. Victims are taken in order until the rest is covered; one
-// that turns out not to be needed is spared. A pod whose use is not known is no victim, and what was not measured evicts
-// nobody. After a round with victims comes a pause.
+// What pods that already leave still hold counts as released, as long as they can be expected to go. Victims are taken in
+// order until the rest is covered; one that turns out not to be needed is spared. A pod whose use is not known is no victim,
+// and what was not measured evicts nobody. After a round with victims comes a pause.
+//
+// While the node is in danger memory evictions wait neither for the pause nor for reclaim nor for disruption budgets; what
+// is booked frees no memory by itself, so its evictions do.
 //
 // Examples: capacity 100 GiB, use 75, threshold 70: lower 68, release 7 GiB. BE request 10 CPUs, limit 5, lower 60, upper
 // 80: satisfaction 0.5, release 3 CPUs.
@@ -42,12 +45,12 @@ type Input struct {
 	CPU      CPU
 	// Pods are all pods of the node.
 	Pods []Pod
-	// Danger says why the node is about to kill by itself ("80 MiB of memory are available"); empty while it is not. In
-	// danger memory evictions do not wait for the pause, for reclaim or for disruption budgets.
+	// Danger says why the node is about to kill by itself ("80 MiB of memory are available"); empty while it is not.
 	Danger string
 	// MemoryPause and CPUPause follow a round with victims; 0 means 4 s and 20 s.
 	MemoryPause, CPUPause unit.Micros
-	// Patience is how long an evicted pod counts as released; 0 means 2 min. A pod that is still there then is stuck.
+	// Patience is how long a pod that leaves counts as released; 0 means 2 min, and in danger it is half a minute at most. A
+	// pod that is still there then is stuck.
 	Patience unit.Micros
 }
 
@@ -56,6 +59,7 @@ const (
 	DefaultMemoryPause = 4 * unit.Second
 	DefaultCPUPause    = 20 * unit.Second
 	DefaultPatience    = 2 * unit.Minute
+	dangerPatience     = 30 * unit.Second
 	// reclaimFirst is how long eviction waits for reclaim that is under way.
 	reclaimFirst = 3 * unit.Second
 )
@@ -88,8 +92,8 @@ type CPU struct {
 
 // Tier is the CPU of the BE pods.
 type Tier struct {
-	// Used and Request (batch-cpu) of all BE pods; Limit is what suppression really leaves them: the smaller of the CPUs
-	// of their set and the quota.
+	// Used and Request (batch-cpu) of all BE pods; Limit is what suppression leaves them: the smaller of the CPUs of their
+	// set and the quota.
 	Used, Request, Limit unit.Measured[unit.MilliCPU]
 }
 
@@ -116,6 +120,8 @@ type Decision struct {
 	CPU    Demand[unit.MilliCPU]
 	Memory Demand[unit.Bytes]
 	Reason string
+	// Limited says what the feature does without on this kernel; empty when it has everything.
+	Limited string
 }
 
 // Eviction is one victim.
@@ -134,6 +140,8 @@ type Eviction struct {
 type Output struct {
 	Evictions []Eviction
 	Decisions []Decision
+	// Danger is the input's, while evictions are enabled.
+	Danger string
 }
 
 // Step decides once: memory first, because it cannot wait, then CPU. Pods chosen by one feature count as leaving for the
@@ -145,8 +153,11 @@ func Step(s State, in Input) (State, Output) {
 	if in.Now < max(s.MemoryAt, s.CPUAt, s.OverAt) {
 		s = State{} // another clock
 	}
-	r := &round{in: &in, t: &in.Strategy, leaving: make([]bool, len(in.Pods))}
+	r := &round{in: &in, t: &in.Strategy, leaving: make([]bool, len(in.Pods)), out: Output{Danger: in.Danger}}
 	patience := or(in.Patience, DefaultPatience)
+	if in.Danger != "" {
+		patience = min(patience, dangerPatience)
+	}
 	for i := range in.Pods {
 		p := &in.Pods[i]
 		r.leaving[i] = p.Leaving && (p.LeavingSince == 0 || in.Now-p.LeavingSince < patience)
@@ -180,7 +191,6 @@ func (r *round) has(f Feature) bool { return r.in.Features.Has(f) }
 
 // memory runs the memory features.
 func (r *round) memory(s *State) {
-	r.budget, r.rest = r.in.Danger == "", ""
 	over := r.memoryOver()
 	switch {
 	case !over:
@@ -188,20 +198,30 @@ func (r *round) memory(s *State) {
 	case s.OverAt == 0:
 		s.OverAt = r.in.Now
 	}
+	wait := ""
 	pause := or(r.in.MemoryPause, DefaultMemoryPause)
 	switch {
-	case r.in.Danger != "":
 	case s.MemoryAt != 0 && r.in.Now-s.MemoryAt < pause:
-		r.rest = "the last round was " + figure.Duration(r.in.Now-s.MemoryAt) + " ago, pause of " + figure.Duration(pause)
+		wait = "the last round was " + figure.Duration(r.in.Now-s.MemoryAt) + " ago, pause of " + figure.Duration(pause)
 	case over && r.in.Memory.Reclaiming && r.in.Now-s.OverAt < reclaimFirst:
-		r.rest = "reclaim is under way"
+		wait = "reclaim is under way"
 	}
 	before := len(r.out.Evictions)
+	r.forUse(wait)
 	r.memoryUsage(BEMemoryEvict)
+	r.budget, r.rest = true, wait
 	r.memoryBooked()
+	r.forUse(wait)
 	r.memoryUsage(MemoryEvict)
 	if len(r.out.Evictions) > before {
 		s.MemoryAt = r.in.Now
+	}
+}
+
+// forUse sets what holds for the features that go by the memory in use: in danger neither wait nor budgets.
+func (r *round) forUse(wait string) {
+	if r.budget, r.rest = r.in.Danger == "", wait; !r.budget {
+		r.rest = ""
 	}
 }
 

@@ -37,7 +37,7 @@ func prio(n int32) *int32 {
 // bePod is a batch pod that uses gibs GiB.
 func bePod(name string, gibs float64) evict.Pod {
 	return evict.Pod{
-		UID: "uid-" + name, Namespace: "default", Name: name, QoS: protocol.QoSBE, Band: protocol.PriorityBatch, Priority: 5500, Allowed: evict.All,
+		UID: "uid-" + name, Namespace: "default", Name: name, BE: true, Band: protocol.PriorityBatch, Priority: 5500, Allowed: evict.All,
 		MemoryUsed: unit.Got(unit.Bytes(gibs * float64(gib))), MemoryRequest: unit.Bytes(gibs * float64(gib)),
 	}
 }
@@ -54,7 +54,7 @@ func change(p evict.Pod, f func(*evict.Pod)) evict.Pod { f(&p); return p }
 // lsPod is a prod pod that agrees to be evicted.
 func lsPod(name string, gibs float64) evict.Pod {
 	return change(bePod(name, gibs), func(p *evict.Pod) {
-		p.QoS, p.Band, p.Priority, p.EvictionEnabled = protocol.QoSLS, protocol.PriorityProd, 9500, true
+		p.BE, p.Band, p.Priority, p.EvictionEnabled = false, protocol.PriorityProd, 9500, true
 	})
 }
 
@@ -106,7 +106,8 @@ func TestBEMemory(t *testing.T) {
 			want: "six four", reason: "573.44 MiB cannot be released (1 pod spared: its eviction-policy does not name BEMemoryEvict)",
 		},
 		"static pod":            {in: memoryOf(104, change(eight, func(p *evict.Pod) { p.Unevictable = "static pod" }), six, four), want: "six four", reason: "static pod"},
-		"refused by its budget": {in: memoryOf(104, change(eight, func(p *evict.Pod) { p.Refused = true }), six, four), want: "six four"},
+		"refused by its budget": {in: memoryOf(104, change(eight, func(p *evict.Pod) { p.Held = evict.ByBudget }), six, four), want: "six four"},
+		"failed a moment ago":   {in: memoryOf(104, change(eight, func(p *evict.Pod) { p.Held = evict.ByFailure }), six, four), want: "six four", reason: "its last eviction has failed"},
 		"spares whom a later victim makes unnecessary": {
 			in:   memoryOf(104, change(four, func(p *evict.Pod) { p.Priority = 5000 }), bePod("twelve", 12), six),
 			want: "twelve",
@@ -203,7 +204,8 @@ func TestMemoryByPriority(t *testing.T) {
 
 func TestDanger(t *testing.T) {
 	t.Parallel()
-	in := memoryOf(126, change(bePod("refused", 20), func(p *evict.Pod) { p.Refused = true }), bePod("other", 10))
+	in := memoryOf(126, change(bePod("refused", 20), func(p *evict.Pod) { p.Held = evict.ByBudget }), bePod("other", 10),
+		change(bePod("failed", 30), func(p *evict.Pod) { p.Held = evict.ByFailure }))
 	in.Memory.Reclaiming = true
 	rested := evict.State{MemoryAt: 99 * unit.Second}
 	if _, out := evict.Step(rested, in); names(out) != "" || !strings.Contains(reasons(out), "waits, the last round was 1 s ago, pause of 4 s") {
@@ -211,7 +213,7 @@ func TestDanger(t *testing.T) {
 	}
 	in.Danger = "80 MiB of memory are available"
 	s, out := evict.Step(rested, in)
-	if names(out) != "refused other" || s.MemoryAt != in.Now {
+	if names(out) != "refused other" || s.MemoryAt != in.Now || out.Danger != in.Danger {
 		t.Errorf("%q\n%s", names(out), reasons(out))
 	}
 	for _, e := range out.Evictions {

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 
 	"github.com/koord-rt/koord-rt/api/protocol"
+	"github.com/koord-rt/koord-rt/api/strategy"
 )
 
 // Feature is one reason to evict, named as upstream's feature gates.
@@ -51,6 +52,25 @@ func (s Features) With(f Feature) Features {
 		return s
 	}
 	return s | 1<<f
+}
+
+// Wanted are the features that a complete strategy (strategy.Effective) has the thresholds for.
+func Wanted(t *strategy.ResourceThresholdStrategy) (out Features) {
+	if t.Enable == nil || !*t.Enable {
+		return 0
+	}
+	add := func(f Feature, yes bool) {
+		if yes {
+			out = out.With(f)
+		}
+	}
+	add(BEMemoryEvict, t.MemoryEvictThresholdPercent != nil)
+	add(MemoryEvict, t.MemoryEvictThresholdPercent != nil && t.EvictEnabledPriorityThreshold != nil)
+	add(MemoryAllocatableEvict, t.MemoryAllocatableEvictThresholdPercent != nil && t.AllocatableEvictPriorityThreshold != nil)
+	add(BECPUEvict, t.CPUEvictPSIThresholdPercent != nil || t.CPUEvictBESatisfactionLowerPercent != nil && t.CPUEvictBESatisfactionUpperPercent != nil)
+	add(CPUAllocatableEvict, t.CPUAllocatableEvictThresholdPercent != nil && t.AllocatableEvictPriorityThreshold != nil)
+	add(CPUEvict, t.CPUEvictThresholdPercent != nil && t.EvictEnabledPriorityThreshold != nil)
+	return out
 }
 
 // DecodePolicy reads the annotation koordinator.sh/eviction-policy, a JSON list of feature names such as

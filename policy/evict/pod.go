@@ -13,9 +13,9 @@ import (
 // Pod is one pod of the node as far as evictions look at it.
 type Pod struct {
 	UID, Namespace, Name string
-	// QoS is the label's class or the default of the Kubernetes class.
-	QoS protocol.QoS
-	// Band is the priority class, derived where no label says it.
+	// BE: the pod belongs to the best-effort tier, see [BestEffort].
+	BE bool
+	// Band is the priority class, with its default where neither label nor priority says it.
 	Band protocol.PriorityClass
 	// Priority is spec.priority, SubPriority the label koordinator.sh/priority, EvictionPriority the annotation
 	// koordinator.sh/eviction-priority; all 0 without.
@@ -28,9 +28,9 @@ type Pod struct {
 	Allowed Features
 	// Unevictable says why the pod is never a victim ("static pod", "daemon set"); empty when it may be.
 	Unevictable string
-	// Refused: its disruption budget has just refused an eviction.
-	Refused bool
-	// Leaving: it was evicted or deleted and is still there. LeavingSince may be 0 for just now.
+	// Held says why it is not asked for now.
+	Held Held
+	// Leaving: it was evicted or deleted and is still there. LeavingSince is since when that is known; 0 for just now.
 	Leaving      bool
 	LeavingSince unit.Micros
 
@@ -41,8 +41,38 @@ type Pod struct {
 	MemoryRequest unit.Bytes
 }
 
-// be reports whether the pod belongs to the best-effort tier.
-func be(p *Pod) bool { return p.QoS == protocol.QoSBE }
+// Held is why a pod is not asked for now.
+type Held uint8
+
+// The reasons. Budgets do not hold in danger; what failed would fail again, so the next candidate is taken then, too.
+const (
+	NotHeld Held = iota
+	// ByBudget: its disruption budget has just refused an eviction.
+	ByBudget
+	// ByFailure: its last eviction has failed, and the time to try again has not come.
+	ByFailure
+)
+
+// highest is the top of Koordinator's priority bands. What is above them is more important than any of them: system
+// components, and classes that people made for key tasks.
+const highest = 9999
+
+// Above reports that a pod's priority is above Koordinator's bands: it is never evicted from the node.
+func Above(priority int32) bool { return priority > highest }
+
+// BestEffort reports whether a pod belongs to the best-effort tier, which is evicted without being asked: by its label, as
+// upstream has it (GetPodQoSClassRaw), or where it has none and requests nothing by a priority class that is lent
+// resources, batch or free, told by label or priority. A pod of Kubernetes' BestEffort class with no such priority does not:
+// nobody has said that it may go. class and band are without defaults.
+func BestEffort(class protocol.QoS, kube protocol.KubeQoS, band protocol.PriorityClass) bool {
+	if class != protocol.QoSNone {
+		return class == protocol.QoSBE
+	}
+	return kube == protocol.KubeBestEffort && (band == protocol.PriorityBatch || band == protocol.PriorityFree)
+}
+
+// be reports whether the features of the best-effort tier may take a pod.
+func be(p *Pod) bool { return p.BE }
 
 // below returns the test for features that go by priority: at most the threshold, and the owner agrees by label.
 func below(threshold int32) func(*Pod) bool {
@@ -60,10 +90,16 @@ func (r *round) appeal(p *Pod, f Feature) string {
 	switch {
 	case p.Unevictable != "":
 		return p.Unevictable
+	case Above(p.Priority):
+		return "its priority is above all classes"
+	case (f == BEMemoryEvict || f == BECPUEvict) && p.Band == protocol.PriorityProd:
+		return "its priority class is " + p.Band.String()
 	case !p.Allowed.Has(f):
 		return "its eviction-policy does not name " + f.String()
-	case p.Refused && r.budget:
+	case p.Held == ByBudget && r.budget:
 		return "its disruption budget refuses"
+	case p.Held == ByFailure:
+		return "its last eviction has failed"
 	}
 	return ""
 }

@@ -57,6 +57,7 @@ var checks = [protocol.NumFeatures]func(*report){
 	protocol.FeatureOOMScore:      oomScore,
 	protocol.FeatureCoreSched:     coreSched,
 	protocol.FeatureDevices:       devices,
+	protocol.FeatureNetwork:       network,
 }
 
 // report collects sentences about one feature.

@@ -79,12 +79,22 @@ func TestStates(t *testing.T) {
 		"oom score by old CRI": {protocol.FeatureOOMScore, func(v *node.View) {
 			byCRI(v).Runtime.Fields.OOMScoreAdj = false
 		}, feature.Degraded, "cannot carry oom_score_adj"},
-		"blkio by CRI on v1": {protocol.FeatureBlkIO, func(v *node.View) { byCRI(v).Kernel.Cgroup = node.CgroupV1 }, feature.Degraded, "cannot carry io.read_bps"},
-		"blkio by CRI":       {protocol.FeatureBlkIO, func(v *node.View) { byCRI(v) }, feature.Active, ""},
-		"memory by CRI":      {protocol.FeatureMemory, func(v *node.View) { pt.Vendor(byCRI(v)) }, feature.Degraded, "cannot carry memory.wmark"},
-		"batch by CRI":       {protocol.FeatureBatch, func(v *node.View) { byCRI(v) }, feature.Active, ""},
-		"observe":            {protocol.FeatureMemory, func(v *node.View) { v.Modes[protocol.FeatureMemory] = node.Observe }, feature.Observe, "when active: degraded"},
-		"off":                {protocol.FeatureMemory, func(v *node.View) { v.Modes[protocol.FeatureMemory] = node.Off }, feature.Off, "configuration"},
+		"blkio by CRI on v1":   {protocol.FeatureBlkIO, func(v *node.View) { byCRI(v).Kernel.Cgroup = node.CgroupV1 }, feature.Degraded, "cannot carry io.read_bps"},
+		"blkio by CRI":         {protocol.FeatureBlkIO, func(v *node.View) { byCRI(v) }, feature.Active, ""},
+		"memory by CRI":        {protocol.FeatureMemory, func(v *node.View) { pt.Vendor(byCRI(v)) }, feature.Degraded, "cannot carry memory.wmark"},
+		"batch by CRI":         {protocol.FeatureBatch, func(v *node.View) { byCRI(v) }, feature.Active, ""},
+		"network, nobody asks": {protocol.FeatureNetwork, nil, feature.Active, "no class asks for it"},
+		"network, no agent":    {protocol.FeatureNetwork, func(v *node.View) { shares(v) }, feature.Unsupported, "by the node agent, which tells nothing"},
+		"network":              {protocol.FeatureNetwork, func(v *node.View) { shares(v).Known = true }, feature.Active, "by the node agent"},
+		"network, no link": {protocol.FeatureNetwork, func(v *node.View) {
+			*shares(v) = node.Dynamic{Known: true, Network: node.Network{Missing: "no default route"}}
+		}, feature.Unsupported, "no default route"},
+		"network, one way": {protocol.FeatureNetwork, func(v *node.View) {
+			*shares(v) = node.Dynamic{Known: true, Network: node.Network{Limited: "no ingress: no ifb"}}
+		}, feature.Degraded, "no ifb"},
+		"network ceded": {protocol.FeatureNetwork, func(v *node.View) { shares(v); v.Ceded = plan.KnobSet(plan.NetShape) }, feature.Unsupported, "net.shape is ceded"},
+		"observe":       {protocol.FeatureMemory, func(v *node.View) { v.Modes[protocol.FeatureMemory] = node.Observe }, feature.Observe, "when active: degraded"},
+		"off":           {protocol.FeatureMemory, func(v *node.View) { v.Modes[protocol.FeatureMemory] = node.Off }, feature.Off, "configuration"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -105,6 +115,12 @@ func TestStates(t *testing.T) {
 			}
 		})
 	}
+}
+
+// shares enables shares of the network for BE.
+func shares(v *node.View) *node.Dynamic {
+	v.Strategy.ResourceQOSStrategy.BEClass.NetworkQOS.Enable = new(true)
+	return &v.Dynamic
 }
 
 // byCRI takes NRI away.

@@ -10,11 +10,14 @@
 package hostapp
 
 import (
+	"errors"
 	"path"
+	"strconv"
 	"strings"
 
 	"github.com/koord-rt/koord-rt/api/protocol"
 	"github.com/koord-rt/koord-rt/api/strategy"
+	"github.com/koord-rt/koord-rt/model/cgrouppath"
 	"github.com/koord-rt/koord-rt/model/node"
 	"github.com/koord-rt/koord-rt/model/plan"
 	"github.com/koord-rt/koord-rt/model/workload"
@@ -38,16 +41,17 @@ const (
 //	/host-latency-sensitive/<name>       without cgroupPath
 //	/host-best-effort/<name>             without cgroupPath, QoS BE
 //
-// Not ok when it would be the root or one of the kubelet's own directories, which are nobody's application.
-func Cgroup(app *strategy.HostApplication, roots Roots) (dir string, ok bool) {
+// An error wraps ErrUnknown while the base is not known, and else says why this can be no application's: at the root and at or above
+// the kubelet's own directories what is set is set for every pod, and a pod is somebody already.
+func Cgroup(app *strategy.HostApplication, roots Roots) (dir string, err error) {
 	p := app.CgroupPath
 	switch {
 	case app.Name == "" || strings.Contains(app.Name, "/") || strings.HasPrefix(app.Name, "."):
-		return "", false
+		return "", errors.New("this is no name of a directory")
 	case p == nil && app.QoS == protocol.QoSBE.String():
-		return bestEffort + "/" + app.Name, true
+		return bestEffort + "/" + app.Name, nil
 	case p == nil:
-		return latencySensitive + "/" + app.Name, true
+		return latencySensitive + "/" + app.Name, nil
 	}
 	base := "/"
 	switch p.Base {
@@ -59,15 +63,35 @@ func Cgroup(app *strategy.HostApplication, roots Roots) (dir string, ok bool) {
 		base = roots.BestEffort
 	case "", strategy.BaseCgroupRoot:
 	default:
-		return "", false
+		return "", errors.New("cgroupPath.base " + strconv.Quote(p.Base) + " is not known")
 	}
 	if base == "" {
-		return "", false
+		return "", ErrUnknown
 	}
 	// Each part is anchored by itself, so that none can climb out of what stands before it.
 	dir = path.Join(base, path.Clean("/"+p.ParentDir), path.Clean("/"+p.RelativePath))
-	return dir, dir != "/" && dir != roots.Kubepods && dir != roots.Burstable && dir != roots.BestEffort
+	if dir == "/" {
+		return "", errors.New("its cgroup is the root of all")
+	}
+	// The default directories count also while nothing tells of any.
+	for _, kubelet := range [...]string{roots.Kubepods, roots.Burstable, roots.BestEffort, "/kubepods", "/kubepods.slice"} {
+		if kubelet != "" && Within(kubelet, dir) {
+			return "", errors.New("its cgroup " + dir + " holds the kubelet's " + kubelet)
+		}
+	}
+	for at := dir; at != "/"; at = path.Dir(at) {
+		if _, ok := cgrouppath.OfPod(at); ok {
+			return "", errors.New("its cgroup " + dir + " belongs to a pod")
+		}
+	}
+	return dir, nil
 }
+
+// ErrUnknown: where the kubelet's directories are shows in a pod's, and there is none yet.
+var ErrUnknown = errors.New("where the kubelet's directories are is not known yet")
+
+// Within reports whether a directory is another one or below it.
+func Within(dir, other string) bool { return dir == other || strings.HasPrefix(dir, other+"/") }
 
 // Decide returns what the application's cgroup must have. An application without QoS has nothing. The kernel's bvt carries
 // the class' identity; elsewhere a BE application is idle among its neighbours, but not where its cgroup is a systemd unit:

@@ -4,6 +4,7 @@
 package hostapp_test
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
@@ -28,32 +29,53 @@ func TestCgroup(t *testing.T) {
 		return &strategy.HostApplication{Name: "nginx", QoS: qos, CgroupPath: p}
 	}
 	for name, tc := range map[string]struct {
-		app  *strategy.HostApplication
-		want string
-		ok   bool
+		app       *strategy.HostApplication
+		want, why string
 	}{
-		"LS":              {app("LS", nil), "/host-latency-sensitive/nginx", true},
-		"no class":        {app("", nil), "/host-latency-sensitive/nginx", true},
-		"BE":              {app("BE", nil), "/host-best-effort/nginx", true},
-		"root":            {app("LS", &strategy.CgroupPath{Base: "CgroupRoot", ParentDir: "host", RelativePath: "nginx/"}), "/host/nginx", true},
-		"no base":         {app("LS", &strategy.CgroupPath{RelativePath: "system.slice/nginx.service"}), "/system.slice/nginx.service", true},
-		"kubepods":        {app("LS", &strategy.CgroupPath{Base: "Kubepods", RelativePath: "nginx"}), "/kubepods.slice/nginx", true},
-		"burstable":       {app("LS", &strategy.CgroupPath{Base: "KubepodsBurstable", ParentDir: "/a", RelativePath: "/b"}), "/kubepods.slice/kubepods-burstable.slice/a/b", true},
-		"best effort":     {app("BE", &strategy.CgroupPath{Base: "KubepodsBesteffort", RelativePath: "b"}), "/kubepods.slice/kubepods-besteffort.slice/b", true},
-		"climbs":          {app("BE", &strategy.CgroupPath{Base: "KubepodsBesteffort", ParentDir: "../..", RelativePath: "../../x"}), "/kubepods.slice/kubepods-besteffort.slice/x", true},
-		"the root itself": {app("BE", &strategy.CgroupPath{Base: "CgroupRoot", RelativePath: ".."}), "", false},
-		"kubelet's own":   {app("BE", &strategy.CgroupPath{RelativePath: "kubepods.slice"}), "", false},
-		"another base":    {app("BE", &strategy.CgroupPath{Base: "Elsewhere", RelativePath: "x"}), "", false},
-		"no name":         {&strategy.HostApplication{QoS: "BE"}, "", false},
-		"a name of dots":  {&strategy.HostApplication{Name: ".."}, "", false},
+		"LS":              {app("LS", nil), "/host-latency-sensitive/nginx", ""},
+		"no class":        {app("", nil), "/host-latency-sensitive/nginx", ""},
+		"BE":              {app("BE", nil), "/host-best-effort/nginx", ""},
+		"root":            {app("LS", &strategy.CgroupPath{Base: "CgroupRoot", ParentDir: "host", RelativePath: "nginx/"}), "/host/nginx", ""},
+		"no base":         {app("LS", &strategy.CgroupPath{RelativePath: "system.slice/nginx.service"}), "/system.slice/nginx.service", ""},
+		"kubepods":        {app("LS", &strategy.CgroupPath{Base: "Kubepods", RelativePath: "nginx"}), "/kubepods.slice/nginx", ""},
+		"burstable":       {app("LS", &strategy.CgroupPath{Base: "KubepodsBurstable", ParentDir: "/a", RelativePath: "/b"}), "/kubepods.slice/kubepods-burstable.slice/a/b", ""},
+		"best effort":     {app("BE", &strategy.CgroupPath{Base: "KubepodsBesteffort", RelativePath: "b"}), "/kubepods.slice/kubepods-besteffort.slice/b", ""},
+		"climbs":          {app("BE", &strategy.CgroupPath{Base: "KubepodsBesteffort", ParentDir: "../..", RelativePath: "../../x"}), "/kubepods.slice/kubepods-besteffort.slice/x", ""},
+		"the root itself": {app("BE", &strategy.CgroupPath{Base: "CgroupRoot", RelativePath: ".."}), "", "the root"},
+		"kubelet's own":   {app("BE", &strategy.CgroupPath{RelativePath: "kubepods.slice"}), "", "holds the kubelet's"},
+		"another base":    {app("BE", &strategy.CgroupPath{Base: "Elsewhere", RelativePath: "x"}), "", "Elsewhere"},
+		"no name":         {&strategy.HostApplication{QoS: "BE"}, "", "no name"},
+		"a name of dots":  {&strategy.HostApplication{Name: ".."}, "", "no name"},
 	} {
-		dir, ok := hostapp.Cgroup(tc.app, systemd())
-		if ok != tc.ok || ok && dir != tc.want {
-			t.Errorf("%s: %q %v, want %q %v", name, dir, ok, tc.want, tc.ok)
+		dir, err := hostapp.Cgroup(tc.app, systemd())
+		if (err == nil) != (tc.why == "") || dir != tc.want || err != nil && !strings.Contains(err.Error(), tc.why) {
+			t.Errorf("%s: %q %v, want %q %q", name, dir, err, tc.want, tc.why)
 		}
 	}
-	if dir, ok := hostapp.Cgroup(app("LS", &strategy.CgroupPath{Base: "Kubepods", RelativePath: "x"}), hostapp.Roots{}); ok {
-		t.Errorf("without the kubelet's directories: %q", dir)
+	below := hostapp.Roots{Kubepods: "/node/kubepods", Burstable: "/node/kubepods/burstable", BestEffort: "/node/kubepods/besteffort"}
+	for path, why := range map[string]string{
+		"node": "/node holds the kubelet's /node/kubepods", "node/kubepods": "holds", "node/kubepods/besteffort": "holds", "kubepods": "holds",
+		"nod": "", "node/k": "", "node/kubepods/x": "", "node/kubepods/burstable/podu": "belongs to a pod", "node/kubepods/podu/c1": "belongs to a pod",
+	} {
+		dir, err := hostapp.Cgroup(app("BE", &strategy.CgroupPath{RelativePath: path}), below)
+		if (err == nil) != (why == "") || err != nil && !strings.Contains(err.Error(), why) {
+			t.Errorf("%s beside pods in %s: %q %v, want %q", path, below.Kubepods, dir, err, why)
+		}
+	}
+	if dir, err := hostapp.Cgroup(app("LS", &strategy.CgroupPath{Base: "Kubepods", RelativePath: "x"}), hostapp.Roots{}); !errors.Is(err, hostapp.ErrUnknown) {
+		t.Errorf("without the kubelet's directories: %q %v", dir, err)
+	}
+	if dir, err := hostapp.Cgroup(app("BE", &strategy.CgroupPath{RelativePath: "kubepods.slice"}), hostapp.Roots{}); err == nil {
+		t.Errorf("before any pod: %q", dir)
+	}
+}
+
+func TestWithin(t *testing.T) {
+	t.Parallel()
+	for pair, want := range map[[2]string]bool{{"/a", "/a"}: true, {"/a/b", "/a"}: true, {"/ab", "/a"}: false, {"/a", "/a/b"}: false} {
+		if got := hostapp.Within(pair[0], pair[1]); got != want {
+			t.Errorf("%s within %s: %v", pair[0], pair[1], got)
+		}
 	}
 }
 

@@ -12,9 +12,8 @@ import (
 // Figures of baselines.
 const (
 	halfLife = 30 * unit.Minute
-	// A baseline is worth something after warmSamples samples over warmFor.
+	// A baseline is worth something after warmSamples samples over Pace.History.
 	warmSamples = 20
-	warmFor     = 2 * unit.Minute
 	// confirm and calmAfter are how many samples in a row change the state.
 	confirm   = 3
 	calmAfter = 5
@@ -55,9 +54,9 @@ func (b *Baseline) reset() {
 	*b = Baseline{Mean: b.Mean, Var: b.Var, Count: b.Count}
 }
 
-// warm says that the baseline may be judged by.
-func (b *Baseline) warm() bool {
-	return b.Count >= warmSamples && (b.FirstAt == 0 || b.LastAt-b.FirstAt >= warmFor)
+// warm says that the baseline may be judged by, after a history of that length.
+func (b *Baseline) warm(history unit.Micros) bool {
+	return b.Count >= warmSamples && (b.FirstAt == 0 || b.LastAt-b.FirstAt >= history)
 }
 
 // sigma is the deviation, not below a twentieth of the mean and of the signal's least.
@@ -81,11 +80,11 @@ func (b *Baseline) learn(x float64, now unit.Micros) {
 }
 
 // see takes one sample. High says that it is above the band; the state changes after some of a kind in a row.
-func (b *Baseline) see(x float64, now unit.Micros, f *facts) (high bool) {
+func (b *Baseline) see(x float64, now unit.Micros, f *facts, history unit.Micros) (high bool) {
 	if b.FirstAt == 0 && b.Count == 0 {
 		b.FirstAt = now
 	}
-	if !b.warm() {
+	if !b.warm(history) {
 		b.learn(x, now)
 		b.LastAt, b.Value = now, x
 		return false

@@ -11,12 +11,14 @@ import (
 	"github.com/koord-rt/koord-rt/model/unit"
 )
 
+var usual = DefaultPace()
+
 // taught is a warm baseline of CPU pressure about 10 % ± 1 %.
 func taught(r *rand.Rand) (Baseline, unit.Micros) {
 	var b Baseline
 	now := unit.Second
 	for range 300 {
-		b.see(0.1+0.01*r.NormFloat64(), now, &signals[CPUPressure])
+		b.see(0.1+0.01*r.NormFloat64(), now, &signals[CPUPressure], usual.History)
 		now += unit.Second
 	}
 	return b, now
@@ -33,7 +35,7 @@ func TestBaselineLearns(t *testing.T) {
 	r := rand.New(rand.NewPCG(2, 2))
 	for i := range 7200 {
 		now += unit.Second
-		if b.see(0.1+0.05*float64(i)/7200+0.01*r.NormFloat64(), now, &signals[CPUPressure]); b.Disturbed {
+		if b.see(0.1+0.05*float64(i)/7200+0.01*r.NormFloat64(), now, &signals[CPUPressure], usual.History); b.Disturbed {
 			t.Fatalf("a drift is taken for a disturbance after %d s", i)
 		}
 	}
@@ -62,7 +64,7 @@ func TestDetection(t *testing.T) {
 		mean := b.Mean
 		for _, x := range tc.samples {
 			now += unit.Second
-			b.see(x, now, &signals[CPUPressure])
+			b.see(x, now, &signals[CPUPressure], usual.History)
 		}
 		if b.Disturbed != tc.want {
 			t.Errorf("%s: disturbed %v", name, b.Disturbed)
@@ -77,10 +79,10 @@ func TestLeastAndCold(t *testing.T) {
 	t.Parallel()
 	var b Baseline
 	for i := range 200 {
-		b.see(0.001, unit.Micros(i+1)*unit.Second, &signals[CPUPressure])
+		b.see(0.001, unit.Micros(i+1)*unit.Second, &signals[CPUPressure], usual.History)
 	}
 	for i := range 10 {
-		b.see(0.049, unit.Micros(i+300)*unit.Second, &signals[CPUPressure])
+		b.see(0.049, unit.Micros(i+300)*unit.Second, &signals[CPUPressure], usual.History)
 	}
 	if b.Disturbed {
 		t.Error("49 times as much as usual, but less than counts")
@@ -91,10 +93,10 @@ func TestLeastAndCold(t *testing.T) {
 	}{"few samples": {warmSamples - 2, unit.Minute}, "a short time": {100, unit.Second}} {
 		var b Baseline
 		for i := range tc.n {
-			b.see(0.1, unit.Micros(i+1)*tc.every, &signals[CPUPressure])
+			b.see(0.1, unit.Micros(i+1)*tc.every, &signals[CPUPressure], usual.History)
 		}
 		for i := range 4 {
-			b.see(0.9, unit.Micros(tc.n+i+1)*tc.every, &signals[CPUPressure])
+			b.see(0.9, unit.Micros(tc.n+i+1)*tc.every, &signals[CPUPressure], usual.History)
 		}
 		if b.Disturbed {
 			t.Errorf("%s: disturbed", name)
@@ -109,7 +111,7 @@ func TestNewNormal(t *testing.T) {
 	end := unit.Micros(0)
 	for range 3600 {
 		now += unit.Second
-		if b.see(0.4, now, &signals[CPUPressure]); !b.Disturbed && b.Count < 100 && end == 0 {
+		if b.see(0.4, now, &signals[CPUPressure], usual.History); !b.Disturbed && b.Count < 100 && end == 0 {
 			end = now
 		}
 	}

@@ -17,7 +17,8 @@
 // The worst suspect is tried: its use is cut in half (memory by a fifth). If distress does not fall by 30 % within the trial it is innocent,
 // gets everything back at once and is left alone for five minutes; the next one is tried. If it does fall, it stays cut,
 // is cut again while others are still disturbed, and gets back twice as much every ten seconds once all have been calm for
-// a minute, or for twice as long after each relapse. One suspect of a resource is on trial at a time.
+// a minute, or for twice as long after each relapse. One suspect of a resource is on trial at a time. History, trial and calm
+// are an operator's to choose (Pace); the times here are the defaults.
 //
 // A sample is given to one step only, so that a slow signal (CPI, once a minute) is not counted every second.
 //
@@ -37,7 +38,31 @@ import (
 type Input struct {
 	Now  unit.Micros
 	Pods []Pod
+	// Pace is how patient it is; the zero value is DefaultPace.
+	Pace Pace
 }
+
+// Pace are the times that an operator may choose.
+type Pace struct {
+	// History must have been measured before a pod is judged, Trial is how long a suspect is held before its effect is, Calm
+	// must pass before a guilty pod is released: in steps of a sixth of it, and it is cut again after a half.
+	History, Trial, Calm unit.Micros
+}
+
+// DefaultPace is two minutes, 20 s and a minute.
+func DefaultPace() Pace {
+	return Pace{History: 2 * unit.Minute, Trial: 20 * unit.Second, Calm: unit.Minute}
+}
+
+// trialMost is how long a trial waits for new samples.
+func (p *Pace) trialMost() unit.Micros { return 9 * p.Trial }
+
+// recentHalfLife smooths distress for the trial, at whose end nearly all of it must be of the trial.
+func (p *Pace) recentHalfLife() unit.Micros { return p.Trial / 4 }
+
+func (p *Pace) giveEvery() unit.Micros { return p.Calm / 6 }
+
+func (p *Pace) cutAgain() unit.Micros { return p.Calm / 2 }
 
 // Pod is one running pod. Pods of every class but BE can be victims, BE pods suspects.
 type Pod struct {
@@ -72,7 +97,7 @@ type PodState struct {
 
 // ResourceState is the distress about one resource.
 type ResourceState struct {
-	// Now is this step's, Recent forgets by half in five seconds, Fresh counts samples.
+	// Now is this step's, Recent forgets by half in a quarter of a trial, Fresh counts samples.
 	Now    float64 `json:"now,omitempty"`
 	Recent float64 `json:"recent,omitempty"`
 	Fresh  int64   `json:"fresh,omitempty"`
@@ -129,6 +154,9 @@ type Output struct {
 func Step(s State, in Input) (State, Output) {
 	if in.Now < s.At {
 		s = restart(s) // another clock
+	}
+	if in.Pace == (Pace{}) {
+		in.Pace = DefaultPace()
 	}
 	w := &work{in: &in, s: &s, elapsed: min(in.Now-s.At, longest)}
 	w.next = State{At: in.Now, Resource: s.Resource, Pods: make([]PodState, len(in.Pods))}

@@ -27,6 +27,7 @@ type world struct {
 	// harm is the CPU pressure that the LS pods feel, of what the batch pods really use.
 	harm   func(sec int, used map[string]float64) float64
 	signal Signal
+	pace   Pace
 	events []string
 	capped map[string]int // seconds by pod
 	caps   []Cap
@@ -39,7 +40,7 @@ func (w *world) run(seconds int) {
 	for range seconds {
 		w.now++
 		used := map[string]float64{}
-		in := Input{Now: unit.Micros(w.now) * unit.Second}
+		in := Input{Now: unit.Micros(w.now) * unit.Second, Pace: w.pace}
 		for _, name := range []string{"a", "b", "c", "d"} {
 			if w.batch[name] == nil {
 				continue
@@ -138,6 +139,30 @@ func TestInnocentIsReleased(t *testing.T) {
 	}
 	if w.s.find("a", 0).Innocent[CPU] == 0 {
 		t.Error("nothing remembers the acquittal")
+	}
+}
+
+// TestPace: with shorter times an antagonist that comes after half a minute is found guilty within ten seconds, and free again
+// within half a minute of its end. By default nobody is judged before two minutes.
+func TestPace(t *testing.T) {
+	t.Parallel()
+	short := Pace{History: 25 * unit.Second, Trial: 4 * unit.Second, Calm: 6 * unit.Second}
+	for _, tc := range []struct {
+		pace  Pace
+		found bool
+	}{{short, true}, {Pace{}, false}} {
+		w := &world{
+			signal: CPUPressure, pace: tc.pace, batch: map[string]func(int) float64{"a": within(30, 50, 8, 1)},
+			harm: func(_ int, used map[string]float64) float64 { return 0.05 + 0.05*max(used["a"]-2, 0) },
+		}
+		w.run(42)
+		if n := w.saw("batch/a guilty"); n > 0 != tc.found {
+			t.Errorf("%+v: guilty %d times\n%s", tc.pace, n, strings.Join(w.events, "\n"))
+		}
+		w.run(38)
+		if n := w.saw("batch/a released: nobody is disturbed"); n > 0 != tc.found || len(w.caps) > 0 {
+			t.Errorf("%+v: released %d times; %+v\n%s", tc.pace, n, w.caps, strings.Join(w.events, "\n"))
+		}
 	}
 }
 

@@ -14,21 +14,14 @@ import (
 
 // Figures of a trial.
 const (
-	// A trial lasts trialLeast and until two new samples have come, at most trialMost.
-	trialLeast   = 20 * unit.Second
-	trialMost    = 3 * unit.Minute
+	// A trial lasts Pace.Trial and until trialSamples new samples have come, at most nine times as long.
 	trialSamples = 2
 	// improved is what distress must fall to.
 	improved = 0.7
 	// acquittal is how long an innocent pod is left alone.
 	acquittal = 5 * unit.Minute
-	// calmFor must pass before a guilty pod is released, in steps of giveEvery; twice as long after each of the first
-	// relapses.
-	calmFor   = unit.Minute
-	relapses  = 4
-	giveEvery = 10 * unit.Second
-	// A guilty pod is cut again after cutAgain while others are still disturbed.
-	cutAgain = 30 * unit.Second
+	// Pace.Calm must pass before a guilty pod is released; twice as long after each of the first relapses.
+	relapses = 4
 )
 
 // cut is what a cap leaves of the use, by resource: memory that is taken must be read again.
@@ -89,14 +82,14 @@ func (w *work) judge() {
 
 // verdict is the one place where phases change.
 func (w *work) verdict(s Suspicion) (next Suspicion, keep bool) {
-	d, now := &w.next.Resource[s.Resource], w.in.Now
-	calm := d.CalmSince != 0 && now-d.CalmSince >= calmFor<<min(s.Relapses, relapses)
+	d, now, pace := &w.next.Resource[s.Resource], w.in.Now, &w.in.Pace
+	calm := d.CalmSince != 0 && now-d.CalmSince >= pace.Calm<<min(s.Relapses, relapses)
 	switch s.Phase {
 	case Trial:
 		better := d.Recent <= improved*s.Distress || w.disturbed[s.Resource] == 0
 		seen := d.Fresh-s.Fresh >= trialSamples
 		switch {
-		case now-s.At < trialLeast || !seen && now-s.At < trialMost:
+		case now-s.At < pace.Trial || !seen && now-s.At < pace.trialMost():
 			return s, true
 		case better && seen:
 			s.Phase, s.At = Guilty, now
@@ -113,7 +106,7 @@ func (w *work) verdict(s Suspicion) (next Suspicion, keep bool) {
 		case calm:
 			s.Phase = Releasing
 			return w.give(s)
-		case w.disturbed[s.Resource] > 0 && now-s.At >= cutAgain && s.Limit > least[s.Resource]:
+		case w.disturbed[s.Resource] > 0 && now-s.At >= pace.cutAgain() && s.Limit > least[s.Resource]:
 			s.Limit, s.At = max(s.Limit*cut[s.Resource], least[s.Resource]), now
 			w.event(s.Pod, s.Name, "held to "+s.Resource.text(s.Limit)+": others are still disturbed")
 		}
@@ -125,7 +118,7 @@ func (w *work) verdict(s Suspicion) (next Suspicion, keep bool) {
 			w.event(s.Pod, s.Name, "held to "+s.Resource.text(s.Limit)+" again: others are disturbed as it gets back its share")
 			return s, true
 		}
-		if now-s.At < giveEvery {
+		if now-s.At < pace.giveEvery() {
 			return s, true
 		}
 		return w.give(s)
@@ -156,7 +149,7 @@ func (w *work) accuse(r Resource) {
 		return
 	}
 	for _, s := range w.next.Suspects {
-		if s.Resource == r && (s.Phase == Trial || w.in.Now-s.At < cutAgain && s.Limit > least[r]) {
+		if s.Resource == r && (s.Phase == Trial || w.in.Now-s.At < w.in.Pace.cutAgain() && s.Limit > least[r]) {
 			return
 		}
 	}

@@ -26,21 +26,21 @@ func (w *work) observe(p *Pod, state *PodState) {
 	var busy [NumResources]bool
 	for r := range NumResources {
 		if x, ok := usable(p.Used[r]); ok && r != Cache {
-			busy[r] = state.Own[r].see(x, w.in.Now, &facts{margin: 0.5, least: float64(least[r])})
+			busy[r] = state.Own[r].see(x, w.in.Now, &facts{margin: 0.5, least: float64(least[r])}, w.in.Pace.History)
 		}
 	}
 	for i := range NumSignals {
 		b, f := &state.Signals[i], &signals[i]
 		if x, ok := usable(p.Signals[i]); ok && (b.Disturbed || !busy[f.resource]) {
 			was := b.Disturbed
-			b.see(x, w.in.Now, f)
+			b.see(x, w.in.Now, f, w.in.Pace.History)
 			w.fresh[f.resource]++
 			if b.Disturbed != was {
 				w.tellVictim(p, i, b)
 			}
 		}
 		b.expire(w.in.Now)
-		if !f.own && b.warm() {
+		if !f.own && b.warm(w.in.Pace.History) {
 			w.peak[f.resource] = max(w.peak[f.resource], b.excess(w.in.Now))
 		}
 		if b.Disturbed {
@@ -84,14 +84,11 @@ func (w *work) victim(p *Pod, s Signal, b *Baseline) {
 	w.out.Victims = append(w.out.Victims, v)
 }
 
-// recentHalfLife smooths distress for the trial.
-const recentHalfLife = 5 * unit.Second
-
 // distress moves the distress about one resource.
 func (w *work) distress(r Resource) {
 	d := &w.next.Resource[r]
 	d.Now = w.peak[r]
-	keep := math.Exp2(-w.elapsed.Seconds() / recentHalfLife.Seconds())
+	keep := math.Exp2(-w.elapsed.Seconds() / w.in.Pace.recentHalfLife().Seconds())
 	d.Recent = d.Recent*keep + d.Now*(1-keep)
 	d.Fresh += int64(w.fresh[r])
 	switch {

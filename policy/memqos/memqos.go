@@ -9,7 +9,8 @@
 //	booked BE use ≥ Σ BE requests × memoryRequestUtilizationPercent: down to 2 points below
 //	node   near: use > capacity × (memoryEvictThresholdPercent − 5): down to 7 points below the threshold
 //	       tight: within 2 points of it: besides, BE containers get no more than they have (memory.high), and the others
-//	       are reclaimed too; near again at 5 points below
+//	       are reclaimed too; near again at 5 points below. That lasts a minute, and as long as the threshold is
+//	       exceeded: a node that rests below it evicts nobody, and must not hold anybody for ever either
 //
 // Who gives first: the highest wmarkMinAdj, BE before others, the lowest priority, the most above its request. Nobody is
 // reclaimed below memory.low, and for nothing: whoever gave less than a tenth of what was asked, or stalls on memory
@@ -50,6 +51,8 @@ const (
 	// dryPart of what was asked is too little; dryFor is how long such a container is left alone.
 	dryPart = 10
 	dryFor  = 30 * unit.Second
+	// squeezeFor is how long a tight node below the threshold holds BE and reclaims others.
+	squeezeFor = unit.Minute
 	// stallBE and stallOther are memory pressures from which a container is left alone.
 	stallBE    = unit.Fraction(0.3)
 	stallOther = unit.Fraction(0.05)
@@ -76,8 +79,9 @@ type Container struct {
 	QoS     protocol.QoS
 	// Priority is spec.priority.
 	Priority int32
-	// Used is memory.current; Reclaimable what of it could be given back: file cache, and anonymous memory where there is
-	// swap. Not told, it is all above Low.
+	// Used is the charge, memory.current or memory.usage_in_bytes, which is what the kernel holds against its limits;
+	// Reclaimable what of it could be given back: file cache, and anonymous memory where there is swap. Not told, it is all
+	// above Low.
 	Used, Reclaimable unit.Measured[unit.Bytes]
 	// Request is the memory request (batch-memory for BE).
 	Request unit.Bytes
@@ -111,7 +115,9 @@ func (p Pressure) String() string { return [...]string{"calm", "near", "tight"}[
 
 // State is what a step leaves for the next, by container id; the zero value is a fresh start.
 type State struct {
-	Pressure   Pressure         `json:"pressure"`
+	Pressure Pressure `json:"pressure"`
+	// TightAt is since when it has been Tight.
+	TightAt    unit.Micros      `json:"tightAt,omitempty"`
 	Booked     bool             `json:"booked,omitempty"`
 	Containers []ContainerState `json:"containers,omitempty"`
 }
@@ -160,7 +166,7 @@ type Output struct {
 func Step(s State, in Input) (State, Output) {
 	n := len(in.Containers)
 	w := &work{in: &in, given: make([]unit.Bytes, n), why: make([]string, n), next: make([]ContainerState, n)}
-	next := State{Pressure: s.Pressure, Booked: s.Booked}
+	next := State{Pressure: s.Pressure, TightAt: s.TightAt, Booked: s.Booked}
 	w.budget = max(in.Capacity/tickPart, leastTick)
 	for i := range in.Containers {
 		w.next[i] = w.begin(&in.Containers[i], s.find(in.Containers[i].ID))
@@ -206,6 +212,8 @@ type work struct {
 	// ranked are the indexes in the order in which they give.
 	ranked []int
 	reason string
+	// squeeze: BE is held where it is, and others are reclaimed.
+	squeeze bool
 	// forNode: something was taken for the node.
 	forNode bool
 }

@@ -311,3 +311,34 @@ func TestHoldOnlyFalls(t *testing.T) {
 		t.Errorf("a tighter value of its own: %q", highs(out))
 	}
 }
+
+// TestTightIsNoDeadEnd: a node that rests close below the threshold evicts nobody (A5). It holds BE and takes from others for a
+// minute, no longer; above the threshold as long as that lasts, and again when it was near in between.
+func TestTightIsNoDeadEnd(t *testing.T) {
+	t.Parallel()
+	in := node(ls("ls", 80*gib), be("a", gib))
+	in.Containers[1].Max = 4 * gib
+	var s memqos.State
+	for _, step := range []struct {
+		after unit.Micros
+		used  unit.Bytes
+		highs string
+		ls    bool
+	}{
+		{unit.Second, 94 * gib, "a=1024", true}, {59 * unit.Second, 94 * gib, "a=1024", true}, {unit.Second, 94 * gib, "", false},
+		{60 * unit.Minute, 96 * gib, "", false}, {unit.Second, 97 * gib, "a=1024", true}, {60 * unit.Minute, 97 * gib, "a=1024", true},
+		{unit.Second, 95 * gib, "", false}, {unit.Second, 89 * gib, "", false}, {unit.Second, 94 * gib, "a=1024", true},
+	} {
+		in.Now += step.after
+		in.Used = unit.Got(step.used)
+		var out memqos.Output
+		s, out = memqos.Step(s, in)
+		if highs(out) != step.highs || strings.Contains(asked(out), "ls=") != step.ls || !strings.Contains(asked(out), "a=") {
+			t.Errorf("%d s, %d GiB: held %q, asked %q, want %q and LS %v (%s)", in.Now/unit.Second, step.used/gib, highs(out), asked(out), step.highs, step.ls, out.Reason)
+		}
+	}
+	in.Now = unit.Second
+	if _, out := memqos.Step(memqos.State{Pressure: memqos.Tight, TightAt: 60 * unit.Minute}, in); highs(out) != "a=1024" {
+		t.Errorf("another clock: %q", highs(out))
+	}
+}

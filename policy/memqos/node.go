@@ -22,14 +22,14 @@ func (w *work) threshold() (unit.Percent, bool) {
 func (w *work) node(next *State) {
 	threshold, ok := w.threshold()
 	if !ok {
-		next.Pressure = Calm
+		next.Pressure, next.TightAt = Calm, 0
 		return
 	}
-	if !w.in.Used.OK {
-		return
+	above := func(points unit.Percent) bool {
+		return w.in.Used.OK && w.in.Used.V > max(threshold-points, 0).Of(w.in.Capacity)
 	}
-	above := func(points unit.Percent) bool { return w.in.Used.V > max(threshold-points, 0).Of(w.in.Capacity) }
 	switch {
+	case !w.in.Used.OK: // the state stays
 	case above(tightPoints), next.Pressure == Tight && above(nearPoints):
 		next.Pressure = Tight
 	case above(nearPoints), next.Pressure != Calm && above(calmPoints):
@@ -37,21 +37,30 @@ func (w *work) node(next *State) {
 	default:
 		next.Pressure = Calm
 	}
+	switch {
+	case next.Pressure != Tight:
+		next.TightAt = 0
+	case next.TightAt == 0 || next.TightAt > w.in.Now: // or another clock
+		next.TightAt = w.in.Now
+	}
+	w.squeeze = next.Pressure == Tight && (w.in.Now-next.TightAt < squeezeFor || above(0))
 }
 
 // relieve reclaims for the node and holds BE where it is.
 func (w *work) relieve(next *State) {
 	threshold, ok := w.threshold()
-	tight := next.Pressure == Tight
 	for i := range w.next {
-		w.hold(i, tight)
+		w.hold(i)
 	}
 	if !ok || next.Pressure == Calm || !w.in.Used.OK {
 		return
 	}
-	how := " is near the eviction threshold of "
-	if tight {
+	how, tight := " is near the eviction threshold of ", w.squeeze
+	switch {
+	case tight:
 		how = " is close below, or above, the eviction threshold of "
+	case next.Pressure == Tight:
+		how = " rests close below the eviction threshold, and nobody is held any more, of "
 	}
 	why := "node memory " + figure.BytesOf(w.in.Used.V, w.in.Capacity) + how + figure.Percent(threshold.Fraction())
 	need := w.in.Used.V - max(threshold-calmPoints, 0).Of(w.in.Capacity)
@@ -64,9 +73,9 @@ func (w *work) relieve(next *State) {
 }
 
 // hold keeps a BE container of a tight node at what it has; the value only falls while it lasts.
-func (w *work) hold(i int, tight bool) {
+func (w *work) hold(i int) {
 	c, s := &w.in.Containers[i], &w.next[i]
-	if !tight || c.QoS != protocol.QoSBE || !w.in.CanHigh {
+	if !w.squeeze || c.QoS != protocol.QoSBE || !w.in.CanHigh {
 		s.Held = 0
 		return
 	}

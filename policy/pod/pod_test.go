@@ -21,6 +21,8 @@ import (
 
 type want = map[string]string
 
+const cfsQuota = "resourceUsedThresholdWithBE: {enable: true, cpuSuppressPolicy: cfsQuota}"
+
 const m5 = "../../api/strategy/testdata/m05-nodeslo.yaml"
 
 type spec = map[string]protocol.ExtendedContainer
@@ -34,6 +36,8 @@ func TestBatch(t *testing.T) {
 		v1    bool
 		ratio unit.Ratio
 		yaml  string
+		kube  protocol.KubeQoS // where the pod stands; zero is below besteffort
+		held  bool             // the agent holds that to a quota
 		want  want
 	}{
 		"documented example":   {spec: spec{"app": pt.Batch(1000, 2*pt.GiB), "sidecar": pt.Batch(500, pt.GiB)}, want: want{"cpu.shares": "1536", "cpu.quota": "150000", "memory.limit": "3221225472"}},
@@ -44,7 +48,11 @@ func TestBatch(t *testing.T) {
 		"sidecar with limits":  {spec: spec{"app": pt.Batch(1000, 2*pt.GiB)}, cache: map[string]node.ContainerSpec{"app": {}, "proxy": {CPURequest: 100, CPULimit: 500, MemoryLimit: pt.GiB}}, want: want{"cpu.shares": "1024", "cpu.quota": "150000", "memory.limit": "3221225472"}},
 		"normalised on v2":     {spec: spec{"app": pt.Batch(1000, 0)}, ratio: 200, want: want{"cpu.shares": "1024", "cpu.quota": "50000"}},
 		"not normalised on v1": {spec: spec{"app": pt.Batch(1000, 0)}, ratio: 200, v1: true, want: want{"cpu.shares": "1024", "cpu.quota": "100000"}},
-		"cfsQuota suppression": {spec: spec{"app": pt.Batch(1000, 0)}, yaml: "resourceUsedThresholdWithBE: {enable: true, cpuSuppressPolicy: cfsQuota}", want: want{"cpu.shares": "1024"}},
+		"cfsQuota suppression": {spec: spec{"app": pt.Batch(1000, 0)}, held: true, want: want{"cpu.shares": "1024"}},
+		"cfsQuota, nobody's":   {spec: spec{"app": pt.Batch(1000, 0)}, yaml: cfsQuota, want: want{"cpu.shares": "1024", "cpu.quota": "100000"}},
+		// Below another class' directory its quota is the only one: label BE, some requests, a limit of one CPU.
+		"cfsQuota, Burstable":  {spec: spec{"app": pt.Batch(1000, 0)}, kube: protocol.KubeBurstable, cache: map[string]node.ContainerSpec{"app": {CPURequest: 100}}, yaml: cfsQuota, held: true, want: want{"cpu.shares": "1024", "cpu.quota": "100000"}},
+		"cfsQuota, Guaranteed": {spec: spec{"app": pt.Batch(1000, 0)}, kube: protocol.KubeGuaranteed, cache: map[string]node.ContainerSpec{"app": {CPURequest: 100}}, yaml: cfsQuota, held: true, want: want{"cpu.shares": "1024", "cpu.quota": "100000"}},
 		"absurd amounts":       {spec: spec{"a": pt.Batch(1<<62, 1<<62), "b": pt.Batch(1<<62, 1<<62)}, want: want{"cpu.shares": "262144", "memory.limit": "2305843009213693952"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -53,7 +61,10 @@ func TestBatch(t *testing.T) {
 			if tc.v1 {
 				v.Kernel.Cgroup = node.CgroupV1
 			}
-			v.Dynamic.Normalization = tc.ratio
+			v.Dynamic.Normalization, v.Dynamic.BEQuota = tc.ratio, tc.held
+			if tc.kube != protocol.KubeUnknown {
+				p.KubeQoS = tc.kube
+			}
 			if tc.cache != nil {
 				pt.Cache(v, p, tc.cache)
 			}

@@ -4,6 +4,8 @@
 package suppress
 
 import (
+	"slices"
+
 	"github.com/koord-rt/koord-rt/model/unit"
 	"github.com/koord-rt/koord-rt/policy/figure"
 )
@@ -29,9 +31,25 @@ const (
 
 // Pressure is the CPU pressure of the LS tier: PSI "some", the part of the time in which a task of it waited for a CPU.
 type Pressure struct {
+	// Some is that of the tier as a whole; Pods are those of whom it is known one by one. The highest of all counts.
 	Some unit.Measured[unit.Fraction]
+	Pods []Stall
+	// Waiting are the pods (by UID) that a trigger has called for.
+	Waiting []string
 	// High is where BE gives way; 0 means DefaultPressureHigh. Half of it counts as calm.
 	High unit.Fraction
+}
+
+// Stall is one pod's pressure, without what its own limit has made of it.
+type Stall struct {
+	Pod  string // UID
+	Some unit.Fraction
+}
+
+// Ignored is a pod whose pressure was found not to be BE's doing; it is not listened to before To.
+type Ignored struct {
+	Pod string      `json:"pod"`
+	To  unit.Micros `json:"to"`
 }
 
 // PressureState is the part of the state that pressure moves. Instants are 0 when they do not apply.
@@ -40,12 +58,15 @@ type PressureState struct {
 	Capped bool          `json:"capped,omitempty"`
 	Cap    unit.MilliCPU `json:"cap,omitempty"`
 	// CutAt is the last cut, SeenAt the last reading, CalmAt the beginning of calm, FloorAt the instant at which the tier
-	// was at its floor and pressure still high, IgnoreTo the end of not listening.
+	// was at its floor and pressure still high, IgnoreTo the end of not listening to a tier of which no pods are known.
 	CutAt    unit.Micros `json:"cutAt,omitempty"`
 	SeenAt   unit.Micros `json:"seenAt,omitempty"`
 	CalmAt   unit.Micros `json:"calmAt,omitempty"`
 	FloorAt  unit.Micros `json:"floorAt,omitempty"`
 	IgnoreTo unit.Micros `json:"ignoreTo,omitempty"`
+	// FloorPods have waited ever since FloorAt. Ignored are single pods that are not listened to.
+	FloorPods []string  `json:"floorPods,omitempty"`
+	Ignored   []Ignored `json:"ignored,omitempty"`
 }
 
 // pressure moves the pressure state: a cut while it is high, none while it is between, an end when it is calm.
@@ -55,13 +76,10 @@ func (w *work) pressure() {
 	if high <= 0 {
 		high = DefaultPressureHigh
 	}
-	some, seen := w.in.Pressure.Some.V, w.in.Pressure.Some.OK
-	if w.in.Urgent {
-		some, seen = max(some, high), true
-	}
 	if now < max(p.CutAt, p.SeenAt) {
 		*p = PressureState{} // another clock: the figures of the old one mean nothing
 	}
+	some, seen, who := w.feel(high)
 	switch {
 	case !seen:
 		if p.Capped && now-p.SeenAt >= stale {
@@ -70,10 +88,10 @@ func (w *work) pressure() {
 		return
 	case some >= high:
 		p.CalmAt, p.SeenAt = 0, now
-		w.high(some, high)
+		w.high(some, high, who)
 		return
 	}
-	p.SeenAt, p.FloorAt = now, 0
+	p.SeenAt, p.FloorAt, p.FloorPods = now, 0, nil
 	switch {
 	case some >= high/2:
 		p.CalmAt = 0
@@ -87,11 +105,49 @@ func (w *work) pressure() {
 	}
 }
 
+// feel is the highest pressure of who is listened to, and the pods that are above high; seen is false when nothing was measured.
+func (w *work) feel(high unit.Fraction) (some unit.Fraction, seen bool, who []string) {
+	p, in := &w.press, &w.in.Pressure
+	p.Ignored = slices.DeleteFunc(slices.Clone(p.Ignored), func(i Ignored) bool { return i.To <= w.in.Now })
+	deaf := func(pod string) bool {
+		return slices.ContainsFunc(p.Ignored, func(i Ignored) bool { return i.Pod == pod })
+	}
+	if in.Some.OK {
+		some, seen = in.Some.V, true
+	}
+	for i := range in.Pods {
+		seen = true
+		if s := &in.Pods[i]; !deaf(s.Pod) {
+			some = max(some, s.Some)
+			if s.Some >= high {
+				who = append(who, s.Pod)
+			}
+		}
+	}
+	if !w.in.Urgent {
+		return some, seen, who
+	}
+	called := len(in.Waiting) == 0
+	for _, pod := range in.Waiting {
+		if deaf(pod) {
+			continue
+		}
+		called = true
+		if !slices.Contains(who, pod) {
+			who = append(who, pod)
+		}
+	}
+	if called {
+		some, seen = max(some, high), true
+	}
+	return some, seen, who
+}
+
 // high cuts, unless BE cannot be the cause.
-func (w *work) high(some, high unit.Fraction) {
+func (w *work) high(some, high unit.Fraction, who []string) {
 	p, now := &w.press, w.in.Now
 	waits := "LS waits for a CPU " + figure.Percent(some) + " of the time"
-	if now < p.IgnoreTo {
+	if now < p.IgnoreTo && len(who) == 0 {
 		return
 	}
 	base := w.granted()
@@ -108,7 +164,7 @@ func (w *work) high(some, high unit.Fraction) {
 	least := w.least()
 	if base <= least {
 		p.Capped, p.Cap = true, least
-		w.atFloor(waits)
+		w.atFloor(waits, who)
 		return
 	}
 	if now-p.CutAt < cutEvery && p.Capped {
@@ -118,29 +174,38 @@ func (w *work) high(some, high unit.Fraction) {
 	part := min(max(cutLeast*float64(some/high), cutLeast), cutMost)
 	next := max(base-unit.MilliCPU(float64(base)*part), least)
 	next += w.take(base - next)
-	p.Capped, p.Cap, p.CutAt, p.FloorAt = true, next, now, 0
+	p.Capped, p.Cap, p.CutAt, p.FloorAt, p.FloorPods = true, next, now, 0, nil
 	w.cut = true
 	w.note(waits + ": cut from " + figure.Cores(base) + " to " + figure.CPUs(next))
 }
 
-// atFloor waits for pressure that BE does not cause to show itself as such.
-func (w *work) atFloor(waits string) {
+// atFloor waits for pressure that BE does not cause to show itself as such: it stands although BE has been at its floor. Only the pods
+// that have waited all that time are not listened to afterwards; one that stalls by itself must not hide the others.
+func (w *work) atFloor(waits string, who []string) {
 	p, now := &w.press, w.in.Now
+	still := slices.DeleteFunc(slices.Clone(p.FloorPods), func(pod string) bool { return !slices.Contains(who, pod) })
 	switch {
-	case p.FloorAt == 0:
-		p.FloorAt = now
+	case p.FloorAt == 0, len(p.FloorPods) > 0 && len(still) == 0:
+		p.FloorAt, p.FloorPods = now, who
 	case now-p.FloorAt >= blameless:
-		p.IgnoreTo = now + ignored
+		for _, pod := range still {
+			p.Ignored = append(p.Ignored, Ignored{pod, now + ignored})
+		}
+		if len(still) == 0 {
+			p.IgnoreTo = now + ignored
+		}
 		w.lift(waits + " although BE has been at its floor for " + figure.Duration(blameless) + ": BE is not the cause")
 		return
+	default:
+		p.FloorPods = still
 	}
 	w.note(waits + ": BE is at its floor")
 }
 
 // lift ends the cap.
 func (w *work) lift(why string) {
-	ignore := w.press.IgnoreTo
-	w.press = PressureState{SeenAt: w.press.SeenAt, IgnoreTo: ignore}
+	p := &w.press
+	*p = PressureState{SeenAt: p.SeenAt, IgnoreTo: p.IgnoreTo, Ignored: p.Ignored}
 	w.note("pressure cap lifted: " + why)
 }
 

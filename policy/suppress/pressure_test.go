@@ -143,6 +143,56 @@ func TestPressureThatBEDoesNotCause(t *testing.T) {
 	}
 }
 
+// TestPressureOfOnePodDoesNotHideAnother: a pod that stalls by itself is soon not listened to; one that waits later is heard, by its
+// figure and by its trigger, and so is the first one after five minutes.
+func TestPressureOfOnePodDoesNotHideAnother(t *testing.T) {
+	t.Parallel()
+	own := Stall{Pod: "own", Some: 0.4}
+	ignoring := func() (State, Input) {
+		s, in := settled(t, nil)
+		for range 120 {
+			in.Now += unit.Second
+			in.Pressure.Pods = []Stall{own, {Pod: "other", Some: 0.01}}
+			in.Usage = use(4.8, float64(s.Count), 0, 0)
+			s, _ = Step(s, in)
+		}
+		if s.Count != 16 || len(s.Press.Ignored) != 1 || s.Press.Ignored[0].Pod != "own" {
+			t.Fatalf("%d CPUs, %+v", s.Count, s.Press)
+		}
+		in.Now += unit.Second
+		return s, in
+	}
+	for name, tc := range map[string]struct {
+		change func(*Input)
+		cut    bool
+	}{
+		"nobody else":               {func(*Input) {}, false},
+		"another waits":             {func(in *Input) { in.Pressure.Pods[1].Some = 0.2 }, true},
+		"another's trigger":         {func(in *Input) { in.Urgent, in.Pressure.Waiting = true, []string{"own", "other"} }, true},
+		"its own trigger":           {func(in *Input) { in.Urgent, in.Pressure.Waiting = true, []string{"own"} }, false},
+		"a trigger that names none": {func(in *Input) { in.Urgent = true }, true},
+		"it again, much later":      {func(in *Input) { in.Now += ignored }, true},
+		"a tier without pods":       {func(in *Input) { in.Pressure = some(0.2) }, true},
+	} {
+		s, in := ignoring()
+		tc.change(&in)
+		if _, out := Step(s, in); out.Cut != tc.cut {
+			t.Errorf("%s: cut %v, want %v: %s", name, out.Cut, tc.cut, out.Reason)
+		}
+	}
+	// Who has not waited all the time is not blamed for it: the half minute begins anew when they take turns.
+	s, in := settled(t, nil)
+	for i := range 200 {
+		in.Now += unit.Second
+		in.Pressure.Pods = []Stall{{Pod: []string{"a", "b"}[i/20%2], Some: 0.4}}
+		in.Usage = use(4.8, float64(s.Count), 0, 0)
+		s, _ = Step(s, in)
+	}
+	if s.Count != MinCPUs || len(s.Press.Ignored) != 0 || s.Press.IgnoreTo != 0 {
+		t.Errorf("%d CPUs, %+v", s.Count, s.Press)
+	}
+}
+
 func TestAntagonistsPayFirst(t *testing.T) {
 	t.Parallel()
 	s, in := settled(t, nil)

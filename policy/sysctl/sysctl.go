@@ -10,7 +10,8 @@
 // The other fields name files of vendor kernels and of debugfs, which are not written; who asks for them is told so.
 //
 // What a parameter was before is kept from the first step that changes it; when the strategy no longer names it, the old
-// value is given back, unless somebody else has changed it meanwhile.
+// value is given back, unless somebody else has changed it meanwhile. A value that somebody else sets is set again, ten times;
+// then it is theirs until the strategy says another one, because a program that tunes the node would win every second anyway.
 //
 // Example: 128 GiB and factor 100 give 134217728 × 100 / 10000 = 1342177 KiB.
 //
@@ -52,7 +53,18 @@ type Held struct {
 	// Ours is the value that we wrote, Original what stood there before.
 	Ours     int64 `json:"ours"`
 	Original int64 `json:"original"`
+	// Stood: ours was in force at the last step. Lost counts how often somebody else has changed it.
+	Stood bool `json:"stood,omitempty"`
+	Lost  int  `json:"lost,omitempty"`
 }
+
+// SameHeld reports whether the same parameters are ours, with the same originals; how they fare does not count.
+func SameHeld(a, b []Held) bool {
+	return slices.EqualFunc(a, b, func(x, y Held) bool { return x.Knob == y.Knob && x.Ours == y.Ours && x.Original == y.Original })
+}
+
+// patience is how often a value is set again that somebody else changes.
+const patience = 10
 
 // Output of a step.
 type Output struct {
@@ -107,12 +119,26 @@ func (w *work) hold(k plan.Knob, n int64, field, reason string) {
 	h := Held{Knob: k.String(), Ours: n, Original: now}
 	i := slices.IndexFunc(w.s.Held, func(o Held) bool { return o.Knob == h.Knob })
 	if i >= 0 {
-		h.Original = w.s.Held[i].Original
+		was := &w.s.Held[i]
+		h.Original = was.Original
+		if was.Ours == n {
+			h.Lost = was.Lost
+			if was.Stood && now != n {
+				h.Lost++
+			}
+		}
 	}
+	h.Stood = now == n
 	if i >= 0 || now != n {
 		w.next.Held = append(w.next.Held, h)
 	}
-	if now != n {
+	switch {
+	case now == n:
+	case h.Lost > patience:
+		w.problem(field, "somebody else sets "+k.String()+" to "+strconv.FormatInt(now, 10)+" again and again: it is left to them")
+	case h.Lost > 0:
+		w.set(k, n, reason+"; somebody else had set "+strconv.FormatInt(now, 10))
+	default:
 		w.set(k, n, reason)
 	}
 }

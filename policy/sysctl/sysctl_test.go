@@ -112,3 +112,43 @@ func TestLife(t *testing.T) {
 		t.Errorf("left behind: %+v", s)
 	}
 }
+
+// TestGivesWay: who sets a value again and again gets it, and is named; another value of the strategy begins anew.
+func TestGivesWay(t *testing.T) {
+	t.Parallel()
+	in := sysctl.Input{Strategy: strategy.SystemStrategy{WatermarkScaleFactor: num(150)}, Memory: 8 * gib, Current: mainline()}
+	var s sysctl.State
+	writes := 0
+	var out sysctl.Output
+	fight := func(rounds int) {
+		for range rounds {
+			s, out = sysctl.Step(s, in) // writes
+			writes += len(out.Plan)
+			for i := range out.Plan {
+				in.Current[plan.VMWatermarkScale] = out.Plan[i].Value.Int()
+			}
+			s, _ = sysctl.Step(s, in)              // sees it stand
+			in.Current[plan.VMWatermarkScale] = 42 // somebody else
+		}
+	}
+	fight(20)
+	if writes != 11 || len(out.Problems) != 1 || !strings.Contains(out.Problems[0], "somebody else sets vm.watermark_scale_factor to 42") {
+		t.Errorf("%d writes, problems %q", writes, out.Problems)
+	}
+	in.Strategy.WatermarkScaleFactor = num(151)
+	if s, out = sysctl.Step(s, in); render(out) != "vm.watermark_scale_factor=151" || len(out.Problems) != 0 {
+		t.Errorf("another value: %q, problems %q", render(out), out.Problems)
+	}
+	in.Current[plan.VMWatermarkScale] = 42
+	in.Strategy.WatermarkScaleFactor = nil
+	if s, out = sysctl.Step(s, in); len(out.Plan) != 0 || len(s.Held) != 0 {
+		t.Errorf("theirs, and no longer asked for: %q, %+v", render(out), s)
+	}
+	// A write that fails is no fight.
+	s, in = sysctl.State{}, sysctl.Input{Strategy: strategy.SystemStrategy{WatermarkScaleFactor: num(150)}, Memory: 8 * gib, Current: mainline()}
+	for range 30 {
+		if s, out = sysctl.Step(s, in); render(out) != "vm.watermark_scale_factor=150" {
+			t.Fatalf("given up: %q %q", render(out), out.Problems)
+		}
+	}
+}

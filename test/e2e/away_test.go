@@ -39,13 +39,20 @@ func lifecycleAway(r *rig) {
 // lifecycleWhileSynchronizing makes containers around the moment at which the plugin joins: created before and started
 // after, and whole pods during it. The runtime does not tell of all of them.
 func lifecycleWhileSynchronizing(r *rig) {
+	_, rest := cpus()
+	neighbour, own := r.pod(lsPod("sync-neighbour")), r.created(lsrPod("sync-own"))
 	waiting := r.created(bePod("sync-created"))
 	r.up(standard, nil)
+	if err := r.kube.StartContainer(r.t.Context(), own, "main"); err != nil {
+		r.t.Fatal(err)
+	}
+	r.now(own, wants("LSR", ""))
+	r.soon(2*time.Second, neighbour, wants("LS", rest))
 	if err := r.kube.StartContainer(r.t.Context(), waiting, "main"); err != nil {
 		r.t.Fatal(err)
 	}
 	r.now(waiting, []string{"main @sched=5"})
-	r.soon(5*time.Second, waiting, wants("BE", ""))
+	r.soon(5*time.Second, waiting, wants("BE", rest))
 
 	pods := map[string]*kubelet.Running{}
 	for i := range 3 {
@@ -57,7 +64,7 @@ func lifecycleWhileSynchronizing(r *rig) {
 		r.eventually(time.Minute, func() error { return l.made(6) })
 		for name, run := range l.end(r) {
 			pods[name] = run
-			r.soon(max(5*time.Second-time.Since(joined), 2*time.Second), run, wants(kindOf(name), ""))
+			r.soon(max(5*time.Second-time.Since(joined), 2*time.Second), run, wants(kindOf(name), rest))
 		}
 	}
 	r.t.Logf("%d pods around three joins", len(pods))

@@ -93,6 +93,13 @@ func (a *agent) configure(strategy any) {
 
 func (a *agent) start() {
 	a.r.t.Helper()
+	a.launch()
+	a.connected()
+}
+
+// launch starts the process without waiting for anything.
+func (a *agent) launch() {
+	a.r.t.Helper()
 	a.cmd = exec.Command(bin("koordlet"), "--config", a.config)
 	a.cmd.Stderr, a.cmd.Stdout = a.log, a.log
 	a.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
@@ -105,12 +112,24 @@ func (a *agent) start() {
 		close(exited)
 	}()
 	a.exited = exited
+}
+
+// lives fails when the process has ended by itself.
+func (a *agent) lives() {
+	a.r.t.Helper()
+	select {
+	case <-a.exited:
+		a.r.t.Fatalf("koordlet ended: %s\n%s", a.cmd.ProcessState, tail(a.log.String(), 3000))
+	default:
+	}
+}
+
+// connected waits until its status says that it knows the runtime's containers.
+func (a *agent) connected() {
+	a.r.t.Helper()
+	cmd := a.cmd
 	a.r.eventually(15*time.Second, func() error {
-		select {
-		case <-exited:
-			a.r.t.Fatalf("koordlet ended: %s\n%s", cmd.ProcessState, tail(a.log.String(), 3000))
-		default:
-		}
+		a.lives()
 		entries, err := status.ReadAll(a.r.run, "/proc")
 		if err != nil {
 			return err
@@ -142,6 +161,12 @@ func (a *agent) end(sig syscall.Signal) {
 // burn has n processes in a container spin until the result is called.
 func (r *rig) burn(run *kubelet.Running, n int) (stop func()) {
 	r.t.Helper()
+	return r.spinIn(r.containerDirs(run), n)
+}
+
+// spinIn has n processes in the cgroup of these directories spin until the result is called.
+func (r *rig) spinIn(dirs []string, n int) (stop func()) {
+	r.t.Helper()
 	var cmds []*exec.Cmd
 	stop = func() {
 		for _, c := range cmds {
@@ -158,7 +183,7 @@ func (r *rig) burn(run *kubelet.Running, n int) (stop func()) {
 			r.t.Fatal(err)
 		}
 		cmds = append(cmds, cmd)
-		for _, dir := range r.containerDirs(run) {
+		for _, dir := range dirs {
 			if err := cgroups.Write(dir, "cgroup.procs", strconv.Itoa(cmd.Process.Pid)); err != nil {
 				r.t.Fatal(err)
 			}
@@ -166,6 +191,41 @@ func (r *rig) burn(run *kubelet.Running, n int) (stop func()) {
 	}
 	return stop
 }
+
+// figures are koordlet's metrics.
+func (a *agent) figures() (map[string]float64, error) {
+	return scrape(over(filepath.Join(a.r.run, "koordlet-metrics.sock")), "http://koordlet/metrics")
+}
+
+// figure is the sum of koordlet's series whose name and labels contain every part.
+func (a *agent) figure(parts ...string) float64 {
+	a.r.t.Helper()
+	m, err := a.figures()
+	if err != nil {
+		a.r.t.Fatal(err)
+	}
+	return sum(m, parts...)
+}
+
+// ticks waits until koordlet has ticked n times, and looks all the while: an error of hold is a failure.
+func (a *agent) ticks(n float64, hold func() error) {
+	a.r.t.Helper()
+	const counter = `koord_rt_koordlet_loop_duration_seconds_count{loop="tick"}`
+	first := a.figure(counter)
+	a.r.eventually(30*time.Second, func() error {
+		if err := hold(); err != nil {
+			a.r.t.Fatal(err)
+		}
+		m, err := a.figures()
+		if done := sum(m, counter) - first; err == nil && done < n {
+			err = fmt.Errorf("koordlet has ticked %v times, want %v", done, n)
+		}
+		return err
+	})
+}
+
+// quietly is a hold that looks at nothing.
+func quietly() error { return nil }
 
 // containerDirs are the directories of a container's cgroup: one, or on v1 one of each controller that counts here.
 func (r *rig) containerDirs(run *kubelet.Running) (dirs []string) {

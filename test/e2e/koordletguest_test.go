@@ -55,6 +55,7 @@ func TestGuestKoordlet(t *testing.T) {
 	}{
 		{"Burst", burstRaises}, {"Quota", quotaYields}, {"CPUSet", cpusetYields}, {"Pressure", pressureDecides},
 		{"Protection", memoryProtects}, {"Reclaim", memoryIsReclaimed}, {"Tight", memoryIsHeld}, {"BurstEnds", burstEnds},
+		{"Clock", clockJumps},
 		{"Killed", decisionsOutlive}, {"Restore", nothingIsLeft},
 	} {
 		t.Run(s.name, func(t *testing.T) {
@@ -165,36 +166,15 @@ func (l *loops) inside(run *kubelet.Running, program string) {
 	}
 }
 
-// figures are koordlet's metrics.
-func (l *loops) figures() (map[string]float64, error) {
-	return scrape(over(filepath.Join(l.run, "koordlet-metrics.sock")), "http://koordlet/metrics")
-}
-
-// figure is the sum of koordlet's series whose name and labels contain every part.
+// figure and ticks are koordlet's.
 func (l *loops) figure(parts ...string) float64 {
 	l.t.Helper()
-	m, err := l.figures()
-	if err != nil {
-		l.t.Fatal(err)
-	}
-	return sum(m, parts...)
+	return l.a.figure(parts...)
 }
 
-// ticks waits until koordlet has ticked n times, and looks all the while: an error of hold is a failure.
 func (l *loops) ticks(n float64, hold func() error) {
 	l.t.Helper()
-	const counter = `koord_rt_koordlet_loop_duration_seconds_count{loop="tick"}`
-	first := l.figure(counter)
-	l.eventually(30*time.Second, func() error {
-		if err := hold(); err != nil {
-			l.t.Fatal(err)
-		}
-		m, err := l.figures()
-		if done := sum(m, counter) - first; err == nil && done < n {
-			err = fmt.Errorf("koordlet has ticked %v times, want %v", done, n)
-		}
-		return err
-	})
+	l.a.ticks(n, hold)
 }
 
 // steps are the distinct values of a file until the last is reached.

@@ -8,6 +8,7 @@ package e2e
 import (
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -134,7 +135,7 @@ func pressureDecides(l *loops) {
 	const counter = `koord_rt_koordlet_loop_duration_seconds_count{loop="pressure"}`
 	before := l.figure(counter)
 	stopBE := l.spin(l.be, 7)
-	l.ticks(3, func() error { return nil }) // its use is known then, as that of a pod that has run for long
+	l.ticks(3, quietly) // its use is known then, as that of a pod that has run for long
 	fired := l.arm(filepath.Join(l.kube.PodDir(l.ls, ""), "cpu.pressure"))
 	begun := time.Now()
 	stopLS := l.spin(l.ls, 7)
@@ -225,6 +226,44 @@ func (l *loops) writtenAt(since time.Time, reason string) time.Time {
 	}
 	l.t.Fatalf("the ledger has no write for %q", reason)
 	return time.Time{}
+}
+
+// clockJumps moves the clock on the wall an hour on and two back while the tier is suppressed: ticks later it has its CPUs, and a
+// pod that comes then begins on them. Right after the jump forward what was handed on has expired, until koordlet's next tick. A
+// program outside of Kubernetes that is declared best effort has the tier's CPUs with it.
+func clockJumps(l *loops) {
+	app := filepath.Join(l.tree.Unified, l.root(), "app-batch")
+	if err := os.MkdirAll(app, 0o755); err != nil {
+		l.t.Fatal(err)
+	}
+	l.put(suppressAt("cpuset", 25) + "resourceQOSStrategy: {beClass: {cpuQOS: {enable: true, groupIdentity: -1}}}\n" +
+		"hostApplications: [{name: batch, qos: BE, cgroupPath: {relativePath: " + strings.TrimPrefix(l.root(), "/") + "/app-batch}}]\n")
+	l.within(20*time.Second, "CPUs of the tier", 2, 2, l.beCPUs)
+	set := l.file(l.dir(l.be), "cpuset.cpus")
+	l.steps(20*time.Second, app, "cpuset.cpus", set)
+	l.steps(20*time.Second, app, "cpu.idle", "1")
+	for _, by := range []time.Duration{time.Hour, -2 * time.Hour} {
+		l.jump(by)
+		l.ticks(2, quietly)
+		l.steps(20*time.Second, l.dir(l.be), "cpuset.cpus", set)
+		l.steps(20*time.Second, app, "cpuset.cpus", set)
+	}
+	l.told(l.pod(tells(idlePod("loop-clock"))), "@allowed", set, nil)
+	l.jump(time.Hour)
+	l.put("")
+	l.within(20*time.Second, "CPUs of the tier without suppression", 8, 8, l.beCPUs)
+	l.steps(20*time.Second, app, "cpuset.cpus", "0-7")
+	l.steps(20*time.Second, app, "cpu.idle", "0")
+	l.tell("the clock went an hour on and two back: the tier and an application beside it are on CPUs %s", set)
+}
+
+// jump sets the clock on the wall.
+func (l *loops) jump(by time.Duration) {
+	l.t.Helper()
+	to := unix.NsecToTimespec(time.Now().Add(by).UnixNano())
+	if err := unix.ClockSettime(unix.CLOCK_REALTIME, &to); err != nil {
+		l.t.Fatalf("set the clock: %v", err)
+	}
 }
 
 // decisionsOutlive kills koordlet right after a decision of each policy: it holds, also for a pod that comes meanwhile, and

@@ -14,6 +14,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -25,10 +26,7 @@ import (
 )
 
 // lifecycles are the tests of behaviour over time. Each runs on a rig of its own run directory, on one containerd.
-var lifecycles = []struct {
-	name string
-	test func(*rig)
-}{
+var lifecycles = []lifecycle{
 	{"FirstInstruction", lifecycleFirstInstruction},
 	{"ByteIdentical", lifecycleByteIdentical},
 	{"Observe", lifecycleObserve},
@@ -48,12 +46,23 @@ var lifecycles = []struct {
 	{"BlockIO", lifecycleBlockIO},
 	{"CDI", lifecycleCDI},
 	{"PluginKilled", lifecyclePluginKilled},
+	{"SwitchedOff", lifecycleSwitchedOff},
 	{"SecondInstance", lifecycleSecondInstance},
 	{"RuntimeKilled", lifecycleRuntimeKilled},
+	{"NewSandbox", lifecycleNewSandbox},
+}
+
+// hostLifecycles need a clock that an emulated machine does not have, and say nothing of its kernel.
+var hostLifecycles = []lifecycle{
+}
+
+type lifecycle struct {
+	name string
+	test func(*rig)
 }
 
 // TestHostLifecycle runs them on this machine.
-func TestHostLifecycle(t *testing.T) { runLifecycles(t, rigOptions{}) }
+func TestHostLifecycle(t *testing.T) { runLifecycles(t, rigOptions{}, hostLifecycles...) }
 
 // TestGuestLifecycle runs them in a VM.
 func TestGuestLifecycle(t *testing.T) { runLifecycles(t, rigOptions{}) }
@@ -61,9 +70,9 @@ func TestGuestLifecycle(t *testing.T) { runLifecycles(t, rigOptions{}) }
 // TestGuestSystemdLifecycle runs them under systemd with its cgroup driver.
 func TestGuestSystemdLifecycle(t *testing.T) { runLifecycles(t, rigOptions{driver: kubelet.Systemd}) }
 
-func runLifecycles(t *testing.T, o rigOptions) {
+func runLifecycles(t *testing.T, o rigOptions, more ...lifecycle) {
 	r := newRig(t, o)
-	for _, l := range lifecycles {
+	for _, l := range slices.Concat(lifecycles, more) {
 		t.Run(l.name, func(t *testing.T) {
 			sub := r.sub(t)
 			sub.freshRun()

@@ -6,8 +6,12 @@
 package e2e
 
 import (
+	"errors"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/koord-rt/koord-rt/test/lab/cgroups"
 	"github.com/koord-rt/koord-rt/test/lab/kubelet"
@@ -58,6 +62,78 @@ func lifecycleRequired(r *rig) {
 			r.t.Fatal(err)
 		}
 	}
+	if !emulated() {
+		r.requiredOnPod(needs)
+		r.requiredByNode()
+	}
+}
+
+// requiredOnPod shows that what stands on the pod is part of what is required: a hand's change is put right before the first
+// instruction, and what the kernel refuses there stops the container. Only cgroup v1 refuses a pod a quota below a child's.
+func (r *rig) requiredOnPod(needs func(kubelet.Pod, string) kubelet.Pod) {
+	ctx := r.t.Context()
+	file, widest := "cpu.cfs_quota_us", "-1"
+	if cgroupV2() {
+		file, widest = "cpu.max", "max"
+	}
+	changed := func(name, feature string) *kubelet.Running {
+		r.t.Helper()
+		run, err := r.kube.RunPod(ctx, needs(bePod(name), feature))
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		r.cleanPod(run)
+		r.now(run, []string{wants("BE", "")[1]}) // a pod that requires something is written before the sandbox is answered
+		if err := cgroups.Write(r.kube.PodDir(run, "cpu"), file, widest); err != nil {
+			r.t.Fatal(err)
+		}
+		return run
+	}
+	run := changed("required-hand", "batch")
+	if err := r.kube.StartContainer(ctx, run, "main"); err != nil {
+		r.t.Errorf("the pod's value could be put right: %v", err)
+	}
+	r.now(run, wants("BE", ""))
+	if cgroupV2() {
+		return
+	}
+	run = changed("required-pod", "batch")
+	child := filepath.Join(r.kube.PodDir(run, "cpu"), "child")
+	if err := os.Mkdir(child, 0o755); err != nil {
+		r.t.Fatal(err)
+	}
+	r.t.Cleanup(func() { _ = os.Remove(child) }) // if the test has given up before
+	if err := cgroups.Write(child, file, "60000"); err != nil {
+		r.t.Fatal(err)
+	}
+	err := r.kube.StartContainer(ctx, run, "main")
+	if err == nil || !strings.Contains(err.Error(), "cpu.quota of pod default/required-pod") {
+		r.t.Errorf("a pod without its quota started: %v", err)
+	}
+	if err := errors.Join(os.Remove(child), r.kube.StopPod(ctx, run)); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// requiredByNode lets the node demand a feature that this machine does not have: pods that it would do something for do not start,
+// others do.
+func (r *rig) requiredByNode() {
+	ctx := r.t.Context()
+	r.stop(syscall.SIGTERM)
+	// An llc group is made by resctrl, which the lab's host may have: ceded, the feature is unsupported anywhere.
+	const cache = "  lsClass: {resctrlQOS: {enable: true, catRangeEndPercent: 50}}\n"
+	r.up(standard+cache, map[string]any{"failClosed": []string{"llc"}, "cede": []string{"rdt.class"}})
+	r.now(r.pod(bePod("node-be")), wants("BE", ""))
+	run, err := r.kube.StartPod(ctx, lsPod("node-ls"))
+	if err == nil {
+		r.cleanPod(run)
+		r.t.Error("the pod started without the cache that its node demands for it")
+	} else if !strings.Contains(err.Error(), "llc is unsupported here") || !strings.Contains(err.Error(), "fail closed") {
+		r.t.Errorf("the error does not say why: %v", err)
+	}
+	free := lsPod("node-free")
+	free.Annotations = map[string]string{"koord-rt.dev/opt-out": "llc"}
+	r.now(r.pod(free), wants("LS", ""))
 }
 
 func mergeMaps(a, b map[string]string) map[string]string {

@@ -8,6 +8,7 @@ package e2e
 import (
 	"runtime"
 	"strconv"
+	"syscall"
 	"time"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -93,6 +94,26 @@ func lifecycleResizeExclusive(r *rig) {
 		}
 		r.now(run, []string{want[r.tree.V2()][cpu]})
 	}
+	r.restoresResized(run)
+}
+
+// restoresResized resizes once more and restores: the pod has what the kubelet asks for now, not what it asked for at first.
+func (r *rig) restoresResized(run *kubelet.Running) {
+	r.t.Helper()
+	res := map[string]kubelet.Quantity{"cpu": "2", "memory": "128Mi"}
+	if err := r.kube.ResizeContainer(r.t.Context(), run, "main", kubelet.Resources{Requests: res, Limits: res}); err != nil {
+		r.t.Fatal(err)
+	}
+	r.soon(5*time.Second, run, wants("LSR", ""))
+	r.stop(syscall.SIGTERM)
+	if out, err := r.ctl("restore"); err != nil {
+		r.t.Fatalf("restore after a resize: %v\n%s", err, out)
+	}
+	want := []string{"pod cpu.cfs_quota_us=200000", "main cpu.cfs_quota_us=200000", "pod memory.limit_in_bytes=134217728"}
+	if r.tree.V2() {
+		want = []string{"pod cpu.max=200000 100000", "main cpu.max=200000 100000", "pod memory.max=134217728"}
+	}
+	r.now(run, want)
 }
 
 // lifecycleCPUManager sends what kubelet's CPU manager sends every ten seconds: a cpuset of its own. The answer is ours.

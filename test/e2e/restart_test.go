@@ -154,6 +154,30 @@ func (l *load) end(r *rig) map[string]*kubelet.Running {
 	return l.pods
 }
 
+// lifecycleSwitchedOff switches every feature off in the configuration, which takes a restart, after a kill -9: what the earlier
+// life wrote to running pods, their containers and the directories above goes back, byte for byte where the kernel allows.
+func lifecycleSwitchedOff(r *rig) {
+	runs := []*kubelet.Running{r.pod(lsPod("off-ls")), r.pod(bePod("off-be"))}
+	before := r.treesOf(runs)
+	disk, number := r.disk()
+	r.up(everything(disk), nil)
+	for i, kind := range []string{"LS", "BE"} {
+		r.soon(5*time.Second, runs[i], wants(kind, ""))
+	}
+	r.soon(5*time.Second, runs[1], limitedDisk(r, number))
+	r.stop(syscall.SIGKILL)
+	r.up(everything(disk), map[string]any{"features": modes("off")})
+	r.eventually(8*time.Second, func() error {
+		for _, d := range differences(before, r.treesOf(runs)) {
+			if !widest.MatchString(d) {
+				return errors.New(d)
+			}
+		}
+		return nil
+	})
+	r.restoredProcesses(runs)
+}
+
 // lifecycleSecondInstance starts koord-nri twice: two connections of one plugin would make every create fail.
 func lifecycleSecondInstance(r *rig) {
 	r.up(standard, nil)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/koord-rt/koord-rt/test/lab/cgroups"
 	"github.com/koord-rt/koord-rt/test/lab/kubelet"
+	"github.com/koord-rt/koord-rt/test/scenario"
 )
 
 // lifecycleRestore compares the trees before us and after koordctl restore, byte for byte.
@@ -34,7 +35,8 @@ func lifecycleRestore(r *rig) {
 		}
 	}
 	_, rest := cpus()
-	r.up(standard+protecting, nil)
+	disk, number := r.disk()
+	r.up(everything(disk), nil)
 	r.soon(5*time.Second, old[0], wants("LS", rest))
 	r.soon(5*time.Second, old[1], wants("BE", rest))
 	r.soon(5*time.Second, old[2], wants("LSR", ""))
@@ -42,7 +44,13 @@ func lifecycleRestore(r *rig) {
 	fresh := []*kubelet.Running{r.pod(lsPod("new-ls")), r.pod(bePod("new-be")), r.pod(idlePod("new-idle"))}
 	r.now(fresh[1], wants("BE", rest))
 	r.now(fresh[2], wants("idle", rest))
+	r.soon(5*time.Second, old[1], limitedDisk(r, number))
+	r.soon(5*time.Second, fresh[1], limitedDisk(r, number))
+	if slices.Contains(present(r.t), scenario.NeedResctrl) && len(differences(groups, resctrlTree(r))) == 0 {
+		r.t.Error("no resctrl group was made: its restore shows nothing")
+	}
 	r.stop(syscall.SIGTERM)
+	set := r.treesOf(append(slices.Clone(old), fresh...))
 
 	// Somebody else changes one value of ours: it is theirs now.
 	ctrl, file := "cpu", map[bool]string{false: "cpu.cfs_quota_us", true: "cpu.max"}[r.tree.V2()]
@@ -58,6 +66,9 @@ func lifecycleRestore(r *rig) {
 	if err != nil {
 		r.t.Fatalf("restore: %v\n%s", err, out)
 	}
+	if r.driver == kubelet.Systemd {
+		r.staysRestored(set, func() portrait { return r.treesOf(append(slices.Clone(old), fresh...)) })
+	}
 	for _, run := range fresh {
 		r.restoredTwin(run, twins[run.Pod.Name], r.trees(run))
 		// The class's weight is kubelet's sum of its pods; the trees of the beginning are without these two.
@@ -70,6 +81,52 @@ func lifecycleRestore(r *rig) {
 	r.restoredProcesses(old)
 	if out, err := r.ctl("restore"); err != nil || !strings.Contains(out, "0 restored") {
 		r.t.Errorf("a second restore finds something to do: %v\n%s", err, out)
+	}
+}
+
+// everything is a strategy that writes on every level and to every kind of file: memory.min and memory.low need each ancestor, a class
+// has a resctrl group, and the disk is throttled, on the pod (v2) or the container (v1).
+func everything(disk string) string {
+	return `
+cpuBurstStrategy: {policy: auto, cpuBurstPercent: 100}
+resourceQOSStrategy:
+  lsClass: {memoryQOS: {enable: true, minLimitPercent: 50, lowLimitPercent: 100, throttlingPercent: 90}}
+  lsrClass: {memoryQOS: {enable: true, minLimitPercent: 50, lowLimitPercent: 100}}
+  beClass:
+    cpuQOS: {enable: true, groupIdentity: -1}
+    resctrlQOS: {enable: true, catRangeEndPercent: 30}
+    blkioQOS: {enable: true, blocks: [{name: /dev/` + disk + `, type: device, ioCfg: {readIOPS: 200}}]}
+`
+}
+
+// limitedDisk is what everything makes of a BE pod's traffic to the disk.
+func limitedDisk(r *rig, number string) []string {
+	if r.tree.V2() {
+		return []string{"pod io.max=" + number + " rbps=max wbps=max riops=200 wiops=max"}
+	}
+	return []string{"main blkio.throttle.read_iops_device=" + number + " 200"}
+}
+
+// staysRestored reloads systemd, which writes every property of its units again: none may be the value that we had set. What
+// systemd by itself makes of other files is no business of ours.
+func (r *rig) staysRestored(set portrait, look func() portrait) {
+	r.t.Helper()
+	restored := look()
+	r.reload()
+	seen := map[string]bool{}
+	for end := time.Now().Add(time.Second); time.Now().Before(end); {
+		now := look()
+		for file, value := range now {
+			if value == restored[file] || seen[file] {
+				continue
+			}
+			seen[file] = true
+			if value == set[file] {
+				r.t.Errorf("a daemon-reload after the restore brings ours back: %s %q, restored was %q", file, value, restored[file])
+				continue
+			}
+			r.t.Logf("systemd writes %s: %q, restored was %q", file, value, restored[file])
+		}
 	}
 }
 

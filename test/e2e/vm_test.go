@@ -167,7 +167,7 @@ const (
 // runs on cgroup v2.
 const (
 	underSystemd = "/^(FirstInstruction|Resize|Restore|Required|Away)$"
-	elsewhere    = "/^(ByteIdentical|Observe|WhileSynchronizing|ResizeExclusive|CPUManager|GivenBack|Expiry|StrategyFile|HostileAnnotations|Stuck|Koordctl|BlockIO|CDI|PluginKilled|SecondInstance|RuntimeKilled)$"
+	elsewhere    = "/^(ByteIdentical|Observe|WhileSynchronizing|ResizeExclusive|CPUManager|GivenBack|Expiry|StrategyFile|HostileAnnotations|Stuck|Koordctl|BlockIO|CDI|PluginKilled|SwitchedOff|SecondInstance|RuntimeKilled|NewSandbox)$"
 )
 
 // TestVM is lane 3: every scenario on cgroup v2, those that depend on the kernel on each kernel of the matrix, under
@@ -176,7 +176,7 @@ const (
 func TestVM(t *testing.T) {
 	boot(t, []machine{
 		{"6.12", vm.Options{Kernel: "6.12"}, "^TestGuest(Scenarios|PageCache|CoreSched|KernelPackages|MemoryQoS|Demo|Koordlet)$|^TestGuestConformance$" + unitScenarios + "|^TestGuestProxyScenarios$" + kernelSensitive},
-		{"6.12-systemd", vm.Options{Kernel: "6.12", Flavour: vm.Systemd}, "^TestGuestSystemdScenarios$" + underUnits + "|^TestGuestSystemd(Conformance|ProxyScenarios)$" + fewUnits},
+		{"6.12-systemd", vm.Options{Kernel: "6.12", Flavour: vm.Systemd}, "^TestGuestSystemdScenarios$" + underUnits + "|^TestGuestSystemd(Conformance|ProxyScenarios)$" + fewUnits + "|^TestGuestSystemdDocker$"},
 		{"6.12-systemd-life", vm.Options{Kernel: "6.12", Flavour: vm.Systemd}, "^TestGuestSystemdLifecycle$" + underSystemd},
 		{"7.2", vm.Options{Kernel: "7.2"}, "^TestGuestScenarios$" + kernelSensitive + "|^TestGuestLifecycle$" + elsewhere},
 		{"6.1", vm.Options{Kernel: "6.1"}, "^TestGuestScenarios$" + kernelSensitive},
@@ -188,7 +188,7 @@ func TestVM(t *testing.T) {
 func TestFullVM(t *testing.T) {
 	boot(t, []machine{
 		{"6.12", vm.Options{Kernel: "6.12"}, "^TestGuest(Scenarios|ProxyScenarios|Conformance|PageCache|CoreSched|KernelPackages|MemoryQoS|Demo|Koordlet|Lifecycle)$"},
-		{"6.12-systemd", vm.Options{Kernel: "6.12", Flavour: vm.Systemd}, "^TestGuestSystemd(Scenarios|ProxyScenarios|Conformance|Lifecycle)$"},
+		{"6.12-systemd", vm.Options{Kernel: "6.12", Flavour: vm.Systemd}, "^TestGuestSystemd(Scenarios|ProxyScenarios|Conformance|Lifecycle|Docker)$"},
 		{"7.2", vm.Options{Kernel: "7.2"}, "^TestGuest(Scenarios|PageCache|MemoryQoS|Lifecycle)$"},
 		{"6.1", vm.Options{Kernel: "6.1"}, "^TestGuest(Scenarios|PageCache|MemoryQoS|Lifecycle)$"},
 		{"6.1-v1", vm.Options{Kernel: "6.1", CgroupV1: true}, "^TestGuest(Scenarios|KernelPackages|Lifecycle)$"},
@@ -210,7 +210,7 @@ func boot(t *testing.T, machines []machine) {
 			m.match = match // for people who look at one guest test
 		}
 		t.Run(m.name, func(t *testing.T) {
-			for _, f := range inVM(t, m.o, files, given, m.match) {
+			for _, f := range inVM(t, m.o, withDocker(t, files, m.match), given, m.match) {
 				failed = append(failed, m.name+": "+f)
 			}
 		})

@@ -21,6 +21,9 @@ const maxReply = 8 << 20
 // ErrNoContainer is the daemon's "no such container".
 var ErrNoContainer = errors.New("no such container")
 
+// errAnswer is an answer of the daemon that says that it cannot.
+var errAnswer = errors.New("the daemon answers")
+
 // Backend asks the daemon. Every request has a connection of its own: none can be stale after the daemon's restart.
 type Backend struct {
 	path string
@@ -69,7 +72,7 @@ func (b *Backend) call(ctx context.Context, method, path string, query url.Value
 	case http.StatusNotFound:
 		return nil, ErrNoContainer
 	default:
-		return nil, fmt.Errorf("the daemon answers %s", resp.Status)
+		return nil, fmt.Errorf("%w %s", errAnswer, resp.Status)
 	}
 	data, err := io.ReadAll(io.LimitReader(resp.Body, maxReply+1))
 	if err == nil && len(data) > maxReply {
@@ -89,6 +92,14 @@ func (b *Backend) Version(ctx context.Context) (string, error) {
 		return "", fmt.Errorf("ask the Docker daemon for its version: %w", err)
 	}
 	return v, nil
+}
+
+// Ping asks the daemon for a sign of life. Its version would cost it two processes each time.
+func (b *Backend) Ping(ctx context.Context) error {
+	if _, err := b.get(ctx, "/_ping", nil); err != nil {
+		return fmt.Errorf("ask the Docker daemon for a sign of life: %w", err)
+	}
+	return nil
 }
 
 // Stop ends a container by id at once. One that has ended, or is gone, is no error.
@@ -114,28 +125,33 @@ func (b *Backend) Inspect(ctx context.Context, id string) (*engine.Inspect, erro
 }
 
 // List reads every container of Kubernetes, sandboxes and stopped ones included: what a decision engine starts from. One
-// that goes away meanwhile is left out; with another error what could be read is returned too.
-func (b *Backend) List(ctx context.Context) ([]*engine.Inspect, error) {
+// that goes away meanwhile is left out; unread are those whose record the daemon cannot give, by id: with one broken
+// container it goes on.
+func (b *Backend) List(ctx context.Context) (records []*engine.Inspect, unread map[string]error, err error) {
 	filters := `{"label":["` + engine.LabelType + `"]}`
 	data, err := b.get(ctx, "/containers/json", url.Values{"all": {"1"}, "filters": {filters}})
 	if err != nil {
-		return nil, fmt.Errorf("list containers: %w", err)
+		return nil, nil, fmt.Errorf("list containers: %w", err)
 	}
 	ids, err := engine.ParseList(data)
 	if err != nil {
-		return nil, fmt.Errorf("list containers: %w", err)
+		return nil, nil, fmt.Errorf("list containers: %w", err)
 	}
-	out := make([]*engine.Inspect, 0, len(ids))
-	var errs []error
+	records = make([]*engine.Inspect, 0, len(ids))
 	for _, id := range ids {
 		in, err := b.Inspect(ctx, id)
 		switch {
 		case errors.Is(err, ErrNoContainer):
+		case errors.Is(err, errAnswer), errors.Is(err, engine.ErrBody):
+			if unread == nil {
+				unread = map[string]error{}
+			}
+			unread[id] = err
 		case err != nil:
-			errs = append(errs, err)
+			return nil, nil, fmt.Errorf("list containers: %w", err)
 		case in.Type() != "":
-			out = append(out, in)
+			records = append(records, in)
 		}
 	}
-	return out, errors.Join(errs...)
+	return records, unread, nil
 }

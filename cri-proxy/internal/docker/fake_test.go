@@ -90,6 +90,10 @@ func (d *daemon) raw(w http.ResponseWriter, r *http.Request) {
 	}
 	defer func() { d.hangups <- struct{}{} }()
 	defer c.Close()
+	if r.URL.Query().Has("mute") { // as a daemon that hangs
+		awaitHangup(c.(*net.UnixConn))
+		return
+	}
 	head := "HTTP/1.1 200 OK\r\nContent-Type: application/vnd.docker.raw-stream\r\n\r\n"
 	if r.Header.Get("Upgrade") != "" {
 		head = "HTTP/1.1 101 UPGRADED\r\nContent-Type: application/vnd.docker.raw-stream\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n\r\n"

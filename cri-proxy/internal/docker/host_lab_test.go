@@ -310,7 +310,7 @@ func checkEnd(t *testing.T, r *rig, id, sandbox string, pod func(kind string, mo
 	if err != nil {
 		t.Fatal(err)
 	}
-	if list, err := p.Backend().List(t.Context()); err != nil || len(list) != 2 {
+	if list, unread, err := p.Backend().List(t.Context()); err != nil || len(list) != 2 || len(unread) > 0 {
 		t.Errorf("the daemon lists %d containers of Kubernetes, %v", len(list), err)
 	}
 	r.proxied(t, "stop", "--time", "1", id)

@@ -26,6 +26,10 @@ func (p *Proxy) stream(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer backend.Close()
+	waiting, release := outlastHalfClose(r)
+	defer release()
+	leave := context.AfterFunc(waiting.Context(), func() { _ = backend.Close() }) // nobody wants the reply of a daemon that hangs
+	defer leave()
 	resp, from, err := exchangeHeads(backend, r)
 	if err != nil {
 		p.unanswered(w, r, err)
@@ -35,6 +39,7 @@ func (p *Proxy) stream(w http.ResponseWriter, r *http.Request) {
 		relay(w, resp)
 		return
 	}
+	leave() // the tunnel sees for itself who has gone
 	conn, rw, err := http.NewResponseController(w).Hijack()
 	if err != nil {
 		p.unanswered(w, r, fmt.Errorf("take over the client's connection: %w", err))

@@ -151,6 +151,39 @@ func TestDroppedStreamsLeaveNothing(t *testing.T) {
 	}
 }
 
+// A client that goes before a daemon that hangs has answered leaves no connection behind.
+func TestStreamDroppedBeforeItsReply(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, Options{})
+	c, err := dockertest.Dial(r.socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := io.WriteString(c, "POST /containers/a/attach?mute=1 HTTP/1.1\r\n"+upgrade); err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(20 * time.Second); len(r.requests()) == 0; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the daemon has not got the request")
+		}
+	}
+	if err := c.CloseWrite(); err != nil { // it may still listen
+		t.Fatal(err)
+	}
+	select {
+	case <-r.hangups:
+		t.Error("a client that only sends no more was given up")
+	case <-time.After(3 * halfClosedPoll):
+	}
+	c.Close()
+	select {
+	case <-r.hangups:
+	case <-time.After(20 * time.Second):
+		t.Error("the daemon still has a connection")
+	}
+}
+
 func (r *rig) tunnelCount() int {
 	r.proxy.mu.Lock()
 	defer r.proxy.mu.Unlock()

@@ -6,6 +6,8 @@ package dockerproxy
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"time"
 
 	adapt "github.com/koord-rt/koord-rt/adapt/docker"
@@ -41,21 +43,24 @@ func (p *Proxy) hello(ctx context.Context) error {
 func (p *Proxy) ping(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, askLimit)
 	defer cancel()
-	if _, err := p.o.Backend.Version(ctx); err != nil {
+	if err := p.o.Backend.Ping(ctx); err != nil {
 		return err
 	}
 	p.Updates.Settle(ctx)
 	return nil
 }
 
-// list takes in the daemon's pods and containers. One that cannot be read fails the whole.
+// list takes in the daemon's pods and containers. One that the daemon cannot tell about is reported, and asked for again.
 func (p *Proxy) list(ctx context.Context, first bool) (missed bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, listLimit)
 	defer cancel()
 	before, podsBefore := p.engine.IDs(), p.engine.PodIDs()
-	records, err := p.o.Backend.List(ctx)
+	records, unread, err := p.o.Backend.List(ctx)
 	if err != nil {
 		return false, err
+	}
+	for _, id := range slices.Sorted(maps.Keys(unread)) {
+		p.engine.Trouble(id, "list", unread[id])
 	}
 	pods, list, there := sorted(records)
 	for _, pod := range pods {
@@ -69,12 +74,12 @@ func (p *Proxy) list(ctx context.Context, first bool) (missed bool, err error) {
 	}
 	if first {
 		p.engine.Synchronize(pods, list)
-		return false, nil
+		return len(unread) > 0, nil
 	}
 	for id := range before {
 		pod, _, known := p.engine.Known(id)
 		switch state, found := there[id]; {
-		case !known:
+		case !known, unread[id] != nil:
 		case !found:
 			p.engine.Remove(pod.ID, id)
 		case state == workload.StateStopped:
@@ -82,14 +87,14 @@ func (p *Proxy) list(ctx context.Context, first bool) (missed bool, err error) {
 		}
 	}
 	for _, id := range podsBefore {
-		if _, found := there[id]; !found {
+		if _, found := there[id]; !found && unread[id] == nil {
 			p.Servers.Drop(id)
 			p.engine.RemovePod(id)
 		}
 	}
 	p.engine.Add(pods, list)
 	p.Updates.Settle(ctx)
-	return false, nil
+	return len(unread) > 0, nil
 }
 
 // sorted takes the daemon's records apart: running sandboxes, containers that have not ended, and the state of all.

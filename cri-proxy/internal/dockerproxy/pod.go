@@ -34,8 +34,8 @@ func (p *Proxy) createPod(ctx context.Context, c *docker.Call) ([]byte, error) {
 
 // startedPod takes the pod in: its cgroup exists from now on. Its first container comes after this.
 func (p *Proxy) startedPod(c *docker.Call, o docker.Outcome) {
-	if o.Status == http.StatusNotModified {
-		return // it ran already
+	if _, known := p.engine.KnownPod(c.ID); known && o.Status == http.StatusNotModified {
+		return // it ran already, and we know
 	}
 	err := p.engine.Guarded(metrics.EventRunPodSandbox, c.Pod.FullName(), func(ctx context.Context) error {
 		return p.engine.RunPod(ctx, sandbox(p.withBase(c.Pod)))

@@ -12,6 +12,7 @@ package dockerproxy
 import (
 	"context"
 	"errors"
+	"net/http"
 	"strconv"
 	"sync/atomic"
 
@@ -94,6 +95,10 @@ func (p *Proxy) After(ctx context.Context, c *docker.Call, o docker.Outcome) {
 		p.created(c, o)
 	case c.Verb == adapt.VerbUpdate && !c.Sandbox():
 		p.updated(ctx, c, o)
+	case o.Err != nil && c.Verb != adapt.VerbCreate && c.Verb != adapt.VerbUpdate:
+		p.lost(ctx, c, o.Err)
+	case c.Verb == adapt.VerbRemove && o.Status == http.StatusNotFound:
+		p.removed(c) // by a call whose answer was lost, or behind our back
 	case !o.OK():
 	case c.Sandbox():
 		p.afterPod(ctx, c, o)
@@ -109,8 +114,7 @@ func (p *Proxy) afterPod(ctx context.Context, c *docker.Call, o docker.Outcome) 
 	case adapt.VerbStop, adapt.VerbKill:
 		p.stoppedPod(ctx, c)
 	case adapt.VerbRemove:
-		p.Servers.Drop(c.ID)
-		p.engine.RemovePod(c.ID)
+		p.removed(c)
 	}
 }
 
@@ -121,7 +125,7 @@ func (p *Proxy) afterContainer(ctx context.Context, c *docker.Call, o docker.Out
 	case adapt.VerbStop, adapt.VerbKill:
 		p.stopped(ctx, c)
 	case adapt.VerbRemove:
-		p.engine.Remove(c.Pod.ID, c.ID)
+		p.removed(c)
 	}
 }
 

@@ -133,6 +133,48 @@ func TestList(t *testing.T) {
 	}
 }
 
+// A sign of life is cheap: for its version the daemon starts two processes.
+func TestPing(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	must(t, r.ping(t.Context()))
+	if versions, pings := r.asked("GET /version"), r.asked("GET /_ping"); versions != 1 || pings == 0 {
+		t.Errorf("the daemon was asked %d times for its version and %d times for a sign of life", versions, pings)
+	}
+}
+
+// One container that the daemon cannot tell about keeps nobody else from being known, and is not taken for removed.
+func TestListWithABrokenContainer(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	pod := r.pod("LS", nil)
+	id := r.id(r.do("POST", "/containers/create", body(pod)))
+	r.do("POST", "/containers/"+id+"/start", nil)
+	sick := r.id(r.do("POST", "/containers/create", body(pod)))
+	r.do("POST", "/containers/"+sick+"/start", nil)
+	r.mu.Lock()
+	r.sick = sick
+	r.mu.Unlock()
+	for _, first := range []bool{false, true} {
+		if missed, err := r.list(t.Context(), first); !missed || err != nil {
+			t.Fatalf("first=%v: missed %v, %v", first, missed, err)
+		}
+		if _, _, known := r.engine.Known(id); !known {
+			t.Errorf("first=%v: the other container is not known", first)
+		}
+		if _, _, known := r.engine.Known(sick); known == first {
+			t.Errorf("first=%v: the broken one is known: %v", first, known)
+		}
+	}
+	r.mu.Lock()
+	r.sick = ""
+	r.mu.Unlock()
+	r.relist(false)
+	if _, _, known := r.engine.Known(sick); !known {
+		t.Error("it is not known when it can be read again")
+	}
+}
+
 // hookServer notes the hooks that it is called for.
 type hookServer struct {
 	mu    sync.Mutex

@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -45,18 +46,26 @@ type daemon struct {
 	records  map[string]map[string]any // by id
 	got      []string                  // "METHOD path"
 	careless bool
-	broken   bool // updates fail
+	broken   bool   // updates fail
+	sick     string // the container whose record cannot be read
 	// dies, when set, cuts the next update, which has been applied or not.
 	dies *bool
+	// before, when set, is called by a start or a removal before it happens.
+	before atomic.Pointer[func()]
 }
 
 func (d *daemon) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if f := d.before.Load(); f != nil && (r.Method == http.MethodDelete || strings.HasSuffix(r.URL.Path, "/start")) {
+		(*f)()
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	body, _ := io.ReadAll(r.Body)
 	d.got = append(d.got, r.Method+" "+r.URL.RequestURI())
 	words := strings.Split(strings.Trim(strings.TrimPrefix(r.URL.Path, "/v1.41"), "/"), "/")
 	switch {
+	case words[0] == "_ping":
+		fmt.Fprint(w, "OK")
 	case words[0] == "version":
 		fmt.Fprint(w, `{"Version":"20.10.24"}`)
 	case words[1] == "json":
@@ -90,9 +99,17 @@ func (d *daemon) one(w http.ResponseWriter, id, action string, body []byte) {
 	dir := parent + "/" + id
 	switch action {
 	case "json":
+		if id == d.sick {
+			w.WriteHeader(http.StatusInternalServerError)
+			return
+		}
 		_ = json.NewEncoder(w).Encode(rec)
 		return
 	case "start":
+		if rec["State"].(map[string]any)["Running"] == true {
+			w.WriteHeader(http.StatusNotModified)
+			return
+		}
 		rec["State"] = map[string]any{"Status": "running", "Running": true, "Pid": 4711}
 		d.tree.Mkdir(d.t, dir)
 		d.cpu(dir, host)
@@ -215,8 +232,8 @@ func (r *rig) call(method, path string, body any) (int, string) {
 }
 
 // try is a call that may come to nothing.
-func (r *rig) try(ctx context.Context, path string) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://docker"+path, nil)
+func (r *rig) try(ctx context.Context, method, path string) {
+	req, err := http.NewRequestWithContext(ctx, method, "http://docker"+path, nil)
 	if err != nil {
 		return
 	}

@@ -6,12 +6,15 @@ package dockerproxy
 import (
 	"context"
 	"net/http"
+	"slices"
 	"time"
 
 	adapt "github.com/koord-rt/koord-rt/adapt/docker"
 	"github.com/koord-rt/koord-rt/adapt/hook"
+	"github.com/koord-rt/koord-rt/api/protocol"
 	"github.com/koord-rt/koord-rt/cri-proxy/internal/docker"
 	"github.com/koord-rt/koord-rt/daemon/metrics"
+	"github.com/koord-rt/koord-rt/engine"
 	"github.com/koord-rt/koord-rt/model/workload"
 )
 
@@ -24,8 +27,12 @@ func (p *Proxy) start(ctx context.Context, c *docker.Call) error {
 	if err := p.Servers.Start(ctx, c.Pod, c.Container); err != nil {
 		return err
 	}
-	if _, known, ok := p.engine.Known(c.ID); ok && known.State == workload.StateStopped {
-		c.State = again{}
+	if p.ended(c.ID) {
+		ask, cancel := context.WithTimeout(ctx, askLimit)
+		defer cancel()
+		if in, err := p.o.Backend.Inspect(ask, c.ID); err == nil {
+			p.revive(c, in) // its claims hold before it runs again
+		}
 	}
 	return p.engine.Guarded(metrics.EventStartContainer, subject(c), func(ctx context.Context) error {
 		p.engine.BeforeStart(ctx, c.ID)
@@ -33,13 +40,28 @@ func (p *Proxy) start(ctx context.Context, c *docker.Call) error {
 	})
 }
 
-// again marks the start of a container that has run before.
-type again struct{}
+// ended reports a container that counts as ended.
+func (p *Proxy) ended(id string) bool {
+	_, known, ok := p.engine.Known(id)
+	return ok && known.State == workload.StateStopped
+}
+
+// revive takes a container that has ended in again, as one that is about to start: with Docker, other than with CRI, the same
+// one can. What the marks tell of its base stays known.
+func (p *Proxy) revive(c *docker.Call, in *adapt.Inspect) {
+	marks := p.engine.Marked(c.ID)
+	p.engine.Remove(c.Pod.ID, c.ID)
+	p.engine.Add(nil, []engine.Listed{{Sandbox: c.Pod.ID, Arrival: engine.Arrival{ID: c.ID, Read: func(known ...*protocol.Applied) *workload.Container {
+		w := in.Container(slices.Concat(marks, known)...)
+		w.State = workload.StateCreating
+		return w
+	}}}})
+}
 
 // started writes what the body could not carry and proves the rest, before the client hears of the start.
 func (p *Proxy) started(ctx context.Context, c *docker.Call, o docker.Outcome) {
-	if o.Status == http.StatusNotModified {
-		return // it ran already
+	if o.Status == http.StatusNotModified && p.ran(c.ID) {
+		return // it ran already, and we know
 	}
 	var pid int
 	var dir string
@@ -48,17 +70,20 @@ func (p *Proxy) started(ctx context.Context, c *docker.Call, o docker.Outcome) {
 			p.engine.Stop(c.ID) // it has ended already, and its cgroup is gone
 			return
 		}
+		if p.ended(c.ID) { // it was seen between its two lives
+			p.revive(c, c.Current)
+		}
 		w := c.Current.Container()
 		pid, dir = w.PID, w.Cgroup
 	}
-	err := p.engine.Guarded(metrics.EventPostStartContainer, subject(c), func(ctx context.Context) error {
+	err := p.engine.Proved(metrics.EventPostStartContainer, subject(c), sandbox(c.Pod), c.ID, func(ctx context.Context) error {
 		return p.engine.Start(ctx, sandbox(c.Pod), arrival(c), pid, dir)
 	})
 	if err != nil {
 		p.fail(ctx, c, err)
 		return
 	}
-	if _, ok := c.State.(again); ok || c.Verb == adapt.VerbRestart {
+	if c.Verb == adapt.VerbRestart {
 		p.engine.Updated(c.ID) // what an update has added since the creation
 	}
 	p.Servers.Tell(ctx, hook.PostStartContainer, c.Pod, c.Container)

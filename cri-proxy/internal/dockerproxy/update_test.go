@@ -5,6 +5,7 @@ package dockerproxy
 
 import (
 	"context"
+	"net/http"
 	"testing"
 	"time"
 
@@ -119,7 +120,7 @@ func TestEndDuringAHook(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
 		defer close(gone)
-		r.try(ctx, "/containers/"+id+"/start")
+		r.try(ctx, http.MethodPost, "/containers/"+id+"/start")
 	}()
 	<-h.entered
 	r.stop()

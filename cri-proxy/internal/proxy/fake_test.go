@@ -29,8 +29,10 @@ type fakeRuntime struct {
 	statuses   int
 	// refuse makes updates fail.
 	refuse atomic.Bool
-	// starting, when set, is called by a start before it happens; asked by each question about one container.
+	// starting and removing, when set, are called by a start and a removal before it happens; asked by each question about
+	// one container.
 	starting atomic.Pointer[func()]
+	removing atomic.Pointer[func()]
 	asked    atomic.Pointer[func(context.Context)]
 	// before and after, when set, are called by an update before and after it happens.
 	before, after atomic.Pointer[func()]
@@ -157,6 +159,22 @@ func (f *fakeRuntime) StopContainer(_ context.Context, r *runtimeapi.StopContain
 	defer f.mu.Unlock()
 	f.stops = append(f.stops, r.ContainerId)
 	return &runtimeapi.StopContainerResponse{}, nil
+}
+
+func (f *fakeRuntime) RemoveContainer(_ context.Context, r *runtimeapi.RemoveContainerRequest) (*runtimeapi.RemoveContainerResponse, error) {
+	call(&f.removing)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.containers, r.ContainerId)
+	return &runtimeapi.RemoveContainerResponse{}, nil
+}
+
+func (f *fakeRuntime) RemovePodSandbox(_ context.Context, r *runtimeapi.RemovePodSandboxRequest) (*runtimeapi.RemovePodSandboxResponse, error) {
+	call(&f.removing)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.sandboxes, r.PodSandboxId)
+	return &runtimeapi.RemovePodSandboxResponse{}, nil
 }
 
 func (f *fakeRuntime) UpdateContainerResources(_ context.Context, r *runtimeapi.UpdateContainerResourcesRequest) (*runtimeapi.UpdateContainerResourcesResponse, error) {

@@ -112,6 +112,39 @@ func TestUpdateThatTheClientLeaves(t *testing.T) {
 	eventually(t, "the burst that goes with it", r.burst(id, 150000))
 }
 
+// A removal goes on in the runtime when its client has gone, and nobody asks for it again.
+func TestRemovalThatTheClientLeaves(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	id := r.running(t, "removed")
+	pod, _, _ := r.engine.Known(id)
+	leave := func(call func(ctx context.Context) error) {
+		t.Helper()
+		entered, gate := make(chan struct{}), make(chan struct{})
+		f := func() { close(entered); <-gate }
+		r.fake.removing.Store(&f)
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- call(ctx) }()
+		<-entered
+		cancel()
+		if err := <-ended; status.Code(err) != codes.Canceled {
+			t.Errorf("the client got %v", err)
+		}
+		close(gate)
+	}
+	leave(func(ctx context.Context) error {
+		_, err := r.RemoveContainer(ctx, &runtimeapi.RemoveContainerRequest{ContainerId: id})
+		return err
+	})
+	eventually(t, "the container is forgotten", func() bool { _, _, known := r.engine.Known(id); return !known })
+	leave(func(ctx context.Context) error {
+		_, err := r.RemovePodSandbox(ctx, &runtimeapi.RemovePodSandboxRequest{PodSandboxId: pod.ID})
+		return err
+	})
+	eventually(t, "the pod is forgotten", func() bool { _, known := r.engine.KnownPod(pod.ID); return !known })
+}
+
 // stop ends the relay without any grace and tells whether it has ended in 20 s.
 func (r *rig) stop(t *testing.T) {
 	t.Helper()

@@ -52,7 +52,7 @@ func (p *Proxy) start(ctx context.Context, msg []byte) (relay.Verdict, answered)
 	}
 }
 
-// askedAgain are the waits between questions about a start whose answer was lost: the runtime may still be at it.
+// askedAgain are the waits between questions about a call whose answer was lost: the runtime may still be at it.
 var askedAgain = [...]time.Duration{0, time.Second, 5 * time.Second}
 
 // runs asks the runtime whether a container runs.
@@ -83,8 +83,8 @@ func (p *Proxy) started(ctx context.Context, pod *workload.Pod, c *workload.Cont
 	if _, _, ok := p.engine.Known(id); !ok {
 		return // removed since
 	}
-	err := p.engine.Guarded(metrics.EventPostStartContainer, subject, func(ctx context.Context) error {
-		sb := engine.Sandbox{ID: pod.ID, Read: func() *workload.Pod { return pod }}
+	sb := engine.Sandbox{ID: pod.ID, Read: func() *workload.Pod { return pod }}
+	err := p.engine.Proved(metrics.EventPostStartContainer, subject, sb, id, func(ctx context.Context) error {
 		known := func(...*protocol.Applied) *workload.Container { return c }
 		return p.engine.Start(ctx, sb, engine.Arrival{ID: id, Read: known}, 0, "")
 	})

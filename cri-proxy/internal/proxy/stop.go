@@ -5,6 +5,8 @@ package proxy
 
 import (
 	"context"
+	"errors"
+	"time"
 
 	"github.com/koord-rt/koord-rt/adapt/cri"
 	"github.com/koord-rt/koord-rt/adapt/hook"
@@ -53,8 +55,14 @@ func (p *Proxy) remove(msg []byte) (relay.Verdict, answered) {
 	if err != nil {
 		return p.unread(metrics.EventRemoveContainer, err)
 	}
-	return relay.Verdict{}, func(_ context.Context, o outcome, _ []byte) {
-		if pod, _, known := p.engine.Known(id); o == done && known {
+	return relay.Verdict{}, func(ctx context.Context, o outcome, _ []byte) {
+		if o == refused || o == unknown && !p.gone(ctx, func(ctx context.Context) error {
+			_, err := p.o.List.ContainerStatus(ctx, id)
+			return err
+		}) {
+			return
+		}
+		if pod, _, known := p.engine.Known(id); known {
 			p.engine.Remove(pod.ID, id)
 		}
 	}
@@ -66,10 +74,30 @@ func (p *Proxy) removePod(msg []byte) (relay.Verdict, answered) {
 	if err != nil {
 		return p.unread(metrics.EventRemovePodSandbox, err)
 	}
-	return relay.Verdict{}, func(_ context.Context, o outcome, _ []byte) {
-		if o == done {
-			p.Servers.Drop(id)
-			p.engine.RemovePod(id)
+	return relay.Verdict{}, func(ctx context.Context, o outcome, _ []byte) {
+		if o == refused || o == unknown && !p.gone(ctx, func(ctx context.Context) error {
+			_, err := p.o.List.Sandbox(ctx, id)
+			return err
+		}) {
+			return
+		}
+		p.Servers.Drop(id)
+		p.engine.RemovePod(id)
+	}
+}
+
+// gone reports that the runtime does not have what a removal without an answer was about: nobody asks again for a removal
+// that has been done. The runtime may still be at it.
+func (p *Proxy) gone(ctx context.Context, ask func(ctx context.Context) error) bool {
+	for _, wait := range askedAgain {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-time.After(wait):
+		}
+		if errors.Is(ask(ctx), cri.ErrNotFound) {
+			return true
 		}
 	}
+	return false
 }

@@ -53,6 +53,8 @@ type host struct {
 	dir  string
 	// now is the plugin's clock.
 	now func() time.Time
+	// units stands in for systemd, nil for a host without.
+	units apply.Units
 }
 
 func newHost(t *testing.T, kernel string) *host {
@@ -73,12 +75,8 @@ func (h *host) work(t *testing.T, p plan.Plan, more ...journal.Record) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	fs, err := cgroup.Open(h.tree.Roots, h.tree.Version, cgroup.Options{Weight: unit.Quadratic, PodWeight: unit.Linear})
-	if err != nil {
-		t.Fatal(err)
-	}
 	at := h.now()
-	a, err := apply.New(apply.Options{FS: fs, Roots: h.tree.Roots, Journal: l, Writer: h.tree, Now: func() time.Time { return at }})
+	a, err := apply.New(apply.Options{FS: h.files(t), Roots: h.tree.Roots, Journal: l, Writer: h.tree, Now: func() time.Time { return at }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,10 +93,19 @@ func (h *host) work(t *testing.T, p plan.Plan, more ...journal.Record) {
 	}
 }
 
+func (h *host) files(t *testing.T) cgroup.FS {
+	t.Helper()
+	fs, err := cgroup.Open(h.tree.Roots, h.tree.Version, cgroup.Options{Weight: unit.Quadratic, PodWeight: unit.Linear})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fs
+}
+
 func (h *host) run(t *testing.T, args ...string) (string, error) {
 	t.Helper()
 	var out bytes.Buffer
-	cmd := command(&env{out: &out, err: &out, version: run.Version{Program: "koordctl"}, writer: h.tree})
+	cmd := command(&env{out: &out, err: &out, version: run.Version{Program: "koordctl"}, writer: h.tree, units: h.units})
 	cmd.SetArgs(append([]string{"--host-root", h.dir}, args...))
 	err := cmd.ExecuteContext(t.Context())
 	return strings.ReplaceAll(out.String(), h.dir, "HOST"), err

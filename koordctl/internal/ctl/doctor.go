@@ -109,7 +109,7 @@ func mainOf(found []installed) *installed {
 
 // checkContainerd judges containerd's configuration.
 func (e *env) checkContainerd(path string, plugin *status.Entry, cdi string) []check {
-	files, err := e.containerdConfig(path)
+	files, err := e.containerdConfig(path, plugin)
 	if err != nil {
 		return []check{{Name: "nri-config", Result: warn, Detail: err.Error(), Next: "run koordctl as root"}}
 	}

@@ -4,11 +4,7 @@
 package ctl
 
 import (
-	"errors"
 	"fmt"
-	"io"
-	"os"
-	"path/filepath"
 	"strings"
 
 	"github.com/koord-rt/koord-rt/adapt/nri"
@@ -23,7 +19,7 @@ const nriSection = "io.containerd.nri.v1.nri"
 // checkNRIConfig reads whether NRI is switched on. containerd 2 has it on by default, 1.7 off.
 func checkNRIConfig(files []text, plugin *status.Entry) check {
 	c := check{Name: "nri-config", Result: ok}
-	disabled := flagOf(files, "disable", nriSection)
+	disabled := flagOf(files, plugin, "disable", nriSection)
 	const enable = `set disable = false in [plugins."` + nriSection + `"] of containerd's configuration and restart containerd`
 	switch {
 	case disabled.set && disabled.on:
@@ -43,73 +39,6 @@ func oldContainerd(plugin *status.Entry) bool {
 	return plugin != nil && plugin.RuntimeName == "containerd" && strings.HasPrefix(strings.TrimPrefix(plugin.RuntimeVersion, "v"), "1.")
 }
 
-// readHead reads at most 1 MiB of a file.
-func readHead(path string) ([]byte, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	return io.ReadAll(io.LimitReader(f, 1<<20))
-}
-
-// text is a file that was read.
-type text struct{ path, content string }
-
-// containerdConfig reads containerd's configuration and its drop-ins, in the order in which they hold.
-func (e *env) containerdConfig(config string) ([]text, error) {
-	paths := append([]string{e.path(config)}, glob(e.path(filepath.Join(filepath.Dir(config), "conf.d", "*.toml")))...)
-	var out []text
-	for _, p := range paths {
-		b, err := readHead(p)
-		if errors.Is(err, os.ErrNotExist) {
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, text{p, string(b)})
-	}
-	return out, nil
-}
-
-// flagIn is a boolean of a configuration: the last file that sets it holds.
-type flagIn struct {
-	set, on bool
-	file    string
-}
-
-func flagOf(files []text, key string, plugins ...string) (out flagIn) {
-	for _, f := range files {
-		for _, p := range plugins {
-			if set, on := tomlFlag(f.content, p, key); set {
-				out = flagIn{set, on, f.path}
-			}
-		}
-	}
-	return out
-}
-
-// tomlFlag finds a boolean key of a plugin's section in a TOML text: the header in any quoting, then the section's own
-// keys.
-func tomlFlag(text, plugin, key string) (set, on bool) {
-	in := false
-	for l := range strings.Lines(text) {
-		l, _, _ = strings.Cut(l, "#")
-		l = strings.TrimSpace(l)
-		if strings.HasPrefix(l, "[") {
-			name := strings.Trim(strings.NewReplacer(`"`, "", `'`, "", " ", "").Replace(l), "[]")
-			in = name == "plugins."+plugin
-			continue
-		}
-		k, v, isPair := strings.Cut(l, "=")
-		if in && isPair && strings.TrimSpace(k) == key {
-			set, on = true, strings.TrimSpace(v) == "true"
-		}
-	}
-	return set, on
-}
-
 // cdiSections hold enable_cdi in containerd 1.7 and 2.
 var cdiSections = []string{"io.containerd.grpc.v1.cri", "io.containerd.cri.v1.runtime"}
 
@@ -117,7 +46,7 @@ var cdiSections = []string{"io.containerd.grpc.v1.cri", "io.containerd.cri.v1.ru
 // with enable_cdi only and refuses the container without, and it tells nobody; 2 has it on by default.
 func checkCDI(files []text, plugin *status.Entry, told string) check {
 	c := check{Name: "cdi", Result: ok}
-	f := flagOf(files, "enable_cdi", cdiSections...)
+	f := flagOf(files, plugin, "enable_cdi", cdiSections...)
 	on, where := f.on, f.file
 	if !f.set {
 		on, where = !oldContainerd(plugin), "containerd's default"

@@ -291,6 +291,45 @@ func TestNRIDisabled(t *testing.T) {
 	}
 }
 
+// Which files hold, and what: only what is imported counts, and containerd 1.x takes a plugin's table from the last file whole.
+func TestContainerdConfig(t *testing.T) {
+	t.Parallel()
+	const on, off = "[plugins.'io.containerd.nri.v1.nri']\n disable = false\n", "[plugins.\"io.containerd.nri.v1.nri\"]\n disable = true\n"
+	const other = "[plugins.'io.containerd.nri.v1.nri']\n plugin_path = '/x'\n"
+	for name, c := range map[string]struct {
+		version, main, drop string
+		want                verdict
+		detail              string
+	}{
+		"1.7, imported":                     {"1.7.30", "imports = [\"conf.d/*.toml\"]\n", on, ok, "enabled in"},
+		"1.7, not imported":                 {"1.7.30", "version = 2\n", on, warn, "off by default"},
+		"1.7, the table is replaced":        {"1.7.30", "imports = [\n  '/etc/containerd/conf.d/*.toml', # all\n]\n" + on, other, warn, "off by default"},
+		"1.7, another table":                {"1.7.30", "imports = ['conf.d/10.toml']\n" + on, "[plugins.x]\n", ok, "enabled in"},
+		"2.4, the tables are joined":        {"2.4.2", "imports = ['conf.d/10.toml']\n" + off, other, fail, "disabled in"},
+		"2.4, not imported":                 {"2.4.2", "version = 3\n[plugins]\nimports = ['conf.d/*.toml']\n", off, ok, "on by default"},
+		"2.4, no file but a drop-in":        {"2.4.2", "", off, fail, "disabled in"},
+		"1.7, no file but a drop-in":        {"1.7.30", "", on, warn, "off by default"},
+		"2.4, files that import each other": {"2.4.2", "imports = ['config.toml', 'conf.d/10.toml']\n", "imports = ['../config.toml']\n" + off, fail, "disabled in"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := newHost(t, "6.12")
+			if c.main != "" {
+				h.file(t, "/etc/containerd/config.toml", c.main)
+			}
+			h.file(t, "/etc/containerd/conf.d/10.toml", c.drop)
+			plugin := &status.Entry{Status: status.Status{RuntimeName: "containerd", RuntimeVersion: c.version}}
+			files, err := (&env{hostRoot: h.dir}).containerdConfig("/etc/containerd/config.toml", plugin)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := checkNRIConfig(files, plugin); got.Result != c.want || !strings.Contains(got.Detail, c.detail) {
+				t.Errorf("%+v", got)
+			}
+		})
+	}
+}
+
 // enable_cdi in the last file that has it, against koord-nri's own cdi.
 func TestCheckCDI(t *testing.T) {
 	t.Parallel()

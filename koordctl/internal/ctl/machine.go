@@ -16,6 +16,8 @@ import (
 	"github.com/koord-rt/koord-rt/kernel/proc"
 	"github.com/koord-rt/koord-rt/kernel/resctrl"
 	"github.com/koord-rt/koord-rt/kernel/root"
+	"github.com/koord-rt/koord-rt/kernel/systemd"
+	"github.com/koord-rt/koord-rt/kernel/tc"
 	"github.com/koord-rt/koord-rt/kernel/wire"
 	"github.com/koord-rt/koord-rt/model/journal"
 	"github.com/koord-rt/koord-rt/model/node"
@@ -60,18 +62,31 @@ func (e *env) open(j journal.Journal) (*machine, error) {
 			m.records[i].Boot = m.boot
 		}
 	}
-	if m.fs, err = cgroup.Open(m.roots, cgroupVersion(m.roots), e.weights()); err != nil {
+	weights := e.weights()
+	if m.fs, err = cgroup.Open(m.roots, cgroupVersion(m.roots), weights); err != nil {
 		return nil, fmt.Errorf("open cgroups: %w (is --host-root right?)", err)
 	}
 	p := proc.FS(m.roots.Proc)
 	m.applier, err = apply.New(apply.Options{
 		FS: m.fs, Roots: m.roots, Journal: j, Tasks: wire.Tasks{FS: p}, Cookies: cookies{proc.NewCoreSched(p)},
-		Groups: wire.Groups{FS: resctrl.FS(m.roots.Resctrl), Proc: p}, Writer: e.writer,
+		Groups: wire.Groups{FS: resctrl.FS(m.roots.Resctrl), Proc: p}, Links: tc.Shaper{}, Writer: e.writer,
+		Units: e.unitsOf(m.roots, weights),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("open kernel: %w", err)
 	}
 	return m, nil
+}
+
+// unitsOf are systemd's units, where systemd is PID 1 of the host; they are asked nothing before a value is to be theirs.
+func (e *env) unitsOf(roots root.Roots, weights cgroup.Options) apply.Units {
+	if e.units != nil {
+		return e.units
+	}
+	if !exists(e.path("/run/systemd/system")) {
+		return nil
+	}
+	return wire.Units{Bus: systemd.New(), Container: weights.Weight, Pod: weights.PodWeight, Cgroup: roots.Cgroup}
 }
 
 // weights are the formulas that our daemons have found on this node, the first of the table's before the others', and as

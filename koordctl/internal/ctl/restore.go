@@ -28,8 +28,9 @@ func restoreCommand(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "restore",
 		Short: "Write back what stood in the kernel before koord-rt, where it still holds our value",
-		Long: "Node, QoS class and pod level, resctrl and processes return to what was read before our first write. Container values that\n" +
-			"the runtime keeps in its own specification get the kubelet's value or the widest one. Values of a specification alone (variables,\n" +
+		Long: "Node, QoS class and pod level, resctrl and processes return to what was read before our first write, or to what the kubelet\n" +
+			"has written since. Container values that the runtime keeps in its own specification get the kubelet's value or the widest one.\n" +
+			"Properties of systemd units follow, so that a daemon-reload does not bring ours back. Values of a specification alone (variables,\n" +
 			"devices) are listed: only a new container is without them. Stop koord-nri first, or it sets them again.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -37,9 +37,10 @@ type env struct {
 	version  run.Version
 	// runDir and hostRoot are flags; output is outTable or outJSON.
 	runDir, hostRoot, output string
-	// writer stands in for the kernel in tests; nil is the kernel. now and screen are the clock and the terminal's size;
-	// nil asks the machine.
+	// writer and units stand in for the kernel and systemd in tests; nil is the machine's. now and screen are the clock and
+	// the terminal's size; nil asks the machine.
 	writer apply.Writer
+	units  apply.Units
 	now    func() time.Time
 	screen func() screen
 }

@@ -29,6 +29,7 @@ import (
 	"github.com/koord-rt/koord-rt/model/plan"
 	"github.com/koord-rt/koord-rt/model/unit"
 	"github.com/koord-rt/koord-rt/policy/evict"
+	"github.com/koord-rt/koord-rt/policy/interference"
 	"github.com/koord-rt/koord-rt/policy/suppress"
 )
 
@@ -47,7 +48,7 @@ type Options struct {
 	Interval time.Duration
 	Engine   *engine.Engine
 	Scanner  *collect.Scanner
-	Window   *window.Memory
+	Window   window.Store
 	Pods     *pods.Keeper
 	// Node is the Node object, nil while it is not known.
 	Node func() *kube.Node
@@ -59,6 +60,8 @@ type Options struct {
 	Wall func() time.Time
 	// Write brings the kernel to a plan.
 	Write func(ctx context.Context, p plan.Plan) []apply.Result
+	// GiveBack returns what Write has written to what stood there before; rest is what is to be written instead, because nobody knows.
+	GiveBack func(ctx context.Context, p plan.Plan) (rest plan.Plan, err error)
 	// Kept is the state of an earlier life; Keep stores it for the next one.
 	Kept decide.State
 	Keep func(decide.State) error
@@ -77,9 +80,12 @@ type Options struct {
 	NoReclaim func() string
 	// Parameters reads the node's kernel parameters; those that this kernel lacks are missing.
 	Parameters func() map[plan.Knob]int64
-	// Slow is the interval of slow readings; 0 means decide.DefaultSlow. Tune is decide.Facts'.
+	// Links may be nil: then nobody looks at the uplink.
+	Links Links
+	// Slow is the interval of slow readings; 0 means decide.DefaultSlow. Tune and Pace are decide.Facts'.
 	Slow time.Duration
 	Tune bool
+	Pace interference.Pace
 	// Tell hears of every step.
 	Tell func(*Look)
 	Log  *slog.Logger
@@ -89,9 +95,9 @@ type Options struct {
 type Evictor interface {
 	// Evict takes what a step decided.
 	Evict(todo []evict.Eviction)
-	// Leaving are the UIDs of pods that were evicted and are still there, since when; refused those whose disruption budget
-	// has just said no.
-	Leaving() (leaving map[string]unit.Micros, refused map[string]bool)
+	// Leaving are the UIDs of pods that were evicted or deleted and are still there, since when that is known; held those
+	// that are not to be asked for now.
+	Leaving() (leaving map[string]unit.Micros, held map[string]evict.Held)
 }
 
 // Look is what the last tick saw and decided. It is never written again.
@@ -100,6 +106,9 @@ type Look struct {
 	Facts   decide.Facts
 	Outcome decide.Outcome
 	Scan    collect.Report
+	// Published is what has been handed on; Unpublished is why the newest strategy could not be.
+	Published   publish.Generations
+	Unpublished error
 	// Took is the time of the whole tick.
 	Took time.Duration
 }
@@ -108,7 +117,7 @@ type Look struct {
 type Agent struct {
 	o        Options
 	state    decide.State
-	urgent   chan string
+	urgent   *urgency
 	look     atomic.Pointer[Look]
 	forgetAt unit.Micros
 	// podsGen and strategy are what was published last.
@@ -120,8 +129,12 @@ type Agent struct {
 	keptAt    unit.Micros
 	// unkept: a decision has moved since keptAt.
 	unkept bool
-	// here are the pods of the last tick, by UID.
-	here []string
+	// doubt is for how many ticks yet the pods' pressure is read in each, because a trigger was dismissed.
+	doubt int
+	// here are the pods that are followed, by UID, and followed is what that was made of.
+	here     []string
+	followed followed
+	uplink   uplink
 	// told is the last trouble of each kind, so that each is logged once.
 	told map[string]string
 }
@@ -131,16 +144,11 @@ func New(o Options) *Agent {
 	if o.Reclaim == nil || o.NoReclaim == nil {
 		o.NoReclaim = func() string { return "memory.reclaim is not connected" }
 	}
-	return &Agent{o: o, state: o.Kept, urgent: make(chan string, 1), reclaim: &reclaimer{do: o.Reclaim}, told: map[string]string{}}
+	return &Agent{o: o, state: o.Kept, urgent: newUrgency(), reclaim: &reclaimer{do: o.Reclaim}, uplink: uplink{do: o.Links}, told: map[string]string{}}
 }
 
-// Urgent asks for a step now: a pod (by UID) waits for CPUs. One that is asked for while another waits is the same step.
-func (a *Agent) Urgent(uid string) {
-	select {
-	case a.urgent <- uid:
-	default:
-	}
-}
+// Urgent asks for a step now: a pod (by UID) waits for CPUs. Those who ask before it is taken share one.
+func (a *Agent) Urgent(uid string) { a.urgent.ask(uid) }
 
 // Look is what the last tick saw, nil before the first.
 func (a *Agent) Look() *Look { return a.look.Load() }
@@ -151,45 +159,43 @@ func (a *Agent) Run(ctx context.Context) error {
 	defer a.reclaim.wait()
 	tick := time.NewTicker(a.o.Interval)
 	defer tick.Stop()
+	var later <-chan time.Time // the next urgent step, while it has to wait
 	for {
 		select {
 		case <-ctx.Done():
 			a.keep(a.o.Now())
 			return nil
 		case <-tick.C:
-			a.tick(ctx, false)
-		case uid := <-a.urgent:
-			if !a.throttled(uid) {
-				a.tick(ctx, true)
+			a.tick(ctx, nil)
+		case <-later:
+			later = nil
+			a.answer(ctx)
+		case <-a.urgent.call:
+			switch wait := a.urgent.wait(a.o.Now()); {
+			case later != nil: // it will be answered with those who wait already
+			case wait > 0:
+				later = time.After(time.Duration(wait) * time.Microsecond)
+			default:
+				a.answer(ctx)
 			}
 		}
 	}
 }
 
-// throttled reports whether a pod's own limit makes it wait.
-func (a *Agent) throttled(uid string) bool {
-	now := a.o.Now()
-	from := now - 2*unit.Micros(a.o.Interval.Microseconds())
-	return slices.ContainsFunc(a.o.Engine.Members(), func(m engine.Member) bool {
-		return m.Pod.UID == uid && decide.Throttled(a.o.Window, &m, from, now)
-	})
-}
-
-// tick measures, unless it is urgent, decides and publishes.
-func (a *Agent) tick(ctx context.Context, urgent bool) {
+// tick measures, unless it is urgent for somebody who is waiting, decides and publishes.
+func (a *Agent) tick(ctx context.Context, waiting []string) {
+	urgent := len(waiting) > 0
 	start := a.o.Wall()
 	l := &Look{Wall: start}
-	members := a.o.Engine.Members()
+	members, roster := a.o.Engine.Roster()
 	snapshot := a.o.Pods.Snapshot()
 	view := a.o.Engine.Views().Load()
 	if !urgent {
-		if a.changed(members) {
-			a.o.Pods.Poke() // what a new pod asks for is known to the kubelet alone
+		if a.followed.news(followed{roster: roster, pods: snapshot.Generation, spec: view.Strategy}) {
+			a.follow(view, members, snapshot)
 		}
-		if a.o.Pressure != nil {
-			a.o.Pressure.Follow(members)
-		}
-		a.o.Scanner.Follow(targets(view, members, snapshot))
+		a.o.Scanner.Watch(decide.Watch(&a.state) || a.doubt > 0)
+		a.doubt = max(a.doubt-1, 0)
 		l.Scan = a.o.Scanner.Scan(a.o.Window.Append)
 		a.trouble("measure", l.Scan.Err)
 	}
@@ -197,12 +203,12 @@ func (a *Agent) tick(ctx context.Context, urgent bool) {
 	if now >= a.forgetAt {
 		a.forget(now)
 	}
-	leaving, refused := a.o.Evict.Leaving()
+	leaving, held := a.o.Evict.Leaving()
 	l.Facts = decide.Facts{
-		Now: now, Urgent: urgent, Interval: unit.Micros(a.o.Interval.Microseconds()), Window: a.o.Window, View: view,
+		Now: now, Urgent: urgent, Waiting: waiting, Interval: unit.Micros(a.o.Interval.Microseconds()), Window: a.o.Window, View: view,
 		Members: members, Pods: snapshot, Node: a.o.Node(), NoPressure: a.o.NoPressure, EvictFeatures: a.o.EvictFeatures,
-		MemoryPause: a.o.MemoryPause, CPUPause: a.o.CPUPause, Leaving: leaving, Refused: refused,
-		Slow: unit.Micros(a.o.Slow.Microseconds()), Tune: a.o.Tune, NoReclaim: a.noReclaim,
+		MemoryPause: a.o.MemoryPause, CPUPause: a.o.CPUPause, Leaving: leaving, Held: held,
+		Slow: unit.Micros(a.o.Slow.Microseconds()), Tune: a.o.Tune, Pace: a.o.Pace, NoReclaim: a.noReclaim,
 	}
 	if !urgent {
 		var err error
@@ -211,15 +217,24 @@ func (a *Agent) tick(ctx context.Context, urgent bool) {
 		if decide.Parameters(&a.state, view) {
 			l.Facts.Parameters = a.o.Parameters()
 		}
+		if decide.Network(&a.state, view) {
+			l.Facts.Link = a.uplink.look(now, l.Facts.Slow, a.followed, a.state.Network.Held)
+		}
 	}
 	a.state, l.Outcome = decide.Step(a.state, &l.Facts)
+	a.o.Window.Append(l.Outcome.Samples)
 	s := &l.Outcome.Suppress
 	a.unkept = a.unkept || s.Changed || l.Outcome.Burst.Changed
+	rest := a.giveBack(ctx, l.Outcome.Back) // before the state forgets that it was ours
 	if l.Outcome.Owns || s.Changed && s.Mode == suppress.CPUSet {
 		a.keep(now)
 	}
-	a.write(ctx, slices.Concat(l.Outcome.Tier, l.Outcome.Apps, l.Outcome.Node))
+	a.write(ctx, slices.Concat(l.Outcome.Tier, l.Outcome.Apps, l.Outcome.Node, rest))
+	if l.Facts.Link != nil {
+		a.trouble("network QoS", a.uplink.settle(&l.Outcome.Network))
+	}
 	a.publish(l, snapshot)
+	l.Published = a.o.Publisher.Generations()
 	a.reclaim.start(ctx, tasks(l.Outcome.Reclaims, members))
 	a.o.Evict.Evict(l.Outcome.Evictions)
 	a.tell(&l.Outcome, urgent)
@@ -247,9 +262,9 @@ func (a *Agent) tell(o *decide.Outcome, urgent bool) {
 		a.o.Log.Info("CPU of the best-effort tier", "mode", s.Mode.String(), "cpus", s.CPUs.String(), "quota", int64(s.Quota), "urgent", urgent,
 			"reason", s.Reason)
 	}
-	if !urgent && len(o.Problems)+len(a.told["strategy"]) > 0 {
+	if !urgent && len(o.Problems)+len(o.AppProblems)+len(a.told["strategy"]) > 0 {
 		var errs []error
-		for _, p := range o.Problems {
+		for _, p := range slices.Concat(o.Problems, o.AppProblems) {
 			errs = append(errs, errors.New(p))
 		}
 		a.trouble("strategy", errors.Join(errs...))
@@ -265,11 +280,22 @@ func (a *Agent) keep(now unit.Micros) {
 	a.trouble("keep state", a.o.Keep(a.state))
 }
 
+// giveBack returns what was ours to what stood there before; rest is what nobody knows that of.
+func (a *Agent) giveBack(ctx context.Context, p plan.Plan) (rest plan.Plan) {
+	if len(p) == 0 {
+		return nil
+	}
+	rest, err := a.o.GiveBack(ctx, p)
+	a.trouble("give back", err)
+	return rest
+}
+
 // write brings the kernel to what was decided for it. Apply reads before it writes: a plan that is in force costs a read. A
 // host application that does not run has no cgroup, and the class of the best-effort pods none without a pod.
 func (a *Agent) write(ctx context.Context, p plan.Plan) {
 	var errs []error
 	for _, r := range a.o.Write(ctx, p) {
+		a.uplink.wrote(&r, a.o.Now())
 		if r.Err != nil && r.Outcome != apply.Gone {
 			errs = append(errs, fmt.Errorf("%s: %w", &r.Setting, r.Err))
 		}
@@ -285,6 +311,7 @@ func (a *Agent) publish(l *Look, snapshot *pods.Snapshot) {
 		if _, err = a.o.Publisher.Strategy(spec, l.Wall); err == nil {
 			a.strategy = spec
 		}
+		l.Unpublished = err
 		a.trouble("publish strategy", err)
 	}
 	if snapshot.Generation != 0 && snapshot.Generation != a.podsGen {

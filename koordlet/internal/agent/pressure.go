@@ -77,16 +77,28 @@ func (p *Pressure) add(cgroup, uid string) {
 		p.refused = errors.New("the kernel tells no pressure of cgroups here")
 		return
 	}
+	var w *psi.Watch // set before anybody who waits for the lock reads it
 	w, err := p.watcher.Add(path, p.trigger, func(e psi.Event) {
-		if !e.Gone {
-			p.fire(uid)
+		if e.Gone {
+			p.gone(cgroup, &w)
+			return
 		}
+		p.fire(uid)
 	})
 	if err != nil {
 		p.refused = err
 		return
 	}
 	p.watches[cgroup], p.refused = w, nil
+}
+
+// gone forgets the watch of a cgroup that was removed, so that one that is made anew in its place is watched again.
+func (p *Pressure) gone(cgroup string, watch **psi.Watch) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if w := *watch; w != nil && p.watches[cgroup] == w {
+		delete(p.watches, cgroup)
+	}
 }
 
 // State says how many pods are watched, and why others are not.

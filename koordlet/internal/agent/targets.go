@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/koord-rt/koord-rt/api/protocol"
+	"github.com/koord-rt/koord-rt/api/strategy"
 	"github.com/koord-rt/koord-rt/engine"
 	"github.com/koord-rt/koord-rt/koordlet/internal/collect"
 	"github.com/koord-rt/koord-rt/koordlet/internal/decide"
@@ -14,7 +15,41 @@ import (
 	"github.com/koord-rt/koord-rt/model/node"
 )
 
-// changed reports whether pods have come or gone since the tick before.
+// followed is what the list of whom to measure is made of.
+type followed struct {
+	roster, pods uint64
+	spec         *strategy.Spec
+	// ticks since it was made.
+	ticks int
+}
+
+// refollow is after how many ticks the list is made anew although nothing has changed: a trigger that the kernel has refused is tried
+// again then.
+const refollow = 10
+
+// news takes in what there is now and reports whether the list has to be made anew.
+func (f *followed) news(now followed) bool {
+	if now.ticks = f.ticks + 1; now.roster == f.roster && now.pods == f.pods && now.spec == f.spec && now.ticks < refollow {
+		*f = now
+		return false
+	}
+	now.ticks = 0
+	*f = now
+	return true
+}
+
+// follow has the scanner and the triggers follow the pods.
+func (a *Agent) follow(v *node.View, members []engine.Member, snapshot *pods.Snapshot) {
+	if a.changed(members) {
+		a.o.Pods.Poke() // what a new pod asks for is known to the kubelet alone
+	}
+	if a.o.Pressure != nil {
+		a.o.Pressure.Follow(members)
+	}
+	a.o.Scanner.Follow(targets(v, members, snapshot))
+}
+
+// changed reports whether pods have come or gone since the list before.
 func (a *Agent) changed(members []engine.Member) bool {
 	if slices.EqualFunc(a.here, members, func(uid string, m engine.Member) bool { return uid == m.Pod.UID }) {
 		return false
@@ -50,7 +85,8 @@ func targets(v *node.View, members []engine.Member, snapshot *pods.Snapshot) col
 		}
 		t.Pods = append(t.Pods, p)
 	}
-	for _, app := range decide.Apps(v, members) {
+	apps, _ := decide.Apps(v, members)
+	for _, app := range apps {
 		t.HostApps = append(t.HostApps, collect.HostApp{Name: app.Name, Cgroup: app.Cgroup})
 	}
 	return t

@@ -49,6 +49,28 @@ func TestTargets(t *testing.T) {
 	}
 }
 
+// The list of whom to measure is made when something that it is made of has changed, and now and then.
+func TestFollowed(t *testing.T) {
+	t.Parallel()
+	one, two := &strategy.Spec{}, &strategy.Spec{}
+	var f followed
+	at := followed{roster: 1, pods: 1, spec: one}
+	for what, change := range []func(){func() {}, func() { at.roster++ }, func() { at.pods++ }, func() { at.spec = two }} {
+		change()
+		if !f.news(at) {
+			t.Errorf("change %d is no news", what)
+		}
+		for tick := 1; tick < refollow; tick++ {
+			if f.news(at) {
+				t.Errorf("change %d, tick %d: made anew", what, tick)
+			}
+		}
+		if !f.news(at) || f.news(at) {
+			t.Errorf("change %d: not made anew once after %d ticks", what, refollow)
+		}
+	}
+}
+
 // The kubelet is asked when pods have come, gone, or changed places, and at no other tick.
 func TestChanged(t *testing.T) {
 	t.Parallel()

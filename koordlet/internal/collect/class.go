@@ -5,19 +5,15 @@ package collect
 
 import (
 	"github.com/koord-rt/koord-rt/api/protocol"
-	"github.com/koord-rt/koord-rt/kernel/usage"
 	"github.com/koord-rt/koord-rt/model/sample"
 	"github.com/koord-rt/koord-rt/model/unit"
 )
 
-// classes sums up pods by QoS class and by priority class, 0 where there is none, and measures what BE may use at most:
-//
-//	limit(BE) = min(CPUs of its cpuset, quota / period), both of Kubernetes' BestEffort cgroup
-//
-// A class has no CPU in a tick in which one of its pods was read for the first time, and nothing before Follow.
+// classes sums up pods by QoS class and by priority class, 0 where there is none. A class has no CPU in a tick in which one of its
+// pods was read for the first time, and nothing before Follow. What BE may use at most is not measured: its set of CPUs is written
+// to containers, and the class's cgroup does not tell (see decide).
 type classes struct {
-	sums   [numQoS + numPriorities]total
-	limits usage.Limits
+	sums [numQoS + numPriorities]total
 }
 
 // total is one class.
@@ -65,25 +61,6 @@ func (c *classes) collect(t *tick) {
 			t.emit(s.subject, sample.CPUUsage, s.cores, at)
 		}
 		t.emit(s.subject, sample.MemoryUsage, float64(s.memory), at)
-	}
-	if t.bestEffort != nil {
-		c.bestEffort(t, at)
-	}
-}
-
-func (c *classes) bestEffort(t *tick, at unit.Micros) {
-	if err := t.bestEffort.Limits(t.buf, &c.limits); err != nil {
-		t.fail(err)
-		return
-	}
-	cores := float64(c.limits.CPUs)
-	if c.limits.CPU != unit.Unlimited {
-		if quota := float64(c.limits.CPU) / 1000; cores == 0 || quota < cores {
-			cores = quota
-		}
-	}
-	if cores > 0 {
-		t.emit(c.sums[protocol.QoSBE].subject, sample.CPULimit, cores, at)
 	}
 }
 

@@ -6,8 +6,9 @@
 //
 // Inputs are Targets and the files below the roots; output is batches of samples, given to a function. Counters become rates here,
 // over the time between the two readings; a counter that was reset, and the first reading, yield nothing. Files that are read every
-// tick stay open, four descriptors for a cgroup at most, and are read once, whoever needs them. What is read less often is spread over
-// the ticks, a tenth of the pods in each, so that no tick is long. A steady tick allocates nothing per pod or container.
+// tick stay open, four descriptors for a cgroup at most, and are read once, whoever needs them, and only where they can have changed
+// (read.go). What is read less often is spread over the ticks, a tenth of the pods in each, so that no tick is long. A steady tick
+// allocates nothing per pod or container.
 //
 // A collector is a file of this package and a line in the list of collector.go. It imports model/*, kernel/*, api/protocol and the
 // standard library only; it neither logs nor writes.
@@ -58,8 +59,9 @@ const (
 
 // Report is what happened in a scan.
 type Report struct {
-	// Samples were given to the sink. Cgroups were read; Gone of those that are followed do not exist.
-	Samples, Cgroups, Gone int
+	// Samples were given to the sink. Cgroups are known in this tick, Spared of them without a look, because nothing in their pod
+	// has run or was charged since; Gone of those that are followed do not exist.
+	Samples, Cgroups, Spared, Gone int
 	// Failed readings of any file, and the first one's error.
 	Failed int
 	Err    error
@@ -116,7 +118,7 @@ func New(o Options) (*Scanner, error) {
 	m := &machine{opts: &s.opts, proc: proc.FS(o.Roots.Proc), sys: sys.FS(o.Roots.Sys), usage: fs}
 	s.tick = tick{
 		usage: fs, clock: o.Now, buf: root.Get(), slow: uint64(o.Slow), //nolint:gosec // positive
-		out: make([]sample.Sample, 0, batch),
+		apart: o.Cgroup == node.CgroupV1, out: make([]sample.Sample, 0, batch),
 	}
 	s.start(m)
 	return s, nil
@@ -134,6 +136,10 @@ func (s *Scanner) Follow(t Targets) {
 	defer s.mu.Unlock()
 	s.pending = &t
 }
+
+// Watch has the CPU pressure of the pods that are not best effort read in each scan from the next one on, of 256 at most, until it is
+// told otherwise: for whoever waits for it to end. It is called by who calls Scan.
+func (s *Scanner) Watch(on bool) { s.tick.watch = on }
 
 // Scan does one tick. sink gets the samples in batches whose slice is valid during the call only; those of one subject and source
 // stand together.
@@ -157,7 +163,7 @@ func (s *Scanner) Scan(sink func([]sample.Sample)) Report {
 // Support is every collector with its state, in the order in which they run.
 func (s *Scanner) Support() []State { return s.states }
 
-// Close gives every descriptor back.
+// Close gives every descriptor back. Closing twice is no error.
 func (s *Scanner) Close() {
 	s.follow(&Targets{})
 	for i := range s.running {
@@ -166,7 +172,10 @@ func (s *Scanner) Close() {
 		}
 	}
 	s.running = nil
-	s.tick.buf.Put()
+	if s.tick.buf != nil {
+		s.tick.buf.Put()
+		s.tick.buf = nil // closed twice, it would be given to two others
+	}
 }
 
 // BootClock reads CLOCK_BOOTTIME: by a system call when half a second has passed since the last, by the runtime's own clock, which

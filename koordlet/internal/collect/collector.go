@@ -66,6 +66,7 @@ var collectors = [...]struct {
 	{"pagecache", eachTick, newPageCache},
 	{"coldpage", slowly, newColdPages},
 	{"psi", slowly, newPSI},
+	{ClassPressure, eachTick, newClassPressure},
 	{"rundelay", slowly, newRunDelay},
 	{"reclaim", slowly, newReclaim},
 	{"disk", slowly, newDisks},

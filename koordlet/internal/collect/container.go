@@ -3,7 +3,12 @@
 
 package collect
 
-// containers measures CPU, throttling and memory of each container.
+import (
+	"github.com/koord-rt/koord-rt/kernel/usage"
+	"github.com/koord-rt/koord-rt/model/sample"
+)
+
+// containers measures CPU, throttling and memory of each container, and what its limits are held against.
 type containers struct{}
 
 func newContainers(*machine) (collector, support) { return containers{}, support{} }
@@ -11,8 +16,12 @@ func newContainers(*machine) (collector, support) { return containers{}, support
 func (containers) collect(t *tick) {
 	for _, p := range t.pods {
 		for _, c := range p.containers {
-			if t.read(c); c.fresh {
-				t.emitUsage(c)
+			if t.read(c, &p.entry); !c.fresh {
+				continue
+			}
+			t.emitUsage(c)
+			if c.counters.Have.Has(usage.MemoryCurrent) {
+				t.emit(c.subject, sample.MemoryCharged, float64(c.counters.Current), c.at)
 			}
 		}
 	}

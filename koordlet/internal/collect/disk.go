@@ -27,8 +27,10 @@ type disks struct {
 	now   proc.DiskStats
 	whole []*disk
 	node  diskRates
-	of    each[ioRates]
+	of    each[ioState]
 	io    usage.IO
+	// own: a cgroup is charged for what its own tasks submit, and for nothing that is written for it later (v1).
+	own bool
 }
 
 // disk is one whole disk.
@@ -40,6 +42,13 @@ type disk struct {
 
 // ioRates are a subject's counters, diskRates those of a disk.
 type ioRates struct{ readBytes, writeBytes, reads, writes sample.Rate }
+
+// ioState is a cgroup's rates and what it had done at the last reading.
+type ioState struct {
+	ioRates
+	done  usage.Device
+	known bool
+}
 
 type diskRates struct {
 	ioRates
@@ -54,8 +63,8 @@ func newDisks(m *machine) (collector, support) {
 	if err != nil {
 		return nil, unless(err)
 	}
-	c := &disks{sys: m.sys, stats: stats}
-	if m.opts.Cgroup == node.CgroupV1 {
+	c := &disks{sys: m.sys, stats: stats, own: m.opts.Cgroup == node.CgroupV1}
+	if c.own {
 		return c, support{less: "cgroup v1 charges buffered writes to the root, not to the cgroup that wrote"}
 	}
 	return c, support{}
@@ -79,10 +88,17 @@ func (c *disks) collect(t *tick) {
 }
 
 func (c *disks) cgroup(t *tick, e *entry) {
-	if e.fresh && t.due(e) && t.table(e.cg.IO(t.buf, &c.io)) {
-		sum := c.sum()
-		c.of.of(e).emit(t, e.subject, &sum, t.clock())
+	if !e.fresh || !t.due(e) {
+		return
 	}
+	s := c.of.of(e)
+	if !c.own || !e.rested || !s.known {
+		if !t.table(e.cg.IO(t.buf, &c.io)) {
+			return
+		}
+		s.done, s.known = c.sum(), true
+	}
+	s.emit(t, e.subject, &s.done, t.clock())
 }
 
 // list finds the disks; one that stayed keeps its counters.

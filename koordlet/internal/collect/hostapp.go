@@ -10,7 +10,7 @@ func newHostApps(*machine) (collector, support) { return hostApps{}, support{} }
 
 func (hostApps) collect(t *tick) {
 	for _, a := range t.apps {
-		if t.read(a); a.fresh {
+		if t.read(a, nil); a.fresh {
 			t.emitUsage(a)
 		}
 	}

@@ -9,8 +9,11 @@ type pods struct{}
 func newPods(*machine) (collector, support) { return pods{}, support{} }
 
 func (pods) collect(t *tick) {
+	for _, e := range t.parents {
+		t.readParent(e)
+	}
 	for _, p := range t.pods {
-		if t.read(&p.entry); p.fresh {
+		if t.read(&p.entry, p.above); p.fresh {
 			t.emitUsage(&p.entry)
 		}
 	}

@@ -6,6 +6,7 @@ package collect
 import (
 	"errors"
 
+	"github.com/koord-rt/koord-rt/api/protocol"
 	"github.com/koord-rt/koord-rt/kernel/psi"
 	"github.com/koord-rt/koord-rt/kernel/root"
 	"github.com/koord-rt/koord-rt/kernel/usage"
@@ -16,6 +17,9 @@ import (
 
 // pressures tells pressure stall information: the kernel's average over 10 s as a ratio, and, but of containers, the growth of its
 // total, which is exact for the interval between two readings.
+//
+// Cgroups are read slowly; the CPU pressure of pods that are watched (Scanner.Watch) in each tick. Whenever a task of a container
+// waits, some task of its pod does: a container whose averages are zero is read again when its pod's total has grown.
 type pressures struct {
 	files [len(resources)]*root.File[psi.Stat]
 	node  pressure
@@ -28,6 +32,16 @@ type pressure struct {
 	some, full [len(resources)]sample.Rate
 	// absent counts readings without a pressure file; then it is looked for less often.
 	absent uint32
+	last   [len(resources)]level
+}
+
+// level is what a file said at the last slow turn.
+type level struct {
+	total uint64 // of "some"
+	known bool
+	// grew: since the turn before, or that is not known. zero: it has not, and the averages are 0.
+	grew, zero bool
+	full       bool // has "full"
 }
 
 // resources names the files and their metrics.
@@ -42,6 +56,12 @@ var resources = [...]struct {
 
 // lazyPressure: a cgroup without pressure files is asked at one in so many turns.
 const lazyPressure = 30
+
+// cpuPressure is the place of the CPU in resources; maxWatched bounds the pods that are read in each tick.
+const (
+	cpuPressure = 0
+	maxWatched  = 256
+)
 
 func newPSI(m *machine) (collector, support) {
 	c := &pressures{}
@@ -68,19 +88,47 @@ func (c *pressures) collect(t *tick) {
 		}
 		c.node.emit(t, sample.OfNode(), i, &c.now, t.clock())
 	}
-	for e := range t.entries() {
-		if e.fresh && t.due(e) {
-			c.of.of(e).read(t, e, &c.now)
+	watched := 0
+	for _, p := range t.pods {
+		switch {
+		case !p.fresh:
+		case t.due(&p.entry):
+			c.pod(t, p)
+		case t.watch && p.pod.QoS != protocol.QoSBE && watched < maxWatched:
+			watched++
+			c.of.of(&p.entry).glance(t, &p.entry, &c.now)
+		}
+	}
+	for _, a := range t.apps {
+		if a.fresh && t.due(a) {
+			c.of.of(a).read(t, a, nil, &c.now)
 		}
 	}
 }
 
-func (p *pressure) read(t *tick, e *entry, now *psi.Stat) {
+func (c *pressures) pod(t *tick, p *podEntry) {
+	above := c.of.of(&p.entry)
+	above.read(t, &p.entry, nil, &c.now)
+	for _, e := range p.containers {
+		if e.fresh {
+			c.of.of(e).read(t, e, above, &c.now)
+		}
+	}
+}
+
+// read takes the slow turn of an entry; above is its pod's, which has had its own, nil for who has none.
+func (p *pressure) read(t *tick, e *entry, above *pressure, now *psi.Stat) {
 	if p.absent > 1 && p.absent%lazyPressure != 0 {
 		p.absent++
 		return
 	}
 	for i, r := range resources {
+		l := &p.last[i]
+		if above != nil && l.zero && above.last[i].known && !above.last[i].grew {
+			*now = psi.Stat{HasFull: l.full}
+			p.emit(t, e.subject, i, now, t.clock())
+			continue
+		}
 		switch err := e.cg.Pressure(t.buf, r.name, now); {
 		case errors.Is(err, usage.ErrNoFile):
 			p.absent++
@@ -89,8 +137,31 @@ func (p *pressure) read(t *tick, e *entry, now *psi.Stat) {
 			t.fail(err)
 		default:
 			p.absent = 0
+			l.take(now)
 			p.emit(t, e.subject, i, now, t.clock())
 		}
+	}
+}
+
+// take notes a reading. The averages follow the total by two seconds: only when it has stood for a whole turn are zeros final.
+func (l *level) take(s *psi.Stat) {
+	grew := !l.known || l.total != s.Some.TotalUS
+	*l = level{
+		total: s.Some.TotalUS, known: true, grew: grew, zero: !grew && s.Some.Avg10 == 0 && s.Full.Avg10 == 0, full: s.HasFull,
+	}
+}
+
+// glance reads the CPU pressure of a pod between its turns.
+func (p *pressure) glance(t *tick, e *entry, now *psi.Stat) {
+	if p.absent > 0 {
+		return
+	}
+	switch err := e.cg.Pressure(t.buf, resources[cpuPressure].name, now); {
+	case errors.Is(err, usage.ErrNoFile):
+	case err != nil:
+		t.fail(err)
+	default:
+		p.emit(t, e.subject, cpuPressure, now, t.clock())
 	}
 }
 

@@ -60,6 +60,29 @@ func TestResets(t *testing.T) {
 	}
 }
 
+// TestThrottledTime: how long the quota has stopped a pod is told of the intervals in which it did.
+func TestThrottledTime(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, "6.12-v2", node.CgroupV2, nil)
+	whom := targets(node.CgroupV2)
+	r.Follow(whom)
+	pod, file := sample.OfPod(lsUID), "sys/fs/cgroup"+whom.Pods[1].Cgroup+"/cpu.stat"
+	for i, step := range []struct {
+		usage, stopped int
+		want           float64 // µs per second, -1 is no sample
+	}{
+		{1_000_000, 500_000, -1}, {2_000_000, 700_000, 2e5}, {3_000_000, 700_000, -1}, {4_000_000, 5_700_000, 5e6},
+	} {
+		text := fmt.Sprintf(cpuStat, step.usage, 100+10*i, 10+i)
+		r.record.Put(t, file, strings.Replace(text, "throttled_usec 0", fmt.Sprint("throttled_usec ", step.stopped), 1))
+		r.now += unit.Second
+		r.scan(t)
+		if got, ok := r.value(pod, sample.CPUThrottledTime); ok != (step.want >= 0) || ok && (got < step.want-1 || got > step.want+1) {
+			t.Errorf("step %d: %v, %v; want %v", i, got, ok, step.want)
+		}
+	}
+}
+
 // TestWhole: while a pod has been read only once, the sums that it belongs to have no CPU, and the system none; memory they
 // have. Before Follow there is only the node.
 func TestWhole(t *testing.T) {
@@ -161,9 +184,9 @@ func TestBrokenFiles(t *testing.T) {
 	whom := targets(node.CgroupV1)
 	r.Follow(whom)
 	r.scan(t)
-	for _, file := range []string{"proc/stat", "proc/meminfo", "proc/vmstat", "proc/diskstats", "proc/pressure/io",
-		"sys/devices/system/node/node0/meminfo", "proc/1/net/dev", "sys/fs/cgroup/memory" + whom.Pods[1].Cgroup + "/memory.stat",
-		"sys/fs/cgroup/cpu" + whom.BestEffort + "/cpu.cfs_quota_us"} {
+	// memory.stat comes first: of a cgroup at rest it is not read for ever.
+	for _, file := range []string{"sys/fs/cgroup/memory" + whom.Pods[1].Cgroup + "/memory.stat", "proc/stat", "proc/meminfo", "proc/vmstat",
+		"proc/diskstats", "proc/pressure/io", "sys/devices/system/node/node0/meminfo", "proc/1/net/dev"} {
 		r.record.Put(t, file, "a\nb\nnonsense\n")
 		r.now += unit.Second
 		r.got = r.got[:0]
@@ -190,7 +213,8 @@ func TestSupport(t *testing.T) {
 	})
 	want := map[string]string{
 		"node": "1 active ", "pod": "1 active ", "container": "1 active ", "hostapp": "1 active ", "class": "1 active ", "system": "1 active ",
-		"numa": "10 unsupported the topology is not known", "pagecache": "1 off ",
+		"classpsi": "1 degraded cgroup v1 has the pressure of a class on an Anolis kernel alone",
+		"numa":     "10 unsupported the topology is not known", "pagecache": "1 off ",
 		"coldpage": "10 unsupported no memory.idle_page_stats: the kernel has no kidled",
 		"psi": "10 degraded cgroup v1 has pressure of the node, and of those cgroups alone that are also in a unified hierarchy or on an " +
 			"Anolis kernel",

@@ -17,9 +17,16 @@ import (
 type reclaims struct {
 	vmstat *root.File[proc.VMStat]
 	node   sample.Rate
-	of     each[sample.Rate]
+	of     each[stalls]
 	now    proc.VMStat
 	events usage.Events
+}
+
+// stalls is a cgroup's counter.
+type stalls struct {
+	rate  sample.Rate
+	count uint64
+	known bool
 }
 
 func newReclaim(m *machine) (collector, support) {
@@ -37,10 +44,22 @@ func (c *reclaims) collect(t *tick) {
 		t.emitRate(sample.OfNode(), sample.MemoryAllocStall, &c.node, c.now.AllocStall, 1, t.clock())
 	}
 	for e := range t.entries() {
-		if e.fresh && t.due(e) && t.table(e.cg.Events(t.buf, &c.events)) {
-			t.emitRate(e.subject, sample.MemoryAllocStall, c.of.of(e), c.events.High+c.events.Max, 1, t.clock())
+		if e.fresh && t.due(e) {
+			c.cgroup(t, e)
 		}
 	}
+}
+
+// cgroup: who has not run has allocated nothing.
+func (c *reclaims) cgroup(t *tick, e *entry) {
+	s := c.of.of(e)
+	if !e.rested || !s.known {
+		if !t.table(e.cg.Events(t.buf, &c.events)) {
+			return
+		}
+		s.count, s.known = c.events.High+c.events.Max, true
+	}
+	t.emitRate(e.subject, sample.MemoryAllocStall, &s.rate, s.count, 1, t.clock())
 }
 
 func (c *reclaims) forget(e *entry) { c.of.forget(e) }

@@ -117,9 +117,14 @@ func (c *runDelays) pod(t *tick, p *podEntry) {
 	}
 }
 
-// container is the container's delay in microseconds per second since its last reading.
+// container is the container's delay in microseconds per second since its last reading. The kernel counts a wait when it ends: who
+// has not run has no more of it.
 func (c *runDelays) container(t *tick, e *entry) (rate float64, ok bool) {
 	d := c.of.of(e)
+	if e.rested && d.at != 0 {
+		d.at = e.at
+		return 0, true
+	}
 	if !t.table(e.cg.Procs(t.buf, maxProcesses, &d.pids)) {
 		return 0, false
 	}

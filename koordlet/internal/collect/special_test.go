@@ -174,7 +174,9 @@ func TestRunDelay(t *testing.T) {
 	whom := targets(node.CgroupV2)
 	whom.Pods = whom.Pods[1:]
 	waited := map[int]uint64{}
+	asked := 0
 	c := &runDelays{stop: func() {}, ask: func(_ *root.Buffer, pid int) (uint64, error) {
+		asked++
 		ns, ok := waited[pid]
 		if !ok {
 			return 0, fmt.Errorf("ask: %w", unix.ESRCH)
@@ -186,7 +188,12 @@ func TestRunDelay(t *testing.T) {
 	put := func(i int, pids string) {
 		r.record.Put(t, "sys/fs/cgroup"+whom.Pods[0].Containers[i].Cgroup+"/cgroup.procs", pids)
 	}
+	ran := 0
 	scan := func() []string {
+		ran++
+		for _, c := range whom.Pods[0].Containers {
+			r.record.Put(t, "sys/fs/cgroup"+c.Cgroup+"/cpu.stat", fmt.Sprintf(cpuStat, 50_000_000+ran, 0, 0))
+		}
 		r.now += 2 * unit.Second
 		r.scan(t)
 		return r.only(sample.RunQueueDelay)
@@ -207,6 +214,19 @@ func TestRunDelay(t *testing.T) {
 	waited[30] = 1_000_000 // its id was used again
 	lines = []string{"container/a0f001 cpu_run_queue_delay 500", "container/a0f002 cpu_run_queue_delay 0", "pod/" + lsUID + " cpu_run_queue_delay 500"}
 	expect(t, "ended, reused", scan(), lines...)
+	// Who has not run waits no more than before: nobody is asked.
+	asked = 0
+	r.now += 2 * unit.Second
+	r.scan(t)
+	lines[0] = "container/a0f001 cpu_run_queue_delay 0"
+	lines[2] = "pod/" + lsUID + " cpu_run_queue_delay 0"
+	expect(t, "at rest", r.only(sample.RunQueueDelay), lines...)
+	if asked != 0 {
+		t.Errorf("%d processes at rest were asked", asked)
+	}
+	waited[30] = 4_000_000
+	lines[0], lines[2] = "container/a0f001 cpu_run_queue_delay 1500", "pod/"+lsUID+" cpu_run_queue_delay 1500"
+	expect(t, "awake again", scan(), lines...)
 	r.Follow(Targets{})
 	r.scan(t)
 	if len(c.of.m) != 0 {

@@ -4,6 +4,9 @@
 package collect
 
 import (
+	"path"
+	"slices"
+
 	"github.com/koord-rt/koord-rt/api/protocol"
 	"github.com/koord-rt/koord-rt/kernel/usage"
 	"github.com/koord-rt/koord-rt/model/sample"
@@ -54,6 +57,8 @@ type podEntry struct {
 	entry
 	pod        Pod
 	containers []*entry
+	// above is the directory of its class, nil where only few pods are in it.
+	above *entry
 }
 
 // key finds an entry again when the targets change: same subject, same cgroup.
@@ -93,7 +98,40 @@ func (s *Scanner) follow(next *Targets) {
 	for _, e := range others {
 		s.forget(e)
 	}
+	t.followParents()
 	t.followBestEffort(next.BestEffort)
+}
+
+// manyPods in one directory make it worth to ask the directory first.
+const manyPods = 4
+
+// followParents finds the directories of the pods.
+func (t *tick) followParents() {
+	count := map[string]int{}
+	for _, p := range t.pods {
+		count[path.Dir(p.path)]++
+	}
+	next := make([]*entry, 0, len(count))
+	for _, e := range t.parents {
+		if count[e.path] < manyPods {
+			e.close()
+			continue
+		}
+		next = append(next, e)
+		count[e.path] = 0
+	}
+	for dir, n := range count {
+		if n >= manyPods {
+			next = append(next, &entry{path: dir})
+		}
+	}
+	t.parents = next
+	for _, p := range t.pods {
+		p.above = nil
+		if i := slices.IndexFunc(next, func(e *entry) bool { return e.path == path.Dir(p.path) }); i >= 0 {
+			p.above = next[i]
+		}
+	}
 }
 
 func (t *tick) followPod(p *Pod, pods map[key]*podEntry, others map[key]*entry) *podEntry {
@@ -127,12 +165,12 @@ func (t *tick) nextPhase() uint64 {
 }
 
 // followBestEffort: only tables of it are read, so it holds nothing.
-func (t *tick) followBestEffort(path string) {
-	if path == "" {
+func (t *tick) followBestEffort(dir string) {
+	if dir == "" {
 		t.bestEffort = nil
 		return
 	}
-	cg, err := t.usage.At(path)
+	cg, err := t.usage.At(dir)
 	if err != nil {
 		t.fail(err)
 	}

@@ -21,14 +21,19 @@ type tick struct {
 	usage *usage.FS
 	clock func() unit.Micros
 	buf   *root.Buffer
+	// apart: CPU time and throttling are two files (v1).
+	apart bool
 
 	// n counts ticks; slow is how many of them make a slow interval.
 	n, slow uint64
 	phases  uint64
 
+	// watch: the CPU pressure of pods is read in each tick.
+	watch bool
 	// told: somebody has said whom to follow, so that what nobody has is nobody's.
 	told       bool
 	pods       []*podEntry
+	parents    []*entry // directories of many pods
 	apps       []*entry
 	bestEffort *usage.Cgroup // nil when it is not known
 	machine    machineReading
@@ -36,19 +41,6 @@ type tick struct {
 	sink   func([]sample.Sample)
 	out    []sample.Sample
 	report Report
-}
-
-// reading is what the last scan found in a cgroup.
-type reading struct {
-	counters usage.Counters
-	at       unit.Micros
-	// fresh: read in this tick.
-	fresh bool
-	// cores is the CPU used since the reading before; rated says that there was one.
-	cores float64
-	rated bool
-
-	cpu, periods, throttled sample.Rate
 }
 
 func (t *tick) begin(sink func([]sample.Sample)) {
@@ -118,67 +110,6 @@ func (t *tick) table(err error) bool {
 	return err == nil
 }
 
-// The parts that every cgroup is read for.
-const wanted = usage.CPUTime | usage.CPUThrottle | usage.MemoryDetail
-
-// A cgroup that does not exist is looked for at each of so many ticks, then at one in so many.
-const (
-	eagerOpens = 10
-	lazyOpens  = 10
-)
-
-// read reads an entry's files, each once. Afterwards fresh says whether there is something.
-func (t *tick) read(e *entry) {
-	e.fresh, e.rated = false, false
-	if e.cg == nil && !t.open(e) {
-		t.report.Gone++
-		return
-	}
-	err := e.cg.Read(t.buf, &e.counters)
-	if errors.Is(err, usage.ErrGone) {
-		e.close()
-		t.report.Gone++
-		return
-	}
-	if err != nil {
-		t.fail(err)
-	}
-	e.at = t.clock()
-	e.fresh = true
-	t.report.Cgroups++
-	if e.counters.Have.Has(usage.CPUTime) {
-		if d, ok := e.cpu.Next(e.counters.UsageNS, e.at); ok {
-			e.cores, e.rated = d.PerSecond()/1e9, true
-		}
-	}
-}
-
-func (t *tick) open(e *entry) bool {
-	if e.failures > eagerOpens && e.failures%lazyOpens != 0 {
-		e.failures++
-		return false
-	}
-	cg, err := t.usage.Open(e.path, wanted)
-	if err != nil {
-		e.failures++
-		if !errors.Is(err, usage.ErrGone) {
-			t.fail(err)
-		}
-		return false
-	}
-	e.cg, e.failures = cg, 0
-	return true
-}
-
-// close gives the descriptors back and forgets the counters: what comes next is another cgroup.
-func (e *entry) close() {
-	if e.cg != nil {
-		e.cg.Close()
-		e.cg = nil
-	}
-	e.reading = reading{}
-}
-
 // emitUsage emits what a reading says of CPU and memory.
 func (t *tick) emitUsage(e *entry) {
 	if e.rated {
@@ -193,10 +124,14 @@ func (t *tick) emitUsage(e *entry) {
 }
 
 // emitThrottled: ratio = Δnr_throttled / Δnr_periods. Without a period in the interval, because there is no quota or nobody ran, there
-// is nothing to say.
+// is nothing to say. The time is told only where there is some: most have none.
 func (t *tick) emitThrottled(e *entry) {
 	periods, ok1 := e.periods.Next(e.counters.Periods, e.at)
 	throttled, ok2 := e.throttled.Next(e.counters.Throttled, e.at)
+	e.limited = ok2 && throttled.Count > 0
+	if stopped, ok := e.stopped.Next(e.counters.ThrottledNS, e.at); ok && stopped.Count > 0 {
+		t.emit(e.subject, sample.CPUThrottledTime, stopped.PerSecond()/1000, e.at)
+	}
 	if !ok1 || !ok2 || periods.Count == 0 {
 		return
 	}

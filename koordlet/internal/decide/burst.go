@@ -9,6 +9,7 @@ import (
 	"github.com/koord-rt/koord-rt/model/node"
 	"github.com/koord-rt/koord-rt/model/sample"
 	"github.com/koord-rt/koord-rt/model/unit"
+	"github.com/koord-rt/koord-rt/model/workload"
 	"github.com/koord-rt/koord-rt/policy/burst"
 	"github.com/koord-rt/koord-rt/policy/container"
 	"github.com/koord-rt/koord-rt/policy/draft"
@@ -20,14 +21,15 @@ import (
 const poolWindow = 5 * unit.Second
 
 // burstInput is what the burst loop looks at. Pods for which nobody asks are left out, which is everybody by default.
-func burstInput(f *Facts, a *accounts) burst.Input {
+func burstInput(f *Facts, a *accounts, b *bases) burst.Input {
 	in := burst.Input{Now: f.Now, Strategy: f.View.Strategy.Burst(), PercentMax: f.View.Limits.CPUBurstPercentMax, Tune: f.Tune}
 	if f.View.Mode(protocol.FeatureBurst) == node.Off {
 		return in
 	}
+	b.follow(f.View)
 	for i := range a.pods {
 		if u := &a.pods[i]; mayBurst(&in, u) {
-			in.Pods = append(in.Pods, burstPod(f, u))
+			in.Pods = append(in.Pods, burstPod(f, u, b))
 		}
 	}
 	if len(in.Pods) > 0 {
@@ -49,11 +51,13 @@ func mayBurst(in *burst.Input, u *usage) bool {
 	return in.Tune || policy == strategy.BurstAuto || policy == strategy.BurstCFSQuotaOnly
 }
 
-func burstPod(f *Facts, u *usage) burst.Pod {
+func burstPod(f *Facts, u *usage, b *bases) burst.Pod {
 	p := u.member.Pod
-	out := burst.Pod{UID: p.UID, QoS: p.Ask.QoS, Ask: p.Ask.CPUBurst, Base: pod.BaseQuota(f.View, p)}
+	out := burst.Pod{
+		UID: p.UID, QoS: p.Ask.QoS, Ask: p.Ask.CPUBurst, Base: b.quota(p, nil), Containers: make([]burst.Container, 0, len(u.member.Containers)),
+	}
 	for _, c := range u.member.Containers {
-		one := burst.Container{ID: c.ID, Base: container.BaseQuota(f.View, p, c)}
+		one := burst.Container{ID: c.ID, Base: b.quota(p, c)}
 		if one.Base > 0 {
 			subject := sample.OfContainer(c.ID)
 			one.Used = f.cpu(subject)
@@ -64,6 +68,43 @@ func burstPod(f *Facts, u *usage) burst.Pod {
 		out.Containers = append(out.Containers, one)
 	}
 	return out
+}
+
+// bases remembers the quotas that stand without the loops. They follow from the View, the pod and the container alone, and those are
+// values that never change.
+type bases struct {
+	view *node.View
+	of   map[based]unit.Micros
+}
+
+// based is whose quota it is; the pod's own without a container.
+type based struct {
+	pod       *workload.Pod
+	container *workload.Container
+}
+
+// maxBases bounds what is remembered of those who have gone.
+const maxBases = 4096
+
+// follow forgets what another View has decided.
+func (b *bases) follow(v *node.View) {
+	if b.view != v || len(b.of) > maxBases {
+		*b = bases{view: v, of: map[based]unit.Micros{}}
+	}
+}
+
+func (b *bases) quota(p *workload.Pod, c *workload.Container) unit.Micros {
+	q, ok := b.of[based{p, c}]
+	if ok {
+		return q
+	}
+	if c == nil {
+		q = pod.BaseQuota(b.view, p)
+	} else {
+		q = container.BaseQuota(b.view, p, c)
+	}
+	b.of[based{p, c}] = q
+	return q
 }
 
 // sharePool is the use of the CPUs that LS pods share. What LSE and LSR pods request is theirs; the claim stands in where
@@ -95,8 +136,7 @@ func (f *Facts) sharePool(a *accounts) burst.Pool {
 
 func (f *Facts) average(s sample.Subject) unit.Measured[unit.MilliCPU] {
 	q := f.Window.Query(s, sample.CPUUsage, f.Now-max(poolWindow, 2*f.Interval), f.Now+1)
-	q.Last = q.Avg
-	return milli(q)
+	return milli(seen{Last: q.Avg, known: q.Known()})
 }
 
 // quotas joins what is given and what is taken, by pod; nil for neither.

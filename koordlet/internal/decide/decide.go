@@ -6,8 +6,8 @@
 //
 // Inputs are Facts: the window, the pods, the View and the node, as they are now; outputs are the dynamic state of the
 // handoff, evictions, and a text for each loop. The loops themselves are policy's: one file here puts together what one
-// loop looks at. It imports model, policy, engine (for its Members) and the agent's own pods and kube; it reads no file and
-// no clock.
+// loop looks at. It imports model, policy, engine (for its Members) and the agent's own pods, kube and predict (what the node
+// offers); it reads no file and no clock.
 package decide
 
 import (
@@ -22,11 +22,11 @@ import (
 	"github.com/koord-rt/koord-rt/model/sample"
 	"github.com/koord-rt/koord-rt/model/topo"
 	"github.com/koord-rt/koord-rt/model/unit"
-	"github.com/koord-rt/koord-rt/model/workload"
 	"github.com/koord-rt/koord-rt/policy/burst"
 	"github.com/koord-rt/koord-rt/policy/evict"
 	"github.com/koord-rt/koord-rt/policy/interference"
 	"github.com/koord-rt/koord-rt/policy/memqos"
+	"github.com/koord-rt/koord-rt/policy/netqos"
 	"github.com/koord-rt/koord-rt/policy/suppress"
 	"github.com/koord-rt/koord-rt/policy/sysctl"
 )
@@ -35,13 +35,16 @@ import (
 type Window interface {
 	// Query summarises the samples of (from, to].
 	Query(s sample.Subject, m sample.Metric, from, to unit.Micros) sample.Summary
+	// Last is the newest of them and its time.
+	Last(s sample.Subject, m sample.Metric, from, to unit.Micros) (value float64, at unit.Micros, ok bool)
 }
 
 // Facts are all that one step looks at.
 type Facts struct {
 	Now unit.Micros
-	// Urgent: a pressure trigger calls between two ticks.
-	Urgent bool
+	// Urgent: a pressure trigger calls between two ticks, for the pods that are Waiting (UIDs).
+	Urgent  bool
+	Waiting []string
 	// Interval between two ticks, Slow between two readings of what is Slow; a sample older than two of them is none. 0 in
 	// Slow means DefaultSlow.
 	Interval, Slow unit.Micros
@@ -54,14 +57,14 @@ type Facts struct {
 	Pods *pods.Snapshot
 	// Node is nil while it has not been told.
 	Node *kube.Node
-	// NoPressure: this kernel does not tell the pressure of a cgroup.
+	// NoPressure: this kernel may not tell the pressure of the best-effort class.
 	NoPressure bool
 	// EvictFeatures may evict; MemoryPause and CPUPause follow a round.
 	EvictFeatures         evict.Features
 	MemoryPause, CPUPause unit.Micros
-	// Refused are the UIDs of pods whose disruption budget has just refused an eviction.
-	Refused map[string]bool
-	// Leaving are the UIDs of pods that were evicted, since when.
+	// Held are the UIDs of pods that are not to be asked for now, and why.
+	Held map[string]evict.Held
+	// Leaving are the UIDs of pods that were evicted or deleted, since when that is known.
 	Leaving map[string]unit.Micros
 	// NoReclaim says why the kernel cannot be asked to reclaim from a cgroup; empty when it can. Reclaiming: a round is under
 	// way, and the memory loop waits for it. Reclaimed is what the last one has brought, by container id, told once.
@@ -70,8 +73,12 @@ type Facts struct {
 	Reclaimed  map[string]unit.Bytes
 	// Parameters of the node as they stand; one that is missing does not exist on this kernel.
 	Parameters map[plan.Knob]int64
+	// Link is the uplink where it has just been looked at.
+	Link *netqos.Link
 	// Tune gives containers room that the policies do not: those that are throttled, or stall on memory, on a calm node.
 	Tune bool
+	// Pace of interference detection; the zero value is its default.
+	Pace interference.Pace
 }
 
 // DefaultSlow is the interval of slow readings where none is told.
@@ -81,16 +88,21 @@ const DefaultSlow = 10 * unit.Second
 type State struct {
 	Suppress suppress.State `json:"suppress"`
 	Evict    evict.State    `json:"evict"`
-	// TierHeld: the quota of the best-effort tier is ours.
+	// TierHeld: the quota of the best-effort tier is ours, and TierDir its cgroup.
 	TierHeld     bool               `json:"tierHeld,omitempty"`
+	TierDir      string             `json:"tierDir,omitempty"`
 	Burst        burst.State        `json:"burst"`
 	Memory       memqos.State       `json:"memory"`
 	Interference interference.State `json:"interference"`
 	// Apps are the settings of host applications that are ours.
 	Apps   []HeldSetting `json:"apps,omitempty"`
 	Sysctl sysctl.State  `json:"sysctl"`
+	// Network are the links that are ours.
+	Network netqos.State `json:"network"`
 	// tick is what the last full step decided: an urgent one, which looks at CPU suppression only, leaves it in force.
 	tick Tick
+	// bases saves work, and nothing depends on it.
+	bases *bases
 }
 
 // Tick is what only full steps decide.
@@ -98,6 +110,7 @@ type Tick struct {
 	Burst        burst.Output
 	Memory       memqos.Output
 	Interference interference.Output
+	Network      netqos.Output
 }
 
 // Outcome is what one step decided.
@@ -107,11 +120,17 @@ type Outcome struct {
 	// Tier is for the cgroup of the best-effort class; empty when it is nobody's business. Apps is for host applications,
 	// Node for the node's kernel parameters.
 	Tier, Apps, Node plan.Plan
-	// Problems are fields of the strategy that cannot act here, and why.
-	Problems  []string
+	// Back is what was ours of host applications: each returns to what the ledger says stood there before, and to the value here where
+	// it tells nothing.
+	Back plan.Plan
+	// Problems are fields of systemStrategy that cannot act here, AppProblems host applications that are left alone, and why.
+	Problems, AppProblems []string
+
 	Suppress  suppress.Output
 	Evict     evict.Output
 	Evictions []evict.Eviction
+	// Samples are of what was decided, for the window.
+	Samples []sample.Sample
 	// Tick is what the last full step decided. Reclaims and Events are of this step.
 	Tick
 	Reclaims []memqos.Reclaim
@@ -132,10 +151,14 @@ func Step(s State, f *Facts) (State, Outcome) {
 		s.Interference.Suspects = nil // what is not put in force proves nothing
 	}
 	s.Suppress, out.Suppress = suppress.Step(s.Suppress, suppressInput(f, a, antagonists(s.Interference.Suspects, a)))
-	held := s.TierHeld
+	held, dir := s.TierHeld, s.TierDir
 	out.Tier = tier(f, &s, &out.Suppress)
+	out.Samples = decided(f, a, &out.Suppress)
+	if s.bases == nil {
+		s.bases = &bases{}
+	}
 	if !f.Urgent {
-		s.Burst, s.tick.Burst = burst.Step(s.Burst, burstInput(f, a))
+		s.Burst, s.tick.Burst = burst.Step(s.Burst, burstInput(f, a, s.bases))
 		if !f.Reclaiming {
 			s.Memory, s.tick.Memory = memqos.Step(s.Memory, memoryInput(f, a))
 			out.Reclaims = s.tick.Memory.Reclaims
@@ -146,22 +169,23 @@ func Step(s State, f *Facts) (State, Outcome) {
 		var o sysctl.Output
 		s.Sysctl, o = sysctl.Step(s.Sysctl, sysctlInput(f))
 		out.Node, out.Problems = o.Plan, o.Problems
-		out.Owns = !slices.Equal(params, s.Sysctl.Held)
+		out.Owns = !sysctl.SameHeld(params, s.Sysctl.Held)
+		network(f, &s, a, &out)
 	}
 	out.Tick = s.tick
-	out.Dynamic = dynamic(f, &out.Suppress, &s.tick)
+	out.Dynamic = dynamic(f, &s, &out.Suppress)
 	apps := s.Apps
-	out.Apps = appsPlan(f, &s, &out.Dynamic)
-	out.Owns = out.Owns || held != s.TierHeld || !slices.Equal(apps, s.Apps)
+	appsPlan(f, &s, &out)
+	out.Owns = out.Owns || held != s.TierHeld || dir != s.TierDir || !slices.Equal(apps, s.Apps)
 	return s, out
 }
 
 // accounts is what the pods use, by tier.
 type accounts struct {
 	ls, be unit.MilliCPU
-	// stall is the worst CPU pressure of a pod that is not best effort and not held down by its own limit.
-	stall unit.Measured[unit.Fraction]
-	pods  []usage
+	// stalls are the CPU pressures of the pods that are not best effort, without what their own limits make of them.
+	stalls []suppress.Stall
+	pods   []usage
 	// lsApps and beApps are what host applications use.
 	lsApps, beApps unit.Measured[unit.MilliCPU]
 }
@@ -173,6 +197,8 @@ type usage struct {
 	class  protocol.QoS
 	cpu    unit.Measured[unit.MilliCPU]
 	memory unit.Measured[unit.Bytes]
+	// again: it is in the list already, with another sandbox of the same pod: what it uses is measured by the pod and counts once.
+	again bool
 }
 
 // account adds up who uses what. A pod without a sample, which has just come, is in nobody's sum: what it uses counts as
@@ -185,9 +211,12 @@ func account(f *Facts) *accounts {
 		if f.Pods != nil {
 			u.spec, _ = f.Pods.Pod(m.Pod.UID)
 		}
-		if u.class == protocol.QoSBE {
+		u.again = i > 0 && f.Members[i-1].Pod.UID == m.Pod.UID
+		switch {
+		case u.again:
+		case u.class == protocol.QoSBE:
 			a.be += u.cpu.V
-		} else {
+		default:
 			a.ls += u.cpu.V
 			a.stalled(f, m)
 		}
@@ -197,37 +226,57 @@ func account(f *Facts) *accounts {
 	return a
 }
 
-// stalled takes a pod's pressure in, unless its own limit makes it wait.
+// stalled takes a pod's pressure in, but for the time for which its own limit made it wait.
 func (a *accounts) stalled(f *Facts, m *engine.Member) {
-	stall := f.last(sample.OfPod(m.Pod.UID), sample.StallCPUSome)
-	if !stall.Known() || Throttled(f.Window, m, f.Now-2*f.Interval, f.Now) {
+	uid := m.Pod.UID
+	stall := f.last(sample.OfPod(uid), sample.StallCPUSome)
+	if !stall.Known() {
 		return
 	}
-	if part := unit.Fraction(stall.Last / float64(unit.Second)); !a.stall.OK || part > a.stall.V {
-		a.stall = unit.Got(part)
-	}
+	own := Throttled(f.Window, m, f.Now-2*f.Interval, f.Now)
+	a.stalls = append(a.stalls, suppress.Stall{Pod: uid, Some: max(unit.Fraction(stall.Last/float64(unit.Second))-own, 0)})
 }
 
-// Throttled reports whether a limit of a pod, or of one of its containers, made it wait in (from, to]: then nobody else is to
-// blame. The kernel counts throttled periods for each limit apart (cpu.stat, Documentation/scheduler/sched-bwc.rst), while
-// the pod's pressure has them all.
-func Throttled(w Window, m *engine.Member, from, to unit.Micros) bool {
-	by := func(s sample.Subject) bool { return w.Query(s, sample.CPUThrottled, from, to+1).Last > 0 }
-	return by(sample.OfPod(m.Pod.UID)) || slices.ContainsFunc(m.Containers, func(c *workload.Container) bool { return by(sample.OfContainer(c.ID)) })
+// Throttled is the part of the time for which limits of a pod and of its containers stopped it at last in (from, to]: so much of its
+// pressure is nobody else's doing. The kernel counts the time of each limit apart and on each CPU (cpu.stat,
+// Documentation/scheduler/sched-bwc.rst), so the sum is rather too long than too short; the pod's pressure has them all.
+func Throttled(w Window, m *engine.Member, from, to unit.Micros) unit.Fraction {
+	micros, _, _ := w.Last(sample.OfPod(m.Pod.UID), sample.CPUThrottledTime, from, to+1)
+	for _, c := range m.Containers {
+		of, _, _ := w.Last(sample.OfContainer(c.ID), sample.CPUThrottledTime, from, to+1)
+		micros += of
+	}
+	return unit.Fraction(micros / float64(unit.Second))
+}
+
+// seen is one sample, or none.
+type seen struct {
+	Last  float64
+	To    unit.Micros
+	known bool
+}
+
+// Known reports whether there is one.
+func (s seen) Known() bool { return s.known }
+
+// newest is the newest sample of (from, to].
+func (f *Facts) newest(s sample.Subject, m sample.Metric, from, to unit.Micros) seen {
+	value, at, ok := f.Window.Last(s, m, from, to)
+	return seen{value, at, ok}
 }
 
 // last is what was measured of a subject in this tick or the one before.
-func (f *Facts) last(s sample.Subject, m sample.Metric) sample.Summary {
-	return f.Window.Query(s, m, f.Now-2*f.Interval, f.Now+1)
+func (f *Facts) last(s sample.Subject, m sample.Metric) seen {
+	return f.newest(s, m, f.Now-2*f.Interval, f.Now+1)
 }
 
 // slowly is the same of what is measured slowly.
-func (f *Facts) slowly(s sample.Subject, m sample.Metric) sample.Summary {
+func (f *Facts) slowly(s sample.Subject, m sample.Metric) seen {
 	slow := f.Slow
 	if slow <= 0 {
 		slow = DefaultSlow
 	}
-	return f.Window.Query(s, m, f.Now-2*max(slow, f.Interval), f.Now+1)
+	return f.newest(s, m, f.Now-2*max(slow, f.Interval), f.Now+1)
 }
 
 // cpu is what a subject uses now; cores are milli-CPUs here.
@@ -243,7 +292,7 @@ func (f *Facts) memory(s sample.Subject) unit.Measured[unit.Bytes] {
 	return unit.Got(unit.Bytes(q.Last))
 }
 
-func milli(q sample.Summary) unit.Measured[unit.MilliCPU] {
+func milli(q seen) unit.Measured[unit.MilliCPU] {
 	if !q.Known() {
 		return unit.Measured[unit.MilliCPU]{}
 	}

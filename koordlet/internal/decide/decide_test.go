@@ -4,6 +4,8 @@
 package decide_test
 
 import (
+	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 
@@ -95,6 +97,151 @@ func TestSuppressByQuota(t *testing.T) {
 	}
 }
 
+// The class's directory outlives its pods, and so does the quota in it: it is kept while there is none, taken back when suppression
+// ends, and known over a restart. Pods of other classes tell where the directory is.
+func TestTheQuotaOutlivesItsPods(t *testing.T) {
+	t.Parallel()
+	f, w := facts(strategy.SuppressCFSQuota)
+	ls := f.Members[1]
+	tick := func(members ...engine.Member) {
+		f.Now, f.Members = f.Now+unit.Second, members
+		measure(w, f.Now-unit.Second/2, 14, 8, 3)
+	}
+	tick(f.Members...)
+	s, out := decide.Step(decide.State{}, f)
+	if !out.Dynamic.BEQuota || len(out.Tier) != 1 {
+		t.Fatalf("not held: %v", out.Tier)
+	}
+	tick(ls) // the last best-effort pod has ended
+	if s, out = decide.Step(s, f); len(out.Tier) != 1 || out.Tier[0].Target.Cgroup != "/kubepods/besteffort" || !out.Dynamic.BEQuota {
+		t.Errorf("without a pod: %v, held %v", out.Tier, out.Dynamic.BEQuota)
+	}
+	kept, err := json.Marshal(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var again decide.State
+	if err := json.Unmarshal(kept, &again); err != nil {
+		t.Fatal(err)
+	}
+	f.View.Strategy.ResourceUsedThresholdWithBE.Enable = new(false)
+	tick(ls)
+	for name, from := range map[string]decide.State{"the same life": s, "the next life": again} {
+		next, out := decide.Step(from, f)
+		if len(out.Tier) != 1 || out.Tier[0].Value != plan.Int(int64(unit.Unlimited)) || out.Tier[0].Target.Cgroup != "/kubepods/besteffort" {
+			t.Errorf("%s: %v", name, out.Tier)
+		}
+		if out.Dynamic.BEQuota || !out.Owns {
+			t.Errorf("%s: held %v, owns %v", name, out.Dynamic.BEQuota, out.Owns)
+		}
+		if _, out = decide.Step(next, f); len(out.Tier) != 0 {
+			t.Errorf("%s, later: %v", name, out.Tier)
+		}
+	}
+	// A node that has had pods of other classes only.
+	f, w = facts(strategy.SuppressCFSQuota)
+	ls.Pod.Cgroup = "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-podls.slice"
+	tick(ls)
+	if _, out = decide.Step(decide.State{}, f); len(out.Tier) != 1 || out.Tier[0].Target.Cgroup != "/kubepods.slice/kubepods-besteffort.slice" {
+		t.Errorf("beside other pods: %v", out.Tier)
+	}
+	// Without any, nobody knows where it is, and no pod is to count on it.
+	tick()
+	if _, out = decide.Step(decide.State{}, f); len(out.Tier) != 0 || out.Dynamic.BEQuota {
+		t.Errorf("on an empty node: %v, held %v", out.Tier, out.Dynamic.BEQuota)
+	}
+}
+
+// The class's quota is a knob of the feature batch: observed it is recorded only, and what was ours goes back when it is switched off or
+// ceded. No pod counts on it then.
+func TestTheQuotaObeysItsFeature(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		change      func(*node.View)
+		first, then string
+	}{
+		"active":   {func(*node.View) {}, "980000", "980000"},
+		"observed": {func(v *node.View) { v.Modes[protocol.FeatureBatch] = node.Observe }, "980000 observed", "-1"},
+		"off":      {func(v *node.View) { v.Modes[protocol.FeatureBatch] = node.Off }, "", "-1"},
+		"ceded":    {func(v *node.View) { v.Ceded = plan.KnobSet(plan.CPUQuota) }, "", "-1"},
+	} {
+		for _, was := range []bool{false, true} {
+			f, w := facts(strategy.SuppressCFSQuota)
+			measure(w, now-unit.Second/2, 14, 8, 3)
+			var s decide.State
+			want := tc.first
+			if was {
+				s, _ = decide.Step(s, f)
+				want = tc.then
+			}
+			tc.change(f.View)
+			_, out := decide.Step(s, f)
+			got := ""
+			for i := range out.Tier {
+				if got = out.Tier[i].Value.String(); out.Tier[i].Observe {
+					got += " observed"
+				}
+			}
+			if got != want || out.Dynamic.BEQuota != (name == "active") {
+				t.Errorf("%s, held before %v: %q, held %v; want %q", name, was, got, out.Dynamic.BEQuota, want)
+			}
+		}
+	}
+}
+
+// A best-effort pod with requests stands in another directory: the quota cannot hold it, so it gets the less. A set holds both.
+func TestPodsBeyondTheQuota(t *testing.T) {
+	t.Parallel()
+	for policy, want := range map[string]unit.MilliCPU{strategy.SuppressCFSQuota: 6800, strategy.SuppressCPUSet: 9800} {
+		f, w := facts(policy)
+		f.Members[0].Pod.KubeQoS = protocol.KubeBurstable
+		measure(w, now-unit.Second/2, 14, 8, 3)
+		if _, out := decide.Step(decide.State{}, f); out.Suppress.Allowance.V != want || out.Suppress.System != 3000 {
+			t.Errorf("%s: %d, want %d: %s", policy, out.Suppress.Allowance.V, want, out.Suppress.Reason)
+		}
+	}
+}
+
+// What the node keeps is the largest of what the kubelet, the configuration and the annotation say; CPUs that are named are nobody's.
+func TestReserved(t *testing.T) {
+	t.Parallel()
+	const raw, reservation = protocol.AnnotationRawAllocatable, protocol.AnnotationNodeReservation
+	for name, tc := range map[string]struct {
+		allocatable unit.MilliCPU
+		annotations map[string]string
+		own         topo.CPUSet
+		want        unit.MilliCPU
+		apart       topo.CPUSet
+	}{
+		"the kubelet's":                 {allocatable: 28000, want: 4000},
+		"amplified":                     {allocatable: 48000, annotations: map[string]string{raw: `{"cpu":"28"}`}, want: 4000},
+		"amplified by nobody knows how": {allocatable: 20000, annotations: map[string]string{raw: `{`}, want: 3000}, // what the system uses
+		"an amount":                     {allocatable: 31000, annotations: map[string]string{reservation: `{"resources":{"cpu":"5500m"}}`}, want: 5500},
+		"an amount below the kubelet's": {allocatable: 28000, annotations: map[string]string{reservation: `{"resources":{"cpu":"3"}}`}, want: 4000},
+		"CPUs":                          {allocatable: 31000, annotations: map[string]string{reservation: `{"reservedCPUs":"16-20,99"}`}, want: 5000, apart: topo.Range(16, 20)},
+		"CPUs before an amount":         {allocatable: 31000, annotations: map[string]string{reservation: `{"resources":{"cpu":"9"},"reservedCPUs":"16-20"}`}, want: 5000, apart: topo.Range(16, 20)},
+		"the configuration's too":       {allocatable: 31000, annotations: map[string]string{reservation: `{"reservedCPUs":"31"}`}, own: topo.Range(24, 28), want: 6000, apart: topo.Range(24, 28).Union(topo.CPUs(31))},
+		"no annotation at all":          {allocatable: 31000, annotations: map[string]string{reservation: `nonsense`}, want: 3000},
+	} {
+		f, w := facts(strategy.SuppressCPUSet)
+		f.Node.Allocatable.CPU, f.Node.Annotations, f.View.Claims.Reserved = tc.allocatable, tc.annotations, tc.own
+		measure(w, now-unit.Second/2, 14, 8, 3)
+		_, out := decide.Step(decide.State{}, f)
+		if out.Suppress.System != tc.want {
+			t.Errorf("%s: %d kept, want %d: %s", name, out.Suppress.System, tc.want, out.Suppress.Reason)
+		}
+		sets := []topo.CPUSet{out.Dynamic.BECPUs}
+		for _, p := range slices.Concat(out.Dynamic.SharePools, out.Dynamic.BESharePools) {
+			sets = append(sets, p.CPUs)
+		}
+		for _, set := range sets {
+			if set.Empty() || set.Overlaps(tc.apart) {
+				t.Errorf("%s: %s has some of %s", name, set, tc.apart)
+			}
+		}
+	}
+}
+
 func TestSuppressByCPUSet(t *testing.T) {
 	t.Parallel()
 	f, w := facts(strategy.SuppressCPUSet)
@@ -136,16 +283,20 @@ func TestOldSamples(t *testing.T) {
 	}
 }
 
-// Pressure cuts what the best-effort pods use, unless the pod that waits does so by a limit of its own or of its containers.
+// Pressure cuts what the best-effort pods use, unless limits of the pod that waits, or of its containers, are what it waits for: what
+// they explain is taken off.
 func TestPressure(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		throttled sample.Subject
+		micros    float64
 		want      bool
 	}{
-		"nobody is throttled": {sample.OfPod("other"), true},
-		"the pod is":          {sample.OfPod("ls"), false},
-		"its container is":    {sample.OfContainer("c1"), false},
+		"nobody is throttled":               {sample.OfPod("other"), 5e5, true},
+		"the pod is, for all of it":         {sample.OfPod("ls"), 5e5, false},
+		"its container is, for nearly all":  {sample.OfContainer("c1"), 4.5e5, false},
+		"the pod is, for one period's rest": {sample.OfPod("ls"), 2e4, true},
+		"its container is, on many CPUs":    {sample.OfContainer("c1"), 4e6, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -154,12 +305,55 @@ func TestPressure(t *testing.T) {
 			measure(w, now-unit.Second/2, 14, 8, 3)
 			w.Append([]sample.Sample{
 				{Subject: sample.OfPod("ls"), Metric: sample.StallCPUSome, Value: 5e5, At: now - unit.Second/2},
-				{Subject: c.throttled, Metric: sample.CPUThrottled, Value: 0.3, At: now - unit.Second/2},
+				{Subject: c.throttled, Metric: sample.CPUThrottledTime, Value: c.micros, At: now - unit.Second/2},
 			})
 			if _, out := decide.Step(decide.State{}, f); out.Suppress.Cut != c.want {
 				t.Errorf("cut %v, want %v: %s", out.Suppress.Cut, c.want, out.Suppress.Reason)
 			}
 		})
+	}
+}
+
+// A cap that pressure has set is lifted some ten seconds after the pressure has gone, because its pods are looked at in each tick
+// until then: read slowly, the last reading would still be of a time of pressure, and twice as old.
+func TestPressureCapIsLifted(t *testing.T) {
+	t.Parallel()
+	f, w := facts(strategy.SuppressCFSQuota)
+	var s decide.State
+	stalled := 0.0 // µs of LS since the beginning
+	read, readAt := 0.0, f.Now
+	lifted := -1
+	for tick := range 60 {
+		f.Now += unit.Second
+		f.Urgent = false
+		at := f.Now - unit.Second/10
+		if tick < 5 {
+			stalled += 3e5
+		}
+		// What the scanner does: slowly, or in each tick while it is told to.
+		if tick%10 == 9 || decide.Watch(&s) {
+			over := float64(at-readAt) / float64(unit.Second)
+			w.Append([]sample.Sample{{Subject: sample.OfPod("ls"), Metric: sample.StallCPUSome, Value: (stalled - read) / over, At: at}})
+			read, readAt = stalled, at
+		}
+		measure(w, at, 14, 8, 3)
+		s, _ = decide.Step(s, f)
+		if tick == 2 { // the kernel's trigger
+			f.Urgent = true
+			s, _ = decide.Step(s, f)
+			if !decide.Watch(&s) {
+				t.Fatal("a cap that nobody watches")
+			}
+		}
+		if tick > 5 && lifted < 0 && !s.Suppress.Press.Capped {
+			lifted = tick
+		}
+	}
+	if lifted < 14 || lifted > 17 {
+		t.Errorf("lifted %d s after the pressure had gone, want about ten", lifted-5)
+	}
+	if decide.Watch(&s) {
+		t.Error("watched although nothing is capped")
 	}
 }
 

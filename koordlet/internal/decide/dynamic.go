@@ -12,19 +12,23 @@ import (
 )
 
 // dynamic is what containers that are made from now on, and those that run, are to follow.
-func dynamic(f *Facts, held *suppress.Output, tick *Tick) node.Dynamic {
+func dynamic(f *Facts, s *State, held *suppress.Output) node.Dynamic {
 	system, exclusive := f.systemQoS()
+	tick := &s.tick
 	d := node.Dynamic{
+		BEQuota:   s.TierHeld,
 		SystemQoS: system, SystemQoSExclusive: exclusive, Normalization: f.normalization(),
 		Quotas: quotas(tick.Burst.Raises, held.Pods), MemoryHigh: highs(tick.Memory.Highs),
+		Network: networkState(&tick.Network),
 	}
 	switch held.Mode {
 	case suppress.CPUSet:
 		d.BECPUs, d.BESharesLSR = held.CPUs, held.SharesLSR
 	case suppress.Unknown: // what is in force stays
 		d.BECPUs, d.BESharesLSR = f.View.Dynamic.BECPUs, f.View.Dynamic.BESharesLSR
+		d.BEQuota = s.TierHeld || f.View.Dynamic.BEQuota
 	}
-	apart := f.View.Claims.Reserved
+	apart := f.reservedCPUs()
 	if exclusive {
 		apart = apart.Union(system)
 	}

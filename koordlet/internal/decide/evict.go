@@ -19,14 +19,17 @@ import (
 // dangerPercent of the memory: with less available the kernel kills before an eviction would have helped.
 const dangerPercent = unit.Percent(3)
 
-// evictInput is what evictions look at.
+// evictInput is what evictions look at; next to nothing while the strategy does not ask for any.
 func evictInput(f *Facts, a *accounts, held *suppress.Output, memory *memqos.Output) evict.Input {
 	in := evict.Input{
-		Now: f.Now, Strategy: *f.View.Strategy.ResourceUsedThresholdWithBE, Features: f.EvictFeatures,
+		Now: f.Now, Strategy: f.View.Strategy.Threshold(), Features: f.EvictFeatures,
 		MemoryPause: f.MemoryPause, CPUPause: f.CPUPause,
 		Memory: evict.Memory{Capacity: f.View.MemCapacity, Used: f.memory(sample.OfNode()), Reclaiming: memory.Reclaiming},
-		CPU:    evictCPU(f, a, held),
 	}
+	if t := &in.Strategy; t.Enable == nil || !*t.Enable {
+		return in
+	}
+	in.CPU = evictCPU(f, a, held)
 	if f.Node != nil {
 		in.Memory.BatchAllocatable, in.Memory.MidAllocatable = offered(f.Node.Allocatable.BatchMemory), offered(f.Node.Allocatable.MidMemory)
 		in.CPU.BatchAllocatable, in.CPU.MidAllocatable = offered(f.Node.Allocatable.BatchCPU), offered(f.Node.Allocatable.MidCPU)
@@ -34,12 +37,25 @@ func evictInput(f *Facts, a *accounts, held *suppress.Output, memory *memqos.Out
 	if free := in.Memory.Capacity - in.Memory.Used.V; in.Memory.Used.OK && in.Memory.Capacity > 0 && free < in.Memory.Capacity/100*unit.Bytes(dangerPercent) {
 		in.Danger = figure.Bytes(free) + " of memory are available"
 	}
+	average := goesByCPU(&in)
 	for i := range a.pods {
-		if u := &a.pods[i]; u.spec != nil && !u.spec.Finished() {
-			in.Pods = append(in.Pods, evictPod(f, u))
+		u := &a.pods[i]
+		if u.again || u.spec == nil || u.spec.Finished() {
+			continue
 		}
+		p := evictPod(f, u)
+		if average {
+			p.CPUUsed = f.mean(sample.OfPod(p.UID))
+		}
+		in.Pods = append(in.Pods, p)
 	}
 	return in
+}
+
+// goesByCPU reports whether some feature looks at the CPU that pods use; their averages cost a look at the whole window.
+func goesByCPU(in *evict.Input) bool {
+	act := in.Features & evict.Wanted(&in.Strategy)
+	return act.Has(evict.CPUEvict) || act.Has(evict.BECPUEvict)
 }
 
 func offered[T ~int64](v T) unit.Measured[T] {
@@ -49,56 +65,97 @@ func offered[T ~int64](v T) unit.Measured[T] {
 	return unit.Got(v)
 }
 
-// evictCPU describes the node and the best-effort tier over the window of the strategy.
+// evictWindow is the window of the strategy.
+func (f *Facts) evictWindow() unit.Micros {
+	if s := f.View.Strategy.Threshold().CPUEvictTimeWindowSeconds; s != nil && *s > 0 {
+		return unit.Micros(*s) * unit.Second
+	}
+	return unit.Minute
+}
+
+// over is what was measured in the window of the strategy.
+func (f *Facts) over(s sample.Subject, m sample.Metric) sample.Summary {
+	return f.Window.Query(s, m, f.Now-f.evictWindow(), f.Now+1)
+}
+
+// mean is the CPU that a subject has used in it on average.
+func (f *Facts) mean(s sample.Subject) unit.Measured[unit.MilliCPU] {
+	return meanOf(f.over(s, sample.CPUUsage))
+}
+
+func meanOf(s sample.Summary) unit.Measured[unit.MilliCPU] {
+	if !s.Known() {
+		return unit.Measured[unit.MilliCPU]{}
+	}
+	return unit.Got(unit.MilliCPU(s.Avg*1000 + 0.5))
+}
+
+// evictCPU describes the node and the best-effort tier over the window of the strategy. The pressure is that of the cgroup of
+// Kubernetes' BestEffort class: where a kernel that tells none of others has it all the same (Anolis), it counts.
 func evictCPU(f *Facts, a *accounts, held *suppress.Output) evict.CPU {
-	window := unit.Minute
-	if s := f.View.Strategy.ResourceUsedThresholdWithBE.CPUEvictTimeWindowSeconds; s != nil && *s > 0 {
-		window = unit.Micros(*s) * unit.Second
-	}
-	from := f.Now - window
-	used := f.Window.Query(sample.OfNode(), sample.CPUUsage, from, f.Now+1)
-	tier := f.Window.Query(sample.OfQoS(protocol.QoSBE), sample.CPUUsage, from, f.Now+1)
+	be := sample.OfQoS(protocol.QoSBE)
+	tier := f.over(be, sample.CPUUsage)
 	out := evict.CPU{
-		Capacity: unit.MilliCPU(f.all().Len() * 1000),
-		Covered:  unit.Micros(tier.Covered * float64(window)), NoPressure: f.NoPressure,
-	}
-	if used.Known() {
-		out.Used = unit.Got(unit.MilliCPU(used.Avg*1000 + 0.5))
-	}
-	request, limit := unit.MilliCPU(0), out.Capacity
-	for i := range a.pods {
-		if u := &a.pods[i]; u.class == protocol.QoSBE && u.spec != nil {
-			request += u.spec.Requests().BatchCPU
-		}
-	}
-	switch held.Mode {
-	case suppress.CPUSet:
-		limit = unit.MilliCPU(held.CPUs.Len() * 1000)
-	case suppress.Quota:
-		limit = unit.MilliCPU(held.Quota * 1000 / unit.CFSPeriod)
-	case suppress.Unknown, suppress.Off:
+		Capacity: unit.MilliCPU(f.all().Len() * 1000), Used: f.mean(sample.OfNode()),
+		Covered: unit.Micros(tier.Covered * float64(f.evictWindow())), NoPressure: f.NoPressure,
 	}
 	if tier.Known() {
-		out.Average = evict.Tier{Used: unit.Got(unit.MilliCPU(tier.Avg*1000 + 0.5)), Request: unit.Got(request), Limit: unit.Got(limit)}
+		limit, request := f.tierLimit(held), tierRequest(a)
+		out.Average = evict.Tier{Used: meanOf(tier), Request: meanOf(f.over(be, sample.CPURequest)), Limit: meanOf(f.over(be, sample.CPULimit))}
 		out.Current = evict.Tier{Used: unit.Got(unit.MilliCPU(tier.Last*1000 + 0.5)), Request: unit.Got(request), Limit: unit.Got(limit)}
 	}
-	if stall := f.Window.Query(sample.OfQoS(protocol.QoSBE), sample.StallCPUSome, from, f.Now+1); stall.Known() {
-		out.Pressure = unit.Got(unit.Fraction(stall.Avg / float64(unit.Second)))
+	if stall := f.over(be, sample.StallCPUSome); stall.Known() {
+		out.Pressure, out.NoPressure = unit.Got(unit.Fraction(stall.Avg/float64(unit.Second))), false
 	}
 	return out
 }
 
-// evictPod is one pod as evictions look at it.
+// tierLimit is what suppression leaves the best-effort tier.
+func (f *Facts) tierLimit(held *suppress.Output) unit.MilliCPU {
+	switch held.Mode {
+	case suppress.CPUSet:
+		return unit.MilliCPU(held.CPUs.Len() * 1000)
+	case suppress.Quota:
+		return unit.MilliCPU(held.Quota * 1000 / unit.CFSPeriod)
+	case suppress.Unknown, suppress.Off:
+	}
+	return unit.MilliCPU(f.all().Len() * 1000)
+}
+
+// tierRequest is the batch-cpu that the pods of the best-effort tier request.
+func tierRequest(a *accounts) (sum unit.MilliCPU) {
+	for i := range a.pods {
+		if u := &a.pods[i]; u.class == protocol.QoSBE && u.spec != nil && !u.again {
+			sum += u.spec.Requests().BatchCPU
+		}
+	}
+	return sum
+}
+
+// decided are the samples of what the step itself has decided: the limit of the best-effort tier and what it requests, whose
+// averages evictions look at. Only the decision knows the limit: a cpuset is written to containers, not to their class.
+func decided(f *Facts, a *accounts, held *suppress.Output) []sample.Sample {
+	if held.Mode == suppress.Unknown {
+		return nil // what is in force is not known
+	}
+	be := sample.OfQoS(protocol.QoSBE)
+	of := func(m sample.Metric, v unit.MilliCPU) sample.Sample {
+		return sample.Sample{Subject: be, Metric: m, Value: max(float64(v), 0) / 1000, At: f.Now}
+	}
+	return []sample.Sample{of(sample.CPULimit, f.tierLimit(held)), of(sample.CPURequest, tierRequest(a))}
+}
+
+// evictPod is one pod as evictions look at it. What it uses is the last second's.
 func evictPod(f *Facts, u *usage) evict.Pod {
 	s := u.spec
 	requests := s.Requests()
 	p := evict.Pod{
-		UID: s.UID, Namespace: s.Namespace, Name: s.Name, QoS: u.class, Band: s.PriorityClass, Priority: s.Priority,
+		UID: s.UID, Namespace: s.Namespace, Name: s.Name, BE: evict.BestEffort(s.QoS, s.Kube, s.PriorityClass), Band: s.PriorityClass, Priority: s.Priority,
 		SubPriority: int64(s.SubPriority), EvictionEnabled: s.Labels[protocol.LabelEvictionEnabled] == "true",
-		Unevictable: unevictable(s), Refused: f.Refused[s.UID],
+		Unevictable: unevictable(s), Held: f.Held[s.UID],
 		CPUUsed: u.cpu, CPURequest: requests.AnyCPU(), MemoryUsed: u.memory, MemoryRequest: requests.AnyMemory(),
 	}
-	if p.Band == protocol.PriorityNone && u.class == protocol.QoSBE {
+	if p.Band == protocol.PriorityNone && s.Class() == protocol.QoSBE {
 		p.Band = protocol.PriorityBatch
 	}
 	if n, err := strconv.ParseInt(s.Annotations[protocol.AnnotationEvictionPriority], 10, 32); err == nil {

@@ -4,8 +4,10 @@
 package decide
 
 import (
+	"errors"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/koord-rt/koord-rt/api/protocol"
@@ -24,23 +26,44 @@ type App struct {
 	Cgroup string
 }
 
-// Apps are the host applications whose cgroups are known, in the order of the strategy. Of two with one name or one cgroup
-// the first counts. Cgroups in the kubelet's directories are known as soon as one pod runs.
-func Apps(v *node.View, members []engine.Member) []App {
+// Apps are the host applications whose cgroups are known, in the order of the strategy. Of two with one name, or with cgroups of
+// which one is in the other, the first counts: what they use would be counted twice. Cgroups in the kubelet's directories are known
+// as soon as one pod runs. problems name those that are left alone for good, and why.
+func Apps(v *node.View, members []engine.Member) (apps []App, problems []string) {
 	all := v.Strategy.HostApplications
 	if len(all) == 0 {
-		return nil
+		return nil, nil
 	}
 	at := roots(members)
-	out := make([]App, 0, len(all))
+	apps = make([]App, 0, len(all))
 	for i := range all {
-		dir, ok := hostapp.Cgroup(&all[i], at)
-		twice := slices.ContainsFunc(out, func(o App) bool { return o.Name == all[i].Name || o.Cgroup == dir })
-		if ok && !twice {
-			out = append(out, App{&all[i], dir})
+		dir, err := hostapp.Cgroup(&all[i], at)
+		if errors.Is(err, hostapp.ErrUnknown) {
+			continue
+		}
+		if err == nil {
+			err = apart(apps, all[i].Name, dir)
+		}
+		if err != nil {
+			problems = append(problems, "hostApplications: "+strconv.Quote(all[i].Name)+": "+err.Error())
+			continue
+		}
+		apps = append(apps, App{&all[i], dir})
+	}
+	return apps, problems
+}
+
+// apart reports an application that comes before, of the same name or with a cgroup that is not apart from dir.
+func apart(before []App, name, dir string) error {
+	for i := range before {
+		switch o := &before[i]; {
+		case o.Name == name:
+			return errors.New("the name is another's")
+		case hostapp.Within(dir, o.Cgroup), hostapp.Within(o.Cgroup, dir):
+			return errors.New("its cgroup " + dir + " is not apart from " + o.Cgroup + " of " + strconv.Quote(o.Name))
 		}
 	}
-	return out
+	return nil
 }
 
 // roots are the kubelet's directories, as a pod's tells: those of the classes have one form for each driver.
@@ -63,7 +86,8 @@ func roots(members []engine.Member) hostapp.Roots {
 
 // apps adds up what host applications use. One that was not measured counts as the system's.
 func (a *accounts) apps(f *Facts) {
-	for _, app := range Apps(f.View, f.Members) {
+	apps, _ := Apps(f.View, f.Members)
+	for _, app := range apps {
 		used := f.cpu(sample.OfHostApp(app.Name))
 		if !used.OK {
 			continue
@@ -83,23 +107,22 @@ type HeldSetting struct {
 	Knob   string `json:"knob"`
 }
 
-// appsPlan is what the cgroups of host applications must have. What was ours and is no longer wanted goes back to what a
-// cgroup has that nobody has written to.
-func appsPlan(f *Facts, s *State, d *node.Dynamic) plan.Plan {
-	apps := Apps(f.View, f.Members)
+// appsPlan is what the cgroups of host applications must have. What was ours and is no longer wanted is given back.
+func appsPlan(f *Facts, s *State, out *Outcome) {
+	apps, problems := Apps(f.View, f.Members)
+	out.AppProblems = problems
 	if len(apps) == 0 && len(s.Apps) == 0 {
-		return nil
+		return
 	}
 	v := *f.View
-	v.Dynamic = *d
+	v.Dynamic = out.Dynamic
 	v.Dynamic.Known = true // what has just been decided holds for them at once
-	var out plan.Plan
 	for _, app := range apps {
-		out = append(out, hostapp.Decide(&v, app.HostApplication, app.Cgroup)...)
+		out.Apps = append(out.Apps, hostapp.Decide(&v, app.HostApplication, app.Cgroup)...)
 	}
 	var held []HeldSetting
-	for i := range out {
-		if t := &out[i]; !t.Observe {
+	for i := range out.Apps {
+		if t := &out.Apps[i]; !t.Observe {
 			held = append(held, HeldSetting{App: t.Target.Name, Cgroup: t.Target.Cgroup, Knob: t.Knob.String()})
 		}
 	}
@@ -109,17 +132,16 @@ func appsPlan(f *Facts, s *State, d *node.Dynamic) plan.Plan {
 			continue
 		}
 		if value, owner, ok := neutral(f, k); ok {
-			out = append(out, plan.Setting{
+			out.Back = append(out.Back, plan.Setting{
 				Target: plan.Target{Level: plan.LevelQoS, Cgroup: was.Cgroup, Name: was.App}, Knob: k, Value: value, Owner: owner,
 				Reason: "no longer wanted of a host application",
 			})
 		}
 	}
 	s.Apps = held
-	return out
 }
 
-// neutral is the value of a knob of hostapp.Decide as if we had never been there.
+// neutral is the value of a knob of hostapp.Decide in a cgroup that nobody has written to.
 func neutral(f *Facts, k plan.Knob) (value plan.Value, owner protocol.Feature, ok bool) {
 	switch k {
 	case plan.CPUBvt, plan.CPUIdle:

@@ -67,11 +67,38 @@ func TestHostApplicationsAreHeld(t *testing.T) {
 	}
 	f.View.Strategy.ResourceUsedThresholdWithBE.Enable = new(false)
 	s, out = decide.Step(s, f)
-	if diff := cmp.Diff(map[string]string{"/host-best-effort/spark cpuset.cpus": "0-31"}, values(out.Apps)); diff != "" || !out.Owns {
-		t.Errorf("after the end: owns %v: %s", out.Owns, diff)
+	// What stood there before is the ledger's to say: this is for where it does not.
+	if diff := cmp.Diff(map[string]string{"/host-best-effort/spark cpuset.cpus": "0-31"}, values(out.Back)); diff != "" || !out.Owns || len(out.Apps) > 0 {
+		t.Errorf("after the end: owns %v, %v: %s", out.Owns, out.Apps, diff)
 	}
-	if _, out = decide.Step(s, f); out.Owns || len(out.Apps) != 0 {
-		t.Errorf("later: owns %v, %v", out.Owns, out.Apps)
+	if _, out = decide.Step(s, f); out.Owns || len(out.Apps)+len(out.Back) != 0 {
+		t.Errorf("later: owns %v, %v, %v", out.Owns, out.Apps, out.Back)
+	}
+}
+
+// An application in another's cgroup would be counted twice, and one around the kubelet's would be all pods: they are named and left alone.
+func TestAppsThatAreRefused(t *testing.T) {
+	t.Parallel()
+	at := func(name, path string) strategy.HostApplication {
+		return strategy.HostApplication{Name: name, QoS: "BE", CgroupPath: &strategy.CgroupPath{RelativePath: path}}
+	}
+	f, _ := facts(strategy.SuppressCPUSet)
+	f.View.Strategy.HostApplications = []strategy.HostApplication{
+		at("a", "host/a"), at("within", "host/a/b"), at("around", "host"), at("same", "host/a"), at("pods", "kubepods"), at("apart", "host/ab"),
+	}
+	_, out := decide.Step(decide.State{}, f)
+	want := []string{
+		`hostApplications: "within": its cgroup /host/a/b is not apart from /host/a of "a"`,
+		`hostApplications: "around": its cgroup /host is not apart from /host/a of "a"`,
+		`hostApplications: "same": its cgroup /host/a is not apart from /host/a of "a"`,
+		`hostApplications: "pods": its cgroup /kubepods holds the kubelet's /kubepods`,
+	}
+	if diff := cmp.Diff(want, out.AppProblems); diff != "" {
+		t.Error(diff)
+	}
+	apps, _ := decide.Apps(f.View, f.Members)
+	if len(apps) != 2 || apps[0].Name != "a" || apps[1].Name != "apart" {
+		t.Errorf("%+v", apps)
 	}
 }
 
@@ -95,7 +122,11 @@ func TestApps(t *testing.T) {
 		p := *m.Pod
 		p.Cgroup, m.Pod = tc.pod, &p
 		var got []string
-		for _, app := range decide.Apps(f.View, append(f.Members[1:2:2], m)) {
+		apps, problems := decide.Apps(f.View, append(f.Members[1:2:2], m))
+		if len(problems) != 1 || problems[0] != `hostApplications: "spark": the name is another's` {
+			t.Errorf("%s: problems %q", name, problems)
+		}
+		for _, app := range apps {
 			got = append(got, app.Cgroup)
 		}
 		if diff := cmp.Diff(tc.want, got); diff != "" {

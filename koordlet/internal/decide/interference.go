@@ -32,7 +32,7 @@ var watched = [...]struct {
 // what a cap can take from it, its CPU time: nobody shall be tried for what nothing is done about. So victims of memory,
 // disk and network pressure are found and told, and have no suspects.
 func interferenceInput(f *Facts, a *accounts, before unit.Micros) interference.Input {
-	in := interference.Input{Now: f.Now, Pods: make([]interference.Pod, 0, len(a.pods))}
+	in := interference.Input{Now: f.Now, Pods: make([]interference.Pod, 0, len(a.pods)), Pace: f.Pace}
 	caps := f.caps()
 	for i := range a.pods {
 		u := &a.pods[i]
@@ -120,7 +120,7 @@ func (f *Facts) uses(u *usage, out *[interference.NumResources]unit.Measured[int
 }
 
 // sum adds up what was measured last; not OK unless all of it was.
-func sum(parts ...sample.Summary) unit.Measured[interference.Level] {
+func sum(parts ...seen) unit.Measured[interference.Level] {
 	var total float64
 	for _, q := range parts {
 		if !q.Known() {
@@ -137,13 +137,13 @@ func cores(m unit.Measured[unit.MilliCPU]) unit.Measured[interference.Level] {
 
 // since is what was measured after the step before, not known when there is nothing new. The window keeps seconds, each
 // around the instant of a tick: half a second tells one tick from the next.
-func (f *Facts) since(s sample.Subject, m sample.Metric, before unit.Micros) sample.Summary {
+func (f *Facts) since(s sample.Subject, m sample.Metric, before unit.Micros) seen {
 	if before <= 0 || before >= f.Now {
 		before = f.Now - f.Interval
 	}
-	q := f.Window.Query(s, m, before, f.Now+1)
+	q := f.newest(s, m, before, f.Now+1)
 	if !q.Known() || q.To <= before+unit.Second/2 {
-		return sample.Summary{}
+		return seen{}
 	}
 	return q
 }

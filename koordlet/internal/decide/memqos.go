@@ -39,7 +39,8 @@ func memoryInput(f *Facts, a *accounts) memqos.Input {
 	return in
 }
 
-// memoryContainer is one container as the memory loop looks at it. Anonymous memory is not counted as reclaimable: whether
+// memoryContainer is one container as the memory loop looks at it: its use is the charge that the kernel holds against memory.high and
+// memory.max, with kernel memory and shared memory. Anonymous memory is not counted as reclaimable: whether
 // there is swap is not known here, and to wait for it costs more than to read a file again.
 func memoryContainer(f *Facts, u *usage, c *workload.Container) memqos.Container {
 	b := container.BaseMemory(f.View, u.member.Pod, c)
@@ -51,11 +52,11 @@ func memoryContainer(f *Facts, u *usage, c *workload.Container) memqos.Container
 		out.Priority = u.spec.Priority
 	}
 	one := sample.OfContainer(c.ID)
-	if all := f.last(one, sample.MemoryWithPageCache); all.Known() {
-		out.Used = unit.Got(unit.Bytes(all.Last))
-		if without := f.last(one, sample.MemoryUsage); without.Known() {
-			out.Reclaimable = unit.Got(unit.Bytes(max(all.Last-without.Last, 0)))
-		}
+	if charged := f.last(one, sample.MemoryCharged); charged.Known() {
+		out.Used = unit.Got(unit.Bytes(charged.Last))
+	}
+	if all, without := f.last(one, sample.MemoryWithPageCache), f.last(one, sample.MemoryUsage); all.Known() && without.Known() {
+		out.Reclaimable = unit.Got(unit.Bytes(max(all.Last-without.Last, 0)))
 	}
 	if stall := f.slowly(one, sample.PSIMemorySome); stall.Known() {
 		out.Stall = unit.Got(unit.Fraction(stall.Last))

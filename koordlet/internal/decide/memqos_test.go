@@ -39,6 +39,7 @@ func remember(w *window.Memory, at unit.Micros, used float64) {
 		{Subject: sample.OfNode(), Metric: sample.MemoryUsage, Value: used * gib, At: at},
 		{Subject: one, Metric: sample.MemoryUsage, Value: 6 * gib, At: at},
 		{Subject: one, Metric: sample.MemoryWithPageCache, Value: 10 * gib, At: at},
+		{Subject: one, Metric: sample.MemoryCharged, Value: 10 * gib, At: at},
 	})
 }
 
@@ -98,6 +99,16 @@ func TestMemory(t *testing.T) {
 				t.Errorf("memory.high %+v, want %d", got, tc.high)
 			}
 		})
+	}
+}
+
+// What a container uses is its charge, which has kernel memory besides anonymous memory and page cache.
+func TestMemoryCountsTheCharge(t *testing.T) {
+	t.Parallel()
+	f, w := tight(69)
+	w.Append([]sample.Sample{{Subject: sample.OfContainer("c1"), Metric: sample.MemoryCharged, Value: 11 * gib, At: f.Now - unit.Second/2}})
+	if _, out := decide.Step(decide.State{}, f); !near(out.Dynamic.MemoryHigh["c1"].Bytes, 11*gib) {
+		t.Errorf("memory.high %+v of a container that is charged 11 GiB, 10 of them by its own pages", out.Dynamic.MemoryHigh["c1"])
 	}
 }
 

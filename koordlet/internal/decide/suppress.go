@@ -4,7 +4,11 @@
 package decide
 
 import (
+	"github.com/koord-rt/koord-rt/api/protocol"
+	"github.com/koord-rt/koord-rt/api/strategy"
+	"github.com/koord-rt/koord-rt/koordlet/internal/predict"
 	"github.com/koord-rt/koord-rt/model/sample"
+	"github.com/koord-rt/koord-rt/model/topo"
 	"github.com/koord-rt/koord-rt/model/unit"
 	"github.com/koord-rt/koord-rt/policy/suppress"
 )
@@ -14,9 +18,9 @@ func suppressInput(f *Facts, a *accounts, held []suppress.Antagonist) suppress.I
 	in := suppress.Input{
 		Now: f.Now, Urgent: f.Urgent, Strategy: *f.View.Strategy.ResourceUsedThresholdWithBE,
 		CPUs: suppress.CPUs{
-			Topology: f.View.Topology, Reserved: f.View.Claims.Reserved, LSE: f.View.Claims.LSE, LSR: f.View.Claims.LSR,
+			Topology: f.View.Topology, Reserved: f.reservedCPUs(), LSE: f.View.Claims.LSE, LSR: f.View.Claims.LSR,
 		},
-		Pressure: suppress.Pressure{Some: a.stall}, Antagonists: held,
+		Pressure: suppress.Pressure{Pods: a.stalls, Waiting: f.Waiting}, Antagonists: held,
 	}
 	if system, exclusive := f.systemQoS(); exclusive {
 		in.CPUs.SystemExclusive = system
@@ -24,17 +28,67 @@ func suppressInput(f *Facts, a *accounts, held []suppress.Antagonist) suppress.I
 	node := f.cpu(sample.OfNode())
 	in.Usage = suppress.Usage{Node: node, LSHostApps: a.lsApps, BEHostApps: a.beApps, Reserved: f.reserved()}
 	if node.OK {
-		in.Usage.LSPods, in.Usage.BEPods = unit.Got(a.ls), unit.Got(a.be)
+		beyond := a.beyond(&in.Strategy)
+		in.Usage.LSPods, in.Usage.BEPods = unit.Got(a.ls+beyond), unit.Got(a.be-beyond)
 	}
 	return in
 }
 
-// reserved is what the node keeps for itself: capacity − allocatable as the kubelet says, or the CPUs that the
-// configuration keeps from pods.
+// beyond is what BE pods use that the quota of the class cannot hold, because their requests have put them into another class of
+// Kubernetes: the class gets that much less.
+func (a *accounts) beyond(t *strategy.ResourceThresholdStrategy) (sum unit.MilliCPU) {
+	if t.CPUSuppressPolicy == nil || *t.CPUSuppressPolicy != strategy.SuppressCFSQuota {
+		return 0
+	}
+	for i := range a.pods {
+		if u := &a.pods[i]; !u.again && u.class == protocol.QoSBE && u.member.Pod.KubeQoS != protocol.KubeBestEffort {
+			sum += u.cpu.V
+		}
+	}
+	return sum
+}
+
+// Watch reports whether the pods' CPU pressure is to be read in each tick instead of slowly: while it holds the tier down, which
+// ends ten seconds after it has.
+func Watch(s *State) bool { return s.Suppress.Press.Capped }
+
+// reserved is what the node keeps for itself:
+//
+//	max(capacity − allocatable, the amount of the annotation reservation, CPUs that it or the configuration names)
+//
+// where allocatable is the kubelet's own: what the manager amplifies hides what is kept.
 func (f *Facts) reserved() unit.MilliCPU {
-	own := unit.MilliCPU(f.View.Claims.Reserved.Len() * 1000)
+	own := unit.MilliCPU(f.reservedCPUs().Len() * 1000)
 	if f.Node == nil {
 		return own
 	}
-	return max(own, f.Node.Capacity.CPU-f.Node.Allocatable.CPU, 0)
+	offered, _ := predict.Allocatable(f.Node.Allocatable, f.Node.Annotations[protocol.AnnotationRawAllocatable])
+	if offered.CPU > 0 {
+		own = max(own, f.Node.Capacity.CPU-offered.CPU)
+	}
+	_, amount := f.reservation()
+	return max(own, amount)
+}
+
+// reservedCPUs are nobody's but the system's: the configuration's, and those that the node's annotation names.
+func (f *Facts) reservedCPUs() topo.CPUSet {
+	set, _ := f.reservation()
+	return f.View.Claims.Reserved.Union(set)
+}
+
+// reservation is the node's annotation: CPUs, or an amount without naming them.
+func (f *Facts) reservation() (set topo.CPUSet, amount unit.MilliCPU) {
+	if f.Node == nil {
+		return topo.CPUSet{}, 0
+	}
+	r, err := protocol.ParseNodeReservation(f.Node.Annotations[protocol.AnnotationNodeReservation])
+	if err != nil {
+		return topo.CPUSet{}, 0
+	}
+	if r.CPUs != "" {
+		if set, err = topo.ParseCPUSet(r.CPUs); err != nil {
+			return topo.CPUSet{}, 0
+		}
+	}
+	return set.Intersect(f.all()), unit.MilliCPU(r.MilliCPU)
 }

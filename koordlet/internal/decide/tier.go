@@ -5,6 +5,7 @@ package decide
 
 import (
 	"github.com/koord-rt/koord-rt/api/protocol"
+	"github.com/koord-rt/koord-rt/model/node"
 	"github.com/koord-rt/koord-rt/model/plan"
 	"github.com/koord-rt/koord-rt/model/unit"
 	"github.com/koord-rt/koord-rt/policy/suppress"
@@ -12,32 +13,43 @@ import (
 
 // tier is what the cgroup of Kubernetes' BestEffort class must have: a quota while suppression works by one, and none
 // again afterwards. The kubelet never writes a quota there. A quota that is not ours stays; so does ours while nothing was
-// measured, as right after a start: the kernel's may be younger than what the state remembers.
+// measured, as right after a start: the kernel's may be younger than what the state remembers. The directory outlives its pods, and
+// so does what we know of it: the next pod would find our quota.
 func tier(f *Facts, s *State, held *suppress.Output) plan.Plan {
 	dir := f.bestEffort()
-	if dir == "" || held.Mode != suppress.Quota && !s.TierHeld {
+	if dir == "" {
+		dir = s.TierDir
+	}
+	mode := f.View.Mode(protocol.FeatureBatch)
+	wanted := held.Mode == suppress.Quota && mode != node.Off && !f.View.Ceded.Has(plan.CPUQuota)
+	ours := wanted && mode == node.Active
+	if dir == "" || !wanted && !s.TierHeld {
 		return nil
 	}
-	if held.Mode == suppress.Quota && s.TierHeld && !held.Allowance.OK && !held.Cut {
+	if ours && s.TierHeld && !held.Allowance.OK && !held.Cut {
 		return nil
 	}
 	quota := unit.Micros(unit.Unlimited)
-	if held.Mode == suppress.Quota {
+	if wanted && (ours || !s.TierHeld) {
 		quota = held.Quota
 	}
-	s.TierHeld = held.Mode == suppress.Quota
+	observe := wanted && !ours && !s.TierHeld // what was ours goes back first
+	s.TierHeld, s.TierDir = ours, ""
+	if s.TierHeld {
+		s.TierDir = dir
+	}
 	return plan.Plan{{
 		Target: plan.Target{Level: plan.LevelQoS, Cgroup: dir}, Knob: plan.CPUQuota, Value: plan.Int(int64(quota)),
-		Owner: protocol.FeatureBatch, Reason: held.Reason,
+		Owner: protocol.FeatureBatch, Reason: held.Reason, Observe: observe,
 	}}
 }
 
-// bestEffort is the cgroup of the class, as its pods tell; empty without one.
+// bestEffort is the cgroup of the class, as its pods tell, or that of any other; empty without one.
 func (f *Facts) bestEffort() string {
 	for i := range f.Members {
 		if p := f.Members[i].Pod; p.KubeQoS == protocol.KubeBestEffort {
 			return p.QoSCgroup
 		}
 	}
-	return ""
+	return roots(f.Members).BestEffort
 }

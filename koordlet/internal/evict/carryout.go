@@ -6,9 +6,7 @@ package evict
 import (
 	"context"
 	"errors"
-	"fmt"
-	"maps"
-	"slices"
+	"net/http"
 	"time"
 
 	"github.com/koord-rt/koord-rt/koordlet/internal/kube"
@@ -23,6 +21,10 @@ var (
 	ErrStatic = errors.New("static pod")
 	// ErrNoAPI: there is no API server to ask.
 	ErrNoAPI = errors.New("no API server")
+	// ErrStays: the API server had agreed, or did not have the pod, and yet nobody ends it.
+	ErrStays = errors.New("nobody ends it")
+	// ErrStop: the runtime did not stop its containers.
+	ErrStop = errors.New("stop its containers")
 )
 
 // carryOut is the way of one decision.
@@ -30,10 +32,10 @@ func (x *Executor) carryOut(ctx context.Context, e evict.Eviction) {
 	pod, known := x.o.Pods().Pod(e.Pod)
 	switch {
 	case known && pod.Static:
-		x.finish(e, Failed, ErrStatic)
+		x.fail(e, ErrStatic)
 		return
 	case x.o.Observe:
-		x.finish(e, Observed, nil)
+		x.finish(e, Result{Eviction: e, Outcome: Observed})
 		x.event(e, "WouldEvict", false)
 		return
 	}
@@ -47,19 +49,22 @@ func (x *Executor) carryOut(ctx context.Context, e evict.Eviction) {
 	err := x.ask(ctx, e, uid, grace)
 	switch {
 	case ctx.Err() != nil:
-	case err == nil, errors.Is(err, kube.ErrNotFound), errors.Is(err, kube.ErrConflict):
-		// Not found and conflict: that pod is deleted already, and the snapshot will say so.
-		since := x.leave(e, own(grace, pod))
+	case err == nil:
+		since := x.leave(e, pod, own(grace, pod)+slack)
 		x.report(Result{Eviction: e, Outcome: Accepted, Took: x.o.Clock() - since})
-		if err == nil {
-			x.event(e, "Evicted", true)
-		}
+		x.event(e, "Evicted", true)
+	case errors.Is(err, kube.ErrNotFound), errors.Is(err, kube.ErrConflict):
+		// The pod with this UID is gone there already, and the snapshot will say so, or it is not the API server's.
+		since := x.leave(e, pod, missingFor)
+		x.change(e.Pod, func(d *departure) { d.missing = true })
+		x.report(Result{Eviction: e, Outcome: Missing, Err: err, Took: x.o.Clock() - since})
 	case errors.Is(err, kube.ErrBudget):
 		x.refuse(e, err)
-	case !e.RespectBudget && x.o.Stop != nil:
+	case !e.RespectBudget && unreachable(err) && x.o.Hands != nil && x.o.Stops >= StopDanger && mayStop(pod):
+		x.leave(e, pod, 0)
 		x.stop(ctx, e, own(grace, pod), err)
 	default:
-		x.finish(e, Failed, err)
+		x.fail(e, err)
 	}
 }
 
@@ -104,121 +109,89 @@ func (x *Executor) ask(ctx context.Context, e evict.Eviction, uid string, grace 
 	return err
 }
 
-// stop begins to end the pod's containers on the node, beside everything else: it lasts as long as they take.
-func (x *Executor) stop(ctx context.Context, e evict.Eviction, grace time.Duration, cause error) {
-	since := x.leave(e, grace)
-	x.stops.Go(func() {
-		bounded, cancel := context.WithTimeout(ctx, grace+slack)
-		defer cancel()
-		r := ended{eviction: e, since: since, cause: cause, err: x.o.Stop(bounded, e.Pod, grace)}
-		select {
-		case x.ended <- r:
-		case <-ctx.Done():
-		}
-	})
+// unreachable reports that no API server has answered, or one in its place that has none behind it.
+func unreachable(err error) bool {
+	var answer *kube.Error
+	if errors.As(err, &answer) {
+		return answer.Code >= http.StatusBadGateway && answer.Code <= http.StatusGatewayTimeout
+	}
+	return !errors.Is(err, ErrStatic) && !errors.Is(err, ErrStays)
 }
 
-// stopped takes the result of a stop.
-func (x *Executor) stopped(r ended) {
-	took := x.o.Clock() - r.since
-	if r.err == nil {
-		x.report(Result{Eviction: r.eviction, Outcome: Stopped, Err: r.cause, Took: took})
-		x.event(r.eviction, "ContainersStopped", true)
-		return
+// ofPod reports that a failure is the pod's own: the next candidate may fare better. Where nobody answers, or the server has
+// no time or does not know us, all would fare alike.
+func ofPod(err error) bool {
+	if errors.Is(err, ErrStop) {
+		return true
 	}
-	if r.cause != nil {
-		// Neither way worked: it does not leave.
-		x.mu.Lock()
-		delete(x.leaving, r.eviction.Pod)
-		x.mu.Unlock()
-	}
-	x.report(Result{Eviction: r.eviction, Outcome: Failed, Err: errors.Join(r.cause, fmt.Errorf("stop its containers: %w", r.err)), Took: took})
+	var answer *kube.Error
+	return !unreachable(err) && !errors.Is(err, kube.ErrBusy) && (!errors.As(err, &answer) || answer.Code != http.StatusUnauthorized)
 }
 
-// leave notes that the pod is on its way, and returns since when.
-func (x *Executor) leave(e evict.Eviction, grace time.Duration) unit.Micros {
+// mayStop reports whether the containers of a pod may be stopped on the node: one that is known, and whose end is neither undone
+// at once nor too much to ask, whatever was decided.
+func mayStop(pod *pods.Pod) bool {
+	return pod != nil && !pod.Static && !pod.DaemonSet && !evict.Above(pod.Priority)
+}
+
+// leave notes that the pod is on its way and must be gone after a time, and returns since when.
+func (x *Executor) leave(e evict.Eviction, pod *pods.Pod, after time.Duration) unit.Micros {
+	var before Usage
+	if x.o.Measure != nil {
+		before = x.o.Measure(e.Pod)
+	}
+	if x.o.Hands != nil {
+		x.o.Hands.Alive(e.Pod) // so that its cgroup is known when the runtime has forgotten it
+	}
 	now := x.o.Clock()
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	delete(x.held, e.Pod)
 	d := x.leaving[e.Pod]
 	if d == nil {
 		d = &departure{since: now}
 		x.leaving[e.Pod] = d
 	}
-	d.eviction, d.accepted, d.deadline = e, true, now+micros(grace+slack)
+	d.eviction, d.sent, d.deadline, d.before, d.mayStop = e, true, now+micros(after), before, mayStop(pod)
 	return d.since
 }
 
 // refuse notes a budget's answer.
 func (x *Executor) refuse(e evict.Eviction, err error) {
-	hold := refusedFor
+	pause := refusedFor
 	var answer *kube.Error
 	if errors.As(err, &answer) && answer.RetryAfter > 0 {
-		hold = answer.RetryAfter
+		pause = answer.RetryAfter
 	}
 	x.mu.Lock()
-	x.refused[e.Pod] = x.o.Clock() + micros(hold)
+	x.held[e.Pod] = hold{why: evict.ByBudget, until: x.o.Clock() + micros(pause)}
 	x.mu.Unlock()
-	x.finish(e, Refused, err)
+	x.finish(e, Result{Eviction: e, Outcome: Refused, Err: err, Pause: pause})
 	x.event(e, "EvictionRefused", false)
 }
 
-// finish ends a departure that does not take place.
-func (x *Executor) finish(e evict.Eviction, o Outcome, err error) {
+// fail notes that an eviction has failed: the pod is not asked for again during a pause that doubles with each failure, if it is
+// its own.
+func (x *Executor) fail(e evict.Eviction, err error) {
+	var pause time.Duration
+	if ofPod(err) {
+		x.mu.Lock()
+		pause = min(max(2*x.held[e.Pod].pause, firstPause), mostPause)
+		x.held[e.Pod] = hold{why: evict.ByFailure, until: x.o.Clock() + micros(pause), pause: pause}
+		x.mu.Unlock()
+	}
+	x.finish(e, Result{Eviction: e, Outcome: Failed, Err: err, Pause: pause})
+}
+
+// finish ends a departure.
+func (x *Executor) finish(e evict.Eviction, r Result) {
 	x.mu.Lock()
 	delete(x.leaving, e.Pod)
 	x.mu.Unlock()
-	x.report(Result{Eviction: e, Outcome: o, Err: err})
-}
-
-// lookAfter sees who is gone and who should be.
-func (x *Executor) lookAfter(ctx context.Context) {
-	now, snapshot := x.o.Clock(), x.o.Pods()
-	x.mu.Lock()
-	uids := slices.Sorted(maps.Keys(x.leaving))
-	x.mu.Unlock()
-	for _, uid := range uids {
-		x.mu.Lock()
-		d := *x.leaving[uid]
-		x.mu.Unlock()
-		switch {
-		case !d.accepted:
-		case x.gone(snapshot, uid):
-			x.mu.Lock()
-			delete(x.leaving, uid)
-			x.mu.Unlock()
-			x.report(Result{Eviction: d.eviction, Outcome: Gone, Took: now - d.since})
-		case now >= d.deadline && !d.stopped:
-			x.help(ctx, d, now)
-		}
+	if x.o.Hands != nil {
+		x.o.Hands.forget(e.Pod)
 	}
-	for key, at := range x.told {
-		if now-at >= micros(repeatEvent) {
-			delete(x.told, key)
-		}
-	}
-}
-
-// gone reports that nothing of the pod runs here.
-func (x *Executor) gone(snapshot *pods.Snapshot, uid string) bool {
-	if x.o.Alive != nil && x.o.Alive(uid) {
-		return false
-	}
-	p, here := snapshot.Pod(uid)
-	return !here || p.Finished()
-}
-
-// help stops the containers of a pod that is overdue, once.
-func (x *Executor) help(ctx context.Context, d departure, now unit.Micros) {
-	x.mu.Lock()
-	if live := x.leaving[d.eviction.Pod]; live != nil {
-		live.stopped = true
-	}
-	x.mu.Unlock()
-	x.report(Result{Eviction: d.eviction, Outcome: Overdue, Took: now - d.since})
-	if x.o.Stop != nil {
-		x.stop(ctx, d.eviction, 0, nil)
-	}
+	x.report(r)
 }
 
 func (x *Executor) report(r Result) {

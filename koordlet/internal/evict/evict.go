@@ -6,6 +6,7 @@ package evict
 import (
 	"context"
 	"errors"
+	"maps"
 	"sync"
 	"time"
 
@@ -32,8 +33,15 @@ const (
 
 	callTimeout   = 5 * time.Second
 	dangerTimeout = 2 * time.Second
-	// slack is what a runtime may need beyond the grace period to end a pod.
+	// slack is what kubelet and runtime may need beyond the grace period to end a pod.
 	slack = 10 * time.Second
+	// missingFor is what the kubelet may need to hear of what the API server has forgotten.
+	missingFor = time.Minute
+	// helpAgain is after how long a pod that was stopped and still runs is stopped again.
+	helpAgain = time.Minute
+	// firstPause follows the first failure of a pod; it doubles up to mostPause with each.
+	firstPause = 10 * time.Second
+	mostPause  = 10 * time.Minute
 	// refusedFor is how long a budget's no holds when the server does not say.
 	refusedFor = 30 * time.Second
 	// check is how often those that leave are looked at.
@@ -45,15 +53,16 @@ const (
 
 // Options of New.
 type Options struct {
-	// API may be nil: then only Stop can help, and only in danger.
+	// API may be nil: then only Hands can help, and only in danger.
 	API API
-	// Stop ends the containers of a pod (by UID) on this node, with a grace period, and returns when they have ended. It is
-	// called in a goroutine of its own and must obey ctx; may be nil.
-	Stop func(ctx context.Context, uid string, grace time.Duration) error
+	// Hands may be nil: then nothing is stopped on the node, and a pod's absence from the snapshot is its end.
+	Hands *Hands
+	// Stops is when containers are stopped on the node; the zero value is never.
+	Stops Stops
 	// Pods is the current snapshot; required.
 	Pods func() *pods.Snapshot
-	// Alive says that processes of the pod (by UID) still run; nil: its absence from the snapshot is enough.
-	Alive func(uid string) bool
+	// Measure is what a pod (by UID) and the node use; may be nil.
+	Measure func(uid string) Usage
 	// Clock is the loops' clock (CLOCK_BOOTTIME); required.
 	Clock func() unit.Micros
 	// Node is our Node object's name.
@@ -62,12 +71,26 @@ type Options struct {
 	Grace time.Duration
 	// Observe evicts nobody: decisions are recorded only.
 	Observe bool
+	// Interval is how often the loops measure and decide; default 1 s.
+	Interval time.Duration
 	// Every and Burst limit the rate of evictions outside of danger: Burst at once, then one per Every. Default 8 and 1 s.
 	Every time.Duration
 	Burst int
 	// OnResult is called in Run's goroutine with each step of an eviction; may be nil.
 	OnResult func(Result)
 }
+
+// Stops is when the containers of a victim are stopped on the node.
+type Stops uint8
+
+// The cases. Each includes the one before.
+const (
+	StopNever Stops = iota
+	// StopEvicted: when the API server has accepted its eviction, it outlives its grace period, and memory is in danger.
+	StopEvicted
+	// StopDanger: also when memory is in danger and no API server can be reached. The kubelet may start them again.
+	StopDanger
+)
 
 // Outcome is a step of one eviction.
 type Outcome uint8
@@ -84,15 +107,17 @@ const (
 	Failed
 	// Overdue: it still runs though its grace period is over.
 	Overdue
-	// Stopped: its containers were stopped on the node.
+	// Stopped: its containers were stopped on the node. Err is why the API server did not help; nil when it had accepted.
 	Stopped
 	// Observed: it would have been evicted.
 	Observed
+	// Missing: the API server does not have that pod any more; the node still has.
+	Missing
 )
 
 // String is a word for metrics and logs.
 func (o Outcome) String() string {
-	return [...]string{"accepted", "gone", "refused", "failed", "overdue", "stopped", "observed"}[min(int(o), 6)]
+	return [...]string{"accepted", "gone", "refused", "failed", "overdue", "stopped", "observed", "missing"}[min(int(o), 7)]
 }
 
 // Result is one step of one eviction.
@@ -102,9 +127,13 @@ type Result struct {
 	Err     error
 	// Took is the time since it was decided.
 	Took unit.Micros
+	// Pause is how long the pod is not asked for again; 0 when that is not held against it.
+	Pause time.Duration
+	// Release is what its end has brought, once that is known: of Gone, and of Stopped with an Err.
+	Release *Release
 }
 
-// Executor carries evictions out. Submit, Leaving and Refused are safe for concurrent use; Run is one goroutine.
+// Executor carries evictions out. Submit, Leaving, Held and Danger are safe for concurrent use; Run is one goroutine.
 type Executor struct {
 	o    Options
 	wake chan struct{}
@@ -113,10 +142,15 @@ type Executor struct {
 	// waiting are decisions in the order to be carried out; leaving are those of them and those that were accepted, by UID.
 	waiting []evict.Eviction
 	leaving map[string]*departure
-	// refused holds until when a budget's no counts.
-	refused map[string]unit.Micros
+	// deleted are pods that somebody else, or we in an earlier life, has deleted, since when that has been seen.
+	deleted map[string]unit.Micros
+	// held is who is not to be asked for.
+	held map[string]hold
+	// danger is whether memory was in danger at dangerAt.
+	danger   bool
+	dangerAt unit.Micros
 
-	// stops are calls of Stop on their way; ended brings their results.
+	// stops are calls of Hands.Stop on their way; ended brings their results.
 	stops sync.WaitGroup
 	ended chan ended
 
@@ -131,16 +165,33 @@ type Executor struct {
 type departure struct {
 	eviction evict.Eviction
 	since    unit.Micros
-	// accepted tells whether it has been sent; deadline is when it must be gone; stopped that it was helped along.
-	accepted bool
+	// sent tells whether it has been carried out; deadline is when it must be gone; before is what it used then.
+	sent     bool
 	deadline unit.Micros
-	stopped  bool
+	before   Usage
+	// missing: the API server does not have it.
+	missing bool
+	// mayStop: its containers may be stopped on the node as far as the pod is concerned.
+	mayStop bool
+	// overdue was told; stopping: a stop is on its way; helpAt is when another one may follow.
+	overdue, stopping bool
+	helpAt            unit.Micros
+	// settleAt is when the release of one that no API server knows of can be told, cause is why that did not help.
+	settleAt unit.Micros
+	cause    error
+}
+
+// hold keeps a pod from being asked for until an instant.
+type hold struct {
+	why   evict.Held
+	until unit.Micros
+	// pause is the last one, of failures.
+	pause time.Duration
 }
 
 // ended is the result of one call of Stop.
 type ended struct {
 	eviction evict.Eviction
-	since    unit.Micros
 	// cause is why the API server did not help; nil for one that was overdue.
 	cause, err error
 }
@@ -156,6 +207,9 @@ func New(o Options) (*Executor, error) {
 	if o.Grace == 0 {
 		o.Grace = DefaultGrace
 	}
+	if o.Interval <= 0 {
+		o.Interval = time.Second
+	}
 	if o.Every <= 0 {
 		o.Every = DefaultEvery
 	}
@@ -164,7 +218,7 @@ func New(o Options) (*Executor, error) {
 	}
 	return &Executor{
 		o: o, wake: make(chan struct{}, 1), ended: make(chan ended), tokens: float64(o.Burst), tokensAt: o.Clock(),
-		leaving: map[string]*departure{}, refused: map[string]unit.Micros{}, told: map[told]unit.Micros{},
+		leaving: map[string]*departure{}, deleted: map[string]unit.Micros{}, held: map[string]hold{}, told: map[told]unit.Micros{},
 	}, nil
 }
 
@@ -192,36 +246,61 @@ func (x *Executor) Submit(evictions []evict.Eviction) {
 	}
 }
 
-// Leaving are the UIDs of pods that were evicted or deleted and are not gone, with since when; 0 for those that somebody
-// else deleted, or we in an earlier life.
-func (x *Executor) Leaving() map[string]unit.Micros {
-	snapshot := x.o.Pods()
+// settle is after how long the newest samples of a pod are younger than its containers' end.
+func (o *Options) settle() unit.Micros { return micros(3*o.Interval + time.Second) }
+
+// Danger takes the word of the loops whether memory is in danger; it holds until two of them are missing.
+func (x *Executor) Danger(yes bool) {
+	now := x.o.Clock()
+	x.mu.Lock()
+	x.danger, x.dangerAt = yes, now
+	x.mu.Unlock()
+}
+
+func (x *Executor) inDanger(now unit.Micros) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	out := make(map[string]unit.Micros, len(x.leaving))
+	return x.danger && now-x.dangerAt < micros(3*x.o.Interval)
+}
+
+// Leaving are the UIDs of pods that were evicted or deleted and are not gone, with since when. Of those that somebody else
+// has deleted, or we in an earlier life, that is when it was first seen; of our own it is so late that a pod with a long
+// grace period is counted on until that is over.
+func (x *Executor) Leaving() map[string]unit.Micros {
+	now, snapshot := x.o.Clock(), x.o.Pods()
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	out := make(map[string]unit.Micros, len(x.leaving)+len(x.deleted))
 	for _, p := range snapshot.Pods {
-		if p.Deleting() && !p.Finished() {
-			out[p.UID] = 0
+		if !p.Deleting() || p.Finished() {
+			continue
 		}
+		since, seen := x.deleted[p.UID]
+		if !seen {
+			since = now
+		}
+		out[p.UID] = since
 	}
+	x.deleted = maps.Clone(out)
 	for uid, d := range x.leaving {
-		out[uid] = d.since
+		out[uid] = max(d.since, d.deadline-evict.DefaultPatience)
 	}
 	return out
 }
 
-// Refused are the UIDs of pods whose budget has just refused.
-func (x *Executor) Refused() map[string]bool {
+// Held are the UIDs of pods that are not to be asked for now.
+func (x *Executor) Held() map[string]evict.Held {
 	now := x.o.Clock()
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	out := make(map[string]bool, len(x.refused))
-	for uid, until := range x.refused {
-		if now < until {
-			out[uid] = true
-			continue
+	out := make(map[string]evict.Held, len(x.held))
+	for uid, h := range x.held {
+		switch {
+		case now < h.until:
+			out[uid] = h.why
+		case now >= h.until+micros(2*h.pause):
+			delete(x.held, uid)
 		}
-		delete(x.refused, uid)
 	}
 	return out
 }

@@ -41,6 +41,9 @@ func want(t *testing.T, got string, lines ...string) {
 	}
 }
 
+// deleted is what the metadata of a pod has while it is being deleted.
+const deleted = `,"deletionTimestamp":"2026-01-01T00:00:00Z"`
+
 var budget = &kube.Error{Request: "POST eviction", Code: 429, Causes: []string{"DisruptionBudget"}, Reason: "TooManyRequests"}
 
 func TestEvictionUntilThePodIsGone(t *testing.T) {
@@ -54,7 +57,7 @@ func TestEvictionUntilThePodIsGone(t *testing.T) {
 		x.Submit([]evict.Eviction{calm("a")})
 		pass(5 * time.Second)
 		want(t, n.take())
-		n.put(pod("a", `,"deletionTimestamp":"2026-01-01T00:00:00Z"`), pod("b", ""), pod("c", ""))
+		n.put(pod("a", deleted), pod("b", ""), pod("c", ""))
 		pass(5 * time.Second)
 		if len(x.Leaving()) != 1 {
 			t.Errorf("leaving %v", x.Leaving())
@@ -71,16 +74,31 @@ func TestEvictionUntilThePodIsGone(t *testing.T) {
 // A pod counts as gone when nothing of it runs any more, not when its object has disappeared.
 func TestEvictionVerifiesTheRelease(t *testing.T) {
 	t.Parallel()
-	with(t, func(n *node, o *Options) { o.Alive = n.living; n.alive["a-uid"] = true }, func(n *node, x *Executor) {
+	with(t, func(n *node, _ *Options) { n.alive["a-uid"] = true }, func(n *node, x *Executor) {
 		x.Submit([]evict.Eviction{calm("a")})
 		n.put(pod("b", ""), pod("c", ""))
 		pass(10 * time.Second)
 		want(t, n.take(), "evict a a-uid 20s", "= accepted a", "event node-001 Evicted a a-uid 0s")
-		n.mu.Lock()
-		n.alive["a-uid"] = false
-		n.mu.Unlock()
+		n.set(func() { n.alive["a-uid"] = false })
 		pass(2 * time.Second)
 		want(t, n.take(), "= gone a")
+	})
+	// What its end has released stands beside what was promised, and nothing runs any more although the object is still there.
+	with(t, func(n *node, _ *Options) {
+		n.alive["a-uid"] = true
+		n.used = map[string]unit.Bytes{"a-uid": 8 << 30, "": 104 << 30}
+	}, func(n *node, x *Executor) {
+		e := calm("a")
+		e.Memory = 7 << 30
+		x.Submit([]evict.Eviction{e})
+		n.take()
+		n.put(pod("a", deleted))
+		n.set(func() { n.used["a-uid"] = 1 << 30 }) // it ends, and gives back
+		pass(10 * time.Second)
+		want(t, n.take())
+		n.set(func() { n.alive["a-uid"], n.used[""] = false, 97<<30 })
+		pass(2 * time.Second)
+		want(t, n.take(), "= gone a: promised 7 GiB, its use fell by 8 GiB, the node's went from 104 GiB to 97 GiB")
 	})
 }
 
@@ -89,12 +107,12 @@ func TestBudgetIsRespected(t *testing.T) {
 	with(t, func(n *node, _ *Options) { n.answers["evict a"] = budget }, func(n *node, x *Executor) {
 		x.Submit([]evict.Eviction{calm("a")})
 		want(t, n.take(), "evict a a-uid 20s", "= refused a: POST eviction: 429 TooManyRequests", "event node-001 EvictionRefused a a-uid 0s")
-		if !x.Refused()["a-uid"] || len(x.Leaving()) != 0 {
-			t.Errorf("refused %v, leaving %v", x.Refused(), x.Leaving())
+		if x.Held()["a-uid"] != evict.ByBudget || len(x.Leaving()) != 0 {
+			t.Errorf("held %v, leaving %v", x.Held(), x.Leaving())
 		}
 		pass(refusedFor)
-		if len(x.Refused()) != 0 {
-			t.Errorf("refused for ever: %v", x.Refused())
+		if len(x.Held()) != 0 {
+			t.Errorf("refused for ever: %v", x.Held())
 		}
 		x.Submit([]evict.Eviction{calm("a")})
 		want(t, n.take(), "evict a a-uid 20s", "= refused a: POST eviction: 429 TooManyRequests")
@@ -116,42 +134,40 @@ func TestDangerWithoutAPIServer(t *testing.T) {
 		n.slow["evict a"] = time.Hour
 		n.slow["stop a"], n.slow["stop b"] = 3*time.Second, time.Second
 		n.answers["evict b"] = errors.New("refused connection")
+		n.alive["a-uid"], n.alive["b-uid"] = true, true
+		n.used["a-uid"] = 8 << 30
 	}, func(n *node, x *Executor) {
-		x.Submit([]evict.Eviction{danger("a"), danger("b"), calm("c")})
+		a := danger("a")
+		a.Memory = 8 << 30
+		x.Submit([]evict.Eviction{a, danger("b"), calm("c")})
 		pass(dangerTimeout)
 		// Stops run beside everything else.
 		lines := strings.Split(n.take(), "\n")
 		slices.Sort(lines)
 		want(t, strings.Join(lines, "\n"), "= accepted c", "event node-001 Evicted c c-uid 0s", "evict a a-uid 5s", "evict b b-uid 5s", "evict c c-uid 20s",
 			"stop a a-uid 5s", "stop b b-uid 5s")
+		n.set(func() { n.used["a-uid"] = 1 << 20 }) // its sandbox
 		pass(4 * time.Second)
-		want(t, n.take(), "= stopped b: refused connection", "event node-001 ContainersStopped b b-uid 0s",
-			"= stopped a: context deadline exceeded", "event node-001 ContainersStopped a a-uid 0s")
-		n.put(pod("c", ""))
-		pass(3 * time.Second)
-		want(t, n.take(), "= gone a", "= gone b")
+		want(t, n.take(), "event node-001 ContainersStopped b b-uid 0s", "event node-001 ContainersStopped a a-uid 0s")
+		if len(x.Leaving()) != 3 {
+			t.Errorf("leaving %v", x.Leaving())
+		}
+		// Nobody has deleted the pods: they are as they were, and the kubelet may start their containers again.
+		pass(4*time.Second + check)
+		want(t, n.take(), "= stopped b: refused connection", "= stopped a: context deadline exceeded: promised 8 GiB, its use fell by 8 GiB")
+		if len(x.Leaving()) != 1 || len(x.Held()) != 0 {
+			t.Errorf("leaving %v, held %v", x.Leaving(), x.Held())
+		}
+		x.Submit([]evict.Eviction{danger("b")})
+		pass(2 * time.Second)
+		want(t, n.take(), "evict b b-uid 5s", "stop b b-uid 5s")
 	})
 	with(t, func(n *node, o *Options) { o.API = nil; n.answers["stop a"] = errors.New("no runtime") }, func(n *node, x *Executor) {
 		x.Submit([]evict.Eviction{danger("a"), calm("b")})
 		pass(time.Second)
-		want(t, n.take(), "= failed b: no API server", "stop a a-uid 5s", "= failed a: no API server; stop its containers: no runtime")
-		if len(x.Leaving()) != 0 {
-			t.Errorf("leaving %v", x.Leaving())
-		}
-	})
-}
-
-func TestOverduePodIsHelpedOnce(t *testing.T) {
-	t.Parallel()
-	with(t, func(_ *node, o *Options) { o.Grace = 8 * time.Second }, func(n *node, x *Executor) {
-		x.Submit([]evict.Eviction{calm("a")})
-		want(t, n.take(), "evict a a-uid 8s", "= accepted a", "event node-001 Evicted a a-uid 0s")
-		pass(8*time.Second + slack + check)
-		want(t, n.take(), "= overdue a", "stop a a-uid 0s", "= stopped a", "event node-001 ContainersStopped a a-uid 0s")
-		pass(time.Minute)
-		want(t, n.take())
-		if len(x.Leaving()) != 1 {
-			t.Errorf("leaving %v", x.Leaving())
+		want(t, n.take(), "= failed b: no API server", "stop a a-uid 5s", "= failed a: no API server; stop its containers: stop its container: no runtime, pause 10s")
+		if len(x.Leaving()) != 0 || x.Held()["a-uid"] != evict.ByFailure || len(x.Held()) != 1 {
+			t.Errorf("leaving %v, held %v", x.Leaving(), x.Held())
 		}
 	})
 }
@@ -208,7 +224,7 @@ func TestWhoIsNotEvicted(t *testing.T) {
 	static := pod("a", `,"annotations":{"kubernetes.io/config.source":"file"}`)
 	with(t, func(n *node, _ *Options) { n.put(static) }, func(n *node, x *Executor) {
 		x.Submit([]evict.Eviction{danger("a")})
-		want(t, n.take(), "= failed a: static pod")
+		want(t, n.take(), "= failed a: static pod, pause 10s")
 	})
 	with(t, func(_ *node, o *Options) { o.Observe = true }, func(n *node, x *Executor) {
 		x.Submit([]evict.Eviction{danger("a")})
@@ -220,25 +236,27 @@ func TestWhoIsNotEvicted(t *testing.T) {
 		n.answers["evict a"] = &kube.Error{Request: "POST eviction", Code: 403, Reason: "Forbidden"}
 	}, func(n *node, x *Executor) {
 		x.Submit([]evict.Eviction{calm("a")})
-		want(t, n.take(), "evict a a-uid 20s", "= failed a: POST eviction: 403 Forbidden")
-	})
-	with(t, func(n *node, _ *Options) { n.answers["evict a"] = &kube.Error{Code: 409} }, func(n *node, x *Executor) {
-		x.Submit([]evict.Eviction{calm("a")})
-		want(t, n.take(), "evict a a-uid 20s", "= accepted a")
-		n.put()
-		pass(2 * time.Second)
-		want(t, n.take(), "= gone a")
+		want(t, n.take(), "evict a a-uid 20s", "= failed a: POST eviction: 403 Forbidden, pause 10s")
 	})
 }
 
-// After a restart, pods that are being deleted leave, whoever evicted them.
+// After a restart, pods that are being deleted leave since they were first seen, whoever evicted them: one that is stuck is not
+// counted on for ever.
 func TestRestart(t *testing.T) {
 	t.Parallel()
-	with(t, func(n *node, _ *Options) {
-		n.put(pod("a", `,"deletionTimestamp":"2026-01-01T00:00:00Z"`), pod("b", ""))
-	}, func(_ *node, x *Executor) {
-		if d := cmp.Diff(map[string]unit.Micros{"a-uid": 0}, x.Leaving()); d != "" {
+	with(t, func(n *node, _ *Options) { n.put(pod("a", deleted), pod("b", "")) }, func(n *node, x *Executor) {
+		first := x.Leaving()
+		if len(first) != 1 || first["a-uid"] != n.clock() {
+			t.Errorf("%v at %d", first, n.clock())
+		}
+		pass(3 * time.Minute)
+		if d := cmp.Diff(first, x.Leaving()); d != "" {
 			t.Error(d)
+		}
+		n.put(pod("b", ""))
+		pass(2 * time.Second)
+		if l := x.Leaving(); len(l) != 0 || len(x.deleted) != 0 {
+			t.Errorf("%v", l)
 		}
 	})
 	if _, err := New(Options{}); err == nil {

@@ -25,9 +25,12 @@ type node struct {
 	// answers by "evict NAME", "delete NAME", "stop NAME"; nil is success.
 	answers map[string]error
 	// slow calls last so long.
-	slow  map[string]time.Duration
-	pods  []string
+	slow map[string]time.Duration
+	pods []string
+	// alive is whether processes of a pod (by UID) are left; of who is not in it the cgroup is not known.
 	alive map[string]bool
+	// used is the memory of pods by UID, and of the node by "".
+	used  map[string]unit.Bytes
 	start time.Time
 }
 
@@ -72,14 +75,45 @@ func (n *node) Record(ctx context.Context, instance string, e kube.Event) error 
 	return n.call(ctx, "event "+instance+" "+e.Reason, e.Regarding.Name, e.Regarding.UID, 0)
 }
 
-func (n *node) stop(ctx context.Context, uid string, grace time.Duration) error {
-	return n.call(ctx, "stop", strings.TrimSuffix(uid, "-uid"), uid, grace)
+// hands are the node's: each pod has one container, called like it.
+func (n *node) hands() *Hands {
+	return &Hands{
+		Bodies: func(uid string) []Body {
+			n.mu.Lock()
+			defer n.mu.Unlock()
+			b := Body{Containers: []string{strings.TrimSuffix(uid, "-uid")}}
+			if _, known := n.alive[uid]; known {
+				b.Cgroup = uid
+			}
+			return []Body{b}
+		},
+		Kill: func(ctx context.Context, name string, grace time.Duration) error {
+			return n.call(ctx, "stop", name, name+"-uid", grace)
+		},
+		Populated: func(cgroup string) (bool, error) {
+			n.mu.Lock()
+			defer n.mu.Unlock()
+			return n.alive[cgroup], nil
+		},
+	}
 }
 
-func (n *node) living(uid string) bool {
+func (n *node) set(edit func()) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.alive[uid]
+	edit()
+}
+
+func (n *node) measure(uid string) (u Usage) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if used, ok := n.used[uid]; ok {
+		u.Memory = unit.Got(used)
+	}
+	if used, ok := n.used[""]; ok {
+		u.NodeMemory = unit.Got(used)
+	}
+	return u
 }
 
 func (n *node) clock() unit.Micros { return micros(time.Since(n.start)) + unit.Second }
@@ -131,12 +165,18 @@ func (n *node) put(list ...string) {
 func with(t *testing.T, edit func(n *node, o *Options), test func(n *node, x *Executor)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		n := &node{answers: map[string]error{}, slow: map[string]time.Duration{}, alive: map[string]bool{}, start: time.Now()}
+		n := &node{answers: map[string]error{}, slow: map[string]time.Duration{}, alive: map[string]bool{}, used: map[string]unit.Bytes{}, start: time.Now()}
 		n.put(pod("a", ""), pod("b", ""), pod("c", ""))
-		o := Options{API: n, Stop: n.stop, Pods: n.snapshot(t), Clock: n.clock, Node: "node-001", OnResult: func(r Result) {
+		o := Options{API: n, Hands: n.hands(), Stops: StopDanger, Measure: n.measure, Pods: n.snapshot(t), Clock: n.clock, Node: "node-001", OnResult: func(r Result) {
 			line := r.Outcome.String() + " " + r.Name
 			if r.Err != nil {
 				line += ": " + strings.ReplaceAll(r.Err.Error(), "\n", "; ")
+			}
+			if r.Pause > 0 && r.Outcome != Refused {
+				line += ", pause " + r.Pause.String()
+			}
+			if r.Release != nil && r.Release.Before.Memory.OK {
+				line += ": " + r.Release.Text(&r.Eviction)
 			}
 			n.note("= %s", line)
 		}}

@@ -26,7 +26,8 @@ var (
 	ErrConflict = errors.New("conflict")
 	// ErrGone: the resource version is too old, or from a future that a restored etcd does not have.
 	ErrGone = errors.New("resource version gone")
-	// ErrBudget: a PodDisruptionBudget does not allow the eviction now.
+	// ErrBudget: a PodDisruptionBudget does not allow the eviction now, or more than one stands before the pod, of which the
+	// eviction subresource takes none for an answer (k8s.io/kubernetes pkg/registry/core/pod/storage/eviction.go).
 	ErrBudget = errors.New("disruption budget")
 	// ErrBusy: the server asks to come later.
 	ErrBusy = errors.New("busy")
@@ -66,7 +67,8 @@ func (e *Error) Is(target error) bool {
 	case ErrGone:
 		return e.Code == http.StatusGone || e.has("ResourceVersionTooLarge") || strings.Contains(e.Message, "Too large resource version")
 	case ErrBudget:
-		return e.Code == http.StatusTooManyRequests && e.has("DisruptionBudget")
+		return e.Code == http.StatusTooManyRequests && e.has("DisruptionBudget") ||
+			e.Code == http.StatusInternalServerError && strings.Contains(e.Message, "more than one PodDisruptionBudget")
 	case ErrBusy:
 		return e.Code == http.StatusTooManyRequests && !e.has("DisruptionBudget") || e.Code == http.StatusServiceUnavailable
 	}

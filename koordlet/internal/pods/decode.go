@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -26,6 +27,8 @@ const (
 	// maxContainers bounds what is kept; the API server accepts far more, nobody runs them.
 	maxContainers = 512
 	maxID         = 128
+	// maxIPs: Kubernetes gives one of each family.
+	maxIPs = 8
 	// maxGrace keeps a grace period a duration.
 	maxGrace = int64(365 * 24 * time.Hour / time.Second)
 )
@@ -91,6 +94,7 @@ func (d *decoder) pod(w *wirePod) (*Pod, error) {
 	if g := s.TerminationGracePeriodSeconds; g != nil && *g > 0 {
 		p.Grace = time.Duration(min(*g, maxGrace)) * time.Second
 	}
+	p.IPs = d.addresses(&w.Status)
 	d.class(p, s)
 	if err := d.containers(p, w); err != nil {
 		return nil, err
@@ -108,6 +112,23 @@ func (d *decoder) pod(w *wirePod) (*Pod, error) {
 		p.Kube = p.kubeQoS()
 	}
 	return p, nil
+}
+
+// addresses are status.podIPs, or status.podIP of a cluster that has no list.
+func (d *decoder) addresses(w *wirePodStatus) (out []string) {
+	all := w.PodIPs
+	if len(all) == 0 && w.PodIP != "" {
+		all = []wireIP{{w.PodIP}}
+	}
+	for _, ip := range all[:min(len(all), maxIPs)] {
+		a, err := netip.ParseAddr(ip.IP)
+		if err != nil || a.Zone() != "" || a.IsUnspecified() {
+			d.problem("status.podIPs: no address")
+			continue
+		}
+		out = append(out, a.Unmap().String())
+	}
+	return out
 }
 
 // class reads QoS label and priorities.

@@ -69,7 +69,7 @@ func TestDecodeKubeletPods(t *testing.T) {
 			Labels:      map[string]string{protocol.LabelQoSClass: "LSR", protocol.LabelPriority: "9200"},
 			Annotations: map[string]string{protocol.AnnotationResourceStatus: `{"cpuset":"2-3"}`},
 			QoS:         protocol.QoSLSR, Kube: protocol.KubeGuaranteed, Priority: 9500, PriorityClass: protocol.PriorityProd, SubPriority: 9200,
-			Phase: PhaseRunning, Created: at("04:00:00"), Started: at("04:00:01"), Grace: time.Minute,
+			Phase: PhaseRunning, Created: at("04:00:00"), Started: at("04:00:01"), Grace: time.Minute, IPs: []string{"10.1.0.5"},
 			Containers: []Container{
 				{
 					Name: "mesh", ID: strings.Repeat("2", 64), Kind: Sidecar, Running: true, Started: true, Ready: true, Since: at("04:00:02"),

@@ -63,6 +63,8 @@ type Pod struct {
 	// RuntimeClass names the RuntimeClass, empty for the default.
 	RuntimeClass string
 	HostNetwork  bool
+	// IPs are its addresses in their shortest form, the main one first; those of a pod with HostNetwork are the node's.
+	IPs []string
 
 	Phase Phase
 	// Created is when the object was made, Started when the kubelet has taken it in; zero before.

@@ -53,10 +53,15 @@ type (
 	wirePodStatus struct {
 		Phase                      string       `json:"phase"`
 		QOSClass                   string       `json:"qosClass"`
+		PodIP                      string       `json:"podIP"`
+		PodIPs                     []wireIP     `json:"podIPs"`
 		StartTime                  instant      `json:"startTime"`
 		InitContainerStatuses      []wireStatus `json:"initContainerStatuses"`
 		ContainerStatuses          []wireStatus `json:"containerStatuses"`
 		EphemeralContainerStatuses []wireStatus `json:"ephemeralContainerStatuses"`
+	}
+	wireIP struct {
+		IP string `json:"ip"`
 	}
 	wireStatus struct {
 		Name               string      `json:"name"`

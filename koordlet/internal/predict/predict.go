@@ -21,8 +21,9 @@ import (
 )
 
 const (
-	// keepEvery is the least time between two snapshots, but for the one at the end.
-	keepEvery = 10 * unit.Minute
+	// keepEvery is the time between two snapshots, but for the one at the end; keepTrainings where those are quicker.
+	keepEvery     = 10 * unit.Minute
+	keepTrainings = 10
 	// trusted is how many trainings a report outlives when the pods cannot be listed.
 	trusted = 5
 	// minSamples of a training interval make it a measurement; fewer are a failure, or a pod that has just begun.
@@ -103,6 +104,7 @@ func (p *Predictor) Report() Report { return *p.last.Load() }
 func (p *Predictor) Run(ctx context.Context) error {
 	p.restore()
 	p.kept = p.o.Now()
+	pause := min(keepEvery, keepTrainings*p.o.Config.TrainEvery)
 	tick := time.NewTicker(time.Duration(p.o.Config.TrainEvery) * time.Microsecond)
 	defer tick.Stop()
 	for {
@@ -113,7 +115,7 @@ func (p *Predictor) Run(ctx context.Context) error {
 		case <-tick.C:
 		}
 		p.step()
-		if p.o.Now()-p.kept >= keepEvery {
+		if p.o.Now()-p.kept >= pause {
 			p.keep()
 		}
 	}

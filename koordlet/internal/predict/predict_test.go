@@ -248,6 +248,35 @@ func TestKeepsEveryTenMinutes(t *testing.T) {
 	})
 }
 
+// Who trains every ten seconds loses no more than ten lessons either.
+func TestKeepsEveryTenthTraining(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	path := filepath.Join(dir, fileName)
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench()
+		p := b.predictor(dir)
+		p.o.Config.TrainEvery = 10 * unit.Second
+		ctx, cancel := context.WithCancel(t.Context())
+		go b.measure(ctx)
+		done := make(chan error)
+		go func() { done <- p.Run(ctx) }()
+		var written []int
+		for i := range 25 {
+			time.Sleep(10 * time.Second)
+			synctest.Wait()
+			if os.Remove(path) == nil {
+				written = append(written, i+1)
+			}
+		}
+		cancel()
+		<-done
+		if diff := cmp.Diff([]int{10, 20}, written); diff != "" {
+			t.Errorf("trainings: (-want +got)\n%s", diff)
+		}
+	})
+}
+
 func TestFilesThatCannotBeUsed(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

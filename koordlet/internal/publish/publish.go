@@ -50,6 +50,14 @@ func New(runDir, stateDir string, now time.Time) (*Publisher, error) {
 	return p, nil
 }
 
+// Generations are those that were published last; 0 is never.
+type Generations struct{ Strategy, Dynamic, Pods uint64 }
+
+// Generations of what stands there now.
+func (p *Publisher) Generations() Generations {
+	return Generations{Strategy: p.strategyGen, Dynamic: p.dynamicGen, Pods: p.podsGen}
+}
+
 // Strategy publishes what the cluster wants of this node; nil, when it has said nothing yet, leaves what stands there.
 func (p *Publisher) Strategy(s *strategy.Spec, now time.Time) (changed bool, err error) {
 	if s == nil || p.strategy != nil && reflect.DeepEqual(*p.strategy, *s) {

@@ -67,7 +67,7 @@ func TestDynamic(t *testing.T) {
 			t.Fatal(err)
 		}
 		s := read(dir, now)
-		if changed != step.changed || s.DynamicGeneration != step.gen || !s.Dynamic.BECPUs.Equal(step.d.BECPUs) {
+		if changed != step.changed || s.DynamicGeneration != step.gen || p.Generations().Dynamic != step.gen || !s.Dynamic.BECPUs.Equal(step.d.BECPUs) {
 			t.Errorf("%s: changed %v, generation %d, CPUs %s", step.what, changed, s.DynamicGeneration, s.Dynamic.BECPUs)
 		}
 		if s.Dynamic.Expires.Sub(now) < publish.TTL/2 {

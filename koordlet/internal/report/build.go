@@ -4,7 +4,9 @@
 package report
 
 import (
+	"maps"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/koord-rt/koord-rt/api/protocol"
@@ -77,6 +79,8 @@ type Totals struct {
 	NodeRequest, NodeLimit, BERequest, LSRequest Figures
 	Reclaimable                                  Figures
 	Pods                                         int
+	// Held are the UIDs of pods that are held because they disturb others, in order, with spaces.
+	Held string
 }
 
 // Measure adds up the node's figures:
@@ -115,6 +119,11 @@ func Measure(in *Input) Totals {
 	}
 	if in.Reclaimable != nil {
 		t.Reclaimable = *in.Reclaimable
+	}
+	for _, uid := range slices.Sorted(maps.Keys(in.Interference)) {
+		if len(in.Interference[uid].Held) > 0 {
+			t.Held += uid + " "
+		}
 	}
 	return t
 }

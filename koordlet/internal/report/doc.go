@@ -8,5 +8,8 @@
 // reports when the node has changed by more than a threshold; a quiet node costs one write per interval. Both objects are
 // made by the manager: one that is not there is waited for, never created.
 //
-// It may import api/slo, model, policy/interference and koordlet/internal/{amount,kube,pods}.
+// The node's NodeResourceTopology is made and kept in step with the machine, the kubelet's options and the share pools by a
+// TopologyWriter.
+//
+// It may import api/slo, model, policy/interference and koordlet/internal/{amount,kube,kubeletopt,pods}.
 package report

@@ -62,6 +62,9 @@ func TestInterferenceIsReported(t *testing.T) {
 	if d := cmp.Diff(want, found); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
 	}
+	if held := Measure(&in).Held; held != "spark-uid " {
+		t.Errorf("held: %q, want spark alone: a victim is not held", held)
+	}
 	if Interfered(&interference.Output{}) != nil {
 		t.Error("something was found where nothing is")
 	}

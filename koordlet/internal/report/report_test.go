@@ -260,6 +260,7 @@ func TestNews(t *testing.T) {
 		"prediction":              {func(t *Totals) { t.Reclaimable.CPU = 4000 }, true},
 		"not measured any more":   {func(t *Totals) { t.Known = false }, true},
 		"a pod without resources": {func(t *Totals) { t.Pods++ }, false},
+		"somebody is held":        {func(t *Totals) { t.Held = "uid " }, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -28,16 +28,19 @@ type InForce struct {
 	Generation int64
 	// Problem says why the newest spec is not in force, or not as it was meant; empty when it is.
 	Problem string
+	// Pending: this generation is not in force; an older one, or none, is.
+	Pending bool
 	// Features in the order in which they are shown.
 	Features []node.FeatureState
 }
 
 // StrategyStatus is the status for what is in force; changed says that it differs from old. A condition that did not
-// change keeps its transition time.
+// change keeps its transition time. Of a generation that is pending only the condition Applied speaks: which one is in force, and since
+// when, stays as it was.
 func StrategyStatus(old slo.NodeSLOStatus, f *InForce, now time.Time) (out slo.NodeSLOStatus, changed bool) {
 	at := slo.At(now)
-	add := func(c slo.Condition) {
-		c.ObservedGeneration, c.LastTransitionTime = f.Generation, at
+	add := func(c slo.Condition, generation int64) {
+		c.ObservedGeneration, c.LastTransitionTime = generation, at
 		i := slices.IndexFunc(old.Conditions, func(o slo.Condition) bool { return o.Type == c.Type })
 		if i < 0 || old.Conditions[i].Reason != c.Reason || old.Conditions[i].Message != c.Message {
 			changed = true
@@ -51,13 +54,21 @@ func StrategyStatus(old slo.NodeSLOStatus, f *InForce, now time.Time) (out slo.N
 	if f.Problem != "" {
 		applied.Status, applied.Reason, applied.Message = slo.ConditionFalse, "Problem", f.Problem
 	}
-	add(applied)
+	inForce := f.Generation
+	if f.Pending {
+		inForce = old.ObservedGeneration
+	}
+	add(applied, f.Generation)
 	for _, s := range f.Features {
-		add(featureCondition(s))
+		add(featureCondition(s), inForce)
+	}
+	changed = changed || len(old.Conditions) != len(out.Conditions)
+	if f.Pending {
+		out.ObservedGeneration, out.NodeMetric = old.ObservedGeneration, old.NodeMetric
+		return out, changed || old.Conditions[0].ObservedGeneration != f.Generation
 	}
 	out.ObservedGeneration, out.NodeMetric = f.Generation, &slo.Applied{UpdateTime: at}
-	changed = changed || old.ObservedGeneration != f.Generation || old.NodeMetric == nil || len(old.Conditions) != len(out.Conditions)
-	return out, changed
+	return out, changed || old.ObservedGeneration != f.Generation || old.NodeMetric == nil
 }
 
 // featureCondition turns a feature's state into a condition.

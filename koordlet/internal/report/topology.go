@@ -14,6 +14,7 @@ import (
 
 	"github.com/koord-rt/koord-rt/api/protocol"
 	"github.com/koord-rt/koord-rt/koordlet/internal/amount"
+	"github.com/koord-rt/koord-rt/koordlet/internal/kubeletopt"
 	"github.com/koord-rt/koord-rt/koordlet/internal/pods"
 	"github.com/koord-rt/koord-rt/model/node"
 	"github.com/koord-rt/koord-rt/model/topo"
@@ -37,19 +38,26 @@ type TopologyInput struct {
 	Machine *Machine
 	// Kubelet is the checkpoint of its CPU manager; the zero value is none.
 	Kubelet Checkpoint
+	// Options are what the kubelet was told; nil while that is not known.
+	Options *kubeletopt.Options
 	// Reserved are CPUs that no pod gets.
 	Reserved topo.CPUSet
 	Pods     *pods.Snapshot
 	// SharePools and BESharePools are those that were published last.
 	SharePools, BESharePools []node.Pool
-	// Node are the Node object's annotations; two of them are told here too, for the scheduler.
-	Node map[string]string
+	// Node are the Node object's annotations, Labels its labels: some of them are told here too, for the scheduler.
+	Node, Labels map[string]string
+	// Kept is what the kubelet keeps from pods: the node's capacity − allocatable, not amplified.
+	Kept Figures
 }
 
-// Topology is the part of a NodeResourceTopology that is ours: annotations by key, a removed one empty, and zones by name.
+// Topology is the part of a NodeResourceTopology that is ours: annotations and labels by key, a removed one empty, and zones by
+// name.
 type Topology struct {
-	Annotations map[string]string
-	Zones       []Zone
+	Annotations, Labels map[string]string
+	Zones               []Zone
+	// Policy is the word for the kubelet's topology manager, empty while that is not known: then the object's stays.
+	Policy string
 }
 
 // Zone is one memory node as the object has it. What we do not read stays as it is.
@@ -75,27 +83,48 @@ const (
 	zoneType     = "Node"
 	labelManaged = "app.kubernetes.io/managed-by"
 	managedBy    = "Koordinator"
-	// noPolicy is what the kubelet's topology manager does by default. Its own words stand in /configz, which we have no
-	// right to read.
+	// noPolicy is what the kubelet's topology manager does by default.
 	noPolicy = "None"
 )
+
+// topologyPolicy is the object's word for the kubelet's topology manager, by policy and scope
+// (k8stopologyawareschedwg/noderesourcetopology-api v1alpha1, TopologyManagerPolicy): single-numa-node of a pod is
+// SingleNUMANodePodLevel.
+func topologyPolicy(o *kubeletopt.Options) string {
+	stem := map[string]string{
+		kubeletopt.TopologyBestEffort: "BestEffort", kubeletopt.TopologyRestricted: "Restricted", kubeletopt.TopologySingleNUMA: "SingleNUMANode",
+	}[o.TopologyPolicy]
+	level := map[string]string{kubeletopt.ScopeContainer: "ContainerLevel", kubeletopt.ScopePod: "PodLevel"}[o.TopologyScope]
+	if stem == "" || level == "" {
+		return noPolicy
+	}
+	return stem + level
+}
 
 // BuildTopology makes annotations and zones (koordinator-node.md §1.7):
 //
 //	cpu-topology          every CPU with core, socket and memory node
 //	cpu-basic-info        model, vendor, hyper-threads, turbo, cache mask
-//	cpu-manager-policy    the kubelet's policy and our reserved CPUs
+//	cpu-manager-policy    the kubelet's policy and its options; reserved are our CPUs, and those that its static policy keeps
 //	pod-cpu-allocs        who has CPUs from the kubelet's static policy
 //	cpu-shared-pools      what LS pods share; be-cpu-shared-pools what BE pods may use
 //	reservation, system-qos-resource   as the Node object says
 //
-// A zone offers the CPUs and the memory of its node, not amplified; what pods use of it is for the scheduler to subtract.
+// A zone offers the CPUs and the memory of its node, not amplified; what pods use of it is for the scheduler to subtract. On a
+// node with the label enable-numa-reservation each of n zones keeps ⌈Kept / n⌉ of both.
+//
+// Example: 2 zones of 32 CPUs, capacity 64, allocatable 61: 30500m of each can be allocated.
 func BuildTopology(in *TopologyInput) (Topology, error) {
 	m := in.Machine
 	out := Topology{Annotations: map[string]string{
 		protocol.AnnotationNodeReservation:   in.Node[protocol.AnnotationNodeReservation],
 		protocol.AnnotationSystemQoSResource: in.Node[protocol.AnnotationSystemQoSResource],
+	}, Labels: map[string]string{
+		labelManaged: managedBy, protocol.LabelNUMAReservation: in.Labels[protocol.LabelNUMAReservation],
 	}}
+	if in.Options != nil {
+		out.Policy = topologyPolicy(in.Options)
+	}
 	for key, value := range map[string]any{ // the order changes nothing
 		protocol.AnnotationCPUTopology: struct {
 			Detail []cpuDetail `json:"detail"`
@@ -103,7 +132,7 @@ func BuildTopology(in *TopologyInput) (Topology, error) {
 		protocol.AnnotationCPUBasicInfo: basicInfo{
 			Model: m.Model, HyperThreads: m.HyperThreads, Turbo: m.Turbo, L3Mask: hex(m.L3Mask), Vendor: m.Vendor,
 		},
-		protocol.AnnotationCPUManagerPolicy: managerPolicy{Policy: in.Kubelet.Policy, Reserved: in.Reserved.String()},
+		protocol.AnnotationCPUManagerPolicy: manager(in),
 		protocol.AnnotationPodCPUAllocs:     allocations(in),
 		protocol.AnnotationCPUSharedPools:   none(in.SharePools),
 		protocol.AnnotationBECPUSharedPools: none(in.BESharePools),
@@ -114,14 +143,33 @@ func BuildTopology(in *TopologyInput) (Topology, error) {
 		}
 		out.Annotations[key] = string(text)
 	}
+	kept := in.kept()
 	for _, id := range m.Topology.Nodes.List() {
-		cpus := amount.Quantity(strconv.Itoa(m.Topology.NodeCPUs(id).Len()))
-		memory := amount.Quantity(amount.FormatMemory(m.Memory[id]))
+		all := Figures{unit.MilliCPU(m.Topology.NodeCPUs(id).Len() * 1000), m.Memory[id]}
+		free := Figures{max(all.CPU-kept.CPU, 0), max(all.Memory-kept.Memory, 0)}
+		cpus, memory := zoneAmounts(all)
+		cpusFree, memoryFree := zoneAmounts(free)
 		out.Zones = append(out.Zones, Zone{Name: "node-" + strconv.Itoa(id), Type: zoneType, Resources: []ZoneResource{
-			{"cpu", cpus, cpus, cpus}, {"memory", memory, memory, memory},
+			{"cpu", cpus, cpusFree, cpusFree}, {"memory", memory, memoryFree, memoryFree},
 		}})
 	}
 	return out, nil
+}
+
+// kept is what each zone keeps from pods.
+func (in *TopologyInput) kept() Figures {
+	n := in.Machine.Topology.Nodes.Len()
+	if in.Labels[protocol.LabelNUMAReservation] != "true" || n == 0 {
+		return Figures{}
+	}
+	return Figures{share(in.Kept.CPU, n), share(in.Kept.Memory, n)}
+}
+
+// share is ⌈all / n⌉.
+func share[T ~int64](all T, n int) T { return (max(all, 0) + T(n) - 1) / T(n) }
+
+func zoneAmounts(f Figures) (cpus, memory amount.Quantity) {
+	return amount.Quantity(amount.FormatCPU(f.CPU)), amount.Quantity(amount.FormatMemory(f.Memory))
 }
 
 // none is an empty list rather than null.
@@ -164,8 +212,20 @@ func hex(mask uint64) string {
 }
 
 type managerPolicy struct {
-	Policy   string `json:"policy,omitempty"`
-	Reserved string `json:"reservedCPUs,omitempty"`
+	Policy   string            `json:"policy,omitempty"`
+	Options  map[string]string `json:"options,omitempty"`
+	Reserved string            `json:"reservedCPUs,omitempty"`
+}
+
+// manager is the kubelet's CPU manager by its options, by its checkpoint alone while those are not known.
+func manager(in *TopologyInput) managerPolicy {
+	if in.Options == nil {
+		return managerPolicy{Policy: in.Kubelet.Policy, Reserved: in.Reserved.String()}
+	}
+	return managerPolicy{
+		Policy: in.Options.CPUPolicy, Options: in.Options.CPUOptions,
+		Reserved: in.Reserved.Union(in.Options.StaticReserved(in.Machine.Topology)).String(),
+	}
 }
 
 // allocation is one pod with CPUs of the kubelet's static policy.
@@ -248,38 +308,45 @@ type topologyObject struct {
 }
 
 // into joins what is ours with what stands there and says whether anything changes. Zones of other names, resources of
-// others (the manager's batch resources), attributes, costs and policies stay.
+// others (the manager's batch resources), attributes and costs stay; so do the policies while the kubelet's is not known.
 func (t *Topology) into(o *topologyObject) (patch map[string]any, changed bool) {
-	annotations := map[string]any{}
-	for _, key := range slices.Sorted(maps.Keys(t.Annotations)) {
-		want := t.Annotations[key]
-		have, there := o.Metadata.Annotations[key]
-		switch {
-		case want == "" && there:
-			annotations[key] = nil
-		case want != "" && have != want:
-			annotations[key] = want
-		}
-	}
 	meta := map[string]any{}
-	if len(annotations) > 0 {
-		meta["annotations"] = annotations
+	if d := difference(t.Annotations, o.Metadata.Annotations); len(d) > 0 {
+		meta["annotations"] = d
 	}
-	if o.Metadata.Labels[labelManaged] != managedBy {
-		meta["labels"] = map[string]any{labelManaged: managedBy}
+	if d := difference(t.Labels, o.Metadata.Labels); len(d) > 0 {
+		meta["labels"] = d
 	}
 	changed = len(meta) > 0
 	patch = map[string]any{"metadata": meta}
 	if zones := t.zones(o.Zones); !slices.EqualFunc(zones, o.Zones, sameZone) {
 		patch["zones"], changed = zones, true
 	}
-	if o.Policies == nil {
+	switch {
+	case t.Policy != "" && !slices.Equal(o.Policies, []string{t.Policy}):
+		patch["topologyPolicies"], changed = []string{t.Policy}, true
+	case o.Policies == nil:
 		patch["topologyPolicies"], changed = []string{noPolicy}, true
 	}
 	if o.Metadata.ResourceVersion != "" {
 		meta["resourceVersion"] = o.Metadata.ResourceVersion
 	}
 	return patch, changed
+}
+
+// difference is the merge patch that brings have to want; a key that is wanted empty is removed.
+func difference(want, have map[string]string) map[string]any {
+	out := map[string]any{}
+	for key, value := range want { // the order changes nothing
+		old, there := have[key]
+		switch {
+		case value == "" && there:
+			out[key] = nil
+		case value != "" && old != value:
+			out[key] = value
+		}
+	}
+	return out
 }
 
 // zones are the object's with ours in them, in the order in which they stand there.

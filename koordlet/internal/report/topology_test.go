@@ -16,8 +16,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/koord-rt/koord-rt/api/protocol"
+	"github.com/koord-rt/koord-rt/koordlet/internal/amount"
 	"github.com/koord-rt/koord-rt/koordlet/internal/kube"
 	"github.com/koord-rt/koord-rt/koordlet/internal/kube/kubetest"
+	"github.com/koord-rt/koord-rt/koordlet/internal/kubeletopt"
 	"github.com/koord-rt/koord-rt/model/node"
 	"github.com/koord-rt/koord-rt/model/topo"
 	"github.com/koord-rt/koord-rt/model/unit"
@@ -68,6 +70,7 @@ func built(t *testing.T) Topology {
 func TestBuildTopology(t *testing.T) {
 	t.Parallel()
 	want := Topology{
+		Labels: map[string]string{labelManaged: managedBy, protocol.LabelNUMAReservation: ""},
 		Annotations: map[string]string{
 			"node.koordinator.sh/cpu-topology": `{"detail":[{"id":0,"core":0,"socket":0,"node":0},{"id":1,"core":1,"socket":0,"node":0},` +
 				`{"id":2,"core":2,"socket":1,"node":1},{"id":3,"core":2,"socket":1,"node":1}]}`,
@@ -93,6 +96,90 @@ func TestBuildTopology(t *testing.T) {
 	if err != nil || got.Annotations[protocol.AnnotationPodCPUAllocs] != "[]" || strings.Contains(got.Annotations[protocol.AnnotationCPUBasicInfo], "Mask") {
 		t.Errorf("without kubelet and cache: %v, %v", got.Annotations, err)
 	}
+}
+
+// What the kubelet was told wins over its checkpoint, and what its static policy keeps is reserved with ours.
+func TestBuildTopologyOfTheKubelet(t *testing.T) {
+	t.Parallel()
+	in := topologyInput(t)
+	in.Options = &kubeletopt.Options{
+		CPUPolicy: "static", CPUOptions: map[string]string{"full-pcpus-only": "true"}, ReservedCPU: 1200, TopologyPolicy: "restricted", TopologyScope: "pod",
+	}
+	got, err := BuildTopology(in)
+	const told = `{"policy":"static","options":{"full-pcpus-only":"true"},"reservedCPUs":"0-1"}`
+	if err != nil || got.Annotations[protocol.AnnotationCPUManagerPolicy] != told || got.Policy != "RestrictedPodLevel" {
+		t.Errorf("%s, %s, %v", got.Annotations[protocol.AnnotationCPUManagerPolicy], got.Policy, err)
+	}
+	in.Options = &kubeletopt.Options{CPUPolicy: "none", ReservedCPU: 1200, TopologyPolicy: "none", TopologyScope: "container"}
+	if got, err = BuildTopology(in); err != nil || got.Annotations[protocol.AnnotationCPUManagerPolicy] != `{"policy":"none","reservedCPUs":"0"}` || got.Policy != "None" {
+		t.Errorf("%s, %s, %v", got.Annotations[protocol.AnnotationCPUManagerPolicy], got.Policy, err)
+	}
+	for _, c := range [][3]string{
+		{"best-effort", "container", "BestEffortContainerLevel"}, {"best-effort", "pod", "BestEffortPodLevel"},
+		{"restricted", "container", "RestrictedContainerLevel"}, {"single-numa-node", "container", "SingleNUMANodeContainerLevel"},
+		{"single-numa-node", "pod", "SingleNUMANodePodLevel"}, {"none", "pod", "None"}, {"unheard-of", "pod", "None"}, {"restricted", "galaxy", "None"},
+	} {
+		if got := topologyPolicy(&kubeletopt.Options{TopologyPolicy: c[0], TopologyScope: c[1]}); got != c[2] {
+			t.Errorf("%s of a %s: %s, want %s", c[0], c[1], got, c[2])
+		}
+	}
+}
+
+// With the label, what the kubelet keeps is taken from the zones in equal parts, rounded up.
+func TestZonesKeepWhatTheKubeletReserves(t *testing.T) {
+	t.Parallel()
+	in := topologyInput(t)
+	in.Kept = Figures{CPU: 501, Memory: 3*gib + 1}
+	resources := func(label string) [][]ZoneResource {
+		in.Labels = map[string]string{protocol.LabelNUMAReservation: label}
+		got, err := BuildTopology(in)
+		if err != nil || got.Labels[protocol.LabelNUMAReservation] != label {
+			t.Fatalf("%v, %v", got.Labels, err)
+		}
+		return [][]ZoneResource{got.Zones[0].Resources, got.Zones[1].Resources}
+	}
+	whole := []ZoneResource{{"cpu", "2", "2", "2"}, {"memory", "64Gi", "64Gi", "64Gi"}}
+	if got := resources("false"); !slices.Equal(got[0], whole) {
+		t.Errorf("%v", got)
+	}
+	// 1.5 GiB and a half byte, rounded up.
+	left := amount.Quantity(amount.FormatMemory(64*gib - 3*gib/2 - 1))
+	if got, want := resources("true"), []ZoneResource{{"cpu", "2", "1749m", "1749m"}, {"memory", "64Gi", left, left}}; !slices.Equal(got[0], want) {
+		t.Errorf("%v, want %v", got[0], want)
+	}
+	in.Kept.CPU = 100000
+	if got := resources("true")[1][0]; got != (ZoneResource{"cpu", "2", "0", "0"}) {
+		t.Errorf("more is kept than there is: %v", got)
+	}
+}
+
+// A policy that is known is written, and follows the kubelet; the node's label comes and goes with it.
+func TestTopologyPolicyFollowsTheKubelet(t *testing.T) {
+	t.Parallel()
+	api := kubetest.New(t)
+	api.Serve(topologies)
+	want := built(t)
+	w := writer(t, api, func() (Topology, bool) { return want, true })
+	now := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
+	stands := func(policy, label string) {
+		t.Helper()
+		for range 3 {
+			w.look(t.Context(), now)
+			now = now.Add(topologySettle)
+		}
+		var got topologyObject
+		reread(t, api.Object(topologies, "node-001"), &got)
+		if !slices.Equal(got.Policies, []string{policy}) || got.Metadata.Labels[protocol.LabelNUMAReservation] != label || w.State().Err != nil {
+			t.Errorf("%v %v %v, want %s %q", got.Policies, got.Metadata.Labels, w.State().Err, policy, label)
+		}
+	}
+	stands("None", "")
+	want.Policy, want.Labels = "BestEffortPodLevel", map[string]string{labelManaged: managedBy, protocol.LabelNUMAReservation: "true"}
+	stands("BestEffortPodLevel", "true")
+	want.Policy, want.Labels = "", map[string]string{labelManaged: managedBy, protocol.LabelNUMAReservation: ""}
+	stands("BestEffortPodLevel", "")
+	want.Policy = "None"
+	stands("None", "")
 }
 
 func TestParseCheckpointRefuses(t *testing.T) {
@@ -237,8 +324,9 @@ func TestTopologyFailures(t *testing.T) {
 		w.look(t.Context(), at)
 		at = at.Add(DefaultCheck)
 	}
-	if n := len(api.Requests("")); n != 1 || !errors.Is(w.State().Err, kube.ErrNotServed) {
-		t.Errorf("%d requests for a kind that is not served, %v", n, w.State().Err)
+	// At 0, 10, 30, 70 and 150 s: soon, should the server have just started, and then ever less often.
+	if n := len(api.Requests("")); n != 5 || !errors.Is(w.State().Err, kube.ErrNotServed) {
+		t.Errorf("%d requests in five minutes for a kind that is not served, %v", n, w.State().Err)
 	}
 	api.Put(t, topologies, `{"metadata":{"name":"node-001"},"zones":[],"topologyPolicies":[]}`)
 	at = at.Add(topologyReread)

@@ -168,13 +168,10 @@ func (w *TopologyWriter) object(t *Topology) map[string]any {
 	return object
 }
 
-// patience is the pause behind a failure: doubled each time, ten minutes while the kind is not served or not ours to
-// write, and what the server asks for.
+// patience is the pause behind a failure: doubled each time, to ten minutes, and what the server asks for. A server that has just
+// started denies everything and serves no kind of others for a moment, so that a no counts as little as a failure.
 func (w *TopologyWriter) patience(err error) time.Duration {
 	pause := min(w.o.Check<<min(w.failures-1, 6), topologyReread)
-	if errors.Is(err, kube.ErrNotServed) || errors.Is(err, kube.ErrDenied) {
-		pause = topologyReread
-	}
 	var answer *kube.Error
 	if errors.As(err, &answer) {
 		pause = max(pause, answer.RetryAfter)

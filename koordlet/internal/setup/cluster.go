@@ -165,14 +165,12 @@ func (c *cluster) close() {
 // newPods connects the sources of pods: the kubelet, and the API server while the kubelet does not answer.
 func newPods(cfg *config.Koordlet, c *cluster) (*pods.Keeper, error) {
 	o := pods.Options{Interval: cfg.Kubelet.Interval.Std()}
-	if k := &cfg.Kubelet; k.Endpoint != "" {
-		client, err := trust.New(trust.Options{
-			ServerName: c.name, CAFile: present(k.CAFile), TokenFile: present(k.TokenFile), CertFile: k.CertFile, KeyFile: k.KeyFile, SkipVerify: k.SkipVerify,
-		})
-		if err != nil {
-			return nil, fmt.Errorf("way to the kubelet: %w", err)
-		}
-		o.Kubelet = pods.NewKubelet(k.Endpoint, client)
+	client, err := kubeletClient(&cfg.Kubelet, c.name)
+	if err != nil {
+		return nil, err
+	}
+	if client != nil {
+		o.Kubelet = pods.NewKubelet(cfg.Kubelet.Endpoint, client)
 	}
 	if c.client != nil {
 		o.Follow = func(ctx context.Context, sink *pods.APISink) error {
@@ -180,6 +178,20 @@ func newPods(cfg *config.Koordlet, c *cluster) (*pods.Keeper, error) {
 		}
 	}
 	return pods.New(o), nil
+}
+
+// kubeletClient is the way to the kubelet of the node with that name, nil where none is configured.
+func kubeletClient(k *config.Kubelet, name string) (*trust.Client, error) {
+	if k.Endpoint == "" {
+		return nil, nil
+	}
+	client, err := trust.New(trust.Options{
+		ServerName: name, CAFile: present(k.CAFile), TokenFile: present(k.TokenFile), CertFile: k.CertFile, KeyFile: k.KeyFile, SkipVerify: k.SkipVerify,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("way to the kubelet: %w", err)
+	}
+	return client, nil
 }
 
 // present leaves out a default file that this machine does not have: the other ways to be trusted are tried.

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -25,9 +26,11 @@ import (
 	"github.com/koord-rt/koord-rt/kernel/psi"
 	"github.com/koord-rt/koord-rt/kernel/reclaim"
 	"github.com/koord-rt/koord-rt/kernel/root"
+	"github.com/koord-rt/koord-rt/kernel/tc"
 	"github.com/koord-rt/koord-rt/koordlet/internal/agent"
 	"github.com/koord-rt/koord-rt/koordlet/internal/collect"
 	"github.com/koord-rt/koord-rt/koordlet/internal/evict"
+	"github.com/koord-rt/koord-rt/koordlet/internal/kubeletopt"
 	"github.com/koord-rt/koord-rt/koordlet/internal/pods"
 	"github.com/koord-rt/koord-rt/koordlet/internal/predict"
 	"github.com/koord-rt/koord-rt/koordlet/internal/publish"
@@ -38,7 +41,7 @@ import (
 	"github.com/koord-rt/koord-rt/model/plan"
 	"github.com/koord-rt/koord-rt/model/unit"
 	"github.com/koord-rt/koord-rt/model/workload"
-	policy "github.com/koord-rt/koord-rt/policy/evict"
+	"github.com/koord-rt/koord-rt/policy/interference"
 )
 
 // Writer is this process's name in the ledger and among the status files; Program its own.
@@ -58,15 +61,17 @@ type Daemon struct {
 	keeper  *feed.Keeper
 	cluster *cluster
 	pods    *pods.Keeper
-	window  *window.Memory
+	window  window.Store
 	agent   *agent.Agent
 	evictor *evict.Executor
 	audit   *talk.Audit
 	// predictor is nil where prediction is off or impossible.
 	predictor *predict.Predictor
-	// topology is nil where it is not reported; machine belongs to its goroutine.
+	// topology is nil where it is not reported; machine belongs to its goroutine. kubelet is nil where its options are not
+	// asked for.
 	topology *report.TopologyWriter
 	machine  *report.Machine
+	kubelet  *kubeletopt.Reader
 	// rooms belongs to the loops' goroutine: who has more than its policies say.
 	rooms talk.Rooms
 	// tell are the reports to the cluster.
@@ -74,8 +79,9 @@ type Daemon struct {
 	count   *metrics.Agent
 	news    news
 	started time.Time
-	// pressure is nil where it is off or impossible.
-	pressure *agent.Pressure
+	// pressure is nil where it is off or impossible; noPressure: the class of the best-effort pods has none to tell.
+	pressure   *agent.Pressure
+	noPressure bool
 	// ward stands between the engine and the kernel while others write; afresh asks for whole lists.
 	ward   *beside.Ward
 	afresh atomic.Bool
@@ -171,10 +177,16 @@ func (d *Daemon) newAgent() (*agent.Agent, error) {
 		d.log.Warn("what the loops knew before is lost", "err", err)
 	}
 	d.pressure, d.window = d.newPressure(), window.New(window.Options{})
-	if d.evictor, err = d.newEvictor(); err != nil {
+	hands, err := d.newHands(v.Kernel.Cgroup)
+	if err != nil {
 		scanner.Close()
 		return nil, err
 	}
+	if d.evictor, err = d.newEvictor(hands); err != nil {
+		scanner.Close()
+		return nil, err
+	}
+	d.noPressure = noPressure(scanner.Support())
 	if err := d.extend(scanner.Support()); err != nil {
 		scanner.Close()
 		return nil, err
@@ -188,14 +200,20 @@ func (d *Daemon) newAgent() (*agent.Agent, error) {
 	return agent.New(agent.Options{
 		Interval: d.cfg.Collect.Interval.Std(), Engine: d.host.Engine, Scanner: scanner, Window: d.window,
 		Pods: d.pods, Node: d.cluster.Node, Strategy: d.cluster.Strategy, Publisher: publisher, Now: clock, Wall: time.Now,
-		Write: d.host.Apply, Tell: d.ticked,
-		Kept: past, Keep: kept.write, Evict: victims{d.evictor}, EvictFeatures: evictFeatures(d.cfg.Evict.Mode),
+		Write: d.host.Apply, GiveBack: d.host.GiveBack, Tell: d.ticked,
+		Kept: past, Keep: kept.write, Evict: victims{d.evictor}, EvictFeatures: evictFeatures(&d.cfg.Evict),
 		MemoryPause: unit.Micros(d.cfg.Evict.MemoryCooldown.Std().Microseconds()),
 		CPUPause:    unit.Micros(d.cfg.Evict.CPUCooldown.Std().Microseconds()),
 		Slow:        d.cfg.Collect.SlowInterval.Std(), Reclaim: taken.Reclaim, NoReclaim: taken.Missing,
-		Parameters: agent.Parameters(files), Tune: d.cfg.Tune,
-		Pressure: d.pressure, NoPressure: v.Kernel.Cgroup == node.CgroupV1, Log: d.log,
+		Parameters: agent.Parameters(files), Links: tc.Shaper{Sys: at.Sys, Proc: at.Proc}, Tune: d.cfg.Tune, Pace: paceOf(&d.cfg.Interference),
+		Pressure: d.pressure, NoPressure: d.noPressure, Log: d.log,
 	}), nil
+}
+
+// paceOf is the configuration's, in the loops' unit.
+func paceOf(c *config.Interference) interference.Pace {
+	in := func(t config.Duration) unit.Micros { return unit.Micros(t.Std().Microseconds()) }
+	return interference.Pace{History: in(c.History), Trial: in(c.Trial), Calm: in(c.Calm)}
 }
 
 // newPressure makes the triggers. Without them the tick alone decides.
@@ -215,11 +233,10 @@ func (d *Daemon) newPressure() *agent.Pressure {
 	return p
 }
 
-func evictFeatures(m config.Mode) policy.Features {
-	if m == config.ModeOff {
-		return 0
-	}
-	return policy.All
+// noPressure reports that the kernel does not tell the pressure of the best-effort class, as far as is known beforehand.
+func noPressure(states []collect.State) bool {
+	i := slices.IndexFunc(states, func(s collect.State) bool { return s.Collector == collect.ClassPressure })
+	return i < 0 || states[i].Support != collect.StateActive
 }
 
 // Run works until ctx ends.

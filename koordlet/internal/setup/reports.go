@@ -8,19 +8,17 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
 
-	"github.com/koord-rt/koord-rt/api/config"
+	"github.com/koord-rt/koord-rt/api/slo"
 	"github.com/koord-rt/koord-rt/api/strategy"
-	"github.com/koord-rt/koord-rt/daemon/metrics"
 	"github.com/koord-rt/koord-rt/daemon/run"
-	"github.com/koord-rt/koord-rt/koordlet/internal/evict"
 	"github.com/koord-rt/koord-rt/koordlet/internal/kube"
 	"github.com/koord-rt/koord-rt/koordlet/internal/report"
 	"github.com/koord-rt/koord-rt/model/unit"
-	policy "github.com/koord-rt/koord-rt/policy/evict"
 )
 
 // inForceEvery is how often it is looked whether what is in force has changed.
@@ -33,57 +31,6 @@ func boot() unit.Micros {
 		return 0 // no Linux refuses the clock
 	}
 	return unit.Micros(ts.Nano() / 1000)
-}
-
-// newEvictor carries evictions out by the API server. Without one they are recorded only.
-func (d *Daemon) newEvictor() (*evict.Executor, error) {
-	o := evict.Options{
-		Pods: d.pods.Snapshot, Clock: boot, Node: d.cluster.name, Grace: d.cfg.Evict.GracePeriod.Std(),
-		Observe: d.cfg.Evict.Mode == config.ModeObserve || d.cluster.client == nil, OnResult: d.evicted,
-	}
-	if d.cluster.client != nil {
-		o.API = d.cluster.client
-	}
-	return evict.New(o)
-}
-
-// evicted tells what became of an eviction.
-func (d *Daemon) evicted(r evict.Result) {
-	now := time.Now()
-	d.news.evicted(&r, now)
-	if err := d.audit.Note(now, evictionEvent(&r)); err != nil {
-		d.log.Warn("cannot keep events", "err", err)
-	}
-	switch r.Outcome {
-	case evict.Accepted, evict.Stopped:
-		d.count.Evict(r.Feature.String(), metrics.EvictionDone)
-	case evict.Refused:
-		d.count.Evict(r.Feature.String(), metrics.EvictionRefused)
-	case evict.Failed:
-		d.count.Evict(r.Feature.String(), metrics.EvictionFailed)
-	case evict.Observed:
-		d.count.Evict(r.Feature.String(), metrics.EvictionObserved)
-	case evict.Gone, evict.Overdue: // steps of one that has been counted
-	}
-	log := d.log.With("pod", r.Namespace+"/"+r.Name, "uid", r.Pod, "feature", r.Feature.String(), "outcome", r.Outcome.String(), "reason", r.Reason)
-	if r.Err != nil {
-		log.Warn("eviction", "err", r.Err)
-		return
-	}
-	log.Info("eviction")
-}
-
-// victims is the executor as the agent sees it.
-type victims struct{ *evict.Executor }
-
-func (v victims) Evict(todo []policy.Eviction) {
-	if len(todo) > 0 {
-		v.Submit(todo)
-	}
-}
-
-func (v victims) Leaving() (leaving map[string]unit.Micros, refused map[string]bool) {
-	return v.Executor.Leaving(), v.Refused()
 }
 
 // reports tell the cluster what was measured and what is in force.
@@ -129,6 +76,8 @@ func (d *Daemon) measured() (report.Input, bool) {
 func (d *Daemon) inForce(ctx context.Context, s *report.Strategy) error {
 	tick := time.NewTicker(inForceEvery)
 	defer tick.Stop()
+	var t takeover
+	var said applied
 	for {
 		select {
 		case <-ctx.Done():
@@ -136,17 +85,64 @@ func (d *Daemon) inForce(ctx context.Context, s *report.Strategy) error {
 		case <-tick.C:
 		}
 		o := d.cluster.slo.Observed()
-		features, source := d.host.Engine.Views().List()
-		if !o.Known || source != "handoff" || !follows(d.host.Engine.Views().Load().Strategy, &o.Value.Spec) {
+		if !o.Known {
 			continue
 		}
-		f := report.InForce{UID: o.Value.UID, Generation: o.Value.Generation, Features: features}
-		if errors.Is(o.Err, kube.ErrMalformed) { // a server that is away is none: who reads this has reached it
+		features, source := d.host.Engine.Views().List()
+		view := d.host.Engine.Views().Load()
+		f := report.InForce{UID: o.Value.UID, Generation: o.Value.Generation}
+		f.Features = append(slices.Clip(features), evictionState(&d.cfg.Evict, view.Strategy.Threshold(), d.noPressure))
+		look := d.agent.Look()
+		if look == nil {
+			continue // the loops have not begun
+		}
+		f.Features = append(f.Features, loopStates(&d.cfg, view, look.Facts.NoReclaim)...)
+		var told bool
+		if f.Problem, told = t.look(time.Now(), &o.Value, source, follows(view.Strategy, &o.Value.Spec)); !told {
+			continue
+		}
+		if f.Pending = f.Problem != ""; f.Pending && look.Unpublished != nil {
+			f.Problem = "the handoff cannot be written: " + look.Unpublished.Error()
+		}
+		if message, attributes, ok := said.news(&f, &o.Value.Spec); ok {
+			d.log.Info(message, attributes...)
+		}
+		if f.Problem == "" && errors.Is(o.Err, kube.ErrMalformed) { // a server that is away is none: who reads this has reached it
 			f.Problem = o.Err.Error()
 		}
 		s.Put(f)
 	}
 }
+
+// takeover waits for the newest spec to come into force.
+type takeover struct {
+	uid        string
+	generation int64
+	since      time.Time
+}
+
+// takeoverTime is how long a new spec may take from the object to the engine, over the handoff.
+const takeoverTime = 10 * time.Second
+
+// look tells what is wrong with a spec that is not in force, when it ought to be; told is false while there is nothing to say
+// yet.
+func (t *takeover) look(now time.Time, o *slo.Strategy, source string, follows bool) (problem string, told bool) {
+	if o.UID != t.uid || o.Generation != t.generation || follows && source == sourceHandoff {
+		*t = takeover{o.UID, o.Generation, now}
+	}
+	switch {
+	case source == sourceHandoff && follows:
+		return "", true
+	case now.Sub(t.since) < takeoverTime:
+		return "", false
+	case source != sourceHandoff:
+		return "the node's strategy comes from elsewhere: " + source, true
+	}
+	return "the spec has not reached the engine: koordlet's log says why the handoff cannot be written or read", true
+}
+
+// sourceHandoff is the engine's word for a strategy that koordlet has handed on.
+const sourceHandoff = "handoff"
 
 // follows reports that the engine's effective strategy is the object's. It is not yet right after a change, and not at all
 // while the handoff cannot be written. Texts are compared: the engine has read its own from a file.

@@ -76,7 +76,7 @@ func TestWithoutServers(t *testing.T) {
 	if tell, err := d.reports(); tell != nil || err != nil {
 		t.Errorf("reports to nobody: %v, %v", tell, err)
 	}
-	if x, err := d.newEvictor(); x == nil || err != nil {
+	if x, err := d.newEvictor(nil); x == nil || err != nil {
 		t.Errorf("evictions are not recorded: %v", err)
 	}
 }
@@ -155,23 +155,6 @@ func TestWrongWays(t *testing.T) {
 	k, err := newPods(&cfg, c)
 	if err == nil && !k.State().Kubelet.Configured {
 		t.Error("the kubelet is forgotten without a word")
-	}
-}
-
-func TestEvictModes(t *testing.T) {
-	t.Parallel()
-	for mode, want := range map[config.Mode]struct {
-		features policy.Features
-		state    string
-	}{
-		config.ModeActive: {policy.All, status.StateActive}, config.ModeObserve: {policy.All, status.StateObserve}, config.ModeOff: {0, status.StateOff},
-	} {
-		if evictFeatures(mode) != want.features || evictState(mode) != want.state {
-			t.Errorf("%s: %v, %s", mode, evictFeatures(mode), evictState(mode))
-		}
-	}
-	if names := evictReasons(); len(names) != int(policy.NumFeatures) || names[0] == "" {
-		t.Errorf("%v", names)
 	}
 }
 

@@ -4,12 +4,15 @@
 package setup
 
 import (
+	"runtime"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/koord-rt/koord-rt/api/config"
+	"github.com/koord-rt/koord-rt/api/protocol"
+	"github.com/koord-rt/koord-rt/api/strategy"
 	"github.com/koord-rt/koord-rt/daemon/metrics"
 	"github.com/koord-rt/koord-rt/daemon/status"
 	"github.com/koord-rt/koord-rt/engine/host"
@@ -19,7 +22,6 @@ import (
 	"github.com/koord-rt/koord-rt/koordlet/internal/evict"
 	"github.com/koord-rt/koord-rt/koordlet/internal/talk"
 	"github.com/koord-rt/koord-rt/model/unit"
-	policy "github.com/koord-rt/koord-rt/policy/evict"
 )
 
 // news is what the agent's parts tell of themselves, for people.
@@ -43,7 +45,7 @@ func (n *news) evicted(r *evict.Result, now time.Time) {
 		evict.Accepted: status.OutcomeEvicted, evict.Refused: status.OutcomeRefused, evict.Failed: status.OutcomeFailed,
 		evict.Stopped: status.OutcomeEvicted, evict.Observed: status.OutcomeObserved,
 	}[r.Outcome]
-	if outcome == "" {
+	if outcome == "" || r.Outcome == evict.Stopped && r.Err == nil {
 		return // a later step of one that has been told
 	}
 	n.mu.Lock()
@@ -71,7 +73,7 @@ func (d *Daemon) extend(states []collect.State) error {
 		Interval: every(d.cfg.Collect.Interval.Std()), SlowInterval: every(d.cfg.Collect.SlowInterval.Std()),
 	})
 	return d.host.Extend(host.Extension{
-		Collectors: []prometheus.Collector{t}, Agent: t.Status, Routes: talk.Routes(talk.RouteOptions{RunDir: d.cfg.RunDir}),
+		Collectors: []prometheus.Collector{t}, Agent: t.Status, Routes: talk.Routes(talk.RouteOptions{RunDir: d.cfg.RunDir, Profiles: d.cfg.Pprof}),
 	})
 }
 
@@ -90,6 +92,9 @@ func (d *Daemon) ticked(l *agent.Look) {
 	}
 	d.count.Loop(name, l.Took, false)
 	d.count.Scan(l.Scan.Samples, l.Scan.Failed)
+	if !l.Facts.Urgent {
+		d.evictor.Danger(l.Outcome.Evict.Danger != "")
+	}
 	d.happened(l)
 }
 
@@ -98,9 +103,13 @@ func (d *Daemon) facts(states []collect.State) *talk.Facts {
 	v := d.host.Engine.Views().Load()
 	f := &talk.Facts{
 		Node: d.cluster.name, Started: d.started, Version: d.version,
-		Capacity: amount.Amounts{CPU: unit.MilliCPU(v.Topology.All().Len() * 1000), Memory: v.MemCapacity},
-		Sources:  append(d.cluster.sources(), topologySource(d.cfg.APIServer.Topology, d.topology)...), SharePools: v.Dynamic.SharePools, BESharePools: v.Dynamic.BESharePools,
-		NUMA: v.Topology.Nodes.List(),
+		Capacity:   amount.Amounts{CPU: unit.MilliCPU(v.Topology.All().Len() * 1000), Memory: v.MemCapacity},
+		Sources:    d.sources(),
+		SharePools: v.Dynamic.SharePools, BESharePools: v.Dynamic.BESharePools,
+		NUMA: v.Topology.Nodes.List(), HostApps: hostApps(v.Strategy.HostApplications), Goroutines: runtime.NumGoroutine(),
+	}
+	if v.Kernel.RDT.Mon {
+		f.CacheGroups, f.CacheDomains = []string{"", "LSR", "LS", "BE"}, v.Kernel.RDT.L3IDs
 	}
 	for _, s := range states {
 		f.Collectors = append(f.Collectors, status.Source{Name: s.Collector, State: s.Support, Reason: s.Detail})
@@ -125,26 +134,26 @@ func (d *Daemon) facts(states []collect.State) *talk.Facts {
 	}
 	d.news.be = talk.Suppressed(d.news.be, &look.Outcome.Suppress, look.Wall)
 	f.BE = d.news.be
-	f.Loops = append(loops(&d.cfg, look), f.Loops...)
-	f.Scaled, f.Victims = scaled(look), disturbed(look)
+	f.Loops, f.Generations = append(loops(&d.cfg, look), f.Loops...), talk.Generations(look.Published)
+	f.Scaled, f.Victims, f.Network = scaled(look), disturbed(look), traffic(look)
 	return f
 }
 
-// evictReasons are the features that evict, as metrics name them.
-func evictReasons() (names []string) {
-	for f := range policy.NumFeatures {
-		names = append(names, f.String())
+// hostApps are those of the strategy, as metrics name them.
+func hostApps(list []strategy.HostApplication) []talk.HostApp {
+	var out []talk.HostApp
+	for i := range list {
+		qos, _ := protocol.ParseQoS(list[i].QoS)                     // what is no class counts as none
+		priority, _ := protocol.ParsePriorityClass(list[i].Priority) // the same
+		out = append(out, talk.HostApp{Name: list[i].Name, Priority: priority, QoS: qos})
 	}
-	return names
+	return out
 }
 
-// evictState is what evictions do on this node.
-func evictState(m config.Mode) string {
-	switch m {
-	case config.ModeObserve:
-		return status.StateObserve
-	case config.ModeOff:
-		return status.StateOff
-	}
-	return status.StateActive
+// sources are the objects that are followed and told, each with why it is not.
+func (d *Daemon) sources() []status.Source {
+	return slices.Concat(
+		d.cluster.sources(), topologySource(d.cfg.APIServer.Topology, d.topology),
+		optionsSource(d.topology != nil, d.kubelet != nil, d.options()),
+	)
 }

@@ -23,11 +23,18 @@ func evictionEvent(r *evict.Result) talk.Event {
 		What: talk.EventEviction, Outcome: r.Outcome.String(), By: r.Feature.String(), UID: r.Pod, Name: r.Namespace + "/" + r.Name,
 		Reason: r.Reason, Err: r.Err,
 	}
-	if text := releases(&r.Eviction); text != "" {
-		e.Reason = strings.TrimPrefix(e.Reason+"; it releases "+text, "; ")
+	also := func(text string) { e.Reason = strings.TrimPrefix(e.Reason+"; "+text, "; ") }
+	if text := releases(&r.Eviction); text != "" && r.Release == nil {
+		also("it releases " + text)
+	}
+	if r.Release != nil {
+		also(r.Release.Text(&r.Eviction))
+	}
+	if r.Pause > 0 {
+		also("not asked for again for " + r.Pause.String())
 	}
 	switch r.Outcome {
-	case evict.Refused, evict.Failed, evict.Observed:
+	case evict.Refused, evict.Failed, evict.Observed, evict.Missing:
 		e.Often = true
 	case evict.Accepted, evict.Gone, evict.Overdue, evict.Stopped:
 		// told each time
@@ -93,8 +100,18 @@ func loops(cfg *config.Koordlet, l *agent.Look) []status.Loop {
 	if len(o.Problems) > 0 {
 		out = append(out, status.Loop{Name: "kernel-parameters", State: status.StateDegraded, Err: strings.Join(o.Problems, "; "), At: l.Wall})
 	}
+	if len(o.AppProblems) > 0 {
+		out = append(out, status.Loop{Name: "host-applications", State: status.StateDegraded, Err: strings.Join(o.AppProblems, "; "), At: l.Wall})
+	}
+	if o.Network.Asked || len(o.Network.Problems) > 0 {
+		out = append(out, networkLoop(l))
+	}
 	for _, e := range o.Evict.Decisions {
-		out = append(out, status.Loop{Name: e.Feature.String(), State: evictState(cfg.Evict.Mode), Decision: e.Reason, At: l.Wall})
+		one := status.Loop{Name: e.Feature.String(), State: evictLoopState(cfg.Evict.Mode), Decision: e.Reason, At: l.Wall}
+		if e.Limited != "" && one.State == status.StateActive {
+			one.State = status.StateDegraded
+		}
+		out = append(out, one)
 	}
 	return out
 }

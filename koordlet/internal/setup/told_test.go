@@ -11,11 +11,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/koord-rt/koord-rt/api/config"
+	"github.com/koord-rt/koord-rt/api/protocol"
+	"github.com/koord-rt/koord-rt/api/strategy"
 	"github.com/koord-rt/koord-rt/daemon/status"
 	"github.com/koord-rt/koord-rt/engine"
 	"github.com/koord-rt/koord-rt/koordlet/internal/agent"
 	"github.com/koord-rt/koord-rt/koordlet/internal/evict"
 	"github.com/koord-rt/koord-rt/koordlet/internal/talk"
+	"github.com/koord-rt/koord-rt/model/unit"
 	"github.com/koord-rt/koord-rt/model/workload"
 	"github.com/koord-rt/koord-rt/policy/burst"
 	policy "github.com/koord-rt/koord-rt/policy/evict"
@@ -36,7 +39,7 @@ func TestEvictionEvent(t *testing.T) {
 	}{
 		evict.Accepted: {nil, "accepted", false}, evict.Refused: {refused, "refused", true}, evict.Observed: {nil, "observed", true},
 		evict.Failed: {refused, "failed", true}, evict.Gone: {nil, "gone", false}, evict.Overdue: {nil, "overdue", false},
-		evict.Stopped: {nil, "stopped", false},
+		evict.Stopped: {nil, "stopped", false}, evict.Missing: {refused, "missing", true},
 	} {
 		want := talk.Event{
 			What: "eviction", Outcome: c.word, By: "BEMemoryEvict", UID: "u", Name: "default/spark", Often: c.often, Err: c.err,
@@ -50,6 +53,19 @@ func TestEvictionEvent(t *testing.T) {
 		if d := cmp.Diff(want, got); d != "" {
 			t.Errorf("%s (-want +got):\n%s", c.word, d)
 		}
+	}
+}
+
+// What the end of a pod has released stands beside what was promised, and a failure says for how long the pod is left alone.
+func TestEvictionEventTellsTheRelease(t *testing.T) {
+	t.Parallel()
+	r := evict.Result{
+		Eviction: policy.Eviction{Memory: 2 * gib, Reason: "75% used"}, Outcome: evict.Gone, Pause: 20 * time.Second,
+		Release: &evict.Release{Before: evict.Usage{Memory: unit.Got[unit.Bytes](3 * gib)}},
+	}
+	want := "75% used; promised 2 GiB, its use fell by 3 GiB; not asked for again for 20s"
+	if got := evictionEvent(&r).Reason; got != want {
+		t.Errorf("%q, want %q", got, want)
 	}
 }
 
@@ -70,7 +86,7 @@ func TestLoopsAreTold(t *testing.T) {
 		Caps:    []interference.Cap{{Name: "default/spark", Phase: interference.Guilty, Reason: "correlates"}},
 	}
 	o.Problems = []string{"minFreeKbytesFactor: no such file"}
-	o.Evict.Decisions = []policy.Decision{{Feature: policy.BEMemoryEvict, Reason: "60% used"}}
+	o.Evict.Decisions = []policy.Decision{{Feature: policy.BEMemoryEvict, Reason: "60% used"}, {Feature: policy.BECPUEvict, Reason: "satisfied", Limited: "no PSI"}}
 	cfg := config.DefaultKoordlet()
 	cfg.Tune, cfg.Evict.Mode = true, config.ModeObserve
 	want := []status.Loop{
@@ -80,6 +96,7 @@ func TestLoopsAreTold(t *testing.T) {
 		{Name: "interference", State: "active", Decision: "default/web: CPU pressure 35%; default/spark is guilty: correlates", At: at},
 		{Name: "kernel-parameters", State: "degraded", Err: "minFreeKbytesFactor: no such file", At: at},
 		{Name: "BEMemoryEvict", State: "observe", Decision: "60% used", At: at},
+		{Name: "BECPUEvict", State: "observe", Decision: "satisfied", At: at},
 	}
 	if d := cmp.Diff(want, loops(&cfg, l)); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
@@ -90,8 +107,24 @@ func TestLoopsAreTold(t *testing.T) {
 	if d := cmp.Diff([]talk.Victim{{Pod: "w", Signal: "CPU pressure", Now: 0.35, Usual: 0.05}}, disturbed(l)); d != "" {
 		t.Error(d)
 	}
+	cfg.Evict.Mode = config.ModeActive
+	for _, s := range loops(&cfg, l) {
+		if (s.State == status.StateDegraded) != (s.Name == "BECPUEvict" || s.Name == "kernel-parameters") {
+			t.Errorf("active: %+v", s)
+		}
+	}
 	quiet := loops(&cfg, &agent.Look{Wall: at})
 	if got := quiet[3].Decision; got != "nobody is disturbed" {
 		t.Errorf("quiet node: %q", got)
+	}
+}
+
+// Host applications of the strategy have their series.
+func TestHostAppsAreTold(t *testing.T) {
+	t.Parallel()
+	got := hostApps([]strategy.HostApplication{{Name: "nginx", QoS: "LS", Priority: "koord-prod"}, {Name: "x", QoS: "unheard-of"}})
+	want := []talk.HostApp{{Name: "nginx", QoS: protocol.QoSLS, Priority: protocol.PriorityProd}, {Name: "x"}}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
 	}
 }

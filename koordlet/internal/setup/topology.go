@@ -10,11 +10,15 @@ import (
 	"os"
 
 	"github.com/koord-rt/koord-rt/api/config"
+	"github.com/koord-rt/koord-rt/api/protocol"
 	"github.com/koord-rt/koord-rt/daemon/run"
 	"github.com/koord-rt/koord-rt/daemon/status"
 	"github.com/koord-rt/koord-rt/kernel/proc"
 	"github.com/koord-rt/koord-rt/kernel/root"
 	"github.com/koord-rt/koord-rt/kernel/sys"
+	"github.com/koord-rt/koord-rt/koordlet/internal/kube"
+	"github.com/koord-rt/koord-rt/koordlet/internal/kubeletopt"
+	"github.com/koord-rt/koord-rt/koordlet/internal/predict"
 	"github.com/koord-rt/koord-rt/koordlet/internal/report"
 	"github.com/koord-rt/koord-rt/model/node"
 	"github.com/koord-rt/koord-rt/model/unit"
@@ -30,13 +34,23 @@ func (d *Daemon) newTopology() ([]run.Component, error) {
 		return nil, err
 	}
 	d.topology = w
-	return []run.Component{{Name: "report of topology", Run: w.Run}}, nil
+	out := []run.Component{{Name: "report of topology", Run: w.Run}}
+	if k := &d.cfg.Kubelet; k.QueryConfig {
+		client, err := kubeletClient(k, d.cluster.name)
+		if err != nil {
+			return nil, err
+		}
+		d.kubelet = kubeletopt.NewReader(k.Endpoint, client, k.ConfigFile)
+		out = append(out, run.Component{Name: "kubelet's options", Run: d.kubelet.Run})
+	}
+	return out, nil
 }
 
-// topologyNow is what shall be told; false before the pods are known, because CPUs that they have would seem to be free.
+// topologyNow is what shall be told; false before the pods are known, because CPUs that they have would seem to be free, and
+// before the kubelet has been asked.
 func (d *Daemon) topologyNow() (report.Topology, bool) {
 	pods, n, v := d.pods.Snapshot(), d.cluster.Node(), d.host.Engine.Views().Load()
-	if pods.Generation == 0 || n == nil || !v.Dynamic.Known {
+	if pods.Generation == 0 || n == nil || !v.Dynamic.Known || d.kubelet != nil && d.kubelet.State() == nil {
 		return report.Topology{}, false
 	}
 	if d.machine == nil {
@@ -50,11 +64,25 @@ func (d *Daemon) topologyNow() (report.Topology, bool) {
 	if err != nil {
 		return report.Topology{}, false // half of a write; the next check finds it whole
 	}
-	out, err := report.BuildTopology(&report.TopologyInput{
-		Machine: d.machine, Kubelet: checkpoint, Reserved: v.Claims.Reserved, Pods: pods, Node: n.Annotations,
+	in := report.TopologyInput{
+		Machine: d.machine, Kubelet: checkpoint, Reserved: v.Claims.Reserved, Pods: pods, Node: n.Annotations, Labels: n.Labels, Kept: kept(n),
 		SharePools: v.Dynamic.SharePools, BESharePools: v.Dynamic.BESharePools,
-	})
+	}
+	if s := d.options(); s != nil && s.Known {
+		in.Options = &s.Options
+	}
+	out, err := report.BuildTopology(&in)
 	return out, err == nil
+}
+
+// kept is what the kubelet keeps of the node for the system, for itself and from eviction; what the manager amplifies is not
+// what it offers.
+func kept(n *kube.Node) report.Figures {
+	offered, ok := predict.Allocatable(n.Allocatable, n.Annotations[protocol.AnnotationRawAllocatable])
+	if !ok {
+		return report.Figures{}
+	}
+	return report.Figures{CPU: max(n.Capacity.CPU-offered.CPU, 0), Memory: max(n.Capacity.Memory-offered.Memory, 0)}
 }
 
 // readMachine reads what does not change. What cannot be read is left out and named.
@@ -99,6 +127,28 @@ func readCheckpoint(path string) (report.Checkpoint, error) {
 		return report.Checkpoint{}, fmt.Errorf("read %s: %w", path, err)
 	}
 	return report.ParseCheckpoint(b)
+}
+
+// optionsSource says how the kubelet's options are known; nothing where nobody would be told of them.
+func optionsSource(reported, asked bool, s *kubeletopt.State) []status.Source {
+	const name = "kubelet-options"
+	switch {
+	case !reported:
+		return nil
+	case !asked:
+		return []status.Source{{Name: name, State: status.StateOff, Reason: "kubelet.queryConfig is false"}}
+	case s == nil:
+		return []status.Source{{Name: name, State: status.StateDegraded, Reason: "not asked yet"}}
+	}
+	return []status.Source{source(name, s.Err, s.Since)}
+}
+
+// options is what the reader knows, nil before its first look or without one.
+func (d *Daemon) options() *kubeletopt.State {
+	if d.kubelet == nil {
+		return nil
+	}
+	return d.kubelet.State()
 }
 
 // topologySource says how that report goes.

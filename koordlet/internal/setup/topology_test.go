@@ -4,14 +4,19 @@
 package setup
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/koord-rt/koord-rt/api/config"
 	"github.com/koord-rt/koord-rt/daemon/status"
+	"github.com/koord-rt/koord-rt/koordlet/internal/amount"
+	"github.com/koord-rt/koord-rt/koordlet/internal/kube"
+	"github.com/koord-rt/koord-rt/koordlet/internal/kubeletopt"
 	"github.com/koord-rt/koord-rt/koordlet/internal/report"
 	"github.com/koord-rt/koord-rt/model/node"
 	"github.com/koord-rt/koord-rt/model/topo"
@@ -93,6 +98,45 @@ func TestTopologySource(t *testing.T) {
 	}
 	if got := topologySource(true, w); len(got) != 1 || got[0].State != status.StateActive {
 		t.Errorf("%+v", got)
+	}
+}
+
+// How the kubelet's options are known is said where somebody is told of them.
+func TestOptionsSource(t *testing.T) {
+	t.Parallel()
+	since := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
+	for name, c := range map[string]struct {
+		reported, asked bool
+		s               *kubeletopt.State
+		want            []status.Source
+	}{
+		"no report": {false, true, nil, nil},
+		"off":       {true, false, nil, []status.Source{{Name: "kubelet-options", State: status.StateOff, Reason: "kubelet.queryConfig is false"}}},
+		"at first":  {true, true, nil, []status.Source{{Name: "kubelet-options", State: status.StateDegraded, Reason: "not asked yet"}}},
+		"known":     {true, true, &kubeletopt.State{Known: true, Since: since}, []status.Source{{Name: "kubelet-options", State: status.StateActive, Since: since}}},
+		"refused": {true, true, &kubeletopt.State{Err: errors.New("403")}, []status.Source{
+			{Name: "kubelet-options", State: status.StateDegraded, Reason: "403"},
+		}},
+	} {
+		if d := cmp.Diff(c.want, optionsSource(c.reported, c.asked, c.s)); d != "" {
+			t.Errorf("%s (-want +got):\n%s", name, d)
+		}
+	}
+}
+
+// What the kubelet keeps is the difference of what it was and what it offers, not of what the manager makes of it.
+func TestKept(t *testing.T) {
+	t.Parallel()
+	n := &kube.Node{Capacity: amount.Amounts{CPU: 64000, Memory: 100}, Allocatable: amount.Amounts{CPU: 90000, Memory: 90}}
+	if got := kept(n); got != (report.Figures{Memory: 10}) {
+		t.Errorf("amplified: %+v", got)
+	}
+	n.Annotations = map[string]string{"node.koordinator.sh/raw-allocatable": `{"cpu":"61","memory":"80"}`}
+	if got := kept(n); got != (report.Figures{CPU: 3000, Memory: 20}) {
+		t.Errorf("%+v", got)
+	}
+	if got := kept(&kube.Node{}); got != (report.Figures{}) {
+		t.Errorf("an unknown node: %+v", got)
 	}
 }
 

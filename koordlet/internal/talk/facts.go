@@ -34,6 +34,14 @@ type Window interface {
 	Query(s sample.Subject, m sample.Metric, from, to unit.Micros) sample.Summary
 }
 
+// Traffic is one class in one direction, since its shares were set.
+type Traffic struct {
+	Direction, Class string
+	Bytes            uint64
+	// Dropped are packets.
+	Dropped uint32
+}
+
 // Facts is what only the agent's main and its loops know. The agent makes a new value when something in it changes and
 // never changes one that it has handed on. What is not known is left out.
 type Facts struct {
@@ -66,6 +74,10 @@ type Facts struct {
 	// Victims are the pods that are disturbed now, one for each signal.
 	Victims     []Victim
 	Generations Generations
+	// Network is what the classes have had of the uplink; nil while its bandwidth is not divided.
+	Network []Traffic
+	// Goroutines of the agent; 0 is not known.
+	Goroutines int
 }
 
 // HostApp is a host application of the NodeSLO.

@@ -63,11 +63,21 @@ func (t *teller) node() {
 		t.measured(metrics.AgentNodePressure, node, p.some, 1, p.name, degreeSome)
 		t.measured(metrics.AgentNodePressure, node, p.full, 1, p.name, degreeFull)
 	}
+	t.usage(metrics.AgentNodeMetricNode, node, name)
+	t.usage(metrics.AgentNodeMetricSystem, sample.OfSystem(), name)
 	for _, n := range t.f.NUMA[:min(len(t.f.NUMA), maxNUMA)] {
 		label := strconv.Itoa(n)
+		t.usage(metrics.AgentNodeMetricNUMA, sample.OfNUMA(n), name, label)
+		t.usage(metrics.AgentNodeMetricNUMASystem, sample.OfSystemNUMA(n), name, label)
 		t.measured(metrics.AgentNUMACPU, sample.OfNUMA(n), sample.CPUUsage, 1, label)
 		t.measured(metrics.AgentNUMAMemory, sample.OfNUMA(n), sample.MemoryUsage, 1, label)
 	}
+}
+
+// usage emits CPU and memory of a subject as upstream names them.
+func (t *teller) usage(m metrics.AgentMetric, s sample.Subject, labels ...string) {
+	t.measured(m, s, sample.CPUUsage, 1, append(labels, "cpu", unitCore)...)
+	t.measured(m, s, sample.MemoryUsage, 1, append(labels, "memory", unitByte)...)
 }
 
 // pressures are the resources of PSI; upstream calls memory "mem".
@@ -263,10 +273,18 @@ func (t *teller) agent() {
 			t.emit(metrics.AgentLoopDecision, float64(l.At.UnixMilli())/1000, l.Name)
 		}
 	}
+	for i := range f.Network {
+		n := &f.Network[i]
+		t.emit(metrics.AgentNetworkBytes, float64(n.Bytes), n.Direction, n.Class)
+		t.emit(metrics.AgentNetworkDropped, float64(n.Dropped), n.Direction, n.Class)
+	}
 	t.evictions()
 	t.emit(metrics.AgentGeneration, float64(f.Generations.Strategy), "strategy")
 	t.emit(metrics.AgentGeneration, float64(f.Generations.Dynamic), "dynamic")
 	t.emit(metrics.AgentGeneration, float64(f.Generations.Pods), "pods")
+	if f.Goroutines > 0 {
+		t.emit(metrics.AgentGoroutines, float64(f.Goroutines))
+	}
 	if s := t.in.PodsState; s != nil && !s.Good.IsZero() {
 		t.emit(metrics.AgentPodsAge, max(t.in.Wall.Sub(s.Good).Seconds(), 0))
 	}

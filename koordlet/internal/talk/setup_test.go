@@ -141,6 +141,7 @@ func measured() *window.Memory {
 		measure(w, sample.OfQoS(q), at, cpuMemory(used, used*(1<<30)))
 	}
 	measure(w, sample.OfNUMA(1), at, cpuMemory(7, 1<<30))
+	measure(w, sample.OfSystemNUMA(1), at, cpuMemory(1, 1<<29))
 	measure(w, sample.OfHostApp("yarn"), at, cpuMemory(1, 3<<30))
 	measure(w, sample.OfPod("uid-spark"), at, map[sample.Metric]float64{
 		sample.CPUUsage: 1.25, sample.MemoryUsage: 1 << 30, sample.MemoryWithPageCache: 2 << 30, sample.CPUThrottled: 0.25,
@@ -184,8 +185,10 @@ func facts() *Facts {
 		SharePools:   []node.Pool{{CPUs: topo.CPUs(2, 3)}, {Node: 1, CPUs: topo.CPUs(10)}},
 		BESharePools: []node.Pool{{CPUs: topo.CPUs(3)}},
 		Scaled:       []Scaled{{Container: "c-shop", Quota: 240000, Burst: 200000}, {Container: "gone", Quota: 1}},
+		Network:      []Traffic{{Direction: "egress", Class: "be", Bytes: 123456, Dropped: 7}},
 		Victims:      []Victim{{Pod: "uid-shop", Signal: "CPU pressure", Now: 0.35, Usual: 0.05}, {Pod: "gone", Signal: "CPU pressure"}},
 		Generations:  Generations{Strategy: 3, Dynamic: 71, Pods: 9},
+		Goroutines:   40,
 	}
 }
 

@@ -15,12 +15,14 @@ import (
 // What the collectors measure of a pod and of a container (koordlet/internal/collect): with a quota, on a kernel that has all
 // of it. Cold pages are the Anolis kernel's alone.
 var (
-	fastOfBoth = []sample.Metric{sample.CPUUsage, sample.CPUThrottled, sample.CPUPeriods, sample.MemoryUsage, sample.MemoryWithPageCache}
+	fastOfBoth = []sample.Metric{
+		sample.CPUUsage, sample.CPUThrottled, sample.CPUThrottledTime, sample.CPUPeriods, sample.MemoryUsage, sample.MemoryWithPageCache,
+	}
 	slowOfBoth = []sample.Metric{
 		sample.PageCache, sample.PSICPUSome, sample.PSICPUFull, sample.PSIMemorySome, sample.PSIMemoryFull, sample.PSIIOSome, sample.PSIIOFull,
 		sample.RunQueueDelay, sample.MemoryAllocStall, sample.DiskReadBytes, sample.DiskWriteBytes, sample.DiskReadIOPS, sample.DiskWriteIOPS,
 	}
-	ofContainer = []sample.Metric{sample.Cycles, sample.Instructions}
+	ofContainer = []sample.Metric{sample.MemoryCharged, sample.Cycles, sample.Instructions}
 	ofPod       = []sample.Metric{
 		sample.StallCPUSome, sample.StallCPUFull, sample.StallMemorySome, sample.StallMemoryFull, sample.StallIOSome, sample.StallIOFull,
 		sample.NetworkReceive, sample.NetworkTransmit,
@@ -69,9 +71,9 @@ func TestCapacity(t *testing.T) {
 		batch       []sample.Sample
 		most, least int // of MiB
 	}{
-		"500 containers":             {whole(250, 500), 20, 16},
-		"500 containers, a pod each": {whole(500, 500, ofAnolis...), 29, 25},
-		"240 containers":             {whole(80, 240), 8, 6},
+		"500 containers":             {whole(250, 500), 21, 16},
+		"500 containers, a pod each": {whole(500, 500, ofAnolis...), 31, 25},
+		"240 containers":             {whole(80, 240), 9, 6},
 		"a flood":                    {whole(1000, 2000), 31, 30},
 		"nobody":                     {nil, 0, 0},
 	} {

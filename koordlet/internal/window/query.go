@@ -10,14 +10,19 @@ import (
 	"github.com/koord-rt/koord-rt/model/unit"
 )
 
-const maxSlots = allBlocks * perBlock
+const (
+	maxSlots = allBlocks * perBlock
+	// fewSlots is a window for which less room is made: most are of a few seconds.
+	fewSlots = 64
+)
 
-// gather is the samples of one query, oldest first: at most one per slot that a series keeps. It lives on Query's stack.
+// gather is the samples of one query, oldest first: at most one per slot that a series keeps. Its room lies on the stack of who
+// asks.
 type gather struct {
 	n           int
 	first, last int64
 	sum         float64
-	values      [maxSlots]uint32
+	values      []uint32
 }
 
 func (g *gather) add(slot int64, v uint32) {
@@ -37,15 +42,54 @@ func (m *Memory) Query(s sample.Subject, metric sample.Metric, from, to unit.Mic
 	if !metric.Valid() || to <= from {
 		return sample.Summary{}
 	}
-	var g gather
+	if to-from <= (fewSlots-2)*unit.Second {
+		return m.few(s, metric, from, to)
+	}
+	var room [maxSlots]uint32
+	return m.summary(s, metric, from, to, &gather{values: room[:]})
+}
+
+// few is Query of a short window.
+func (m *Memory) few(s sample.Subject, metric sample.Metric, from, to unit.Micros) sample.Summary {
+	var room [fewSlots]uint32
+	return m.summary(s, metric, from, to, &gather{values: room[:]})
+}
+
+// Last is Query's Last and To, at a part of its price; not ok without a sample.
+func (m *Memory) Last(s sample.Subject, metric sample.Metric, from, to unit.Micros) (value float64, at unit.Micros, ok bool) {
+	if !metric.Valid() || to <= from {
+		return 0, 0, false
+	}
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	e := m.subjects[s]
+	if e == nil || e.at[metric] == 0 {
+		return 0, 0, false
+	}
+	first, last := m.bounds(from, to)
+	var slot int64
+	var v uint32
+	if i := e.at[metric] - 1; metric.Slow(s.Kind) {
+		slot, v = e.slow[i].newest(first, last)
+	} else {
+		slot, v = e.fast[i].newest(first, last)
+	}
+	if v == 0 {
+		return 0, 0, false
+	}
+	return decode(v), m.instant(slot), true
+}
+
+// summary gathers the samples of a window, for which g has room, and sums them up.
+func (m *Memory) summary(s sample.Subject, metric sample.Metric, from, to unit.Micros, g *gather) sample.Summary {
 	isSlow := metric.Slow(s.Kind)
 	m.mu.RLock()
 	first, last := m.bounds(from, to)
 	if e := m.subjects[s]; e != nil && e.at[metric] != 0 {
 		if i := e.at[metric] - 1; isSlow {
-			e.slow[i].collect(first, last, &g)
+			e.slow[i].collect(first, last, g)
 		} else {
-			e.fast[i].collect(first, last, &g)
+			e.fast[i].collect(first, last, g)
 		}
 	}
 	oldest, newest := m.instant(g.first), m.instant(g.last)

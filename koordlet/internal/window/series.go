@@ -85,6 +85,28 @@ func (f *fast) collect(first, last int64, g *gather) {
 	}
 }
 
+// newest is the last sample of the slots first..last; v is 0 for none.
+func (f *fast) newest(first, last int64) (slot int64, v uint32) {
+	head := int64(f.head)
+	last = min(last, head*perBlock+perBlock-1)
+	fine := max(first, (head-fineBlocks+1)*perBlock, perBlock)
+	for slot = last; slot >= fine; slot-- {
+		if v = f.tens(slot / perBlock)[slot%perBlock]; v != 0 {
+			return slot, v
+		}
+	}
+	var room [perBlock]uint32
+	for block := slot / perBlock; slot >= first && block > max(head-allBlocks, 0); block-- {
+		f.coarse[block%coarseBlocks].unpack(&room)
+		for ; slot >= max(first, block*perBlock); slot-- {
+			if v = room[slot%perBlock]; v != 0 {
+				return slot, v
+			}
+		}
+	}
+	return 0, 0
+}
+
 // slow is a series with a sample per 10 s: the value with 1 + its second within the block in the lowest four bits, which
 // costs it a relative 1e-6.
 type slow struct {
@@ -114,6 +136,20 @@ func (s *slow) put(slot int64, v uint32) bool {
 		*at = (v-1)&^offsetBits | offset
 	}
 	return true
+}
+
+// newest is fast's.
+func (s *slow) newest(first, last int64) (slot int64, v uint32) {
+	head := int64(s.head)
+	for block := min(last/perBlock, head); block >= max(first/perBlock, head-allBlocks+1, 1); block-- {
+		if v = s.blocks[block%allBlocks]; v == 0 {
+			continue
+		}
+		if slot = block*perBlock + int64(v&offsetBits) - 1; slot >= first && slot <= last {
+			return slot, v&^offsetBits + 1
+		}
+	}
+	return 0, 0
 }
 
 func (s *slow) collect(first, last int64, g *gather) {

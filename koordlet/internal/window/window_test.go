@@ -151,6 +151,45 @@ func TestSlowMetrics(t *testing.T) {
 	}
 }
 
+// Last is the last sample of a Query, of fast and slow series, in the fine part and where it is packed, with gaps and without.
+func TestLast(t *testing.T) {
+	t.Parallel()
+	m := New(Options{})
+	c, p := sample.OfContainer("c"), sample.OfPod("p")
+	for s := 1; s <= 1500; s++ {
+		if s%50 < 40 {
+			m.Append([]sample.Sample{cpu("c", s, float64(s%97))})
+		}
+		if s%10 == 5 && s%70 != 5 {
+			m.Append([]sample.Sample{{Subject: p, Metric: sample.PSICPUSome, Value: float64(s), At: at(s)}})
+		}
+	}
+	for to := 0; to <= 1510; to += 3 {
+		for _, length := range []int{1, 2, 5, 20, 61, 62, 63, 64, 65, 300, 1800} {
+			for s, metric := range map[sample.Subject]sample.Metric{c: sample.CPUUsage, p: sample.PSICPUSome} {
+				from, to := at(to-length), at(to)
+				want := m.Query(s, metric, from, to)
+				got, when, ok := m.Last(s, metric, from, to)
+				if ok != want.Known() || got != want.Last || when != want.To {
+					t.Fatalf("%s (%d, %d]: %v at %d, %v; want %v at %d, %v", s, from, to, got, when, ok, want.Last, want.To, want.Known())
+				}
+			}
+		}
+	}
+	for name, ok := range map[string]bool{
+		"another metric":  known(m.Last(c, sample.MemoryUsage, at(0), at(1500))),
+		"another subject": known(m.Last(sample.OfPod("c"), sample.CPUUsage, at(0), at(1500))),
+		"no metric":       known(m.Last(c, 0, at(0), at(1500))),
+		"turned round":    known(m.Last(c, sample.CPUUsage, at(1500), at(0))),
+	} {
+		if ok {
+			t.Errorf("%s has a sample", name)
+		}
+	}
+}
+
+func known(_ float64, _ unit.Micros, ok bool) bool { return ok }
+
 func TestWhatIsNotTaken(t *testing.T) {
 	t.Parallel()
 	m := New(Options{})
@@ -307,6 +346,7 @@ func TestAppendAndQueryDoNotAllocate(t *testing.T) {
 	if n := testing.AllocsPerRun(50, func() {
 		m.Query(podNames[3], sample.CPUUsage, at(second-60), at(second))
 		m.Query(podNames[3], sample.CPUUsage, at(second-1800), at(second))
+		m.Last(podNames[3], sample.CPUUsage, at(second-2), at(second))
 	}); n != 0 {
 		t.Errorf("Query allocates %v times", n)
 	}
@@ -356,6 +396,19 @@ func BenchmarkAppend(b *testing.B) {
 		m.Append(batch)
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(len(batch)), "ns/sample")
+}
+
+func BenchmarkLast(b *testing.B) {
+	m := New(Options{})
+	var batch []sample.Sample
+	for s := range 400 {
+		batch = budget(s, batch[:0])
+		m.Append(batch)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		m.Last(containerNames[7], sample.CPUUsage, at(397), at(399))
+	}
 }
 
 func BenchmarkQuery(b *testing.B) {

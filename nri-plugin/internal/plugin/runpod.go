@@ -17,7 +17,11 @@ func (p *Plugin) RunPodSandbox(_ context.Context, sb *api.PodSandbox) error {
 	if !p.engine.RunPodMustWait(sb.GetAnnotations()) {
 		return p.inMemory(metrics.EventRunPodSandbox, subject(sb, nil), func() { p.engine.RunPodLater(sandboxOf(sb)) })
 	}
-	return p.quick(metrics.EventRunPodSandbox, subject(sb, nil), func(ctx context.Context) error {
+	err := p.quick(metrics.EventRunPodSandbox, subject(sb, nil), func(ctx context.Context) error {
 		return p.engine.RunPod(ctx, sandboxOf(sb))
 	})
+	if err != nil {
+		p.engine.RemovePod(sb.GetId()) // the runtime tells no end of a sandbox that it has not run
+	}
+	return err
 }

@@ -43,6 +43,17 @@ type slowKernel struct {
 	mu    sync.Mutex
 	delay time.Duration
 	panic bool
+	dead  bool // its process was killed: nothing reaches the kernel any more
+}
+
+func (k *slowKernel) Apply(ctx context.Context, p plan.Plan, gen uint64) []apply.Result {
+	k.mu.Lock()
+	dead := k.dead
+	k.mu.Unlock()
+	if dead {
+		return nil
+	}
+	return k.Kernel.Apply(ctx, p, gen)
 }
 
 func (k *slowKernel) set(d time.Duration, panics bool) {

@@ -15,6 +15,7 @@ import (
 	"github.com/koord-rt/koord-rt/engine"
 	"github.com/koord-rt/koord-rt/engine/enginetest"
 	"github.com/koord-rt/koord-rt/kernel/apply"
+	kernelwire "github.com/koord-rt/koord-rt/kernel/wire"
 	"github.com/koord-rt/koord-rt/model/plan"
 )
 
@@ -24,6 +25,8 @@ type fakeUnits struct {
 	props map[string]string // "unit knob"
 	calls int
 }
+
+func (*fakeUnits) Has(dir string, k plan.Knob) bool { return kernelwire.Units{}.Has(dir, k) }
 
 func (u *fakeUnits) Set(_ context.Context, dir string, settings []plan.Setting) error {
 	u.mu.Lock()

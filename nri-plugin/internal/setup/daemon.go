@@ -8,7 +8,6 @@ import (
 	"errors"
 	"log/slog"
 
-	"github.com/koord-rt/koord-rt/adapt/cri"
 	"github.com/koord-rt/koord-rt/api/config"
 	"github.com/koord-rt/koord-rt/api/strategy"
 	"github.com/koord-rt/koord-rt/engine/host"
@@ -22,7 +21,7 @@ const Writer = "nri"
 type Daemon struct {
 	host   *host.Host
 	plugin *plugin.Plugin
-	list   *cri.Lister
+	list   *lister
 }
 
 // New takes the lock, probes the node and connects the parts. version is the bare version, program the text of
@@ -36,12 +35,10 @@ func New(ctx context.Context, l Loaded, version, program string, log *slog.Logge
 	if l.Inline {
 		o.Inline = strategyOf
 	}
-	if at := l.Config.Host.CRIEndpoint; at != "" {
-		if d.list, err = cri.NewLister(at); err != nil {
-			return nil, err
-		}
-		o.List = d.list
-	}
+	d.list = &lister{endpoint: l.Config.Host.CRIEndpoint, name: func() string {
+		return d.host.Engine.Views().Load().Runtime.Name // asked after a Synchronize, so there is one
+	}}
+	o.List = d.list
 	if d.host, err = host.New(ctx, o); err != nil {
 		return nil, errors.Join(err, d.close())
 	}
@@ -60,9 +57,4 @@ func (d *Daemon) Run(ctx context.Context) error {
 	return errors.Join(d.host.Run(ctx, d.plugin.Connect), d.close())
 }
 
-func (d *Daemon) close() error {
-	if d.list == nil {
-		return nil
-	}
-	return d.list.Close()
-}
+func (d *Daemon) close() error { return d.list.close() }

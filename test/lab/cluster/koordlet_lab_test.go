@@ -7,11 +7,8 @@ package cluster_test
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"maps"
-	"net"
-	"os"
 	"path/filepath"
 	"runtime"
 	"strconv"
@@ -27,15 +24,18 @@ import (
 
 // TestClusterNodeKoordlet: the node agent between a real API server and a real kubelet, with the rights of
 // testdata/koordlet/install/role.yaml: what a NodeSLO says reaches the kernel and outlives server and kubelet, what the node
-// uses is reported once an interval, and memory is got back by evictions that budgets may refuse. All of it is read from the
-// kernel, from the API server's objects, or from its audit log.
+// uses is reported once an interval, a best-effort pod that disturbs others is found and held, what is learned survives kill
+// -9, and memory is got back by evictions that budgets may refuse. All of it is read from the kernel, from the API server's
+// objects, or from its audit log.
 func TestClusterNodeKoordlet(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)
 	defer cancel()
 	h := startHost(ctx, t, parts.Kubelet)
 	log := newAudit(t, filepath.Join(h.Dir, "audit"))
 	c := start(t, filepath.Join(h.Dir, "cluster"), log.flags()...)
-	k, err := c.StartKubelet(ctx, cluster.KubeletOptions{Runtime: h.Socket, CgroupRoot: h.Cgroup})
+	k, err := c.StartKubelet(ctx, cluster.KubeletOptions{
+		Runtime: h.Socket, CgroupRoot: h.Cgroup, Config: managers, Labels: map[string]string{"node.koordinator.sh/enable-numa-reservation": "true"},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,15 +48,16 @@ func TestClusterNodeKoordlet(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := &governed{colocated: &colocated{c: c, k: k, h: h, tree: tree}, audit: log}
+	n := &governed{colocated: &colocated{c: c, k: k, h: h, tree: tree}, audit: log, outer: t}
 	n.prepare(ctx, t)
+	n.configure(t)
 	n.start(t)
 	for _, s := range []struct {
 		name string
 		test func(*testing.T)
 	}{
 		{"strategy", n.strategy}, {"server away", n.serverAway}, {"kubelet away", n.kubeletAway}, {"strategy goes", n.strategyGoes},
-		{"report", n.report}, {"evict", n.evict}, {"writes", n.writes}, {"rights", n.rights},
+		{"report", n.report}, {"interference", n.interference}, {"killed", n.killed}, {"stop", n.stop}, {"evict", n.evict}, {"writes", n.writes}, {"rights", n.rights},
 	} {
 		if !t.Run(s.name, s.test) {
 			return // each goes on from where the one before has ended
@@ -70,85 +71,22 @@ type governed struct {
 	*colocated
 	audit       *audit
 	ls, be, top cluster.Object // the pods ls, be-low and be-kept
+	prod        cluster.Object // asks for much and uses nothing
+	victim      cluster.Object // computes now and then
+	since       float64        // koordlet's tick since which victim is measured where it is
 	agent       *process
-	metrics     string    // koordlet's socket
-	away, back  time.Time // when the API server was killed, and when it was ready again
+	outer       *testing.T // of the whole test
+	dir         string     // koordlet's configuration, state and log
+	metrics     string     // koordlet's socket
+	app         string     // the CPU controller's cgroup of a program outside of Kubernetes
+	away, back  time.Time  // when the API server was killed, and when it was ready again
+	again       time.Time  // when koordlet was started again after kill -9
 }
 
 const (
 	slos    = "/apis/slo.koordinator.sh/v1alpha1/nodeslos"
 	reports = "/apis/slo.koordinator.sh/v1alpha1/nodemetrics"
 )
-
-// prepare installs what koordlet needs and runs the pods.
-func (n *governed) prepare(ctx context.Context, t *testing.T) {
-	t.Helper()
-	if err := n.c.ApplyFolder(ctx, "testdata/koordlet/install"); err != nil {
-		t.Fatal(err)
-	}
-	if err := n.c.Namespace(ctx, "batch"); err != nil {
-		t.Fatal(err)
-	}
-	metric := cluster.Object{
-		"apiVersion": "slo.koordinator.sh/v1alpha1", "kind": "NodeMetric", "metadata": map[string]any{"name": n.k.Node},
-		"spec": map[string]any{"metricCollectPolicy": map[string]any{
-			"aggregateDurationSeconds": 60, "reportIntervalSeconds": 30, "containerMetrics": true,
-		}},
-	}
-	// A kind is served a moment after its definition is established.
-	eventually(t, 10*time.Second, func() error {
-		_, err := n.c.Admin().Create(ctx, reports, metric)
-		return err
-	})
-	n.apply(t, "pods.yaml")
-	n.ls, n.be, n.top = n.ready(t, "ls"), n.ready(t, "be-low"), n.ready(t, "be-kept")
-}
-
-// apply applies a file of testdata/koordlet/work.
-func (n *governed) apply(t *testing.T, file string) {
-	t.Helper()
-	if _, err := n.c.Admin().Apply(t.Context(), "lab", false, []byte(read(t, "testdata/koordlet/work/"+file))); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// start starts koordlet with a certificate of its own for both servers; the kubelet's is verified against the lab's authority.
-func (n *governed) start(t *testing.T) {
-	t.Helper()
-	dir := filepath.Join(n.h.Dir, "koordlet")
-	at := func(name string) string { return filepath.Join(dir, name) }
-	kubeconfig, err := n.c.Kubeconfig(user)
-	if err != nil {
-		t.Fatal(err)
-	}
-	base := strings.TrimSuffix(kubeconfig, ".kubeconfig")
-	n.metrics = at("metrics.sock")
-	config := map[string]any{
-		"apiVersion": "koord-rt.dev/v1alpha1", "kind": "KoordletConfig", "nodeName": n.k.Node,
-		"runDir": at("run"), "stateDir": at("state"), "strategyFile": at("strategy.yaml"),
-		"host":            map[string]any{"kubepodsRoot": "/" + n.h.Cgroup, "cdiDirs": []string{n.h.CDI}},
-		"runtimeEndpoint": "unix://" + n.h.Socket,
-		"kubelet": map[string]any{
-			"endpoint": "https://" + net.JoinHostPort(n.k.IP, strconv.Itoa(n.k.Port)), "caFile": n.c.CA,
-			"certFile": base + ".crt", "keyFile": base + ".key", "interval": "1s",
-		},
-		"apiServer": map[string]any{"kubeconfig": kubeconfig},
-		"metrics":   map[string]any{"address": "unix:" + n.metrics},
-	}
-	text, err := json.Marshal(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, d := range []string{at("run"), at("state")} {
-		if err := os.MkdirAll(d, 0o700); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := os.WriteFile(at("koordlet.yaml"), text, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	n.agent = startProgram(t, at("koordlet.log"), bin("koordlet"), "--config", at("koordlet.yaml"))
-}
 
 // up fails unless koordlet and kubelet still run.
 func (n *governed) up(t *testing.T) {
@@ -187,11 +125,7 @@ func (n *governed) quotaFile() (file, none string) {
 
 // class is the cgroup of the best-effort class.
 func (n *governed) class() string {
-	mount := n.tree.Controllers["cpu"]
-	if n.tree.V2() {
-		mount = n.tree.Unified
-	}
-	return filepath.Join(mount, n.k.CgroupRoot, "kubepods", "besteffort")
+	return filepath.Join(n.mount("cpu"), n.k.CgroupRoot, "kubepods", "besteffort")
 }
 
 // quotaWithin waits for a quota between two parts of the node, in percent.
@@ -207,14 +141,14 @@ func (n *governed) quotaWithin(t *testing.T, low, high int) {
 	})
 }
 
-// idle waits for cpu.idle of the best-effort pods' cgroups.
+// idle waits for cpu.idle of the best-effort pods' cgroups, and of the application's.
 func (n *governed) idle(t *testing.T, want string) {
 	t.Helper()
-	for _, pod := range []cluster.Object{n.be, n.top} {
+	for _, dir := range []string{n.class() + "/pod" + n.be.Str("metadata", "uid"), n.class() + "/pod" + n.top.Str("metadata", "uid"), n.app} {
 		eventually(t, 15*time.Second, func() error {
-			got, err := cgroups.Read(filepath.Join(n.class(), "pod"+pod.Str("metadata", "uid")), "cpu.idle")
+			got, err := cgroups.Read(dir, "cpu.idle")
 			if err == nil && got != want {
-				err = fmt.Errorf("cpu.idle of %s is %s, want %s", pod.Str("metadata", "name"), got, want)
+				err = fmt.Errorf("cpu.idle of %s is %s, want %s", dir, got, want)
 			}
 			return err
 		})
@@ -266,6 +200,9 @@ func (n *governed) strategy(t *testing.T) {
 	maps.Copy(spec, map[string]any{
 		"resourceQOSStrategy": map[string]any{"beClass": map[string]any{"cpuQOS": map[string]any{"enable": true, "groupIdentity": -1}}},
 		"cpuBurstStrategy":    map[string]any{"policy": "cpuBurstOnly", "cpuBurstPercent": 1000},
+		"hostApplications": []any{map[string]any{
+			"name": "backup", "qos": "BE", "priority": "koord-batch", "cgroupPath": map[string]any{"relativePath": n.h.Cgroup + "/app"},
+		}},
 	})
 	object := cluster.Object{
 		"apiVersion": "slo.koordinator.sh/v1alpha1", "kind": "NodeSLO", "metadata": map[string]any{"name": n.k.Node}, "spec": spec,
@@ -310,6 +247,7 @@ func (n *governed) serverAway(t *testing.T) {
 		t.Fatal(err)
 	}
 	n.sees(t, `koord_rt_koordlet_source_state\{source="nodeslo",state="degraded"\} 1`)
+	n.bears(t, 10)
 	file, none := n.quotaFile()
 	if err := cgroups.Write(n.class(), file, none); err != nil {
 		t.Fatal(err)
@@ -360,7 +298,7 @@ func (n *governed) kubeletAway(t *testing.T) {
 	n.up(t)
 }
 
-// strategyGoes: a spec that says nothing leaves nothing of ours in the kernel.
+// strategyGoes: a spec that sets nothing leaves nothing of ours in the kernel; the application stays declared.
 func (n *governed) strategyGoes(t *testing.T) {
 	n.patch(t, map[string]any{"resourceUsedThresholdWithBE": nil, "resourceQOSStrategy": nil, "cpuBurstStrategy": nil})
 	eventually(t, 15*time.Second, func() error {

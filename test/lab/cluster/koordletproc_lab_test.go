@@ -15,6 +15,8 @@ import (
 	"os/exec"
 	"regexp"
 	"runtime"
+	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -86,28 +88,113 @@ func eventually(t *testing.T, limit time.Duration, check func() error) {
 	}
 }
 
-// sees waits until koordlet's metrics have a line that a pattern fits.
-func (n *governed) sees(t *testing.T, pattern string) {
+// asks is koordlet's answer on its socket.
+func (n *governed) asks(t *testing.T, url string, header http.Header) ([]byte, error) {
 	t.Helper()
-	line := regexp.MustCompile("(?m)^" + pattern + "$")
 	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "unix", n.metrics)
 	}}
 	defer transport.CloseIdleConnections()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	if err != nil {
+		return nil, err
+	}
+	if header != nil {
+		req.Header = header
+	}
+	resp, err := transport.RoundTrip(req)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err == nil && resp.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s: %s: %.300s", url, resp.Status, text)
+	}
+	return text, err
+}
+
+const metrics = "http://koordlet/metrics"
+
+// sees waits until koordlet's metrics have a line that a pattern fits.
+func (n *governed) sees(t *testing.T, pattern string) {
+	t.Helper()
+	line := regexp.MustCompile("(?m)^" + pattern + "$")
 	eventually(t, 20*time.Second, func() error {
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://koordlet/metrics", nil)
-		if err != nil {
-			return err
-		}
-		resp, err := transport.RoundTrip(req)
-		if err != nil {
-			return err
-		}
-		defer resp.Body.Close()
-		text, err := io.ReadAll(resp.Body)
+		text, err := n.asks(t, metrics, nil)
 		if err == nil && !line.Match(text) {
 			err = fmt.Errorf("koordlet's metrics have no line %s", pattern)
 		}
 		return err
 	})
+}
+
+// figure is one of koordlet's series, by its name with labels.
+func (n *governed) figure(t *testing.T, series string) float64 {
+	t.Helper()
+	text, err := n.asks(t, metrics, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		if value, ok := strings.CutPrefix(line, series+" "); ok {
+			v, err := strconv.ParseFloat(strings.TrimSpace(value), 64)
+			if err != nil {
+				t.Fatalf("%s: %v", series, err)
+			}
+			return v
+		}
+	}
+	t.Fatalf("koordlet's metrics have no %s", series)
+	return 0
+}
+
+// ticked is how often koordlet has ticked, ticksTo waits for that.
+func (n *governed) ticked(t *testing.T) float64 {
+	t.Helper()
+	return n.figure(t, `koord_rt_koordlet_loop_duration_seconds_count{loop="tick"}`)
+}
+
+func (n *governed) ticksTo(t *testing.T, count float64) {
+	t.Helper()
+	eventually(t, 120*time.Second, func() error {
+		if now := n.ticked(t); now < count {
+			return fmt.Errorf("koordlet has ticked %v times, want %v", now, count)
+		}
+		return nil
+	})
+}
+
+// vitals are koordlet's descriptors, goroutines and KiB of resident memory.
+func (n *governed) vitals(t *testing.T) (v [3]int) {
+	t.Helper()
+	at := "/proc/" + strconv.Itoa(n.agent.cmd.Process.Pid)
+	fds, err := os.ReadDir(at + "/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	v[0], v[1] = len(fds), int(n.figure(t, "koord_rt_koordlet_goroutines"))
+	for line := range strings.Lines(read(t, at+"/status")) {
+		if rest, ok := strings.CutPrefix(line, "VmRSS:"); ok {
+			v[2], err = strconv.Atoi(strings.Fields(rest)[0])
+		}
+	}
+	if err != nil || v[2] == 0 {
+		t.Fatalf("%s/status: %v", at, err)
+	}
+	return v
+}
+
+// bears fails if koordlet grows while it ticks so often.
+func (n *governed) bears(t *testing.T, ticks float64) {
+	t.Helper()
+	first := n.vitals(t)
+	n.ticksTo(t, n.ticked(t)+ticks)
+	last := n.vitals(t)
+	t.Logf("descriptors, goroutines, KiB: %v, and %v after %v ticks", first, last, ticks)
+	for i, more := range [...]int{4, 4, 4 << 10} {
+		if last[i] > first[i]+more {
+			t.Errorf("descriptors, goroutines, KiB: %v, and %v after %v ticks", first, last, ticks)
+		}
+	}
 }

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"math"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -28,30 +29,38 @@ func (n *governed) reported(t *testing.T) []call {
 	return n.audit.calls(t, func(c *call) bool { return c.what() == "patch nodemetrics/status" && c.Response.Code == 200 })
 }
 
-// report: what stands in the NodeMetric after the second report is what the pods really use.
-func (n *governed) report(t *testing.T) {
-	eventually(t, 90*time.Second, func() error {
-		if got := n.reported(t); len(got) < 2 || got[len(got)-1].At.Before(n.back) {
-			return fmt.Errorf("%d reports, want 2, one of them after the API server's return", len(got))
-		}
-		return nil
-	})
-	got, err := n.c.Admin().Get(t.Context(), reports+"/"+n.k.Node)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Logf("NodeMetric: %s", got.Compact("status"))
-	list, _ := got.At("status", "podsMetric").([]any)
-	var pods []string
+// podsOf are the pods of a NodeMetric.
+func podsOf(metric cluster.Object) (pods []string) {
+	list, _ := metric.At("status", "podsMetric").([]any)
 	for i := range list {
-		at := func(field string) string { return got.Str("status", "podsMetric", i, field) }
+		at := func(field string) string { return metric.Str("status", "podsMetric", i, field) }
 		pods = append(pods, strings.Join([]string{at("namespace"), at("name"), at("qos"), at("priority")}, " "))
 	}
 	slices.Sort(pods)
-	if want := []string{"batch be-kept BE koord-batch", "batch be-low BE koord-batch", "batch ls LS koord-prod"}; !slices.Equal(pods, want) {
-		t.Fatalf("pods %q, want %q", pods, want)
+	return pods
+}
+
+// report: what stands in the NodeMetric after the second report is what the pods really use.
+func (n *governed) report(t *testing.T) {
+	n.arrives(t)
+	want := []string{
+		"batch be-kept BE koord-batch", "batch be-low BE koord-batch", "batch ls LS koord-prod", "batch prod LS koord-prod", "batch victim LS koord-prod",
 	}
-	for i := range list {
+	var got cluster.Object
+	eventually(t, 90*time.Second, func() (err error) {
+		if sent := n.reported(t); len(sent) < 2 || sent[len(sent)-1].At.Before(n.back) {
+			return fmt.Errorf("%d reports, want 2, one of them after the API server's return", len(sent))
+		}
+		if got, err = n.c.Admin().Get(t.Context(), reports+"/"+n.k.Node); err == nil && !slices.Equal(podsOf(got), want) {
+			err = fmt.Errorf("pods %q, want %q", podsOf(got), want)
+		}
+		if free := reclaimable(got); err == nil && (free == "" || free == "0") {
+			err = fmt.Errorf("%q bytes are reclaimable: nothing has been learned yet", free)
+		}
+		return err
+	})
+	t.Logf("NodeMetric: %s", got.Compact("status"))
+	for i := range want {
 		at := []any{"status", "podsMetric", i, "podUsage", "resources"}
 		within(t, got.Str("status", "podsMetric", i, "name"), amount(t, got.Str(append(at, "cpu")...)), amount(t, got.Str(append(at, "memory")...)))
 	}
@@ -62,13 +71,37 @@ func (n *governed) report(t *testing.T) {
 		t.Errorf("the node uses %.2f CPUs and %.0f bytes of memory", cpu, used)
 	}
 	n.documented(t, got)
+	n.besides(t, got)
 	n.topology(t)
+}
+
+// reclaimable is the memory that production pods have asked for and will not use.
+func reclaimable(metric cluster.Object) string {
+	return metric.Str("status", "prodReclaimableMetric", "resource", "resources", "memory")
+}
+
+// besides: the program outside of Kubernetes uses its fifth of a CPU under its own name; and of what prod has asked for, most is
+// told to be free: what it does not need, less what the rest of the machine may come to need.
+func (n *governed) besides(t *testing.T, metric cluster.Object) {
+	t.Helper()
+	app := func(field ...any) string {
+		return metric.Str(append([]any{"status", "hostApplicationMetric", 0}, field...)...)
+	}
+	cpu := app("usage", "resources", "cpu")
+	if app("name") != "backup" || app("qos") != "BE" || app("priority") != "koord-batch" || amount(t, cpu) < 0.1 || amount(t, cpu) > 0.25 {
+		t.Errorf("host application: %s", metric.Compact("status", "hostApplicationMetric"))
+	}
+	free := reclaimable(metric)
+	asked := amount(t, n.prod.Str("spec", "containers", 0, "resources", "requests", "memory"))
+	if left := amount(t, free); left <= 0 || left >= asked {
+		t.Errorf("of %.0f bytes that prod has asked for, %q are reclaimable", asked, free)
+	}
 }
 
 // topology: the node's NodeResourceTopology has a zone for each memory node.
 func (n *governed) topology(t *testing.T) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 45*time.Second)
 	defer cancel()
 	const objects = "/apis/topology.node.k8s.io/v1alpha1/noderesourcetopologies/"
 	got, err := n.c.Admin().Wait(ctx, objects+n.k.Node, "NodeResourceTopology", func(o cluster.Object) bool { return o != nil })
@@ -80,21 +113,47 @@ func (n *governed) topology(t *testing.T) {
 		t.Fatal(err)
 	}
 	zones, _ := got.At("zones").([]any)
-	if len(zones) != max(len(nodes), 1) || !strings.Contains(got.Str("metadata", "annotations", "node.koordinator.sh/cpu-topology"), `"detail":[{"id":0,`) {
+	told := func(key string) string { return got.Str("metadata", "annotations", key) }
+	if len(zones) != max(len(nodes), 1) || !strings.Contains(told("node.koordinator.sh/cpu-topology"), `"detail":[{"id":0,`) {
 		t.Errorf("NodeResourceTopology: %s %s", got.Compact("zones"), got.Compact("metadata", "annotations"))
 	}
+	// As the kubelet was told, and says at /configz.
+	const static = `{"policy":"static","options":{"distribute-cpus-across-numa":"true"},"reservedCPUs":"0"}`
+	if manager := told("kubelet.koordinator.sh/cpu-manager-policy"); manager != static {
+		t.Errorf("the CPU manager is told as %s, want %s", manager, static)
+	}
+	if policies := got.Compact("topologyPolicies"); policies != `["BestEffortPodLevel"]` {
+		t.Errorf("topology policies %s", policies)
+	}
+	// What the kubelet keeps is kept of the zones too, because the node's label asks for it: 500m of CPU.
+	free := 0.0
+	for i := range zones {
+		for j := range 2 {
+			if got.Str("zones", i, "resources", j, "name") == "cpu" {
+				free += amount(t, got.Str("zones", i, "resources", j, "allocatable"))
+			}
+		}
+	}
+	if kept := float64(runtime.NumCPU()) - free; kept < 0.499 || kept > 0.501+0.001*float64(len(zones)) {
+		t.Errorf("the zones keep %.3f CPUs: %s", kept, got.Compact("zones"))
+	}
+	n.sees(t, `koord_rt_koordlet_source_state\{source="kubelet-options",state="active"\} 1`)
 }
 
-// within compares with what the pods do: ls spins at its limit of 100m, the others hold memory.
+// within compares with what the pods do: ls spins at its limit of 100m, victim for a part of the time, be-low and be-kept hold
+// memory, prod nothing.
 func within(t *testing.T, pod string, cpu, memory float64) {
 	t.Helper()
 	const mib = 1 << 20
-	low, high := map[string]float64{"be-low": 64, "be-kept": 128, "ls": 0.01}[pod], map[string]float64{"be-low": 80, "be-kept": 144, "ls": 16}[pod]
-	if memory < low*mib || memory > high*mib {
-		t.Errorf("%s uses %.1f MiB, want %g to %g", pod, memory/mib, low, high)
+	// CPUs from, to; MiB from, to.
+	want := map[string][4]float64{
+		"be-low": {0, 0.05, 64, 80}, "be-kept": {0, 0.05, 128, 144}, "ls": {0.05, 0.12, 0.01, 16}, "victim": {0.01, 0.8, 0.01, 16}, "prod": {0, 0.05, 0, 16},
+	}[pod]
+	if memory < want[2]*mib || memory > want[3]*mib {
+		t.Errorf("%s uses %.1f MiB, want %g to %g", pod, memory/mib, want[2], want[3])
 	}
-	if pod == "ls" && (cpu < 0.05 || cpu > 0.12) || pod != "ls" && cpu > 0.05 {
-		t.Errorf("%s uses %.3f CPUs", pod, cpu)
+	if cpu < want[0] || cpu > want[1] {
+		t.Errorf("%s uses %.3f CPUs, want %g to %g", pod, cpu, want[0], want[1])
 	}
 }
 
@@ -111,7 +170,7 @@ func (n *governed) documented(t *testing.T, metric cluster.Object) {
 		}
 	}
 	be, ls := metric.Str("status", "beMetric", "usage", "memory"), metric.Str("status", "lsMetric", "request", "cpu")
-	if len(list) != 3 || amount(t, be) < 192<<20 || ls != "100m" {
+	if len(list) != 5 || amount(t, be) < 192<<20 || ls != "102m" {
 		t.Errorf("%d pods, best effort uses %s, LS requests %s", len(list), be, ls)
 	}
 }
@@ -138,19 +197,19 @@ func (n *governed) writes(t *testing.T) {
 		list := n.reported(t)
 		for i := 1; i < len(list) && len(list) < 5; i++ {
 			if list[i].At.Sub(list[i-1].At) >= beat {
-				return nil
+				return n.remembers(t)
 			}
 		}
 		if len(list) < 5 {
 			return fmt.Errorf("%d reports, none of them because its interval was over", len(list))
 		}
-		return nil
+		return n.remembers(t)
 	})
 	var last call
 	early := 0
 	for i, c := range n.reported(t) {
-		// What is sent a little late makes the next interval shorter.
-		if i > 0 {
+		// What is sent a little late makes the next interval shorter. A new life begins with a report.
+		if born := last.At.Before(n.again) && c.At.After(n.again); i > 0 && !born {
 			gap := c.At.Sub(last.At)
 			if gap < 7*time.Second {
 				t.Errorf("two reports within %s", gap)
@@ -213,10 +272,24 @@ func timeless(t *testing.T, status cluster.Object) string {
 	return string(text)
 }
 
+// heldIn are the pods that a status names as held because they disturb others.
+func heldIn(status cluster.Object) (names []string) {
+	list, _ := status.At("podsMetric").([]any)
+	for i := range list {
+		if status.At("podsMetric", i, "extensions", "koord-rt.dev/interference", "held") != nil {
+			names = append(names, status.Str("podsMetric", i, "name"))
+		}
+	}
+	return names
+}
+
 // moved reports that some figure of the node or of a class has changed by what counts as news: 200m or 256 MiB at least, a
-// little less here for what was rounded.
+// little less here for what was rounded; or who is held.
 func moved(t *testing.T, a, b cluster.Object) bool {
 	t.Helper()
+	if !slices.Equal(heldIn(a), heldIn(b)) {
+		return true
+	}
 	for _, at := range [][]any{
 		{"nodeMetric", "nodeUsage", "resources"}, {"nodeMetric", "systemUsage", "resources"}, {"nodeMetric", "request"},
 		{"beMetric", "usage"}, {"beMetric", "request"}, {"lsMetric", "usage"}, {"lsMetric", "request"},
@@ -244,7 +317,9 @@ func (n *governed) rights(t *testing.T) {
 		}
 		used[c.Object.Group+" "+c.what()] = true
 	}
-	used[" get nodes/pods"] = n.audit.granted(t, "get", "pods")
+	for _, part := range []string{"pods", "configz"} {
+		used[" get nodes/"+part] = n.audit.granted(t, "get", part)
+	}
 	role, _, _ := strings.Cut(read(t, "testdata/koordlet/install/role.yaml"), "\n---")
 	var rules struct {
 		Rules []struct{ APIGroups, Resources, Verbs []string }

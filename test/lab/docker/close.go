@@ -12,11 +12,27 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/koord-rt/koord-rt/test/lab/cgroups"
 	"github.com/koord-rt/koord-rt/test/lab/folder"
 )
 
 // labs are the folders of Daemons.
-func labs() *folder.Kind { return &folder.Kind{Prefix: "krd", Uses: uses} }
+func labs() *folder.Kind { return &folder.Kind{Prefix: "krd", Uses: uses, Cgroups: sliceDirs} }
+
+// slice names a folder's root of control groups under systemd, which reads a dash as a level.
+func slice(dir string) string { return strings.ReplaceAll(folder.Cgroup(dir), "-", "_") + ".slice" }
+
+// sliceDirs are where the slice of a folder may be.
+func sliceDirs(dir string) (out []string) {
+	tree, err := cgroups.Detect()
+	if err != nil {
+		return nil // Purge finds the same error
+	}
+	for _, m := range tree.Mounts() {
+		out = append(out, filepath.Join(m, slice(dir)))
+	}
+	return out
+}
 
 // Close stops dockerd and removes what it left: containers, processes, cgroups, mounts and the folder. It may be called at
 // any state, again too.

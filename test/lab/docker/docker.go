@@ -28,7 +28,8 @@ import (
 
 // Options of a Daemon; the zero value is good.
 type Options struct {
-	Cache *parts.Cache // optional; default parts.Open with progress on standard error
+	Cache         *parts.Cache // optional; default parts.Open with progress on standard error
+	SystemdCgroup bool         // the systemd cgroup driver, which needs systemd as PID 1; default cgroupfs
 }
 
 // Daemon is a running, stopped or killed dockerd.
@@ -36,10 +37,11 @@ type Daemon struct {
 	Dir    string // /tmp/krdXXXX
 	Socket string // the Engine API
 	Log    string // dockerd's log, containerd's included
-	Cgroup string // cgroup root of all containers, "koordrt-krdXXXX"; Close removes it with all below
+	Cgroup string // cgroup root of all containers, "koordrt-krdXXXX" or "koordrt_krdXXXX.slice"; Close removes it with all below
 	Bin    string // folder into which Docker is unpacked
 
 	image      string
+	systemd    bool
 	containerd *process // nil before the first start
 	dockerd    *process // nil while it is down
 }
@@ -76,7 +78,10 @@ func Start(ctx context.Context, o Options) (*Daemon, error) {
 		Dir: dir, Bin: bin, image: image,
 		Socket: filepath.Join(dir, "docker.sock"),
 		Log:    filepath.Join(dir, "dockerd.log"),
-		Cgroup: folder.Cgroup(dir),
+		Cgroup: folder.Cgroup(dir), systemd: o.SystemdCgroup,
+	}
+	if d.systemd {
+		d.Cgroup = slice(dir)
 	}
 	if err := d.Restart(ctx); err != nil {
 		return nil, errors.Join(err, d.Close())
@@ -106,6 +111,10 @@ func (d *Daemon) Restart(ctx context.Context) error {
 			return fmt.Errorf("write configuration: %w", err)
 		}
 	}
+	driver, parent := "cgroupfs", "/"+d.Cgroup+"/docker"
+	if d.systemd {
+		driver, parent = "systemd", d.Cgroup
+	}
 	var err error
 	if d.containerd == nil { // apart from dockerd, as on a node: it lives on when dockerd is killed
 		if d.containerd, err = d.launch("usr/bin/containerd", "--config", at("config/containerd.toml")); err != nil {
@@ -116,7 +125,7 @@ func (d *Daemon) Restart(ctx context.Context) error {
 		"--config-file", at("config/daemon.json"), "--data-root", at("data"), "--exec-root", at("exec"), "--pidfile", at("dockerd.pid"),
 		"--containerd", at("containerd.sock"), "--host", "unix://"+d.Socket, "--iptables=false", "--ip6tables=false", "--bridge=none", "--live-restore",
 		"--oom-score-adjust", "0", // lowering it needs CAP_SYS_RESOURCE
-		"--exec-opt", "native.cgroupdriver=cgroupfs", "--cgroup-parent", "/"+d.Cgroup+"/docker")
+		"--exec-opt", "native.cgroupdriver="+driver, "--cgroup-parent", parent)
 	if err != nil {
 		return err
 	}

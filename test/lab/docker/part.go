@@ -18,6 +18,15 @@ import (
 // libraries that a minimal system lacks. They are not installed: an installed docker.io starts a daemon of its own.
 var debian = [...]string{"docker.io", "containerd", "runc", "tini", "libdevmapper1.02.1", "libseccomp2"}
 
+// Files are those of the part that a daemon and its client need, relative to its folder: less than a guest would get with
+// all of it.
+func Files() []string {
+	return []string{
+		"usr/sbin/dockerd", "usr/bin/docker", "usr/bin/containerd", "usr/bin/containerd-shim-runc-v2", "usr/sbin/runc",
+		"usr/lib/x86_64-linux-gnu/libseccomp.so.2", "lib/x86_64-linux-gnu/libdevmapper.so.1.02.1",
+	}
+}
+
 // layout changes when the part's content does.
 const layout = "apt-get download, dpkg-deb -x, layout 1"
 

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+package engine
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/koord-rt/koord-rt/api/config"
+	"github.com/koord-rt/koord-rt/api/protocol"
+	"github.com/koord-rt/koord-rt/daemon/metrics"
+	"github.com/koord-rt/koord-rt/kernel/apply"
+	"github.com/koord-rt/koord-rt/model/node"
+	"github.com/koord-rt/koord-rt/model/plan"
+	"github.com/koord-rt/koord-rt/model/topo"
+	"github.com/koord-rt/koord-rt/model/unit"
+	"github.com/koord-rt/koord-rt/model/workload"
+)
+
+// seen is a kernel that keeps what it is asked for.
+type seen struct {
+	wishes
+	asked plan.Plan
+}
+
+// Apply implements Kernel.
+func (k *seen) Apply(ctx context.Context, p plan.Plan, gen uint64) []apply.Result {
+	k.asked = append(k.asked, p...)
+	return k.wishes.Apply(ctx, p, gen)
+}
+
+func (k *seen) has(t plan.Target, knob plan.Knob, value int64) bool {
+	s := k.asked.Find(t, knob, "")
+	return s != nil && s.Value == plan.Int(value)
+}
+
+// bursting is an engine whose strategy wants no burst, on a machine where an earlier life has left some. It does not run.
+func bursting(t *testing.T, list ...apply.Standing) (*Engine, *seen) {
+	t.Helper()
+	m, err := metrics.NewEngine(prometheus.NewRegistry(), "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	static := Static{Name: "n", Topology: &topo.Topology{}, Kernel: node.Kernel{Major: 6, Minor: 12, Cgroup: node.CgroupV2}}
+	static.Kernel.Knobs[plan.CPUBurst].OK, static.Kernel.Knobs[plan.CPUQuota].OK = true, true
+	cfg, k, past := config.Default().Node, &seen{}, NewPast(nil)
+	past.Keep(list)
+	return New(Options{
+		Config: cfg, Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Metrics: m, Edge: noMark{}, Journal: nowhere{}, Kernel: k,
+		Views: NewViews(cfg, static, nil, "test"), Past: past,
+	}), k
+}
+
+func leftOf(t plan.Target, k plan.Knob, value, before int64, by string) apply.Standing {
+	return apply.Standing{ID: plan.ID{Target: t, Knob: k}, Value: plan.Int(value), By: by, Original: plan.Int(before), Known: true}
+}
+
+// A burst that an earlier life has left on a pod would make the kubelet's resize below it fail, whoever tells of the resize: the
+// pod's own event, or, with older runtimes, the container's.
+func TestLeftBurstMakesWayForAResize(t *testing.T) {
+	t.Parallel()
+	pod := lsr("one")
+	burst := leftOf(pod.Target(), plan.CPUBurst, 50000, 0, protocol.FeatureBurst.String())
+	sandbox := Sandbox{ID: pod.ID, Read: func() *workload.Pod { return pod }}
+	c := workload.Container{ID: "c1", Name: "app", State: workload.StateRunning, Cgroup: pod.Cgroup + "/c1"}
+	c.Base.Quota = unit.Some(100000)
+	arrival := Arrival{ID: c.ID, Read: func(...*protocol.Applied) *workload.Container { one := c; return &one }}
+	for name, resize := range map[string]func(*Engine){
+		"the pod's": func(g *Engine) { g.UpdatePod(t.Context(), sandbox, workload.Resources{Quota: unit.Some(20000)}) },
+		"the container's": func(g *Engine) {
+			g.Update(t.Context(), sandbox, arrival, workload.Resources{Quota: unit.Some(20000)}, nil)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			g, k := bursting(t, burst)
+			g.Synchronize([]*workload.Pod{pod}, []Listed{{Sandbox: pod.ID, Arrival: arrival}})
+			resize(g)
+			if !k.has(pod.Target(), plan.CPUBurst, 0) {
+				t.Errorf("asked of the kernel:\n%s", k.asked)
+			}
+		})
+	}
+}
+
+// What is left of an earlier life is given back once. What a hook server wanted stays, and so does what is the node agent's.
+func TestLeftIsGivenBack(t *testing.T) {
+	t.Parallel()
+	pod, qos := lsr("one"), plan.Target{Level: plan.LevelQoS, Cgroup: "/kubepods"}
+	list := []apply.Standing{
+		leftOf(pod.Target(), plan.CPUBurst, 50000, 7, protocol.FeatureBurst.String()),
+		leftOf(pod.Target(), plan.CPUQuota, 50000, 60000, plan.HookPrefix+"other"),
+		leftOf(qos, plan.CPUQuota, 50000, 60000, protocol.FeatureBatch.String()),
+		leftOf(qos, plan.MemoryLow, 4096, 0, protocol.FeatureMemory.String()),
+	}
+	g, k := bursting(t, list...)
+	g.Synchronize([]*workload.Pod{pod}, nil)
+	g.repairAll(t.Context(), false, true)
+	if len(k.asked) != 2 || !k.has(pod.Target(), plan.CPUBurst, 7) || !k.has(qos, plan.MemoryLow, 0) {
+		t.Errorf("asked of the kernel:\n%s", k.asked)
+	}
+	k.asked = nil
+	g.Synchronize([]*workload.Pod{pod}, nil)
+	g.repairAll(t.Context(), true, true)
+	if len(k.asked) != 0 {
+		t.Errorf("given back again:\n%s", k.asked)
+	}
+}

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+package engine_test
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/koord-rt/koord-rt/engine"
+	"github.com/koord-rt/koord-rt/engine/enginetest"
+	"github.com/koord-rt/koord-rt/kernel/apply"
+	"github.com/koord-rt/koord-rt/model/plan"
+	"github.com/koord-rt/koord-rt/model/workload"
+)
+
+// barrier is a kernel whose writes, once it is closed, wait until it is opened.
+type barrier struct {
+	engine.Kernel
+	mu      sync.Mutex
+	waiting atomic.Int64
+	units   atomic.Bool // the bus waits, too
+}
+
+// Apply implements engine.Kernel.
+func (k *barrier) Apply(ctx context.Context, p plan.Plan, gen uint64) []apply.Result {
+	k.pass()
+	return k.Kernel.Apply(ctx, p, gen)
+}
+
+func (k *barrier) pass() {
+	k.waiting.Add(1)
+	defer k.waiting.Add(-1)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+}
+
+// SyncUnits implements engine.Kernel.
+func (k *barrier) SyncUnits(_ context.Context, p plan.Plan, _ uint64) []apply.Result {
+	if k.units.Load() {
+		k.pass()
+	}
+	return make([]apply.Result, len(p))
+}
+
+// Each loop that hangs for longer than any work takes is named, and none is once it goes on. One that waits for work does not hang,
+// however long.
+func TestStuck(t *testing.T) {
+	t.Parallel()
+	for name, hang := range map[string]func(*testing.T, *rig, *barrier){
+		"jobs": func(t *testing.T, r *rig, k *barrier) {
+			r.RunPodLater(engine.Sandbox{ID: "x", Read: func() *workload.Pod {
+				k.pass()
+				return &workload.Pod{ID: "x", UID: "x", Namespace: "default", Name: "x"}
+			}})
+		},
+		"repair": func(t *testing.T, r *rig, k *barrier) {
+			pod, c := neighbour(t, r, "web")
+			r.Add([]*workload.Pod{pod}, []engine.Listed{c})
+		},
+		"units": func(t *testing.T, r *rig, k *barrier) {
+			k.units.Store(true)
+			r.Mended([]apply.Result{{Outcome: apply.Written, Setting: plan.Setting{
+				Target: plan.Target{Level: plan.LevelPod, Cgroup: "/kubepods.slice/kubepods-podx.slice"}, Knob: plan.MemoryLow, Value: plan.Int(1),
+			}}})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			k := &barrier{}
+			var passed atomic.Int64
+			began := time.Now()
+			r := newRig(t, 0, func(o *engine.Options) {
+				k.Kernel, o.Kernel = o.Kernel, k
+				o.Now = func() time.Time { return began.Add(time.Duration(passed.Load())) }
+				m := enginetest.New(t, "6.12")
+				s := m.Static(t, plan.CPUBurst, plan.CPUQuota, plan.CPUPeriod)
+				s.Kernel.Systemd = true
+				o.Views.SetStatic(s)
+			})
+			later := func() { passed.Add(int64(2 * time.Minute)) }
+			answered := func() {
+				must(t, r.Stuck())
+				enginetest.Eventually(t, "answer", func() bool { return r.Idle() })
+			}
+			answered()
+			later()
+			answered() // they wait for work
+			k.mu.Lock()
+			hang(t, r, k)
+			enginetest.Eventually(t, "a loop at work", func() bool { return k.waiting.Load() > 0 })
+			if err := r.Stuck(); err != nil {
+				t.Errorf("at once: %v", err)
+			}
+			later()
+			if err := r.Stuck(); err == nil || !strings.Contains(err.Error(), name) {
+				t.Errorf("after two minutes: %v", err)
+			}
+			k.mu.Unlock()
+			enginetest.Eventually(t, "going on", func() bool { return r.Stuck() == nil && r.Idle() })
+			later()
+			must(t, r.Stuck())
+		})
+	}
+}

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+package apply
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/koord-rt/koord-rt/kernel/cgroup"
+	"github.com/koord-rt/koord-rt/kernel/root"
+	"github.com/koord-rt/koord-rt/model/node"
+	"github.com/koord-rt/koord-rt/model/plan"
+)
+
+// unitWorkers bounds how many units are told at a time: each is waited for, because systemd writes after its reply.
+// keptFor is how long the files are watched after that, keptEvery how often.
+const (
+	unitWorkers = 8
+	keptFor     = 200 * time.Millisecond
+	keptEvery   = 20 * time.Millisecond
+)
+
+// inUnit reports whether systemd keeps the knob's value as a property of a unit. On cgroup v1 it is not asked: its properties
+// are other ones there, and rounded.
+func (a *Applier) inUnit(h *history) bool {
+	return a.o.Units != nil && a.o.FS.Version() == node.CgroupV2 && (h.ours != nil || h.runtime != nil) &&
+		isCgroupKnob(h.id.Knob) && a.o.Units.Has(h.id.Target.Cgroup, h.id.Knob)
+}
+
+// unitsFollow makes what stands after a restore the properties of the units: a daemon-reload would write ours again, also
+// where somebody else has written over the file since. Our values became properties by SyncUnits, and by the runtime out of
+// a container's specification.
+func (a *Applier) unitsFollow(ctx context.Context, histories []history, out []RestoreStep) {
+	of := map[string][]int{}
+	for i := range histories {
+		if a.inUnit(&histories[i]) {
+			dir := histories[i].id.Target.Cgroup
+			of[dir] = append(of[dir], i)
+		}
+	}
+	if len(of) == 0 {
+		return
+	}
+	stands := map[string]string{} // file to content
+	var (
+		wg   sync.WaitGroup
+		mu   sync.Mutex
+		free = make(chan struct{}, unitWorkers)
+	)
+	for _, dir := range slices.Sorted(maps.Keys(of)) {
+		settings := a.standingIn(histories, of[dir], stands)
+		if len(settings) == 0 {
+			continue
+		}
+		free <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-free }()
+			err := a.o.Units.Set(ctx, dir, settings)
+			if err == nil {
+				return
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			for _, i := range of[dir] {
+				why := fmt.Errorf("a daemon-reload brings ours back: set %s of %s in its unit: %w", out[i].Knob, out[i].Target, err)
+				out[i].Err = errors.Join(out[i].Err, why)
+			}
+		})
+	}
+	wg.Wait()
+	a.keepFiles(ctx, stands)
+}
+
+// standingIn reads what the files of one unit hold now. Quota and period are one property to the reader, so they come together;
+// the weight of an idle cgroup has none.
+func (a *Applier) standingIn(histories []history, indexes []int, stands map[string]string) (out plan.Plan) {
+	var knobs plan.Knobs
+	t := histories[indexes[0]].id.Target
+	for _, i := range indexes {
+		knobs |= plan.KnobSet(histories[i].id.Knob)
+	}
+	if both := plan.KnobSet(plan.CPUQuota, plan.CPUPeriod); knobs&both != 0 {
+		knobs |= both
+	}
+	if idle, err := a.o.FS.Read(plan.ID{Target: t, Knob: plan.CPUIdle}); err == nil && idle.Int() > 0 {
+		knobs &^= plan.KnobSet(plan.CPUShares)
+	}
+	b := root.Get()
+	defer b.Put()
+	for k := plan.KnobNone + 1; k < plan.NumKnobs; k++ {
+		if !knobs.Has(k) {
+			continue
+		}
+		id := plan.ID{Target: t, Knob: k}
+		path, err := a.o.FS.Path(t, k)
+		if err != nil {
+			continue
+		}
+		raw, err := a.o.FS.ReadRaw(b, t, k)
+		if err != nil {
+			continue // the cgroup has ended
+		}
+		if v, err := a.o.FS.Parse(id, raw); err == nil {
+			stands[path] = string(raw)
+			out = append(out, plan.Setting{Target: t, Knob: k, Value: v})
+		}
+	}
+	return out
+}
+
+// keepFiles puts back what systemd makes of a file when it writes a unit's attributes again: it rounds quotas.
+func (a *Applier) keepFiles(ctx context.Context, stands map[string]string) {
+	end := time.NewTimer(keptFor)
+	defer end.Stop()
+	tick := time.NewTicker(keptEvery)
+	defer tick.Stop()
+	s := a.bare()
+	for {
+		for _, path := range slices.Sorted(maps.Keys(stands)) {
+			if now, err := root.Read(path); err == nil && now != stands[path] {
+				// What is refused is tried again at the next look; the value is the restore's, which has been recorded.
+				_ = s.writeRetry(ctx, cgroup.Write{File: path, Data: line(stands[path])}, true)
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-end.C:
+			return
+		case <-tick.C:
+		}
+	}
+}

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+package agent
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/koord-rt/koord-rt/engine"
+	"github.com/koord-rt/koord-rt/koordlet/internal/decide"
+	"github.com/koord-rt/koord-rt/model/unit"
+	"github.com/koord-rt/koord-rt/policy/suppress"
+)
+
+const (
+	// urgentPause lies between two steps that triggers ask for: each of a hundred pods may call twice a second, and what one step decides
+	// for one of them holds for all.
+	urgentPause = 100 * unit.Millisecond
+	// doubtTicks is for how many ticks the pods' pressure is read in each, after a trigger was dismissed: two readings tell what of
+	// it the pod's own limit does not explain.
+	doubtTicks = 3
+)
+
+// urgency is who waits for CPUs and has not been answered yet. Nobody's call is lost to another's.
+type urgency struct {
+	// call has an element while somebody waits.
+	call chan struct{}
+
+	mu      sync.Mutex
+	waiting map[string]bool // pods by UID
+
+	// answered is when the last step was; it belongs to who takes.
+	answered unit.Micros
+}
+
+func newUrgency() *urgency { return &urgency{call: make(chan struct{}, 1), waiting: map[string]bool{}} }
+
+// ask notes a pod.
+func (u *urgency) ask(uid string) {
+	u.mu.Lock()
+	u.waiting[uid] = true
+	u.mu.Unlock()
+	select {
+	case u.call <- struct{}{}:
+	default:
+	}
+}
+
+// take is who waits, in order; they do not any more then.
+func (u *urgency) take() []string {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	out := slices.Sorted(maps.Keys(u.waiting))
+	clear(u.waiting)
+	return out
+}
+
+// wait is how long the next step has to wait.
+func (u *urgency) wait(now unit.Micros) unit.Micros {
+	if since := now - u.answered; since >= 0 {
+		return max(urgentPause-since, 0)
+	}
+	return 0 // another clock
+}
+
+// answer decides for those who wait, but for pods whose own limit makes them.
+func (a *Agent) answer(ctx context.Context) {
+	now := a.o.Now()
+	members, _ := a.o.Engine.Roster()
+	called := a.urgent.take()
+	waiting := heard(called, members, a.o.Window, now-2*unit.Micros(a.o.Interval.Microseconds()), now)
+	if len(waiting) < len(called) {
+		a.doubt = doubtTicks
+	}
+	if len(waiting) == 0 {
+		return
+	}
+	a.urgent.answered = now
+	a.tick(ctx, waiting)
+}
+
+// heard leaves out the pods whose own limits have stopped them for as long as a trigger asks for.
+func heard(called []string, members []engine.Member, w decide.Window, from, now unit.Micros) []string {
+	return slices.DeleteFunc(called, func(uid string) bool {
+		i := slices.IndexFunc(members, func(m engine.Member) bool { return m.Pod.UID == uid })
+		return i >= 0 && decide.Throttled(w, &members[i], from, now) >= suppress.DefaultPressureHigh
+	})
+}

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+package agent
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/koord-rt/koord-rt/engine"
+	"github.com/koord-rt/koord-rt/koordlet/internal/window"
+	"github.com/koord-rt/koord-rt/model/sample"
+	"github.com/koord-rt/koord-rt/model/unit"
+	"github.com/koord-rt/koord-rt/model/workload"
+)
+
+// Two pods that call before anybody answers are both answered: a pod that is dismissed must not hide another.
+func TestNobodysCallIsLost(t *testing.T) {
+	t.Parallel()
+	u := newUrgency()
+	for _, uid := range []string{"b", "a", "b"} {
+		u.ask(uid)
+	}
+	if len(u.call) != 1 {
+		t.Fatal("nobody is told")
+	}
+	called := u.take()
+	if !slices.Equal(called, []string{"a", "b"}) || len(u.take()) != 0 {
+		t.Fatalf("%q", called)
+	}
+	w := window.New(window.Options{})
+	now := 100 * unit.Second
+	members := []engine.Member{
+		{Pod: &workload.Pod{UID: "a"}, Containers: []*workload.Container{{ID: "c1"}}}, {Pod: &workload.Pod{UID: "b"}},
+	}
+	stopped := func(s sample.Subject, micros float64) {
+		w.Append([]sample.Sample{{Subject: s, Metric: sample.CPUThrottledTime, Value: micros, At: now - unit.Second/2}})
+	}
+	stopped(sample.OfContainer("c1"), 3e5)
+	stopped(sample.OfPod("b"), 2e4) // one short stop says nothing
+	if got := heard(slices.Clone(called), members, w, now-2*unit.Second, now); !slices.Equal(got, []string{"b"}) {
+		t.Errorf("heard: %q", got)
+	}
+	if got := heard([]string{"gone"}, members, w, now-2*unit.Second, now); len(got) != 1 {
+		t.Errorf("a pod that nobody knows yet: %q", got)
+	}
+}
+
+// Between two urgent steps lies a pause, whatever is called; the clock of another boot does not lengthen it.
+func TestUrgentPause(t *testing.T) {
+	t.Parallel()
+	u := newUrgency()
+	u.answered = 10 * unit.Second
+	for now, want := range map[unit.Micros]unit.Micros{
+		10 * unit.Second: urgentPause, 10*unit.Second + urgentPause/4: urgentPause * 3 / 4, 10*unit.Second + urgentPause: 0, 11 * unit.Second: 0, unit.Second: 0,
+	} {
+		if got := u.wait(now); got != want {
+			t.Errorf("at %d: %d, want %d", now, got, want)
+		}
+	}
+}

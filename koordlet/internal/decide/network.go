@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+package decide
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/koord-rt/koord-rt/api/protocol"
+	"github.com/koord-rt/koord-rt/api/strategy"
+	"github.com/koord-rt/koord-rt/model/node"
+	"github.com/koord-rt/koord-rt/model/plan"
+	"github.com/koord-rt/koord-rt/model/unit"
+	"github.com/koord-rt/koord-rt/policy/netqos"
+)
+
+// Network reports whether a step would look at the uplink, which is for those who ask for shares of it.
+func Network(s *State, v *node.View) bool {
+	return len(s.Network.Held) > 0 || netqos.Asked(v.Strategy) && networkOff(v) == ""
+}
+
+// network is the step of the uplink's loop. Without a new look at the link the last outcome stands.
+func network(f *Facts, s *State, a *accounts, out *Outcome) {
+	if f.Link == nil {
+		if !Network(s, f.View) {
+			s.tick.Network = netqos.Output{}
+		}
+		return
+	}
+	held := s.Network.Held
+	s.Network, s.tick.Network = netqos.Step(s.Network, networkInput(f, a))
+	out.Node = append(slices.Clip(out.Node), s.tick.Network.Plan...)
+	out.Owns = out.Owns || !slices.Equal(held, s.Network.Held)
+}
+
+// networkOff says why nothing of a link may be set here; empty when it may.
+func networkOff(v *node.View) string {
+	p := (*string)(nil)
+	if q := v.Strategy; q != nil && q.ResourceQOSStrategy != nil && q.ResourceQOSStrategy.Policies != nil {
+		p = q.ResourceQOSStrategy.Policies.NETQOSPolicy
+	}
+	switch {
+	case v.Mode(protocol.FeatureNetwork) != node.Active:
+		return "the feature " + protocol.FeatureNetwork.String() + " is not active on this node"
+	case v.Ceded.Has(plan.NetShape):
+		return plan.NetShape.String() + " is ceded to another plugin"
+	case p != nil && *p == strategy.NetQOSPolicyTerway:
+		return "policies.netQOSPolicy is " + strategy.NetQOSPolicyTerway + ", which is another program's work"
+	}
+	return ""
+}
+
+// networkInput is what the uplink's loop looks at. A pod that runs and that Kubernetes has not told of has no known address.
+func networkInput(f *Facts, a *accounts) netqos.Input {
+	in := netqos.Input{Off: networkOff(f.View), Strategy: f.View.Strategy, Link: f.Link}
+	if f.Node != nil {
+		if text := f.Node.Annotations[protocol.AnnotationNetworkBandwidth]; text != "" {
+			n, err := strategy.ParseQuantity(text)
+			if err != nil {
+				in.Problems = append(in.Problems, "annotation "+protocol.AnnotationNetworkBandwidth+" of the node: "+err.Error())
+			}
+			in.Bandwidth = unit.BitRate(n)
+		}
+	}
+	for i := range a.pods {
+		u := &a.pods[i]
+		m := u.member.Pod
+		if m.Ask.OptOut.Has(protocol.FeatureNetwork) || u.spec != nil && u.spec.Finished() {
+			continue
+		}
+		p := netqos.Pod{UID: m.UID, Name: m.FullName(), Class: u.class, Limits: m.Ask.Network}
+		if u.spec != nil {
+			p.HostNetwork = u.spec.HostNetwork
+			for _, ip := range u.spec.IPs {
+				if addr, err := netip.ParseAddr(ip); err == nil {
+					p.Addresses = append(p.Addresses, addr)
+				}
+			}
+		}
+		in.Pods = append(in.Pods, p)
+	}
+	slices.SortFunc(in.Pods, func(x, y netqos.Pod) int { return strings.Compare(x.UID, y.UID) })
+	return in
+}
+
+// networkState is the outcome for the handoff.
+func networkState(o *netqos.Output) node.Network {
+	if !o.Asked {
+		return node.Network{}
+	}
+	limited := strings.Join(append(slices.Clone(o.Limited), o.Problems...), "; ")
+	switch {
+	case o.Missing != "":
+		return node.Network{Missing: o.Missing}
+	case len(o.Directions) == 0 && len(o.Limited) > 0:
+		return node.Network{Missing: limited}
+	}
+	return node.Network{Limited: limited}
+}

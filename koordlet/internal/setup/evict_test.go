@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+package setup
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/koord-rt/koord-rt/api/config"
+	"github.com/koord-rt/koord-rt/api/slo"
+	"github.com/koord-rt/koord-rt/api/strategy"
+	"github.com/koord-rt/koord-rt/daemon/metrics"
+	"github.com/koord-rt/koord-rt/daemon/status"
+	"github.com/koord-rt/koord-rt/kernel/kerneltest"
+	"github.com/koord-rt/koord-rt/koordlet/internal/collect"
+	"github.com/koord-rt/koord-rt/koordlet/internal/evict"
+	"github.com/koord-rt/koord-rt/koordlet/internal/window"
+	"github.com/koord-rt/koord-rt/model/node"
+	"github.com/koord-rt/koord-rt/model/sample"
+	"github.com/koord-rt/koord-rt/model/unit"
+	policy "github.com/koord-rt/koord-rt/policy/evict"
+)
+
+func TestEvictModes(t *testing.T) {
+	t.Parallel()
+	some := policy.Features(0).With(policy.CPUEvict).With(policy.MemoryEvict)
+	for name, c := range map[string]struct {
+		evict config.Evict
+		want  policy.Features
+		state string
+	}{
+		"active":  {config.Evict{Mode: config.ModeActive}, policy.All, status.StateActive},
+		"observe": {config.Evict{Mode: config.ModeObserve, Features: []string{"MemoryEvict", "CPUEvict"}}, some, status.StateObserve},
+		"none":    {config.Evict{Mode: config.ModeActive, Features: []string{}}, 0, status.StateActive},
+		"off":     {config.Evict{Mode: config.ModeOff, Features: []string{"MemoryEvict"}}, 0, status.StateOff},
+	} {
+		if evictFeatures(&c.evict) != c.want || evictLoopState(c.evict.Mode) != c.state {
+			t.Errorf("%s: %v, %s", name, evictFeatures(&c.evict), evictLoopState(c.evict.Mode))
+		}
+	}
+	if names := evictReasons(); len(names) != int(policy.NumFeatures) || names[0] == "" {
+		t.Errorf("%v", names)
+	}
+	// Each name of the configuration is a feature, and the other way round.
+	for _, name := range evictReasons() {
+		c := config.DefaultKoordlet()
+		if c.Evict.Features = []string{name}; len(c.Validate()) != 0 || evictFeatures(&c.Evict) == 0 {
+			t.Errorf("%s: %v, %v", name, c.Validate(), evictFeatures(&c.Evict))
+		}
+	}
+}
+
+// The status of a NodeSLO says what evictions do, and what they do without.
+func TestEvictionState(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		strategy   string
+		evict      func(*config.Evict)
+		noPressure bool
+		state      string
+		detail     string
+	}{
+		"not enabled": {`{}`, nil, false, "off", "resourceUsedThresholdWithBE is not enabled"},
+		"default":     {`{"enable":true}`, nil, true, "active", "BEMemoryEvict"},
+		"more":        {`{"enable":true,"cpuEvictThresholdPercent":90,"evictEnabledPriorityThreshold":5999}`, nil, false, "active", "BEMemoryEvict, MemoryEvict, CPUEvict"},
+		"a gate": {
+			`{"enable":true,"cpuEvictThresholdPercent":90,"evictEnabledPriorityThreshold":5999}`, func(e *config.Evict) { e.Features = []string{"CPUEvict"} },
+			false, "active", "CPUEvict; switched off on the node: BEMemoryEvict, MemoryEvict",
+		},
+		"all gates": {`{"enable":true}`, func(e *config.Evict) { e.Features = []string{} }, false, "off", "switched off on the node: BEMemoryEvict"},
+		"off":       {`{"enable":true}`, func(e *config.Evict) { e.Mode = config.ModeOff }, false, "off", "evict.mode is off on the node"},
+		"observe":   {`{"enable":true}`, func(e *config.Evict) { e.Mode = config.ModeObserve }, false, "observe", "BEMemoryEvict"},
+		"M5":        {`{"enable":true,"cpuEvictPSIThresholdPercent":85}`, nil, false, "active", "BEMemoryEvict, BECPUEvict"},
+		"M5 on v1": {
+			`{"enable":true,"cpuEvictPSIThresholdPercent":85}`, nil, true, "degraded",
+			"BEMemoryEvict, BECPUEvict; the kernel tells no CPU pressure of BE, its satisfaction stands in",
+		},
+	} {
+		o, err := slo.DecodeNodeSLO([]byte(`{"metadata":{"name":"n"},"spec":{"resourceUsedThresholdWithBE":` + tc.strategy + `}}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		full, c := strategy.Effective(o.Spec), config.DefaultKoordlet().Evict
+		if tc.evict != nil {
+			tc.evict(&c)
+		}
+		want := node.FeatureState{Feature: "eviction", State: tc.state, Detail: tc.detail}
+		if d := cmp.Diff(want, evictionState(&c, full.Threshold(), tc.noPressure)); d != "" {
+			t.Errorf("%s (-want +got):\n%s", name, d)
+		}
+	}
+}
+
+// A spec that does not come into force is said not to be, after the time that it may take.
+func TestTakeover(t *testing.T) {
+	t.Parallel()
+	var k takeover
+	at := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
+	object := func(generation int64) *slo.Strategy {
+		o := &slo.Strategy{}
+		o.UID, o.Generation = "u", generation
+		return o
+	}
+	for i, step := range []struct {
+		after      time.Duration
+		generation int64
+		source     string
+		follows    bool
+		problem    bool
+		told       bool
+	}{
+		{0, 1, "handoff", false, false, false}, {2 * time.Second, 1, "handoff", true, false, true},
+		{time.Hour, 2, "handoff", false, false, false}, {9 * time.Second, 2, "handoff", false, false, false},
+		{time.Second, 2, "handoff", false, true, true}, {time.Minute, 2, "handoff", true, false, true},
+		{2 * time.Second, 2, "/etc/strategy.yaml", true, false, false}, {20 * time.Second, 2, "/etc/strategy.yaml", true, true, true},
+	} {
+		at = at.Add(step.after)
+		problem, told := k.look(at, object(step.generation), step.source, step.follows)
+		if told != step.told || (problem != "") != step.problem {
+			t.Errorf("step %d: %q, %v", i, problem, told)
+		}
+	}
+}
+
+// What metrics count: an eviction once, and none that the API server knows nothing of.
+func TestEvictionsAreCounted(t *testing.T) {
+	t.Parallel()
+	away := errors.New("no API server")
+	for _, c := range []struct {
+		outcome evict.Outcome
+		err     error
+		want    metrics.Eviction
+		counts  bool
+	}{
+		{evict.Accepted, nil, metrics.EvictionDone, true}, {evict.Stopped, nil, 0, false}, {evict.Stopped, away, metrics.EvictionDone, true},
+		{evict.Refused, away, metrics.EvictionRefused, true}, {evict.Failed, away, metrics.EvictionFailed, true}, {evict.Missing, away, 0, false},
+		{evict.Observed, nil, metrics.EvictionObserved, true}, {evict.Gone, nil, 0, false}, {evict.Overdue, nil, 0, false},
+	} {
+		got, counts := counted(&evict.Result{Outcome: c.outcome, Err: c.err})
+		if counts != c.counts || counts && got != c.want {
+			t.Errorf("%s, %v: %v, %v", c.outcome, c.err, got, counts)
+		}
+		var n news
+		n.evicted(&evict.Result{Outcome: c.outcome, Err: c.err}, time.Time{})
+		if len(n.evictions) == 1 != c.counts {
+			t.Errorf("%s, %v: people see %v", c.outcome, c.err, n.evictions)
+		}
+	}
+}
+
+// The newest samples are what a release is measured by; an old one says nothing.
+func TestUses(t *testing.T) {
+	t.Parallel()
+	d := &Daemon{cfg: off(), window: window.New(window.Options{})}
+	now := boot()
+	d.window.Append([]sample.Sample{
+		{Subject: sample.OfPod("old"), Metric: sample.MemoryUsage, Value: 5, At: now - unit.Minute},
+		{Subject: sample.OfPod("a"), Metric: sample.MemoryUsage, Value: 3 << 30, At: now},
+		{Subject: sample.OfPod("a"), Metric: sample.CPUUsage, Value: 1.5, At: now},
+		{Subject: sample.OfNode(), Metric: sample.MemoryUsage, Value: 100 << 30, At: now},
+	})
+	got := d.uses("a")
+	if got.Memory != unit.Got[unit.Bytes](3<<30) || got.CPU != unit.Got[unit.MilliCPU](1500) || got.NodeMemory.V != 100<<30 || got.NodeCPU.OK {
+		t.Errorf("%+v", got)
+	}
+	if got = d.uses("old"); got.Memory.OK {
+		t.Errorf("%+v", got)
+	}
+}
+
+// Where the collector says that it has all, pressure is known; where it has little or nothing, it may not be.
+func TestNoPressure(t *testing.T) {
+	t.Parallel()
+	for support, want := range map[string]bool{collect.StateActive: false, collect.StateDegraded: true, collect.StateUnsupported: true} {
+		if noPressure([]collect.State{{Collector: "psi", Support: collect.StateActive}, {Collector: collect.ClassPressure, Support: support}}) != want {
+			t.Error(support)
+		}
+	}
+	if !noPressure(nil) {
+		t.Error("nobody measures it")
+	}
+}
+
+// The executor stops what the runtime has by CRI, and asks the pod's cgroup whether anything is left.
+func TestHandsOfTheNode(t *testing.T) {
+	t.Parallel()
+	tree := kerneltest.New(t, "6.12", "/kubepods/besteffort/poda")
+	tree.Set(t, "/kubepods/besteffort/poda", "cgroup.events", "populated 1")
+	d := &Daemon{cfg: off()}
+	d.cfg.Host.CgroupRoot = tree.Roots.Cgroup
+	h, err := d.newHands(node.CgroupV2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if yes, err := h.Populated("/kubepods/besteffort/poda"); !yes || err != nil {
+		t.Errorf("%v, %v", yes, err)
+	}
+}

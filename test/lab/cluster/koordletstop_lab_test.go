@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+//go:build lab
+
+package cluster_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/koord-rt/koord-rt/test/lab/cluster"
+)
+
+// stop: the memory is all but used up, as a /proc/meminfo of koordlet's own tells it, and the API server is away. With
+// stopContainers: danger the containers of the victims are stopped by the runtime, what that has brought is told, and the kubelet
+// starts them again: nobody has deleted their pods. The LS pod runs on.
+func (n *governed) stop(t *testing.T) {
+	total, _ := memory(t)
+	meminfo, config := filepath.Join(n.dir, "meminfo"), filepath.Join(n.dir, "koordlet.yaml")
+	available := func(part float64) {
+		t.Helper()
+		var out []string
+		for line := range strings.Lines(read(t, "/proc/meminfo")) {
+			key, _, _ := strings.Cut(line, ":")
+			if key == "MemAvailable" || key == "MemFree" {
+				line = fmt.Sprintf("%s: %d kB\n", key, int(total*part/1024))
+			}
+			out = append(out, line)
+		}
+		if err := os.WriteFile(meminfo, []byte(strings.Join(out, "")), 0o600); err != nil { // the same file, which is bound
+			t.Fatal(err)
+		}
+	}
+	available(0.5)
+	was := read(t, config)
+	if err := os.WriteFile(config, []byte(strings.TrimSuffix(strings.TrimSpace(was), "}")+`,"evict":{"stopContainers":"danger"}}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	n.agent.end(t)
+	n.agent = startProgram(n.outer, filepath.Join(n.dir, "koordlet.log"), "unshare", "-m", "sh", "-c",
+		`mount --bind "$1" /proc/meminfo && exec "$2" --config "$3"`, "sh", meminfo, bin("koordlet"), config)
+	n.sees(t, `koord_rt_koordlet_source_state\{source="nodeslo",state="active"\} 1`)
+	n.patch(t, threshold(map[string]any{"enable": true, "memoryEvictThresholdPercent": 90, "memoryEvictLowerPercent": 89}))
+	n.inForce(t)
+	before := map[string]int{}
+	for _, name := range []string{"ls", "be-low", "be-kept"} {
+		before[name] = restarts(n.ready(t, name))
+	}
+	if err := n.c.EndAPIServer(syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	n.sees(t, `koord_rt_koordlet_source_state\{source="nodeslo",state="degraded"\} 1`)
+	since := time.Now()
+	available(0.02)
+	eventually(t, 60*time.Second, func() error { return n.stopped(t, since, "be-low") })
+	available(0.5)
+	if err := n.c.StartAPIServer(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for name, count := range before {
+		pod := n.wait(t, name, "ready again", func(p cluster.Object) bool {
+			return p.Condition("Ready") == "True" && (name != "be-low" || restarts(p) > count)
+		})
+		if pod.Str("metadata", "deletionTimestamp") != "" || name == "ls" && restarts(pod) != count {
+			t.Errorf("%s: %d restarts, before %d: %s", name, restarts(pod), count, pod.Compact("metadata", "deletionTimestamp"))
+		}
+	}
+	n.agent.end(t)
+	if err := os.WriteFile(config, []byte(was), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	n.again = time.Now()
+	n.start(n.outer)
+	n.sees(t, `koord_rt_koordlet_source_state\{source="nodeslo",state="active"\} 1`)
+	n.be, n.top, n.ls = n.ready(t, "be-low"), n.ready(t, "be-kept"), n.ready(t, "ls")
+	n.up(t)
+}
+
+// restarts of the pod's container.
+func restarts(pod cluster.Object) int {
+	return pod.Int("status", "containerStatuses", 0, "restartCount")
+}
+
+// stopped looks for the audit's word that a pod's containers were stopped, with what that has released.
+func (n *governed) stopped(t *testing.T, since time.Time, pod string) error {
+	t.Helper()
+	body, err := n.asks(t, "http://koordlet/events?size=512&since="+since.UTC().Format(time.RFC3339Nano), http.Header{"Accept": {"application/json"}})
+	if err != nil {
+		return err
+	}
+	var answer struct {
+		Events []struct {
+			Knob, Want, Reason, Err string
+			Target                  struct{ Name string }
+		}
+	}
+	if err := json.Unmarshal(body, &answer); err != nil {
+		return fmt.Errorf("events: %w: %.300s", err, body)
+	}
+	var all []string
+	for _, e := range answer.Events {
+		if e.Knob != "eviction" {
+			continue
+		}
+		if e.Target.Name == "batch/"+pod && e.Want == "stopped" && strings.Contains(e.Reason, "promised ") {
+			t.Logf("%s; the API server: %s", e.Reason, e.Err)
+			return nil
+		}
+		all = append(all, e.Want+" "+e.Target.Name+": "+e.Reason+"; "+e.Err)
+	}
+	return fmt.Errorf("%s was not stopped: %q", pod, all)
+}
