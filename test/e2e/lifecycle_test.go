@@ -53,8 +53,7 @@ var lifecycles = []lifecycle{
 }
 
 // hostLifecycles need a clock that an emulated machine does not have, and say nothing of its kernel.
-var hostLifecycles = []lifecycle{
-}
+var hostLifecycles = []lifecycle{}
 
 type lifecycle struct {
 	name string
