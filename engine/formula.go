@@ -4,7 +4,6 @@
 package engine
 
 import (
-	"context"
 	"os"
 	"strconv"
 	"strings"
@@ -16,15 +15,29 @@ import (
 	"github.com/koord-rt/koord-rt/model/unit"
 )
 
-// learnFormula finds out how this node's runtime turns shares into a weight, from the first container that tells. The
-// runtime's version does not: distributions carry either formula in any runc.
-func (g *Engine) learnFormula(_ context.Context, e entry) {
+// manyToLearn is how many listed containers are looked at: the first tells, unless it has a weight that both formulas give.
+const manyToLearn = 16
+
+// learnFormulaFrom is learnFormula for what runs already, before anything of it is repaired by the wrong one.
+func (g *Engine) learnFormulaFrom(entries []entry) {
+	for i := range entries[:min(len(entries), manyToLearn)] {
+		g.learnFormula(&entries[i])
+	}
+}
+
+// learnFormula finds out how this node's runtime turns shares into a weight, from the first container that tells, and before
+// its first value is written or proved: what stands there is still the runtime's. The runtime's version does not tell:
+// distributions carry either formula in any runc.
+func (g *Engine) learnFormula(e *entry) {
+	if g.learned.Load() || g.o.Config.WeightFormula != config.WeightAuto || g.o.CgroupRoot == "" {
+		return
+	}
 	v := g.views.Load()
-	if g.o.Config.WeightFormula != config.WeightAuto || v.Kernel.Cgroup != node.CgroupV2 || g.learned.Load() || g.o.CgroupRoot == "" {
+	if v.Kernel.Cgroup != node.CgroupV2 {
 		return
 	}
 	shares := e.c.Base.Shares
-	if s := e.plan.Get(plan.CPUShares); s != nil && !s.Observe {
+	if s := e.plan.Get(plan.CPUShares); s != nil && !s.Observe && e.inSpec {
 		shares = unit.Some(s.Value.Int())
 	}
 	raw, err := os.ReadFile(g.o.CgroupRoot + e.c.Cgroup + "/cpu.weight")
@@ -39,8 +52,7 @@ func (g *Engine) learnFormula(_ context.Context, e entry) {
 	if !ok {
 		return
 	}
-	g.learned.Store(true)
-	if f == v.Runtime.Weight {
+	if !g.learned.CompareAndSwap(false, true) || f == v.Runtime.Weight {
 		return
 	}
 	g.log.Info("learned how the runtime turns shares into a weight", "formula", f, "shares", shares.V, "weight", weight)

@@ -166,6 +166,7 @@ func (g *Engine) Add(pods []*workload.Pod, containers []Listed) {
 			continue // no news
 		}
 		e.inSpec = e.c.Applied != nil
+		g.learnFormula(&e)
 		g.reg.putContainer(e)
 		news = true
 	}

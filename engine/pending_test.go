@@ -48,7 +48,7 @@ func newRig(t testing.TB, edge paper, change ...func(*engine.Options)) *rig {
 	cfg := config.Default().Node
 	cfg.Deadline = config.Duration(time.Second)
 	o := m.Options(t, cfg, edge, burst, plan.CPUBurst, plan.CPUQuota, plan.CPUPeriod)
-	o.Drift, o.ExitsUntold = time.Hour, true
+	o.Drift, o.ExitsUntold, o.CgroupRoot = time.Hour, true, m.Tree.Roots.Cgroup
 	for _, f := range change {
 		f(&o)
 	}

@@ -16,6 +16,9 @@ import (
 	"github.com/koord-rt/koord-rt/model/plan"
 )
 
+// undecided is the generation of what no View has decided.
+const undecided = 0
+
 // repairSoon asks for a repair pass over everything. Requests that come while one is waiting are one.
 func (g *Engine) repairSoon() {
 	g.whole.Store(true)
@@ -108,8 +111,15 @@ func (g *Engine) repairAll(ctx context.Context, drift, whole bool) int {
 		p.step()
 		g.beat(&g.pulses.repair)
 		g.shielded(pod.p.FullName(), func() {
-			if pl := direct(withPodUndo(v, &pod, g.decidePod(v, pod.p.ID, pod.p))); len(pl) > 0 {
-				n += g.count(g.write(ctx, v, pl))
+			next := g.decidePod(v, pod.p.ID, pod.p)
+			pl := direct(withPodUndo(v, &pod, next))
+			if len(pl) == 0 {
+				return
+			}
+			results := g.write(ctx, v, pl)
+			n += g.count(results)
+			if kept := notUndone(pod.plan, next, results); len(kept) > 0 {
+				g.reg.changePod(pod.p.ID, func(e *podEntry) { e.plan, e.gen = slices.Concat(e.plan, kept), undecided })
 			}
 		})
 	}
@@ -224,6 +234,13 @@ func (g *Engine) repair(ctx context.Context, v *node.View, w *work, drift bool) 
 	}
 	results := g.write(ctx, v, pl)
 	n := g.count(results)
+	if kept := notUndone(w.plan, w.next, results); len(kept) > 0 {
+		g.reg.changeContainer(w.c.ID, func(e *entry) {
+			if e.c == w.c {
+				e.plan, e.gen = slices.Concat(e.plan, kept), undecided
+			}
+		})
+	}
 	if drift && g.o.ExitsUntold && gone(results) {
 		g.Stop(w.c.ID)
 	}

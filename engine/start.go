@@ -49,6 +49,7 @@ func (g *Engine) Start(ctx context.Context, sb Sandbox, ctr Arrival, pid int, di
 	}
 	c, must := e.c, demanded(v, pod.p)
 	missing := append(g.ready(ctx, e.sandbox, c.ID, must, until), unset(&e, must)...)
+	g.learnFormula(&e)
 	all := g.withPod(v, direct(e.plan), e.sandbox, must)
 	results, bad, release := g.bring(ctx, direct(todo), all, v.Generation)
 	g.jobs.add(func(ctx context.Context) {
@@ -57,7 +58,6 @@ func (g *Engine) Start(ctx context.Context, sb Sandbox, ctr Arrival, pid int, di
 		g.noteUnits(v, results)
 		g.recordProof(c.Target(pod.p).Name, c.ID, all, bad, e.gen)
 		g.inUnit(v, e.plan)
-		g.learnFormula(ctx, e)
 		if now, ok := g.reg.container(c.ID); ok && now.c != c && now.c.State != workload.StateStopped {
 			g.apply(ctx, g.views.Load(), now.plan) // an update came meanwhile, and what was written is older than it
 		}

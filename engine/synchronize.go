@@ -50,6 +50,7 @@ func (g *Engine) Synchronize(listed []*workload.Pod, containers []Listed) {
 		}
 	}
 	outlived(pods, entries)
+	g.learnFormulaFrom(entries)
 	gonePods, gone := g.reg.replace(pods, entries)
 	g.publishClaims()
 	g.m.SetContainers(len(entries))

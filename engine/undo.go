@@ -6,6 +6,7 @@ package engine
 import (
 	"strconv"
 
+	"github.com/koord-rt/koord-rt/kernel/apply"
 	"github.com/koord-rt/koord-rt/model/node"
 	"github.com/koord-rt/koord-rt/model/plan"
 	"github.com/koord-rt/koord-rt/model/unit"
@@ -38,6 +39,24 @@ func withUndo(v *node.View, old, next plan.Plan, base workload.Resources) plan.P
 		}
 	}
 	return out
+}
+
+// notUndone are the settings of old that next does not want and that could not be taken back, as the ledger was full or the kernel
+// refused. They stay in the former plan, so that a later pass tries again.
+func notUndone(old, next plan.Plan, results []apply.Result) (kept plan.Plan) {
+	for i := range results {
+		s := &results[i].Setting
+		if results[i].Outcome != apply.Failed {
+			continue
+		}
+		if now := next.Find(s.Target, s.Knob, s.Key); now != nil && !now.Observe {
+			continue // the drift check sees to what is wanted
+		}
+		if was := old.Find(s.Target, s.Knob, s.Key); was != nil {
+			kept = append(kept, *was)
+		}
+	}
+	return kept
 }
 
 // widest is the value of a knob as if we had never been there.

@@ -147,13 +147,26 @@ func newParts(o Options) *parts {
 	p := &parts{
 		now:      o.Now,
 		strategy: part[*strategy.Spec]{path: filepath.Join(o.RunDir, StrategyFile), parse: parseStrategy},
-		dynamic:  part[node.Dynamic]{path: filepath.Join(o.RunDir, DynamicFile), parse: parseDynamic},
+		dynamic:  part[node.Dynamic]{path: filepath.Join(o.RunDir, DynamicFile), parse: lasting(o.Now)},
 		pods:     part[map[string]node.PodSpec]{path: filepath.Join(o.RunDir, PodsFile), parse: parsePods},
 	}
 	if o.StateDir != "" {
 		p.copy = part[*strategy.Spec]{path: filepath.Join(o.StateDir, StrategyFile), parse: parseStrategy}
 	}
 	return p
+}
+
+// lasting is parseDynamic with an end by the clock that nobody sets: what has been read stays in force for as long as it was
+// meant to, whatever happens to the time of day.
+func lasting(now func() time.Time) func([]byte) (node.Dynamic, uint64, error) {
+	return func(b []byte) (node.Dynamic, uint64, error) {
+		d, gen, err := parseDynamic(b)
+		if err == nil {
+			read := now()
+			d.Expires = read.Add(d.Expires.Sub(read))
+		}
+		return d, gen, err
+	}
 }
 
 // refresh looks at every file.

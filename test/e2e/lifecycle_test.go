@@ -14,7 +14,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -52,16 +51,13 @@ var lifecycles = []lifecycle{
 	{"NewSandbox", lifecycleNewSandbox},
 }
 
-// hostLifecycles need a clock that an emulated machine does not have, and say nothing of its kernel.
-var hostLifecycles = []lifecycle{}
-
 type lifecycle struct {
 	name string
 	test func(*rig)
 }
 
 // TestHostLifecycle runs them on this machine.
-func TestHostLifecycle(t *testing.T) { runLifecycles(t, rigOptions{}, hostLifecycles...) }
+func TestHostLifecycle(t *testing.T) { runLifecycles(t, rigOptions{}) }
 
 // TestGuestLifecycle runs them in a VM.
 func TestGuestLifecycle(t *testing.T) { runLifecycles(t, rigOptions{}) }
@@ -69,9 +65,9 @@ func TestGuestLifecycle(t *testing.T) { runLifecycles(t, rigOptions{}) }
 // TestGuestSystemdLifecycle runs them under systemd with its cgroup driver.
 func TestGuestSystemdLifecycle(t *testing.T) { runLifecycles(t, rigOptions{driver: kubelet.Systemd}) }
 
-func runLifecycles(t *testing.T, o rigOptions, more ...lifecycle) {
+func runLifecycles(t *testing.T, o rigOptions) {
 	r := newRig(t, o)
-	for _, l := range slices.Concat(lifecycles, more) {
+	for _, l := range lifecycles {
 		t.Run(l.name, func(t *testing.T) {
 			sub := r.sub(t)
 			sub.freshRun()

@@ -80,6 +80,7 @@ type governed struct {
 	metrics     string     // koordlet's socket
 	app         string     // the CPU controller's cgroup of a program outside of Kubernetes
 	away, back  time.Time  // when the API server was killed, and when it was ready again
+	first       time.Time  // when it was started again for the first time
 	again       time.Time  // when koordlet was started again after kill -9
 }
 

@@ -170,7 +170,7 @@ func (n *governed) extended(t *testing.T) {
 	})
 }
 
-// killed: what prediction has learned outlives a kill -9. What it tells next is looked at with the other writes.
+// killed: what prediction has learned outlives a kill -9.
 func (n *governed) killed(t *testing.T) {
 	kept := filepath.Join(n.dir, "state", "prediction", "prediction.json")
 	eventually(t, 120*time.Second, func() error {
@@ -184,6 +184,7 @@ func (n *governed) killed(t *testing.T) {
 	}
 	<-n.agent.done
 	n.again = time.Now()
+	n.first = n.again
 	n.start(n.outer)
 	n.sees(t, `koord_rt_koordlet_source_state\{source="nodeslo",state="active"\} 1`)
 	eventually(t, 20*time.Second, func() error {
@@ -192,6 +193,7 @@ func (n *governed) killed(t *testing.T) {
 		}
 		return nil
 	})
+	eventually(t, 60*time.Second, func() error { return n.remembers(t) })
 	n.up(t)
 }
 
