@@ -77,7 +77,7 @@ func (l *Ledger) digest(own io.Reader) ([]span, error) {
 	}
 	tr := tracker[span]{}
 	_, err = scan(own, func(r *journal.Record, s span) {
-		for len(restores) > 0 && restores[0].Time.Before(r.Time) {
+		for len(restores) > 0 && restores[0].Before(r) {
 			tr.add(&restores[0], elsewhere)
 			restores = restores[1:]
 		}

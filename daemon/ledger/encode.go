@@ -14,7 +14,7 @@ import (
 
 // appendRecord appends one line in the form that encoding/json gives a journal.Record. It is written by hand because it
 // stands in the hot path of every container creation: no reflection and no allocation but the buffer's growth.
-func appendRecord(b []byte, r *journal.Record) []byte {
+func appendRecord(b []byte, r *journal.Record, up uint64) []byte {
 	t := r.Time
 	if t.IsZero() {
 		t = now()
@@ -22,6 +22,7 @@ func appendRecord(b []byte, r *journal.Record) []byte {
 	b = append(b, `{"t":"`...)
 	b = t.AppendFormat(b, time.RFC3339Nano)
 	b = append(b, '"')
+	b = appendUint(b, "up", up)
 	b = appendField(b, "boot", r.Boot)
 	b = appendUint(b, "ino", r.Inode)
 	b = append(b, `,"target":`...)

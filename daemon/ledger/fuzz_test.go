@@ -16,7 +16,7 @@ import (
 
 func FuzzScan(f *testing.F) {
 	r := record("a", plan.CPUShares, 0, "1024", "512")
-	f.Add(appendRecord(nil, &r))
+	f.Add(appendRecord(nil, &r, r.Up))
 	f.Add([]byte("{\"via\":\"gone\"}\n{\"via\":\"x\",\"target\":{\"Level\":200}}\n"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		tr, n := tracker[span]{}, 0
@@ -37,7 +37,7 @@ func FuzzEncode(f *testing.F) {
 	f.Add("knob", "a\"\\\n\x00\xff", uint64(1), uint8(4))
 	f.Fuzz(func(t *testing.T, a, b string, n uint64, level uint8) {
 		r := journal.Record{Time: t0, Boot: a, Inode: n, Target: plan.Target{Level: plan.Level(level), Name: b}, Knob: b, Original: []string{a, b}, Via: "v", Gen: n, Theirs: n%2 == 1}
-		line := appendRecord(nil, &r)
+		line := appendRecord(nil, &r, r.Up)
 		if bytes.IndexByte(line, '\n') != len(line)-1 {
 			t.Fatalf("not one line: %q", line)
 		}

@@ -146,9 +146,10 @@ func (l *Ledger) Append(records ...journal.Record) error {
 	// The first byte is the newline that ends a line cut by an earlier, incomplete write.
 	buf := append((*bp)[:0], '\n')
 	var err error
+	up := sinceBoot()
 	for i := range records {
 		start := len(buf)
-		buf = appendRecord(buf, &records[i])
+		buf = appendRecord(buf, &records[i], up)
 		if len(buf)-start > maxLine {
 			buf = buf[:start]
 			err = fmt.Errorf("append %s of %s to ledger: %w", records[i].Knob, records[i].Target, ErrTooLong)
@@ -164,6 +165,15 @@ func (l *Ledger) Append(records ...journal.Record) error {
 		l.bufs.Put(bp)
 	}
 	return err
+}
+
+// sinceBoot is the machine's own clock in nanoseconds, 0 where it has none.
+func sinceBoot() uint64 {
+	var ts unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts); err != nil {
+		return 0
+	}
+	return uint64(ts.Nano())
 }
 
 // write appends buf, whose first byte is a newline to be used only when the file's last line is not whole.

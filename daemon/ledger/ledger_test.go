@@ -71,6 +71,18 @@ func readAll(t *testing.T, dir string, wantTorn int) []journal.Record {
 	if torn != wantTorn {
 		t.Errorf("torn lines: got %d, want %d", torn, wantTorn)
 	}
+	return unstamped(t, rs)
+}
+
+// unstamped demands that the ledger has stamped all records with the machine's clock, and leaves that out.
+func unstamped(t *testing.T, rs []journal.Record) []journal.Record {
+	t.Helper()
+	for i := range rs {
+		if rs[i].Up == 0 {
+			t.Errorf("record %d has no time since boot", i)
+		}
+		rs[i].Up = 0
+	}
 	return rs
 }
 
@@ -91,19 +103,34 @@ func TestAppendReadsBackEqual(t *testing.T) {
 	}
 }
 
+// What several writers have written is in the order of writing, whatever the time of day was; of other boots, it has nothing else.
 func TestWritersMergeByTimeAndKeepTheirOwnOrder(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	a, b := open(t, dir, "nri", Options{}), open(t, dir, "koordctl", Options{})
-	// The clock of the first writer jumps back between its second and third record.
-	appendAll(t, a, record("a", plan.CPUQuota, 1, "", "1"), record("a", plan.CPUQuota, 10, "", "2"), record("a", plan.CPUQuota, 3, "", "3"))
-	appendAll(t, b, record("a", plan.CPUQuota, 5, "", "r"))
-	var got []string
-	for _, r := range readAll(t, dir, 0) {
-		got = append(got, r.Want)
+	of := func(boot, want string, at int) journal.Record {
+		r := record("a", plan.CPUQuota, at, "", want)
+		r.Boot = boot
+		return r
 	}
-	if d := cmp.Diff([]string{"1", "r", "2", "3"}, got); d != "" {
-		t.Error(d)
+	for name, tc := range map[string]struct {
+		boot string // of the second writer's record
+		want []string
+	}{
+		"one boot":   {"b1", []string{"1", "2", "r", "3"}},
+		"other boot": {"b0", []string{"1", "r", "2", "3"}},
+	} {
+		dir := t.TempDir()
+		a, b := open(t, dir, "nri", Options{}), open(t, dir, "koordctl", Options{})
+		// The clock is set forward before the second record, and back before the third.
+		appendAll(t, a, of("b1", "1", 1), of("b1", "2", 3600))
+		appendAll(t, b, of(tc.boot, "r", 5))
+		appendAll(t, a, of("b1", "3", 6))
+		var got []string
+		for _, r := range readAll(t, dir, 0) {
+			got = append(got, r.Want)
+		}
+		if d := cmp.Diff(tc.want, got); d != "" {
+			t.Errorf("%s: %s", name, d)
+		}
 	}
 }
 

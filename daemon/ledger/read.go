@@ -135,7 +135,7 @@ func readLine(br *bufio.Reader, long *[]byte) (line []byte, n int, err error) {
 	}
 }
 
-// merge joins lists by time without changing the order inside a list.
+// merge joins lists by time (journal.Record.Before) without changing the order inside a list.
 func merge(lists [][]journal.Record) []journal.Record {
 	n := 0
 	for _, l := range lists {
@@ -145,7 +145,7 @@ func merge(lists [][]journal.Record) []journal.Record {
 	for len(out) < n {
 		first := -1
 		for i, l := range lists {
-			if len(l) > 0 && (first < 0 || l[0].Time.Before(lists[first][0].Time)) {
+			if len(l) > 0 && (first < 0 || l[0].Before(&lists[first][0])) {
 				first = i
 			}
 		}

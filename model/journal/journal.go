@@ -45,6 +45,8 @@ const (
 // Record is one line of a ledger.
 type Record struct {
 	Time time.Time `json:"t"`
+	// Up is nanoseconds since boot (CLOCK_BOOTTIME), set when the record is written: the time of day may be set back.
+	Up uint64 `json:"up,omitempty"`
 	// Boot is /proc/sys/kernel/random/boot_id and Inode the cgroup directory's: together they identify a cgroup, whose
 	// path may be reused.
 	Boot   string      `json:"boot,omitempty"`
@@ -70,6 +72,14 @@ type Record struct {
 	// Theirs: Original is not what this process had written last, so somebody else has changed the value since: it is
 	// theirs that a restore returns to.
 	Theirs bool `json:"theirs,omitempty"`
+}
+
+// Before reports whether a record of one writer was made before one of another: by the machine's own clock, where both have it.
+func (r *Record) Before(other *Record) bool {
+	if r.Boot == other.Boot && r.Up > 0 && other.Up > 0 {
+		return r.Up < other.Up
+	}
+	return r.Time.Before(other.Time)
 }
 
 // ID identifies what the record is about.

@@ -236,6 +236,7 @@ func clockJumps(l *loops) {
 	if err := os.MkdirAll(app, 0o755); err != nil {
 		l.t.Fatal(err)
 	}
+	own := l.file(app, "cpuset.cpus")
 	l.put(suppressAt("cpuset", 25) + "resourceQOSStrategy: {beClass: {cpuQOS: {enable: true, groupIdentity: -1}}}\n" +
 		"hostApplications: [{name: batch, qos: BE, cgroupPath: {relativePath: " + strings.TrimPrefix(l.root(), "/") + "/app-batch}}]\n")
 	l.within(20*time.Second, "CPUs of the tier", 2, 2, l.beCPUs)
@@ -244,15 +245,19 @@ func clockJumps(l *loops) {
 	l.steps(20*time.Second, app, "cpu.idle", "1")
 	for _, by := range []time.Duration{time.Hour, -2 * time.Hour} {
 		l.jump(by)
-		l.ticks(2, quietly)
-		l.steps(20*time.Second, l.dir(l.be), "cpuset.cpus", set)
+		l.ticks(3, func() error {
+			if got := l.file(l.dir(l.be), "cpuset.cpus"); got != set {
+				return fmt.Errorf("the tier is on CPUs %s after the clock went %s, want %s", got, by, set)
+			}
+			return nil
+		})
 		l.steps(20*time.Second, app, "cpuset.cpus", set)
 	}
 	l.told(l.pod(tells(idlePod("loop-clock"))), "@allowed", set, nil)
 	l.jump(time.Hour)
 	l.put("")
 	l.within(20*time.Second, "CPUs of the tier without suppression", 8, 8, l.beCPUs)
-	l.steps(20*time.Second, app, "cpuset.cpus", "0-7")
+	l.steps(20*time.Second, app, "cpuset.cpus", own)
 	l.steps(20*time.Second, app, "cpu.idle", "0")
 	l.tell("the clock went an hour on and two back: the tier and an application beside it are on CPUs %s", set)
 }
@@ -319,7 +324,7 @@ func nothingIsLeft(l *loops) {
 	l.restoredProcesses(l.pods())
 	l.within(time.Second, "CPUs of the tier after restore", 8, 8, l.beCPUs)
 	if again, err := l.ctl("restore"); err != nil || !strings.Contains(again, "0 restored") {
-		l.t.Errorf("a second restore finds something to do: %v\n%s", err, again)
+		l.t.Errorf("a second restore finds something to do: %v\n%s\nafter the first:\n%s", err, again, out)
 	}
 	l.tell("restore: %s", out[strings.LastIndexByte(strings.TrimSpace(out), '\n')+1:])
 }
