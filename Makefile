@@ -76,7 +76,7 @@ lab-host: build ## Lane 1: real containerd on this host
 	$(LAB) ./test/lab/host
 
 .PHONY: lab-proxy
-lab-proxy: build ## Lane 1 with the proxy: critest, dockerd, cri-dockerd
+lab-proxy: build ## Lane 1 with the proxy: critest, dockerd, cri-dockerd, upstream's hook server
 	$(LAB) -run 'Docker|CriDockerd|Critest' -p 1 ./test/lab/docker ./cri-proxy/internal/docker ./test/lab/critest
 
 .PHONY: lab-cluster
@@ -84,7 +84,7 @@ lab-cluster: build ## Lane 2: etcd, kube-apiserver and kubelet
 	$(LAB) -run 'Cluster(ControlPlane|Node)' ./test/lab/cluster
 
 .PHONY: lab-peers
-lab-peers: build ## Upstream's koordlet as hook server, upstream's proxy, stock scheduler (ten minutes of building once)
+lab-peers: build ## Upstream's whole koordlet as hook server, upstream's proxy, stock scheduler (ten minutes of building once)
 	$(LAB) -run 'Upstream|Components' -p 1 ./test/lab/cluster ./test/lab/critest
 
 .PHONY: lab-vm
