@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -36,7 +37,8 @@ func lifecycleKoordctl(r *rig) {
 	r.says([]string{"diff"}, "0 of ")
 	r.says([]string{"features"}, "batch", "active", "cpuset", "containerd", "NRI")
 
-	// A hand on the kernel is seen at once, and undone by the check for drift.
+	// A hand on the kernel is seen at once, and undone by the check for drift, which is held up until both have answered.
+	held := r.held()
 	file := map[bool]string{false: "cpu.cfs_quota_us", true: "cpu.max"}[r.tree.V2()]
 	if err := cgroups.Write(r.kube.ContainerDir(be, "main", "cpu"), file, "40000"); err != nil {
 		r.t.Fatal(err)
@@ -45,12 +47,25 @@ func lifecycleKoordctl(r *rig) {
 	if out, err := r.ctl("diff", "--exit-code"); err == nil || !strings.Contains(out, "default/ctl-be/main") || !strings.Contains(out, "40000") {
 		r.t.Errorf("diff --exit-code after a change by hand: %v\n%s", err, out)
 	}
+	held()
 	r.soon(15*time.Second, be, wants("BE", rest))
 	r.says([]string{"diff", "--exit-code"}, "0 of ")
 	if r.metric("koord_rt_nri_proof_total", `result="drift"`) == 0 {
 		r.t.Error("the drift was repaired and not counted")
 	}
 	r.doctor()
+}
+
+// held stops koord-nri's process until what it returns is called, or the test ends.
+func (r *rig) held() (release func()) {
+	r.t.Helper()
+	p := r.plugin.Process
+	if err := p.Signal(syscall.SIGSTOP); err != nil {
+		r.t.Fatal(err)
+	}
+	release = sync.OnceFunc(func() { _ = p.Signal(syscall.SIGCONT) }) // it may be gone when the test has failed
+	r.t.Cleanup(release)
+	return release
 }
 
 // says fails unless koordctl succeeds and its output has every part.
