@@ -67,11 +67,24 @@ func (a *Applier) histories(records []journal.Record) (out []history, originals 
 		}
 		h.add(r)
 		keep(originals, r)
+		if r.Via == journal.ViaRestore && r.Err == "" {
+			a.restoredAlong(found, h, r.Files)
+		}
 	}
 	for i := len(order) - 1; i >= 0; i-- {
 		out = append(out, *found[order[i]])
 	}
 	return out, originals
+}
+
+// restoredAlong ends the histories of knobs whose files a restore of another knob has put back too: a weight, beside cpu.idle.
+func (a *Applier) restoredAlong(found map[identity]*history, h *history, files []string) {
+	main := h.file(a)
+	for _, other := range found {
+		if file := other.file(a); other != h && file != main && slices.Contains(files, file) {
+			*other = history{id: other.id}
+		}
+	}
 }
 
 // keep remembers the content of files that no older record has, and forgets what was restored since.

@@ -92,6 +92,19 @@ func TestRestoreIsNotLedAstray(t *testing.T) {
 	restored(t, m, before)
 }
 
+// A weight that was written again after cpu.idle, and comes back along with that, is over: a second restore has nothing to do.
+func TestRestoreOfIdleEndsTheWeight(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t, "6.12")
+	m.Set(t, pod, "cpu.weight", "1")
+	before := m.Snapshot(t)
+	m.apply(t, set(pod, plan.CPUIdle, plan.Int(1)))
+	m.apply(t, set(pod, plan.CPUIdle, plan.Int(0)))
+	m.apply(t, set(pod, plan.CPUShares, plan.Int(2)))
+	restored(t, m, before)
+	restored(t, m, before)
+}
+
 // systemd brings an older value of ours back when it writes its units: that is nobody else's.
 func TestRestoreKnowsItsOlderValues(t *testing.T) {
 	t.Parallel()
