@@ -351,11 +351,19 @@ func (k *koord) daemonDies(ls *pod) {
 		}
 		return nil
 	})
+	// Made while the proxy is held, so before it is connected again: it has to be found by the new list.
+	if err := k.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+		k.t.Fatal(err)
+	}
+	proxy := k.cmd.Process
+	k.t.Cleanup(func() { _ = proxy.Signal(syscall.SIGCONT) }) // it may be gone when the test has failed
 	if err := k.Restart(k.t.Context()); err != nil {
 		k.t.Fatal(err)
 	}
-	// Made without the proxy, before it is back: it has to be found by the new list.
 	missed := k.container(k.Socket, ls, "missed", "--cpu-quota", "200000", "--cpu-period", "100000")
+	if err := proxy.Signal(syscall.SIGCONT); err != nil {
+		k.t.Fatal(err)
+	}
 	k.eventually("a container that was missed", func() error { return differs(ls.parent+"/"+missed, burst("200000")) })
 	k.eventually("the proxy is connected again", func() error {
 		if k.status().ConnectedSince.IsZero() {
