@@ -65,7 +65,6 @@ hostApplications:
 	}
 	idle(batch[0], "1")
 	idle(web[0], "0")
-	yes := h.within(40*time.Second, "quota of the tier beside a best-effort application", node*30/100, node, h.tier)
 	var used float64
 	h.eventually(20*time.Second, func() error {
 		used = h.a.figure("koordlet_host_application_resource_usage", `host_application_name="batch"`, `resource="cpu"`, `qos="BE"`)
@@ -76,11 +75,15 @@ hostApplications:
 	})
 	h.a.strategy(base)
 	idle(batch[0], "0")
-	no := h.within(40*time.Second, "quota of the tier beside a program that nobody knows", 20, yes-int(used*500), h.tier)
+	h.a.ticks(3, quietly)
+	no := h.within(20*time.Second, "quota of the tier beside a program that nobody knows", 20, node, h.tier)
+	h.a.strategy(declared)
+	yes := h.within(40*time.Second, "quota of the tier beside a best-effort application", no+int(used*500), node, h.tier)
 	h.t.Logf("an application uses %.2f CPUs: quota of the tier %d where it is declared BE, %d where it is not declared", used, yes, no)
 	stop()
 	h.a.strategy(everywhere)
 	h.within(30*time.Second, "quota of the tier without suppression", -1, -1, h.tier)
+	idle(batch[0], "0")
 }
 
 // vmFiles are the kernel parameters that systemStrategy sets.
