@@ -79,7 +79,7 @@ type governed struct {
 	dir         string     // koordlet's configuration, state and log
 	metrics     string     // koordlet's socket
 	app         string     // the CPU controller's cgroup of a program outside of Kubernetes
-	away, back  time.Time  // when the API server was killed, and when it was ready again
+	back        time.Time  // when the API server was ready again
 	first       time.Time  // when it was started again for the first time
 	again       time.Time  // when koordlet was started again after kill -9
 }
@@ -243,7 +243,6 @@ func (n *governed) described(t *testing.T, slo cluster.Object) {
 
 // serverAway: what the API server said last is put in force again while it is away, and what it says afterwards too.
 func (n *governed) serverAway(t *testing.T) {
-	n.away = time.Now()
 	if err := n.c.EndAPIServer(syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
