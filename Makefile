@@ -11,6 +11,8 @@ BUILD   := CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '$(LDFLAGS)
 TOOL    := go tool -modfile=hack/tools/go.mod
 LABTIME ?= 60m
 LAB      = go test -tags lab -count=1 -timeout $(LABTIME) -v
+# Repeats at a lane's end what failed in it.
+VERDICT  = go run ./test/lab/cmd/verdict
 FUZZTIME ?= 5000x
 # Where unit tests and fuzz targets put their many small files: memory, if there is 1 GiB of it that programs may run from.
 MEMORY    = $(shell d=/dev/shm/koord-rt-make-$$$$; if mkdir $$d && cp /bin/true $$d/ && $$d/true && \
@@ -72,37 +74,37 @@ lab-parts: ## Build or fetch what the lab needs into the cache
 
 .PHONY: lab-host
 lab-host: build ## Lane 1: real containerd on this host
-	$(LAB) -run 'Host' ./test/e2e
-	$(LAB) ./test/lab/host
+	$(LAB) -run 'Host' ./test/e2e | $(VERDICT)
+	$(LAB) ./test/lab/host | $(VERDICT)
 
 .PHONY: lab-proxy
 lab-proxy: build ## Lane 1 with the proxy: critest, dockerd, cri-dockerd, upstream's hook server
-	$(LAB) -run 'Docker|CriDockerd|Critest' -p 1 ./test/lab/docker ./cri-proxy/internal/docker ./test/lab/critest
+	$(LAB) -run 'Docker|CriDockerd|Critest' -p 1 ./test/lab/docker ./cri-proxy/internal/docker ./test/lab/critest | $(VERDICT)
 
 .PHONY: lab-cluster
 lab-cluster: build ## Lane 2: etcd, kube-apiserver and kubelet
-	$(LAB) -run 'Cluster(ControlPlane|Node)' ./test/lab/cluster
+	$(LAB) -run 'Cluster(ControlPlane|Node)' ./test/lab/cluster | $(VERDICT)
 
 .PHONY: lab-peers
 lab-peers: build ## Upstream's whole koordlet as hook server, upstream's proxy, stock scheduler (ten minutes of building once)
-	$(LAB) -run 'Upstream|Components' -p 1 ./test/lab/cluster ./test/lab/critest
+	$(LAB) -run 'Upstream|Components' -p 1 ./test/lab/cluster ./test/lab/critest | $(VERDICT)
 
 .PHONY: lab-vm
 lab-vm: build ## Lane 3: VMs with cgroup v2, NUMA and RDT, kernels 6.1, 6.12, 7.2; systemd
-	$(LAB) ./test/lab/vm ./test/lab/vmparts
-	$(LAB) -run '^TestVM$$' ./test/e2e
+	$(LAB) ./test/lab/vm ./test/lab/vmparts | $(VERDICT)
+	$(LAB) -run '^TestVM$$' ./test/e2e | $(VERDICT)
 
 .PHONY: lab-vm-full
 lab-vm-full: LABTIME = 150m
 lab-vm-full: build ## Lane 3 with every test on every kernel (about an hour)
-	$(LAB) -run '^TestFullVM$$' ./test/e2e
+	$(LAB) -run '^TestFullVM$$' ./test/e2e | $(VERDICT)
 
 .PHONY: test-long
 test-long: test lab-peers lab-vm-full ## make test, upstream's programs, and the full VM matrix
 
 .PHONY: lab-compat
 lab-compat: build ## containerd 2.0 and 1.7
-	$(LAB) -run 'Compat' ./test/e2e
+	$(LAB) -run 'Compat' ./test/e2e | $(VERDICT)
 
 .PHONY: bench
 bench: build ## The figures of docs/benchmarks (root, about an hour and ten minutes)

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/koord-rt/koord-rt/test/lab/parts"
+	"github.com/koord-rt/koord-rt/test/lab/verdict"
 	"github.com/koord-rt/koord-rt/test/lab/vm"
 )
 
@@ -102,11 +103,11 @@ func inVM(t *testing.T, o vm.Options, files map[string]string, given, match stri
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("kernel %s, %s:\n%s", r.Release, r.Took.Round(time.Second), verdict(out, r.ExitCode != 0))
+	t.Logf("kernel %s, %s:\n%s", r.Release, r.Took.Round(time.Second), shown(out, r.ExitCode != 0))
 	proveNoCookies(t, out, r.Config)
 	if r.ExitCode != 0 {
 		t.Errorf("guest tests ended with %d", r.ExitCode)
-		failed = whatFailed(out)
+		failed = verdict.Failed(out)
 	}
 	if !strings.Contains(out, "--- PASS: TestGuest") {
 		t.Errorf("no guest test ran for %q", match)
@@ -114,32 +115,8 @@ func inVM(t *testing.T, o vm.Options, files map[string]string, given, match stri
 	return failed
 }
 
-// whatFailed is a line for each test of the guest that failed, with the last that it said: CI shows the end of a lane only,
-// and a guest's output is far above it.
-func whatFailed(out string) (failed []string) {
-	var test string
-	said := map[string][]string{}
-	for line := range strings.Lines(out) {
-		line = strings.TrimSpace(line)
-		if result, is := strings.CutPrefix(line, "--- FAIL: "); is {
-			name, _, _ := strings.Cut(result, " ")
-			failed = append(failed, name+": "+strings.Join(said[name], " | "))
-			continue
-		}
-		if f := strings.Fields(line); len(f) == 3 && f[0] == "===" {
-			test = f[2]
-			continue
-		}
-		if len(line) > 400 {
-			line = line[:400] + "..."
-		}
-		said[test] = append(said[test], line)[max(0, len(said[test])-2):]
-	}
-	return failed
-}
-
-// verdict is the whole output of a failure, else the lines with results, and with figures.
-func verdict(out string, all bool) string {
+// shown is the whole output of a failure, else the lines with results, and with figures.
+func shown(out string, all bool) string {
 	if all {
 		return tail(out, 20000)
 	}
