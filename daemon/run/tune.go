@@ -82,19 +82,25 @@ func Prioritise(nice int) error {
 	})
 }
 
-// eachThread calls set with each thread of this process. One that has ended meanwhile is no error.
+// eachThread calls set with each thread of this process. One that has ended meanwhile is no error. A thread inherits from the
+// one that makes it, and that may be one which the list has not reached yet: only a list without a new one ends the search.
 func eachThread(set func(tid int) error) error {
-	threads, err := os.ReadDir("/proc/self/task")
-	if err != nil {
-		return fmt.Errorf("list own threads: %w", err)
-	}
-	for _, t := range threads {
-		tid, err := strconv.Atoi(t.Name())
+	done := map[int]bool{}
+	for more := true; more; {
+		more = false
+		threads, err := os.ReadDir("/proc/self/task")
 		if err != nil {
-			continue
+			return fmt.Errorf("list own threads: %w", err)
 		}
-		if err := set(tid); err != nil && !errors.Is(err, unix.ESRCH) && !errors.Is(err, fs.ErrNotExist) {
-			return err
+		for _, t := range threads {
+			tid, err := strconv.Atoi(t.Name())
+			if err != nil || done[tid] {
+				continue
+			}
+			if err := set(tid); err != nil && !errors.Is(err, unix.ESRCH) && !errors.Is(err, fs.ErrNotExist) {
+				return err
+			}
+			done[tid], more = true, true
 		}
 	}
 	return nil
