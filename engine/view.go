@@ -257,14 +257,20 @@ func formula(name string, auto unit.WeightFormula) unit.WeightFormula {
 }
 
 func limits(l config.Limits) node.Limits {
-	return node.Limits{
-		OOMScoreAdjMin: l.OOMScoreAdjMin, OOMScoreAdjMax: l.OOMScoreAdjMax,
+	out := node.Limits{
+		OOMScoreAdjMax:     l.OOMScoreAdjMax,
 		CPUBurstPercentMax: unit.Percent(l.CPUBurstPercentMax),
 		MemoryMinPercent:   unit.Percent(l.MemoryMinPercentMax),
 		MemoryLowPercent:   unit.Percent(l.MemoryLowPercentMax),
+		MemoryNodePercent:  unit.Percent(l.MemoryNodePercentMax),
 		MBAPercentMax:      unit.Percent(l.MBAPercentMax),
 		PodResctrl:         l.ResctrlPodGroups, CoreSched: l.CoreSched, Devices: l.Devices,
+		BeyondClass:      l.BeyondClass,
 		ExclusivePercent: unit.Percent(l.NodeCPUSetMaxPercent),
-		BlkIO:            l.BlkIO,
+		BlkIO:            l.BlkIO, IOLatencyMin: l.IOLatencyMin,
 	}
+	if l.OOMScoreAdjMin != nil {
+		out.OOMScoreAdjMin = unit.Some(int64(*l.OOMScoreAdjMin))
+	}
+	return out
 }

@@ -35,9 +35,9 @@ func defaultNode(metrics string) Node {
 		WeightFormula: WeightAuto,
 		CDI:           CDIAuto,
 		Limits: Limits{
-			OOMScoreAdjMin: -998, OOMScoreAdjMax: 1000, CPUBurstPercentMax: 10000, MemoryMinPercentMax: 100,
-			MemoryLowPercentMax: 100, ResctrlPodGroups: true, MBAPercentMax: 100, CoreSched: true, Devices: true,
-			BlkIO: true, NodeCPUSetMaxPercent: 100,
+			OOMScoreAdjMax: 1000, CPUBurstPercentMax: 10000, MemoryMinPercentMax: 100,
+			MemoryLowPercentMax: 100, ResctrlPodGroups: true, MBAPercentMax: 100, CoreSched: true,
+			Devices: true, BlkIO: true, IOLatencyMin: 3000, NodeCPUSetMaxPercent: 100,
 		},
 		Metrics:  Metrics{Address: metrics},
 		Log:      Log{Level: "info", Format: "text"},

@@ -102,9 +102,10 @@ type OptOut struct {
 // Limits caps what pod annotations may ask for: whoever may create a pod must not get the node by writing an
 // annotation. A wish beyond a cap is cut to it and the ledger says so.
 type Limits struct {
-	// OOMScoreAdjMin is the lowest oom_score_adj. Range -1000..1000, default -998 (-999 and -1000 belong to kubelet and
-	// to processes that must never be killed).
-	OOMScoreAdjMin int `json:"oomScoreAdjMin"`
+	// OOMScoreAdjMin is the lowest oom_score_adj. Range -1000..1000 (-999 and -1000 belong to kubelet and to processes that
+	// must never be killed). Default none: 0, the score of an ordinary process, or what the kubelet gave the container where
+	// that is less, so that nobody outlives the node's own programs by an annotation.
+	OOMScoreAdjMin *int `json:"oomScoreAdjMin"`
 	// OOMScoreAdjMax is the highest oom_score_adj. Range OOMScoreAdjMin..1000, default 1000.
 	OOMScoreAdjMax int `json:"oomScoreAdjMax"`
 	// CPUBurstPercentMax is the highest cpuBurstPercent. Percent of the CPU limit, range 0..10000, default 10000.
@@ -113,10 +114,17 @@ type Limits struct {
 	MemoryMinPercentMax int64 `json:"memoryMinPercentMax"`
 	// MemoryLowPercentMax is the highest lowLimitPercent. Percent of the memory request, range 0..100, default 100.
 	MemoryLowPercentMax int64 `json:"memoryLowPercentMax"`
+	// MemoryNodePercentMax is how much memory a container, and all pods together, may protect (memory.min, memory.low), as a
+	// share of what the node has for pods: an annotation may name a request beyond any. Percent, range 0..100, default 0: no
+	// such cap.
+	MemoryNodePercentMax int64 `json:"memoryNodePercentMax"`
 	// ResctrlPodGroups allows resctrl groups of a pod's own. Default true.
 	ResctrlPodGroups bool `json:"resctrlPodGroups"`
 	// MBAPercentMax is the highest memory bandwidth of such a group. Percent, range 1..100, default 100.
 	MBAPercentMax int64 `json:"mbaPercentMax"`
+	// BeyondClass allows BE pods by annotation more cache, memory bandwidth and block IO than the strategy's class BE has.
+	// Default false: an annotation can only lower these.
+	BeyondClass bool `json:"beyondClass"`
 	// CoreSched allows core scheduling groups by label. Default true.
 	CoreSched bool `json:"coreSched"`
 	// Devices allows devices by the device-allocated annotation. Default true; set false where admission does not
@@ -124,6 +132,9 @@ type Limits struct {
 	Devices bool `json:"devices"`
 	// BlkIO allows block IO limits by annotation. Default true.
 	BlkIO bool `json:"blkIO"`
+	// IOLatencyMin is the smallest latency target of an annotation. Microseconds, range 0..10000000, default 3000: whose
+	// target is missed has the others on the disk slowed down.
+	IOLatencyMin int64 `json:"ioLatencyMin"`
 	// NodeCPUSetMaxPercent is the share of the node's CPUs that exclusive (LSE, LSR) pods may take together. Percent,
 	// range 0..100, default 100.
 	NodeCPUSetMaxPercent int64 `json:"nodeCPUSetMaxPercent"`

@@ -160,11 +160,17 @@ func (k *checker) patterns(key string, patterns []string) {
 }
 
 func (k *checker) limits(l *Limits) {
-	k.between("limits.oomScoreAdjMin", int64(l.OOMScoreAdjMin), -1000, 1000)
-	k.between("limits.oomScoreAdjMax", int64(l.OOMScoreAdjMax), int64(l.OOMScoreAdjMin), 1000)
+	least := int64(0) // the default holds some at 0
+	if l.OOMScoreAdjMin != nil {
+		least = int64(*l.OOMScoreAdjMin)
+		k.between("limits.oomScoreAdjMin", least, -1000, 1000)
+	}
+	k.between("limits.oomScoreAdjMax", int64(l.OOMScoreAdjMax), least, 1000)
 	k.between("limits.cpuBurstPercentMax", l.CPUBurstPercentMax, 0, 10000)
 	k.between("limits.memoryMinPercentMax", l.MemoryMinPercentMax, 0, 100)
 	k.between("limits.memoryLowPercentMax", l.MemoryLowPercentMax, 0, 100)
+	k.between("limits.memoryNodePercentMax", l.MemoryNodePercentMax, 0, 100)
+	k.between("limits.ioLatencyMin", l.IOLatencyMin, 0, 10_000_000)
 	k.between("limits.mbaPercentMax", l.MBAPercentMax, 1, 100)
 	k.between("limits.nodeCPUSetMaxPercent", l.NodeCPUSetMaxPercent, 0, 100)
 }

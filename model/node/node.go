@@ -67,13 +67,18 @@ type View struct {
 // Limits cap what a pod's annotations may ask for (D13). Zero values are not "none": the edges fill them from
 // configuration, whose defaults are documented there.
 type Limits struct {
-	OOMScoreAdjMin, OOMScoreAdjMax int
+	// OOMScoreAdjMin is not set for the default: 0, or what the kubelet gave the container where that is less.
+	OOMScoreAdjMin                 unit.Opt
+	OOMScoreAdjMax                 int
 	CPUBurstPercentMax             unit.Percent
 	MemoryMinPercent               unit.Percent
 	MemoryLowPercent               unit.Percent
+	MemoryNodePercent              unit.Percent // share of the node's allocatable memory that pods may protect, one or all together; 0: any
 	MBAPercentMax                  unit.Percent
 	PodResctrl, CoreSched, Devices bool
+	BeyondClass                    bool         // a BE pod may ask for more cache, bandwidth and block IO than its class has
 	BlkIO                          bool         // block IO limits by annotation
+	IOLatencyMin                   int64        // smallest latency target by annotation, in µs
 	ExclusivePercent               unit.Percent // share of the node's CPUs that LSE/LSR pods may claim
 }
 

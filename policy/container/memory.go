@@ -35,16 +35,20 @@ func (j *job) memory() {
 		request, how = draft.Request(j.View, j.Pod, j.c, &j.batch, j.hasBatch)
 	}
 	minimum, low := m.Protection(request)
+	known := how
+	if m.Beyond(request) {
+		known += draft.NodeShareWhy
+	}
 	high := m.High(j.View, j.Pod.Class(), request, limit, low)
 	if j.takesMemory(plan.MemoryMin, minimum) {
-		j.Set(protocol.FeatureMemory, plan.MemoryMin, plan.Int(minimum), draft.PercentWhy(m.MinPercent, "request", m.Why, how, m.MinCapped))
+		j.Set(protocol.FeatureMemory, plan.MemoryMin, plan.Int(minimum), draft.PercentWhy(m.MinPercent, "request", m.Why, known, m.MinCapped))
 	}
 	if j.takesMemory(plan.MemoryLow, low) {
 		percent, capped, of := m.LowPercent, m.LowCapped, "request"
 		if m.LowPercent < m.MinPercent {
 			percent, capped, of = m.MinPercent, m.MinCapped, "request, raised to memory.min" // low below min has no effect
 		}
-		j.Set(protocol.FeatureMemory, plan.MemoryLow, plan.Int(low), draft.PercentWhy(percent, of, m.Why, how, capped))
+		j.Set(protocol.FeatureMemory, plan.MemoryLow, plan.Int(low), draft.PercentWhy(percent, of, m.Why, known, capped))
 	}
 	if j.takesMemory(plan.MemoryHigh, loop.Bytes) {
 		j.Set(protocol.FeatureMemory, plan.MemoryHigh, plan.Int(loop.Bytes), loop.Reason)

@@ -9,7 +9,10 @@ import (
 )
 
 // oomScore plans oom_score_adj: the container's entry of oom-score-adj-spec, else the pod's oom-score-adj, within the
-// node's limits. Example: -900 under a limit of -500 gives -500.
+// node's limits. Without a limit nobody asks himself below 0, the score of an ordinary process, unless the kubelet has put
+// him there: what is above can be killed for the node, what is below outlives the node's own programs.
+//
+// Example: -900 gives -500 under a limit of -500, and 0 without one (-997 for a Guaranteed pod, which had -997).
 func (j *job) oomScore() {
 	asked, ok := j.Pod.Ask.OOMScoreAdjFor(j.c.Name)
 	if !ok || !j.Takes(protocol.FeatureOOMScore, plan.OOMScoreAdj) {
@@ -19,12 +22,27 @@ func (j *job) oomScore() {
 	if _, own := j.Pod.Ask.OOMScoreAdjByContainer[j.c.Name]; own {
 		why = "annotation oom-score-adj-spec"
 	}
-	n := max(min(asked, j.View.Limits.OOMScoreAdjMax), j.View.Limits.OOMScoreAdjMin)
+	least, whose := j.oomLeast()
+	n := max(min(asked, j.View.Limits.OOMScoreAdjMax), least)
 	if n != asked {
 		why += ", capped by the node"
+	}
+	if n > asked {
+		why += whose
 	}
 	if base := j.c.Base.OOMScoreAdj; base.Set && base.V == int64(n) {
 		return
 	}
 	j.Set(protocol.FeatureOOMScore, plan.OOMScoreAdj, plan.Int(n), why)
+}
+
+// oomLeast is the lowest score that the container may ask for, and why where nobody has set one.
+func (j *job) oomLeast() (least int, why string) {
+	if l := j.View.Limits.OOMScoreAdjMin; l.Set {
+		return int(l.V), ""
+	}
+	if base := j.c.Base.OOMScoreAdj; base.Set && base.V < 0 {
+		return int(base.V), " at the kubelet's own (limits.oomScoreAdjMin is not set)"
+	}
+	return 0, " at an ordinary process's (limits.oomScoreAdjMin is not set)"
 }

@@ -21,6 +21,8 @@ type Memory struct {
 	// MinPercent and LowPercent are capped where they come from the annotation; MinCapped and LowCapped say so.
 	MinPercent, LowPercent unit.Percent
 	MinCapped, LowCapped   bool
+	// Most is the node's share that one container may protect (Limits.MemoryNodePercent), 0 for no such cap.
+	Most unit.Bytes
 	// OOMGroupAsked says that the annotation names oomKillGroup.
 	OOMGroupAsked bool
 	// Why names the source.
@@ -31,6 +33,7 @@ type Memory struct {
 // the memoryQOS annotation. The annotation's policy none switches it off, auto switches it on even where the class is
 // disabled, default follows the class; fields it gives count in every case but none or enable=false.
 func MemoryOf(v *node.View, p *workload.Pod) (m Memory, ok bool) {
+	m.Most = NodeShare(v)
 	ask := p.Ask.MemoryQOS
 	if ask != nil && (ask.Policy == strategy.MemoryPolicyNone || ask.Enable != nil && !*ask.Enable) {
 		return m, false
@@ -62,6 +65,18 @@ func MemoryOf(v *node.View, p *workload.Pod) (m Memory, ok bool) {
 	return m, true
 }
 
+// NodeShare is how much memory pods may protect on this node, one or all together; 0 without such a cap, or when the node's
+// memory is not known.
+func NodeShare(v *node.View) unit.Bytes {
+	return v.Limits.MemoryNodePercent.Of(v.MemAllocatable).PageDown()
+}
+
+// NodeShareWhy names that cap in a reason.
+const NodeShareWhy = ", capped by the node's memoryNodePercentMax"
+
+// Beyond reports whether a request is more than the node lets anybody protect.
+func (m *Memory) Beyond(request unit.Bytes) bool { return m.Most > 0 && request > m.Most }
+
 func capPercent(asked int64, most unit.Percent) (unit.Percent, bool) {
 	return min(unit.Percent(asked), most), unit.Percent(asked) > most
 }
@@ -91,8 +106,13 @@ func pick[T any](to **T, from *T) {
 //
 //	min = request × minLimitPercent, low = request × lowLimitPercent but at least min, both down to a page
 //
+// of a request that counts up to Most.
+//
 // Example: request 2 GiB, 20 % gives 429494272.
 func (m *Memory) Protection(request unit.Bytes) (minimum, low unit.Bytes) {
+	if m.Beyond(request) {
+		request = m.Most
+	}
 	minimum = m.MinPercent.Of(request).PageDown()
 	return minimum, max(m.LowPercent.Of(request).PageDown(), minimum)
 }

@@ -13,6 +13,7 @@ import (
 	"strconv"
 
 	"github.com/koord-rt/koord-rt/api/protocol"
+	"github.com/koord-rt/koord-rt/api/strategy"
 	"github.com/koord-rt/koord-rt/model/node"
 	"github.com/koord-rt/koord-rt/model/plan"
 	"github.com/koord-rt/koord-rt/model/workload"
@@ -38,15 +39,21 @@ func Groups(v *node.View) plan.Plan {
 		if !draft.On(q.Enable) {
 			continue
 		}
-		ask := protocol.Resctrl{MBPercent: q.MBAPercent}
-		if q.CATRangeStartPercent != nil && q.CATRangeEndPercent != nil {
-			ask.LLC = &protocol.Range{Start: *q.CATRangeStartPercent, End: *q.CATRangeEndPercent}
-		}
+		ask := classAsk(q)
 		g := group{v: v, target: plan.Target{Level: plan.LevelGroup, Cgroup: name}, why: "class " + name}
 		g.plan(&ask)
 		out = append(out, g.out...)
 	}
 	return out
+}
+
+// classAsk is a class strategy in the form of the annotation.
+func classAsk(q *strategy.ResctrlQOS) protocol.Resctrl {
+	ask := protocol.Resctrl{MBPercent: q.MBAPercent}
+	if q.CATRangeStartPercent != nil && q.CATRangeEndPercent != nil {
+		ask.LLC = &protocol.Range{Start: *q.CATRangeStartPercent, End: *q.CATRangeEndPercent}
+	}
+	return ask
 }
 
 // GroupOf returns the name of the group for the pod's containers: the pod's own when it asks for one and may have it,
@@ -88,7 +95,11 @@ func PodGroup(v *node.View, p *workload.Pod) (name string, pl plan.Plan, problem
 		why: "annotation resctrl", asked: true,
 	}
 	if !v.Ceded.Has(plan.RDTSchemata) {
-		g.plan(p.Ask.Resctrl)
+		ask, held := within(v, p)
+		if held {
+			g.why += ", held within class BE's (limits.beyondClass)"
+		}
+		g.plan(ask)
 	}
 	return name, g.out, g.problems
 }

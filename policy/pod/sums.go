@@ -56,8 +56,9 @@ type Protection struct {
 
 // Ancestors returns memory.min and memory.low of the QoS directories and the kubepods root: each the sum over the pods
 // below it, because a protection without its ancestors' has no effect against the rest of the node. Every directory of
-// the list gets a value, also 0, so that protection goes when pods go. Nil when the kubelet's MemoryQoS owns these
-// files.
+// the list gets a value, also 0, so that protection goes when pods go. A sum ends at the node's share
+// (Limits.MemoryNodePercent): what stands on a directory holds for all below it, and the kernel divides it among those who ask
+// for more. Nil when the kubelet's MemoryQoS owns these files.
 //
 // Example: a Burstable pod with 1 GiB and a Guaranteed one with 2 GiB give burstable 1 GiB and kubepods 3 GiB.
 func Ancestors(v *node.View, pods []Protection) plan.Plan {
@@ -73,6 +74,7 @@ func Ancestors(v *node.View, pods []Protection) plan.Plan {
 			dirs = add(dirs, p.QoSCgroup, p)
 		}
 	}
+	most := draft.NodeShare(v)
 	out := make(plan.Plan, 0, 2*len(dirs))
 	for i := range dirs {
 		t := plan.Target{Level: plan.LevelQoS, Cgroup: dirs[i].QoSCgroup}
@@ -81,10 +83,14 @@ func Ancestors(v *node.View, pods []Protection) plan.Plan {
 			if k == plan.MemoryLow {
 				n = dirs[i].Low
 			}
+			why := "sum of the pods below"
+			if most > 0 && n > most {
+				n, why = most, why+draft.NodeShareWhy
+			}
 			if v.Kernel.Has(k) && !v.Ceded.Has(k) {
 				out = append(out, plan.Setting{
 					Target: t, Knob: k, Value: plan.Int(n), Owner: protocol.FeatureMemory,
-					Reason: "sum of the pods below", Observe: mode == node.Observe,
+					Reason: why, Observe: mode == node.Observe,
 				})
 			}
 		}

@@ -34,7 +34,7 @@ func View() *node.View {
 		Generation: 7, Name: "node-001", Topology: Topology(8, 2), CPUAllocatable: 8000,
 		MemAllocatable: 120 * GiB, MemCapacity: 128 * GiB,
 		Limits: node.Limits{
-			OOMScoreAdjMin: -500, OOMScoreAdjMax: 1000, CPUBurstPercentMax: 10000, MemoryMinPercent: 100,
+			OOMScoreAdjMin: unit.Some(-500), OOMScoreAdjMax: 1000, CPUBurstPercentMax: 10000, MemoryMinPercent: 100,
 			MemoryLowPercent: 100, MBAPercentMax: 100, PodResctrl: true, CoreSched: true, Devices: true,
 			ExclusivePercent: 80, BlkIO: true,
 		},

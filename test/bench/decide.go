@@ -180,7 +180,7 @@ func paperView() (*node.View, error) {
 		Kernel:  scenario.Kernel("v2", func(k plan.Knob) bool { return !vendorKnobs.Has(k) }),
 		Runtime: nri.Runtime("containerd", "v2.4.2", "0.12.3"),
 		Limits: node.Limits{
-			OOMScoreAdjMin: l.OOMScoreAdjMin, OOMScoreAdjMax: l.OOMScoreAdjMax, CPUBurstPercentMax: unit.Percent(l.CPUBurstPercentMax),
+			OOMScoreAdjMax: l.OOMScoreAdjMax, MemoryNodePercent: unit.Percent(l.MemoryNodePercentMax), IOLatencyMin: l.IOLatencyMin, CPUBurstPercentMax: unit.Percent(l.CPUBurstPercentMax),
 			MemoryMinPercent: unit.Percent(l.MemoryMinPercentMax), MemoryLowPercent: unit.Percent(l.MemoryLowPercentMax),
 			MBAPercentMax: unit.Percent(l.MBAPercentMax), PodResctrl: true, CoreSched: true, Devices: true,
 			ExclusivePercent: unit.Percent(l.NodeCPUSetMaxPercent), BlkIO: l.BlkIO,

@@ -40,7 +40,8 @@ func (r *rig) disk() (name, number string) {
 	return name, number
 }
 
-// lifecycleBlockIO limits a pod's traffic to this machine's disk by annotation, and by class.
+// lifecycleBlockIO limits a pod's traffic to this machine's disk by annotation, and by class, whose limits hold beside the
+// annotation's.
 func lifecycleBlockIO(r *rig) {
 	name, number := r.disk()
 	r.up("resourceQOSStrategy:\n  beClass:\n    blkioQOS: {enable: true, blocks: [{name: /dev/"+name+", type: device, ioCfg: {readIOPS: 200}}]}\n", nil)
@@ -56,7 +57,7 @@ func lifecycleBlockIO(r *rig) {
 		}
 		return out
 	}
-	r.soon(3*time.Second, r.pod(asks), want(map[string]string{"read_bps_device": "1048576", "write_iops_device": "100"}, "rbps=1048576 wbps=max riops=max wiops=100"))
+	r.soon(3*time.Second, r.pod(asks), want(map[string]string{"read_bps_device": "1048576", "write_iops_device": "100", "read_iops_device": "200"}, "rbps=1048576 wbps=max riops=200 wiops=100"))
 	class := r.pod(bePod("io-class"))
 	r.soon(3*time.Second, class, want(map[string]string{"read_iops_device": "200"}, "rbps=max wbps=max riops=200 wiops=max"))
 

@@ -113,12 +113,16 @@ func (s *Scenario) view(kernel node.Kernel) (*node.View, error) {
 		OptOutNamespaces: cfg.OptOut.Namespaces, ForeignHandlers: cfg.OptOut.RuntimeHandlers,
 		Kernel: kernel, Runtime: nri.Runtime("containerd", "v2.4.2", "0.12.3"), Dynamic: s.Dynamic,
 		Limits: node.Limits{
-			OOMScoreAdjMin: cfg.Limits.OOMScoreAdjMin, OOMScoreAdjMax: cfg.Limits.OOMScoreAdjMax,
+			OOMScoreAdjMax: cfg.Limits.OOMScoreAdjMax, MemoryNodePercent: unit.Percent(cfg.Limits.MemoryNodePercentMax),
+			BeyondClass: cfg.Limits.BeyondClass, IOLatencyMin: cfg.Limits.IOLatencyMin,
 			CPUBurstPercentMax: unit.Percent(cfg.Limits.CPUBurstPercentMax), MemoryMinPercent: unit.Percent(cfg.Limits.MemoryMinPercentMax),
 			MemoryLowPercent: unit.Percent(cfg.Limits.MemoryLowPercentMax), MBAPercentMax: unit.Percent(cfg.Limits.MBAPercentMax),
 			PodResctrl: cfg.Limits.ResctrlPodGroups, CoreSched: cfg.Limits.CoreSched, Devices: cfg.Limits.Devices,
 			ExclusivePercent: unit.Percent(cfg.Limits.NodeCPUSetMaxPercent), BlkIO: cfg.Limits.BlkIO,
 		},
+	}
+	if least := cfg.Limits.OOMScoreAdjMin; least != nil {
+		v.Limits.OOMScoreAdjMin = unit.Some(int64(*least))
 	}
 	v.CPUAllocatable = unit.MilliCPU(v.Topology.All().Len() * 1000)
 	v.Runtime.Weight = unit.Quadratic
