@@ -41,6 +41,11 @@ const (
 	AgentNodeMetricSystem
 	AgentNodeMetricNUMA
 	AgentNodeMetricNUMASystem
+	AgentKubeletRequest
+	AgentResourceUpdate
+	AgentCollectCPU
+	AgentCollectNUMA
+	AgentCollectStorage
 
 	AgentSystemCPU
 	AgentSystemMemory
@@ -61,6 +66,9 @@ const (
 	AgentPodDiskWrite
 	AgentPodReceive
 	AgentPodTransmit
+	AgentPodAllocLatency
+	AgentPodDiskLatency
+	AgentPodRTT
 	AgentPodDisturbed
 	AgentContainerCPU
 	AgentContainerMemory
@@ -102,6 +110,7 @@ const (
 	valuesUsage     = "resource: cpu, memory; unit: core, byte"
 	valuesClass     = "class: LSE, LSR, LS, BE, SYSTEM, none"
 	valuesShare     = "direction: egress, ingress; class: system, lsr, ls, be; none while network QoS is off"
+	valuesStatus    = "status: succeeded, failed"
 	valuesState     = "; state: active, degraded, observe, unsupported, off"
 )
 
@@ -193,6 +202,18 @@ var agentCatalogue = [NumAgentMetrics]Metric{
 		"As koordlet_node_metric_node_usage, of a NUMA node.", valuesUsage},
 	AgentNodeMetricNUMASystem: {"koordlet_node_metric_numa_system_usage", Gauge, nodeAnd("numa_node_id", "resource", "unit"),
 		"As koordlet_node_metric_system_usage, of a NUMA node.", valuesUsage},
+	AgentKubeletRequest: {"koordlet_kubelet_request_duration_seconds", Histogram, []string{"verb", "path", "code"},
+		"Time from a question to the kubelet to the beginning of its answer; without one there is none.",
+		"verb: get; path: /pods/, /configz, other; code: of the answer"},
+	AgentResourceUpdate: {"koordlet_resource_update_duration_milliseconds", Histogram, []string{"type", "status"},
+		"Time of one write to the kernel; what stands already is not written, and a target that has gone is no failure.",
+		"type: cgroup, resctrl-schema, default (all else); status: success, failed"},
+	AgentCollectCPU: {"koordlet_collect_node_cpu_info_status", Counter, nodeAnd("status"),
+		"Readings of the times of the node's CPUs.", valuesStatus},
+	AgentCollectNUMA: {"koordlet_collect_node_numa_info_status", Counter, nodeAnd("status"),
+		"Readings of the memory of all NUMA nodes.", valuesStatus},
+	AgentCollectStorage: {"koordlet_collect_node_local_storage_info_status", Counter, nodeAnd("status"),
+		"Readings of the list of disks.", valuesStatus},
 
 	AgentSystemCPU:    {own("system_cpu_cores"), Gauge, nil, "CPU used by neither pods nor host applications.", ""},
 	AgentSystemMemory: {own("system_memory_bytes"), Gauge, nil, "Memory used by neither pods nor host applications.", ""},
@@ -218,6 +239,12 @@ var agentCatalogue = [NumAgentMetrics]Metric{
 	AgentPodDiskWrite: {own("pod_disk_write_bytes_per_second"), Gauge, ofPod("class"), "Bytes written to disks.", valuesPod},
 	AgentPodReceive:   {own("pod_network_receive_bytes_per_second"), Gauge, ofPod("class"), "Bytes received.", valuesPod},
 	AgentPodTransmit:  {own("pod_network_transmit_bytes_per_second"), Gauge, ofPod("class"), "Bytes sent.", valuesPod},
+	AgentPodAllocLatency: {own("pod_memory_alloc_latency_seconds_per_second"), Gauge, ofPod("class"),
+		"Time that the tasks of a pod waited for memory, summed up; without delay accounting the memory pressure of its worst container.", valuesPod},
+	AgentPodDiskLatency: {own("pod_disk_latency_seconds"), Gauge, ofPod("class"),
+		"Mean time of a wait for a disk; without delay accounting the IO pressure of a pod per request. No series while it waits for none.", valuesPod},
+	AgentPodRTT: {own("pod_network_rtt_seconds"), Gauge, ofPod("class"),
+		"Median round trip time of the TCP connections of a pod that were active; none of BE pods and those of the host's network.", valuesPod},
 	AgentPodDisturbed: {own("pod_disturbed"), Gauge, ofPod("signal", "figure"),
 		"What a disturbed pod feels, and what is usual for it: ratios, microseconds, or cycles per instruction; no series while it is not.",
 		valuesPod + "; signal: CPU pressure, disk latency …; figure: now, usual"},

@@ -16,6 +16,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
 )
 
 // Names and labels of upstream's koordlet at a7a1b76b (July 2026, after 1.8.0): pkg/koordlet/metrics.
@@ -42,6 +43,9 @@ func TestAgentNamesAreUpstreams(t *testing.T) {
 		"resctrl_llc_occupancy":           "cache_id node qos",
 		"node_metric_node_usage":          "node resource unit", "node_metric_system_usage": "node resource unit",
 		"node_metric_numa_node_usage": "node numa_node_id resource unit", "node_metric_numa_system_usage": "node numa_node_id resource unit",
+		"kubelet_request_duration_seconds": "code path verb", "resource_update_duration_milliseconds": "status type",
+		"collect_node_cpu_info_status": "node status", "collect_node_numa_info_status": "node status",
+		"collect_node_local_storage_info_status": "node status",
 	}
 	got := map[string]string{}
 	for _, m := range AgentCatalogue() {
@@ -79,6 +83,19 @@ func TestAgentCounters(t *testing.T) {
 	m.APIWrite("nodemetrics", false)
 	m.APIWrite("hostile", true)
 	m.Scan(5000, 3)
+	m.KubeletAnswered("GET", "/pods", 200, 3*time.Millisecond)
+	m.KubeletAnswered("GET", "/configz", 403, time.Millisecond)
+	m.KubeletAnswered("PUT", "/hostile/1", 7777, time.Second)
+	m.KubeletAnswered("PUT", "/hostile/2", -1, time.Second)
+	m.Updated(UpdateCgroup, 40*time.Microsecond, false)
+	m.Updated(UpdateCgroup, 40*time.Microsecond, true)
+	m.Updated(UpdateSchemata, 40*time.Microsecond, false)
+	m.Updated(UpdateOther, 40*time.Microsecond, false)
+	m.Updated(NumUpdates, time.Second, false)
+	m.Collected(CollectCPU, false)
+	m.Collected(CollectNUMA, true)
+	m.Collected(CollectStorage, false)
+	m.Collected(NumCollects, true)
 	families, err := reg.Gather()
 	if err != nil {
 		t.Fatal(err)
@@ -104,9 +121,18 @@ func TestAgentCounters(t *testing.T) {
 		"evictions_total BEMemoryEvict evicted": 1, "evictions_total BEMemoryEvict refused": 1, "evictions_total other evicted": 1,
 		"samples_total ": 5000, "read_errors_total ": 3,
 		"api_writes_total nodemetrics ok": 1, "api_writes_total other error": 1,
+		"koordlet_kubelet_request_duration_seconds 200 /pods/ get": 1, "koordlet_kubelet_request_duration_seconds 403 /configz get": 1,
+		"koordlet_kubelet_request_duration_seconds other other other":   2,
+		"koordlet_resource_update_duration_milliseconds success cgroup": 1, "koordlet_resource_update_duration_milliseconds failed cgroup": 1,
+		"koordlet_resource_update_duration_milliseconds success resctrl-schema": 1, "koordlet_resource_update_duration_milliseconds success default": 1,
+		"koordlet_collect_node_cpu_info_status n1 succeeded": 1, "koordlet_collect_node_numa_info_status n1 failed": 1,
+		"koordlet_collect_node_local_storage_info_status n1 succeeded": 1,
 	}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
+	}
+	if h := sum(families, "koordlet_resource_update_duration_milliseconds"); h < 0.15 || h > 0.17 {
+		t.Errorf("four writes of 40 µs took %v ms", h)
 	}
 	if _, err := NewAgent(reg, names); err == nil {
 		t.Error("registered twice")
@@ -114,9 +140,23 @@ func TestAgentCounters(t *testing.T) {
 	if n := testing.AllocsPerRun(100, func() {
 		m.Loop("suppress", time.Millisecond, true)
 		m.Scan(1, 0)
+		m.Updated(UpdateCgroup, time.Millisecond, false)
+		m.Collected(CollectNUMA, true)
 	}); n != 0 {
 		t.Errorf("%v allocations in a tick", n)
 	}
+}
+
+// sum of a histogram over all series.
+func sum(families []*dto.MetricFamily, name string) (total float64) {
+	for _, f := range families {
+		if f.GetName() == name {
+			for _, s := range f.Metric {
+				total += s.GetHistogram().GetSampleSum()
+			}
+		}
+	}
+	return total
 }
 
 func TestMoreRoutes(t *testing.T) {

@@ -46,6 +46,8 @@ type Agent struct {
 	loopErrors, evicted, outcomes, api table
 	reaction                           prometheus.Observer
 	samples, readErrors                prometheus.Counter
+	kubelet, updates                   *prometheus.HistogramVec
+	collects                           [NumCollects]table
 }
 
 // NewAgent registers the counters. It fails when one is registered already.
@@ -72,6 +74,7 @@ func NewAgent(reg prometheus.Registerer, names AgentNames) (*Agent, error) {
 	m.api = newTable(r.counters(metric(AgentAPIWrites)), len(names.Objects)*2, func(i int) []string {
 		return []string{names.Objects[i/2], [...]Result{ResultOK, ResultError}[i%2].String()}
 	})
+	m.upstream(r)
 	return m, errors.Join(r.errs...)
 }
 

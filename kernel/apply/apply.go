@@ -129,6 +129,8 @@ type Result struct {
 	Known  bool
 	// Note says how the kernel's limits changed the value: "cut from 4-7 to 4-5: …".
 	Note string
+	// Took is the time in the kernel of the last write that was tried and has ended; 0 where none was.
+	Took time.Duration
 	Err  error
 }
 

@@ -97,10 +97,14 @@ func (a *session) fill(rec *journal.Record, t *target, s plan.Setting, c cgroup.
 func (a *session) write(ctx context.Context, p plan.Plan, t *target, s plan.Setting, c cgroup.Change, rec journal.Record, r *Result) {
 	var err error
 	pending := false
+	begun := a.o.Now()
 	if isCgroupKnob(s.Knob) {
 		err, pending = a.writeFiles(ctx, s, c, rec)
 	} else {
 		err = a.writeOther(p, s, c)
+	}
+	if !pending {
+		r.Took = a.o.Now().Sub(begun)
 	}
 	switch {
 	case err != nil:

@@ -92,3 +92,6 @@ func (d *Interface) counters(rest []byte) (ok bool) {
 	d.ReceivedBytes, d.SentBytes = c[0], c[8]
 	return true
 }
+
+// NetNS is the path of a process's network namespace, to be entered (namespaces(7)).
+func (fs FS) NetNS(pid int) string { return fs.pid(pid, "ns", "net") }

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The koord-rt Authors
 
-// Package taskstats asks the kernel how long the threads of a process waited for a CPU, all of them in one question.
+// Package taskstats asks the kernel how long the threads of a process waited for CPU, memory and disk, all of them in one question.
 //
-// Input is a process id, output nanoseconds. procfs has the same number for one thread at a time only, and the cgroup's pressure,
-// which is better, is not on cgroup v1. It imports kernel/proc (for the type of its errors), golang.org/x/sys and the standard
-// library only. Kernel document: Documentation/accounting/taskstats.rst; CONFIG_TASKSTATS and CONFIG_TASK_DELAY_ACCT.
+// Input is a process id, output nanoseconds. procfs has the wait for a CPU of one thread at a time only, and the cgroup's pressure,
+// which is better, is not on cgroup v1 and tells neither how often somebody waited nor for how many at once. It imports kernel/proc,
+// kernel/root, golang.org/x/sys and the standard library only. Kernel documents: Documentation/accounting/taskstats.rst and
+// delay-accounting.rst; CONFIG_TASKSTATS and CONFIG_TASK_DELAY_ACCT.
 package taskstats
 
 import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -25,6 +25,8 @@ type Client struct {
 	family uint16
 	seq    uint32
 	buf    []byte
+	// version of the kernel's struct taskstats, as its last answer said.
+	version uint16
 }
 
 // answerTimeout bounds the wait for an answer, which the kernel gives before the question's system call returns.
@@ -46,7 +48,7 @@ func Dial() (*Client, error) {
 		err = c.findFamily()
 	}
 	if err == nil {
-		_, err = c.RunDelay(unix.Getpid())
+		_, err = c.Delays(unix.Getpid())
 	}
 	if err != nil {
 		c.Close()
@@ -68,16 +70,20 @@ func explain(err error) error {
 	return fmt.Errorf("dial taskstats: %w", err)
 }
 
-// RunDelay is how long the threads of a process, those that ended included, were runnable and waited for a CPU, in nanoseconds
-// since it began (cpu_delay_total). A process that is gone is unix.ESRCH.
-func (c *Client) RunDelay(pid int) (ns uint64, err error) {
+// Delays is what the threads of a process have waited for, those that ended included, since it began. A process that is gone is
+// unix.ESRCH.
+func (c *Client) Delays(pid int) (Delays, error) {
 	var id [4]byte
 	binary.NativeEndian.PutUint32(id[:], uint32(pid)) //nolint:gosec // a process id
 	payload, err := c.ask(c.family, unix.TASKSTATS_CMD_GET, unix.TASKSTATS_CMD_ATTR_TGID, id[:])
 	if err != nil {
-		return 0, err
+		return Delays{}, err
 	}
-	return parseRunDelay(payload)
+	d, version, err := parseDelays(payload)
+	if err == nil {
+		c.version = version
+	}
+	return d, err
 }
 
 // Close gives the socket back.
@@ -193,17 +199,4 @@ func attribute(b []byte, kind uint16) []byte {
 		b = b[min(align(length), len(b)):]
 	}
 	return nil
-}
-
-// runDelayOffset is that of cpu_delay_total in struct taskstats, which only ever grows at its end.
-const runDelayOffset = unsafe.Offsetof(unix.Taskstats{}.Cpu_delay_total)
-
-// parseRunDelay takes the number out of TASKSTATS_TYPE_AGGR_TGID, a nest of the id and struct taskstats
-// (include/uapi/linux/taskstats.h).
-func parseRunDelay(payload []byte) (uint64, error) {
-	stats := attribute(attribute(payload, unix.TASKSTATS_TYPE_AGGR_TGID), unix.TASKSTATS_TYPE_STATS)
-	if uintptr(len(stats)) < runDelayOffset+8 {
-		return 0, errAnswer
-	}
-	return binary.NativeEndian.Uint64(stats[runDelayOffset:]), nil
 }

@@ -81,6 +81,9 @@ const (
 	MemoryBandwidthLocal
 	MemoryCharged
 	CPUThrottledTime
+	MemoryAllocLatency
+	DiskLatency
+	NetworkRTT
 
 	numMetrics = iota + 1
 )
@@ -120,11 +123,11 @@ var table = [NumMetrics]row{
 	PSIIOSome:           {"psi_io_some_avg10", Ratio, true, "share of 10 s in which some task waited for IO (kernel average)"},
 	PSIIOFull:           {"psi_io_full_avg10", Ratio, true, "as some, but all tasks"},
 	StallCPUSome:        {"psi_cpu_some_stall", MicrosPerSecond, true, "growth of total= of cpu.pressure some"},
-	StallCPUFull:        {"psi_cpu_full_stall", MicrosPerSecond, true, "growth of total= of cpu.pressure full"},
+	StallCPUFull:        {"psi_cpu_full_stall", MicrosPerSecond, true, "growth of total= of cpu.pressure full, of the node"},
 	StallMemorySome:     {"psi_mem_some_stall", MicrosPerSecond, true, "growth of total= of memory.pressure some"},
-	StallMemoryFull:     {"psi_mem_full_stall", MicrosPerSecond, true, "growth of total= of memory.pressure full"},
+	StallMemoryFull:     {"psi_mem_full_stall", MicrosPerSecond, true, "growth of total= of memory.pressure full, of the node"},
 	StallIOSome:         {"psi_io_some_stall", MicrosPerSecond, true, "growth of total= of io.pressure some"},
-	StallIOFull:         {"psi_io_full_stall", MicrosPerSecond, true, "growth of total= of io.pressure full"},
+	StallIOFull:         {"psi_io_full_stall", MicrosPerSecond, true, "growth of total= of io.pressure full, of the node"},
 	Cycles:              {"cpi_cycles", Count, true, "CPU cycles in the measuring window (perf)"},
 	Instructions:        {"cpi_instructions", Count, true, "instructions retired in the same window; cycles / instructions is CPI"},
 	MemoryAllocStall: {"memory_alloc_stall", CountPerSecond, true, "allocations that had to reclaim themselves: allocstall_* of " +
@@ -144,6 +147,11 @@ var table = [NumMetrics]row{
 		"memory.current, memory.usage_in_bytes; of containers"},
 	CPUThrottledTime: {"cpu_throttled_time", MicrosPerSecond, false, "time for which the quota stopped it, summed up over CPUs (throttled_usec, " +
 		"throttled_time); only of intervals in which it did"},
+	MemoryAllocLatency: {"memory_alloc_latency", MicrosPerSecond, true, "time its tasks spent in direct reclaim, compaction and thrashing, summed " +
+		"up (taskstats); without delay accounting the memory pressure of its worst container"},
+	DiskLatency: {"disk_latency", Micros, true, "mean time of a wait of its tasks for a disk (taskstats); without delay accounting its IO pressure " +
+		"per request"},
+	NetworkRTT: {"network_rtt", Micros, true, "median of the smoothed round trip times of its TCP connections that were active (sock_diag)"},
 }
 
 func (m Metric) row() row {

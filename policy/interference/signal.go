@@ -48,9 +48,10 @@ const (
 	IOPressure
 	// Throttled is the part of its periods in which its own quota stopped it.
 	Throttled
-	// AllocationLatency is the time per second spent in direct reclaim and compaction, 0 … 1.
+	// AllocationLatency is the time per second that its tasks spent in direct reclaim, compaction and thrashing, summed up: 1 is
+	// one of them all the time.
 	AllocationLatency
-	// DiskLatency and NetworkLatency are µs per request and per round trip.
+	// DiskLatency and NetworkLatency are µs per wait for a disk and per round trip.
 	DiskLatency
 	NetworkLatency
 	// NumSignals is their number.

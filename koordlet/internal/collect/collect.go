@@ -15,6 +15,7 @@
 package collect
 
 import (
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -65,6 +66,26 @@ type Report struct {
 	// Failed readings of any file, and the first one's error.
 	Failed int
 	Err    error
+	// CPUs, NUMA and Disks are what became of the node's own: the times of its CPUs, the memory of all of its NUMA nodes, the list of
+	// its disks.
+	CPUs, NUMA, Disks Reading
+}
+
+// Reading is what became of one.
+type Reading uint8
+
+// The readings.
+const (
+	NotRead Reading = iota
+	ReadWell
+	ReadFailed
+)
+
+func outcome(err error) Reading {
+	if err != nil {
+		return ReadFailed
+	}
+	return ReadWell
 }
 
 // State is one collector on this machine.
@@ -101,6 +122,10 @@ type machine struct {
 	proc  proc.FS
 	sys   sys.FS
 	usage *usage.FS
+	// What collectors made before have found, for those that can do with either: pressure is what psi can, waits is why rundelay does
+	// not know what tasks wait for beside the CPU, nil when it does.
+	pressure support
+	waits    error
 }
 
 // New opens what there is. A collector whose files are missing is unsupported, see Support; only a cgroup filesystem that cannot
@@ -115,7 +140,8 @@ func New(o Options) (*Scanner, error) {
 	fill(&o.CPIWindow, defaultCPIWindow)
 	fill(&o.CPIDescriptors, defaultCPIDescriptors)
 	s := &Scanner{opts: o}
-	m := &machine{opts: &s.opts, proc: proc.FS(o.Roots.Proc), sys: sys.FS(o.Roots.Sys), usage: fs}
+	m := &machine{opts: &s.opts, proc: proc.FS(o.Roots.Proc), sys: sys.FS(o.Roots.Sys), usage: fs,
+		pressure: support{no: "the collector psi is off"}, waits: errors.New("the collector rundelay is off")}
 	s.tick = tick{
 		usage: fs, clock: o.Now, buf: root.Get(), slow: uint64(o.Slow), //nolint:gosec // positive
 		apart: o.Cgroup == node.CgroupV1, out: make([]sample.Sample, 0, batch),

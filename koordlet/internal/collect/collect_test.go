@@ -65,7 +65,7 @@ func newRig(t *testing.T, record string, v node.CgroupVersion, change func(*Opti
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := Options{Roots: r.record.Roots, Cgroup: v, Topology: topology, Slow: 1, Now: func() unit.Micros { return r.now }, Without: []string{"rundelay", "cpi"}}
+	o := Options{Roots: r.record.Roots, Cgroup: v, Topology: topology, Slow: 1, Now: func() unit.Micros { return r.now }, Without: []string{"rundelay", "cpi", "rtt"}}
 	if change != nil {
 		change(&o)
 	}

@@ -71,6 +71,9 @@ var collectors = [...]struct {
 	{"reclaim", slowly, newReclaim},
 	{"disk", slowly, newDisks},
 	{"network", slowly, newNetwork},
+	{"alloclatency", slowly, newAllocLatency}, // after psi and rundelay
+	{"disklatency", slowly, newDiskLatency},   // after disk too
+	{"rtt", slowly, newRTT},
 	{"resctrl", slowly, newResctrl},
 	{"cpi", cpiTicks, newCPI},
 }

@@ -46,6 +46,7 @@ type ioRates struct{ readBytes, writeBytes, reads, writes sample.Rate }
 // ioState is a cgroup's rates and what it had done at the last reading.
 type ioState struct {
 	ioRates
+	all   sample.Rate // requests of both kinds
 	done  usage.Device
 	known bool
 }
@@ -91,6 +92,7 @@ func (c *disks) cgroup(t *tick, e *entry) {
 	if !e.fresh || !t.due(e) {
 		return
 	}
+	e.requests = figure{}
 	s := c.of.of(e)
 	if !c.own || !e.rested || !s.known {
 		if !t.table(e.cg.IO(t.buf, &c.io)) {
@@ -98,13 +100,17 @@ func (c *disks) cgroup(t *tick, e *entry) {
 		}
 		s.done, s.known = c.sum(), true
 	}
-	s.emit(t, e.subject, &s.done, t.clock())
+	at := t.clock()
+	s.emit(t, e.subject, &s.done, at)
+	if d, ok := s.all.Next(s.done.Reads+s.done.Writes, at); ok {
+		e.requests = figure{d.PerSecond(), true}
+	}
 }
 
 // list finds the disks; one that stayed keeps its counters.
 func (c *disks) list(t *tick) {
 	found, err := c.sys.WholeDisks()
-	if err != nil {
+	if t.report.Disks = outcome(err); err != nil {
 		t.fail(err)
 		return
 	}

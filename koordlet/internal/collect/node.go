@@ -48,7 +48,8 @@ func newNode(m *machine) (collector, support) {
 func (c *nodes) collect(t *tick) {
 	m := &t.machine
 	m.statOK, m.memoryOK, m.rated = false, false, false
-	if err := c.stat.Read(t.buf, &m.stat); err != nil {
+	err := c.stat.Read(t.buf, &m.stat)
+	if t.report.CPUs = outcome(err); err != nil {
 		t.fail(err)
 	} else {
 		m.at, m.statOK = t.clock(), true

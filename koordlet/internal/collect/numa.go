@@ -138,7 +138,9 @@ func (n *numaNode) read(t *tick) {
 			t.emit(n.subject, sample.CPUUsage, n.cores, t.machine.at)
 		}
 	}
-	if err := n.memory.Read(t.buf, &n.now); err != nil {
+	err := n.memory.Read(t.buf, &n.now)
+	t.report.NUMA = max(t.report.NUMA, outcome(err)) // one that failed counts for all
+	if err != nil {
 		t.fail(err)
 		return
 	}

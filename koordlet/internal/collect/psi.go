@@ -16,7 +16,7 @@ import (
 )
 
 // pressures tells pressure stall information: the kernel's average over 10 s as a ratio, and, but of containers, the growth of its
-// total, which is exact for the interval between two readings.
+// total, which is exact for the interval between two readings: of "some", and of the node of "full", which nobody asks for of others.
 //
 // Cgroups are read slowly; the CPU pressure of pods that are watched (Scanner.Watch) in each tick. Whenever a task of a container
 // waits, some task of its pod does: a container whose averages are zero is read again when its pod's total has grown.
@@ -57,13 +57,20 @@ var resources = [...]struct {
 // lazyPressure: a cgroup without pressure files is asked at one in so many turns.
 const lazyPressure = 30
 
-// cpuPressure is the place of the CPU in resources; maxWatched bounds the pods that are read in each tick.
+// Places in resources; maxWatched bounds the pods that are read in each tick.
 const (
-	cpuPressure = 0
-	maxWatched  = 256
+	cpuPressure    = 0
+	memoryPressure = 1
+	ioPressure     = 2
+	maxWatched     = 256
 )
 
-func newPSI(m *machine) (collector, support) {
+func newPSI(m *machine) (c collector, can support) {
+	defer func() { m.pressure = can }()
+	return openPSI(m)
+}
+
+func openPSI(m *machine) (collector, support) {
 	c := &pressures{}
 	for i, r := range resources {
 		f, err := root.NewFile(m.proc.Path("pressure"), r.name, psi.Parse)
@@ -118,6 +125,7 @@ func (c *pressures) pod(t *tick, p *podEntry) {
 
 // read takes the slow turn of an entry; above is its pod's, which has had its own, nil for who has none.
 func (p *pressure) read(t *tick, e *entry, above *pressure, now *psi.Stat) {
+	e.stalled = [len(resources)]figure{}
 	if p.absent > 1 && p.absent%lazyPressure != 0 {
 		p.absent++
 		return
@@ -125,8 +133,8 @@ func (p *pressure) read(t *tick, e *entry, above *pressure, now *psi.Stat) {
 	for i, r := range resources {
 		l := &p.last[i]
 		if above != nil && l.zero && above.last[i].known && !above.last[i].grew {
-			*now = psi.Stat{HasFull: l.full}
-			p.emit(t, e.subject, i, now, t.clock())
+			*now = psi.Stat{Some: psi.Line{TotalUS: l.total}, HasFull: l.full}
+			e.stalled[i] = p.emit(t, e.subject, i, now, t.clock())
 			continue
 		}
 		switch err := e.cg.Pressure(t.buf, r.name, now); {
@@ -138,7 +146,7 @@ func (p *pressure) read(t *tick, e *entry, above *pressure, now *psi.Stat) {
 		default:
 			p.absent = 0
 			l.take(now)
-			p.emit(t, e.subject, i, now, t.clock())
+			e.stalled[i] = p.emit(t, e.subject, i, now, t.clock())
 		}
 	}
 }
@@ -168,19 +176,26 @@ func (p *pressure) glance(t *tick, e *entry, now *psi.Stat) {
 // percent is what the kernel's hundredths of a percent are, as a ratio.
 const percent = 1.0 / 10000
 
-func (p *pressure) emit(t *tick, subject sample.Subject, i int, s *psi.Stat, at unit.Micros) {
+// emit returns by how much "some" has grown, in microseconds per second, which it emits but of containers.
+func (p *pressure) emit(t *tick, subject sample.Subject, i int, s *psi.Stat, at unit.Micros) (stalled figure) {
 	r := &resources[i]
 	t.emit(subject, r.some, float64(s.Some.Avg10)*percent, at)
 	if s.HasFull {
 		t.emit(subject, r.full, float64(s.Full.Avg10)*percent, at)
 	}
-	if subject.Kind == sample.Container {
-		return
+	if d, ok := p.some[i].Next(s.Some.TotalUS, at); ok {
+		stalled = figure{d.PerSecond(), true}
 	}
-	t.emitRate(subject, r.someStall, &p.some[i], s.Some.TotalUS, 1, at)
-	if s.HasFull {
+	if subject.Kind == sample.Container {
+		return stalled
+	}
+	if stalled.known {
+		t.emit(subject, r.someStall, stalled.value, at)
+	}
+	if s.HasFull && subject.Kind == sample.Node {
 		t.emitRate(subject, r.fullStall, &p.full[i], s.Full.TotalUS, 1, at)
 	}
+	return stalled
 }
 
 func (c *pressures) forget(e *entry) { c.of.forget(e) }

@@ -185,6 +185,7 @@ func TestBrokenFiles(t *testing.T) {
 	r.Follow(whom)
 	r.scan(t)
 	// memory.stat comes first: of a cgroup at rest it is not read for ever.
+	ofNode := map[string][2]Reading{"proc/stat": {ReadFailed, ReadWell}, "sys/devices/system/node/node0/meminfo": {ReadWell, ReadFailed}}
 	for _, file := range []string{"sys/fs/cgroup/memory" + whom.Pods[1].Cgroup + "/memory.stat", "proc/stat", "proc/meminfo", "proc/vmstat",
 		"proc/diskstats", "proc/pressure/io", "sys/devices/system/node/node0/meminfo", "proc/1/net/dev"} {
 		r.record.Put(t, file, "a\nb\nnonsense\n")
@@ -194,6 +195,13 @@ func TestBrokenFiles(t *testing.T) {
 		var name *root.FileError
 		if report.Failed != 1 || !strings.Contains(report.Err.Error(), file) {
 			t.Errorf("%s: %d failed, %v, %v", file, report.Failed, report.Err, errors.As(report.Err, &name))
+		}
+		want, ok := ofNode[file]
+		if !ok {
+			want = [2]Reading{ReadWell, ReadWell}
+		}
+		if got := [2]Reading{report.CPUs, report.NUMA}; got != want {
+			t.Errorf("%s: readings of the node %v, want %v", file, got, want)
 		}
 		if _, ok := r.value(sample.OfPod(lsUID), sample.CPUUsage); !ok {
 			t.Errorf("%s: the pod has no CPU usage", file)
@@ -209,19 +217,23 @@ func TestBrokenFiles(t *testing.T) {
 func TestSupport(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, "6.18-v1", node.CgroupV1, func(o *Options) {
-		o.Topology, o.Without, o.Slow = nil, []string{"rundelay", "cpi", "pagecache"}, 0
+		o.Topology, o.Without, o.Slow = nil, []string{"rundelay", "cpi", "pagecache", "rtt"}, 0
 	})
+	const v1Pressure = "cgroup v1 has pressure of the node, and of those cgroups alone that are also in a unified hierarchy or on an Anolis kernel"
 	want := map[string]string{
 		"node": "1 active ", "pod": "1 active ", "container": "1 active ", "hostapp": "1 active ", "class": "1 active ", "system": "1 active ",
 		"classpsi": "1 degraded cgroup v1 has the pressure of a class on an Anolis kernel alone",
 		"numa":     "10 unsupported the topology is not known", "pagecache": "1 off ",
 		"coldpage": "10 unsupported no memory.idle_page_stats: the kernel has no kidled",
-		"psi": "10 degraded cgroup v1 has pressure of the node, and of those cgroups alone that are also in a unified hierarchy or on an " +
-			"Anolis kernel",
+		"psi":      "10 degraded " + v1Pressure,
 		"rundelay": "10 off ", "reclaim": "10 active ",
 		"disk":    "10 degraded cgroup v1 charges buffered writes to the root, not to the cgroup that wrote",
 		"network": "10 active ", "resctrl": "10 unsupported no resctrl filesystem at " + r.record.Roots.Resctrl + ": not mounted, or the CPU has no RDT",
-		"cpi": "60 off ",
+		"cpi": "60 off ", "rtt": "10 off ",
+		"alloclatency": "10 degraded memory pressure of the worst container stands in: the collector rundelay is off (set kernel.task_delayacct=1 " +
+			"before containers start, then restart koordlet); " + v1Pressure,
+		"disklatency": "10 degraded IO pressure per request stands in: the collector rundelay is off (set kernel.task_delayacct=1 " +
+			"before containers start, then restart koordlet); " + v1Pressure,
 	}
 	got := map[string]string{}
 	for _, s := range r.Support() {
@@ -235,7 +247,9 @@ func TestSupport(t *testing.T) {
 	}
 	bare := kerneltest.Recorded(t, "6.12-v2")
 	bare.Remove(t, "proc/pressure")
-	s, err := New(Options{Roots: bare.Roots, Cgroup: node.CgroupV2, Now: func() unit.Micros { return 0 }})
+	s, err := New(Options{
+		Roots: bare.Roots, Cgroup: node.CgroupV2, Now: func() unit.Micros { return 0 }, Without: []string{"rundelay", "rtt"},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -243,6 +257,13 @@ func TestSupport(t *testing.T) {
 	i := slices.IndexFunc(s.Support(), func(s State) bool { return s.Collector == "psi" })
 	if state := s.Support()[i]; state.Support != StateUnsupported || !strings.Contains(state.Detail, "CONFIG_PSI") {
 		t.Errorf("%+v", state)
+	}
+	// Without pressure nothing stands in for delay accounting, which a recorded tree cannot have.
+	for _, s := range s.Support() {
+		latency := s.Collector == "alloclatency" || s.Collector == "disklatency"
+		if latency && (s.Support != StateUnsupported || !strings.Contains(s.Detail, "rundelay is off") || !strings.Contains(s.Detail, "CONFIG_PSI")) {
+			t.Errorf("%+v", s)
+		}
 	}
 }
 

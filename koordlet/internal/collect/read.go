@@ -54,6 +54,11 @@ type reading struct {
 	rested bool
 	turn   turn
 	detail detail
+	// What collectors have found at its slow turn, for those that come after them in the same tick: stalled is the pressure of each
+	// of resources in microseconds per second, requests those to disks per second, waited what tasks have waited for.
+	stalled  [len(resources)]figure
+	requests figure
+	waited   waits
 
 	cpu, periods, throttled, stopped sample.Rate
 }

@@ -23,11 +23,12 @@ import (
 //
 //	delay = Σ over processes of (run delay now − at the last reading) / Δt
 //
-// A process that began since counts from its beginning; one that ended since takes its last interval with it.
+// A process that began since counts from its beginning; one that ended since takes its last interval with it. The same answer says
+// what tasks waited for beside the CPU, where delay accounting is on: alloclatency and disklatency tell it.
 type runDelays struct {
 	machine *root.File[proc.CPUSchedStat] // nil without CONFIG_SCHEDSTATS
 	node    sample.Rate
-	ask     func(b *root.Buffer, pid int) (ns uint64, err error)
+	ask     func(b *root.Buffer, pid int) (taskstats.Delays, error)
 	stop    func()
 	of      each[delays]
 	now     proc.CPUSchedStat
@@ -43,7 +44,21 @@ type delays struct {
 
 type process struct {
 	pid int
-	ns  uint64
+	taskstats.Delays
+}
+
+// waits are what the tasks of a container or a pod waited for in an interval, per second of it: for memory and for disks in
+// microseconds, and how often for disks. cpu is known with the others.
+type waits struct {
+	cpu, memory, disk, diskWaits float64
+	known                        bool
+}
+
+func (w *waits) add(o waits) {
+	w.cpu += o.cpu
+	w.memory += o.memory
+	w.disk += o.disk
+	w.diskWaits += o.diskWaits
 }
 
 // maxProcesses bounds what is asked of one container.
@@ -56,14 +71,16 @@ func newRunDelay(m *machine) (collector, support) {
 	}
 	client, err := taskstats.Dial()
 	if err == nil {
-		c.ask = func(_ *root.Buffer, pid int) (uint64, error) { return client.RunDelay(pid) }
+		c.ask = func(_ *root.Buffer, pid int) (taskstats.Delays, error) { return client.Delays(pid) }
 		c.stop = client.Close
+		m.waits = client.Accounts(m.proc)
 		return c, c.without("")
 	}
-	c.ask = func(b *root.Buffer, pid int) (uint64, error) {
+	m.waits = err
+	c.ask = func(b *root.Buffer, pid int) (taskstats.Delays, error) {
 		var s proc.SchedStat
 		err := m.proc.ThreadSchedStat(b, pid, &s)
-		return s.WaitNS, err
+		return taskstats.Delays{CPU: s.WaitNS}, err
 	}
 	b := root.Get()
 	defer b.Put()
@@ -100,66 +117,82 @@ func (c *runDelays) collect(t *tick) {
 }
 
 func (c *runDelays) pod(t *tick, p *podEntry) {
-	var sum float64
+	p.waited = waits{}
+	var sum waits
 	known := 0
 	for _, e := range p.containers {
 		if !e.fresh {
 			continue
 		}
-		if rate, ok := c.container(t, e); ok {
-			sum += rate
+		if w := c.container(t, e); w.known {
+			sum.add(w)
 			known++
-			t.emit(e.subject, sample.RunQueueDelay, rate, e.at)
+			t.emit(e.subject, sample.RunQueueDelay, w.cpu, e.at)
 		}
 	}
 	if known > 0 && known == len(p.containers) {
-		t.emit(p.subject, sample.RunQueueDelay, sum, p.at)
+		sum.known = true
+		p.waited = sum
+		t.emit(p.subject, sample.RunQueueDelay, sum.cpu, p.at)
 	}
 }
 
-// container is the container's delay in microseconds per second since its last reading. The kernel counts a wait when it ends: who
-// has not run has no more of it.
-func (c *runDelays) container(t *tick, e *entry) (rate float64, ok bool) {
+// container is what the container's tasks waited for since its last reading. The kernel counts a wait when it ends: who has not run has
+// no more of it.
+func (c *runDelays) container(t *tick, e *entry) waits {
 	d := c.of.of(e)
 	if e.rested && d.at != 0 {
 		d.at = e.at
-		return 0, true
+		return waits{known: true}
 	}
 	if !t.table(e.cg.Procs(t.buf, maxProcesses, &d.pids)) {
-		return 0, false
+		return waits{}
 	}
 	at := t.clock()
 	now := d.spare[:0]
-	var grown uint64
+	var grown taskstats.Delays
 	for _, pid := range d.pids {
-		ns, err := c.ask(t.buf, pid)
+		p, err := c.ask(t.buf, pid)
 		if errors.Is(err, unix.ESRCH) || errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
 		if err != nil {
 			t.fail(err)
-			return 0, false
+			return waits{}
 		}
-		now = append(now, process{pid, ns})
-		grown += d.growth(pid, ns)
+		now = append(now, process{pid, p})
+		g := d.growth(pid, &p)
+		grown.CPU += g.CPU
+		grown.Memory += g.Memory
+		grown.Disk += g.Disk
+		grown.DiskWaits += g.DiskWaits
 	}
 	d.spare, d.was = d.was, now
-	over := at - d.at
+	over := (at - d.at).Seconds()
 	first := d.at == 0
 	d.at = at
 	if first || over <= 0 {
-		return 0, false
+		return waits{}
 	}
-	return float64(grown) / 1000 / over.Seconds(), true
+	micros := func(ns uint64) float64 { return float64(ns) / 1000 / over }
+	return waits{
+		cpu: micros(grown.CPU), memory: micros(grown.Memory), disk: micros(grown.Disk), diskWaits: float64(grown.DiskWaits) / over, known: true,
+	}
 }
 
-// growth is what a process waited since the last reading.
-func (d *delays) growth(pid int, ns uint64) uint64 {
+// growth is what a process waited since the last reading: all of it where it is new, or another one under this number.
+func (d *delays) growth(pid int, now *taskstats.Delays) taskstats.Delays {
 	i, found := slices.BinarySearchFunc(d.was, pid, func(p process, pid int) int { return p.pid - pid })
-	if found && d.was[i].ns <= ns {
-		return ns - d.was[i].ns
+	if !found {
+		return *now
 	}
-	return ns // new, or another one under this id
+	was := &d.was[i].Delays
+	if was.CPU > now.CPU || was.Memory > now.Memory || was.Disk > now.Disk || was.DiskWaits > now.DiskWaits {
+		return *now
+	}
+	return taskstats.Delays{
+		CPU: now.CPU - was.CPU, Memory: now.Memory - was.Memory, Disk: now.Disk - was.Disk, DiskWaits: now.DiskWaits - was.DiskWaits,
+	}
 }
 
 func (c *runDelays) forget(e *entry) { c.of.forget(e) }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/koord-rt/koord-rt/kernel/perf"
 	"github.com/koord-rt/koord-rt/kernel/root"
+	"github.com/koord-rt/koord-rt/kernel/taskstats"
 	"github.com/koord-rt/koord-rt/model/node"
 	"github.com/koord-rt/koord-rt/model/sample"
 	"github.com/koord-rt/koord-rt/model/unit"
@@ -142,9 +143,12 @@ func TestNetwork(t *testing.T) {
 		base.record.Put(t, "sys/class/net/"+name+"/statistics/tx_bytes", fmt.Sprintln(out))
 	}
 	r := newRigOn(t, base, nil)
+	lists := 0
 	scan := func() []string {
 		r.now += unit.Second
-		r.scan(t)
+		if r.scan(t).Disks == ReadWell {
+			lists++ // disks and interfaces are listed together
+		}
 		return r.only(sample.NetworkReceive, sample.NetworkTransmit)
 	}
 	nic("eth0", 1000, 2000)
@@ -165,6 +169,9 @@ func TestNetwork(t *testing.T) {
 		scan()
 	}
 	expect(t, "eth1 is gone", scan(), "node network_receive 0", "node network_transmit 0")
+	if lists != 3 {
+		t.Errorf("disks were listed %d times", lists)
+	}
 }
 
 // TestRunDelay: processes that stay, begin, end and come back under an old id.
@@ -175,13 +182,13 @@ func TestRunDelay(t *testing.T) {
 	whom.Pods = whom.Pods[1:]
 	waited := map[int]uint64{}
 	asked := 0
-	c := &runDelays{stop: func() {}, ask: func(_ *root.Buffer, pid int) (uint64, error) {
+	c := &runDelays{stop: func() {}, ask: func(_ *root.Buffer, pid int) (taskstats.Delays, error) {
 		asked++
 		ns, ok := waited[pid]
 		if !ok {
-			return 0, fmt.Errorf("ask: %w", unix.ESRCH)
+			return taskstats.Delays{}, fmt.Errorf("ask: %w", unix.ESRCH)
 		}
-		return ns, nil
+		return taskstats.Delays{CPU: ns}, nil
 	}}
 	r.running = append(r.running, running{c})
 	r.Follow(whom)

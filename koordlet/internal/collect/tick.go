@@ -43,6 +43,12 @@ type tick struct {
 	report Report
 }
 
+// figure is a number that may not be known.
+type figure struct {
+	value float64
+	known bool
+}
+
 func (t *tick) begin(sink func([]sample.Sample)) {
 	t.n++
 	t.sink, t.out, t.report = sink, t.out[:0], Report{}

@@ -26,6 +26,9 @@ var watched = [...]struct {
 	{interference.CPUPressure, sample.StallCPUSome, 1e-6},
 	{interference.MemoryPressure, sample.StallMemorySome, 1e-6},
 	{interference.IOPressure, sample.StallIOSome, 1e-6},
+	{interference.AllocationLatency, sample.MemoryAllocLatency, 1e-6},
+	{interference.DiskLatency, sample.DiskLatency, 1},
+	{interference.NetworkLatency, sample.NetworkRTT, 1},
 }
 
 // interferenceInput is what interference detection looks at; before is the step before. A BE pod's use is told only of

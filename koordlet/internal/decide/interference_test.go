@@ -106,6 +106,9 @@ func TestInterferenceWithoutCaps(t *testing.T) {
 	}{
 		"memory":          {sample.StallMemorySome, nil},
 		"disk":            {sample.StallIOSome, nil},
+		"allocation":      {sample.MemoryAllocLatency, nil},
+		"disk latency":    {sample.DiskLatency, nil},
+		"network latency": {sample.NetworkRTT, nil},
 		"suppression off": {sample.StallCPUSome, func(f *decide.Facts) { f.View.Strategy.ResourceUsedThresholdWithBE.Enable = new(false) }},
 		"batch observed":  {sample.StallCPUSome, func(f *decide.Facts) { f.View.Modes[protocol.FeatureBatch] = node.Observe }},
 		"opted out": {sample.StallCPUSome, func(f *decide.Facts) {
@@ -124,7 +127,7 @@ func TestInterferenceWithoutCaps(t *testing.T) {
 	}
 }
 
-// The signals that are computed from two figures.
+// The signals that are computed from two figures, and those that come as they are.
 func TestInterferenceSignals(t *testing.T) {
 	t.Parallel()
 	l := newLife(func(f *decide.Facts) {
@@ -138,9 +141,15 @@ func TestInterferenceSignals(t *testing.T) {
 		{Subject: sample.OfContainer("c1"), Metric: sample.Instructions, Value: 1e9, At: at},
 		{Subject: sample.OfContainer("c2"), Metric: sample.Cycles, Value: 1e9, At: at},
 		{Subject: sample.OfContainer("c2"), Metric: sample.Instructions, Value: 1e9, At: at},
+		{Subject: sample.OfPod("ls"), Metric: sample.MemoryAllocLatency, Value: 250_000, At: at},
+		{Subject: sample.OfPod("ls"), Metric: sample.DiskLatency, Value: 4000, At: at},
+		{Subject: sample.OfPod("ls"), Metric: sample.NetworkRTT, Value: 300, At: at},
 	})
 	l.run(1, sample.StallCPUSome, 0)
-	for signal, want := range map[interference.Signal]float64{interference.CPUDelay: 0.2, interference.CPI: 2} {
+	for signal, want := range map[interference.Signal]float64{
+		interference.CPUDelay: 0.2, interference.CPI: 2, interference.AllocationLatency: 0.25, interference.DiskLatency: 4000,
+		interference.NetworkLatency: 300,
+	} {
 		if b := l.baseline(signal); b.Count != 1 || max(b.Mean-want, want-b.Mean) > 1e-4 {
 			t.Errorf("%s: %g of %d samples, want %g", signal, b.Mean, b.Count, want)
 		}

@@ -16,7 +16,7 @@ func (d *Daemon) besideOthers(o *host.Options) {
 	watch := beside.New(d.cfg.RunDir, d.cfg.Host.Proc, Writer)
 	o.Kernel = func(k engine.Kernel) engine.Kernel {
 		d.ward = beside.NewWard(beside.Options{
-			Kernel: k, Watch: watch, RunDir: d.cfg.RunDir, Interval: engine.DefaultDrift, Log: d.log,
+			Kernel: tellingKernel{k, d.wrote}, Watch: watch, RunDir: d.cfg.RunDir, Interval: engine.DefaultDrift, Log: d.log,
 			Lost: d.lost, Released: func() { d.host.Engine.Repair() }, Mended: d.mended,
 			Trouble: func(err error) { d.host.Engine.Trouble("ledger", "writer that goes first", err) },
 		})

@@ -31,6 +31,8 @@ type cluster struct {
 	metric *kube.Single[slo.Collect]
 	// poke is called when the NodeMetric's policy has changed; set before anything runs.
 	poke func()
+	// answered hears of the kubelet's answers; set before anything runs.
+	answered func(method, path string, code int, took time.Duration)
 }
 
 func newCluster(cfg *config.Koordlet, log *slog.Logger) (*cluster, error) {
@@ -38,7 +40,7 @@ func newCluster(cfg *config.Koordlet, log *slog.Logger) (*cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &cluster{name: name, poke: func() {}}
+	c := &cluster{name: name, poke: func() {}, answered: func(string, string, int, time.Duration) {}}
 	if cfg.APIServer.Mode == config.APIServerOff {
 		return c, nil
 	}
@@ -165,7 +167,7 @@ func (c *cluster) close() {
 // newPods connects the sources of pods: the kubelet, and the API server while the kubelet does not answer.
 func newPods(cfg *config.Koordlet, c *cluster) (*pods.Keeper, error) {
 	o := pods.Options{Interval: cfg.Kubelet.Interval.Std()}
-	client, err := kubeletClient(&cfg.Kubelet, c.name)
+	client, err := c.kubelet(&cfg.Kubelet)
 	if err != nil {
 		return nil, err
 	}
@@ -180,13 +182,14 @@ func newPods(cfg *config.Koordlet, c *cluster) (*pods.Keeper, error) {
 	return pods.New(o), nil
 }
 
-// kubeletClient is the way to the kubelet of the node with that name, nil where none is configured.
-func kubeletClient(k *config.Kubelet, name string) (*trust.Client, error) {
+// kubelet is the way to the kubelet of this node, nil where none is configured.
+func (c *cluster) kubelet(k *config.Kubelet) (*trust.Client, error) {
 	if k.Endpoint == "" {
 		return nil, nil
 	}
 	client, err := trust.New(trust.Options{
-		ServerName: name, CAFile: present(k.CAFile), TokenFile: present(k.TokenFile), CertFile: k.CertFile, KeyFile: k.KeyFile, SkipVerify: k.SkipVerify,
+		ServerName: c.name, CAFile: present(k.CAFile), TokenFile: present(k.TokenFile), CertFile: k.CertFile, KeyFile: k.KeyFile, SkipVerify: k.SkipVerify,
+		Answered: func(method, path string, code int, took time.Duration) { c.answered(method, path, code, took) },
 	})
 	if err != nil {
 		return nil, fmt.Errorf("way to the kubelet: %w", err)

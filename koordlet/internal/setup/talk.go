@@ -68,6 +68,7 @@ func (d *Daemon) extend(states []collect.State) error {
 	if err != nil {
 		return err
 	}
+	d.cluster.answered = d.count.KubeletAnswered
 	t := talk.New(talk.Options{
 		Window: d.window, Pods: d.pods, Facts: func() *talk.Facts { return d.facts(states) }, Now: boot,
 		Interval: every(d.cfg.Collect.Interval.Std()), SlowInterval: every(d.cfg.Collect.SlowInterval.Std()),
@@ -92,6 +93,7 @@ func (d *Daemon) ticked(l *agent.Look) {
 	}
 	d.count.Loop(name, l.Took, false)
 	d.count.Scan(l.Scan.Samples, l.Scan.Failed)
+	d.read(&l.Scan)
 	if !l.Facts.Urgent {
 		d.evictor.Danger(l.Outcome.Evict.Danger != "")
 	}

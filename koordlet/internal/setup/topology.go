@@ -36,7 +36,7 @@ func (d *Daemon) newTopology() ([]run.Component, error) {
 	d.topology = w
 	out := []run.Component{{Name: "report of topology", Run: w.Run}}
 	if k := &d.cfg.Kubelet; k.QueryConfig {
-		client, err := kubeletClient(k, d.cluster.name)
+		client, err := d.cluster.kubelet(k)
 		if err != nil {
 			return nil, err
 		}

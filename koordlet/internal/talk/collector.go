@@ -128,7 +128,8 @@ func (t *Talk) Collect(ch chan<- prometheus.Metric) {
 func counted(m metrics.AgentMetric) bool {
 	switch m {
 	case metrics.AgentPodEviction, metrics.AgentEvictions, metrics.AgentLoopDuration, metrics.AgentLoopErrors, metrics.AgentReaction,
-		metrics.AgentAPIWrites, metrics.AgentSamples, metrics.AgentReadErrors:
+		metrics.AgentAPIWrites, metrics.AgentSamples, metrics.AgentReadErrors, metrics.AgentKubeletRequest, metrics.AgentResourceUpdate,
+		metrics.AgentCollectCPU, metrics.AgentCollectNUMA, metrics.AgentCollectStorage:
 		return true
 	}
 	return false

@@ -115,7 +115,7 @@ type Input struct {
 	Now  unit.Micros
 	Wall time.Time
 	// Fast, Slow and CPI are how old a sample may be to count as the present value: of what is measured each tick, of what
-	// is read less often, and of counted instructions.
+	// is read less often, and of counted instructions and round trip times.
 	Fast, Slow, CPI unit.Micros
 }
 
@@ -123,7 +123,7 @@ type Input struct {
 func (in *Input) latest(s sample.Subject, m sample.Metric) (float64, bool) {
 	age := in.Fast
 	switch {
-	case m == sample.Cycles || m == sample.Instructions:
+	case m == sample.Cycles || m == sample.Instructions, m == sample.NetworkRTT: // where looking is dear, pods wait in line
 		age = in.CPI
 	case m.Slow(s.Kind):
 		age = in.Slow

@@ -22,6 +22,9 @@ var (
 		{metrics.AgentPodDiskWrite, sample.DiskWriteBytes, 1},
 		{metrics.AgentPodReceive, sample.NetworkReceive, 1},
 		{metrics.AgentPodTransmit, sample.NetworkTransmit, 1},
+		{metrics.AgentPodAllocLatency, sample.MemoryAllocLatency, 1e-6},
+		{metrics.AgentPodDiskLatency, sample.DiskLatency, 1e-6},
+		{metrics.AgentPodRTT, sample.NetworkRTT, 1e-6},
 	}
 	ofContainers = [...]row{
 		{metrics.AgentContainerCPU, sample.CPUUsage, 1},

@@ -147,6 +147,7 @@ func measured() *window.Memory {
 		sample.CPUUsage: 1.25, sample.MemoryUsage: 1 << 30, sample.MemoryWithPageCache: 2 << 30, sample.CPUThrottled: 0.25,
 		sample.RunQueueDelay: 1_500_000, sample.PSICPUSome: 0.125, sample.PSICPUFull: 0.0625, sample.PSIIOFull: 0.5,
 		sample.DiskReadBytes: 1000, sample.DiskWriteBytes: 2000, sample.NetworkReceive: 3000, sample.NetworkTransmit: 4000,
+		sample.MemoryAllocLatency: 250_000, sample.DiskLatency: 4000, sample.NetworkRTT: 300,
 	})
 	measure(w, sample.OfContainer("c-spark"), at, map[sample.Metric]float64{
 		sample.CPUUsage: 1, sample.MemoryUsage: 1 << 29, sample.CPUThrottled: 0.5, sample.PSIMemorySome: 0.25,

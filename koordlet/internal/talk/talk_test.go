@@ -45,6 +45,11 @@ func TestEveryMetricIsTold(t *testing.T) {
 	count.Loop("suppress", time.Millisecond, true)
 	count.Evict("CPUEvict", metrics.EvictionDone)
 	count.APIWrite("nodemetric", false)
+	count.KubeletAnswered("GET", "/pods", 200, time.Millisecond)
+	count.Updated(metrics.UpdateCgroup, time.Millisecond, false)
+	for c := range metrics.NumCollects {
+		count.Collected(c, false)
+	}
 	if err := reg.Register(example(t)); err != nil {
 		t.Fatal(err)
 	}

@@ -49,6 +49,8 @@ type Options struct {
 	// DeadAfter is how long a connection may be silent, pings included, before it counts as dead: nobody closes the
 	// connections of a machine that lost its power. Default 7 s.
 	DeadAfter time.Duration
+	// Answered, where given, hears of each answer, whatever its status, and how long its beginning took.
+	Answered func(method, path string, code int, took time.Duration)
 }
 
 // Client sends requests. Safe for concurrent use.
@@ -108,9 +110,13 @@ func (c *Client) Do(req *http.Request) (*http.Response, error) {
 	if c.o.UserAgent != "" {
 		req.Header.Set("User-Agent", c.o.UserAgent)
 	}
+	asked := time.Now()
 	resp, err := s.transport.RoundTrip(req)
 	if err != nil {
 		return nil, c.explain(req.URL, err)
+	}
+	if c.o.Answered != nil {
+		c.o.Answered(req.Method, req.URL.Path, resp.StatusCode, time.Since(asked))
 	}
 	return resp, nil
 }

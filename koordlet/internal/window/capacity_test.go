@@ -24,8 +24,8 @@ var (
 	}
 	ofContainer = []sample.Metric{sample.MemoryCharged, sample.Cycles, sample.Instructions}
 	ofPod       = []sample.Metric{
-		sample.StallCPUSome, sample.StallCPUFull, sample.StallMemorySome, sample.StallMemoryFull, sample.StallIOSome, sample.StallIOFull,
-		sample.NetworkReceive, sample.NetworkTransmit,
+		sample.StallCPUSome, sample.StallMemorySome, sample.StallIOSome,
+		sample.NetworkReceive, sample.NetworkTransmit, sample.MemoryAllocLatency, sample.DiskLatency, sample.NetworkRTT,
 	}
 	ofAnolis = []sample.Metric{sample.MemoryWithHotPages, sample.MemoryColdPages}
 )

@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+package sockdiag
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net/netip"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// conn asks one question with each socket, in the calling thread's namespace.
+type conn struct {
+	buf  []byte
+	rtts []uint32 // microseconds
+}
+
+const (
+	// bufferSize holds the largest part of a dump (NLMSG_GOODSIZE is at most 32 KiB).
+	bufferSize = 32 << 10
+	// answerTimeout bounds the wait for an answer, which the kernel gives before the question's system call returns.
+	answerTimeout = 1 // second
+	// maxConnections of one namespace are enough for a median; what comes first in the kernel's table is a random choice. maxSeen
+	// bounds those that are looked at for it.
+	maxConnections = 512
+	maxSeen        = 4096
+)
+
+// Numbers and sizes of include/uapi/linux/netlink.h, sock_diag.h and inet_diag.h.
+const (
+	headerSize = 16
+	attrSize   = 4
+	typeMask   = 0x3fff
+
+	// tcpDiagGetSock asks for both address families in one walk of the table; SOCK_DIAG_BY_FAMILY takes two.
+	tcpDiagGetSock = 18
+	requestSize    = 60 // struct inet_diag_req
+	statesAt       = 52
+	extAt          = 3
+	diagInfo       = 2  // INET_DIAG_INFO
+	messageSize    = 72 // struct inet_diag_msg
+	sourceAt       = 8
+	destinationAt  = 24
+	established    = 1 // TCP_ESTABLISHED
+)
+
+// Offsets in struct tcp_info (include/uapi/linux/tcp.h), which grows at its end. Times since are milliseconds, the round trip time is
+// smoothed (RFC 6298) and in microseconds.
+const (
+	lastSentAt  = unsafe.Offsetof(unix.TCPInfo{}.Last_data_sent)
+	lastHeardAt = unsafe.Offsetof(unix.TCPInfo{}.Last_ack_recv)
+	rttAt       = unsafe.Offsetof(unix.TCPInfo{}.Rtt)
+)
+
+var (
+	errAnswer = errors.New("netlink answer is cut short")
+	errDump   = errors.New("not all connections were told")
+)
+
+// measure fills rtts with the connections that have sent and heard something since.
+func (c *conn) measure(since time.Duration) error {
+	c.rtts = c.rtts[:0]
+	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_SOCK_DIAG)
+	if err != nil {
+		return fmt.Errorf("open sock_diag: %w", err)
+	}
+	defer unix.Close(fd) //nolint:errcheck // nothing to do about it; it ends a dump that goes on
+	err = unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: answerTimeout})
+	if err == nil {
+		_, err = unix.Write(fd, question(c.buf[:0]))
+	}
+	if err != nil {
+		return fmt.Errorf("ask sock_diag: %w", err)
+	}
+	for seen := 0; seen < maxSeen && len(c.rtts) < maxConnections; {
+		n, err := unix.Read(fd, c.buf[:cap(c.buf)])
+		if err == unix.EINTR {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("read sock_diag: %w", err)
+		}
+		got, done, err := c.parts(c.buf[:n], since)
+		if err != nil || done {
+			return err
+		}
+		seen += got
+	}
+	return nil
+}
+
+// question is nlmsghdr and inet_diag_req: established TCP connections, with INET_DIAG_INFO.
+func question(b []byte) []byte {
+	b = binary.NativeEndian.AppendUint32(b, headerSize+requestSize)
+	b = binary.NativeEndian.AppendUint16(b, tcpDiagGetSock)
+	b = binary.NativeEndian.AppendUint16(b, unix.NLM_F_REQUEST|unix.NLM_F_DUMP)
+	b = append(b, make([]byte, 8)...) // sequence and port: the socket is asked once
+	req := make([]byte, requestSize)
+	req[0] = unix.AF_INET
+	req[extAt] = 1 << (diagInfo - 1)
+	binary.NativeEndian.PutUint32(req[statesAt:], 1<<established)
+	return append(b, req...)
+}
+
+// parts walks the messages of one read.
+func (c *conn) parts(b []byte, since time.Duration) (seen int, done bool, err error) {
+	for len(b) > 0 {
+		if len(b) < headerSize {
+			return seen, true, errAnswer
+		}
+		length := binary.NativeEndian.Uint32(b)
+		if length < headerSize || uint64(length) > uint64(len(b)) {
+			return seen, true, errAnswer
+		}
+		kind, body := binary.NativeEndian.Uint16(b[4:]), b[headerSize:length]
+		b = b[min(align(int(length)), len(b)):]
+		switch kind {
+		case unix.NLMSG_ERROR, unix.NLMSG_DONE:
+			return seen, true, failure(kind, body)
+		case tcpDiagGetSock:
+			seen++
+			if rtt, ok := parseConnection(body, since); ok && len(c.rtts) < maxConnections {
+				c.rtts = append(c.rtts, rtt)
+			}
+		}
+	}
+	return seen, false, nil
+}
+
+// failure reads NLMSG_ERROR and NLMSG_DONE: a negative error number, or the end.
+func failure(kind uint16, body []byte) error {
+	if len(body) < 4 {
+		if kind == unix.NLMSG_DONE {
+			return nil
+		}
+		return errAnswer
+	}
+	if code := int32(binary.NativeEndian.Uint32(body)); code < 0 { //nolint:gosec // an errno, negative
+		return fmt.Errorf("%w: %w", errDump, unix.Errno(-int64(code)))
+	}
+	return nil
+}
+
+func align(n int) int { return (n + 3) &^ 3 }
+
+// parseConnection reads struct inet_diag_msg with the attribute INET_DIAG_INFO: the round trip time of a connection that has sent and
+// heard something since, and leaves the namespace. One that was never measured has none.
+func parseConnection(b []byte, since time.Duration) (rtt uint32, ok bool) {
+	if len(b) < messageSize || b[1] != established || within(b) {
+		return 0, false
+	}
+	info := attribute(b[messageSize:], diagInfo)
+	if uintptr(len(info)) < rttAt+4 {
+		return 0, false
+	}
+	at := func(offset uintptr) uint32 { return binary.NativeEndian.Uint32(info[offset:]) }
+	limit := since.Milliseconds()
+	if int64(at(lastSentAt)) > limit || int64(at(lastHeardAt)) > limit {
+		return 0, false
+	}
+	rtt = at(rttAt)
+	return rtt, rtt > 0
+}
+
+// within reports a connection whose ends are in one namespace: on the loopback, or from an address to itself.
+func within(b []byte) bool {
+	from, to := b[sourceAt:sourceAt+16], b[destinationAt:destinationAt+16]
+	if b[0] == unix.AF_INET6 {
+		addr := netip.AddrFrom16([16]byte(to)).Unmap()
+		return addr.IsLoopback() || bytes.Equal(from, to)
+	}
+	return to[0] == 127 || bytes.Equal(from[:4], to[:4])
+}
+
+// attribute is the value of the first attribute of a kind; nil when there is none.
+func attribute(b []byte, kind uint16) []byte {
+	for len(b) >= attrSize {
+		length := int(binary.NativeEndian.Uint16(b))
+		if length < attrSize || length > len(b) {
+			return nil
+		}
+		if binary.NativeEndian.Uint16(b[2:])&typeMask == kind {
+			return b[attrSize:length]
+		}
+		b = b[min(align(length), len(b)):]
+	}
+	return nil
+}
