@@ -70,7 +70,9 @@ func KoordletGates() []KoordletGate {
 		"no effect: measured where the kernel has it":                      "CPICollector ColdPageCollector Libpfm4 PSICollector PerCPUMetric ResctrlCollector",
 		"no effect: the audit is always kept and answered":                 "AuditEvents AuditEventsHTTPHandler",
 		"no effect: devices come from koord-device-daemon and the runtime": "Accelerators HamiCoreVGPUMonitor PodResourcesProxy RDMADeviceInject RDMADevices",
-		"no effect: not implemented":                                       "HugePageReport NodeMetricPromMetrics TerwayQoS",
+		"no effect: the metrics koordlet_node_metric_… are always told":    "NodeMetricPromMetrics",
+		"no effect: zones of the NodeResourceTopology always tell them":    "HugePageReport",
+		"no effect: networkQOS divides the uplink without Terway's agent":  "TerwayQoS",
 	} {
 		for name := range strings.FieldsSeq(names) {
 			out = append(out, KoordletGate{Name: name, Help: help})

@@ -49,7 +49,12 @@ type TopologyInput struct {
 	Node, Labels map[string]string
 	// Kept is what the kubelet keeps from pods: the node's capacity − allocatable, not amplified.
 	Kept Figures
+	// HugePages are those that each memory node has set apart, in order of size.
+	HugePages map[int][]HugePages
 }
+
+// HugePages are the pages of one size.
+type HugePages struct{ Size, Total unit.Bytes }
 
 // Topology is the part of a NodeResourceTopology that is ours: annotations and labels by key, a removed one empty, and zones by
 // name.
@@ -110,8 +115,8 @@ func topologyPolicy(o *kubeletopt.Options) string {
 //	cpu-shared-pools      what LS pods share; be-cpu-shared-pools what BE pods may use
 //	reservation, system-qos-resource   as the Node object says
 //
-// A zone offers the CPUs and the memory of its node, not amplified; what pods use of it is for the scheduler to subtract. On a
-// node with the label enable-numa-reservation each of n zones keeps ⌈Kept / n⌉ of both.
+// A zone offers the CPUs of its node, its huge pages by size, and the memory without them, not amplified; what pods use of it is for the
+// scheduler to subtract. On a node with the label enable-numa-reservation each of n zones keeps ⌈Kept / n⌉ of CPUs and memory.
 //
 // Example: 2 zones of 32 CPUs, capacity 64, allocatable 61: 30500m of each can be allocated.
 func BuildTopology(in *TopologyInput) (Topology, error) {
@@ -145,15 +150,27 @@ func BuildTopology(in *TopologyInput) (Topology, error) {
 	}
 	kept := in.kept()
 	for _, id := range m.Topology.Nodes.List() {
-		all := Figures{unit.MilliCPU(m.Topology.NodeCPUs(id).Len() * 1000), m.Memory[id]}
+		huge, apart := in.hugePages(id)
+		all := Figures{unit.MilliCPU(m.Topology.NodeCPUs(id).Len() * 1000), max(m.Memory[id]-apart, 0)}
 		free := Figures{max(all.CPU-kept.CPU, 0), max(all.Memory-kept.Memory, 0)}
 		cpus, memory := zoneAmounts(all)
 		cpusFree, memoryFree := zoneAmounts(free)
-		out.Zones = append(out.Zones, Zone{Name: "node-" + strconv.Itoa(id), Type: zoneType, Resources: []ZoneResource{
+		out.Zones = append(out.Zones, Zone{Name: "node-" + strconv.Itoa(id), Type: zoneType, Resources: append([]ZoneResource{
 			{"cpu", cpus, cpusFree, cpusFree}, {"memory", memory, memoryFree, memoryFree},
-		}})
+		}, huge...)})
 	}
 	return out, nil
+}
+
+// hugePages are a zone's, as Kubernetes names them ("hugepages-2Mi"), and how much memory they take. A size of which there is none is
+// told too: it may have had some before.
+func (in *TopologyInput) hugePages(node int) (out []ZoneResource, apart unit.Bytes) {
+	for _, h := range in.HugePages[node] {
+		total := amount.Quantity(amount.FormatMemory(h.Total))
+		out = append(out, ZoneResource{"hugepages-" + amount.FormatMemory(h.Size), total, total, total})
+		apart += h.Total
+	}
+	return out, apart
 }
 
 // kept is what each zone keeps from pods.

@@ -21,6 +21,7 @@ import (
 	"github.com/koord-rt/koord-rt/koordlet/internal/predict"
 	"github.com/koord-rt/koord-rt/koordlet/internal/report"
 	"github.com/koord-rt/koord-rt/model/node"
+	"github.com/koord-rt/koord-rt/model/topo"
 	"github.com/koord-rt/koord-rt/model/unit"
 )
 
@@ -64,8 +65,12 @@ func (d *Daemon) topologyNow() (report.Topology, bool) {
 	if err != nil {
 		return report.Topology{}, false // half of a write; the next check finds it whole
 	}
+	huge, err := hugePages(sys.FS(d.cfg.Host.Sys), v.Topology.Nodes)
+	if err != nil {
+		return report.Topology{}, false // a memory node that goes; the next check finds it gone
+	}
 	in := report.TopologyInput{
-		Machine: d.machine, Kubelet: checkpoint, Reserved: v.Claims.Reserved, Pods: pods, Node: n.Annotations, Labels: n.Labels, Kept: kept(n),
+		Machine: d.machine, HugePages: huge, Kubelet: checkpoint, Reserved: v.Claims.Reserved, Pods: pods, Node: n.Annotations, Labels: n.Labels, Kept: kept(n),
 		SharePools: v.Dynamic.SharePools, BESharePools: v.Dynamic.BESharePools,
 	}
 	if s := d.options(); s != nil && s.Known {
@@ -115,6 +120,21 @@ func nodeMemory(s sys.FS, id int) (unit.Bytes, error) {
 	var m sys.NodeMemory
 	err = f.Read(b, &m)
 	return m.Total, err
+}
+
+// hugePages are those of each memory node; unlike its memory, they change while it runs.
+func hugePages(s sys.FS, nodes topo.CPUSet) (map[int][]report.HugePages, error) {
+	out := map[int][]report.HugePages{}
+	for _, id := range nodes.List() {
+		found, err := s.HugePages(id)
+		if err != nil {
+			return nil, fmt.Errorf("huge pages of node %d: %w", id, err)
+		}
+		for _, h := range found {
+			out[id] = append(out[id], report.HugePages(h))
+		}
+	}
+	return out, nil
 }
 
 // readCheckpoint is the kubelet's CPU manager; nothing without a kubelet.
