@@ -364,6 +364,37 @@ func TestRestoreAndFailedFirstWriteForget(t *testing.T) {
 	}
 }
 
+// A restore that was refused, which its own next record says, has ended nothing: index and compaction keep the original.
+func TestRefusedRestoreForgetsNothing(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	l := open(t, dir, "nri", Options{})
+	try := record("a", plan.CPUShares, 3, "512", "1024")
+	try.Via = journal.ViaRestore
+	refused := try
+	refused.Original, refused.Written, refused.Err = nil, nil, "EINVAL"
+	appendAll(t, l, record("a", plan.CPUShares, 0, "1024", "256"), record("a", plan.CPUShares, 1, "256", "512"), try, refused, try, refused)
+	check := func(when string, restored bool) {
+		t.Helper()
+		e := NewIndex(readAll(t, dir, 0)).Entries()[0]
+		if restored != (e.Original == nil) || restored != (e.Done == nil) || !restored && (e.Original.Original[0] != "1024" || e.Done.Written[0] != "512") {
+			t.Errorf("%s: original %+v, done %+v", when, e.Original, e.Done)
+		}
+	}
+	check("refused", false)
+	if err := l.Compact(); err != nil {
+		t.Fatal(err)
+	}
+	check("compacted", false)
+	appendAll(t, l, try)
+	check("restored in the end", true)
+	late := record("a", plan.CPUShares, 4, "1024", "300")
+	appendAll(t, l, late, refused)
+	if e := NewIndex(readAll(t, dir, 0)).Entries()[0]; e.Original == nil || e.Original.Written[0] != "300" {
+		t.Errorf("a refusal that is not the restore's: %+v", e.Original)
+	}
+}
+
 // What somebody else has written since is the original from then on, and compaction keeps the newest of it.
 func TestCompactKeepsWhatIsTheirs(t *testing.T) {
 	t.Parallel()

@@ -49,7 +49,12 @@ type setting[T any] struct {
 	// files are hashes of the files whose originals are in extra (or slotFirst).
 	files []uint64
 	extra []T
+	// ended is what the newest restore has ended, until the next write: the record of its refusal takes it back.
+	ended *setting[T]
 }
+
+// ofWrites are the slots that a restore ends.
+var ofWrites = [...]slot{slotFirst, slotWritten, slotTheirs, slotRuntime, slotDone, slotValue}
 
 func (s *setting[T]) put(sl slot, v T) { s.has[sl], s.rec[sl] = true, v }
 
@@ -127,14 +132,18 @@ func (s *setting[T]) digest(r *journal.Record, v T) {
 	case journal.ViaRestore:
 		if r.Err == "" {
 			s.restart()
+		} else {
+			s.takeBack()
 		}
 		s.put(slotRestore, v)
 		return
 	case journal.ViaRuntime:
+		s.ended = nil
 		if r.Err == "" {
 			s.put(slotRuntime, v)
 		}
 	case journal.ViaDirect:
+		s.ended = nil
 		s.direct(r, v)
 	}
 	if r.Err == "" {
@@ -180,8 +189,23 @@ func (s *setting[T]) keepOriginals(r *journal.Record, v T) {
 
 // restart forgets what a restore has undone.
 func (s *setting[T]) restart() {
-	s.drop(slotFirst, slotWritten, slotTheirs, slotRuntime, slotDone, slotValue)
+	was := *s
+	was.ended = nil
+	s.ended = &was
+	s.drop(ofWrites[:]...)
 	s.writes, s.files, s.extra = 0, nil, nil
+}
+
+// takeBack undoes restart: the kernel has refused the restore, which was recorded before it was tried.
+func (s *setting[T]) takeBack() {
+	was := s.ended
+	if was == nil {
+		return
+	}
+	for _, sl := range ofWrites {
+		s.has[sl], s.rec[sl] = was.has[sl], was.rec[sl]
+	}
+	s.writes, s.files, s.extra, s.ended = was.writes, was.files, was.extra, nil
 }
 
 // gone drops a target and, as a removed cgroup has no children, everything below it.

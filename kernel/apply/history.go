@@ -38,6 +38,10 @@ type identity struct {
 	key    string
 }
 
+func identityOf(id plan.ID) identity {
+	return identity{id.Target.Level, id.Target.Cgroup, id.Knob, id.Key}
+}
+
 // histories groups records by knob, oldest knob last, and drops those of other boots and of directories that were
 // removed or made anew.
 //
@@ -48,13 +52,14 @@ func (a *Applier) histories(records []journal.Record) (out []history, originals 
 	originals = map[string]string{}
 	inodes := map[string]uint64{}
 	var order []identity
+	refused := refusedRestores(records)
 	for i := range records {
 		r := &records[i]
 		id, ok := r.ID()
-		if !ok || r.Boot != a.boot || !a.sameInode(r, id.Knob, inodes) {
+		if refused[i] || !ok || r.Boot != a.boot || !a.sameInode(r, id.Knob, inodes) {
 			continue
 		}
-		key := identity{id.Target.Level, id.Target.Cgroup, id.Knob, id.Key}
+		key := identityOf(id)
 		h := found[key]
 		if h == nil {
 			h = &history{}
@@ -75,6 +80,34 @@ func (a *Applier) histories(records []journal.Record) (out []history, originals 
 		out = append(out, *found[order[i]])
 	}
 	return out, originals
+}
+
+// refusedRestores are the restores, by their places, that the next record of their knob takes back: like every write a restore is
+// recorded before it is tried. What a refused one was to end goes on, so that it can be tried again.
+func refusedRestores(records []journal.Record) map[int]bool {
+	out, last := map[int]bool{}, map[identity]int{}
+	for i := range records {
+		r := &records[i]
+		if r.Via != journal.ViaRestore && len(last) == 0 {
+			continue
+		}
+		id, ok := r.ID()
+		if !ok {
+			continue
+		}
+		switch key := identityOf(id); {
+		case r.Via == journal.ViaRestore && r.Err == "":
+			last[key] = i
+		case r.Via == journal.ViaRestore:
+			if at, tried := last[key]; tried {
+				out[at] = true
+			}
+			delete(last, key)
+		case r.Via == journal.ViaDirect, r.Via == journal.ViaRuntime:
+			delete(last, key)
+		}
+	}
+	return out
 }
 
 // restoredAlong ends the histories of knobs whose files a restore of another knob has put back too: a weight, beside cpu.idle.
