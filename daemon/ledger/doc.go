@@ -5,8 +5,8 @@
 // writing process, RunDir/ledger/WRITER.jsonl.
 //
 // Input is records; output is the same records read back, merged over all writers, and an index of originals and latest
-// values. It may import model, daemon/atomicfile, the standard library and golang.org/x/sys; it must not import kernel
-// or policy.
+// values. It may import model, daemon/atomicfile, daemon/boottime, the standard library and golang.org/x/sys; it must not
+// import kernel or policy.
 //
 // What survives: a process may be killed at any byte. A line that was cut is skipped by readers and counted; the next
 // life of the writer starts a new line. There is no fsync, because cgroups and resctrl groups do not outlive a reboot

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/koord-rt/koord-rt/daemon/atomicfile"
+	"github.com/koord-rt/koord-rt/daemon/boottime"
 	"github.com/koord-rt/koord-rt/model/journal"
 )
 
@@ -146,7 +147,7 @@ func (l *Ledger) Append(records ...journal.Record) error {
 	// The first byte is the newline that ends a line cut by an earlier, incomplete write.
 	buf := append((*bp)[:0], '\n')
 	var err error
-	up := sinceBoot()
+	up := uint64(boottime.Now())
 	for i := range records {
 		start := len(buf)
 		buf = appendRecord(buf, &records[i], up)
@@ -165,15 +166,6 @@ func (l *Ledger) Append(records ...journal.Record) error {
 		l.bufs.Put(bp)
 	}
 	return err
-}
-
-// sinceBoot is the machine's own clock in nanoseconds, 0 where it has none.
-func sinceBoot() uint64 {
-	var ts unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts); err != nil {
-		return 0
-	}
-	return uint64(ts.Nano())
 }
 
 // write appends buf, whose first byte is a newline to be used only when the file's last line is not whole.

@@ -30,8 +30,10 @@ type Status struct {
 	PID    int       `json:"pid"`
 	Start  time.Time `json:"start"`
 	// StartTicks is field 22 of /proc/PID/stat: with the pid it identifies the process. Filled by Write.
-	StartTicks uint64    `json:"startTicks,omitempty"`
-	Written    time.Time `json:"written"`
+	StartTicks uint64 `json:"startTicks,omitempty"`
+	// Written and Up are when the writer took it: the time of day, and nanoseconds since boot (CLOCK_BOOTTIME), by which it is aged.
+	Written time.Time     `json:"written"`
+	Up      time.Duration `json:"up,omitempty"`
 	// Program and its version: "koord-nri", "v0.1.0 (abc123)".
 	Program        string    `json:"program"`
 	ProgramVersion string    `json:"programVersion"`
@@ -62,6 +64,15 @@ type Status struct {
 	ProofFailures map[string]ProofFailure `json:"proofFailures,omitempty"`
 	// Agent is the node agent's own section; nil for every other program.
 	Agent *Agent `json:"agent,omitempty"`
+}
+
+// Age is how old a status is at now, which is up after boot: by the clock that nobody sets. The time of day counts only where the
+// writer is an older one, which did not stamp the other, or stamped it by another boot's.
+func (s *Status) Age(now time.Time, up time.Duration) time.Duration {
+	if s.Up > 0 && s.Up <= up {
+		return up - s.Up
+	}
+	return now.Sub(s.Written)
 }
 
 // Problem is one thing that went wrong.

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/koord-rt/koord-rt/daemon/boottime"
 	"github.com/koord-rt/koord-rt/daemon/lock"
 	"github.com/koord-rt/koord-rt/daemon/status"
 )
@@ -82,7 +83,7 @@ func (w *Watch) look() bool {
 // the process does, which is listed until somebody has buried it and while it gives its things back, and to try one that is
 // free could be in the way of its program's start.
 func (w *Watch) covers(e *status.Entry) bool {
-	return e.Alive && !e.ConnectedSince.IsZero() && time.Since(e.Written) < silence &&
+	return e.Alive && !e.ConnectedSince.IsZero() && e.Age(time.Now(), boottime.Now()) < silence &&
 		lock.Alive(lock.Path(w.runDir, e.Writer))
 }
 

@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/koord-rt/koord-rt/daemon/boottime"
 	"github.com/koord-rt/koord-rt/daemon/lock"
 	"github.com/koord-rt/koord-rt/daemon/status"
 	"github.com/koord-rt/koord-rt/engine/beside"
@@ -95,6 +96,43 @@ func TestWatch(t *testing.T) {
 		if got := koordlet.Now(); got != step.koordlet {
 			t.Errorf("%s: koordlet is covered: %v, want %v", step.what, got, step.koordlet)
 		}
+	}
+}
+
+// The time of day may be set while a writer works: what counts is the machine's own clock. One who stamps nothing but the time of day
+// is aged by that.
+func TestWatchOverAClockJump(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	l, err := lock.Acquire(lock.Path(dir, "nri"))
+	must(t, err)
+	t.Cleanup(func() { must(t, l.Release()) })
+	w, gone := beside.New(dir, "/proc", "koordlet"), 0
+	w.OnGone(func() { gone++ })
+	now, up := time.Now(), boottime.Now()
+	for _, step := range []struct {
+		what    string
+		written time.Time
+		up      time.Duration
+		covered bool
+	}{
+		{"a plugin", now, up, true},
+		{"the clock was set forward by an hour since", now.Add(-time.Hour), up - 4*time.Second, true},
+		{"the clock was set back by an hour since", now.Add(time.Hour), up - 4*time.Second, true},
+		{"it hangs, and the clock was set back", now.Add(time.Hour), up - time.Minute, false},
+		{"it goes on", now.Add(time.Hour), up, true},
+		{"an older plugin", now, 0, true},
+		{"an older plugin that hangs", now.Add(-time.Minute), 0, false},
+		{"a stamp of another boot", now, up + time.Hour, true},
+		{"an old stamp of another boot", now.Add(-time.Minute), up + time.Hour, false},
+	} {
+		must(t, status.Write(dir, "nri", status.Status{Written: step.written, Up: step.up, ConnectedSince: now}))
+		if got := w.Now(); got != step.covered {
+			t.Errorf("%s: covered: %v", step.what, got)
+		}
+	}
+	if gone != 3 {
+		t.Errorf("told of %d ends, want 3", gone)
 	}
 }
 

@@ -21,6 +21,7 @@ import (
 
 	"github.com/koord-rt/koord-rt/api/config"
 	"github.com/koord-rt/koord-rt/api/strategy"
+	"github.com/koord-rt/koord-rt/daemon/boottime"
 	"github.com/koord-rt/koord-rt/daemon/handoff"
 	"github.com/koord-rt/koord-rt/daemon/ledger"
 	"github.com/koord-rt/koord-rt/daemon/lock"
@@ -279,7 +280,7 @@ func (h *Host) writeStatus(ctx context.Context) error {
 	defer tick.Stop()
 	for {
 		s := h.Engine.Status()
-		s.Start, s.Written, s.Program, s.ProgramVersion = h.started, time.Now(), h.o.Name, h.o.Program
+		s.Start, s.Written, s.Up, s.Program, s.ProgramVersion = h.started, time.Now(), boottime.Now(), h.o.Name, h.o.Program
 		s.ConfigPath, s.ConfigLoaded = h.o.ConfigPath, h.started
 		if h.more.Agent != nil {
 			s.Agent = h.more.Agent()

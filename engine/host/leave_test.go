@@ -16,6 +16,7 @@ import (
 	"github.com/koord-rt/koord-rt/api/config"
 	"github.com/koord-rt/koord-rt/api/protocol"
 	"github.com/koord-rt/koord-rt/api/strategy"
+	"github.com/koord-rt/koord-rt/daemon/boottime"
 	"github.com/koord-rt/koord-rt/daemon/ledger"
 	"github.com/koord-rt/koord-rt/daemon/status"
 	"github.com/koord-rt/koord-rt/engine"
@@ -96,7 +97,10 @@ func (m *machine) start(t *testing.T, writer string, spec *strategy.Spec) *progr
 	enginetest.Eventually(t, "status of "+writer, func() bool {
 		entries, err := status.ReadAll(m.cfg.RunDir, "/proc")
 		for i := range entries {
-			if entries[i].Writer == writer {
+			if e := &entries[i]; e.Writer == writer {
+				if e.Up <= 0 || e.Up > boottime.Now() {
+					t.Errorf("%s: stamped %s after boot", writer, e.Up)
+				}
 				return err == nil
 			}
 		}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/koord-rt/koord-rt/daemon/boottime"
 	"github.com/koord-rt/koord-rt/daemon/status"
 	"github.com/koord-rt/koord-rt/model/unit"
 )
@@ -37,7 +38,7 @@ func (v *topView) header() {
 	if name == "" {
 		name = "this node"
 	}
-	age := v.now.Sub(v.s.Written)
+	age := v.s.Age(v.now, boottime.Now())
 	if !v.s.Alive {
 		v.line("%s: %s is NOT RUNNING since %s or later; its last figures:", cell(name), cell(v.s.ProgramVersion),
 			v.s.Written.UTC().Format(time.RFC3339))

@@ -11,10 +11,9 @@ import (
 	"slices"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/koord-rt/koord-rt/api/slo"
 	"github.com/koord-rt/koord-rt/api/strategy"
+	"github.com/koord-rt/koord-rt/daemon/boottime"
 	"github.com/koord-rt/koord-rt/daemon/run"
 	"github.com/koord-rt/koord-rt/koordlet/internal/kube"
 	"github.com/koord-rt/koord-rt/koordlet/internal/report"
@@ -25,13 +24,7 @@ import (
 const inForceEvery = 2 * time.Second
 
 // boot is the loops' clock for goroutines beside the tick.
-func boot() unit.Micros {
-	var ts unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts); err != nil {
-		return 0 // no Linux refuses the clock
-	}
-	return unit.Micros(ts.Nano() / 1000)
-}
+func boot() unit.Micros { return unit.Micros(boottime.Now().Microseconds()) }
 
 // reports tell the cluster what was measured and what is in force.
 func (d *Daemon) reports() ([]run.Component, error) {
