@@ -4,55 +4,20 @@
 package decide_test
 
 import (
-	"context"
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/koord-rt/koord-rt/api/protocol"
 	"github.com/koord-rt/koord-rt/api/strategy"
 	"github.com/koord-rt/koord-rt/engine"
 	"github.com/koord-rt/koord-rt/koordlet/internal/decide"
-	"github.com/koord-rt/koord-rt/koordlet/internal/pods"
+	"github.com/koord-rt/koord-rt/koordlet/internal/pods/podstest"
 	"github.com/koord-rt/koord-rt/koordlet/internal/window"
 	"github.com/koord-rt/koord-rt/model/sample"
 	"github.com/koord-rt/koord-rt/model/unit"
 	"github.com/koord-rt/koord-rt/policy/evict"
 )
-
-// told is what Kubernetes says of pods, given as JSON objects.
-func told(t *testing.T, objects ...string) *pods.Snapshot {
-	t.Helper()
-	got := make(chan *pods.Snapshot, 1)
-	k := pods.New(pods.Options{
-		Follow: func(ctx context.Context, sink *pods.APISink) error {
-			sink.Begin()
-			for _, o := range objects {
-				sink.Object([]byte(o))
-			}
-			sink.End()
-			sink.State(nil)
-			<-ctx.Done()
-			return nil
-		},
-		OnChange: func(s *pods.Snapshot) { got <- s },
-	})
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error)
-	go func() { done <- k.Run(ctx) }()
-	defer func() {
-		cancel()
-		<-done
-	}()
-	select {
-	case s := <-got:
-		return s
-	case <-time.After(time.Minute):
-		t.Fatal("no snapshot")
-		return nil
-	}
-}
 
 // podOf is a pod that runs; batch is its request of batch-cpu, more is of its metadata.
 func podOf(uid string, priority int, batch int, more string) string {
@@ -98,7 +63,7 @@ func crowded(t *testing.T, change func(*strategy.ResourceThresholdStrategy)) (*d
 	f, w := facts(strategy.SuppressCFSQuota)
 	f.EvictFeatures = evict.All
 	f.Members = append([]engine.Member{f.Members[0], member("be2", protocol.QoSBE, protocol.KubeBestEffort)}, f.Members[1])
-	f.Pods = told(t, podOf("be", 5500, 10000, labelBE), podOf("be2", 5500, 10000, labelBE))
+	f.Pods = podstest.Snapshot(t, podOf("be", 5500, 10000, labelBE), podOf("be2", 5500, 10000, labelBE))
 	change(f.View.Strategy.ResourceUsedThresholdWithBE)
 	be := sample.OfQoS(protocol.QoSBE)
 	history(w, be, sample.CPUUsage, 4.8)
@@ -217,7 +182,7 @@ func TestWhoIsEvicted(t *testing.T) {
 		objects = append(objects, podOf(uid, p.priority, 0, p.more))
 		put(w, sample.OfPod(uid), sample.MemoryUsage, gib)
 	}
-	f.Pods = told(t, objects...)
+	f.Pods = podstest.Snapshot(t, objects...)
 	put(w, sample.OfNode(), sample.MemoryUsage, 98*gib)
 	_, out := decide.Step(decide.State{}, f)
 	if got := victims(&out); got != "labelled m16" && got != "m16 labelled" || out.Evict.Danger == "" {

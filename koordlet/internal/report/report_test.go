@@ -5,7 +5,6 @@ package report
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"fmt"
 	"testing"
@@ -17,7 +16,7 @@ import (
 	"github.com/koord-rt/koord-rt/api/protocol"
 	"github.com/koord-rt/koord-rt/api/slo"
 	"github.com/koord-rt/koord-rt/api/strategy"
-	"github.com/koord-rt/koord-rt/koordlet/internal/pods"
+	"github.com/koord-rt/koord-rt/koordlet/internal/pods/podstest"
 	"github.com/koord-rt/koord-rt/koordlet/internal/window"
 	"github.com/koord-rt/koord-rt/model/sample"
 	"github.com/koord-rt/koord-rt/model/unit"
@@ -58,34 +57,6 @@ func filled(seconds int, figures []figure, also ...sample.Metric) (*window.Memor
 	return w, at
 }
 
-// snapshot is made by a real keeper from pod objects.
-func snapshot(t *testing.T, objects ...string) *pods.Snapshot {
-	t.Helper()
-	ctx, cancel := context.WithCancel(t.Context())
-	got := make(chan *pods.Snapshot, 1)
-	k := pods.New(pods.Options{
-		Follow: func(ctx context.Context, sink *pods.APISink) error {
-			sink.Begin()
-			for _, o := range objects {
-				sink.Object([]byte(o))
-			}
-			sink.End()
-			sink.State(nil)
-			<-ctx.Done()
-			return nil
-		},
-		OnChange: func(s *pods.Snapshot) { got <- s },
-	})
-	done := make(chan error)
-	go func() { done <- k.Run(ctx) }()
-	s := <-got
-	cancel()
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
-	return s
-}
-
 // object is a pod with one container of the same name.
 func object(name, labels, qos, phase, requests, limits string) string {
 	return fmt.Sprintf(`{"metadata":{"uid":"%[1]s-uid","namespace":"default","name":%[1]q,"labels":%[2]s},
@@ -108,7 +79,7 @@ func documents(t *testing.T) Input {
 	return Input{
 		Now: time.Date(2024, 1, 1, 12, 0, 0, 123, time.UTC), At: at, Window: w, Policy: slo.DefaultCollect(), NUMA: []int{0, 1},
 		Capacity: Figures{128000, 128 * gib},
-		Pods: snapshot(t,
+		Pods: podstest.Snapshot(t,
 			object("web-server-1", `{"koordinator.sh/qosClass":"LSR"}`, "Guaranteed", "Running", `{"cpu":"4","memory":"4Gi"}`, `{"cpu":"4","memory":"4Gi"}`),
 			object("api", `{}`, "Burstable", "Running", `{"cpu":"66","memory":"66Gi"}`, `{}`),
 			object("spark", `{"koordinator.sh/qosClass":"BE","koordinator.sh/priority-class":"koord-batch"}`, "BestEffort", "Running",
@@ -208,7 +179,7 @@ func TestBuildMemoryPolicies(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w, at := filled(120, figures, c.metric...)
-			in := Input{At: at, Window: w, Policy: slo.DefaultCollect(), HostApps: []HostApp{{"agent", "koord-prod", "LS"}}, Pods: snapshot(t, object("api", `{}`, "Burstable", "Running", `{}`, `{}`))}
+			in := Input{At: at, Window: w, Policy: slo.DefaultCollect(), HostApps: []HostApp{{"agent", "koord-prod", "LS"}}, Pods: podstest.Snapshot(t, object("api", `{}`, "Burstable", "Running", `{}`, `{}`))}
 			in.Policy.Memory = c.policy
 			got := Build(&in)
 			have := []any{got.NodeMetric.Usage["memory"], got.LSMetric.Usage["memory"], got.NodeMetric.SystemUsage.Resources["memory"], got.HostApplicationMetric[0].Usage.Resources["memory"]}
@@ -222,7 +193,7 @@ func TestBuildMemoryPolicies(t *testing.T) {
 // A node that has just started says what it knows, and invents nothing.
 func TestBuildWithoutSamples(t *testing.T) {
 	t.Parallel()
-	in := Input{Now: time.Unix(1, 0), At: hour, Window: window.New(window.Options{}), Policy: slo.DefaultCollect(), Pods: snapshot(t,
+	in := Input{Now: time.Unix(1, 0), At: hour, Window: window.New(window.Options{}), Policy: slo.DefaultCollect(), Pods: podstest.Snapshot(t,
 		object("api", `{}`, "Burstable", "Running", `{"cpu":"1","memory":"1Gi"}`, `{}`))}
 	want := `{"updateTime":"1970-01-01T00:00:01Z","nodeMetric":{"request":{"cpu":"1","memory":"1Gi"}}}`
 	if raw, err := json.Marshal(Build(&in)); err != nil || string(raw) != want {
