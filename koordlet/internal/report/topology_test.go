@@ -20,6 +20,7 @@ import (
 	"github.com/koord-rt/koord-rt/koordlet/internal/kube"
 	"github.com/koord-rt/koord-rt/koordlet/internal/kube/kubetest"
 	"github.com/koord-rt/koord-rt/koordlet/internal/kubeletopt"
+	"github.com/koord-rt/koord-rt/koordlet/internal/pods/podstest"
 	"github.com/koord-rt/koord-rt/model/node"
 	"github.com/koord-rt/koord-rt/model/topo"
 	"github.com/koord-rt/koord-rt/model/unit"
@@ -49,7 +50,7 @@ func topologyInput(t *testing.T) *TopologyInput {
 	}
 	return &TopologyInput{
 		Machine: machine(), Kubelet: kubelet, Reserved: topo.CPUs(0),
-		Pods: snapshot(t,
+		Pods: podstest.Snapshot(t,
 			object("web", `{}`, "Guaranteed", "Running", `{"cpu":"2","memory":"1Gi"}`, `{"cpu":"2","memory":"1Gi"}`),
 			object("lsr", `{"koordinator.sh/qosClass":"LSR"}`, "Guaranteed", "Running", `{"cpu":"1","memory":"1Gi"}`, `{"cpu":"1","memory":"1Gi"}`),
 		),
