@@ -50,7 +50,9 @@ func (g *Engine) settleAncestors(ctx context.Context, v *node.View) {
 	}
 	g.above.turn.Lock()
 	defer g.above.turn.Unlock()
-	g.apply(ctx, v, withAboveUndo(podpolicy.Ancestors(v, g.protections()), g.past.Load().takeAbove()))
+	past, sums := g.past.Load(), podpolicy.Ancestors(v, g.protections())
+	left := past.takeAbove()
+	past.keepAbove(left.refused(sums, g.apply(ctx, v, withAboveUndo(sums, left))))
 }
 
 // protections lists what each pod protects, and every directory that once carried a sum with nothing.

@@ -17,7 +17,8 @@ import (
 
 // left are the values that an earlier life, or another writer that has gone, wrote directly and that stand in the kernel. A pod
 // or container begins with them as its former plan, so that what is not wanted any more is given back, and a burst is known that
-// stands in a resize's way. Each is handed out once: later the former plan is our own.
+// stands in a resize's way. Each is handed out once: later the former plan is our own. Of the QoS directories, which have no plan,
+// what could not be given back is handed in again.
 type left struct {
 	mu    sync.Mutex
 	of    map[string]leftover // by a pod's cgroup, by a container's id
@@ -90,6 +91,26 @@ func (p *Past) takeAbove() leftover {
 	o := p.left.above
 	p.left.above = leftover{}
 	return o
+}
+
+// keepAbove takes back what takeAbove has handed out and could not be given back.
+func (p *Past) keepAbove(o leftover) {
+	if p == nil || len(o.plan) == 0 {
+		return
+	}
+	p.left.mu.Lock()
+	defer p.left.mu.Unlock()
+	p.left.above.plan = append(p.left.above.plan, o.plan...)
+	p.left.above.before = append(p.left.above.before, o.before...)
+}
+
+// refused is the part that could not be given back, as the ledger was full or the kernel refused; next is what is wanted.
+func (o *leftover) refused(next plan.Plan, results []apply.Result) leftover {
+	kept := notUndone(o.plan, next, results)
+	if len(kept) == 0 {
+		return leftover{}
+	}
+	return leftover{plan: kept, before: o.before}
 }
 
 // startPod gives a pod that is taken in the former plan that the ledger tells.

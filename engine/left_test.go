@@ -5,6 +5,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"testing"
 
@@ -108,5 +109,60 @@ func TestLeftIsGivenBack(t *testing.T) {
 	g.repairAll(t.Context(), true, true)
 	if len(k.asked) != 0 {
 		t.Errorf("given back again:\n%s", k.asked)
+	}
+}
+
+// refuser is a kernel that refuses so many plans.
+type refuser struct {
+	seen
+	refuse int
+}
+
+// Apply implements Kernel.
+func (k *refuser) Apply(ctx context.Context, p plan.Plan, gen uint64) []apply.Result {
+	out := k.seen.Apply(ctx, p, gen)
+	if k.refuse--; k.refuse >= 0 {
+		for i := range out {
+			out[i].Outcome, out[i].Err = apply.Failed, errors.New("no space left")
+		}
+	}
+	return out
+}
+
+// What could not be given back is given back by a later pass: of a QoS directory, with what stood there before, and of a pod that was
+// settled.
+func TestLeftIsGivenBackAgain(t *testing.T) {
+	t.Parallel()
+	pod, qos := lsr("one"), plan.Target{Level: plan.LevelQoS, Cgroup: "/kubepods"}
+	g, _ := bursting(t, leftOf(qos, plan.MemoryLow, 4096, 512, protocol.FeatureMemory.String()))
+	k := &refuser{}
+	g.o.Kernel = k
+	g.Synchronize([]*workload.Pod{pod}, nil)
+	for pass := range 4 {
+		k.asked, k.refuse = nil, 0
+		if pass < 2 {
+			k.refuse = 1
+		}
+		g.repairAll(t.Context(), true, true)
+		if asked := k.has(qos, plan.MemoryLow, 512); asked != (pass < 3) {
+			t.Errorf("pass %d: asked of the kernel:\n%s", pass, k.asked)
+		}
+	}
+	g, _ = bursting(t, leftOf(pod.Target(), plan.CPUBurst, 50000, 7, protocol.FeatureBurst.String()))
+	k = &refuser{refuse: 1}
+	g.o.Kernel = k
+	g.Synchronize([]*workload.Pod{pod}, nil)
+	g.unsettled.pods = map[string]struct{}{pod.ID: {}}
+	g.unsettled.busy = map[string]chan struct{}{}
+	for pass := range 3 {
+		k.asked = nil
+		if pass == 0 {
+			g.settle(t.Context(), pod.ID)
+		} else {
+			g.repairAll(t.Context(), true, true)
+		}
+		if asked := k.has(pod.Target(), plan.CPUBurst, 7); asked != (pass < 2) {
+			t.Errorf("pod, pass %d: asked of the kernel:\n%s", pass, k.asked)
+		}
 	}
 }

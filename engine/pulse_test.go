@@ -101,7 +101,8 @@ func TestStuck(t *testing.T) {
 				t.Errorf("after two minutes: %v", err)
 			}
 			k.mu.Unlock()
-			enginetest.Eventually(t, "going on", func() bool { return r.Stuck() == nil && r.Idle() })
+			enginetest.Eventually(t, "going on", func() bool { return r.Idle() && r.Stuck() == nil }) // to ask makes work
+			enginetest.Eventually(t, "answer", r.Idle)
 			later()
 			must(t, r.Stuck())
 		})

@@ -118,9 +118,7 @@ func (g *Engine) repairAll(ctx context.Context, drift, whole bool) int {
 			}
 			results := g.write(ctx, v, pl)
 			n += g.count(results)
-			if kept := notUndone(pod.plan, next, results); len(kept) > 0 {
-				g.reg.changePod(pod.p.ID, func(e *podEntry) { e.plan, e.gen = slices.Concat(e.plan, kept), undecided })
-			}
+			g.keepUndone(&pod, next, results)
 		})
 	}
 	if whole || len(todo) > 0 {

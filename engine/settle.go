@@ -131,7 +131,7 @@ func (g *Engine) settleClaimed(ctx context.Context, sandbox string) {
 	v := g.views.Load()
 	if !pod.stopped {
 		next := g.decidePod(v, sandbox, pod.p)
-		g.apply(ctx, v, withPodUndo(v, &pod, next))
+		g.keepUndone(&pod, next, g.apply(ctx, v, withPodUndo(v, &pod, next)))
 		pod.plan = next
 	}
 	g.settleAbove(ctx, v, sandbox, &pod)

@@ -144,9 +144,11 @@ func foreignOf(known []*protocol.Applied, c *workload.Container) (out plan.Plan)
 }
 
 // apply writes a plan and counts what became of it.
-func (g *Engine) apply(ctx context.Context, v *node.View, pl plan.Plan) {
+func (g *Engine) apply(ctx context.Context, v *node.View, pl plan.Plan) []apply.Result {
 	if pl = direct(pl); len(pl) == 0 {
-		return
+		return nil
 	}
-	g.count(g.write(ctx, v, pl))
+	results := g.write(ctx, v, pl)
+	g.count(results)
+	return results
 }

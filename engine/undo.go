@@ -4,6 +4,7 @@
 package engine
 
 import (
+	"slices"
 	"strconv"
 
 	"github.com/koord-rt/koord-rt/kernel/apply"
@@ -57,6 +58,13 @@ func notUndone(old, next plan.Plan, results []apply.Result) (kept plan.Plan) {
 		}
 	}
 	return kept
+}
+
+// keepUndone keeps notUndone of a pod in its plan.
+func (g *Engine) keepUndone(had *podEntry, next plan.Plan, results []apply.Result) {
+	if kept := notUndone(had.plan, next, results); len(kept) > 0 {
+		g.reg.changePod(had.p.ID, func(e *podEntry) { e.plan, e.gen = slices.Concat(e.plan, kept), undecided })
+	}
 }
 
 // widest is the value of a knob as if we had never been there.
