@@ -183,13 +183,22 @@ func (s CPUSet) Overlaps(o CPUSet) bool {
 	return false
 }
 
-// Union returns s ∪ o.
+// Union returns s ∪ o. Like the two below it allocates only where the result is neither of the two.
 func (s CPUSet) Union(o CPUSet) CPUSet {
+	switch {
+	case o.SubsetOf(s):
+		return s
+	case s.SubsetOf(o):
+		return o
+	}
 	return s.combine(o, func(a, b uint64) uint64 { return a | b })
 }
 
 // Minus returns s \ o.
 func (s CPUSet) Minus(o CPUSet) CPUSet {
+	if !s.Overlaps(o) {
+		return s
+	}
 	return s.combine(o, func(a, b uint64) uint64 { return a &^ b })
 }
 
@@ -207,6 +216,12 @@ func (s CPUSet) MinusAll(others ...CPUSet) CPUSet {
 
 // Intersect returns s ∩ o.
 func (s CPUSet) Intersect(o CPUSet) CPUSet {
+	switch {
+	case s.SubsetOf(o):
+		return s
+	case o.SubsetOf(s):
+		return o
+	}
 	return s.combine(o, func(a, b uint64) uint64 { return a & b })
 }
 

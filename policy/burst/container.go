@@ -86,15 +86,9 @@ func stepContainer(in *Input, p *Pod, c *Container, s ContainerState, pool Load)
 	case pool == Overload:
 		s.move(in.Now, down, ceiling, "the share pool is overloaded")
 	case throttled && pool == Idle && c.Used.OK && (w.on || s.hard(in.Now)):
-		why := "throttled in " + figure.Percent(c.Throttled.V) + " of its periods while the share pool is idle"
-		if !w.on {
-			why = "tuned: throttled for " + figure.Duration(in.Now-s.HardSince) + ", now in " + figure.Percent(c.Throttled.V) +
-				" of its periods, on a healthy node"
+		if s.Factor != ceiling { // else there is nothing to say
+			s.move(in.Now, up, ceiling, s.because(in.Now, c, &w))
 		}
-		if w.capped {
-			why += ", capped by the node"
-		}
-		s.move(in.Now, up, ceiling, why)
 	case s.Factor > 1 && s.NeededAt != 0 && in.Now-s.NeededAt >= unneeded:
 		s.move(in.Now, down, ceiling, "not throttled for "+figure.Duration(in.Now-s.NeededAt))
 	}
@@ -106,6 +100,19 @@ func stepContainer(in *Input, p *Pod, c *Container, s ContainerState, pool Load)
 		s.StepAt = in.Now
 	}
 	return s, true
+}
+
+// because says why a throttled container gets room.
+func (s *ContainerState) because(now unit.Micros, c *Container, w *wish) string {
+	why := "throttled in " + figure.Percent(c.Throttled.V) + " of its periods while the share pool is idle"
+	if !w.on {
+		why = "tuned: throttled for " + figure.Duration(now-s.HardSince) + ", now in " + figure.Percent(c.Throttled.V) +
+			" of its periods, on a healthy node"
+	}
+	if w.capped {
+		why += ", capped by the node"
+	}
+	return why
 }
 
 // move multiplies the factor within 1 … ceiling.

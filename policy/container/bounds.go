@@ -54,7 +54,11 @@ func BaseMemory(v *node.View, p *workload.Pod, c *workload.Container) Bounds {
 
 // asked is what the kubelet has asked for in a unified key, 0 for nothing and for "max".
 func (j *job) asked(k plan.Knob) unit.Bytes {
-	n, err := strconv.ParseInt(j.c.Base.Unified[k.UnifiedKey()], 10, 64)
+	text, given := j.c.Base.Unified[k.UnifiedKey()]
+	if !given {
+		return 0 // the error of an empty text would be made for nothing, for each container in each second
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil {
 		return 0
 	}
