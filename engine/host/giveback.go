@@ -17,33 +17,42 @@ import (
 )
 
 // GiveBack returns what Apply has written, and nobody wants any more, to what stood there before, as a restore does: by the ledgers, and
-// where the kernel still holds our value. rest are the settings that no ledger tells anything of; all of them when it cannot be read.
-func (h *Host) GiveBack(ctx context.Context, p plan.Plan) (rest plan.Plan, err error) {
+// where the kernel still holds our value; done tells of each what became of it. rest are the settings that no ledger tells anything of;
+// all of them when it cannot be read.
+func (h *Host) GiveBack(ctx context.Context, p plan.Plan) (done []apply.Result, rest plan.Plan, err error) {
 	records, _, err := ledger.ReadAll(h.o.Config.RunDir)
 	if err != nil {
-		return p, fmt.Errorf("give back what was there before: %w", err)
+		return nil, p, fmt.Errorf("give back what was there before: %w", err)
 	}
-	var errs []error
 	var back plan.Plan
 	steps := h.writer.Restore(ctx, about(records, p))
 	for i := range p {
 		s := p[i]
 		n := slices.IndexFunc(steps, func(o apply.RestoreStep) bool { return isOf(s, o.Target, o.Knob, o.Key) })
-		switch {
-		case n < 0:
+		if n < 0 {
 			rest = append(rest, s)
-		case steps[n].Err != nil:
-			errs = append(errs, steps[n].Err)
-		case steps[n].Action == apply.ActWrite && s.Knob.Info().Text && len(steps[n].To) > 0:
-			// Of these knobs it is the sets of CPUs that systemd has a property for, which would write ours again.
-			s.Value = plan.Text(strings.TrimSpace(steps[n].To[0]))
-			back = append(back, s)
+			continue
 		}
+		r := apply.Result{Setting: s, Err: steps[n].Err}
+		switch {
+		case errors.Is(r.Err, apply.ErrGone):
+			r.Outcome = apply.Gone
+		case r.Err != nil:
+			r.Outcome = apply.Failed
+		case steps[n].Action == apply.ActWrite:
+			r.Outcome = apply.Written
+			if s.Knob.Info().Text && len(steps[n].To) > 0 {
+				// Of these knobs it is the sets of CPUs that systemd has a property for, which would write ours again.
+				s.Value = plan.Text(strings.TrimSpace(steps[n].To[0]))
+				back = append(back, s)
+			}
+		}
+		done = append(done, r)
 	}
 	if len(back) > 0 {
 		h.writer.SyncUnits(ctx, back, h.Engine.Views().Load().Generation)
 	}
-	return rest, errors.Join(errs...)
+	return done, rest, nil
 }
 
 // about are the records of what the plan names, in their order.

@@ -64,11 +64,16 @@ func TestGiveBack(t *testing.T) {
 	}
 	giveBack := func(want string) {
 		t.Helper()
-		rest, err := h.GiveBack(ctx, plan.Plan{
+		done, rest, err := h.GiveBack(ctx, plan.Plan{
 			setting(dir, plan.CPUSetCPUs, plan.Text("0-7")), setting(dir, plan.CPUIdle, plan.Int(0)), setting("/elsewhere", plan.CPUIdle, plan.Int(0)),
 		})
 		if err != nil || len(rest) != 1 || rest[0].Target.Cgroup != "/elsewhere" {
 			t.Errorf("rest %v, %v", rest, err)
+		}
+		for i := range done {
+			if done[i].Err != nil {
+				t.Error(done[i].Err)
+			}
 		}
 		if got := m.tree.Get(t, dir, "cpuset.cpus"); got != want {
 			t.Errorf("cpuset.cpus is %q, want %q", got, want)

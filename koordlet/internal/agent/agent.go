@@ -61,7 +61,7 @@ type Options struct {
 	// Write brings the kernel to a plan.
 	Write func(ctx context.Context, p plan.Plan) []apply.Result
 	// GiveBack returns what Write has written to what stood there before; rest is what is to be written instead, because nobody knows.
-	GiveBack func(ctx context.Context, p plan.Plan) (rest plan.Plan, err error)
+	GiveBack func(ctx context.Context, p plan.Plan) (done []apply.Result, rest plan.Plan, err error)
 	// Kept is the state of an earlier life; Keep stores it for the next one.
 	Kept decide.State
 	Keep func(decide.State) error
@@ -109,6 +109,8 @@ type Look struct {
 	// Published is what has been handed on; Unpublished is why the newest strategy could not be.
 	Published   publish.Generations
 	Unpublished error
+	// Owed are values of ours that nobody wants and that could not be given back so far.
+	Owed []decide.Owed
 	// Took is the time of the whole tick.
 	Took time.Duration
 }
@@ -234,7 +236,7 @@ func (a *Agent) tick(ctx context.Context, waiting []string) {
 		a.trouble("network QoS", a.uplink.settle(&l.Outcome.Network))
 	}
 	a.publish(l, snapshot)
-	l.Published = a.o.Publisher.Generations()
+	l.Published, l.Owed = a.o.Publisher.Generations(), a.state.Refused()
 	a.reclaim.start(ctx, tasks(l.Outcome.Reclaims, members))
 	a.o.Evict.Evict(l.Outcome.Evictions)
 	a.tell(&l.Outcome, urgent)
@@ -285,9 +287,28 @@ func (a *Agent) giveBack(ctx context.Context, p plan.Plan) (rest plan.Plan) {
 	if len(p) == 0 {
 		return nil
 	}
-	rest, err := a.o.GiveBack(ctx, p)
-	a.trouble("give back", err)
+	done, rest, err := a.o.GiveBack(ctx, p)
+	errs := []error{err}
+	for i := range done {
+		a.returned(&done[i])
+		if done[i].Outcome == apply.Failed {
+			errs = append(errs, done[i].Err)
+		}
+	}
+	a.trouble("give back", errors.Join(errs...))
 	return rest
+}
+
+// returned notes what became of what was to be given back.
+func (a *Agent) returned(r *apply.Result) {
+	switch r.Outcome {
+	case apply.Observed, apply.Skipped:
+		return // it is not this that gives it back
+	case apply.Written, apply.Unchanged, apply.Pending, apply.Gone:
+		a.unkept = a.state.Returned(&r.Setting, nil) || a.unkept
+	case apply.Failed:
+		a.unkept = a.state.Returned(&r.Setting, r.Err) || a.unkept
+	}
 }
 
 // write brings the kernel to what was decided for it. Apply reads before it writes: a plan that is in force costs a read. A
@@ -296,6 +317,7 @@ func (a *Agent) write(ctx context.Context, p plan.Plan) {
 	var errs []error
 	for _, r := range a.o.Write(ctx, p) {
 		a.uplink.wrote(&r, a.o.Now())
+		a.returned(&r)
 		if r.Err != nil && r.Outcome != apply.Gone {
 			errs = append(errs, fmt.Errorf("%s: %w", &r.Setting, r.Err))
 		}

@@ -9,11 +9,8 @@ import (
 	"github.com/koord-rt/koord-rt/model/node"
 	"github.com/koord-rt/koord-rt/model/sample"
 	"github.com/koord-rt/koord-rt/model/unit"
-	"github.com/koord-rt/koord-rt/model/workload"
 	"github.com/koord-rt/koord-rt/policy/burst"
-	"github.com/koord-rt/koord-rt/policy/container"
 	"github.com/koord-rt/koord-rt/policy/draft"
-	"github.com/koord-rt/koord-rt/policy/pod"
 	"github.com/koord-rt/koord-rt/policy/suppress"
 )
 
@@ -21,15 +18,27 @@ import (
 const poolWindow = 5 * unit.Second
 
 // burstInput is what the burst loop looks at. Pods for which nobody asks are left out, which is everybody by default.
-func burstInput(f *Facts, a *accounts, b *bases) burst.Input {
+func burstInput(f *Facts, a *accounts, m *memo) burst.Input {
 	in := burst.Input{Now: f.Now, Strategy: f.View.Strategy.Burst(), PercentMax: f.View.Limits.CPUBurstPercentMax, Tune: f.Tune}
 	if f.View.Mode(protocol.FeatureBurst) == node.Off {
 		return in
 	}
-	b.follow(f.View)
+	pods, containers := 0, 0
 	for i := range a.pods {
 		if u := &a.pods[i]; mayBurst(&in, u) {
-			in.Pods = append(in.Pods, burstPod(f, u, b))
+			pods, containers = pods+1, containers+len(u.member.Containers)
+		}
+	}
+	in.Pods = make([]burst.Pod, 0, pods)
+	room := make([]burst.Container, 0, containers) // for all of them at once
+	for i := range a.pods {
+		if u := &a.pods[i]; mayBurst(&in, u) {
+			from := len(room)
+			room = f.burstContainers(u, m, room)
+			p := u.member.Pod
+			in.Pods = append(in.Pods, burst.Pod{
+				UID: p.UID, QoS: p.Ask.QoS, Ask: p.Ask.CPUBurst, Base: m.quota(p, nil), Containers: room[from:len(room):len(room)],
+			})
 		}
 	}
 	if len(in.Pods) > 0 {
@@ -51,13 +60,10 @@ func mayBurst(in *burst.Input, u *usage) bool {
 	return in.Tune || policy == strategy.BurstAuto || policy == strategy.BurstCFSQuotaOnly
 }
 
-func burstPod(f *Facts, u *usage, b *bases) burst.Pod {
-	p := u.member.Pod
-	out := burst.Pod{
-		UID: p.UID, QoS: p.Ask.QoS, Ask: p.Ask.CPUBurst, Base: b.quota(p, nil), Containers: make([]burst.Container, 0, len(u.member.Containers)),
-	}
+// burstContainers appends the pod's containers.
+func (f *Facts) burstContainers(u *usage, m *memo, out []burst.Container) []burst.Container {
 	for _, c := range u.member.Containers {
-		one := burst.Container{ID: c.ID, Base: b.quota(p, c)}
+		one := burst.Container{ID: c.ID, Base: m.quota(u.member.Pod, c)}
 		if one.Base > 0 {
 			subject := sample.OfContainer(c.ID)
 			one.Used = f.cpu(subject)
@@ -65,46 +71,9 @@ func burstPod(f *Facts, u *usage, b *bases) burst.Pod {
 				one.Throttled = unit.Got(unit.Fraction(q.Last))
 			}
 		}
-		out.Containers = append(out.Containers, one)
+		out = append(out, one)
 	}
 	return out
-}
-
-// bases remembers the quotas that stand without the loops. They follow from the View, the pod and the container alone, and those are
-// values that never change.
-type bases struct {
-	view *node.View
-	of   map[based]unit.Micros
-}
-
-// based is whose quota it is; the pod's own without a container.
-type based struct {
-	pod       *workload.Pod
-	container *workload.Container
-}
-
-// maxBases bounds what is remembered of those who have gone.
-const maxBases = 4096
-
-// follow forgets what another View has decided.
-func (b *bases) follow(v *node.View) {
-	if b.view != v || len(b.of) > maxBases {
-		*b = bases{view: v, of: map[based]unit.Micros{}}
-	}
-}
-
-func (b *bases) quota(p *workload.Pod, c *workload.Container) unit.Micros {
-	q, ok := b.of[based{p, c}]
-	if ok {
-		return q
-	}
-	if c == nil {
-		q = pod.BaseQuota(b.view, p)
-	} else {
-		q = container.BaseQuota(b.view, p, c)
-	}
-	b.of[based{p, c}] = q
-	return q
 }
 
 // sharePool is the use of the CPUs that LS pods share. What LSE and LSR pods request is theirs; the claim stands in where

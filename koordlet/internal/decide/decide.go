@@ -95,14 +95,16 @@ type State struct {
 	Memory       memqos.State       `json:"memory"`
 	Interference interference.State `json:"interference"`
 	// Apps are the settings of host applications that are ours.
-	Apps   []HeldSetting `json:"apps,omitempty"`
-	Sysctl sysctl.State  `json:"sysctl"`
+	Apps []HeldSetting `json:"apps,omitempty"`
+	// Owed are values of the tier and of host applications that are to be given back.
+	Owed   []Owed       `json:"owed,omitempty"`
+	Sysctl sysctl.State `json:"sysctl"`
 	// Network are the links that are ours.
 	Network netqos.State `json:"network"`
 	// tick is what the last full step decided: an urgent one, which looks at CPU suppression only, leaves it in force.
 	tick Tick
-	// bases saves work, and nothing depends on it.
-	bases *bases
+	// memo saves work, and nothing depends on it.
+	memo *memo
 }
 
 // Tick is what only full steps decide.
@@ -120,8 +122,8 @@ type Outcome struct {
 	// Tier is for the cgroup of the best-effort class; empty when it is nobody's business. Apps is for host applications,
 	// Node for the node's kernel parameters.
 	Tier, Apps, Node plan.Plan
-	// Back is what was ours of host applications: each returns to what the ledger says stood there before, and to the value here where
-	// it tells nothing.
+	// Back is what was ours of host applications, and what of the tier could not be given back: each returns to what the ledger says
+	// stood there before, and to the value here where it tells nothing.
 	Back plan.Plan
 	// Problems are fields of systemStrategy that cannot act here, AppProblems host applications that are left alone, and why.
 	Problems, AppProblems []string
@@ -141,10 +143,14 @@ type Outcome struct {
 
 // Step decides once.
 func Step(s State, f *Facts) (State, Outcome) {
+	if s.memo == nil {
+		s.memo = &memo{}
+	}
+	s.memo.follow(f.View)
 	a := account(f)
 	var out Outcome
 	if !f.Urgent {
-		s.Interference, s.tick.Interference = interference.Step(s.Interference, interferenceInput(f, a, s.Interference.At))
+		s.Interference, s.tick.Interference = interference.Step(s.Interference, interferenceInput(f, a, s.Interference.At, s.memo))
 		out.Events = s.tick.Interference.Events
 	}
 	if !f.caps() {
@@ -154,13 +160,10 @@ func Step(s State, f *Facts) (State, Outcome) {
 	held, dir := s.TierHeld, s.TierDir
 	out.Tier = tier(f, &s, &out.Suppress)
 	out.Samples = decided(f, a, &out.Suppress)
-	if s.bases == nil {
-		s.bases = &bases{}
-	}
 	if !f.Urgent {
-		s.Burst, s.tick.Burst = burst.Step(s.Burst, burstInput(f, a, s.bases))
+		s.Burst, s.tick.Burst = burst.Step(s.Burst, burstInput(f, a, s.memo))
 		if !f.Reclaiming {
-			s.Memory, s.tick.Memory = memqos.Step(s.Memory, memoryInput(f, a))
+			s.Memory, s.tick.Memory = memqos.Step(s.Memory, memoryInput(f, a, s.memo))
 			out.Reclaims = s.tick.Memory.Reclaims
 		}
 		s.Evict, out.Evict = evict.Step(s.Evict, evictInput(f, a, &out.Suppress, &s.tick.Memory))
@@ -176,6 +179,7 @@ func Step(s State, f *Facts) (State, Outcome) {
 	out.Dynamic = dynamic(f, &s, &out.Suppress)
 	apps := s.Apps
 	appsPlan(f, &s, &out)
+	giveBackAgain(f, &s, &out)
 	out.Owns = out.Owns || held != s.TierHeld || dir != s.TierDir || !slices.Equal(apps, s.Apps)
 	return s, out
 }
@@ -204,7 +208,7 @@ type usage struct {
 // account adds up who uses what. A pod without a sample, which has just come, is in nobody's sum: what it uses counts as
 // the system's until the next tick.
 func account(f *Facts) *accounts {
-	a := &accounts{pods: make([]usage, 0, len(f.Members))}
+	a := &accounts{pods: make([]usage, 0, len(f.Members)), stalls: make([]suppress.Stall, 0, len(f.Members))}
 	for i := range f.Members {
 		m := &f.Members[i]
 		u := usage{member: m, class: m.Pod.Class(), cpu: f.cpu(sample.OfPod(m.Pod.UID)), memory: f.memory(sample.OfPod(m.Pod.UID))}

@@ -18,7 +18,7 @@ func dynamic(f *Facts, s *State, held *suppress.Output) node.Dynamic {
 	d := node.Dynamic{
 		BEQuota:   s.TierHeld,
 		SystemQoS: system, SystemQoSExclusive: exclusive, Normalization: f.normalization(),
-		Quotas: quotas(tick.Burst.Raises, held.Pods), MemoryHigh: highs(tick.Memory.Highs),
+		Quotas: s.memo.quotaLoops(tick.Burst.Raises, held.Pods), MemoryHigh: s.memo.memoryHighs(tick.Memory.Highs),
 		Network: networkState(&tick.Network),
 	}
 	switch held.Mode {
@@ -33,7 +33,7 @@ func dynamic(f *Facts, s *State, held *suppress.Output) node.Dynamic {
 		apart = apart.Union(system)
 	}
 	be := f.all().Minus(apart).Minus(f.View.Claims.LSE)
-	d.SharePools, d.BESharePools = f.pools(be.Minus(f.View.Claims.LSR)), f.pools(be)
+	d.SharePools, d.BESharePools = s.memo.sharePools(f, [2]topo.CPUSet{be.Minus(f.View.Claims.LSR), be})
 	return d
 }
 

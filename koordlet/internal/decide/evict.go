@@ -38,6 +38,7 @@ func evictInput(f *Facts, a *accounts, held *suppress.Output, memory *memqos.Out
 		in.Danger = figure.Bytes(free) + " of memory are available"
 	}
 	average := goesByCPU(&in)
+	in.Pods = make([]evict.Pod, 0, len(a.pods))
 	for i := range a.pods {
 		u := &a.pods[i]
 		if u.again || u.spec == nil || u.spec.Finished() {

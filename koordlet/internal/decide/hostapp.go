@@ -136,6 +136,7 @@ func appsPlan(f *Facts, s *State, out *Outcome) {
 				Target: plan.Target{Level: plan.LevelQoS, Cgroup: was.Cgroup, Name: was.App}, Knob: k, Value: value, Owner: owner,
 				Reason: "no longer wanted of a host application",
 			})
+			s.owe(was, f.Now)
 		}
 	}
 	s.Apps = held

@@ -34,7 +34,7 @@ var watched = [...]struct {
 // interferenceInput is what interference detection looks at; before is the step before. A BE pod's use is told only of
 // what a cap can take from it, its CPU time: nobody shall be tried for what nothing is done about. So victims of memory,
 // disk and network pressure are found and told, and have no suspects.
-func interferenceInput(f *Facts, a *accounts, before unit.Micros) interference.Input {
+func interferenceInput(f *Facts, a *accounts, before unit.Micros, m *memo) interference.Input {
 	in := interference.Input{Now: f.Now, Pods: make([]interference.Pod, 0, len(a.pods)), Pace: f.Pace}
 	caps := f.caps()
 	for i := range a.pods {
@@ -42,7 +42,7 @@ func interferenceInput(f *Facts, a *accounts, before unit.Micros) interference.I
 		if n := len(in.Pods); n > 0 && in.Pods[n-1].UID == u.member.Pod.UID {
 			continue // a second sandbox of the same pod
 		}
-		p := interference.Pod{UID: u.member.Pod.UID, Name: u.member.Pod.FullName(), QoS: u.class}
+		p := interference.Pod{UID: u.member.Pod.UID, Name: m.name(u.member.Pod), QoS: u.class}
 		if u.class != protocol.QoSBE {
 			f.signals(u, before, &p.Signals)
 			f.uses(u, &p.Used)

@@ -10,13 +10,12 @@ import (
 	"github.com/koord-rt/koord-rt/model/sample"
 	"github.com/koord-rt/koord-rt/model/unit"
 	"github.com/koord-rt/koord-rt/model/workload"
-	"github.com/koord-rt/koord-rt/policy/container"
 	"github.com/koord-rt/koord-rt/policy/draft"
 	"github.com/koord-rt/koord-rt/policy/memqos"
 )
 
 // memoryInput is what the memory loop looks at: containers whose pod lets memory QoS write, where there is something to do.
-func memoryInput(f *Facts, a *accounts) memqos.Input {
+func memoryInput(f *Facts, a *accounts, m *memo) memqos.Input {
 	in := memqos.Input{
 		Now: f.Now, Strategy: f.View.Strategy.Threshold(), Tune: f.Tune, Capacity: f.View.MemCapacity, Used: f.memory(sample.OfNode()),
 		CanReclaim: f.NoReclaim == "", CanHigh: f.View.Kernel.Has(plan.MemoryHigh) && !f.View.Ceded.Has(plan.MemoryHigh),
@@ -24,6 +23,7 @@ func memoryInput(f *Facts, a *accounts) memqos.Input {
 	if f.View.Mode(protocol.FeatureMemory) != node.Active || !in.CanReclaim && !in.CanHigh {
 		return in
 	}
+	in.Containers = make([]memqos.Container, 0, m.marked)
 	for i := range a.pods {
 		u := &a.pods[i]
 		if !f.writes(u, protocol.FeatureMemory) {
@@ -33,17 +33,18 @@ func memoryInput(f *Facts, a *accounts) memqos.Input {
 			continue
 		}
 		for _, c := range u.member.Containers {
-			in.Containers = append(in.Containers, memoryContainer(f, u, c))
+			in.Containers = append(in.Containers, memoryContainer(f, u, c, m))
 		}
 	}
+	m.marked = len(in.Containers)
 	return in
 }
 
 // memoryContainer is one container as the memory loop looks at it: its use is the charge that the kernel holds against memory.high and
 // memory.max, with kernel memory and shared memory. Anonymous memory is not counted as reclaimable: whether
 // there is swap is not known here, and to wait for it costs more than to read a file again.
-func memoryContainer(f *Facts, u *usage, c *workload.Container) memqos.Container {
-	b := container.BaseMemory(f.View, u.member.Pod, c)
+func memoryContainer(f *Facts, u *usage, c *workload.Container, m *memo) memqos.Container {
+	b := m.memory(u.member.Pod, c)
 	out := memqos.Container{
 		ID: c.ID, Pod: u.member.Pod.UID, QoS: u.class, Request: b.Request, Max: b.Max, High: b.High, Low: b.Low,
 		WmarkRatio: b.WmarkRatio, WmarkScale: b.WmarkScale, MinAdj: b.WmarkMinAdj,

@@ -34,6 +34,9 @@ func tier(f *Facts, s *State, held *suppress.Output) plan.Plan {
 		quota = held.Quota
 	}
 	observe := wanted && !ours && !s.TierHeld // what was ours goes back first
+	if s.TierHeld && !ours {
+		s.owe(HeldSetting{Cgroup: dir, Knob: plan.CPUQuota.String()}, f.Now)
+	}
 	s.TierHeld, s.TierDir = ours, ""
 	if s.TierHeld {
 		s.TierDir = dir

@@ -103,6 +103,9 @@ func loops(cfg *config.Koordlet, l *agent.Look) []status.Loop {
 	if len(o.AppProblems) > 0 {
 		out = append(out, status.Loop{Name: "host-applications", State: status.StateDegraded, Err: strings.Join(o.AppProblems, "; "), At: l.Wall})
 	}
+	if len(l.Owed) > 0 {
+		out = append(out, backLoop(l))
+	}
 	if o.Network.Asked || len(o.Network.Problems) > 0 {
 		out = append(out, networkLoop(l))
 	}
@@ -114,6 +117,18 @@ func loops(cfg *config.Koordlet, l *agent.Look) []status.Loop {
 		out = append(out, one)
 	}
 	return out
+}
+
+// backLoop tells what nobody wants any more and stands in the kernel all the same.
+func backLoop(l *agent.Look) status.Loop {
+	var parts []string
+	for i := range l.Owed {
+		parts = append(parts, l.Owed[i].Why) // which names knob and cgroup
+	}
+	return status.Loop{
+		Name: "give-back", State: status.StateDegraded, At: l.Wall, Decision: "what is no longer wanted is tried again every ten seconds",
+		Err: strings.Join(parts, "; "),
+	}
 }
 
 func trimmed(l status.Loop) status.Loop {

@@ -16,6 +16,7 @@ import (
 	"github.com/koord-rt/koord-rt/daemon/status"
 	"github.com/koord-rt/koord-rt/engine"
 	"github.com/koord-rt/koord-rt/koordlet/internal/agent"
+	"github.com/koord-rt/koord-rt/koordlet/internal/decide"
 	"github.com/koord-rt/koord-rt/koordlet/internal/evict"
 	"github.com/koord-rt/koord-rt/koordlet/internal/talk"
 	"github.com/koord-rt/koord-rt/model/unit"
@@ -73,7 +74,7 @@ func TestEvictionEventTellsTheRelease(t *testing.T) {
 func TestLoopsAreTold(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
-	l := &agent.Look{Wall: at}
+	l := &agent.Look{Wall: at, Owed: []decide.Owed{{Why: "cpu.quota of /kubepods/besteffort: EINVAL"}, {Why: "cpu.idle of /app: EINVAL"}}}
 	l.Facts.Members = []engine.Member{{Pod: &workload.Pod{UID: "w", Namespace: "default", Name: "web"}}}
 	o := &l.Outcome
 	o.Suppress.Reason = "10 CPUs 0-9"
@@ -95,6 +96,10 @@ func TestLoopsAreTold(t *testing.T) {
 		{Name: "memory", State: "active", Decision: "tuning; gone to 1 GiB: stalls", At: at},
 		{Name: "interference", State: "active", Decision: "default/web: CPU pressure 35%; default/spark is guilty: correlates", At: at},
 		{Name: "kernel-parameters", State: "degraded", Err: "minFreeKbytesFactor: no such file", At: at},
+		{
+			Name: "give-back", State: "degraded", Decision: "what is no longer wanted is tried again every ten seconds",
+			Err: "cpu.quota of /kubepods/besteffort: EINVAL; cpu.idle of /app: EINVAL", At: at,
+		},
 		{Name: "BEMemoryEvict", State: "observe", Decision: "60% used", At: at},
 		{Name: "BECPUEvict", State: "observe", Decision: "satisfied", At: at},
 	}
@@ -109,7 +114,7 @@ func TestLoopsAreTold(t *testing.T) {
 	}
 	cfg.Evict.Mode = config.ModeActive
 	for _, s := range loops(&cfg, l) {
-		if (s.State == status.StateDegraded) != (s.Name == "BECPUEvict" || s.Name == "kernel-parameters") {
+		if (s.State == status.StateDegraded) != (s.Name == "BECPUEvict" || s.Name == "kernel-parameters" || s.Name == "give-back") {
 			t.Errorf("active: %+v", s)
 		}
 	}
