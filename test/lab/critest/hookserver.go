@@ -25,7 +25,8 @@ import (
 const upstreamModule = "github.com/koordinator-sh/koordinator"
 
 // What is compiled inside upstream's module: a program around its package runtimehooks, and a stub for what it reads
-// through cgo.
+// through cgo. They are no package of this module, so no test can stand beside them: TestCritestHookServer builds the program, has each
+// of its hooks asked through the proxy, and changes the file that it follows.
 var (
 	//go:embed testdata/hookserver
 	hookServerSource embed.FS

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/containerd/nri/pkg/api"
+	"github.com/containerd/nri/pkg/stub"
+
+	"github.com/koord-rt/koord-rt/adapt/nri"
+)
+
+// told is a session with a runtime that has told its NRI version.
+type told struct {
+	stub.Stub
+	version string
+}
+
+func (s told) RuntimeNRIVersion() string { return s.version }
+
+func handles[I any](p any) bool { _, ok := p.(I); return ok }
+
+// What is measured is koord-nri's price of NRI only if the same events come: those that adapt/nri names for the runtime, which is
+// what koord-nri answers Configure with, each with a handler, without which the stub refuses to subscribe.
+func TestSubscription(t *testing.T) {
+	t.Parallel()
+	p := &plugin{}
+	handled := map[api.Event]bool{
+		api.Event_RUN_POD_SANDBOX: handles[stub.RunPodInterface](p), api.Event_STOP_POD_SANDBOX: handles[stub.StopPodInterface](p),
+		api.Event_REMOVE_POD_SANDBOX: handles[stub.RemovePodInterface](p), api.Event_UPDATE_POD_SANDBOX: handles[stub.UpdatePodInterface](p),
+		api.Event_POST_UPDATE_POD_SANDBOX: handles[stub.PostUpdatePodInterface](p), api.Event_CREATE_CONTAINER: handles[stub.CreateContainerInterface](p),
+		api.Event_POST_CREATE_CONTAINER: handles[stub.PostCreateContainerInterface](p), api.Event_START_CONTAINER: handles[stub.StartContainerInterface](p),
+		api.Event_POST_START_CONTAINER: handles[stub.PostStartContainerInterface](p), api.Event_UPDATE_CONTAINER: handles[stub.UpdateContainerInterface](p),
+		api.Event_POST_UPDATE_CONTAINER: handles[stub.PostUpdateContainerInterface](p), api.Event_STOP_CONTAINER: handles[stub.StopContainerInterface](p),
+		api.Event_REMOVE_CONTAINER:              handles[stub.RemoveContainerInterface](p),
+		api.Event_VALIDATE_CONTAINER_ADJUSTMENT: handles[stub.ValidateContainerAdjustmentInterface](p),
+	}
+	asked := map[api.Event]bool{}
+	for version, of := range map[string]told{"1.7.27": {version: ""}, "2.0.5": {version: "v0.8.0"}, "2.4.2": {version: "v0.12.5"}} {
+		p.session = of
+		got, err := p.Configure(t.Context(), "", "containerd", version)
+		r := nri.Runtime("containerd", version, of.version)
+		if want := nri.Events(&r); err != nil || got != want {
+			t.Errorf("containerd %s: events %s, want %s; %v", version, got.PrettyString(), want.PrettyString(), err)
+		}
+		for e := api.Event_UNKNOWN + 1; e < api.Event_LAST; e++ {
+			if !got.IsSet(e) {
+				continue
+			}
+			if asked[e] = true; !handled[e] {
+				t.Errorf("containerd %s: %s has no handler", version, e)
+			}
+		}
+	}
+	for e, ok := range handled {
+		if ok && !asked[e] {
+			t.Errorf("%s has a handler, and koord-nri asks for it of no runtime", e)
+		}
+	}
+}
+
+// The benchmark waits for the file, and counts what the mark of a container costs.
+func TestReadyAndStamp(t *testing.T) {
+	t.Parallel()
+	p := &plugin{ready: filepath.Join(t.TempDir(), "ready")}
+	if _, err := p.Synchronize(t.Context(), nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(p.ready); err != nil {
+		t.Error(err)
+	}
+	if a, updates, err := p.CreateContainer(t.Context(), nil, nil); a != nil || updates != nil || err != nil {
+		t.Errorf("without a stamp: %v, %v, %v", a, updates, err)
+	}
+	p.stamp = true
+	a, _, err := p.CreateContainer(t.Context(), nil, nil)
+	if err != nil || len(a.GetAnnotations()) != 1 || len(a.GetAnnotations()["koord-rt.dev/stamp"]) != stampLength {
+		t.Errorf("with a stamp: %v, %v", a, err)
+	}
+}
+
+// The bare system calls write what an LS container gets and read it back, and read the limits of others; what each took is saved.
+func TestBare(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	path := filepath.Join(dir, "cpu.max.burst")
+	if err := writeAndRead(path, burst); err == nil {
+		t.Error("no error of a file that is missing")
+	}
+	// A plain file keeps what was longer than what is written; a kernel's does not.
+	for content, ok := range map[string]bool{"0\n": true, strings.Repeat("7", 40): false} {
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := writeAndRead(path, burst); (err == nil) != ok {
+			t.Errorf("over %q: %v", content, err)
+		}
+	}
+	if err := writeAndRead(path, ""); err != nil {
+		t.Error(err)
+	}
+	b := &bare{v2: true}
+	if got, value := b.burst("/kubepods/c"); got != "/sys/fs/cgroup/kubepods/c/cpu.max.burst" || value != burst || len(b.limits("/kubepods/c")) != 3 {
+		t.Errorf("v2: %s = %s, %q", got, value, b.limits("/kubepods/c"))
+	}
+	b.v2 = false
+	if got, _ := b.burst("/kubepods/c"); got != "/sys/fs/cgroup/cpu/kubepods/c/cpu.cfs_burst_us" || len(b.limits("/kubepods/c")) != 3 {
+		t.Errorf("v1: %s, %q", got, b.limits("/kubepods/c"))
+	}
+	b.took = []measurement{{}, {}}
+	if err := b.save(path); err != nil {
+		t.Fatal(err)
+	}
+	if text, err := os.ReadFile(path); err != nil || strings.Count(string(text), "\n") != 2 {
+		t.Errorf("saved %q, %v", text, err)
+	}
+}
