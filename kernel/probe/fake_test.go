@@ -6,11 +6,11 @@ package probe
 import (
 	"context"
 	"errors"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/koord-rt/koord-rt/kernel/kerneltest"
 	"github.com/koord-rt/koord-rt/kernel/root"
 	"github.com/koord-rt/koord-rt/model/node"
 	"github.com/koord-rt/koord-rt/model/plan"
@@ -41,16 +41,7 @@ func v2Files() map[string]string {
 
 func fakeRoots(t *testing.T, files map[string]string) (root.Roots, Options) {
 	t.Helper()
-	dir := t.TempDir()
-	for name, content := range files {
-		path := filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(content+"\n"), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
+	dir := kerneltest.Lay(t, files, "\n")
 	return root.Roots{Cgroup: dir + "/cg", Proc: dir + "/proc", Sys: dir + "/sys", Resctrl: dir + "/resctrl", Dev: dir + "/dev"},
 		Options{KubeletCPUState: dir + "/kubelet/cpu_manager_state", KubeletMemoryState: dir + "/kubelet/memory_manager_state", CDIDirs: []string{dir + "/cdi"}}
 }

@@ -6,7 +6,6 @@ package resctrl
 import (
 	"errors"
 	"os"
-	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
@@ -14,6 +13,7 @@ import (
 
 	rdtdata "github.com/intel/goresctrl/test/data"
 
+	"github.com/koord-rt/koord-rt/kernel/kerneltest"
 	"github.com/koord-rt/koord-rt/model/node"
 )
 
@@ -55,17 +55,7 @@ func fake(t *testing.T, extra map[string]string) FS {
 	for k, v := range extra {
 		files[k] = v
 	}
-	dir := t.TempDir()
-	for name, content := range files {
-		path := filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return FS(dir)
+	return FS(kerneltest.Lay(t, files, ""))
 }
 
 func TestInfo(t *testing.T) {

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/koord-rt/koord-rt/kernel/kerneltest"
 )
 
 const cdiJSON = `{"cdiVersion":"0.6.0","kind":"nvidia.com/gpu","devices":[
@@ -30,7 +32,7 @@ devices:
 
 func TestCDINames(t *testing.T) {
 	t.Parallel()
-	dir := tree(t, map[string]string{
+	dir := kerneltest.Lay(t, map[string]string{
 		"etc/a.json":     cdiJSON,
 		"etc/b.yaml":     cdiYAML,
 		"etc/notes.md":   "not a spec",
@@ -38,7 +40,7 @@ func TestCDINames(t *testing.T) {
 		"run/bad.json":   "{",
 		"run/kind.json":  `{"cdiVersion":"0.6.0","kind":"gpu","devices":[{"name":"x","containerEdits":{"env":["A=b"]}}]}`,
 		"run/empty.json": `{"cdiVersion":"0.6.0","kind":"a.example/gpu","devices":[{"name":"x"}]}`,
-	})
+	}, "\n")
 	got, err := CDINames(filepath.Join(dir, "etc"), filepath.Join(dir, "run"), filepath.Join(dir, "none"))
 	want := []string{"nvidia.com/gpu=0", "nvidia.com/gpu=GPU-8f6d", "vendor.example/nic=all", "vendor.example/nic=mlx5_0"}
 	if names := slices.Sorted(maps.Keys(got)); !slices.Equal(names, want) {
@@ -54,10 +56,10 @@ func TestCDINames(t *testing.T) {
 // Two files of one directory that claim a name make it unresolvable, whatever another directory says.
 func TestCDIConflict(t *testing.T) {
 	t.Parallel()
-	dir := tree(t, map[string]string{
+	dir := kerneltest.Lay(t, map[string]string{
 		"etc/a.json": cdiJSON,
 		"etc/b.json": strings.ReplaceAll(cdiJSON, "GPU-8f6d", "GPU-other"),
-	})
+	}, "\n")
 	got, err := CDINames(filepath.Join(dir, "etc"))
 	if _, ok := got["nvidia.com/gpu=0"]; ok || err == nil || len(got) != 2 {
 		t.Errorf("got %v, %v", got, err)

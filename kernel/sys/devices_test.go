@@ -18,7 +18,7 @@ import (
 
 func TestDisks(t *testing.T) {
 	t.Parallel()
-	dir := tree(t, map[string]string{
+	dir := kerneltest.Lay(t, map[string]string{
 		"block/sda/dev":                "8:0",
 		"block/sda/sda1/dev":           "8:1",
 		"block/sda/sda1/partition":     "1",
@@ -30,7 +30,7 @@ func TestDisks(t *testing.T) {
 		"block/cciss!c0d0/dev":         "104:0",
 		"block/gone/size":              "0",
 		"block/nvme0n1/queue/schedule": "none",
-	})
+	}, "\n")
 	got, err := FS(dir).Disks()
 	if err != nil {
 		t.Fatal(err)
@@ -51,7 +51,7 @@ func TestDisks(t *testing.T) {
 
 func TestDisksBadNumber(t *testing.T) {
 	t.Parallel()
-	got, err := FS(tree(t, map[string]string{"block/sda/dev": "eight", "block/sdb/dev": "8:16"})).Disks()
+	got, err := FS(kerneltest.Lay(t, map[string]string{"block/sda/dev": "eight", "block/sdb/dev": "8:16"}, "\n")).Disks()
 	if err == nil || got["sdb"] != "8:16" || got["sda"] != "" {
 		t.Errorf("got %v, %v", got, err)
 	}
@@ -59,16 +59,19 @@ func TestDisksBadNumber(t *testing.T) {
 
 func TestRDMA(t *testing.T) {
 	t.Parallel()
-	dir := tree(t, map[string]string{
-		"class/infiniband_verbs/abi_version":     "6",
-		"class/infiniband_verbs/uverbs0/dev":     "231:192",
-		"class/infiniband_verbs/uverbs0/ibdev":   "mlx5_0",
-		"class/infiniband_verbs/uverbs0/device":  "-> ../../../devices/pci0000:3a/0000:3A:02.0/0000:3B:00.1",
-		"class/infiniband_verbs/uverbs12/dev":    "231:204",
-		"class/infiniband_verbs/uverbs12/ibdev":  "rxe0",
-		"class/infiniband_verbs/uverbs12/device": "-> ../../../devices/virtual/net/eth0",
-		"class/misc/rdma_cm/dev":                 "10:58",
-	})
+	dir := kerneltest.Lay(t, map[string]string{
+		"class/infiniband_verbs/abi_version":    "6",
+		"class/infiniband_verbs/uverbs0/dev":    "231:192",
+		"class/infiniband_verbs/uverbs0/ibdev":  "mlx5_0",
+		"class/infiniband_verbs/uverbs12/dev":   "231:204",
+		"class/infiniband_verbs/uverbs12/ibdev": "rxe0",
+		"class/misc/rdma_cm/dev":                "10:58",
+	}, "\n")
+	for name, device := range map[string]string{"uverbs0": "devices/pci0000:3a/0000:3A:02.0/0000:3B:00.1", "uverbs12": "devices/virtual/net/eth0"} {
+		if err := os.Symlink("../../../"+device, filepath.Join(dir, "class/infiniband_verbs", name, "device")); err != nil {
+			t.Fatal(err)
+		}
+	}
 	got, err := FS(dir).RDMA()
 	if err != nil {
 		t.Fatal(err)
@@ -106,7 +109,7 @@ func TestGPUs(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dev, "nvidia-caps"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	proc := tree(t, map[string]string{"driver/nvidia/gpus/0000:0f:00.0/information": information})
+	proc := kerneltest.Lay(t, map[string]string{"driver/nvidia/gpus/0000:0f:00.0/information": information}, "\n")
 	got, err := GPUs(proc, dev)
 	if err != nil {
 		t.Fatal(err)
@@ -124,11 +127,11 @@ func TestGPUs(t *testing.T) {
 
 func TestGPUsPlainFileIsNoDevice(t *testing.T) {
 	t.Parallel()
-	got, err := GPUs(t.TempDir(), tree(t, map[string]string{"nvidia0": "x", "nvidiactl": "x"}))
+	got, err := GPUs(t.TempDir(), kerneltest.Lay(t, map[string]string{"nvidia0": "x", "nvidiactl": "x"}, "\n"))
 	if !errors.Is(err, errNotDevice) || len(got) != 0 {
 		t.Errorf("got %v, %v", got, err)
 	}
-	if got, err := GPUs(t.TempDir(), tree(t, map[string]string{"null": ""})); err != nil || got != nil {
+	if got, err := GPUs(t.TempDir(), kerneltest.Lay(t, map[string]string{"null": ""}, "\n")); err != nil || got != nil {
 		t.Errorf("without a GPU: %v, %v", got, err)
 	}
 }

@@ -8,23 +8,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-)
 
-// lay writes files below a new directory.
-func lay(t *testing.T, files map[string]string) string {
-	t.Helper()
-	dir := t.TempDir()
-	for name, content := range files {
-		path := filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return dir
-}
+	"github.com/koord-rt/koord-rt/kernel/kerneltest"
+)
 
 // FuzzTopology puts arbitrary lists and numbers into sysfs: an error, or every online CPU.
 func FuzzTopology(f *testing.F) {
@@ -32,12 +18,12 @@ func FuzzTopology(f *testing.F) {
 	f.Add("0", "0-4294967295", "", "-1")
 	f.Add("1-0", "x", "0-", "99999999999999999999")
 	f.Fuzz(func(t *testing.T, online, cpulist, siblings, id string) {
-		dir := lay(t, map[string]string{
+		dir := kerneltest.Lay(t, map[string]string{
 			cpuDir + "/online": online, nodeDir + "/online": "0", nodeDir + "/node0/cpulist": cpulist, nodeDir + "/has_memory": "0",
 			cpuDir + "/cpu0/topology/core_id": id, cpuDir + "/cpu0/topology/physical_package_id": id,
 			cpuDir + "/cpu0/topology/thread_siblings_list": siblings,
 			cpuDir + "/cpu0/cache/index3/level":            "3", cpuDir + "/cpu0/cache/index3/id": id,
-		})
+		}, "")
 		fs := FS(dir)
 		set, err := fs.listAt(cpuDir, "online")
 		top, terr := fs.Topology()
@@ -55,7 +41,7 @@ func FuzzRDMA(f *testing.F) {
 		if name = filepath.Base(name); strings.ContainsRune(name, 0) || name == "." || name == ".." || name == "/" || len(name) > 200 {
 			return
 		}
-		dir := lay(t, map[string]string{class + name + "/dev": dev, class + name + "/ibdev": ibdev, "class/misc/rdma_cm/dev": "10:58"})
+		dir := kerneltest.Lay(t, map[string]string{class + name + "/dev": dev, class + name + "/ibdev": ibdev, "class/misc/rdma_cm/dev": "10:58"}, "")
 		if function != "" && !strings.ContainsRune(function, 0) && len(function) < 200 {
 			if err := os.Symlink(function, filepath.Join(dir, class, name, "device")); err != nil {
 				t.Fatal(err)
@@ -77,7 +63,7 @@ func FuzzCDINames(f *testing.F) {
 	f.Add(`{"cdiVersion":"0.6.0","kind":"nvidia.com/gpu","devices":[{"name":"0","containerEdits":{"env":["A=b"]}}]}`)
 	f.Add("cdiVersion: 0.6.0\nkind: x\n")
 	f.Fuzz(func(t *testing.T, spec string) {
-		dir := lay(t, map[string]string{"vendor.json": spec, "vendor.yaml": spec})
+		dir := kerneltest.Lay(t, map[string]string{"vendor.json": spec, "vendor.yaml": spec}, "")
 		names, err := CDINames(dir)
 		if names == nil && err == nil {
 			t.Fatal("neither names nor an error")

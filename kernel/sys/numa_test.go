@@ -4,8 +4,6 @@
 package sys
 
 import (
-	"os"
-	"path/filepath"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -91,20 +89,11 @@ func TestThisHostsNodes(t *testing.T) {
 
 func TestWholeDisks(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	for name, content := range map[string]string{
+	dir := kerneltest.Lay(t, map[string]string{
 		"block/sda/dev": "8:0", "block/sda/sda1/dev": "8:1", "block/dm-0/dev": "253:0", "block/dm-0/slaves/sda/dev": "8:0",
 		"block/loop0/dev": "7:0", "block/ram1/dev": "1:1", "block/zram0/dev": "252:0", "block/nvme0n1/dev": "259:0",
 		"block/ramdisk/dev": "99:0", "block/broken/dev": "x",
-	} {
-		path := filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(content+"\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
+	}, "\n")
 	got, err := FS(dir).WholeDisks()
 	want := []WholeDisk{{"nvme0n1", 259, 0}, {"ramdisk", 99, 0}, {"sda", 8, 0}}
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {

@@ -4,9 +4,9 @@
 package sys
 
 import (
-	"os"
-	"path/filepath"
 	"testing"
+
+	"github.com/koord-rt/koord-rt/kernel/kerneltest"
 )
 
 func TestSpeed(t *testing.T) {
@@ -22,17 +22,11 @@ func TestSpeed(t *testing.T) {
 		"AMD, no boost":   {map[string]string{"cpufreq/boost": "0\n"}, false, false},
 		"garbage":         {map[string]string{"smt/active": "yes\n", "cpufreq/boost": "\n"}, false, false},
 	} {
-		dir := t.TempDir()
+		files := map[string]string{}
 		for file, text := range c.files {
-			path := filepath.Join(dir, "devices/system/cpu", file)
-			if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			files["devices/system/cpu/"+file] = text
 		}
-		if fs := FS(dir); fs.HyperThreads() != c.threads || fs.Turbo() != c.turbo {
+		if fs := FS(kerneltest.Lay(t, files, "")); fs.HyperThreads() != c.threads || fs.Turbo() != c.turbo {
 			t.Errorf("%s: hyper-threads %v, turbo %v", name, fs.HyperThreads(), fs.Turbo())
 		}
 	}

@@ -5,36 +5,13 @@ package sys
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
 	"reflect"
 	"runtime"
 	"testing"
 
+	"github.com/koord-rt/koord-rt/kernel/kerneltest"
 	"github.com/koord-rt/koord-rt/model/topo"
 )
-
-// tree writes files below a new directory; a value that starts with "-> " is a symbolic link.
-func tree(t *testing.T, files map[string]string) string {
-	t.Helper()
-	dir := t.TempDir()
-	for name, content := range files {
-		path := filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if len(content) > 3 && content[:3] == "-> " {
-			if err := os.Symlink(content[3:], path); err != nil {
-				t.Fatal(err)
-			}
-			continue
-		}
-		if err := os.WriteFile(path, []byte(content+"\n"), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return dir
-}
 
 // cpuFiles describes one CPU. l3 < 0 leaves the cache out.
 func cpuFiles(files map[string]string, id, core, socket, l3 int, siblings string) {
@@ -65,7 +42,7 @@ func TestTopologyTwoSockets(t *testing.T) {
 	cpuFiles(files, 2, 0, 0, 0, "0,2")
 	cpuFiles(files, 4, 0, 1, 8, "4-5")
 	cpuFiles(files, 5, 0, 1, 8, "4-5")
-	got, err := FS(tree(t, files)).Topology()
+	got, err := FS(kerneltest.Lay(t, files, "\n")).Topology()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,7 +57,7 @@ func TestTopologyTwoSockets(t *testing.T) {
 
 func TestTopologyBare(t *testing.T) {
 	t.Parallel()
-	got, err := FS(tree(t, map[string]string{"devices/system/cpu/online": "0-1"})).Topology()
+	got, err := FS(kerneltest.Lay(t, map[string]string{"devices/system/cpu/online": "0-1"}, "\n")).Topology()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,7 +75,7 @@ func TestTopologyRepeatedCoreIDs(t *testing.T) {
 	cpuFiles(files, 1, 0, 0, 1, "1,3")
 	cpuFiles(files, 2, 0, 0, 0, "0,2")
 	cpuFiles(files, 3, 0, 0, 1, "1,3")
-	got, err := FS(tree(t, files)).Topology()
+	got, err := FS(kerneltest.Lay(t, files, "\n")).Topology()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -119,7 +96,7 @@ func TestTopologyErrors(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if got, err := FS(tree(t, files)).Topology(); err == nil {
+			if got, err := FS(kerneltest.Lay(t, files, "\n")).Topology(); err == nil {
 				t.Errorf("got %+v", got)
 			}
 		})

@@ -5,7 +5,6 @@ package setup
 
 import (
 	"errors"
-	"os"
 	"path/filepath"
 	"testing"
 	"time"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/koord-rt/koord-rt/api/config"
 	"github.com/koord-rt/koord-rt/daemon/status"
+	"github.com/koord-rt/koord-rt/kernel/kerneltest"
 	"github.com/koord-rt/koord-rt/koordlet/internal/amount"
 	"github.com/koord-rt/koord-rt/koordlet/internal/kube"
 	"github.com/koord-rt/koord-rt/koordlet/internal/kubeletopt"
@@ -23,31 +23,15 @@ import (
 	"github.com/koord-rt/koord-rt/model/unit"
 )
 
-// tree is a directory with these files.
-func tree(t *testing.T, files map[string]string) string {
-	t.Helper()
-	dir := t.TempDir()
-	for name, text := range files {
-		path := filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return dir
-}
-
 func TestReadMachine(t *testing.T) {
 	t.Parallel()
 	at := &config.Host{
-		Proc: tree(t, map[string]string{"cpuinfo": "vendor_id\t: AuthenticAMD\nmodel name\t: EPYC\n"}),
-		Sys: tree(t, map[string]string{
+		Proc: kerneltest.Lay(t, map[string]string{"cpuinfo": "vendor_id\t: AuthenticAMD\nmodel name\t: EPYC\n"}, ""),
+		Sys: kerneltest.Lay(t, map[string]string{
 			"devices/system/cpu/smt/active": "1\n",
 			"devices/system/node/node0/meminfo": "Node 0 MemTotal:        1024 kB\nNode 0 MemFree:         512 kB\nNode 0 Active(file):     0 kB\n" +
 				"Node 0 Inactive(file):     0 kB\nNode 0 SReclaimable:     0 kB\n",
-		}),
+		}, ""),
 	}
 	v := &node.View{Topology: topo.New([]topo.CPU{{ID: 0}}, topo.CPUs(0))}
 	v.Kernel.RDT.L3CBM = 0xff
@@ -69,7 +53,7 @@ func TestReadMachine(t *testing.T) {
 
 func TestReadCheckpoint(t *testing.T) {
 	t.Parallel()
-	dir := tree(t, map[string]string{"good": `{"policyName":"static","entries":{"u":{"c":"2-3"}}}`, "half": `{"policyName":"sta`})
+	dir := kerneltest.Lay(t, map[string]string{"good": `{"policyName":"static","entries":{"u":{"c":"2-3"}}}`, "half": `{"policyName":"sta`}, "")
 	if c, err := readCheckpoint(filepath.Join(dir, "good")); err != nil || c.Policy != "static" || c.Entries["u"].String() != "2-3" {
 		t.Errorf("%+v, %v", c, err)
 	}
