@@ -25,7 +25,6 @@ import (
 	"time"
 
 	engine "github.com/koord-rt/koord-rt/adapt/docker"
-	"github.com/koord-rt/koord-rt/daemon/status"
 	"github.com/koord-rt/koord-rt/test/lab/cgroups"
 	"github.com/koord-rt/koord-rt/test/lab/docker"
 	"github.com/koord-rt/koord-rt/test/lab/parts"
@@ -57,13 +56,11 @@ const dockedSecret = "hunter2-4711"
 // docked is dockerd with the systemd cgroup driver behind koord-runtime-proxy in mode Docker.
 type docked struct {
 	*docker.Daemon
-	t           *testing.T
-	root        string // of the cgroups
-	stem        string // the lab's slice without its suffix
-	socket, run string
-	cmd         *exec.Cmd
-	exited      chan struct{}
-	log         *syncBuffer
+	t      *testing.T
+	proxy  *docker.Proxy
+	socket string // the proxy's
+	root   string // of the cgroups
+	stem   string // the lab's slice without its suffix
 }
 
 // TestGuestSystemdDocker: an LSR, an LS and a BE pod by Docker's API, labelled as dockershim and cri-dockerd label them, on
@@ -116,7 +113,7 @@ func TestGuestSystemdDocker(t *testing.T) {
 	k.end(syscall.SIGKILL)
 	k.api(k.Socket, http.MethodPost, "/containers/"+idIn(work)+"/update", map[string]any{"CpuShares": 77}) // behind the proxy's back
 	k.begin()
-	if c := k.status().Counters; c["containers"] != 3 || c["pods"] != 3 {
+	if c := k.proxy.Status().Counters; c["containers"] != 3 || c["pods"] != 3 {
 		t.Errorf("rebuilt: %v", c)
 	}
 	late := k.pod("late", "5c1e0031-0000-4000-8000-000000000004", "-burstable", 0, map[string]string{"koordinator.sh/qosClass": "LS"})
@@ -126,7 +123,7 @@ func TestGuestSystemdDocker(t *testing.T) {
 	k.api(k.socket, http.MethodPost, "/containers/"+idIn(app)+"/update", map[string]any{"CpuQuota": 150000})
 	all("everything after an update in the second life", "150000")
 	k.ends([]string{work, app, pg, next}, be, ls, lsr, late)
-	if strings.Contains(k.log.String(), dockedSecret) {
+	if strings.Contains(k.proxy.Log(), dockedSecret) {
 		t.Error("a secret is in the log")
 	}
 }
@@ -148,7 +145,7 @@ func (k *docked) ends(dirs []string, pods ...*dockedPod) {
 		k.t.Error(err)
 	}
 	k.eventually("all is forgotten", func() error {
-		if c := k.status().Counters; c["containers"] != 0 || c["pods"] != 0 {
+		if c := k.proxy.Status().Counters; c["containers"] != 0 || c["pods"] != 0 {
 			return fmt.Errorf("still known: %v", c)
 		}
 		return nil
@@ -170,89 +167,36 @@ func newDocked(t *testing.T) *docked {
 	if err != nil || !tree.V2() {
 		t.Fatalf("this test is for cgroup v2: %+v, %v", tree, err)
 	}
-	k := &docked{
-		Daemon: d, t: t, root: tree.Unified, stem: strings.TrimSuffix(d.Cgroup, ".slice"),
-		socket: filepath.Join(d.Dir, "koord.sock"), run: filepath.Join(d.Dir, "run"), log: &syncBuffer{},
-	}
-	config := fmt.Sprintf("apiVersion: koord-rt.dev/v1alpha1\nkind: ProxyConfig\nrunDir: %s\nstateDir: %s\nstrategyFile: %s\n"+
-		"host: {kubepodsRoot: /%s}\nmetrics: {address: \"unix:%s\"}\nreconnect: {min: 50ms, max: 500ms}\nhooks: {dir: %s}\n"+
-		"strategy:\n  cpuBurstStrategy: {policy: auto, cpuBurstPercent: 1000}\n",
-		k.run, filepath.Join(d.Dir, "state"), filepath.Join(d.Dir, "strategy.yaml"), d.Cgroup, filepath.Join(d.Dir, "metrics.sock"),
-		filepath.Join(d.Dir, "hooks"))
-	if err := os.WriteFile(filepath.Join(d.Dir, "proxy.yaml"), []byte(config), 0o600); err != nil {
+	k := &docked{Daemon: d, t: t, root: tree.Unified, stem: strings.TrimSuffix(d.Cgroup, ".slice")}
+	k.proxy, err = d.StartProxy(t.Context(), docker.ProxyOptions{
+		Program: bin("koord-runtime-proxy"), Strategy: "cpuBurstStrategy: {policy: auto, cpuBurstPercent: 1000}", Patience: patience(15 * time.Second),
+	})
+	if err != nil {
 		t.Fatal(err)
 	}
+	k.socket = k.proxy.Socket
 	t.Cleanup(func() {
-		if k.cmd != nil {
-			k.end(syscall.SIGTERM)
-		}
+		k.end(syscall.SIGTERM)
 		if t.Failed() {
 			daemon, _ := os.ReadFile(d.Log) // beside the failure itself
-			t.Logf("koord-runtime-proxy's log:\n%s\ndockerd's log:\n%s", tail(k.log.String(), 6000), tail(string(daemon), 3000))
+			t.Logf("koord-runtime-proxy's log:\n%s\ndockerd's log:\n%s", tail(k.proxy.Log(), 6000), tail(string(daemon), 3000))
 		}
 	})
-	k.begin()
 	return k
 }
 
-// begin starts the proxy with upstream's flags and waits until it knows the daemon's containers.
 func (k *docked) begin() {
 	k.t.Helper()
-	cmd := exec.Command(bin("koord-runtime-proxy"), "--config", filepath.Join(k.Dir, "proxy.yaml"), "--backend-runtime-mode=Docker",
-		"--koord-runtimeproxy-endpoint="+k.socket, "--remote-runtime-service-endpoint=unix://"+k.Socket)
-	cmd.Stdout, cmd.Stderr = k.log, k.log
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := cmd.Start(); err != nil {
+	if err := k.proxy.Begin(k.t.Context()); err != nil {
 		k.t.Fatal(err)
 	}
-	exited := make(chan struct{})
-	go func() {
-		_ = cmd.Wait() // how it ended is read where it matters
-		close(exited)
-	}()
-	k.cmd, k.exited = cmd, exited
-	k.eventually("the proxy serves", func() error {
-		select {
-		case <-exited:
-			k.t.Fatalf("koord-runtime-proxy ended: %s\n%s", cmd.ProcessState, tail(k.log.String(), 3000))
-		default:
-		}
-		if s := k.status(); s.PID != cmd.Process.Pid || s.ConnectedSince.IsZero() {
-			return errors.New("not connected")
-		}
-		c, err := net.Dial("unix", k.socket)
-		if err != nil {
-			return err
-		}
-		return c.Close()
-	})
 }
 
 func (k *docked) end(sig syscall.Signal) {
 	k.t.Helper()
-	_ = k.cmd.Process.Signal(sig) // it may have ended by itself
-	select {
-	case <-k.exited:
-	case <-time.After(patience(15 * time.Second)):
-		_ = k.cmd.Process.Kill()
-		<-k.exited
-		k.t.Errorf("koord-runtime-proxy did not end after %s", sig)
+	if err := k.proxy.End(sig); err != nil {
+		k.t.Error(err)
 	}
-	k.cmd = nil
-}
-
-func (k *docked) status() status.Status {
-	k.t.Helper()
-	entries, err := status.ReadAll(k.run, "/proc")
-	if err != nil {
-		return status.Status{}
-	}
-	for _, e := range entries {
-		if e.Status.Writer == "cri" {
-			return e.Status
-		}
-	}
-	return status.Status{}
 }
 
 func (k *docked) eventually(what string, ok func() error) {

@@ -164,7 +164,7 @@ func TestDockerHostKoordCriDockerd(t *testing.T) {
 	k := newKoord(t)
 	c := startCriDockerd(t, k.Daemon, k.socket)
 	k.eventually("the proxy is connected", func() error {
-		if k.status().ConnectedSince.IsZero() {
+		if k.proxy.Status().ConnectedSince.IsZero() {
 			return errors.New("not yet")
 		}
 		return nil
@@ -216,12 +216,12 @@ func TestDockerHostKoordCriDockerd(t *testing.T) {
 		t.Error(err)
 	}
 	k.eventually("all is forgotten", func() error {
-		if s := k.status().Counters; s["containers"] != 0 || s["pods"] != 0 {
+		if s := k.proxy.Status().Counters; s["containers"] != 0 || s["pods"] != 0 {
 			return fmt.Errorf("still known: %v", s)
 		}
 		return nil
 	})
-	if strings.Contains(k.log.String(), secret) {
+	if strings.Contains(k.proxy.Log(), secret) {
 		t.Error("a secret is in the log")
 	}
 }

@@ -10,9 +10,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -21,26 +19,17 @@ import (
 
 	engine "github.com/koord-rt/koord-rt/adapt/docker"
 	"github.com/koord-rt/koord-rt/api/protocol"
-	"github.com/koord-rt/koord-rt/daemon/status"
 	"github.com/koord-rt/koord-rt/test/lab/cgroups"
 	lab "github.com/koord-rt/koord-rt/test/lab/docker"
 	"github.com/koord-rt/koord-rt/test/lab/parts"
 )
 
-// koordStrategy gives containers with a quota a burst; batch resources need none.
-const koordStrategy = `
-strategy:
-  cpuBurstStrategy: {policy: auto, cpuBurstPercent: 1000}
-`
-
-// koord is a daemon behind the real koord-runtime-proxy.
+// koord is a daemon behind the real koord-runtime-proxy. Containers with a quota get a burst; batch resources need no strategy.
 type koord struct {
 	*lab.Daemon
-	t           *testing.T
-	socket, run string
-	cmd         *exec.Cmd
-	exited      chan struct{}
-	log         *syncBuffer
+	t      *testing.T
+	proxy  *lab.Proxy
+	socket string // the proxy's
 }
 
 func newKoord(t *testing.T) *koord {
@@ -54,86 +43,36 @@ func newKoord(t *testing.T) *koord {
 			t.Error(err)
 		}
 	})
-	k := &koord{Daemon: d, t: t, socket: filepath.Join(d.Dir, "koord.sock"), run: filepath.Join(d.Dir, "run"), log: &syncBuffer{}}
-	config := fmt.Sprintf("apiVersion: koord-rt.dev/v1alpha1\nkind: ProxyConfig\nrunDir: %s\nstateDir: %s\nstrategyFile: %s\n"+
-		"host: {kubepodsRoot: /%s}\nmetrics: {address: \"unix:%s\"}\nreconnect: {min: 50ms, max: 500ms}\nhooks: {dir: %s}\n%s",
-		k.run, filepath.Join(d.Dir, "state"), filepath.Join(d.Dir, "strategy.yaml"), d.Cgroup, filepath.Join(d.Dir, "metrics.sock"),
-		filepath.Join(d.Dir, "hooks"), koordStrategy)
-	if err := os.WriteFile(filepath.Join(d.Dir, "proxy.yaml"), []byte(config), 0o600); err != nil {
+	k := &koord{Daemon: d, t: t}
+	k.proxy, err = d.StartProxy(t.Context(), lab.ProxyOptions{
+		Program: "../../../bin/koord-runtime-proxy", Strategy: "cpuBurstStrategy: {policy: auto, cpuBurstPercent: 1000}", Patience: 25 * time.Second,
+	})
+	if err != nil {
 		t.Fatal(err)
 	}
+	k.socket = k.proxy.Socket
 	t.Cleanup(func() {
-		if k.cmd != nil {
-			k.end(syscall.SIGTERM)
-		}
+		k.end(syscall.SIGTERM)
 		if t.Failed() {
-			text := k.log.String()
+			text := k.proxy.Log()
 			t.Logf("koord-runtime-proxy's log:\n%s", text[max(0, len(text)-6000):])
 		}
 	})
-	k.begin()
 	return k
 }
 
-// begin starts the process with upstream's flags and waits until it knows the daemon's containers.
 func (k *koord) begin() {
 	k.t.Helper()
-	k.cmd = exec.Command("../../../bin/koord-runtime-proxy", "--config", filepath.Join(k.Dir, "proxy.yaml"), "--backend-runtime-mode=Docker",
-		"--koord-runtimeproxy-endpoint="+k.socket, "--remote-runtime-service-endpoint=unix://"+k.Socket)
-	k.cmd.Stdout, k.cmd.Stderr = k.log, k.log
-	k.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := k.cmd.Start(); err != nil {
+	if err := k.proxy.Begin(k.t.Context()); err != nil {
 		k.t.Fatal(err)
 	}
-	cmd, exited := k.cmd, make(chan struct{})
-	go func() {
-		_ = cmd.Wait() // how it ended is read where it matters
-		close(exited)
-	}()
-	k.exited = exited
-	k.eventually("the proxy serves", func() error {
-		select {
-		case <-exited:
-			k.t.Fatalf("koord-runtime-proxy ended: %s", cmd.ProcessState)
-		default:
-		}
-		s := k.status()
-		if s.PID != cmd.Process.Pid || s.ConnectedSince.IsZero() {
-			return errors.New("not connected")
-		}
-		c, err := net.Dial("unix", k.socket)
-		if err != nil {
-			return err
-		}
-		return c.Close()
-	})
 }
 
 func (k *koord) end(sig syscall.Signal) {
 	k.t.Helper()
-	_ = k.cmd.Process.Signal(sig) // it may have ended by itself
-	select {
-	case <-k.exited:
-	case <-time.After(15 * time.Second):
-		_ = k.cmd.Process.Kill()
-		<-k.exited
-		k.t.Errorf("koord-runtime-proxy did not end within 15 s of %s", sig)
+	if err := k.proxy.End(sig); err != nil {
+		k.t.Error(err)
 	}
-	k.cmd = nil
-}
-
-func (k *koord) status() status.Status {
-	k.t.Helper()
-	entries, err := status.ReadAll(k.run, "/proc")
-	if err != nil {
-		return status.Status{}
-	}
-	for _, e := range entries {
-		if e.Status.Writer == "cri" {
-			return e.Status
-		}
-	}
-	return status.Status{}
 }
 
 // eventually is for what comes after an answer: repairs and reconnections.
@@ -304,7 +243,7 @@ func TestDockerHostKoord(t *testing.T) {
 	k.proxyDies(be, ls, work, app)
 	k.daemonDies(ls)
 	k.ends(be, ls, work, app)
-	if strings.Contains(k.log.String(), secret) {
+	if strings.Contains(k.proxy.Log(), secret) {
 		t.Error("a secret is in the log")
 	}
 }
@@ -329,7 +268,7 @@ func (k *koord) proxyDies(be, ls *pod, work, app string) {
 	k.eventually("repair after a restart", func() error {
 		return errors.Join(differs(be.parent+"/"+work, batchShares, batchQuota, batchMemory), differs(ls.parent+"/"+app, burst("100000")))
 	})
-	if s := k.status(); s.Counters["containers"] != 2 || s.Counters["pods"] != 2 {
+	if s := k.proxy.Status(); s.Counters["containers"] != 2 || s.Counters["pods"] != 2 {
 		k.t.Errorf("rebuilt: %v", s.Counters)
 	}
 	k.docker(k.socket, "update", "--cpu-quota", "150000", app)
@@ -346,27 +285,26 @@ func (k *koord) daemonDies(ls *pod) {
 		k.t.Fatal(err)
 	}
 	k.eventually("the proxy sees that the daemon is gone", func() error {
-		if !k.status().ConnectedSince.IsZero() {
+		if !k.proxy.Status().ConnectedSince.IsZero() {
 			return errors.New("still connected")
 		}
 		return nil
 	})
 	// Made while the proxy is held, so before it is connected again: it has to be found by the new list.
-	if err := k.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+	if err := k.proxy.Signal(syscall.SIGSTOP); err != nil {
 		k.t.Fatal(err)
 	}
-	proxy := k.cmd.Process
-	k.t.Cleanup(func() { _ = proxy.Signal(syscall.SIGCONT) }) // it may be gone when the test has failed
+	k.t.Cleanup(func() { _ = k.proxy.Signal(syscall.SIGCONT) }) // it may be gone when the test has failed
 	if err := k.Restart(k.t.Context()); err != nil {
 		k.t.Fatal(err)
 	}
 	missed := k.container(k.Socket, ls, "missed", "--cpu-quota", "200000", "--cpu-period", "100000")
-	if err := proxy.Signal(syscall.SIGCONT); err != nil {
+	if err := k.proxy.Signal(syscall.SIGCONT); err != nil {
 		k.t.Fatal(err)
 	}
 	k.eventually("a container that was missed", func() error { return differs(ls.parent+"/"+missed, burst("200000")) })
 	k.eventually("the proxy is connected again", func() error {
-		if k.status().ConnectedSince.IsZero() {
+		if k.proxy.Status().ConnectedSince.IsZero() {
 			return errors.New("not yet")
 		}
 		return nil
@@ -384,7 +322,7 @@ func (k *koord) ends(be, ls *pod, ids ...string) {
 	k.docker(k.socket, "kill", be.sandbox, ls.sandbox)
 	k.docker(k.socket, "rm", be.sandbox, ls.sandbox)
 	k.eventually("all is forgotten", func() error {
-		if c := k.status().Counters; c["containers"] != 0 || c["pods"] != 0 {
+		if c := k.proxy.Status().Counters; c["containers"] != 0 || c["pods"] != 0 {
 			return fmt.Errorf("still known: %v", c)
 		}
 		return nil

@@ -4,8 +4,9 @@
 // Package docker runs a private Docker daemon on this machine: Debian's dockerd with its own containerd, folders, socket
 // and cgroup root, without networks, with the lab's image loaded.
 //
-// Input: Options. Output: a Daemon with paths, the docker client, and Kill, Restart and Close. Errors are returned, so
-// tests, demonstrations and benchmarks use it alike. It needs root and must not import any package under test.
+// Input: Options. Output: a Daemon with paths, the docker client, and Kill, Restart and Close; before it, where it is asked for, a
+// Proxy. Errors are returned, so tests, demonstrations and benchmarks use it alike. It needs root and must not import any
+// package under test.
 package docker
 
 import (

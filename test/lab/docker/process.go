@@ -31,8 +31,12 @@ func (d *Daemon) launch(name string, args ...string) (*process, error) {
 	cmd.Env = d.environ()
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	return start(cmd)
+}
+
+func start(cmd *exec.Cmd) (*process, error) {
 	if err := cmd.Start(); err != nil {
-		return nil, fmt.Errorf("start %s: %w", name, err)
+		return nil, fmt.Errorf("start %s: %w", cmd.Path, err)
 	}
 	p := &process{cmd: cmd, done: make(chan struct{})}
 	go func() {
