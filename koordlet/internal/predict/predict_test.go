@@ -218,63 +218,41 @@ func rounded(t *testing.T, cs []predict.Checkpoint) []string {
 	return out
 }
 
-func TestKeepsEveryTenMinutes(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	path := filepath.Join(dir, fileName)
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench()
-		p := b.predictor(dir)
-		ctx, cancel := context.WithCancel(t.Context())
-		go b.measure(ctx)
-		done := make(chan error)
-		go func() { done <- p.Run(ctx) }()
-		var written []int
-		for minute := range 25 {
-			time.Sleep(time.Minute)
-			synctest.Wait()
-			if os.Remove(path) == nil {
-				written = append(written, minute+1)
-			}
-		}
-		cancel()
-		<-done
-		if diff := cmp.Diff([]int{10, 20}, written); diff != "" {
-			t.Errorf("minutes: (-want +got)\n%s", diff)
-		}
-		if _, err := os.Stat(path); err != nil {
-			t.Errorf("nothing was kept at the end: %v", err)
-		}
-	})
-}
-
-// Who trains every ten seconds loses no more than ten lessons either.
+// The models are kept every ten minutes; who trains every ten seconds loses no more than ten lessons either.
 func TestKeepsEveryTenthTraining(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	path := filepath.Join(dir, fileName)
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench()
-		p := b.predictor(dir)
-		p.o.Config.TrainEvery = 10 * unit.Second
-		ctx, cancel := context.WithCancel(t.Context())
-		go b.measure(ctx)
-		done := make(chan error)
-		go func() { done <- p.Run(ctx) }()
-		var written []int
-		for i := range 25 {
-			time.Sleep(10 * time.Second)
-			synctest.Wait()
-			if os.Remove(path) == nil {
-				written = append(written, i+1)
+	for name, every := range map[string]time.Duration{"by default": 0, "every ten seconds": 10 * time.Second} {
+		dir := t.TempDir()
+		path := filepath.Join(dir, fileName)
+		synctest.Test(t, func(t *testing.T) {
+			b := newBench()
+			p := b.predictor(dir)
+			lesson := time.Minute
+			if every > 0 {
+				lesson, p.o.Config.TrainEvery = every, unit.Micros(every.Microseconds())
 			}
-		}
-		cancel()
-		<-done
-		if diff := cmp.Diff([]int{10, 20}, written); diff != "" {
-			t.Errorf("trainings: (-want +got)\n%s", diff)
-		}
-	})
+			ctx, cancel := context.WithCancel(t.Context())
+			go b.measure(ctx)
+			done := make(chan error)
+			go func() { done <- p.Run(ctx) }()
+			var written []int
+			for i := range 25 {
+				time.Sleep(lesson)
+				synctest.Wait()
+				if os.Remove(path) == nil {
+					written = append(written, i+1)
+				}
+			}
+			cancel()
+			<-done
+			if diff := cmp.Diff([]int{10, 20}, written); diff != "" {
+				t.Errorf("%s: lessons: (-want +got)\n%s", name, diff)
+			}
+			if _, err := os.Stat(path); err != nil {
+				t.Errorf("%s: nothing was kept at the end: %v", name, err)
+			}
+		})
+	}
 }
 
 func TestFilesThatCannotBeUsed(t *testing.T) {
