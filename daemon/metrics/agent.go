@@ -57,6 +57,7 @@ const (
 	AgentClassMemory
 	AgentClassCPURequests
 	AgentClassMemoryRequests
+	AgentClassPeak
 	AgentPodCPU
 	AgentPodMemory
 	AgentPodMemoryWithPageCache
@@ -227,6 +228,9 @@ var agentCatalogue = [NumAgentMetrics]Metric{
 	AgentClassCPURequests: {own("class_cpu_request_cores"), Gauge, byClass(), "CPU requested, batch and mid CPU included.", valuesClass},
 	AgentClassMemoryRequests: {own("class_memory_request_bytes"), Gauge, byClass(),
 		"Memory requested, batch and mid memory included.", valuesClass},
+	AgentClassPeak: {own("class_predicted_peak"), Gauge, []string{"by", "class", "resource", "unit"},
+		"Predicted peak use of all pods of a class together, with the margin; no series while its model is cold.",
+		"by: qos, priority; class: as for koord_rt_koordlet_class_pods, or koord-prod, koord-mid, koord-batch, koord-free, none; " + valuesUsage},
 	AgentPodCPU:    {own("pod_cpu_cores"), Gauge, ofPod("class"), "CPU used by a pod.", valuesPod},
 	AgentPodMemory: {own("pod_memory_bytes"), Gauge, ofPod("class"), "Memory of a pod without page cache.", valuesPod},
 	AgentPodMemoryWithPageCache: {own("pod_memory_with_page_cache_bytes"), Gauge, ofPod("class"),

@@ -101,7 +101,7 @@ func TestCheckpointsKeepWhatIsKnown(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if back.Len() != s.Len() || s.Len() != 6 { // a, node, mid, free, none, prod; without b neither batch nor system
+	if back.Len() != s.Len() || s.Len() != 11 { // a, node, mid, free, none, prod, and the QoS classes but BE; without b neither batch nor BE nor system
 		t.Fatalf("%d of %d models came back", back.Len(), s.Len())
 	}
 	compare := func(when string) {

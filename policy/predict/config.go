@@ -6,8 +6,8 @@
 // Inputs, once a minute, are the usage of the node and of every pod (the 90th percentile of that minute), and the pods
 // with their requests; outputs are the peak of each and the amounts that can be reclaimed, upstream's
 // prodReclaimableMetric and prodPeakMetric (koordinator-node.md §7.3). In between stand decaying histograms: one per pod,
-// one for the node, one per priority class and one for the system, which the caller keeps through restarts as
-// checkpoints.
+// one for the node, one per priority class, one per QoS class and one for the system, which the caller keeps through restarts
+// as checkpoints.
 //
 // Three rules keep the prediction honest. A figure that could not be measured trains nothing that depends on it: without
 // one pod of a class there is no sum of the class, without one pod at all there is no system. A model with too little
@@ -112,4 +112,16 @@ func (c Config) warm(h unit.Micros) float64 {
 	}
 	life, every := h.Seconds()/math.Ln2, c.TrainEvery.Seconds()
 	return life * (1 - math.Exp2(-c.ColdStart.Seconds()/h.Seconds())) / every / 2
+}
+
+// ofQoS is the margin of a QoS class: that of the priority class which its pods have without another.
+func (m Margin) ofQoS(q protocol.QoS) unit.Percent {
+	switch q {
+	case protocol.QoSBE:
+		return m.Batch
+	case protocol.QoSNone:
+		return m.None
+	default:
+		return m.Prod
+	}
 }

@@ -42,8 +42,30 @@ func ClassKey(p protocol.PriorityClass) Key {
 	}
 }
 
+// QoSKey is the model of the sum of all pods of a QoS class; upstream has none.
+func QoSKey(q protocol.QoS) Key {
+	switch q {
+	case protocol.QoSLSE:
+		return "__node-qos-LSE__"
+	case protocol.QoSLSR:
+		return "__node-qos-LSR__"
+	case protocol.QoSLS:
+		return "__node-qos-LS__"
+	case protocol.QoSBE:
+		return "__node-qos-BE__"
+	case protocol.QoSSystem:
+		return "__node-qos-SYSTEM__"
+	default:
+		return "__node-qos-none__"
+	}
+}
+
 var classes = [...]protocol.PriorityClass{
 	protocol.PriorityNone, protocol.PriorityProd, protocol.PriorityMid, protocol.PriorityBatch, protocol.PriorityFree,
+}
+
+var qosClasses = [...]protocol.QoS{
+	protocol.QoSLSE, protocol.QoSLSR, protocol.QoSLS, protocol.QoSBE, protocol.QoSSystem, protocol.QoSNone,
 }
 
 // The percentiles that every model answers; 100 is the largest value that still counts.
@@ -62,6 +84,7 @@ type Usage struct {
 type PodUsage struct {
 	UID      string
 	Priority protocol.PriorityClass
+	QoS      protocol.QoS
 	Usage
 }
 
@@ -108,8 +131,12 @@ func (s *Set) Train(now Wall, in Training) []Skip {
 	zero := Usage{unit.Got(0.0), unit.Got(0.0)}
 	all := zero
 	var sums [len(classes)]Usage
+	var qosSums [len(qosClasses)]Usage
 	for i := range sums {
 		sums[i] = zero
+	}
+	for i := range qosSums {
+		qosSums[i] = zero
 	}
 	for i := range in.Pods {
 		p := &in.Pods[i]
@@ -117,12 +144,20 @@ func (s *Set) Train(now Wall, in Training) []Skip {
 		learn(Key(p.UID), u)
 		c := max(slices.Index(classes[:], p.Priority), 0)
 		sums[c] = sums[c].plus(u)
+		q := slices.Index(qosClasses[:], p.QoS)
+		if q < 0 {
+			q = len(qosClasses) - 1
+		}
+		qosSums[q] = qosSums[q].plus(u)
 		all = all.plus(u)
 	}
 	node := in.Node.valid()
 	learn(NodeKey, node)
 	for i, c := range classes {
 		learn(ClassKey(c), sums[i])
+	}
+	for i, q := range qosClasses {
+		learn(QoSKey(q), qosSums[i])
 	}
 	learn(SystemKey, node.minus(all))
 	slices.SortFunc(skips, func(a, b Skip) int { return cmp.Compare(a.Key, b.Key) })

@@ -27,6 +27,8 @@ func TestTraining(t *testing.T) {
 		skips []Skip
 		// want is the largest CPU sample of each model that there is, as the bucket's upper bound tells.
 		want map[Key]float64
+		// qos are the models of QoS classes beside it, all others are 0; negative is none.
+		qos map[protocol.QoS]float64
 	}{
 		"all measured": {
 			in: Training{Node: used(10, 10*gib), Pods: []PodUsage{pod("a", prod, used(2, gib)), pod("b", prod, used(3, gib)), pod("c", batch, used(1, gib))}},
@@ -34,10 +36,12 @@ func TestTraining(t *testing.T) {
 				"a": 2, "b": 3, "c": 1, NodeKey: 10, SystemKey: 4, ClassKey(prod): 5, ClassKey(batch): 1, ClassKey(protocol.PriorityMid): 0,
 				ClassKey(protocol.PriorityFree): 0, ClassKey(none): 0,
 			},
+			qos: map[protocol.QoS]float64{protocol.QoSLS: 5, protocol.QoSBE: 1},
 		},
 		"a pod that failed is in no sum": {
 			in:    Training{Node: used(10, 10*gib), Pods: []PodUsage{pod("a", prod, used(2, gib)), pod("b", prod, missing), pod("c", batch, used(1, gib))}},
-			skips: []Skip{{ClassKey(prod), true, true}, {SystemKey, true, true}, {"b", true, true}},
+			skips: []Skip{{ClassKey(prod), true, true}, {QoSKey(protocol.QoSLS), true, true}, {SystemKey, true, true}, {"b", true, true}},
+			qos:   map[protocol.QoS]float64{protocol.QoSLS: -1, protocol.QoSBE: 1},
 			want: map[Key]float64{
 				"a": 2, "c": 1, NodeKey: 10, ClassKey(batch): 1, ClassKey(protocol.PriorityMid): 0, ClassKey(protocol.PriorityFree): 0, ClassKey(none): 0,
 			},
@@ -45,12 +49,14 @@ func TestTraining(t *testing.T) {
 		"a node that failed makes no system": {
 			in:    Training{Pods: []PodUsage{pod("a", none, used(2, gib))}},
 			skips: []Skip{{SystemKey, true, true}, {NodeKey, true, true}},
+			qos:   map[protocol.QoS]float64{protocol.QoSNone: 2},
 			want: map[Key]float64{
 				"a": 2, ClassKey(none): 2, ClassKey(prod): 0, ClassKey(batch): 0, ClassKey(protocol.PriorityMid): 0, ClassKey(protocol.PriorityFree): 0,
 			},
 		},
 		"pods above the node leave no system": {
-			in: Training{Node: used(1, gib), Pods: []PodUsage{pod("a", none, used(2, gib))}},
+			in:  Training{Node: used(1, gib), Pods: []PodUsage{pod("a", none, used(2, gib))}},
+			qos: map[protocol.QoS]float64{protocol.QoSNone: 2},
 			want: map[Key]float64{
 				"a": 2, NodeKey: 1, SystemKey: 0, ClassKey(none): 2, ClassKey(prod): 0, ClassKey(batch): 0, ClassKey(protocol.PriorityMid): 0,
 				ClassKey(protocol.PriorityFree): 0,
@@ -58,7 +64,8 @@ func TestTraining(t *testing.T) {
 		},
 		"one resource failed": {
 			in:    Training{Node: Usage{unknown, unit.Got(1.0 * gib)}, Pods: []PodUsage{pod("a", none, Usage{CPU: unit.Got(2.0), Memory: unit.Measured[float64]{V: -1, OK: true}})}},
-			skips: []Skip{{"__node-None__", false, true}, {SystemKey, true, true}, {NodeKey, true, false}, {"a", false, true}},
+			skips: []Skip{{"__node-None__", false, true}, {"__node-qos-none__", false, true}, {SystemKey, true, true}, {NodeKey, true, false}, {"a", false, true}},
+			qos:   map[protocol.QoS]float64{protocol.QoSNone: 2},
 			want: map[Key]float64{
 				"a": 2, NodeKey: -1, ClassKey(none): 2, ClassKey(prod): 0, ClassKey(batch): 0, ClassKey(protocol.PriorityMid): 0,
 				ClassKey(protocol.PriorityFree): 0,
@@ -74,6 +81,11 @@ func TestTraining(t *testing.T) {
 		for k, m := range s.models {
 			if got[k] = quantile(&m.cpu, 100); got[k] == 0 {
 				got[k] = -1 // nothing known
+			}
+		}
+		for _, q := range qosClasses {
+			if v := c.qos[q]; v >= 0 {
+				c.want[QoSKey(q)] = v
 			}
 		}
 		want := map[Key]float64{}
@@ -129,7 +141,7 @@ func TestCollect(t *testing.T) {
 	if diff := cmp.Diff([]Key{"b"}, s.Collect(minute(1e6))); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
-	if s.Len() != 7 { // node, system, five classes
+	if s.Len() != 13 { // node, system, five priority and six QoS classes
 		t.Errorf("%d models", s.Len())
 	}
 }
@@ -143,6 +155,17 @@ func TestKeys(t *testing.T) {
 	}
 	if ClassKey(protocol.PriorityNone) != "__node-None__" {
 		t.Error("the model of unclassed pods")
+	}
+	seen := map[Key]bool{}
+	for _, q := range qosClasses {
+		name := q.String()
+		if name == "" {
+			name = "none"
+		}
+		if got := QoSKey(q); got != Key("__node-qos-"+name+"__") || seen[got] {
+			t.Errorf("QoS class %s has the key %s", name, got)
+		}
+		seen[QoSKey(q)] = true
 	}
 }
 

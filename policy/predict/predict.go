@@ -3,7 +3,10 @@
 
 package predict
 
-import "github.com/koord-rt/koord-rt/api/protocol"
+import (
+	"github.com/koord-rt/koord-rt/api/protocol"
+	"github.com/koord-rt/koord-rt/model/unit"
+)
 
 // Peaks are a model's percentiles, without margin.
 type Peaks struct{ P60, P90, P95, P98, Max Resources }
@@ -41,6 +44,8 @@ func (s *Set) warm(h *histogram) bool {
 type Pod struct {
 	UID      string
 	Priority protocol.PriorityClass
+	// QoS is its class with the default of its Kubernetes class.
+	QoS protocol.QoS
 	// Started is when it began to run; a pod of whom it is unknown counts as new.
 	Started     Wall
 	Terminating bool
@@ -54,7 +59,17 @@ type Part struct {
 	Known bool
 }
 
-// Prediction is the result for koord-prod and unclassed pods.
+// Sum is the peak of all pods of one class together, with the margin. Peaks of classes do not add up: they come at their own
+// times.
+type Sum struct {
+	// Class is "koord-batch" or "BE", "none" for pods without.
+	Class string
+	Peak  Resources
+	// Known is false while the class's model is cold; then the peak is 0.
+	Known bool
+}
+
+// Prediction is the result for koord-prod and unclassed pods, and the peak of each class.
 type Prediction struct {
 	// Reclaimable is the lesser of both predictors' by resource, Peak the greater: upstream's prodReclaimableMetric and
 	// prodPeakMetric.
@@ -63,6 +78,9 @@ type Prediction struct {
 	Pods, Classes Part
 	// Unpredicted counts the pods that stand with their whole request: new, terminating, or without a warm model.
 	Unpredicted int
+	// ByPriority and ByQoS are all classes, of each kind in one order.
+	ByPriority [len(classes)]Sum
+	ByQoS      [len(qosClasses)]Sum
 }
 
 // Predict says how much of the requests of the pods will not be used. allocatable is the node's, not amplified (the
@@ -75,7 +93,7 @@ type Prediction struct {
 //	         reclaimable = min(max(Σ requests of prod − used, 0), max(allocatable − used, 0))
 //
 // where pᵢ, prod, none and system are p95 of CPU and p98 of memory by default. A pod of 4 CPUs with a p95 of 2 peaks at
-// 2.2 and leaves 1.8.
+// 2.2 and leaves 1.8. The peak of any class is p · (1 + margin) of the sum of its pods.
 func (s *Set) Predict(now Wall, allocatable Resources, pods []Pod) Prediction {
 	var out Prediction
 	out.Pods, out.Unpredicted = s.byPods(now, allocatable, pods)
@@ -84,7 +102,22 @@ func (s *Set) Predict(now Wall, allocatable Resources, pods []Pod) Prediction {
 	if out.Pods.Known && out.Classes.Known {
 		out.Reclaimable = out.Pods.Reclaimable.least(out.Classes.Reclaimable)
 	}
+	for i, c := range classes {
+		out.ByPriority[i] = s.sum(ClassKey(c), c.String(), s.cfg.Margin.of(c))
+	}
+	for i, q := range qosClasses {
+		out.ByQoS[i] = s.sum(QoSKey(q), q.String(), s.cfg.Margin.ofQoS(q))
+	}
 	return out
+}
+
+// sum is the peak of a class.
+func (s *Set) sum(k Key, class string, margin unit.Percent) Sum {
+	if class == "" {
+		class = "none"
+	}
+	peak, ok := s.peak(k)
+	return Sum{Class: class, Peak: peak.with(margin), Known: ok}
 }
 
 // high reports whether pods of a class are among those whose requests are predicted.

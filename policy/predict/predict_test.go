@@ -4,6 +4,7 @@
 package predict
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -16,7 +17,17 @@ const gib = 1 << 30
 
 func used(cores, bytes float64) Usage { return Usage{unit.Got(cores), unit.Got(bytes)} }
 
-func pod(uid string, p protocol.PriorityClass, u Usage) PodUsage { return PodUsage{uid, p, u} }
+// pod is one of the QoS class that its priority class stands for.
+func pod(uid string, p protocol.PriorityClass, u Usage) PodUsage {
+	switch p {
+	case protocol.PriorityBatch, protocol.PriorityFree:
+		return PodUsage{uid, p, protocol.QoSBE, u}
+	case protocol.PriorityNone:
+		return PodUsage{uid, p, protocol.QoSNone, u}
+	default:
+		return PodUsage{uid, p, protocol.QoSLS, u}
+	}
+}
 
 // settled is a model whose peaks are exactly these, without margin.
 func settled(cores, bytes float64) *model {
@@ -143,13 +154,13 @@ func TestPredict(t *testing.T) {
 	}{
 		"worked example: p95 2, request 4, margin 10": {
 			models: warm, allocatable: node,
-			pods: []Pod{{"p", prod, old, false, four}},
+			pods: []Pod{{"p", prod, protocol.QoSLS, old, false, four}},
 			want: known(Resources{1800, 8*gib - (4*gib + 4*gib/10)}, Resources{2200, 4*gib + 4*gib/10}),
 			peak: Resources{2200, 4*gib + 4*gib/10},
 		},
 		"both predictors": {
 			models: join(warm, classModels), allocatable: node,
-			pods: []Pod{{"p", prod, old, false, four}, {"q", none, old, false, four}, {"x", mid, old, false, four}},
+			pods: []Pod{{"p", prod, protocol.QoSLS, old, false, four}, {"q", none, protocol.QoSLS, old, false, four}, {"x", mid, protocol.QoSLS, old, false, four}},
 			want: known(Resources{3600, 2 * (8*gib - (4*gib + 4*gib/10))}, Resources{4400, 2 * (4*gib + 4*gib/10)}),
 			// classes: peak 5.5 + 1.1, used 7.7; Σ prod requests 4 − 7.7 < 0.
 			classes: known(zero, Resources{6600, 11*gib + 2*gib + 2*gib/10}),
@@ -157,7 +168,7 @@ func TestPredict(t *testing.T) {
 		},
 		"the lesser by resource": {
 			models: join(warm, classModels), allocatable: node,
-			pods:        []Pod{{"p", prod, old, false, Resources{10000, 8 * gib}}},
+			pods:        []Pod{{"p", prod, protocol.QoSLS, old, false, Resources{10000, 8 * gib}}},
 			want:        known(Resources{7800, 8*gib - (4*gib + 4*gib/10)}, Resources{2200, 4*gib + 4*gib/10}),
 			classes:     known(Resources{2300, 0}, Resources{6600, 11*gib + 2*gib + 2*gib/10}), // 10 − 7.7; 8 − 15.4 < 0
 			reclaimable: Resources{2300, 0},
@@ -165,27 +176,27 @@ func TestPredict(t *testing.T) {
 		},
 		"a pod above its request gives nothing": {
 			models: warm, allocatable: node,
-			pods: []Pod{{"over", prod, old, false, four}},
+			pods: []Pod{{"over", prod, protocol.QoSLS, old, false, four}},
 			want: known(zero, Resources{6600, 11 * gib}), peak: Resources{6600, 11 * gib},
 		},
 		"new, terminating, unknown": {
 			models: warm, allocatable: node,
-			pods: []Pod{{"p", prod, young, false, four}, {"q", none, old, true, four}, {"n", prod, old, false, four}, {"big", prod, 0, false, four}},
+			pods: []Pod{{"p", prod, protocol.QoSLS, young, false, four}, {"q", none, protocol.QoSLS, old, true, four}, {"n", prod, protocol.QoSLS, old, false, four}, {"big", prod, protocol.QoSLS, 0, false, four}},
 			want: known(zero, Resources{16000, 32 * gib}), peak: Resources{16000, 32 * gib}, nUnpredicted: 4,
 		},
 		"no more than the node has": {
 			models: warm, allocatable: Resources{3000, 8 * gib},
-			pods: []Pod{{"p", prod, old, false, four}},
+			pods: []Pod{{"p", prod, protocol.QoSLS, old, false, four}},
 			want: known(Resources{800, 8*gib - (4*gib + 4*gib/10)}, Resources{2200, 4*gib + 4*gib/10}), peak: Resources{2200, 4*gib + 4*gib/10},
 		},
 		"a node that is over": {
 			models: warm, allocatable: Resources{1000, gib},
-			pods: []Pod{{"p", prod, old, false, four}},
+			pods: []Pod{{"p", prod, protocol.QoSLS, old, false, four}},
 			want: known(zero, Resources{2200, 4*gib + 4*gib/10}), peak: Resources{2200, 4*gib + 4*gib/10},
 		},
 		"margins by class": {
 			models: join(warm, classModels), allocatable: node, margin: &Margin{Prod: 50, None: 0, System: 100},
-			pods: []Pod{{"p", prod, old, false, Resources{12000, 40 * gib}}, {"q", none, old, false, four}},
+			pods: []Pod{{"p", prod, protocol.QoSLS, old, false, Resources{12000, 40 * gib}}, {"q", none, protocol.QoSLS, old, false, four}},
 			want: known(Resources{9000 + 2000, 34*gib + 4*gib}, Resources{5000, 10 * gib}).bounded(Resources{11000, 54 * gib}),
 			// peak 7.5 + 1, used 10.5 of 16; memory peak 15 + 2, used 21.
 			classes:     known(Resources{1500, 19 * gib}, Resources{8500, 17 * gib}),
@@ -203,9 +214,57 @@ func TestPredict(t *testing.T) {
 		s := NewSet(cfg)
 		s.models = c.models
 		got := s.Predict(now, c.allocatable, c.pods)
+		got.ByPriority, got.ByQoS = Prediction{}.ByPriority, Prediction{}.ByQoS // TestPeakOfEachClass has these
 		want := Prediction{Reclaimable: c.reclaimable, Peak: c.peak, Pods: c.want, Classes: c.classes, Unpredicted: c.nUnpredicted}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s: (-want +got)\n%s", name, diff)
+		}
+	}
+}
+
+// TestPeakOfEachClass: the sum of a class's pods, with its own margin, by priority and by QoS. A cold class has none.
+func TestPeakOfEachClass(t *testing.T) {
+	t.Parallel()
+	cfg := Default()
+	cfg.ColdStart = 2 * hour
+	cfg.Margin = Margin{Prod: 10, Mid: 20, Batch: 50, Free: 100, None: 0, System: 1000}
+	s := NewSet(cfg)
+	of := func(uid string, p protocol.PriorityClass, q protocol.QoS, cores float64) PodUsage {
+		return PodUsage{uid, p, q, used(cores, cores*gib)}
+	}
+	for i := range 120 {
+		in := Training{Node: used(40, 40*gib), Pods: []PodUsage{
+			of("db", protocol.PriorityProd, protocol.QoSLSR, 4), of("web", protocol.PriorityProd, protocol.QoSLS, 2),
+			of("stream", protocol.PriorityMid, protocol.QoSLS, 1), of("job", protocol.PriorityBatch, protocol.QoSBE, 3),
+			of("spare", protocol.PriorityFree, protocol.QoSBE, 5), of("odd", protocol.PriorityNone, protocol.QoSNone, 0.5), of("net", protocol.PriorityProd, protocol.QoSSystem, 0.1),
+		}}
+		s.Train(minute(i), in)
+	}
+	got := s.Predict(minute(120), Resources{64000, 128 * gib}, nil)
+	for _, c := range []struct {
+		name string
+		sums []Sum
+		want map[string]float64 // cores, which are as many GiB
+	}{
+		{"priority", got.ByPriority[:], map[string]float64{"koord-prod": 6.1 * 1.1, "koord-mid": 1.2, "koord-batch": 4.5, "koord-free": 10, "none": 0.5}},
+		{"QoS", got.ByQoS[:], map[string]float64{"LSE": 0, "LSR": 4.4, "LS": 3.3, "BE": 8 * 1.5, "SYSTEM": 0.11, "none": 0.5}},
+	} {
+		if len(c.sums) != len(c.want) {
+			t.Errorf("%d classes of %s", len(c.sums), c.name)
+		}
+		for _, sum := range c.sums {
+			want, ok := c.want[sum.Class]
+			cores, gibs := float64(sum.Peak.CPU)/1000, float64(sum.Peak.Memory)/gib
+			// The end of the sample's bucket: at most 5 % above, and never less than the first bucket's.
+			if !ok || !sum.Known || cores < want || cores > want*1.06+0.05 || gibs < want || gibs > want*1.06+0.05 {
+				t.Errorf("%s %s: %+v, want %v", c.name, sum.Class, sum, want)
+			}
+		}
+	}
+	got = NewSet(cfg).Predict(minute(1), Resources{}, nil)
+	for _, sum := range slices.Concat(got.ByPriority[:], got.ByQoS[:]) {
+		if sum.Known || sum.Peak != (Resources{}) || sum.Class == "" {
+			t.Errorf("nothing was learned: %+v", sum)
 		}
 	}
 }

@@ -23,7 +23,7 @@ func NodeOf(s *pods.Snapshot, allocatable predict.Resources) Node {
 		}
 		requests := p.Requests()
 		one := predict.Pod{
-			UID: p.UID, Priority: priority(p), Started: wall(p.Started), Terminating: p.Deleting(),
+			UID: p.UID, Priority: priority(p), QoS: p.Class(), Started: wall(p.Started), Terminating: p.Deleting(),
 			Request: predict.Resources{CPU: requests.CPU, Memory: requests.Memory},
 		}
 		if runs(p) {

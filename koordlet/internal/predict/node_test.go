@@ -37,10 +37,10 @@ func TestNodeOf(t *testing.T) {
 	want := Node{
 		Allocatable: predict.Resources{CPU: 16000, Memory: 64 * gib},
 		Pods: []predict.Pod{
-			{UID: "web", Priority: protocol.PriorityProd, Started: wall(at), Request: predict.Resources{CPU: 4000, Memory: 8 * gib}},
+			{UID: "web", Priority: protocol.PriorityProd, QoS: protocol.QoSLS, Started: wall(at), Request: predict.Resources{CPU: 4000, Memory: 8 * gib}},
 			{UID: "plain", Started: wall(at), Terminating: true, Request: predict.Resources{CPU: 500, Memory: gib}},
-			{UID: "spark", Priority: protocol.PriorityBatch, Started: wall(at)},
-			{UID: "mid", Priority: protocol.PriorityMid, Started: wall(at)},
+			{UID: "spark", Priority: protocol.PriorityBatch, QoS: protocol.QoSBE, Started: wall(at)},
+			{UID: "mid", Priority: protocol.PriorityMid, QoS: protocol.QoSLS, Started: wall(at)},
 			{UID: "init", Started: wall(at)},
 		},
 		Waiting: []predict.Pod{{UID: "pulling", Priority: protocol.PriorityProd, Request: predict.Resources{CPU: 2000, Memory: gib}}},
@@ -94,7 +94,7 @@ func TestWaitingPodsCountWithTheirRequest(t *testing.T) {
 		p := b.predictor("")
 		b.run(t, p, 3*time.Minute+time.Second)
 		got := p.Report()
-		if got.Skipped != 0 || got.Models != 8 || got.Unpredicted != 1 || !got.Classes.Known {
+		if got.Skipped != 0 || got.Models != 14 || got.Unpredicted != 1 || !got.Classes.Known {
 			t.Errorf("%+v", got)
 		}
 		// 16 CPUs − 13 that are waited for − about 2.2 of pod a: less than a's own 1.8.

@@ -134,7 +134,7 @@ func (p *Predictor) step() {
 	in := predict.Training{Node: p.usage(sample.OfNode(), now-interval, now), Pods: make([]predict.PodUsage, len(node.Pods))}
 	for i := range node.Pods {
 		pod := &node.Pods[i]
-		in.Pods[i] = predict.PodUsage{UID: pod.UID, Priority: pod.Priority, Usage: p.usage(sample.OfPod(pod.UID), now-interval, now)}
+		in.Pods[i] = predict.PodUsage{UID: pod.UID, Priority: pod.Priority, QoS: pod.QoS, Usage: p.usage(sample.OfPod(pod.UID), now-interval, now)}
 	}
 	skips := p.set.Train(at, in)
 	for _, s := range skips {

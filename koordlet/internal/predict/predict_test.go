@@ -110,7 +110,7 @@ func TestTrainsEveryMinuteAndPredicts(t *testing.T) {
 		}
 		b.run(t, p, 10*time.Minute+time.Second)
 		got := p.Report()
-		if !got.Known || got.At != 10*unit.Minute || got.Models != 8 || got.Skipped != 0 || got.Unpredicted != 0 {
+		if !got.Known || got.At != 10*unit.Minute || got.Models != 14 || got.Skipped != 0 || got.Unpredicted != 0 {
 			t.Fatalf("%+v", got)
 		}
 		// p95 of 2 cores is the end of its bucket, at most 5 % above; plus 10 %.
@@ -144,8 +144,8 @@ func TestWhatIsNotMeasuredIsNotLearnt(t *testing.T) {
 		p := b.predictor("")
 		b.run(t, p, 3*time.Minute+time.Second)
 		got := p.Report()
-		// Pod, its class and the system are missing; the pod counts with its request.
-		if got.Skipped != 3 || got.Models != 5 || got.Unpredicted != 1 || got.Classes.Known || got.Peak.CPU != 4000 || got.Reclaimable.CPU != 0 {
+		// Pod, its two classes and the system are missing; the pod counts with its request.
+		if got.Skipped != 4 || got.Models != 10 || got.Unpredicted != 1 || got.Classes.Known || got.Peak.CPU != 4000 || got.Reclaimable.CPU != 0 {
 			t.Errorf("%+v", got)
 		}
 	})

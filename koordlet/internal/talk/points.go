@@ -230,6 +230,17 @@ func (t *teller) prediction() {
 	prod := protocol.PriorityProd.String()
 	both(metrics.AgentReclaimable, p.Reclaimable, prod)
 	t.emit(metrics.AgentReclaimableStatus, one(!known), t.f.Node, prod)
+	t.classPeaks("qos", p.ByQoS[:])
+	t.classPeaks("priority", p.ByPriority[:])
+}
+
+func (t *teller) classPeaks(by string, sums []predict.Sum) {
+	for _, s := range sums {
+		if s.Known {
+			t.emit(metrics.AgentClassPeak, cores(s.Peak.CPU), by, s.Class, "cpu", unitCore)
+			t.emit(metrics.AgentClassPeak, float64(s.Peak.Memory), by, s.Class, "memory", unitByte)
+		}
+	}
 }
 
 func (t *teller) hostApps() {

@@ -182,6 +182,9 @@ func facts() *Facts {
 			Reclaimable: predict.Resources{CPU: 1500, Memory: 1 << 30}, Peak: predict.Resources{CPU: 2200, Memory: 3 << 30},
 			Pods:    predict.Part{Known: true, Reclaimable: predict.Resources{CPU: 1800, Memory: 1 << 30}, Peak: predict.Resources{CPU: 2200, Memory: 3 << 30}},
 			Classes: predict.Part{Known: true, Reclaimable: predict.Resources{CPU: 1500, Memory: 2 << 30}, Peak: predict.Resources{CPU: 2100, Memory: 1 << 30}},
+			// The other classes are cold.
+			ByQoS:      [6]predict.Sum{{Class: "LSE"}, {}, {Class: "LS", Known: true, Peak: predict.Resources{CPU: 2300, Memory: 3 << 30}}},
+			ByPriority: [5]predict.Sum{{Class: "none"}, {Class: "koord-prod", Known: true, Peak: predict.Resources{CPU: 2100, Memory: 1 << 30}}},
 		},
 		SharePools:   []node.Pool{{CPUs: topo.CPUs(2, 3)}, {Node: 1, CPUs: topo.CPUs(10)}},
 		BESharePools: []node.Pool{{CPUs: topo.CPUs(3)}},
