@@ -72,6 +72,28 @@ func TestIdentity(t *testing.T) {
 	}
 }
 
+// TestIdentityRaised is G4: LSR's value goes from 0 to 2. No class moves past another: on a vendor kernel BE alone is below the
+// rest, on mainline nothing changes.
+func TestIdentityRaised(t *testing.T) {
+	t.Parallel()
+	for class, c := range map[protocol.QoS]struct{ bvt, sched string }{
+		protocol.QoSLSR: {"2", "-"}, protocol.QoSLS: {"2", "-"}, protocol.QoSBE: {"-1", "5"},
+	} {
+		for _, vendor := range []bool{false, true} {
+			v, p := pt.View(), pt.Pod(class)
+			file(t, v, m5)
+			*v.Strategy.ResourceQOSStrategy.LSRClass.CPUQOS.GroupIdentity = 2
+			w := want{"cpu.bvt": "-", "sched.policy": c.sched}
+			if vendor {
+				pt.Vendor(v)
+				w = want{"cpu.bvt": c.bvt, "sched.policy": "-"}
+			}
+			pl, _ := container.Decide(v, p, pt.Container(p))
+			pt.Want(t, pl, w, false)
+		}
+	}
+}
+
 func TestIdentityByKernel(t *testing.T) {
 	t.Parallel()
 	p := pt.Pod(protocol.QoSBE)

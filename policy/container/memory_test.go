@@ -65,6 +65,12 @@ func TestMemoryF1(t *testing.T) {
 			yaml:  "resourceQOSStrategy: {policies: {memoryHighPolicy: requestLimitRange}, beClass: {memoryQOS: {enable: true, throttlingPercent: 80}}}",
 			class: protocol.QoSBE, request: 2 * pt.GiB, limit: 2 * pt.GiB, want: want{"memory.high": "2147483648"},
 		},
+		"the levels of F2": {
+			yaml:  "resourceQOSStrategy: {lsrClass: {memoryQOS: {enable: true, minLimitPercent: 25, lowLimitPercent: 50, throttlingPercent: 75, wmarkRatio: 80}}}",
+			class: protocol.QoSLSR, request: 4 * pt.GiB, limit: 4 * pt.GiB, want: want{
+				"memory.min": "1073741824", "memory.low": "2147483648", "memory.high": "3221225472", "memory.wmark_ratio": "80",
+			},
+		},
 		"no limit": {
 			yaml:  "resourceQOSStrategy: {lsClass: {memoryQOS: {enable: true, throttlingPercent: 50}}}",
 			class: protocol.QoSLS, request: pt.GiB, want: want{"memory.high": "64424509440"},
