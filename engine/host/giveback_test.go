@@ -5,8 +5,11 @@ package host
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/koord-rt/koord-rt/api/protocol"
 	"github.com/koord-rt/koord-rt/kernel/apply"
@@ -14,6 +17,19 @@ import (
 	"github.com/koord-rt/koord-rt/model/plan"
 	"github.com/koord-rt/koord-rt/model/unit"
 )
+
+// stubborn is a kernel that refuses every write while on.
+type stubborn struct {
+	apply.Writer
+	on bool
+}
+
+func (w *stubborn) Write(path, value string, nonblock bool) error {
+	if w.on {
+		return unix.EINVAL
+	}
+	return w.Writer.Write(path, value, nonblock)
+}
 
 // What was ours of a host application becomes again what stood there before, and not what a new cgroup would have; what somebody has
 // changed since stays; of what no ledger knows the caller is told.
@@ -35,7 +51,8 @@ func TestGiveBack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a, err := apply.New(apply.Options{FS: fs, Roots: m.tree.Roots, Journal: h.ledger, Writer: m.tree})
+	kernel := &stubborn{Writer: m.tree}
+	a, err := apply.New(apply.Options{FS: fs, Roots: m.tree.Roots, Journal: h.ledger, Writer: kernel})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,8 +101,29 @@ func TestGiveBack(t *testing.T) {
 	}
 	write("2-3")
 	write("2") // what stood there before is the first of several
+	kernel.on = true
+	for range 2 { // by the ledger it can be tried again
+		done, rest, err := h.GiveBack(ctx, plan.Plan{setting(dir, plan.CPUSetCPUs, plan.Text("0-7"))})
+		if err != nil || len(rest) > 0 || len(done) != 1 || done[0].Outcome != apply.Failed || !errors.Is(done[0].Err, unix.EINVAL) {
+			t.Errorf("refused: %+v, rest %v, %v", done, rest, err)
+		}
+	}
+	kernel.on = false
 	giveBack("0-3")
 	write("2-3")
 	m.tree.Set(t, dir, "cpuset.cpus", "1")
 	giveBack("1")
+	write("2-3")
+	m.tree.Rmdir(t, dir)
+	for range 2 { // nobody owes anything to a cgroup that has gone
+		done, rest, err := h.GiveBack(ctx, plan.Plan{setting(dir, plan.CPUSetCPUs, plan.Text("0-7"))})
+		for _, r := range append(done, h.Apply(ctx, rest)...) {
+			if r.Outcome != apply.Gone {
+				t.Errorf("gone: %s, %v", r.Outcome, r.Err)
+			}
+		}
+		if err != nil || len(done)+len(rest) != 1 {
+			t.Errorf("gone: %v, rest %v, %v", done, rest, err)
+		}
+	}
 }
