@@ -7,7 +7,7 @@ import (
 	"errors"
 	"net"
 	"os"
-	"runtime"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -30,8 +30,7 @@ func newPod(t testing.TB, pairs int) *pod {
 	p := &pod{}
 	end := make(chan struct{})
 	made := make(chan error)
-	go func() {
-		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine, and the namespace with it
+	aside(func() {
 		err := unix.Unshare(unix.CLONE_NEWNET)
 		if err == nil {
 			p.tid = unix.Gettid()
@@ -41,7 +40,7 @@ func newPod(t testing.TB, pairs int) *pod {
 		}
 		made <- err
 		<-end
-	}()
+	})
 	err := <-made
 	t.Cleanup(func() {
 		for _, c := range p.conns {
@@ -175,8 +174,15 @@ func TestKernel(t *testing.T) {
 			t.Errorf("%s: %+v", what, a)
 		}
 	}
-	if home, err := os.Readlink("/proc/self/ns/net"); err != nil || elsewhere(t, home) != 2 {
-		t.Errorf("%d threads are in namespaces of others, two of them are the pods', %v", elsewhere(t, home), err)
+	home, err := os.Readlink("/proc/self/ns/net")
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Threads of other tests may be about to end.
+	for deadline := time.Now().Add(time.Minute); elsewhere(t, home) != 2; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d threads are in namespaces of others, two of them are the pods'", elsewhere(t, home))
+		}
 	}
 	// What has been quiet since is not new.
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
@@ -190,6 +196,37 @@ func TestKernel(t *testing.T) {
 	}
 	if b := answer(t, l, 0, Question{busy.tid, time.Minute}); len(b.Answers) != 0 {
 		t.Errorf("%d answers without a budget", len(b.Answers))
+	}
+}
+
+// TestOwnNamespace: a process that has the number of one that ended, and is in our own namespace, is nobody's pod.
+func TestOwnNamespace(t *testing.T) {
+	open(t) // or steps aside
+	p := newPod(t, 0)
+	type look struct {
+		there bool
+		err   error
+	}
+	looks := make(chan look)
+	aside(func() {
+		defer close(looks)
+		th, err := newThread("/proc")
+		if err != nil {
+			looks <- look{err: err}
+			return
+		}
+		defer th.close()
+		for _, pid := range []int{os.Getpid(), 1 << 30, p.tid} {
+			there, err := th.enter(pid)
+			looks <- look{there, err}
+		}
+	})
+	var got []look
+	for l := range looks {
+		got = append(got, l)
+	}
+	if !slices.Equal(got, []look{{}, {}, {there: true}}) {
+		t.Errorf("our own, nobody, a pod: %+v", got)
 	}
 }
 

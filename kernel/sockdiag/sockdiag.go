@@ -66,18 +66,37 @@ type Looker struct {
 func Open(fs proc.FS) (*Looker, error) {
 	l := &Looker{ask: make(chan *Batch, 1), answered: make(chan *Batch, 1)}
 	ready := make(chan error)
-	go func() {
-		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine, wherever it is
+	aside(func() {
 		t, err := newThread(fs)
 		ready <- err
 		if err == nil {
 			l.serve(t)
 		}
-	}()
+	})
 	if err := <-ready; err != nil {
 		return nil, explain(err)
 	}
 	return l, nil
+}
+
+// aside runs work on a thread of its own, which ends with it, wherever it is then. It is not the main thread, which does not end, and
+// which stands for the process in /proc.
+func aside(work func()) {
+	go func() {
+		runtime.LockOSThread()
+		if unix.Gettid() != unix.Getpid() {
+			work() // never unlocked
+			return
+		}
+		held := make(chan struct{})
+		go func() {
+			runtime.LockOSThread() // another thread: the main one is held meanwhile
+			close(held)
+			work()
+		}()
+		<-held
+		runtime.UnlockOSThread()
+	}()
 }
 
 func explain(err error) error {

@@ -78,6 +78,8 @@ func TestLatenciesOfTasks(t *testing.T) {
 	delete(l.now, 12)
 	l.now[7] = taskstats.Delays{CPU: 5, Disk: 1e6, DiskWaits: 2} // another one under this number
 	expect(t, "one gone, one new", l.scan(t, false), alloc+"0", disk+"500")
+	l.now[7] = taskstats.Delays{CPU: 6, Disk: 5e5, DiskWaits: 2}
+	expect(t, "new again, with as many waits", l.scan(t, false), alloc+"0", disk+"250")
 }
 
 // TestLatenciesOfPressure: without delay accounting the worst container's pressure stands in for waits for memory, and the pod's IO
@@ -113,6 +115,12 @@ func TestLatenciesOfPressure(t *testing.T) {
 	put(pod.Cgroup, "io", 90_000)
 	put(first, "memory", 211_000)
 	expect(t, "no request", scan(), "pod/"+lsUID+" memory_alloc_latency 10000")
+	for range 3 {
+		expect(t, "at rest, read and not read", scan(), "pod/"+lsUID+" memory_alloc_latency 0")
+	}
+	put(pod.Cgroup, "memory", 920_000)
+	put(first, "memory", 231_000)
+	expect(t, "since the last turn", scan(), "pod/"+lsUID+" memory_alloc_latency 20000")
 	r.record.Remove(t, "sys/fs/cgroup"+first+"/memory.pressure")
 	r.record.Remove(t, "sys/fs/cgroup"+second+"/memory.pressure")
 	put(pod.Cgroup, "memory", 950_000)

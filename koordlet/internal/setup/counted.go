@@ -9,6 +9,7 @@ import (
 	"github.com/koord-rt/koord-rt/daemon/metrics"
 	"github.com/koord-rt/koord-rt/engine"
 	"github.com/koord-rt/koord-rt/kernel/apply"
+	"github.com/koord-rt/koord-rt/koordlet/internal/agent"
 	"github.com/koord-rt/koord-rt/koordlet/internal/collect"
 	"github.com/koord-rt/koord-rt/model/plan"
 )
@@ -57,8 +58,16 @@ func updateOf(k plan.Knob) metrics.Update {
 	return metrics.UpdateCgroup
 }
 
-// read counts the readings of the node in a scan.
-func (d *Daemon) read(r *collect.Report) {
+// countStep counts a step and what was read before it.
+func (d *Daemon) countStep(l *agent.Look) {
+	name := loopTick
+	if l.Facts.Urgent {
+		name = loopUrgent
+		d.count.Reaction(l.Took)
+	}
+	d.count.Loop(name, l.Took, false)
+	r := &l.Scan
+	d.count.Scan(r.Samples, r.Failed)
 	for what, reading := range [metrics.NumCollects]collect.Reading{
 		metrics.CollectCPU: r.CPUs, metrics.CollectNUMA: r.NUMA, metrics.CollectStorage: r.Disks,
 	} {

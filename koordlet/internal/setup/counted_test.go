@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -18,7 +19,9 @@ import (
 	"github.com/koord-rt/koord-rt/api/config"
 	"github.com/koord-rt/koord-rt/daemon/metrics"
 	"github.com/koord-rt/koord-rt/engine"
+	"github.com/koord-rt/koord-rt/engine/host"
 	"github.com/koord-rt/koord-rt/kernel/apply"
+	"github.com/koord-rt/koord-rt/koordlet/internal/agent"
 	"github.com/koord-rt/koord-rt/koordlet/internal/collect"
 	"github.com/koord-rt/koord-rt/koordlet/internal/pods"
 	"github.com/koord-rt/koord-rt/model/plan"
@@ -74,8 +77,11 @@ func TestWritesAreCounted(t *testing.T) {
 	if d.count, err = metrics.NewAgent(reg, metrics.AgentNames{Node: "n1"}); err != nil {
 		t.Fatal(err)
 	}
-	k := tellingKernel{answering{results: results}, d.wrote}
-	if got := k.Apply(t.Context(), nil, 1); len(got) != len(results) {
+	d.log = slog.New(slog.DiscardHandler)
+	d.cfg.RunDir, d.cfg.Host.Proc = t.TempDir(), "/proc"
+	var o host.Options
+	d.besideOthers(&o)
+	if got := o.Kernel(answering{results: results}).Apply(t.Context(), nil, 1); len(got) != len(results) {
 		t.Errorf("%d results", len(got))
 	}
 	const name = "koordlet_resource_update_duration_milliseconds "
@@ -96,10 +102,11 @@ func TestReadingsAreCounted(t *testing.T) {
 	if d.count, err = metrics.NewAgent(reg, metrics.AgentNames{Node: "n1"}); err != nil {
 		t.Fatal(err)
 	}
-	d.read(&collect.Report{CPUs: collect.ReadWell, NUMA: collect.ReadFailed})
-	d.read(&collect.Report{CPUs: collect.ReadWell, NUMA: collect.ReadWell, Disks: collect.ReadWell})
+	d.countStep(&agent.Look{Scan: collect.Report{CPUs: collect.ReadWell, NUMA: collect.ReadFailed, Samples: 7, Failed: 1}})
+	d.countStep(&agent.Look{Scan: collect.Report{CPUs: collect.ReadWell, NUMA: collect.ReadWell, Disks: collect.ReadWell}})
 	const name = "koordlet_collect_node_"
 	want := map[string]uint64{
+		"koord_rt_koordlet_samples_total": 7, "koord_rt_koordlet_read_errors_total": 1, "koord_rt_koordlet_loop_duration_seconds other": 2,
 		name + "cpu_info_status n1 succeeded": 2, name + "numa_info_status n1 failed": 1, name + "numa_info_status n1 succeeded": 1,
 		name + "local_storage_info_status n1 succeeded": 1,
 	}

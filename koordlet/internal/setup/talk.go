@@ -86,14 +86,7 @@ const (
 
 // ticked counts a step and notes what it brought.
 func (d *Daemon) ticked(l *agent.Look) {
-	name := loopTick
-	if l.Facts.Urgent {
-		name = loopUrgent
-		d.count.Reaction(l.Took)
-	}
-	d.count.Loop(name, l.Took, false)
-	d.count.Scan(l.Scan.Samples, l.Scan.Failed)
-	d.read(&l.Scan)
+	d.countStep(l)
 	if !l.Facts.Urgent {
 		d.evictor.Danger(l.Outcome.Evict.Danger != "")
 	}

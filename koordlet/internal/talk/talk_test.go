@@ -86,11 +86,12 @@ func TestOldValuesAreNotTold(t *testing.T) {
 		w := window.New(window.Options{})
 		at := now - c.age
 		measure(w, sample.OfNode(), now, cpuMemory(1, 1)) // time goes on
-		measure(w, sample.OfPod("uid-spark"), at, map[sample.Metric]float64{sample.CPUUsage: 1, sample.PSICPUSome: 0.5})
+		measure(w, sample.OfPod("uid-spark"), at, map[sample.Metric]float64{sample.CPUUsage: 1, sample.PSICPUSome: 0.5, sample.NetworkRTT: 300})
 		measure(w, sample.OfContainer("c-spark"), at, map[sample.Metric]float64{sample.Cycles: 1})
 		got := text(t, newTalk(w, who{snap, state}, facts()))
 		for metric, want := range map[string]bool{
 			"koord_rt_koordlet_pod_cpu_cores{": c.cpu, "koordlet_pod_psi{": c.psi, "koordlet_container_cpi{": c.cycles,
+			"koord_rt_koordlet_pod_network_rtt_seconds{": c.cycles, // pods wait in line for it
 		} {
 			if strings.Contains(got, "\n"+metric) != want {
 				t.Errorf("%s: %s told: %t", name, metric, !want)
