@@ -32,8 +32,8 @@ type alone struct {
 	parameters map[string]string
 }
 
-// TestHostKoordlet is what koordlet does beside the loops, and what it bears: host applications, kernel parameters, ten kill
-// -9 in a row, a full disk. At the end every file is as before it.
+// TestHostKoordlet is what koordlet does beside the loops, and what it bears: host applications, shares of the classes under full
+// load, kernel parameters, ten kill -9 in a row, a full disk. At the end every file is as before it.
 func TestHostKoordlet(t *testing.T) {
 	h := &alone{rig: newRig(t, rigOptions{}), parameters: map[string]string{}}
 	h.ownRunDir()
@@ -45,7 +45,7 @@ func TestHostKoordlet(t *testing.T) {
 		name string
 		do   func(*alone)
 	}{
-		{"Killed", killedTenTimes}, {"HostApplications", appsTakePart}, {"Parameters", parametersAreLent}, {"DiskFull", diskFull},
+		{"Killed", killedTenTimes}, {"HostApplications", appsTakePart}, {"Shares", sharesHold}, {"Parameters", parametersAreLent}, {"DiskFull", diskFull},
 		{"Restore", nothingIsLeftAlone},
 	} {
 		t.Run(s.name, func(t *testing.T) {

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+//go:build lab
+
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/koord-rt/koord-rt/model/topo"
+	"github.com/koord-rt/koord-rt/test/lab/cgroups"
+	"github.com/koord-rt/koord-rt/test/lab/kubelet"
+)
+
+// sharesHold is G1 to G3 of the documents' acceptance cases, with processes that compute wherever a class may: LSR has a CPU of
+// its own, LS and BE share the others. BE yields there by the weight of its class, which is that of two shares.
+func sharesHold(h *alone) {
+	own, pool := cpus()
+	lsr, ls, be := h.pod(lsrPod("share-lsr")), h.pod(openPod("share-ls", "LS")), h.pod(openPod("share-be", "BE"))
+	h.soon(20*time.Second, lsr, inForce(own))
+	h.soon(20*time.Second, ls, inForce(pool))
+	h.soon(20*time.Second, be, append(inForce(pool), "pod cpu.idle=1"))
+	const window = 1500 * time.Millisecond
+	load := func(run *kubelet.Running) (stop func()) {
+		if run == lsr {
+			return h.burn(run, 1)
+		}
+		return h.burn(run, runtime.NumCPU()-1)
+	}
+	for _, c := range []struct {
+		class string
+		run   *kubelet.Running
+		cpus  string
+		least float64
+	}{{"LSR", lsr, own, 0.9}, {"LS", ls, pool, 0.8}, {"BE", be, pool, 0.7}} {
+		stop := load(c.run)
+		got := h.shares(window, c.cpus, c.run)[0]
+		stop()
+		h.t.Logf("G1: %s alone has %.3f of CPUs %s", c.class, got, c.cpus)
+		if got < c.least {
+			h.t.Errorf("G1: %s alone has %.3f of CPUs %s, want %.2f at least", c.class, got, c.cpus, c.least)
+		}
+	}
+
+	stopLSR, stopLS, stopBE := load(lsr), load(ls), load(be)
+	mine, ours := h.shares(window, own, lsr), h.shares(window, pool, ls, be)
+	h.t.Logf("G2: LSR has %.3f of its CPU; of what they share LS has %.3f and BE %.3f", mine[0], ours[0], ours[1])
+	if mine[0] < 0.9 || ours[0] < 0.5 || ours[1] > 0.3 {
+		h.t.Errorf("G2: LSR has %.3f of its CPU, LS %.3f and BE %.3f of what they share, want 0.9 and 0.5 at least and 0.3 at most", mine[0], ours[0], ours[1])
+	}
+
+	stopLSR()
+	stopLS()
+	ended := time.Now()
+	got := 0.0
+	for got < 0.7 && time.Since(ended) < 2*time.Second {
+		got = h.shares(400*time.Millisecond, pool, be)[0]
+	}
+	took := time.Since(ended)
+	h.t.Logf("G3: BE has %.3f again %s after the load of LSR and LS", got, took.Round(10*time.Millisecond))
+	if got < 0.7 || took > 2*time.Second {
+		h.t.Errorf("G3: BE has %.3f %s after the load of LSR and LS, want 0.7 within 2 s", got, took)
+	}
+	stopBE() // the runtime waits for whoever is in a pod's cgroup
+
+	for _, run := range []*kubelet.Running{lsr, ls, be} {
+		if err := h.kube.StopPod(h.t.Context(), run); err != nil {
+			h.t.Fatal(err)
+		}
+	}
+	for _, run := range []*kubelet.Running{h.ls[0], h.be[0]} {
+		h.soon(20*time.Second, run, inForce(allCPUs()))
+	}
+}
+
+// shares are the parts that containers have had of these CPUs during a while. What others than these have used is not part of
+// the whole, what nobody has used is.
+func (h *alone) shares(while time.Duration, list string, runs ...*kubelet.Running) []float64 {
+	h.t.Helper()
+	before, idle := make([]float64, len(runs)), h.idleTime(list)
+	for i, run := range runs {
+		before[i] = h.cpuTime(run)
+	}
+	time.Sleep(while)
+	whole := -idle
+	had := make([]float64, len(runs))
+	for i, run := range runs {
+		had[i] = h.cpuTime(run) - before[i]
+		whole += had[i]
+	}
+	whole += h.idleTime(list)
+	for i := range had {
+		had[i] /= max(whole, 1e-9)
+	}
+	return had
+}
+
+// cpuTime is what a container has used, in seconds, as the kernel counts it.
+func (h *alone) cpuTime(run *kubelet.Running) float64 {
+	h.t.Helper()
+	file, ctrl, unit := "cpuacct.usage", "cpuacct", 1e9
+	if h.tree.V2() {
+		file, ctrl, unit = "cpu.stat", "", 1e6
+	}
+	text, err := cgroups.Read(h.kube.ContainerDir(run, "main", ctrl), file)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	if h.tree.V2() {
+		text, _, _ = strings.Cut(strings.TrimPrefix(text, "usage_usec "), "\n")
+	}
+	n, err := strconv.ParseFloat(text, 64)
+	if err != nil {
+		h.t.Fatalf("%s of %s: %v", file, run.Pod.Name, err)
+	}
+	return n / unit
+}
+
+// idleTime is how long CPUs have had nothing to do since the machine was started, summed up, in seconds: idle and iowait of
+// /proc/stat, https://docs.kernel.org/filesystems/proc.html#miscellaneous-kernel-statistics-in-proc-stat.
+func (h *alone) idleTime(list string) (sum float64) {
+	h.t.Helper()
+	set, err := topo.ParseCPUSet(list)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	text, err := os.ReadFile("/proc/stat")
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	found := 0
+	for line := range strings.Lines(string(text)) {
+		f := strings.Fields(line)
+		for _, cpu := range set.List() {
+			if f[0] != fmt.Sprintf("cpu%d", cpu) || len(f) < 6 {
+				continue
+			}
+			found++
+			for _, ticks := range f[4:6] {
+				n, err := strconv.ParseFloat(ticks, 64)
+				if err != nil {
+					h.t.Fatalf("/proc/stat: %q: %v", line, err)
+				}
+				sum += n / 100
+			}
+		}
+	}
+	if found != set.Len() {
+		h.t.Fatalf("/proc/stat has %d of the CPUs %s", found, list)
+	}
+	return sum
+}
