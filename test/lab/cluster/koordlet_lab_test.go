@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"maps"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"strconv"
 	"strings"
@@ -57,7 +58,7 @@ func TestClusterNodeKoordlet(t *testing.T) {
 		test func(*testing.T)
 	}{
 		{"strategy", n.strategy}, {"server away", n.serverAway}, {"kubelet away", n.kubeletAway}, {"strategy goes", n.strategyGoes},
-		{"report", n.report}, {"interference", n.interference}, {"killed", n.killed}, {"stop", n.stop}, {"evict", n.evict}, {"writes", n.writes}, {"rights", n.rights},
+		{"report", n.report}, {"interference", n.interference}, {"killed", n.killed}, {"stop", n.stop}, {"evict", n.evict}, {"full", n.full}, {"writes", n.writes}, {"rights", n.rights},
 	} {
 		if !t.Run(s.name, s.test) {
 			return // each goes on from where the one before has ended
@@ -79,10 +80,16 @@ type governed struct {
 	dir         string     // koordlet's configuration, state and log
 	metrics     string     // koordlet's socket
 	app         string     // the CPU controller's cgroup of a program outside of Kubernetes
-	back        time.Time  // when the API server was ready again
+	away        []span     // while the API server was gone or starting
+	back        time.Time  // when it was ready again for the first time
 	first       time.Time  // when it was started again for the first time
 	again       time.Time  // when koordlet was started again after kill -9
 }
+
+type span struct{ from, to time.Time }
+
+// mib is in bytes.
+const mib = 1 << 20
 
 const (
 	slos    = "/apis/slo.koordinator.sh/v1alpha1/nodeslos"
@@ -241,11 +248,30 @@ func (n *governed) described(t *testing.T, slo cluster.Object) {
 	t.Logf("%d conditions", len(list))
 }
 
-// serverAway: what the API server said last is put in force again while it is away, and what it says afterwards too.
-func (n *governed) serverAway(t *testing.T) {
+// serverEnds kills the API server, serverStarts brings it back: it is ready when it has read the roles, which readyz has as
+// informer-sync (kubernetes/kubernetes#92644). Until then it denies everything.
+func (n *governed) serverEnds(t *testing.T) {
+	t.Helper()
+	n.away = append(n.away, span{from: time.Now()})
 	if err := n.c.EndAPIServer(syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
+}
+
+func (n *governed) serverStarts(t *testing.T) {
+	t.Helper()
+	begun := time.Now()
+	if err := n.c.StartAPIServer(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now()
+	n.away[len(n.away)-1].to = now
+	t.Logf("the API server is back after %s", now.Sub(begun).Round(time.Millisecond))
+}
+
+// serverAway: what the API server said last is put in force again while it is away, and what it says afterwards too.
+func (n *governed) serverAway(t *testing.T) {
+	n.serverEnds(t)
 	n.sees(t, `koord_rt_koordlet_source_state\{source="nodeslo",state="degraded"\} 1`)
 	n.bears(t, 10)
 	file, none := n.quotaFile()
@@ -254,12 +280,8 @@ func (n *governed) serverAway(t *testing.T) {
 	}
 	n.quotaWithin(t, 0, 30)
 	n.idle(t, "1")
-	begun := time.Now()
-	if err := n.c.StartAPIServer(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	n.serverStarts(t)
 	n.back = time.Now()
-	t.Logf("the API server is back after %s", n.back.Sub(begun).Round(time.Millisecond))
 	n.patch(t, threshold(map[string]any{"cpuSuppressThresholdPercent": 20}))
 	n.quotaWithin(t, 0, 20)
 	n.inForce(t)
@@ -310,5 +332,25 @@ func (n *governed) strategyGoes(t *testing.T) {
 	})
 	n.idle(t, "0")
 	n.holds(t, n.ls, "cpu", "cpu.cfs_burst_us=0", "cpu.max.burst=0")
-	n.inForce(t)
+	n.saidOnce(t, n.inForce(t).Int("status", "observedGeneration"))
+}
+
+var inForceLine = regexp.MustCompile(`(?m)msg="NodeSLO is in force" generation=(\d+) changed=(.*)$`)
+
+// saidOnce: koordlet's log has one line for each change that was in force, with what has changed, whoever was away meanwhile (M-1
+// of the documents).
+func (n *governed) saidOnce(t *testing.T, generations int) {
+	t.Helper()
+	eventually(t, 10*time.Second, func() error {
+		all := inForceLine.FindAllStringSubmatch(read(t, filepath.Join(n.dir, "koordlet.log")), -1)
+		if len(all) != generations {
+			return fmt.Errorf("%d lines for %d generations: %q", len(all), generations, all)
+		}
+		for i, m := range all {
+			if m[1] != strconv.Itoa(i+1) || !strings.Contains(m[2], "resourceUsedThresholdWithBE") {
+				return fmt.Errorf("line %d: %q", i, m[0])
+			}
+		}
+		return nil
+	})
 }

@@ -170,7 +170,8 @@ func (n *governed) extended(t *testing.T) {
 	})
 }
 
-// killed: what prediction has learned outlives a kill -9.
+// killed: what prediction has learned outlives a kill -9. What is in force stays so, and what the NodeSLO says meanwhile is in force
+// five seconds after the start (M-1 of the documents).
 func (n *governed) killed(t *testing.T) {
 	kept := filepath.Join(n.dir, "state", "prediction", "prediction.json")
 	eventually(t, 120*time.Second, func() error {
@@ -183,9 +184,19 @@ func (n *governed) killed(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-n.agent.done
+	n.patch(t, threshold(map[string]any{"cpuSuppressThresholdPercent": 60, "cpuSuppressMinPercent": nil}))
+	if got, err := n.quota(); err != nil || got < 0 {
+		t.Errorf("koordlet is dead, and the quota of the best-effort class is %d, %v", got, err)
+	}
 	n.again = time.Now()
 	n.first = n.again
 	n.start(n.outer)
+	n.quotaWithin(t, 0, 60)
+	if took := time.Since(n.again); took > 5*time.Second {
+		t.Errorf("the change was in force %s after the start", took)
+	} else {
+		t.Logf("what the NodeSLO said while koordlet was dead is in force %s after its start", took.Round(10*time.Millisecond))
+	}
 	n.sees(t, `koord_rt_koordlet_source_state\{source="nodeslo",state="active"\} 1`)
 	eventually(t, 20*time.Second, func() error {
 		if !strings.Contains(read(t, filepath.Join(n.dir, "koordlet.log")), "took up prediction models") {

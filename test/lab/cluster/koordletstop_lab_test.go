@@ -12,7 +12,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -54,17 +53,19 @@ func (n *governed) stop(t *testing.T) {
 	for _, name := range []string{"ls", "be-low", "be-kept"} {
 		before[name] = restarts(n.ready(t, name))
 	}
-	if err := n.c.EndAPIServer(syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
+	n.serverEnds(t)
 	n.sees(t, `koord_rt_koordlet_source_state\{source="nodeslo",state="degraded"\} 1`)
 	since := time.Now()
 	available(0.02)
-	eventually(t, 60*time.Second, func() error { return n.stopped(t, since, "be-low") })
+	eventually(t, 60*time.Second, func() error {
+		word, err := n.released(t, since, "be-low", "stopped")
+		if err == nil {
+			t.Log(word)
+		}
+		return err
+	})
 	available(0.5)
-	if err := n.c.StartAPIServer(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	n.serverStarts(t)
 	for name, count := range before {
 		pod := n.wait(t, name, "ready again", func(p cluster.Object) bool {
 			return p.Condition("Ready") == "True" && (name != "be-low" || restarts(p) > count)
@@ -89,12 +90,12 @@ func restarts(pod cluster.Object) int {
 	return pod.Int("status", "containerStatuses", 0, "restartCount")
 }
 
-// stopped looks for the audit's word that a pod's containers were stopped, with what that has released.
-func (n *governed) stopped(t *testing.T, since time.Time, pod string) error {
+// released looks for the audit's word that a pod was stopped, or is gone, with what that has released.
+func (n *governed) released(t *testing.T, since time.Time, pod, how string) (word string, err error) {
 	t.Helper()
 	body, err := n.asks(t, "http://koordlet/events?size=512&since="+since.UTC().Format(time.RFC3339Nano), http.Header{"Accept": {"application/json"}})
 	if err != nil {
-		return err
+		return "", err
 	}
 	var answer struct {
 		Events []struct {
@@ -103,18 +104,17 @@ func (n *governed) stopped(t *testing.T, since time.Time, pod string) error {
 		}
 	}
 	if err := json.Unmarshal(body, &answer); err != nil {
-		return fmt.Errorf("events: %w: %.300s", err, body)
+		return "", fmt.Errorf("events: %w: %.300s", err, body)
 	}
 	var all []string
 	for _, e := range answer.Events {
 		if e.Knob != "eviction" {
 			continue
 		}
-		if e.Target.Name == "batch/"+pod && e.Want == "stopped" && strings.Contains(e.Reason, "promised ") {
-			t.Logf("%s; the API server: %s", e.Reason, e.Err)
-			return nil
+		if e.Target.Name == "batch/"+pod && e.Want == how && strings.Contains(e.Reason, "promised ") {
+			return e.Reason + "; the API server: " + e.Err, nil
 		}
 		all = append(all, e.Want+" "+e.Target.Name+": "+e.Reason+"; "+e.Err)
 	}
-	return fmt.Errorf("%s was not stopped: %q", pod, all)
+	return "", fmt.Errorf("%s is not %s: %q", pod, how, all)
 }
