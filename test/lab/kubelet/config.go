@@ -88,7 +88,8 @@ func (k *Kubelet) sandboxConfig(p Pod, d podDemand, group groupName, attempt uin
 		Linux: &runtimeapi.LinuxPodSandboxConfig{
 			CgroupParent: group.path(k.groups.driver),
 			SecurityContext: &runtimeapi.LinuxSandboxSecurityContext{
-				NamespaceOptions: namespaces(),
+				NamespaceOptions: k.namespaces(),
+				Privileged:       p.Privileged,
 				Seccomp:          &runtimeapi.SecurityProfile{ProfileType: runtimeapi.SecurityProfile_RuntimeDefault},
 			},
 			Overhead:  k.overheadResources(p, d),
@@ -115,7 +116,7 @@ func (k *Kubelet) containerConfig(p Pod, c Container, class QoS, d demand, resta
 		LogPath: filepath.Join(c.Name, strconv.Itoa(int(restarts))+".log"),
 		Linux: &runtimeapi.LinuxContainerConfig{
 			Resources:       k.containerResources(p, class, d),
-			SecurityContext: &runtimeapi.LinuxContainerSecurityContext{NamespaceOptions: namespaces()},
+			SecurityContext: &runtimeapi.LinuxContainerSecurityContext{NamespaceOptions: k.namespaces(), Privileged: p.Privileged},
 		},
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Env)) {
@@ -136,10 +137,14 @@ func identity(p Pod) map[string]string {
 	}
 }
 
-// namespaces of a pod on the node's network: the lab needs no CNI.
-func namespaces() *runtimeapi.NamespaceOption {
+// namespaces of a pod, on the node's network where the lab needs no CNI.
+func (k *Kubelet) namespaces() *runtimeapi.NamespaceOption {
+	network := runtimeapi.NamespaceMode_NODE
+	if k.options.PodNetwork {
+		network = runtimeapi.NamespaceMode_POD
+	}
 	return &runtimeapi.NamespaceOption{
-		Network: runtimeapi.NamespaceMode_NODE,
+		Network: network,
 		Pid:     runtimeapi.NamespaceMode_CONTAINER,
 		Ipc:     runtimeapi.NamespaceMode_POD,
 	}

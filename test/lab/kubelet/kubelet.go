@@ -31,6 +31,7 @@ type Options struct {
 	Image          string      // optional: default parts.ImageRef
 	MemoryCapacity int64       // optional: bytes, default the machine's MemTotal
 	CPUs           int         // optional: cores, default the machine's
+	PodNetwork     bool        // optional: pods have addresses of their own, by the runtime's CNI; default the machine's network
 }
 
 // Kubelet makes pods; safe for concurrent use by several pods, not of one pod.
@@ -51,6 +52,7 @@ type Running struct {
 	SandboxID  string                       // CRI id of the sandbox
 	Containers map[string]string            // name -> CRI id of created containers
 	Config     *runtimeapi.PodSandboxConfig // as sent
+	Addresses  []string                     // of a pod with an address of its own
 	group      groupName
 }
 

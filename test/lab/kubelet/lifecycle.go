@@ -35,9 +35,13 @@ func (k *Kubelet) RunPod(ctx context.Context, p Pod) (*Running, error) {
 	if r.SandboxID, err = k.options.CRI.RunPod(ctx, r.Config, p.RuntimeHandler); err != nil {
 		return nil, errors.Join(err, k.groups.remove(ctx, r.group))
 	}
+	r.Addresses, err = k.addresses(ctx, r)
 	k.mu.Lock()
-	defer k.mu.Unlock()
 	k.pods = append(k.pods, r)
+	k.mu.Unlock()
+	if err != nil {
+		return nil, errors.Join(err, k.StopPod(ctx, r))
+	}
 	return r, nil
 }
 

@@ -32,6 +32,7 @@ type Pod struct {
 	RuntimeHandler string              `json:"runtimeHandler,omitempty"` // optional: default the runtime's
 	Overhead       map[string]Quantity `json:"overhead,omitempty"`       // optional: RuntimeClass overhead
 	NodeCritical   bool                `json:"nodeCritical,omitempty"`   // optional: priority class system-node-critical
+	Privileged     bool                `json:"privileged,omitempty"`     // optional: all containers; on cgroup v2 they see the whole tree
 	Containers     []Container         `json:"containers"`               // at least one
 }
 
