@@ -20,18 +20,23 @@ import (
 // firstScript reads with nothing but the shell's own commands, so that what it prints is what its first process, before
 // any other, was given; then it stays.
 const firstScript = `
-say() { while IFS= read -r l; do echo "$1=$l"; return; done <"$2"; }
+say() { [ -e "$2" ] || { echo "$1=absent"; return; }; while IFS= read -r l; do echo "$1=$l"; return; done <"$2"; echo "$1="; }
 allowed() { while read -r k v; do case $k in Cpus_allowed_list:) echo "@allowed=$v";; esac; done </proc/self/status; }
 say @oom /proc/self/oom_score_adj
 say @stat /proc/self/stat
 allowed
-for f in $FILES; do say ${f##*/} /sys/fs/cgroup/$f; done
+say @resctrl /proc/self/cpu_resctrl_groups
+own=/sys/fs/cgroup
+IFS= read -r l </proc/self/cgroup
+case $l in 0::*) own=$own${l#0::};; esac
+for f in $FILES; do say ${f##*/} $own/$f; done
+for f in $PODFILES; do say pod.$f $own/../$f; done
 echo end=
 exec sleep 3600`
 
 // lifecycleFirstInstruction lets containers print their own values before they do anything else.
 func lifecycleFirstInstruction(r *rig) {
-	r.up(standard, nil)
+	r.up(firsts, nil)
 	_, rest := cpus()
 	all := "0-" + strconv.Itoa(runtime.NumCPU()-1)
 	for i := range 3 {
@@ -58,6 +63,9 @@ func lifecycleFirstInstruction(r *rig) {
 			}
 		}
 	}
+	for _, f := range r.firstTable() {
+		r.seen(f)
+	}
 	if n := r.metric("koord_rt_nri_proof_total", `result="ok"`); n < 30 {
 		r.t.Errorf("only %v values were proved at start", n)
 	}
@@ -82,12 +90,16 @@ func (r *rig) created(p kubelet.Pod) *kubelet.Running {
 
 // tells makes a pod print its values.
 func tells(p kubelet.Pod) kubelet.Pod {
-	files := "cpu/cpu.cfs_quota_us cpu/cpu.cfs_burst_us cpu/cpu.shares cpuset/cpuset.cpus memory/memory.limit_in_bytes"
+	files := "cpu/cpu.cfs_quota_us cpu/cpu.cfs_burst_us cpu/cpu.shares cpuset/cpuset.cpus memory/memory.limit_in_bytes " +
+		"memory/memory.min memory/memory.low memory/memory.high blkio/blkio.throttle.read_bps_device blkio/blkio.throttle.write_iops_device"
 	if cgroupV2() {
-		files = "cpu.max cpu.max.burst cpu.weight cpuset.cpus memory.max"
+		files = "cpu.max cpu.max.burst cpu.weight cpuset.cpus memory.max memory.min memory.low memory.high"
 	}
 	p.Containers[0].Command = []string{"sh", "-c", firstScript}
 	p.Containers[0].Env = map[string]string{"FILES": files}
+	if p.Privileged && cgroupV2() { // who is not sees no more than his own
+		p.Containers[0].Env["PODFILES"] = "cpu.max.burst memory.min memory.low io.max"
+	}
 	return p
 }
 
