@@ -32,6 +32,9 @@ type agent struct {
 	cmd    *exec.Cmd
 	exited chan struct{}
 	log    *syncBuffer
+	// kubelet is the way to one; nil is none. dress changes the command of each start; may be nil.
+	kubelet map[string]any
+	dress   func(*exec.Cmd)
 }
 
 // suppressing is a strategy that holds the best-effort tier to what the others leave of 65 % of the node.
@@ -78,6 +81,9 @@ func (a *agent) configure(strategy any) {
 	config["apiVersion"], config["kind"] = "koord-rt.dev/v1alpha1", "KoordletConfig"
 	config["runtimeEndpoint"] = "unix://" + a.r.host.Socket
 	config["kubelet"], config["apiServer"] = map[string]any{"endpoint": ""}, map[string]any{"mode": "off"}
+	if a.kubelet != nil {
+		config["kubelet"] = a.kubelet
+	}
 	config["metrics"] = map[string]any{"address": "unix:" + filepath.Join(a.r.run, "koordlet-metrics.sock")}
 	if strategy != nil {
 		config["strategy"] = strategy
@@ -103,6 +109,9 @@ func (a *agent) launch() {
 	a.cmd = exec.Command(bin("koordlet"), "--config", a.config)
 	a.cmd.Stderr, a.cmd.Stdout = a.log, a.log
 	a.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if a.dress != nil {
+		a.dress(a.cmd)
+	}
 	if err := a.cmd.Start(); err != nil {
 		a.r.t.Fatalf("start koordlet: %v", err)
 	}

@@ -59,6 +59,7 @@ type rigOptions struct {
 	driver     kubelet.Driver
 	memory     int64
 	nri        host.Options
+	podNetwork bool // pods have addresses of their own: nri has a CNI network
 }
 
 func newRig(t *testing.T, o rigOptions) *rig {
@@ -80,7 +81,7 @@ func newRig(t *testing.T, o rigOptions) *rig {
 	if r.version = "v1"; r.tree.V2() {
 		r.version = "v2"
 	}
-	if r.kube, err = kubelet.New(ctx, kubelet.Options{CRI: h.CRI(), LogDir: h.Logs, Root: h.Cgroup, Driver: o.driver, MemoryCapacity: o.memory}); err != nil {
+	if r.kube, err = kubelet.New(ctx, kubelet.Options{CRI: h.CRI(), LogDir: h.Logs, Root: h.Cgroup, Driver: o.driver, MemoryCapacity: o.memory, PodNetwork: o.podNetwork}); err != nil {
 		t.Fatal(err)
 	}
 	r.freshRun()
