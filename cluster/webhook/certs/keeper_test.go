@@ -148,6 +148,17 @@ func TestKeepersAgree(t *testing.T) {
 	if !bytes.Equal(a.present.Load().Leaf.Raw, b.present.Load().Leaf.Raw) {
 		t.Error("the other replica did not take the new certificate")
 	}
+	now = now.AddDate(8, 0, 0) // a new authority is added
+	if err := a.step(ctx); err != nil {
+		t.Fatal(err)
+	}
+	roots := published(t, c)
+	if bytes.Equal(roots, first) {
+		t.Error("the new authority was not published")
+	}
+	if err := call(t, a, roots, now); err != nil {
+		t.Error(err)
+	}
 	if strings.Contains(log.String(), "PRIVATE KEY") || !strings.Contains(log.String(), "renewed") {
 		t.Errorf("log %s", log.String())
 	}

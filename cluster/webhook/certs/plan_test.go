@@ -87,8 +87,8 @@ func TestTwelveYears(t *testing.T) {
 	if serving < 16 || serving > 20 { // every eight months
 		t.Errorf("%d serving certificates in twelve years", serving)
 	}
-	if authorities != 1 {
-		t.Errorf("%d new authorities in twelve years, want 1 after eight", authorities)
+	if authorities != 1 || len(b.authorities) != 1 {
+		t.Errorf("%d new authorities in twelve years, want 1 after eight; %d are left, want 1 since ten", authorities, len(b.authorities))
 	}
 }
 
@@ -110,6 +110,26 @@ func TestAwayForMonths(t *testing.T) {
 	b, why := must(t, first, now, host)
 	if err := trusts(b.roots(), b, now); err != nil || !strings.Contains(why, "no authority") || len(b.authorities) != 1 {
 		t.Errorf("after eleven years: %q, %v, %d authorities", why, err, len(b.authorities))
+	}
+}
+
+// TestBothAtOnce: when authority and certificate near their end at one look, the old authority signs once more, for nobody has
+// the new one yet.
+func TestBothAtOnce(t *testing.T) {
+	t.Parallel()
+	first, _ := must(t, nil, start(), host)
+	before, _ := must(t, first, start().AddDate(7, 11, 0), host)
+	now := start().AddDate(8, 8, 0)
+	b, why := must(t, before, now, host)
+	if len(b.authorities) != 2 || b.cert.Equal(before.cert) {
+		t.Fatalf("%d authorities, %q", len(b.authorities), why)
+	}
+	if err := trusts(before.roots(), b, now); err != nil {
+		t.Errorf("who has the old roots: %v", err)
+	}
+	b, _ = must(t, b, start().AddDate(9, 5, 0), host)
+	if err := b.cert.CheckSignatureFrom(b.authorities[0].cert); err != nil {
+		t.Errorf("the new authority does not sign: %v", err)
 	}
 }
 
