@@ -28,8 +28,11 @@ import (
 	"sigs.k8s.io/yaml"
 
 	configv1alpha1 "github.com/koord-rt/koord-rt/api/config/v1alpha1"
+	koordinatorv1alpha1 "github.com/koord-rt/koord-rt/api/koordinator/v1alpha1"
 	"github.com/koord-rt/koord-rt/api/protocol"
+	quotav1alpha1 "github.com/koord-rt/koord-rt/api/quota/v1alpha1"
 	schedulingv1alpha1 "github.com/koord-rt/koord-rt/api/scheduling/v1alpha1"
+	schedulingsigsv1alpha1 "github.com/koord-rt/koord-rt/api/schedulingsigs/v1alpha1"
 	"github.com/koord-rt/koord-rt/cluster/webhook/answer"
 )
 
@@ -38,7 +41,10 @@ const team = "team"
 func scheme(t testing.TB) *runtime.Scheme {
 	t.Helper()
 	s := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, configv1alpha1.AddToScheme, schedulingv1alpha1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{
+		clientgoscheme.AddToScheme, configv1alpha1.AddToScheme, schedulingv1alpha1.AddToScheme, schedulingsigsv1alpha1.AddToScheme,
+		koordinatorv1alpha1.AddToScheme, quotav1alpha1.AddToScheme,
+	} {
 		if err := add(s); err != nil {
 			t.Fatal(err)
 		}

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -119,13 +120,14 @@ func (c *change) applyProfiles(ctx context.Context, draw string) {
 	if len(list) == 0 {
 		return
 	}
-	choice := profile.Choose(&c.value, func() (map[string]string, error) {
+	labels := sync.OnceValues(func() (map[string]string, error) { // many profiles ask for it
 		ns, err := c.namespace(ctx, c.pod.Namespace)
 		if err != nil {
 			return nil, err
 		}
 		return ns.Labels, nil
-	}, list, draw)
+	})
+	choice := profile.Choose(&c.value, labels, list, draw)
 	for _, broken := range choice.Broken { // the profile's author is to know, not everybody who makes a pod
 		c.answers.Count(mutating, "broken-profile")
 		logf.FromContext(ctx).Info("a ClusterColocationProfile means nothing", "problem", broken.String())
