@@ -73,7 +73,7 @@ type WireQOSStrategy struct {
 
 // WireQOS is ResourceQOS with blkioQOS in either spelling.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.blkioQOS) || !has(self.blkIOQOS) || self.blkioQOS == self.blkIOQOS",message="blkioQOS and blkIOQOS are two spellings of one field and differ; keep one"
+// +kubebuilder:validation:XValidation:rule="!has(self.blkioQOS) || !has(self.blkIOQOS) || dyn(self.blkioQOS) == dyn(self.blkIOQOS)",message="blkioQOS and blkIOQOS are two spellings of one field and differ; keep one"
 type WireQOS struct {
 	CPUQOS    *CPUQOS    `json:"cpuQOS,omitempty"`
 	MemoryQOS *MemoryQOS `json:"memoryQOS,omitempty"`

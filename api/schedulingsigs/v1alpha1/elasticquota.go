@@ -45,7 +45,11 @@ type ElasticQuotaList struct {
 	Items           []ElasticQuota `json:"items"`
 }
 
-// ElasticQuotaSpec is what a quota gives. It is the same in three groups.
+// ElasticQuotaSpec is what a quota gives. It is the same in three groups. The rules name resources, because what a rule over all
+// keys may cost is beyond the API server's budget.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.min) || !has(self.max) || ['cpu', 'memory', 'pods', 'ephemeral-storage', 'koordinator.sh/gpu', 'nvidia.com/gpu'].all(r, !(r in self.min) || !(r in self.max) || quantity(string(self.min[r])).compareTo(quantity(string(self.max[r]))) <= 0)",message="min must not be above max: what is guaranteed is part of what may be used"
+// +kubebuilder:validation:XValidation:rule="!has(self.min) || !has(self.hard) || ['cpu', 'memory', 'pods', 'ephemeral-storage', 'koordinator.sh/gpu', 'nvidia.com/gpu'].all(r, !(r in self.min) || !(r in self.hard) || quantity(string(self.min[r])).compareTo(quantity(string(self.hard[r]))) <= 0)",message="min must not be above hard: what is guaranteed is part of what is never exceeded"
 type ElasticQuotaSpec struct {
 	// Min is guaranteed.
 	// +optional
