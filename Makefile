@@ -30,6 +30,7 @@ build: ## Build the binaries into bin/
 	$(BUILD) -o bin/koord-runtime-proxy ./cri-proxy
 	$(BUILD) -o bin/koordlet ./koordlet
 	$(BUILD) -o bin/koordctl ./koordctl
+	$(BUILD) -o bin/koord-manager ./cluster
 
 .PHONY: linux
 linux:
@@ -82,8 +83,8 @@ lab-proxy: build ## Lane 1 with the proxy: critest, dockerd, cri-dockerd, upstre
 	$(LAB) -run 'Docker|CriDockerd|Critest' -p 1 ./test/lab/docker ./cri-proxy/internal/docker ./test/lab/critest | $(VERDICT)
 
 .PHONY: lab-cluster
-lab-cluster: build ## Lane 2: etcd, kube-apiserver and kubelet
-	$(LAB) -run 'Cluster(ControlPlane|Node)' ./test/lab/cluster | $(VERDICT)
+lab-cluster: build ## Lane 2: etcd, kube-apiserver and kubelet, and koord-manager between them
+	$(LAB) -run 'Cluster(ControlPlane|Node|Manager)' ./test/lab/cluster | $(VERDICT)
 
 .PHONY: lab-peers
 lab-peers: build ## Upstream's whole koordlet as hook server, upstream's proxy, stock scheduler (ten minutes of building once)
@@ -119,12 +120,20 @@ lint: ## gofmt, vet, staticcheck, house rules
 	$(TOOL) staticcheck -tags lab ./test/... ./cri-proxy/...
 
 .PHONY: generate
-generate: ## Rewrite docs/reference from the code
+generate: ## Rewrite docs/reference, packaging/crds and the deep copies of api/ from the code
+	$(TOOL) controller-gen object:headerFile=hack/boilerplate.go.txt crd paths=./api/... output:crd:dir=packaging/crds
 	go run ./hack/reference
+
+IMAGE ?= koord-manager:latest
+
+.PHONY: manifests
+manifests: ## Print what installs koord-manager (make -s manifests IMAGE=… | kubectl apply --server-side -f -)
+	@cd packaging; for f in manifests/namespace.yaml crds/*.yaml manifests/priorityclasses.yaml manifests/rbac-*.yaml manifests/manager.yaml \
+		manifests/webhook.yaml; do echo ---; sed -e '1{/^---$$/d}' -e 's#image: koord-manager:latest#image: $(IMAGE)#' $$f; done
 
 .PHONY: verify
 verify: generate lint ## Generated files are up to date
-	git diff --exit-code -- docs/reference
+	git diff --exit-code -- docs/reference packaging/crds api
 
 .PHONY: clean
 clean: ## Remove bin/

@@ -41,7 +41,7 @@ func (d *decoder) fail(node *yaml.Node, path string, err error) {
 	if path == "" {
 		path = "document"
 	}
-	d.errs = append(d.errs, fmt.Errorf("line %d: %s: %w", node.Line, path, err))
+	d.errs = append(d.errs, FieldError{Line: node.Line, Path: path, Err: err})
 }
 
 // enter counts a node and follows aliases; false stops the walk.

@@ -78,7 +78,7 @@ func neutral() *ResourceQOS { return classDefault(0, false, 100, wmark{0, 50, 0}
 
 // Effective overlays s over [Default], field by field, and replaces the CPU, memory and resctrl parameters of LSR, LS
 // and BE by neutral ones where the class' enable is false (System and the root keep theirs). Every leaf that has a
-// default is set in the result, which shares no memory with s. Lists and maps are replaced, not merged.
+// default is set in the result, which shares no memory with s. Lists are replaced, maps get the keys of s.
 func Effective(s Spec) Spec {
 	out := Default()
 	overlay(reflect.ValueOf(&out).Elem(), reflect.ValueOf(s))
@@ -128,7 +128,15 @@ func leafType(t reflect.Type) bool {
 	return reflect.PointerTo(t).Implements(reflect.TypeFor[json.Unmarshaler]())
 }
 
-// overlay copies deeply what is set in from over to; both have the same type.
+// Overlay is base with what is given in over: groups of fields are merged field by field, maps key by key, lists are replaced. The
+// result shares no memory with either.
+func Overlay[T any](base, over T) T {
+	out := clone(base)
+	overlay(reflect.ValueOf(&out).Elem(), reflect.ValueOf(over))
+	return out
+}
+
+// overlay copies deeply what is set in from over to; both have the same type. What stands behind to is to's own.
 func overlay(to, from reflect.Value) {
 	switch from.Kind() {
 	case reflect.Pointer:
@@ -160,7 +168,9 @@ func overlay(to, from reflect.Value) {
 		if from.IsNil() {
 			return
 		}
-		to.Set(reflect.MakeMapWithSize(from.Type(), from.Len()))
+		if to.IsNil() {
+			to.Set(reflect.MakeMapWithSize(from.Type(), from.Len()))
+		}
 		for entry := from.MapRange(); entry.Next(); {
 			value := reflect.New(from.Type().Elem()).Elem()
 			overlay(value, entry.Value())

@@ -14,8 +14,8 @@ import (
 // ErrRange is wrapped by every error of the validators.
 var ErrRange = errors.New("out of range")
 
-// Validate checks every given field of s against its range. Each error names the JSON path, the value and the range;
-// the order is that of the schema. An empty result means valid.
+// Validate checks every given field of s against its range. Each error is a [FieldError] that names the JSON path, the value and
+// the range; the order is that of the schema. An empty result means valid.
 func Validate(s Spec) []error {
 	c := &checker{}
 	c.threshold("resourceUsedThresholdWithBE.", s.Threshold())
@@ -77,6 +77,11 @@ type checker struct {
 	errs []error
 }
 
+// fail records what is wrong with the field at path.
+func (c *checker) fail(path, format string, args ...any) {
+	c.errs = append(c.errs, FieldError{Path: path, Err: fmt.Errorf(format, args...)})
+}
+
 // between checks low <= *v <= high; a nil v passes.
 func (c *checker) between(path string, v *int64, low, high int64) {
 	if v == nil || *v >= low && *v <= high {
@@ -86,7 +91,7 @@ func (c *checker) between(path string, v *int64, low, high int64) {
 	if high == math.MaxInt64 {
 		limits = fmt.Sprintf(">= %d", low)
 	}
-	c.errs = append(c.errs, fmt.Errorf("%s: %w: %d, want %s", path, ErrRange, *v, limits))
+	c.fail(path, "%w: %d, want %s", ErrRange, *v, limits)
 }
 
 // atLeast checks *v >= low.
@@ -95,7 +100,7 @@ func (c *checker) atLeast(path string, v *int64, low int64) { c.between(path, v,
 // below checks *v < *limit where both are given.
 func (c *checker) below(path string, v *int64, limitName string, limit *int64) {
 	if v != nil && limit != nil && *v >= *limit {
-		c.errs = append(c.errs, fmt.Errorf("%s: %w: %d, want < %s (%d)", path, ErrRange, *v, limitName, *limit))
+		c.fail(path, "%w: %d, want < %s (%d)", ErrRange, *v, limitName, *limit)
 	}
 }
 
@@ -109,7 +114,7 @@ func (c *checker) oneOf(path string, v *string, allowed ...string) {
 			return
 		}
 	}
-	c.errs = append(c.errs, fmt.Errorf("%s: %w: %.60q, want %s", path, ErrRange, *v, strings.Join(allowed, ", ")))
+	c.fail(path, "%w: %.60q, want %s", ErrRange, *v, strings.Join(allowed, ", "))
 }
 
 func (c *checker) threshold(p string, t ResourceThresholdStrategy) {
@@ -216,7 +221,7 @@ func (c *checker) quantity(p string, q *Quantity) {
 		return
 	}
 	if _, err := q.Value(); err != nil {
-		c.errs = append(c.errs, fmt.Errorf("%s: %w: %w", p, ErrRange, err))
+		c.fail(p, "%w: %w", ErrRange, err)
 	}
 }
 
@@ -227,7 +232,7 @@ func (c *checker) blocks(p string, blocks []Block) {
 		c.oneOf(at+"type", &b.Type, BlockDevice, BlockVolumeGroup, BlockPodVolume)
 		key := [2]string{b.Type, b.Name}
 		if b.Name == "" || len(b.Name) > 253 || seen[key] || strings.ContainsFunc(b.Name, unprintable) {
-			c.errs = append(c.errs, fmt.Errorf("%sname: %w: %.60q, want a printable name, once per type", at, ErrRange, b.Name))
+			c.fail(at+"name", "%w: %.60q, want a printable name, once per type", ErrRange, b.Name)
 		}
 		seen[key] = true
 		c.ioCfg(at+"ioCfg.", b.IOCfg)
@@ -272,7 +277,7 @@ func (c *checker) system(p string, s SystemStrategy) {
 // application checks a host application; its paths become cgroup paths and must stay below their base.
 func (c *checker) application(p string, a HostApplication) {
 	if a.Name == "" || strings.ContainsRune(a.Name, '/') || strings.ContainsFunc(a.Name, unprintable) || a.Name == ".." {
-		c.errs = append(c.errs, fmt.Errorf("%sname: %w: %.60q, want a name without slash", p, ErrRange, a.Name))
+		c.fail(p+"name", "%w: %.60q, want a name without slash", ErrRange, a.Name)
 	}
 	c.oneOf(p+"qos", &a.QoS, "", "LSE", "LSR", "LS", "BE", "SYSTEM")
 	if a.CgroupPath == nil {
@@ -288,7 +293,7 @@ func (c *checker) application(p string, a HostApplication) {
 func (c *checker) inside(p, dir string) {
 	climbs := strings.HasPrefix(path.Clean(strings.TrimLeft(dir, "/")), "..")
 	if climbs || strings.ContainsFunc(dir, unprintable) {
-		c.errs = append(c.errs, fmt.Errorf("%s: %w: %.60q, want a path below its base", p, ErrRange, dir))
+		c.fail(p, "%w: %.60q, want a path below its base", ErrRange, dir)
 	}
 }
 

@@ -16,13 +16,23 @@ var ErrConflict = errors.New("two spellings of one field differ")
 // Wire is NodeSLO's spec as users write it: the canonical spelling plus the one of the seed documents
 // (resourceThresholdStrategy, blkIOQOS). Stored objects keep the user's spelling; [Normalise] gives the canonical one.
 type Wire struct {
+	// ResourceUsedThresholdWithBE gates and sizes suppression and eviction of best-effort pods.
 	ResourceUsedThresholdWithBE *ResourceThresholdStrategy `json:"resourceUsedThresholdWithBE,omitempty"`
-	ResourceThresholdStrategy   *WireThreshold             `json:"resourceThresholdStrategy,omitempty"`
-	ResourceQOSStrategy         *WireQOSStrategy           `json:"resourceQOSStrategy,omitempty"`
-	CPUBurstStrategy            *CPUBurstStrategy          `json:"cpuBurstStrategy,omitempty"`
-	SystemStrategy              *SystemStrategy            `json:"systemStrategy,omitempty"`
-	Extensions                  map[string]json.RawMessage `json:"extensions,omitempty"`
-	HostApplications            []HostApplication          `json:"hostApplications,omitempty"`
+	// ResourceThresholdStrategy (documents) is resourceUsedThresholdWithBE.
+	ResourceThresholdStrategy *WireThreshold `json:"resourceThresholdStrategy,omitempty"`
+	// ResourceQOSStrategy holds the parameters of each QoS class.
+	ResourceQOSStrategy *WireQOSStrategy `json:"resourceQOSStrategy,omitempty"`
+	// CPUBurstStrategy says how far LS pods may exceed their CPU limit.
+	CPUBurstStrategy *CPUBurstStrategy `json:"cpuBurstStrategy,omitempty"`
+	// SystemStrategy holds node-wide kernel settings; fields not given are not written.
+	SystemStrategy *SystemStrategy `json:"systemStrategy,omitempty"`
+	// Extensions is a free map of third-party strategies, kept as given.
+	// +kubebuilder:validation:Schemaless
+	// +kubebuilder:validation:Type=object
+	// +kubebuilder:pruning:PreserveUnknownFields
+	Extensions map[string]json.RawMessage `json:"extensions,omitempty"`
+	// HostApplications are cgroups outside Kubernetes that take part in QoS.
+	HostApplications []HostApplication `json:"hostApplications,omitempty"`
 }
 
 // WireThreshold is the seed spelling of resourceUsedThresholdWithBE.
@@ -34,12 +44,20 @@ type WireThreshold struct {
 // Thresholds are the four seed keys, whole percents 0..100.
 type Thresholds struct {
 	// CPUSuppressPercent is cpuSuppressThresholdPercent.
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=100
 	CPUSuppressPercent *int64 `json:"cpu-suppress-percent,omitempty"`
 	// CPUEvictThresholdPercent is cpuEvictPSIThresholdPercent: the documents mean CPU scheduling latency.
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=100
 	CPUEvictThresholdPercent *int64 `json:"cpu-evict-threshold-percent,omitempty"`
 	// MemoryEvictThresholdPercent is memoryEvictThresholdPercent.
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=100
 	MemoryEvictThresholdPercent *int64 `json:"memory-evict-threshold-percent,omitempty"`
 	// MemoryRequestUtilizationPercent is memoryRequestUtilizationPercent.
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=100
 	MemoryRequestUtilizationPercent *int64 `json:"memory-request-utilization-percent,omitempty"`
 }
 
@@ -54,14 +72,54 @@ type WireQOSStrategy struct {
 }
 
 // WireQOS is ResourceQOS with blkioQOS in either spelling.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.blkioQOS) || !has(self.blkIOQOS) || dyn(self.blkioQOS) == dyn(self.blkIOQOS)",message="blkioQOS and blkIOQOS are two spellings of one field and differ; keep one"
 type WireQOS struct {
-	CPUQOS     *CPUQOS     `json:"cpuQOS,omitempty"`
-	MemoryQOS  *MemoryQOS  `json:"memoryQOS,omitempty"`
-	BlkIOQOS   *BlkIOQOS   `json:"blkioQOS,omitempty"`
+	CPUQOS    *CPUQOS    `json:"cpuQOS,omitempty"`
+	MemoryQOS *MemoryQOS `json:"memoryQOS,omitempty"`
+	BlkIOQOS  *BlkIOQOS  `json:"blkioQOS,omitempty"`
+	// SeedBlkIO (documents) is blkioQOS.
 	SeedBlkIO  *BlkIOQOS   `json:"blkIOQOS,omitempty"`
 	ResctrlQOS *ResctrlQOS `json:"resctrlQOS,omitempty"`
 	NetworkQOS *NetworkQOS `json:"networkQOS,omitempty"`
 }
+
+// Wire writes a canonical spec as an object's spec; the two share memory.
+func (s Spec) Wire() Wire {
+	w := Wire{
+		ResourceUsedThresholdWithBE: s.ResourceUsedThresholdWithBE, CPUBurstStrategy: s.CPUBurstStrategy,
+		SystemStrategy: s.SystemStrategy, Extensions: s.Extensions, HostApplications: s.HostApplications,
+	}
+	if q := s.ResourceQOSStrategy; q != nil {
+		w.ResourceQOSStrategy = &WireQOSStrategy{
+			Policies: q.Policies, LSRClass: q.LSRClass.wire(), LSClass: q.LSClass.wire(), BEClass: q.BEClass.wire(),
+			SystemClass: q.SystemClass.wire(), CgroupRoot: q.CgroupRoot.wire(),
+		}
+	}
+	return w
+}
+
+// wire writes one class.
+func (r *ResourceQOS) wire() *WireQOS {
+	if r == nil {
+		return nil
+	}
+	return &WireQOS{
+		CPUQOS: r.CPUQOS, MemoryQOS: r.MemoryQOS, BlkIOQOS: r.BlkIOQOS, ResctrlQOS: r.ResctrlQOS, NetworkQOS: r.NetworkQOS,
+	}
+}
+
+// DeepCopy is a copy that shares no memory with w; with DeepCopyInto, what an API type needs of a field.
+func (w *Wire) DeepCopy() *Wire {
+	if w == nil {
+		return nil
+	}
+	out := clone(*w)
+	return &out
+}
+
+// DeepCopyInto writes a copy into out.
+func (w *Wire) DeepCopyInto(out *Wire) { *out = clone(*w) }
 
 // Conflict is one field set in both spellings with different values.
 type Conflict struct {

@@ -12,7 +12,10 @@ import (
 	"strings"
 	"testing"
 
+	"sigs.k8s.io/yaml"
+
 	"github.com/koord-rt/koord-rt/api/config"
+	strategies "github.com/koord-rt/koord-rt/cluster/slo/config"
 )
 
 var (
@@ -73,6 +76,15 @@ func load(text string) (err error) {
 		_, _, err = config.LoadProxy([]byte(text))
 	case strings.Contains(text, "kind: "+config.KindKoordlet):
 		_, _, err = config.LoadKoordlet([]byte(text))
+	case strings.Contains(text, "kind: ConfigMap"):
+		var object struct{ Data map[string]string }
+		if err := yaml.Unmarshal([]byte(text), &object); err != nil {
+			return err
+		}
+		_, problems := strategies.Parse(object.Data, nil)
+		for _, p := range problems {
+			err = errors.Join(err, p)
+		}
 	default:
 		_, _, err = config.LoadNRI([]byte(text))
 	}

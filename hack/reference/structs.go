@@ -135,10 +135,21 @@ func (src *source) declare(g *ast.GenDecl) {
 
 // comment is the first of two comments that says something, on one line.
 func comment(a, b *ast.CommentGroup) string {
-	if text := strings.Join(strings.Fields(a.Text()), " "); text != "" {
+	if text := sentences(a); text != "" {
 		return text
 	}
-	return strings.Join(strings.Fields(b.Text()), " ")
+	return sentences(b)
+}
+
+// sentences are a comment's words without the markers of generators.
+func sentences(g *ast.CommentGroup) string {
+	var words []string
+	for line := range strings.Lines(g.Text()) {
+		if !strings.HasPrefix(line, "+") {
+			words = append(words, strings.Fields(line)...)
+		}
+	}
+	return strings.Join(words, " ")
 }
 
 var (

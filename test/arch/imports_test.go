@@ -47,14 +47,29 @@ var allowed = map[string][]string{
 	"cri-proxy":    {"api", "model", "policy", "kernel", "adapt", "daemon", "engine"},
 	"koordlet":     {"api", "model", "policy", "kernel", "adapt", "daemon", "engine"},
 	"koordctl":     {"api", "model", "policy", "kernel", "adapt", "daemon"},
+	"cluster":      {"api", "model", "policy", "adapt", "daemon"},
 	"test":         {"api", "model", "policy", "kernel", "adapt", "daemon", "engine", "nri-plugin", "cri-proxy", "koordlet", "koordctl"},
-	"hack":         {"api", "model", "policy", "kernel", "adapt", "daemon"},
+	"hack":         {"api", "model", "policy", "kernel", "adapt", "daemon", "cluster"},
+	"packaging":    {"api"},
+
+	// CRD types with apimachinery; api/slo and api/config themselves stay without.
+	"api/slo/v1alpha1":            {"api/protocol", "api/strategy", "api/slo", "api/scheduling/v1alpha1"},
+	"api/config/v1alpha1":         {},
+	"api/scheduling/v1alpha1":     {"api/protocol", "api/strategy"},
+	"api/schedulingsigs/v1alpha1": {},
+	"api/koordinator/v1alpha1":    {"api/schedulingsigs/v1alpha1"},
+	"api/quota/v1alpha1":          {"api/schedulingsigs/v1alpha1"},
+	"api/analysis/v1alpha1":       {},
+	"api/topology/v1alpha1":       {},
+	"api/topology/v1alpha2":       {},
 }
 
 // foreign names what must not be reachable from a room, whoever imports it.
 var foreign = map[string][]string{
 	"api/protocol": {"net/http", "os/exec", "k8s.io/"},
 	"api/strategy": {"net/http", "os/exec", "k8s.io/"},
+	"api/slo":      {"k8s.io/"},
+	"api/config":   {"k8s.io/"},
 	"model":        {"net/http", "os/exec", "k8s.io/", "github.com/containerd/", "google.golang.org/grpc"},
 	"policy":       {"net/http", "os/exec", "k8s.io/", "github.com/containerd/", "google.golang.org/grpc"},
 	"kernel":       {"net/http", "os/exec", "k8s.io/", "github.com/containerd/", "google.golang.org/grpc"},
@@ -65,6 +80,7 @@ var foreign = map[string][]string{
 	"cri-proxy":    {"k8s.io/", "github.com/containerd/nri", "google.golang.org/grpc"},
 	"koordlet":     {"k8s.io/", "github.com/containerd/nri", "google.golang.org/grpc"},
 	"koordctl":     {"k8s.io/client-go", "k8s.io/apimachinery", "k8s.io/kubernetes"},
+	"cluster":      {"k8s.io/kubernetes", "github.com/containerd/"},
 }
 
 // excused lists what a package may reach against the list above, and why.
@@ -77,7 +93,7 @@ var excused = map[string][]string{
 var direct = map[string][]string{
 	"policy": {"os", "net", "log", "log/slog", "time", "math/rand", "math/rand/v2", "sync", "context", "fmt"},
 	"model":  {"os", "net", "log", "log/slog", "sync", "context", "math/rand/v2"},
-	"kernel": {"os/exec"}, "adapt": {"os/exec"}, "daemon": {"os/exec"}, "engine": {"os/exec"}, "nri-plugin": {"os/exec"}, "cri-proxy": {"os/exec"}, "koordlet": {"os/exec"}, "koordctl": {"os/exec"},
+	"kernel": {"os/exec"}, "adapt": {"os/exec"}, "daemon": {"os/exec"}, "engine": {"os/exec"}, "nri-plugin": {"os/exec"}, "cri-proxy": {"os/exec"}, "koordlet": {"os/exec"}, "koordctl": {"os/exec"}, "cluster": {"os/exec"},
 }
 
 func list(t *testing.T) []pkg {
@@ -111,9 +127,12 @@ func ours(path string) (string, bool) {
 	return strings.CutPrefix(path, module+"/")
 }
 
-// room is the first element, or the first two below api.
+// room is the first element, the first two below api, or a version there.
 func room(rel string) string {
 	parts := strings.SplitN(rel, "/", 3)
+	if parts[0] == "api" && len(parts) > 2 && strings.HasPrefix(parts[2], "v1") {
+		return rel
+	}
 	if parts[0] == "api" && len(parts) > 1 {
 		return "api/" + parts[1]
 	}

@@ -36,8 +36,10 @@ var managers = map[string]any{
 // prepare installs what koordlet needs and runs the pods.
 func (n *governed) prepare(ctx context.Context, t *testing.T) {
 	t.Helper()
-	if err := n.c.ApplyFolder(ctx, "testdata/koordlet/install"); err != nil {
-		t.Fatal(err)
+	for _, dir := range []string{definitions, "testdata/koordlet/install"} {
+		if err := n.c.ApplyFolder(ctx, dir); err != nil {
+			t.Fatal(err)
+		}
 	}
 	if err := n.c.Namespace(ctx, "batch"); err != nil {
 		t.Fatal(err)

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+package v1alpha1
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// ClusterNetworkTopology says by which labels of nodes the layers of the network are told.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:storageversion
+// +kubebuilder:resource:scope=Cluster,shortName=cnt,categories=koordinator
+type ClusterNetworkTopology struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// +optional
+	Spec ClusterNetworkTopologySpec `json:"spec,omitzero"`
+	// +optional
+	Status ClusterNetworkTopologyStatus `json:"status,omitzero"`
+}
+
+// ClusterNetworkTopologyList is a list of ClusterNetworkTopology.
+//
+// +kubebuilder:object:root=true
+type ClusterNetworkTopologyList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []ClusterNetworkTopology `json:"items"`
+}
+
+// TopologyLayer is a layer's name.
+type TopologyLayer string
+
+// Layers that are always there: the root and the leaves.
+const (
+	ClusterTopologyLayer TopologyLayer = "ClusterTopologyLayer"
+	NodeTopologyLayer    TopologyLayer = "NodeTopologyLayer"
+)
+
+// ClusterNetworkTopologySpec lists the layers.
+type ClusterNetworkTopologySpec struct {
+	// NetworkTopologySpec are the layers.
+	NetworkTopologySpec []NetworkTopologySpec `json:"networkTopologySpec"`
+}
+
+// NetworkTopologySpec is one layer.
+type NetworkTopologySpec struct {
+	// TopologyLayer is its name.
+	TopologyLayer TopologyLayer `json:"topologyLayer"`
+	// ParentTopologyLayer is the one above.
+	// +optional
+	ParentTopologyLayer TopologyLayer `json:"parentTopologyLayer,omitempty"`
+	// LabelKey are the labels of which the first that a node has says where it belongs.
+	// +optional
+	LabelKey []string `json:"labelKey,omitempty"`
+}
+
+// ClusterNetworkTopologyStatus is what was found; the scheduler writes it.
+type ClusterNetworkTopologyStatus struct {
+	// DetailStatus is one entry per place.
+	// +optional
+	DetailStatus []ClusterNetworkTopologyDetail `json:"detailStatus,omitempty"`
+}
+
+// ClusterNetworkTopologyDetail is one place of a layer.
+type ClusterNetworkTopologyDetail struct {
+	// TopologyInfo is the place.
+	TopologyInfo TopologyInfo `json:"topologyInfo"`
+	// ParentTopologyInfo is the place above.
+	// +optional
+	ParentTopologyInfo *TopologyInfo `json:"parentTopologyInfo,omitempty"`
+	// ChildTopologyLayer is the layer below.
+	// +optional
+	ChildTopologyLayer TopologyLayer `json:"childTopologyLayer,omitempty"`
+	// ChildTopologyNames are the places below.
+	// +optional
+	ChildTopologyNames []string `json:"childTopologyNames,omitempty"`
+	// NodeNum counts the nodes below.
+	NodeNum int32 `json:"nodeNum"`
+}
+
+// TopologyInfo names a place.
+type TopologyInfo struct {
+	// TopologyLayer is its layer.
+	TopologyLayer TopologyLayer `json:"topologyLayer"`
+	// TopologyName is its name.
+	TopologyName string `json:"topologyName"`
+}

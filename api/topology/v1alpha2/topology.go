@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+package v1alpha2
+
+import (
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// NodeResourceTopology are the zones of the node of the same name.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:storageversion
+// +kubebuilder:metadata:annotations="api-approved.kubernetes.io=https://github.com/kubernetes/enhancements/pull/1870"
+// +kubebuilder:resource:path=noderesourcetopologies,scope=Cluster,shortName=node-res-topo
+type NodeResourceTopology struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// TopologyPolicies are words for the policy of the kubelet's topology manager. This version has attributes for it; what
+	// v1alpha1 wrote stays readable here.
+	// +optional
+	TopologyPolicies []string `json:"topologyPolicies,omitempty"`
+	// Zones of the node.
+	Zones []Zone `json:"zones"`
+	// Attributes of the node.
+	// +optional
+	Attributes []AttributeInfo `json:"attributes,omitempty"`
+}
+
+// NodeResourceTopologyList is a list of NodeResourceTopology.
+//
+// +kubebuilder:object:root=true
+type NodeResourceTopologyList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []NodeResourceTopology `json:"items"`
+}
+
+// Zone is one part of a node, such as a memory node.
+type Zone struct {
+	// Name of the zone: node-0, node-1.
+	Name string `json:"name"`
+	// Type of the zone: Node.
+	Type string `json:"type"`
+	// Parent is the zone that it is part of.
+	// +optional
+	Parent string `json:"parent,omitempty"`
+	// Costs are distances to zones.
+	// +optional
+	Costs []CostInfo `json:"costs,omitempty"`
+	// Attributes of the zone.
+	// +optional
+	Attributes []AttributeInfo `json:"attributes,omitempty"`
+	// Resources of the zone.
+	// +optional
+	Resources []ResourceInfo `json:"resources,omitempty"`
+}
+
+// CostInfo is the distance to one zone.
+type CostInfo struct {
+	// Name of the zone.
+	Name string `json:"name"`
+	// Value is the distance.
+	Value int64 `json:"value"`
+}
+
+// AttributeInfo is one attribute.
+type AttributeInfo struct {
+	// Name of the attribute.
+	Name string `json:"name"`
+	// Value of the attribute.
+	Value string `json:"value"`
+}
+
+// ResourceInfo is one resource of a zone.
+type ResourceInfo struct {
+	// Name of the resource.
+	Name string `json:"name"`
+	// Capacity is what there is.
+	Capacity resource.Quantity `json:"capacity"`
+	// Allocatable is what pods may have.
+	Allocatable resource.Quantity `json:"allocatable"`
+	// Available is what they may still have.
+	Available resource.Quantity `json:"available"`
+}

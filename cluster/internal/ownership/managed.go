@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+package ownership
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Owners are the fields of an object's spec by who has written them.
+type Owners struct {
+	// Mine are those that we applied.
+	Mine map[Path]bool
+	// Others are everybody else's, by the name of one who wrote them.
+	Others map[Path]string
+	// MyAnnotations are names of the annotations that we applied.
+	MyAnnotations map[string]bool
+}
+
+// OwnersOf reads managedFields for the manager me. Entries of subresources are about the status.
+func OwnersOf(entries []metav1.ManagedFieldsEntry, me string) (Owners, error) {
+	out := Owners{Mine: map[Path]bool{}, Others: map[Path]string{}, MyAnnotations: map[string]bool{}}
+	for _, e := range entries {
+		if e.Subresource != "" || e.FieldsV1 == nil {
+			continue
+		}
+		var fields Tree
+		if err := json.Unmarshal(e.FieldsV1.Raw, &fields); err != nil {
+			return out, fmt.Errorf("read the managed fields of %.60q: %w", e.Manager, err)
+		}
+		spec, _ := fields["f:spec"].(Tree)
+		mine := e.Manager == me && e.Operation == metav1.ManagedFieldsOperationApply
+		for p := range owned("", spec) {
+			if mine {
+				out.Mine[p] = true
+			} else {
+				out.Others[p] = e.Manager
+			}
+		}
+		if mine {
+			meta, _ := fields["f:metadata"].(Tree)
+			annotations, _ := meta["f:annotations"].(Tree)
+			for name := range annotations {
+				if name, is := strings.CutPrefix(name, "f:"); is {
+					out.MyAnnotations[name] = true
+				}
+			}
+		}
+	}
+	return out, nil
+}
+
+// owned are the leaves of a set of fields: names without names below. What stands for elements of a list ("k:", "v:", "i:") makes
+// the list the leaf.
+func owned(at Path, fields Tree) map[Path]bool {
+	out := map[Path]bool{}
+	for name, v := range fields {
+		name, is := strings.CutPrefix(name, "f:")
+		if !is {
+			continue
+		}
+		p := step(at, name)
+		below, _ := v.(Tree)
+		deeper := owned(p, below)
+		if len(deeper) == 0 {
+			deeper = map[Path]bool{p: true}
+		}
+		maps.Copy(out, deeper)
+	}
+	return out
+}
+
+// Plan is what to do with an object's spec.
+type Plan struct {
+	// Apply is what we want of what nobody else has written.
+	Apply Tree
+	// Needed reports whether applying it would change anything.
+	Needed bool
+	// Overridden are the fields that we want otherwise and leave to their owners, sorted; "path (owner)".
+	Overridden []string
+}
+
+// Decide compares what is wanted with the spec that is stored; stored is nil where there is no object. alias gives other names of a
+// field that somebody wrote, such as its canonical spelling; it may be nil.
+func Decide(wanted, stored Tree, owners Owners, alias func(Path) []Path) Plan {
+	foreign := map[Path]string{}
+	for p, who := range owners.Others {
+		foreign[p] = who
+		if alias != nil {
+			for _, other := range alias(p) {
+				foreign[other] = who
+			}
+		}
+	}
+	var plan Plan
+	have := Leaves(stored)
+	want := Leaves(wanted)
+	plan.Apply = without("", wanted, func(p Path) bool {
+		for f, who := range foreign {
+			if touches(p, f) {
+				if v, is := have[p]; !is || !equal(v, want[p]) {
+					plan.Overridden = append(plan.Overridden, p+" ("+who+")")
+				}
+				return true
+			}
+		}
+		return false
+	})
+	slices.Sort(plan.Overridden)
+	left := Leaves(plan.Apply)
+	plan.Needed = stored == nil || len(left) != len(owners.Mine)
+	for p, v := range left {
+		now, is := have[p]
+		plan.Needed = plan.Needed || !owners.Mine[p] || !is || !equal(now, v)
+	}
+	return plan
+}
+
+// equal compares two values of trees.
+func equal(a, b any) bool {
+	switch a := a.(type) {
+	case Tree:
+		b, is := b.(Tree)
+		return is && maps.EqualFunc(a, b, equal)
+	case []any:
+		b, is := b.([]any)
+		return is && slices.EqualFunc(a, b, equal)
+	}
+	return a == b
+}

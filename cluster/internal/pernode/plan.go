@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+package pernode
+
+import (
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/koord-rt/koord-rt/cluster/internal/ownership"
+)
+
+// Manager is the field manager of everything that koord-manager applies.
+const Manager = "koord-manager"
+
+// CreatedBy is the annotation of objects that were made for a node, and go with it.
+const CreatedBy = "koord-rt.dev/created-by"
+
+// Orphan is how long an object outlives its node: a node that is registered anew finds it as it was.
+const Orphan = 10 * time.Minute
+
+// Found is what there is.
+type Found struct {
+	// Stored is nil where there is no object.
+	Stored *Stored
+	// NodeGone is for how long there has been no node, 0 where there is one.
+	NodeGone time.Duration
+	// Wanted is the spec that the strategy gives. Held are the fields about which it says nothing for certain: what was applied
+	// of them stays.
+	Wanted ownership.Tree
+	Held   []ownership.Path
+	// Alias gives other names of a field that somebody wrote; may be nil.
+	Alias func(ownership.Path) []ownership.Path
+}
+
+// Stored is an object.
+type Stored struct {
+	Spec        ownership.Tree
+	Managed     []metav1.ManagedFieldsEntry
+	Annotations map[string]string
+}
+
+// Step is what to do.
+type Step struct {
+	// Apply is the configuration to apply, without names; nil for none.
+	Apply *unstructured.Unstructured
+	// Delete the object.
+	Delete bool
+	// Again is when to look anew, 0 for never.
+	Again time.Duration
+	// Overridden are fields that stay as somebody else wrote them.
+	Overridden []string
+}
+
+// Plan decides.
+func Plan(f Found) (Step, error) {
+	if f.NodeGone > 0 {
+		return orphaned(f), nil
+	}
+	var stored ownership.Tree
+	var owners ownership.Owners
+	if f.Stored != nil {
+		var err error
+		if owners, err = ownership.OwnersOf(f.Stored.Managed, Manager); err != nil {
+			return Step{}, err
+		}
+		stored = f.Stored.Spec
+	}
+	wanted := f.Wanted
+	for p := range owners.Mine {
+		if held(p, f.Held) {
+			wanted = ownership.With(wanted, stored, p)
+		}
+	}
+	plan := ownership.Decide(wanted, stored, owners, f.Alias)
+	step := Step{Overridden: plan.Overridden}
+	if !plan.Needed {
+		return step, nil
+	}
+	step.Apply = &unstructured.Unstructured{Object: map[string]any{"spec": plan.Apply}}
+	if f.Stored == nil || owners.MyAnnotations[CreatedBy] {
+		// Whoever made the object deletes it; what is not applied again would be taken back.
+		step.Apply.SetAnnotations(map[string]string{CreatedBy: Manager})
+	}
+	return step, nil
+}
+
+// orphaned is what becomes of an object without a node.
+func orphaned(f Found) Step {
+	switch {
+	case f.Stored == nil || f.Stored.Annotations[CreatedBy] != Manager:
+		return Step{} // a user's own waits for its node
+	case f.NodeGone < Orphan:
+		return Step{Again: Orphan - f.NodeGone}
+	}
+	return Step{Delete: true}
+}
+
+// held reports whether a field is one of those, or part of one.
+func held(p ownership.Path, of []ownership.Path) bool {
+	for _, h := range of {
+		if p == h || strings.HasPrefix(p, h+"/") {
+			return true
+		}
+	}
+	return false
+}

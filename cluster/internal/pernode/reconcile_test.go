@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+package pernode
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"github.com/koord-rt/koord-rt/api/slo"
+	"github.com/koord-rt/koord-rt/api/slo/v1alpha1"
+	"github.com/koord-rt/koord-rt/cluster/slo/config"
+	"github.com/koord-rt/koord-rt/daemon/logs"
+)
+
+// TestReconcile goes through the life of a node beside controller-runtime's own client without a server, which keeps owners of
+// fields as an API server does. The real one is in test/lab/cluster.
+func TestReconcile(t *testing.T) {
+	t.Parallel()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, v1alpha1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctx := t.Context()
+	c := fake.NewClientBuilder().WithScheme(scheme).WithReturnManagedFields().
+		WithObjects(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1"}}).Build()
+	store := &config.Store{}
+	r := &reconciler{store: store, client: c, gone: map[string]time.Time{}, limit: logs.NewLimiter(logs.LimiterOptions{}), kind: Kind{
+		Name: "nodeslo", GVK: v1alpha1.GroupVersion.WithKind(slo.KindNodeSLO),
+		New:  func() client.Object { return &v1alpha1.NodeSLO{} },
+		Spec: func(o client.Object) any { return o.(*v1alpha1.NodeSLO).Spec },
+		Render: func(c *config.Config, n config.Node) (any, []config.Problem) {
+			spec, problems := c.NodeSLO(n)
+			return v1alpha1.NodeSLOSpecOf(spec), problems
+		},
+	}}
+	request := ctrl.Request{NamespacedName: types.NamespacedName{Name: "node-1"}}
+	look := func(burst string) ctrl.Result {
+		t.Helper()
+		if burst != "" {
+			parsed, problems := config.Parse(map[string]string{config.KeyBurst: burst}, store.Load())
+			if len(problems) > 0 {
+				t.Fatal(problems)
+			}
+			store.Set(parsed)
+		}
+		result, err := r.Reconcile(ctx, request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return result
+	}
+	get := func() *v1alpha1.NodeSLO {
+		t.Helper()
+		var o v1alpha1.NodeSLO
+		if err := client.IgnoreNotFound(c.Get(context.Background(), request.NamespacedName, &o)); err != nil {
+			t.Fatal(err)
+		}
+		return &o
+	}
+	look("")
+	if o := get(); o.Name != "" {
+		t.Fatalf("without a strategy that was read there is %+v", o)
+	}
+	look(`{"clusterStrategy": {"policy": "auto", "cpuBurstPercent": 200}}`)
+	made := get()
+	if made.Annotations[CreatedBy] != Manager || *made.Spec.CPUBurstStrategy.Policy != "auto" || *made.Spec.CPUBurstStrategy.CPUBurstPercent != 200 {
+		t.Fatalf("%+v", made)
+	}
+	look("")
+	if again := get(); again.ResourceVersion != made.ResourceVersion {
+		t.Error("written although nothing has changed")
+	}
+	none := "none"
+	mine := get()
+	mine.Spec.CPUBurstStrategy.Policy = &none
+	if err := c.Update(ctx, mine, client.FieldOwner("kubectl")); err != nil {
+		t.Fatal(err)
+	}
+	look(`{"clusterStrategy": {"policy": "cpuBurstOnly", "cpuBurstPercent": 300}}`)
+	if o := get(); *o.Spec.CPUBurstStrategy.Policy != "none" || *o.Spec.CPUBurstStrategy.CPUBurstPercent != 300 || o.Annotations[CreatedBy] != Manager {
+		t.Errorf("beside a user's field: %+v, %v", o.Spec.CPUBurstStrategy, o.Annotations)
+	}
+	look(`{"clusterStrategy": {"policy": "auto", "sharePoolThresholdPercent": 40}}`)
+	if b := get().Spec.CPUBurstStrategy; *b.Policy != "none" || b.CPUBurstPercent != nil || *b.SharePoolThresholdPercent != 40 {
+		t.Errorf("what the cluster no longer says is taken back, and no more: %+v", b)
+	}
+	if err := c.Delete(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1"}}); err != nil {
+		t.Fatal(err)
+	}
+	if result := look(""); result.RequeueAfter <= 0 || result.RequeueAfter > Orphan || get().Name == "" {
+		t.Errorf("just after its node went: %+v, %+v", result, get())
+	}
+	r.gone["node-1"] = time.Now().Add(-Orphan)
+	look("")
+	if o := get(); o.Name != "" {
+		t.Errorf("ten minutes after its node went there is %+v", o)
+	}
+}

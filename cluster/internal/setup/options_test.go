@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+package setup
+
+import (
+	"errors"
+	"io"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+)
+
+func parse(args ...string) (Options, []string, error) {
+	return Parse(args, func(string) string { return "" }, io.Discard)
+}
+
+// TestUpstreamsCommandLine: the arguments of Koordinator's own manifest are understood.
+func TestUpstreamsCommandLine(t *testing.T) {
+	t.Parallel()
+	o, notes, err := parse("--enable-leader-election", "--metrics-addr=:8080", "--health-probe-addr=:8000",
+		"--leader-election-namespace=koordinator-system", "--config-namespace=koordinator-system", "--v=4", "--feature-gates=", "--sync-period=0")
+	if err != nil || len(notes) > 0 {
+		t.Fatal(err, notes)
+	}
+	want := Options{
+		Roles: []string{"slo", "webhook"}, Controllers: []string{"nodemetric", "noderesource", "nodeslo"}, Elect: true, Namespace: "koordinator-system",
+		Metrics: ":8080", Health: ":8000", QPS: 300, Burst: 500, ConfigNamespace: "koordinator-system", ConfigName: "slo-controller-config",
+		LogLevel: "debug", LogFormat: "text", Webhook: Webhook{Port: 9876, Gates: map[string]bool{}},
+	}
+	if !reflect.DeepEqual(o, want) {
+		t.Errorf("have %+v\nwant %+v", o, want)
+	}
+}
+
+func TestOptions(t *testing.T) {
+	t.Parallel()
+	o, notes, err := Parse([]string{
+		"--roles=slo", "--controllers=nodeslo, quotaprofile", "--enable-leader-election=false", "--enable-pprof", "--rest-config-qps=-1",
+		"--sync-period=10m", "--feature-gates=DisableExtendedResourceSpec=true,MultiQuotaTree=true", "--namespace=x", "--logtostderr",
+		"--webhook-cert-hosts=127.0.0.1,localhost", "--scheduler-users=a,b", "--colocation-profile-update-pod-qps=3",
+	}, func(name string) string {
+		return map[string]string{"POD_NAMESPACE": "mine", "WEBHOOK_PORT": "9443"}[name]
+	}, io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !reflect.DeepEqual(o.Roles, []string{"slo"}) || !reflect.DeepEqual(o.Controllers, []string{"nodeslo"}) || o.Elect || o.Namespace != "mine" ||
+		o.Pprof != ":8090" || o.QPS != -1 || o.Resync != 10*time.Minute || o.LogLevel != "info" || o.Webhook.Port != 9443 ||
+		!reflect.DeepEqual(o.Webhook.Hosts, []string{"127.0.0.1", "localhost"}) || !reflect.DeepEqual(o.Webhook.SchedulerUsers, []string{"a", "b"}) ||
+		!reflect.DeepEqual(o.Webhook.Gates, map[string]bool{"DisableExtendedResourceSpec": true}) {
+		t.Errorf("%+v", o)
+	}
+	all := strings.Join(notes, "\n")
+	for _, want := range []string{"--namespace has no effect", "--logtostderr has no effect", "quotaprofile is not implemented",
+		"--colocation-profile-update-pod-qps has no effect", "feature gate MultiQuotaTree=true has no effect"} {
+		if !strings.Contains(all, want) {
+			t.Errorf("%q is not said: %s", want, all)
+		}
+	}
+	if len(notes) != 5 {
+		t.Errorf("%d notes: %s", len(notes), all)
+	}
+	if o, _, err := parse("--controllers=*", "--feature-gates=WebhookFramework=false"); err != nil || len(o.Controllers) != 3 || o.Runs(RoleWebhook) || !o.Runs(RoleSLO) {
+		t.Errorf("%+v, %v", o, err)
+	}
+}
+
+func TestRefusedOptions(t *testing.T) {
+	t.Parallel()
+	for arg, says := range map[string]string{
+		"--roles=slo,scheduler": `"scheduler" is not known; known are slo, webhook`, "--roles=": "nothing is left to do",
+		"--controllers=nodes": `"nodes" is not known`, "--controllers=quotaprofile": "nothing is left to do", "--feature-gates=Nothing=true": `"Nothing" is not known`,
+		"--feature-gates=MultiQuotaTree": "want Name=true or Name=false", "--feature-gates=WebhookFramework=true,WebhookFramework=false": "given twice",
+		"--leader-elect-resource-lock=configmaps": "want leases", "--rest-config-qps=0": "want more than 0", "--sync-period=never": "want a duration",
+		"--webhook-port=70000": "want 1..65535", "--slo-config-name=": "must not be empty", "more": `unexpected argument "more"`,
+		"--unknown": "not defined",
+	} {
+		if _, _, err := parse(arg); err == nil || !errors.Is(err, ErrFlag) || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: %v, want %q", arg, err, says)
+		}
+	}
+}

@@ -1,0 +1,454 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+package noderesource
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/koord-rt/koord-rt/api/protocol"
+	schedulingv1alpha1 "github.com/koord-rt/koord-rt/api/scheduling/v1alpha1"
+	slov1alpha1 "github.com/koord-rt/koord-rt/api/slo/v1alpha1"
+	topologyv1alpha1 "github.com/koord-rt/koord-rt/api/topology/v1alpha1"
+	"github.com/koord-rt/koord-rt/cluster/slo/config"
+)
+
+var now = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
+
+// resources makes a list of pairs of names and quantities.
+func resources(pairs ...string) corev1.ResourceList {
+	out := corev1.ResourceList{}
+	for i := 0; i < len(pairs); i += 2 {
+		out[corev1.ResourceName(pairs[i])] = resource.MustParse(pairs[i+1])
+	}
+	return out
+}
+
+func usage(cpu, memory string) slov1alpha1.ResourceMap {
+	return slov1alpha1.ResourceMap{Resources: resources("cpu", cpu, "memory", memory)}
+}
+
+// strategy parses a ConfigMap that must be right.
+func strategy(t *testing.T, data map[string]string) *config.Config {
+	t.Helper()
+	c, problems := config.Parse(data, nil)
+	if len(problems) > 0 {
+		t.Fatalf("%v", problems)
+	}
+	return c
+}
+
+const on = `{"enable": true, "cpuReclaimThresholdPercent": 65, "memoryReclaimThresholdPercent": 65}`
+
+// example is the one of Koordinator's tests, TestBatch of policy/capacity has its numbers.
+func example(t *testing.T) *Input {
+	t.Helper()
+	pod := func(name, qos string, kube corev1.PodQOSClass, requests corev1.ResourceList) corev1.Pod {
+		p := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "test", Name: name}}
+		p.Spec.NodeName = "n"
+		p.Spec.Containers = []corev1.Container{{Resources: corev1.ResourceRequirements{Requests: requests}}}
+		p.Status = corev1.PodStatus{Phase: corev1.PodRunning, QOSClass: kube}
+		if qos != "" {
+			p.Labels = map[string]string{protocol.LabelQoSClass: qos}
+		}
+		return p
+	}
+	gone := pod("d", "LS", corev1.PodQOSGuaranteed, resources("cpu", "10", "memory", "10G"))
+	gone.Status.Phase = corev1.PodSucceeded
+	at := metav1.NewTime(now.Add(-30 * time.Second))
+	return &Input{
+		Node: &corev1.Node{
+			ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{}, Annotations: map[string]string{}},
+			Status: corev1.NodeStatus{
+				Capacity: resources("cpu", "100", "memory", "120G"), Allocatable: resources("cpu", "100", "memory", "120G"),
+			},
+		},
+		Metric: &slov1alpha1.NodeMetric{Status: slov1alpha1.NodeMetricStatus{
+			UpdateTime: &at,
+			NodeMetric: &slov1alpha1.NodeMetricInfo{NodeUsage: usage("50", "55G"), SystemUsage: usage("7", "12G")},
+			PodsMetric: []slov1alpha1.PodMetric{
+				{Namespace: "test", Name: "a", PodUsage: usage("11", "11G"), Priority: "koord-prod", QoS: "LS"},
+				{Namespace: "test", Name: "b", PodUsage: usage("10", "10G"), Priority: "koord-batch", QoS: "BE"},
+				{Namespace: "test", Name: "c", PodUsage: usage("22", "22G"), Priority: "koord-prod", QoS: "LSR"},
+			},
+			ProdReclaimableMetric: &slov1alpha1.Prediction{Resource: usage("10", "15G")},
+		}},
+		Pods: []corev1.Pod{
+			pod("a", "LS", corev1.PodQOSGuaranteed, resources("cpu", "20", "memory", "20G")), pod("b", "BE", corev1.PodQOSBestEffort, nil),
+			pod("c", "", corev1.PodQOSGuaranteed, resources("cpu", "20", "memory", "40G")), gone,
+		},
+		Config: strategy(t, map[string]string{config.KeyColocation: on}), Now: now, Since: time.Hour, ZonesSince: time.Hour,
+	}
+}
+
+// apply does with the node what the API server would.
+func apply(n *corev1.Node, patch map[string]any) {
+	merge := func(to map[string]string, what any) map[string]string {
+		if to == nil {
+			to = map[string]string{}
+		}
+		diff, _ := what.(map[string]any)
+		for key, v := range diff {
+			if v == nil {
+				delete(to, key)
+			} else {
+				to[key] = v.(string)
+			}
+		}
+		return to
+	}
+	list := func(to corev1.ResourceList, what any) {
+		diff, _ := what.(map[string]any)
+		for name, v := range diff {
+			if v == nil {
+				delete(to, corev1.ResourceName(name))
+			} else {
+				to[corev1.ResourceName(name)] = resource.MustParse(v.(string))
+			}
+		}
+	}
+	if meta, ok := patch["metadata"].(map[string]any); ok {
+		n.Annotations, n.Labels = merge(n.Annotations, meta["annotations"]), merge(n.Labels, meta["labels"])
+	}
+	if status, ok := patch["status"].(map[string]any); ok {
+		list(n.Status.Capacity, status["capacity"])
+		list(n.Status.Allocatable, status["allocatable"])
+	}
+}
+
+// text is a patch as it is sent.
+func text(t *testing.T, patch map[string]any) string {
+	t.Helper()
+	if patch == nil {
+		return ""
+	}
+	out, err := json.Marshal(patch)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(out)
+}
+
+const (
+	lentText = `{"kubernetes.io/batch-cpu":"25k","kubernetes.io/batch-memory":"33G","kubernetes.io/mid-cpu":"10k","kubernetes.io/mid-memory":"15G"}`
+	goneText = `{"kubernetes.io/batch-cpu":null,"kubernetes.io/batch-memory":null,"kubernetes.io/mid-cpu":null,"kubernetes.io/mid-memory":null}`
+)
+
+func both(list string) string {
+	return `"status":{"allocatable":` + list + `,"capacity":` + list + `}`
+}
+
+func origin(value string) string {
+	return `"metadata":{"annotations":{"node.koordinator.sh/originExtendedAllocatable":` + value + `}}`
+}
+
+var fresh = "{" + origin(`"{\"resources\":{\"kubernetes.io/batch-cpu\":\"25000\",\"kubernetes.io/batch-memory\":\"33000000000\"}}"`) + "," + both(lentText) + "}"
+
+func TestDecide(t *testing.T) {
+	t.Parallel()
+	lent := func(in *Input) { apply(in.Node, Decide(in).Node) }
+	for _, tc := range []struct {
+		name    string
+		change  func(*testing.T, *Input)
+		want    string
+		without string
+		problem string
+	}{
+		{"lent", func(*testing.T, *Input) {}, fresh, "", ""},
+		{"lent already", func(_ *testing.T, in *Input) { lent(in) }, "", "", ""},
+		{"colocation is off", func(t *testing.T, in *Input) { in.Config = strategy(t, nil) }, "", "colocation is off", ""},
+		{"colocation goes off", func(t *testing.T, in *Input) {
+			lent(in)
+			in.Config = strategy(t, map[string]string{config.KeyColocation: `{"enable": false}`})
+		}, "{" + origin("null") + "," + both(goneText) + "}", "colocation is off", ""},
+		{"off for this node", func(t *testing.T, in *Input) {
+			lent(in)
+			in.Node.Annotations[protocol.AnnotationColocationStrategy] = `{"enable": false}`
+		}, "{" + origin("null") + "," + both(goneText) + "}", "colocation is off", ""},
+		{"no report", func(_ *testing.T, in *Input) { in.Metric = nil }, "", "the node has not reported", ""},
+		{"an object without a report", func(_ *testing.T, in *Input) { in.Metric.Status = slov1alpha1.NodeMetricStatus{} }, "", "the node has not reported", ""},
+		{"an old report", func(_ *testing.T, in *Input) {
+			lent(in)
+			in.Now = in.Now.Add(15 * time.Minute)
+		}, "{" + origin("null") + "," + both(goneText) + "}", "the last report is 15.5 min old, more than 15 min", ""},
+		{"a wobble", func(_ *testing.T, in *Input) {
+			lent(in)
+			in.Metric.Status.NodeMetric.SystemUsage = usage("7.1", "12G")
+		}, "", "", ""},
+		{"a small change, just now written", func(_ *testing.T, in *Input) {
+			lent(in)
+			in.Since, in.Metric.Status.NodeMetric.SystemUsage = time.Minute, usage("8", "12G")
+		}, "", "", ""},
+		{"a small change after a while", func(_ *testing.T, in *Input) {
+			lent(in)
+			in.Metric.Status.NodeMetric.SystemUsage = usage("8", "12G")
+		}, "{" + origin(`"{\"resources\":{\"kubernetes.io/batch-cpu\":\"24000\",\"kubernetes.io/batch-memory\":\"33000000000\"}}"`) + "," +
+			both(`{"kubernetes.io/batch-cpu":"24k"}`) + "}", "", ""},
+		{"a large change at once", func(_ *testing.T, in *Input) {
+			lent(in)
+			in.Since, in.Metric.Status.PodsMetric[0].PodUsage = time.Second, usage("17", "11G")
+		}, "{" + origin(`"{\"resources\":{\"kubernetes.io/batch-cpu\":\"19000\",\"kubernetes.io/batch-memory\":\"33000000000\"}}"`) + "," +
+			both(`{"kubernetes.io/batch-cpu":"19k"}`) + "}", "", ""},
+		{"somebody has taken one of the two", func(_ *testing.T, in *Input) {
+			lent(in)
+			delete(in.Node.Status.Allocatable, protocol.ResourceMidCPU)
+		}, "{" + both(`{"kubernetes.io/mid-cpu":"10k"}`) + "}", "", ""},
+		{"another system has booked", func(_ *testing.T, in *Input) {
+			lent(in)
+			in.Node.Annotations[protocol.AnnotationThirdPartyAllocs] = `{"allocations":[{"name":"yarn","priority":"koord-batch",` +
+				`"resources":{"kubernetes.io/batch-cpu":"5000"}},{"name":"x","priority":"koord-mid","resources":{"kubernetes.io/batch-cpu":"9"}}]}`
+		}, "{" + both(`{"kubernetes.io/batch-cpu":"20k"}`) + "}", "", ""},
+		{"the administrator reserves", func(_ *testing.T, in *Input) {
+			lent(in)
+			in.Node.Annotations[protocol.AnnotationNodeReservation] = `{"reservedCPUs":"0-19","resources":{"cpu":"1","memory":"20G"}}`
+		}, "{" + origin(`"{\"resources\":{\"kubernetes.io/batch-cpu\":\"12000\",\"kubernetes.io/batch-memory\":\"25000000000\"}}"`) + "," +
+			both(`{"kubernetes.io/batch-cpu":"12k","kubernetes.io/batch-memory":"25G"}`) + "}", "", ""},
+		{"the kubelet keeps, and the node is amplified", func(_ *testing.T, in *Input) {
+			lent(in)
+			in.Node.Status.Allocatable[corev1.ResourceCPU] = resource.MustParse("135")
+			in.Node.Annotations[protocol.AnnotationRawAllocatable] = `{"cpu":"90"}`
+		}, "{" + origin(`"{\"resources\":{\"kubernetes.io/batch-cpu\":\"22000\",\"kubernetes.io/batch-memory\":\"33000000000\"}}"`) + "," +
+			both(`{"kubernetes.io/batch-cpu":"22k"}`) + "}", "", ""},
+		{"an annotation that cannot be read", func(_ *testing.T, in *Input) {
+			lent(in)
+			in.Node.Annotations[protocol.AnnotationNodeReservation] = `{"reservedCPUs":"5-1"}`
+		}, "", "", "annotation node.koordinator.sh/reservation: reservedCPUs"},
+		{"the ConfigMap was never read", func(_ *testing.T, in *Input) {
+			lent(in)
+			in.Config, _ = config.Parse(map[string]string{config.KeyColocation: "{"}, nil)
+		}, "", "", "colocation-config has never been read"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			in := example(t)
+			tc.change(t, in)
+			out := Decide(in)
+			if diff := cmp.Diff(tc.want, text(t, out.Node)); diff != "" {
+				t.Error(diff)
+			}
+			said := strings.Join(out.Problems, "\n")
+			if out.Without != tc.without || (tc.problem == "") != (said == "") || !strings.Contains(said, tc.problem) {
+				t.Errorf("without %q, problems %q", out.Without, said)
+			}
+			apply(in.Node, out.Node)
+			if again := Decide(in); again.Node != nil {
+				t.Errorf("and then once more: %s", text(t, again.Node))
+			}
+		})
+	}
+}
+
+// TestAgain: a node whose report grows old is looked at when it is too old, whatever happens.
+func TestAgain(t *testing.T) {
+	t.Parallel()
+	in := example(t)
+	out := Decide(in)
+	if want := 15*time.Minute - 30*time.Second + time.Second; out.Again != want {
+		t.Errorf("again after %s, want %s", out.Again, want)
+	}
+	in.Now = in.Now.Add(out.Again)
+	if out := Decide(in); out.Without == "" || out.Again != 0 {
+		t.Errorf("then: %q, again after %s", out.Without, out.Again)
+	}
+}
+
+const normalization = `{"enable": true, "ratioModel": {"fast": {"baseRatio": 1.2, "hyperThreadEnabledRatio": 1.5}}}`
+
+func TestRatios(t *testing.T) {
+	t.Parallel()
+	cpu := func(model string) *topologyv1alpha1.NodeResourceTopology {
+		return &topologyv1alpha1.NodeResourceTopology{ObjectMeta: metav1.ObjectMeta{
+			Annotations: map[string]string{protocol.AnnotationCPUBasicInfo: `{"cpuModel":"` + model + `"}`},
+		}}
+	}
+	for name, tc := range map[string]struct {
+		data    map[string]string
+		change  func(*Input)
+		want    map[string]string
+		batch   int64
+		problem string
+	}{
+		"off": {nil, func(*Input) {}, nil, 25000, ""},
+		"normalised": {map[string]string{config.KeyNormalization: normalization}, func(in *Input) { in.Topology = cpu("fast") }, map[string]string{
+			protocol.AnnotationNormalizationRatio: "1.20", protocol.AnnotationAmplificationRatio: `{"cpu":1.20}`,
+		}, 30000, ""},
+		"amplified by both, at once": {map[string]string{
+			config.KeyNormalization: normalization, config.KeyAmplification: `{"enable": true, "resourceAmplificationRatio": {"cpu": 1.5, "memory": 1.1}}`,
+		}, func(in *Input) { in.Topology = cpu("fast") }, map[string]string{
+			protocol.AnnotationNormalizationRatio: "1.20", protocol.AnnotationAmplificationRatio: `{"cpu":1.80,"memory":1.10}`,
+		}, 30000, ""},
+		"the node's label goes before": {map[string]string{config.KeyNormalization: normalization}, func(in *Input) {
+			in.Topology, in.Node.Labels[protocol.LabelNormalizationEnabled] = cpu("fast"), "false"
+			in.Node.Annotations[protocol.AnnotationNormalizationRatio] = "1.20"
+		}, map[string]string{protocol.AnnotationNormalizationRatio: "1.00"}, 25000, ""},
+		"the model is not told yet": {map[string]string{config.KeyNormalization: normalization}, func(in *Input) {
+			in.Node.Annotations[protocol.AnnotationNormalizationRatio] = "1.20"
+		}, map[string]string{
+			protocol.AnnotationNormalizationRatio: "1.20", protocol.AnnotationAmplificationRatio: `{"cpu":1.20}`,
+		}, 30000, "does not tell its CPU model yet"},
+		"a model without a ratio": {map[string]string{config.KeyNormalization: normalization}, func(in *Input) { in.Topology = cpu("slow") }, nil, 25000,
+			`no ratio for CPU model "slow"`},
+		"taken away": {nil, func(in *Input) {
+			in.Node.Annotations[protocol.AnnotationNormalizationRatio] = "1.20"
+			in.Node.Annotations[protocol.AnnotationAmplificationRatio] = `{"cpu":1.20}`
+		}, map[string]string{protocol.AnnotationNormalizationRatio: "1.00"}, 25000, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			in := example(t)
+			data := map[string]string{config.KeyColocation: on}
+			for k, v := range tc.data {
+				data[k] = v
+			}
+			in.Config = strategy(t, data)
+			tc.change(in)
+			out := Decide(in)
+			apply(in.Node, out.Node)
+			got := map[string]string{}
+			for _, key := range []string{protocol.AnnotationNormalizationRatio, protocol.AnnotationAmplificationRatio} {
+				if v, ok := in.Node.Annotations[key]; ok {
+					got[key] = v
+				}
+			}
+			if tc.want == nil {
+				tc.want = map[string]string{}
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Error(diff)
+			}
+			if v := out.Lent[protocol.ResourceBatchCPU]; v != tc.batch {
+				t.Errorf("batch-cpu %d, want %d", v, tc.batch)
+			}
+			if said := strings.Join(out.Problems, "\n"); (tc.problem == "") != (said == "") || !strings.Contains(said, tc.problem) {
+				t.Errorf("problems %q", said)
+			}
+			if again := Decide(in); again.Node != nil {
+				t.Errorf("and then once more: %s", text(t, again.Node))
+			}
+		})
+	}
+}
+
+func zone(name string, more ...topologyv1alpha1.ResourceInfo) topologyv1alpha1.Zone {
+	return topologyv1alpha1.Zone{Name: name, Type: "Node", Resources: append([]topologyv1alpha1.ResourceInfo{info("cpu", "50"), info("memory", "60G")}, more...)}
+}
+
+func info(name, amount string) topologyv1alpha1.ResourceInfo {
+	q := resource.MustParse(amount)
+	return topologyv1alpha1.ResourceInfo{Name: name, Capacity: q, Allocatable: q, Available: q}
+}
+
+// zonesText are resources of zones as "zone: name amount, …".
+func zonesText(patch map[string]any) (out []string) {
+	zones, _ := patch["zones"].([]topologyv1alpha1.Zone)
+	for _, z := range zones {
+		var list []string
+		for _, r := range z.Resources {
+			list = append(list, r.Name+" "+r.Allocatable.String())
+		}
+		out = append(out, z.Name+": "+strings.Join(list, ", "))
+	}
+	return out
+}
+
+func TestZones(t *testing.T) {
+	t.Parallel()
+	const cpu, memory = protocol.ResourceBatchCPU, protocol.ResourceBatchMemory
+	plain := []string{"node-0: cpu 50, kubernetes.io/batch-cpu 12500, kubernetes.io/batch-memory 16500M, memory 60G",
+		"node-1: cpu 50, kubernetes.io/batch-cpu 12500, kubernetes.io/batch-memory 16500M, memory 60G"}
+	for name, tc := range map[string]struct {
+		zones  []topologyv1alpha1.Zone
+		change func(*testing.T, *Input)
+		want   []string
+	}{
+		"added": {[]topologyv1alpha1.Zone{zone("node-0"), zone("node-1")}, nil, plain},
+		"there already": {[]topologyv1alpha1.Zone{
+			zone("node-0", info(cpu, "12500"), info(memory, "16500M")), zone("node-1", info(memory, "16500M"), info(cpu, "12500")),
+		}, nil, nil},
+		"a pod in one of them": {[]topologyv1alpha1.Zone{zone("node-1"), zone("node-0")}, func(_ *testing.T, in *Input) {
+			in.Pods[0].Annotations = map[string]string{protocol.AnnotationResourceStatus: `{"numaNodeResources":[{"node":1}]}`}
+		}, []string{"node-1: cpu 50, kubernetes.io/batch-cpu 7k, kubernetes.io/batch-memory 11G, memory 60G",
+			"node-0: cpu 50, kubernetes.io/batch-cpu 18k, kubernetes.io/batch-memory 22G, memory 60G"}},
+		"taken away, and what others say stays": {[]topologyv1alpha1.Zone{
+			zone("node-0", info(memory, "16500M"), info(cpu, "12500"), info("example.com/x", "1")), zone("node-1", info(cpu, "0")),
+		}, func(t *testing.T, in *Input) { in.Config = strategy(t, nil) },
+			[]string{"node-0: cpu 50, memory 60G, example.com/x 1", "node-1: cpu 50, memory 60G"}},
+		"one that tells nothing yet": {[]topologyv1alpha1.Zone{zone("node-0"), {Name: "node-1", Type: "Node"}}, nil, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			in := example(t)
+			in.Topology = &topologyv1alpha1.NodeResourceTopology{ObjectMeta: metav1.ObjectMeta{ResourceVersion: "7"}, Zones: tc.zones}
+			if tc.change != nil {
+				tc.change(t, in)
+			}
+			before := text(t, map[string]any{"zones": in.Topology.Zones})
+			out := Decide(in)
+			if diff := cmp.Diff(tc.want, zonesText(out.Zones)); diff != "" {
+				t.Error(diff)
+			}
+			if after := text(t, map[string]any{"zones": in.Topology.Zones}); after != before {
+				t.Errorf("what is in the cache was changed: %s", after)
+			}
+			if out.Zones == nil {
+				return
+			}
+			if v := out.Zones["metadata"].(map[string]any)["resourceVersion"]; v != "7" {
+				t.Errorf("the patch holds for version %v", v)
+			}
+			in.Topology.Zones = out.Zones["zones"].([]topologyv1alpha1.Zone)
+			if again := Decide(in); again.Zones != nil {
+				t.Errorf("and then once more: %v", zonesText(again.Zones))
+			}
+		})
+	}
+}
+
+func TestDevices(t *testing.T) {
+	t.Parallel()
+	gpu := func(healthy bool) schedulingv1alpha1.DeviceEntry {
+		return schedulingv1alpha1.DeviceEntry{DeviceInfo: schedulingv1alpha1.DeviceInfo{
+			Type: schedulingv1alpha1.GPU, Health: healthy, Resources: resources(protocol.ResourceGPUCore, "100", protocol.ResourceGPUMemory, "16Gi"),
+		}}
+	}
+	in := example(t)
+	in.Config = strategy(t, nil)
+	in.Node.Status.Allocatable["huawei.com/npu-core"] = resource.MustParse("3")
+	in.Node.Status.Capacity["huawei.com/npu-core"] = resource.MustParse("3")
+	in.Device = &schedulingv1alpha1.Device{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{
+		protocol.LabelGPUModel: "A100", "mine": "not yours",
+	}}, Spec: schedulingv1alpha1.DeviceSpec{Devices: []schedulingv1alpha1.DeviceEntry{gpu(true), gpu(true), gpu(false)}}}
+	step := func(name, want string) {
+		t.Helper()
+		out := Decide(in)
+		if diff := cmp.Diff(want, text(t, out.Node)); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
+		apply(in.Node, out.Node)
+	}
+	step("two", `{"metadata":{"labels":{"node.koordinator.sh/gpu-model":"A100"}},`+
+		both(`{"huawei.com/npu-core":null,"koordinator.sh/gpu":"200","koordinator.sh/gpu-core":"200","koordinator.sh/gpu-memory":"34359738368"}`)+"}")
+	step("the same", "")
+	in.Since, in.Device.Spec.Devices[0].Health = 0, false
+	step("one fails", "{"+both(`{"koordinator.sh/gpu":"100","koordinator.sh/gpu-core":"100","koordinator.sh/gpu-memory":"17179869184"}`)+"}")
+	in.Device = nil
+	in.Node.Status.Allocatable["huawei.com/npu-core"], in.Node.Status.Capacity["huawei.com/npu-core"] = resource.MustParse("3"), resource.MustParse("3")
+	step("no Device: a device plugin's own stays", "{"+both(`{"koordinator.sh/gpu":null,"koordinator.sh/gpu-core":null,"koordinator.sh/gpu-memory":null}`)+"}")
+}
+
+// TestLines: the resource model of the example: production asks for 40 and uses 33, batch may have 25 of 100.
+func TestLines(t *testing.T) {
+	t.Parallel()
+	out := Decide(example(t))
+	if out.Lines == nil || out.Lines.Limit.CPU != 40000 || out.Lines.Usage.CPU != 33000 || out.Lines.ShortTerm.CPU != 75000 || out.Lines.LongTerm.CPU != 40000 {
+		t.Errorf("%+v", out.Lines)
+	}
+}

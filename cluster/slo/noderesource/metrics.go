@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+package noderesource
+
+import (
+	"strings"
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/koord-rt/koord-rt/policy/capacity"
+)
+
+// metrics tells what is lent out of each node, and the resource model's lines, as they were last decided. It holds what the
+// series need and makes them when they are asked for.
+type metrics struct {
+	lent, line, problems *prometheus.Desc
+	writes               *prometheus.CounterVec
+
+	mu    sync.Mutex
+	nodes map[string]told
+}
+
+// told is what is said of a node.
+type told struct {
+	lines    *capacity.Lines
+	lent     map[string]int64
+	problems int
+}
+
+func newMetrics() *metrics {
+	return &metrics{
+		lent: prometheus.NewDesc("slo_controller_node_extended_resource_allocatable_internal",
+			"What may be lent out of the node, as last calculated, in CPUs and bytes.", []string{"node", "resource", "unit"}, nil),
+		line: prometheus.NewDesc("koord_rt_manager_node_line",
+			"The resource model of the node: limit, usage, short-term and long-term reservation of production pods, in CPUs and bytes.",
+			[]string{"node", "line", "resource"}, nil),
+		problems: prometheus.NewDesc("koord_rt_manager_node_problems",
+			"What could not be read or calculated of the node's resources; the log says what.", []string{"node"}, nil),
+		writes: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "slo_controller_node_resource_reconcile_count", Help: "Writes of nodes and of their zones, by outcome.",
+		}, []string{"status", "reason"}),
+		nodes: map[string]told{},
+	}
+}
+
+func (m *metrics) observe(node string, out *Output) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.nodes[node] = told{lines: out.Lines, lent: out.Lent, problems: len(out.Problems)}
+}
+
+func (m *metrics) forget(node string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.nodes, node)
+}
+
+func (m *metrics) wrote(err error) {
+	if err != nil {
+		m.writes.WithLabelValues("failed", "write").Inc()
+		return
+	}
+	m.writes.WithLabelValues("succeeded", "write").Inc()
+}
+
+// Describe implements prometheus.Collector.
+func (m *metrics) Describe(to chan<- *prometheus.Desc) {
+	to <- m.lent
+	to <- m.line
+	to <- m.problems
+	m.writes.Describe(to)
+}
+
+// Collect implements prometheus.Collector.
+func (m *metrics) Collect(to chan<- prometheus.Metric) {
+	m.writes.Collect(to)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for node, t := range m.nodes {
+		gauge := func(d *prometheus.Desc, v float64, labels ...string) {
+			to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, append([]string{node}, labels...)...)
+		}
+		gauge(m.problems, float64(t.problems))
+		for name, v := range t.lent {
+			if strings.HasSuffix(name, "cpu") {
+				gauge(m.lent, float64(v)/1000, name, "integer")
+			} else {
+				gauge(m.lent, float64(v), name, "byte")
+			}
+		}
+		if t.lines == nil {
+			continue
+		}
+		for name, a := range map[string]capacity.Amounts{
+			"limit": t.lines.Limit, "usage": t.lines.Usage, "short-term-reservation": t.lines.ShortTerm, "long-term-reservation": t.lines.LongTerm,
+		} {
+			gauge(m.line, float64(a.CPU)/1000, name, "cpu")
+			gauge(m.line, float64(a.Memory), name, "memory")
+		}
+	}
+}

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+package noderesource
+
+import (
+	"context"
+	"maps"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/koord-rt/koord-rt/api/protocol"
+	slov1alpha1 "github.com/koord-rt/koord-rt/api/slo/v1alpha1"
+	"github.com/koord-rt/koord-rt/policy/capacity"
+)
+
+// nodeChanges passes what a decision goes by; a node's heartbeat is none of it.
+func nodeChanges() builder.Predicates {
+	return builder.WithPredicates(predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		old, now := e.ObjectOld.(*corev1.Node), e.ObjectNew.(*corev1.Node)
+		return !maps.Equal(old.Labels, now.Labels) || !maps.Equal(old.Annotations, now.Annotations) ||
+			!sameResources(old.Status.Capacity, now.Status.Capacity) || !sameResources(old.Status.Allocatable, now.Status.Allocatable)
+	}})
+}
+
+func sameResources(a, b corev1.ResourceList) bool {
+	return maps.EqualFunc(a, b, func(x, y resource.Quantity) bool { return x.Cmp(y) == 0 })
+}
+
+// reportChanges passes new reports, not what the manager itself writes of a NodeMetric.
+func reportChanges() builder.Predicates {
+	return builder.WithPredicates(predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		old, now := e.ObjectOld.(*slov1alpha1.NodeMetric), e.ObjectNew.(*slov1alpha1.NodeMetric)
+		return !old.Status.UpdateTime.Equal(now.Status.UpdateTime)
+	}})
+}
+
+// specChanges passes new generations, and labels, of which there is none.
+func specChanges() builder.Predicates {
+	return builder.WithPredicates(predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}))
+}
+
+// arrivals passes pods that come to a node and that nothing may be lent from: until they are in a report their requests count. A pod that
+// goes is in the next report, or no longer is.
+func arrivals() builder.Predicates {
+	counts := func(p *corev1.Pod) bool {
+		return p.Spec.NodeName != "" && !finished(p) && capacity.Above(podOf(p).Class, protocol.PriorityBatch)
+	}
+	return builder.WithPredicates(predicate.Funcs{
+		CreateFunc: func(e event.CreateEvent) bool { return !e.IsInInitialList && counts(e.Object.(*corev1.Pod)) },
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			old, now := e.ObjectOld.(*corev1.Pod), e.ObjectNew.(*corev1.Pod)
+			return old.Spec.NodeName != now.Spec.NodeName && counts(now)
+		},
+		DeleteFunc: func(event.DeleteEvent) bool { return false },
+	})
+}
+
+func nodeOfPod(_ context.Context, o client.Object) []reconcile.Request {
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: o.(*corev1.Pod).Spec.NodeName}}}
+}

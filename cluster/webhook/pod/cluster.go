@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+package pod
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
+
+	configv1alpha1 "github.com/koord-rt/koord-rt/api/config/v1alpha1"
+	"github.com/koord-rt/koord-rt/api/protocol"
+	schedulingv1alpha1 "github.com/koord-rt/koord-rt/api/scheduling/v1alpha1"
+	"github.com/koord-rt/koord-rt/policy/profile"
+)
+
+// cluster answers what an admission asks beside the pod.
+type cluster struct {
+	// cached is the manager's cache; live asks the API server for what the cache may not have seen yet.
+	cached, live client.Reader
+}
+
+// namespace reads the pod's namespace. Pods often come right after their namespace, before the cache has it.
+func (c cluster) namespace(ctx context.Context, name string) (*corev1.Namespace, error) {
+	var out corev1.Namespace
+	err := c.cached.Get(ctx, client.ObjectKey{Name: name}, &out)
+	if apierrors.IsNotFound(err) {
+		err = c.live.Get(ctx, client.ObjectKey{Name: name}, &out)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read namespace %s: %w", name, err)
+	}
+	return &out, nil
+}
+
+// class reads a PriorityClass, nil when there is none.
+func (c cluster) class(ctx context.Context, name string) (*profile.Class, error) {
+	if name == "" {
+		return nil, nil
+	}
+	var pc schedulingv1.PriorityClass
+	err := c.cached.Get(ctx, client.ObjectKey{Name: name}, &pc)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read PriorityClass %s: %w", name, err)
+	}
+	out := &profile.Class{Value: pc.Value}
+	if pc.PreemptionPolicy != nil {
+		out.PreemptionPolicy = string(*pc.PreemptionPolicy)
+	}
+	return out, nil
+}
+
+// warm starts the watches of what admissions read, so that the first of them does not wait for it. A kind that is not served yet
+// is watched by the first that asks for it once it is.
+func (o Options) warm(ctx context.Context, c cache.Cache) error {
+	kinds := []client.Object{&corev1.Namespace{}, &schedulingv1.PriorityClass{}, &configv1alpha1.ClusterColocationProfile{}}
+	if o.SchedulerName != "" {
+		kinds = append(kinds, &schedulingv1alpha1.Reservation{})
+		for _, kind := range quotaKinds() {
+			quota := &metav1.PartialObjectMetadata{}
+			kind.Kind = strings.TrimSuffix(kind.Kind, "List")
+			quota.SetGroupVersionKind(kind)
+			kinds = append(kinds, quota)
+		}
+	}
+	for _, kind := range kinds {
+		if _, err := c.GetInformer(ctx, kind, cache.BlockUntilSynced(false)); err != nil && !meta.IsNoMatchError(err) && ctx.Err() == nil {
+			logf.FromContext(ctx).Error(err, "cannot watch what admissions read", "kind", fmt.Sprintf("%T", kind))
+		}
+	}
+	return nil
+}
+
+// profiles reads all profiles, and their patches by name.
+func (c cluster) profiles(ctx context.Context) ([]profile.Profile, map[string][]byte, error) {
+	var list configv1alpha1.ClusterColocationProfileList
+	err := c.cached.List(ctx, &list, client.UnsafeDisableDeepCopy)
+	switch {
+	case meta.IsNoMatchError(err):
+		return nil, nil, nil
+	case err != nil:
+		return nil, nil, fmt.Errorf("list ClusterColocationProfiles: %w", err)
+	}
+	out := make([]profile.Profile, len(list.Items))
+	var patches map[string][]byte
+	for i := range list.Items {
+		item := &list.Items[i]
+		out[i] = profileOf(item)
+		if out[i].Patched {
+			if patches == nil {
+				patches = map[string][]byte{}
+			}
+			patches[item.Name] = item.Spec.Patch.Raw
+		}
+	}
+	return out, patches, nil
+}
+
+// profileOf shares the object's maps: nobody writes to them.
+func profileOf(o *configv1alpha1.ClusterColocationProfile) profile.Profile {
+	s := &o.Spec
+	_, keep := o.Annotations[protocol.AnnotationSkipUpdateResources]
+	out := profile.Profile{
+		Name: o.Name, Namespaces: selector(s.NamespaceSelector), Pods: selector(s.Selector), KeepResources: keep,
+		Labels: s.Labels, Annotations: s.Annotations, LabelKeysMapping: s.LabelKeysMapping,
+		AnnotationKeysMapping: s.AnnotationKeysMapping, LabelSuffixes: s.LabelSuffixes, SchedulerName: s.SchedulerName,
+		QoSClass: s.QoSClass, PriorityClassName: s.PriorityClassName, KoordinatorPriority: s.KoordinatorPriority,
+		Patched: len(s.Patch.Raw) > 0,
+	}
+	if s.Probability != nil {
+		out.Probability = s.Probability.String()
+	}
+	return out
+}
+
+func selector(s *metav1.LabelSelector) *profile.Selector {
+	if s == nil {
+		return nil
+	}
+	out := &profile.Selector{Labels: s.MatchLabels}
+	for _, e := range s.MatchExpressions {
+		out.Expressions = append(out.Expressions, profile.Expression{Key: e.Key, Operator: string(e.Operator), Values: e.Values})
+	}
+	return out
+}
+
+// quotaKinds are the groups that ElasticQuota is served in (D1).
+func quotaKinds() []schema.GroupVersionKind {
+	return []schema.GroupVersionKind{
+		{Group: "scheduling.sigs.k8s.io", Version: "v1alpha1", Kind: "ElasticQuotaList"},
+		{Group: "koordinator.sh", Version: "v1alpha1", Kind: "ElasticQuotaList"},
+		{Group: "quota.koordinator.sh", Version: "v1alpha1", Kind: "ElasticQuotaList"},
+	}
+}
+
+// quota reports whether a namespace has an ElasticQuota of any group. A group that is not served has none.
+func (c cluster) quota(ctx context.Context, namespace string) (bool, error) {
+	for _, kind := range quotaKinds() {
+		var list metav1.PartialObjectMetadataList
+		list.SetGroupVersionKind(kind)
+		err := c.cached.List(ctx, &list, client.InNamespace(namespace), client.Limit(1), client.UnsafeDisableDeepCopy)
+		switch {
+		case meta.IsNoMatchError(err):
+		case err != nil:
+			return false, fmt.Errorf("list ElasticQuotas of %s: %w", kind.Group, err)
+		case len(list.Items) > 0:
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// reservations are those that pods can still come to.
+func (c cluster) reservations(ctx context.Context) ([]profile.Reservation, error) {
+	var list schedulingv1alpha1.ReservationList
+	err := c.cached.List(ctx, &list, client.UnsafeDisableDeepCopy)
+	switch {
+	case meta.IsNoMatchError(err):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("list Reservations: %w", err)
+	}
+	var out []profile.Reservation
+	for i := range list.Items {
+		r := &list.Items[i]
+		ended := []schedulingv1alpha1.ReservationPhase{schedulingv1alpha1.ReservationSucceeded, schedulingv1alpha1.ReservationFailed}
+		if slices.Contains(ended, r.Status.Phase) {
+			continue
+		}
+		out = append(out, profile.Reservation{Name: r.Name, Owners: owners(r.Spec.Owners)})
+	}
+	return out, nil
+}
+
+func owners(list []schedulingv1alpha1.ReservationOwner) []profile.Owner {
+	out := make([]profile.Owner, len(list))
+	for i := range list {
+		o := &list[i]
+		out[i].Pods = selector(o.LabelSelector)
+		if r := o.Object; r != nil {
+			out[i].Object = &profile.ObjectRef{Namespace: r.Namespace, Name: r.Name, UID: string(r.UID)}
+		}
+		if r := o.Controller; r != nil {
+			out[i].Controller = &profile.ControllerRef{Namespace: r.Namespace, Controller: profile.Controller{
+				APIVersion: r.APIVersion, Kind: r.Kind, Name: r.Name, UID: string(r.UID),
+			}}
+		}
+	}
+	return out
+}

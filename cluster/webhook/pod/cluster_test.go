@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+package pod
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	koordinatorv1alpha1 "github.com/koord-rt/koord-rt/api/koordinator/v1alpha1"
+	"github.com/koord-rt/koord-rt/api/protocol"
+	quotav1alpha1 "github.com/koord-rt/koord-rt/api/quota/v1alpha1"
+	schedulingv1alpha1 "github.com/koord-rt/koord-rt/api/scheduling/v1alpha1"
+	schedulingsigsv1alpha1 "github.com/koord-rt/koord-rt/api/schedulingsigs/v1alpha1"
+)
+
+// TestNamespaceIsReadOnce, however many profiles select by it.
+func TestNamespaceIsReadOnce(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, Options{})
+	objects := []client.Object{priorityClass("koord-batch", 5000), namespace(enabled(), nil)}
+	for i := range 5 {
+		p := colocation(t, manualProfile)
+		p.Name = fmt.Sprint("p", i)
+		objects = append(objects, p)
+	}
+	reads := 0
+	w.mutator.cached = fake.NewClientBuilder().WithScheme(scheme(t)).WithObjects(objects...).WithInterceptorFuncs(interceptor.Funcs{
+		Get: func(ctx context.Context, under client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+			if _, ok := o.(*corev1.Namespace); ok {
+				reads++
+			}
+			return under.Get(ctx, key, o, opts...)
+		},
+	}).Build()
+	if p, _, _ := w.create(t, manualPod); reads != 1 || p.Annotations[protocol.AnnotationProfiles] != "p0,p1,p2,p3,p4" {
+		t.Errorf("%d reads, profiles %s", reads, p.Annotations[protocol.AnnotationProfiles])
+	}
+}
+
+// TestSurroundings: reservations and quotas of every group bring a pod to our scheduler; a group that is not served does not.
+func TestSurroundings(t *testing.T) {
+	t.Parallel()
+	const plain = "{apiVersion: v1, kind: Pod, metadata: {name: a, namespace: team, labels: {app: spark}}, spec: {schedulerName: default-scheduler, containers: [{name: c}]}}"
+	reservation := func(phase string) string {
+		return "{metadata: {name: r}, spec: {owners: [{labelSelector: {matchLabels: {app: spark}}}]}, status: {phase: " + phase + "}}"
+	}
+	meta := metav1.ObjectMeta{Name: "q", Namespace: team}
+	for name, c := range map[string]struct {
+		object client.Object
+		want   string
+	}{
+		"nothing":              {namespace(nil, nil), ""},
+		"reservation":          {object(t, reservation("Available"), &schedulingv1alpha1.Reservation{}), "reservation r"},
+		"one that has ended":   {object(t, reservation("Failed"), &schedulingv1alpha1.Reservation{}), ""},
+		"quota":                {&schedulingsigsv1alpha1.ElasticQuota{ObjectMeta: meta}, "quota in the namespace"},
+		"M4's quota":           {&koordinatorv1alpha1.ElasticQuota{ObjectMeta: meta}, "quota in the namespace"},
+		"M11's quota":          {&quotav1alpha1.ElasticQuota{ObjectMeta: meta}, "quota in the namespace"},
+		"of another namespace": {&quotav1alpha1.ElasticQuota{ObjectMeta: metav1.ObjectMeta{Name: "q", Namespace: "other"}}, ""},
+	} {
+		w := newWorld(t, Options{SchedulerName: "koord-scheduler"}, c.object)
+		p, _, resp := w.create(t, plain)
+		if got := p.Annotations[protocol.AnnotationSchedulerReason]; got != c.want || (p.Spec.SchedulerName == "koord-scheduler") != (c.want != "") || len(resp.Warnings) > 0 {
+			t.Errorf("%s: %q, scheduler %s, warnings %v", name, got, p.Spec.SchedulerName, resp.Warnings)
+		}
+	}
+	unserved := newWorld(t, Options{SchedulerName: "koord-scheduler"})
+	bare := fake.NewClientBuilder().WithScheme(scheme(t)).WithInterceptorFuncs(interceptor.Funcs{
+		List: func(_ context.Context, _ client.WithWatch, o client.ObjectList, _ ...client.ListOption) error {
+			return &apimeta.NoKindMatchError{GroupKind: o.GetObjectKind().GroupVersionKind().GroupKind()}
+		},
+	}).Build()
+	unserved.mutator.cached = bare
+	if _, _, resp := unserved.create(t, plain); len(resp.Patches) > 0 || len(resp.Warnings) > 0 {
+		t.Errorf("kinds that are not served: %v, %v", resp.Patches, resp.Warnings)
+	}
+}

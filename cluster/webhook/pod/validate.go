@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+package pod
+
+import (
+	"context"
+	"slices"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	corev1 "k8s.io/api/core/v1"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/koord-rt/koord-rt/api/protocol"
+	"github.com/koord-rt/koord-rt/cluster/webhook/answer"
+	"github.com/koord-rt/koord-rt/policy/profile"
+)
+
+// validator refuses pods and changes to them.
+type validator struct {
+	cluster
+	decoder admission.Decoder
+	options Options
+	limits  protocol.PodLimits
+	answers *answer.Answers
+}
+
+// Handle checks a new pod, what an update changes, and what a resize leaves.
+func (v *validator) Handle(ctx context.Context, req admission.Request) admission.Response {
+	pod, old := &corev1.Pod{}, &corev1.Pod{}
+	if err := v.decoder.DecodeRaw(req.Object, pod); err != nil {
+		logf.FromContext(ctx).Info("a pod cannot be decoded") // the error can quote it
+		return v.answers.Open(validating, "decode", "the pod cannot be decoded")
+	}
+	pod.Namespace = req.Namespace
+	var problems []profile.Problem
+	switch {
+	case req.Operation == admissionv1.Create && req.SubResource == "":
+		problems = v.checkNew(ctx, req, pod)
+	case req.Operation == admissionv1.Update && req.SubResource == "":
+		if err := v.decoder.DecodeRaw(req.OldObject, old); err != nil {
+			return v.answers.Open(validating, "decode", "the old pod cannot be decoded")
+		}
+		problems = v.checkUpdate(ctx, req, pod, old)
+	case req.Operation == admissionv1.Update && req.SubResource == "resize":
+		value := read(pod)
+		problems = value.CheckCPUs()
+	}
+	if len(problems) == 0 {
+		return admission.Allowed("")
+	}
+	texts := make([]string, len(problems))
+	for i, p := range problems {
+		texts[i] = p.String()
+	}
+	logf.FromContext(ctx).Info("pod refused", "problems", texts)
+	return v.answers.Refuse(validating, texts)
+}
+
+// checkNew: refusing the mirror of a static pod would not stop it, so only its annotations are checked.
+func (v *validator) checkNew(ctx context.Context, req admission.Request, pod *corev1.Pod) []profile.Problem {
+	problems := profile.CheckTrust(pod.Annotations, nil, v.asker(ctx, req, pod.Annotations, nil))
+	if _, mirror := pod.Annotations[corev1.MirrorPodAnnotationKey]; mirror {
+		return problems
+	}
+	value := read(pod)
+	problems = append(problems, profile.CheckExtended(&value)...)
+	problems = append(problems, profile.Check(&value)...)
+	if v.options.CheckDevices {
+		problems = append(problems, profile.CheckDevices(&value)...)
+	}
+	return problems
+}
+
+func (v *validator) checkUpdate(ctx context.Context, req admission.Request, pod, old *corev1.Pod) []profile.Problem {
+	now, was := read(pod), read(old)
+	problems := profile.CheckUpdate(&now, &was, !v.options.FreePriority)
+	return append(problems, profile.CheckTrust(pod.Annotations, old.Annotations, v.asker(ctx, req, pod.Annotations, old.Annotations))...)
+}
+
+// asker is who asks, and what the namespace allows, read only if the pod has an annotation that it can forbid. A namespace that
+// cannot be read has the cluster's limits; one whose annotation cannot be read allows nothing.
+func (v *validator) asker(ctx context.Context, req admission.Request, annotations, old map[string]string) profile.Asker {
+	out := profile.Asker{
+		Scheduler: slices.Contains(v.options.Schedulers, req.UserInfo.Username), Namespace: req.Namespace, Limits: v.limits,
+	}
+	if !profile.Concerned(annotations, old) {
+		return out
+	}
+	ns, err := v.namespace(ctx, req.Namespace)
+	if err != nil {
+		v.answers.Count(validating, "namespace")
+		logf.FromContext(ctx).Error(err, "the cluster's limits are used for a pod")
+		return out
+	}
+	text, ok := ns.Annotations[protocol.AnnotationPodLimits]
+	if !ok {
+		return out
+	}
+	if out.Limits, err = protocol.ParsePodLimits(text); err != nil {
+		logf.FromContext(ctx).Error(err, "a namespace's limits cannot be read, so its pods may carry nothing", "namespace", req.Namespace,
+			"annotation", protocol.AnnotationPodLimits)
+	}
+	return out
+}

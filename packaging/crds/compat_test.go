@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+package crds_test
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+)
+
+// accepted are changes against the rules that somebody has decided on: the change in words, and why.
+var accepted = map[string]string{}
+
+// TestReleasedKeepsWorking: an object that was accepted under the released definitions is accepted under these, and means the
+// same. New fields are optional, no type changes, and what goes was deprecated for a release.
+func TestReleasedKeepsWorking(t *testing.T) {
+	t.Parallel()
+	old, now := released(t), current(t)
+	if len(old) == 0 {
+		t.Fatal("nothing is released")
+	}
+	said := map[string]bool{}
+	for _, name := range slices.Sorted(maps.Keys(old)) {
+		for _, p := range compare(old[name], now[name]) {
+			said[name+" "+p] = true
+			if accepted[name+" "+p] == "" {
+				t.Errorf("%s %s", name, p)
+			}
+		}
+	}
+	for a := range accepted {
+		if !said[a] {
+			t.Errorf("accepted and not so: %s", a)
+		}
+	}
+}
+
+// compare says what of old no longer holds.
+func compare(old, now *definition) []string {
+	if now == nil {
+		return []string{"is gone"}
+	}
+	var out []string
+	say := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
+	if old.Spec.Group != now.Spec.Group || old.Spec.Scope != now.Spec.Scope || old.Spec.Names.Kind != now.Spec.Names.Kind ||
+		old.Spec.Names.Plural != now.Spec.Names.Plural || old.Spec.Names.Singular != now.Spec.Names.Singular {
+		say("has another group, scope, kind or name")
+	}
+	for _, s := range old.Spec.Names.ShortNames {
+		if !slices.Contains(now.Spec.Names.ShortNames, s) {
+			say("is no longer called %s", s)
+		}
+	}
+	for _, v := range old.Spec.Versions {
+		i := slices.IndexFunc(now.Spec.Versions, func(n version) bool { return n.Name == v.Name })
+		if i < 0 || v.Served && !now.Spec.Versions[i].Served {
+			say("%s: is not served", v.Name)
+			continue
+		}
+		n := now.Spec.Versions[i]
+		for sub := range v.Subresources {
+			if _, ok := n.Subresources[sub]; !ok {
+				say("%s: has no subresource %s", v.Name, sub)
+			}
+		}
+		for _, p := range against(v.Schema.Root, n.Schema.Root) {
+			say("%s: %s", v.Name, p)
+		}
+	}
+	return out
+}
+
+// against compares two schemas place by place.
+func against(old, now *schema) []string {
+	var out []string
+	places := map[string]*schema{}
+	now.walk("", func(path string, s *schema) { places[path] = s })
+	dropped := "\x00"
+	old.walk("", func(path string, o *schema) {
+		if strings.HasPrefix(path, dropped) {
+			return // said once
+		}
+		n := places[path]
+		if n == nil {
+			dropped = path
+			if !strings.HasPrefix(o.Description, "Deprecated") {
+				out = append(out, path+": is gone and was not deprecated")
+			}
+			return
+		}
+		for _, p := range narrower(o, n) {
+			out = append(out, path+": "+p)
+		}
+	})
+	return out
+}
+
+// narrower says in what now takes less than old, or takes it otherwise.
+func narrower(old, now *schema) []string {
+	var out []string
+	say := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
+	if old.kind() != now.kind() || old.Format != now.Format {
+		say("type %s %s has become %s %s", old.kind(), old.Format, now.kind(), now.Format)
+	}
+	for _, r := range now.Required {
+		if !slices.Contains(old.Required, r) {
+			say("%s has become required", r)
+		}
+	}
+	if len(now.Enum) > 0 && len(old.Enum) == 0 {
+		say("takes only %v", now.Enum)
+	}
+	for _, e := range old.Enum {
+		if len(now.Enum) > 0 && !slices.Contains(now.Enum, e) {
+			say("no longer takes %v", e)
+		}
+	}
+	if now.Pattern != "" && now.Pattern != old.Pattern {
+		say("pattern has become %s", now.Pattern)
+	}
+	for _, b := range []struct {
+		name     string
+		old, now *float64
+		lower    bool
+	}{
+		{"minimum", old.Minimum, now.Minimum, true}, {"maximum", old.Maximum, now.Maximum, false},
+		{"minLength", old.MinLength, now.MinLength, true}, {"maxLength", old.MaxLength, now.MaxLength, false},
+		{"minItems", old.MinItems, now.MinItems, true}, {"maxItems", old.MaxItems, now.MaxItems, false},
+	} {
+		if b.now != nil && (b.old == nil || b.lower && *b.now > *b.old || !b.lower && *b.now < *b.old) {
+			say("%s has become %v", b.name, *b.now)
+		}
+	}
+	if !reflect.DeepEqual(old.Default, now.Default) {
+		say("default %v has become %v", old.Default, now.Default)
+	}
+	if old.Nullable && !now.Nullable {
+		say("no longer takes null")
+	}
+	if old.Preserve && !now.Preserve {
+		say("no longer keeps what it does not know")
+	}
+	if old.ListType != now.ListType || !slices.Equal(old.ListKeys, now.ListKeys) {
+		say("list %s %v has become %s %v", old.ListType, old.ListKeys, now.ListType, now.ListKeys)
+	}
+	for _, r := range now.Rules {
+		if !slices.ContainsFunc(old.Rules, func(o rule) bool { return o.Rule == r.Rule }) {
+			say("new rule %s", r.Rule)
+		}
+	}
+	return out
+}
+
+const before = `
+kind: CustomResourceDefinition
+metadata: {name: things.test}
+spec:
+  group: test
+  scope: Cluster
+  names: {kind: Thing, plural: things, singular: thing, shortNames: [th]}
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    subresources: {status: {}}
+    schema:
+      openAPIV3Schema:
+        type: object
+        properties:
+          spec:
+            type: object
+            required: [name]
+            properties:
+              name: {type: string, maxLength: 9}
+              level: {type: integer, minimum: 0, maximum: 9, default: 3}
+              mode: {type: string, enum: [a, b]}
+              old: {type: string, description: Deprecated. Use name.}
+              when: {type: string, nullable: true}
+              more: {type: object, x-kubernetes-preserve-unknown-fields: true}
+              list: {type: array, items: {type: object, properties: {x: {type: string}}}}
+              labels: {type: object, additionalProperties: {type: string}}
+`
+
+// TestCompare: each rule, by a change that breaks it, or keeps to it.
+func TestCompare(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ from, to, want string }{
+		"the same":          {"", "", ""},
+		"new field":         {"mode:", "extra: {type: string}\n              mode:", ""},
+		"wider":             {"maximum: 9", "maximum: 12", ""},
+		"another value":     {"[a, b]", "[a, b, c]", ""},
+		"any value":         {"enum: [a, b]", "x: y", ""},
+		"deprecated":        {"              old: {type: string, description: Deprecated. Use name.}\n", "", ""},
+		"gone":              {"              mode: {type: string, enum: [a, b]}\n", "", "v1: spec.mode: is gone and was not deprecated"},
+		"gone below a list": {"properties: {x: {type: string}}", "properties: {y: {type: string}}", "v1: spec.list[].x: is gone and was not deprecated"},
+		"type":              {"level: {type: integer", "level: {type: string", "v1: spec.level: type integer  has become string "},
+		"type of values":    {"additionalProperties: {type: string}", "additionalProperties: {type: integer}", "v1: spec.labels{}: type string  has become integer "},
+		"required":          {"required: [name]", "required: [name, mode]", "v1: spec: mode has become required"},
+		"new and required":  {"required: [name]\n            properties:", "required: [name, extra]\n            properties:\n              extra: {type: string}", "v1: spec: extra has become required"},
+		"lower maximum":     {"maximum: 9", "maximum: 8", "v1: spec.level: maximum has become 8"},
+		"higher minimum":    {"minimum: 0", "minimum: 1", "v1: spec.level: minimum has become 1"},
+		"shorter":           {"maxLength: 9", "maxLength: 8", "v1: spec.name: maxLength has become 8"},
+		"fewer values":      {"[a, b]", "[a]", "v1: spec.mode: no longer takes b"},
+		"only values":       {"when: {type: string,", "when: {type: string, enum: [x],", "v1: spec.when: takes only [x]"},
+		"pattern":           {"when: {type: string,", "when: {type: string, pattern: x,", "v1: spec.when: pattern has become x"},
+		"default":           {"default: 3", "default: 4", "v1: spec.level: default 3 has become 4"},
+		"null":              {"nullable: true", "nullable: false", "v1: spec.when: no longer takes null"},
+		"pruned":            {"x-kubernetes-preserve-unknown-fields: true", "nullable: true", "v1: spec.more: no longer keeps what it does not know"},
+		"list":              {"list: {type: array,", "list: {type: array, x-kubernetes-list-type: set,", "v1: spec.list: list  [] has become set []"},
+		"rule":              {"level: {", "level: {x-kubernetes-validations: [{rule: self > 1}], ", "v1: spec.level: new rule self > 1"},
+		"subresource":       {"subresources: {status: {}}", "x: y", "v1: has no subresource status"},
+		"not served":        {"served: true", "served: false", "v1: is not served"},
+		"version gone":      {"name: v1\n", "name: v2\n", "v1: is not served"},
+		"short name":        {"shortNames: [th]", "shortNames: [tg]", "is no longer called th"},
+		"scope":             {"scope: Cluster", "scope: Namespaced", "has another group, scope, kind or name"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if !strings.Contains(before, c.from) {
+				t.Fatalf("%q is not there", c.from)
+			}
+			var old, now definition
+			if err := errors.Join(yaml.Unmarshal([]byte(before), &old), yaml.Unmarshal([]byte(strings.Replace(before, c.from, c.to, 1)), &now)); err != nil {
+				t.Fatal(err)
+			}
+			if got := strings.Join(compare(&old, &now), "; "); got != c.want {
+				t.Errorf("compare says %q, want %q", got, c.want)
+			}
+		})
+	}
+	if got := compare(&definition{}, nil); !slices.Equal(got, []string{"is gone"}) {
+		t.Errorf("without a definition: %q", got)
+	}
+}

@@ -1,0 +1,283 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+//go:build lab
+
+package cluster_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/koord-rt/koord-rt/test/lab/cluster"
+)
+
+const definitions = "../../../packaging/crds"
+
+// TestClusterControlPlaneCRDs: the definitions are taken by a real API server, every manifest of the documents and of upstream
+// applies with kubectl's strict validation from either side, and what is wrong is refused in words that help.
+func TestClusterControlPlaneCRDs(t *testing.T) {
+	c := start(t, filepath.Join(t.TempDir(), "cluster"))
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+	defer cancel()
+	begun := time.Now()
+	if err := c.ApplyFolder(ctx, definitions); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("definitions established after %s", time.Since(begun).Round(time.Millisecond))
+	for _, ns := range []string{"default", "koordinator-system", "team-a", "critical-team", "batch-team"} {
+		if err := c.Namespace(ctx, ns); err != nil {
+			t.Fatal(err)
+		}
+	}
+	d := &defined{c: c}
+	d.served(ctx, t)
+	t.Run("client-side", func(t *testing.T) { d.manifests(ctx, t, "--validate=strict") })
+	t.Run("server-side", func(t *testing.T) { d.manifests(ctx, t, "--validate=strict", "--server-side") })
+	t.Run("status", func(t *testing.T) { d.status(ctx, t) })
+	t.Run("defaults", func(t *testing.T) { d.defaults(ctx, t) })
+	t.Run("rules", func(t *testing.T) { d.rules(ctx, t) })
+	t.Run("columns", func(t *testing.T) { d.columns(ctx, t) })
+	t.Run("names", func(t *testing.T) { d.names(ctx, t) })
+	t.Run("versions", func(t *testing.T) { d.versions(ctx, t) })
+}
+
+// defined is a cluster with our definitions.
+type defined struct {
+	c *cluster.Cluster
+}
+
+// documents are the manifests of the user's documents and of upstream.
+func documents(t *testing.T) []string {
+	t.Helper()
+	files, err := filepath.Glob("testdata/manifests/*.yaml")
+	if err != nil || len(files) < 19 {
+		t.Fatalf("%d manifests of the documents, %v", len(files), err)
+	}
+	more, err := filepath.Glob("testdata/upstream/*.yaml")
+	if err != nil || len(more) < 7 {
+		t.Fatalf("%d manifests of upstream, %v", len(more), err)
+	}
+	return append(files, more...)
+}
+
+// served waits until every kind is: that is a moment after its definition is established.
+func (d *defined) served(ctx context.Context, t *testing.T) {
+	t.Helper()
+	for _, f := range documents(t) {
+		eventually(t, 20*time.Second, func() error {
+			_, err := d.c.Admin().Path(ctx, object(t, strings.TrimPrefix(f, "testdata/")))
+			return err
+		})
+	}
+}
+
+// manifests applies every file as a user does. One that follows another of the same object replaces it.
+func (d *defined) manifests(ctx context.Context, t *testing.T, flags ...string) {
+	// A pod names its priority class, so that the classes come first.
+	files := append([]string{"testdata/manifests/m15-priorityclasses.yaml"}, documents(t)...)
+	for _, f := range files {
+		out, err := d.c.Kubectl(ctx, append([]string{"apply", "-f", f}, flags...)...)
+		// A null is taken away by create, and stands in an apply of the server's, whatever the schema.
+		if null := f == "testdata/upstream/nodemetric.yaml" && slices.Contains(flags, "--server-side"); null {
+			if err == nil || !strings.Contains(err.Error(), "spec in body must be of type object") {
+				t.Errorf("%s: %v", f, err)
+			}
+			continue
+		}
+		if err != nil {
+			t.Errorf("%s: %v", f, err)
+		} else if !strings.Contains(out, "created") && !strings.Contains(out, "configured") && !strings.Contains(out, "serverside-applied") && !strings.Contains(out, "unchanged") {
+			t.Errorf("%s: kubectl says %q", f, out)
+		}
+	}
+	slices.Reverse(files)
+	for _, f := range files {
+		if _, err := d.c.Kubectl(ctx, "delete", "--wait=false", "--ignore-not-found", "--grace-period=0", "--force", "-f", f); err != nil {
+			t.Errorf("%s: %v", f, err)
+		}
+	}
+}
+
+// object reads the first document of a file.
+func object(t *testing.T, file string) cluster.Object {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("testdata", file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, _, _ := strings.Cut(string(text), "\n---")
+	o, err := cluster.ParseObject([]byte(first))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+// apply applies text by server-side apply with strict validation.
+func (d *defined) apply(ctx context.Context, text string) error {
+	_, err := d.c.Admin().Apply(ctx, "user", true, []byte(text))
+	return err
+}
+
+// status: a printed status is not stored with the object, and nothing of it is lost when it is written apart.
+func (d *defined) status(ctx context.Context, t *testing.T) {
+	for _, file := range []string{
+		"manifests/m05-nodeslo.yaml", "manifests/m07-nodemetric.yaml", "manifests/m08-reservation-spark.yaml",
+		"manifests/m11-elasticquota-team-a.yaml", "manifests/m14-device.yaml", "upstream/recommendation.yaml",
+	} {
+		o := object(t, file)
+		want := o["status"]
+		path, err := d.c.Admin().Path(ctx, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		made, err := d.c.Admin().Create(ctx, filepath.Dir(path)+"?fieldValidation=Strict", o)
+		if err != nil {
+			t.Fatalf("%s: %v", file, err)
+		}
+		if made["status"] != nil {
+			t.Errorf("%s: a status was stored with the object: %s", file, made.Compact("status"))
+		}
+		got, err := d.c.Admin().Patch(ctx, path+"/status?fieldValidation=Strict", cluster.MergePatch, map[string]any{"status": want})
+		if err != nil {
+			t.Errorf("%s: write the status: %v", file, err)
+			continue
+		}
+		if diff := cmp.Diff(want, got["status"]); diff != "" {
+			t.Errorf("%s: status as it was stored: %s", file, diff)
+		}
+		if got, err = d.c.Admin().Patch(ctx, path+"/status", cluster.MergePatch, map[string]any{"spec": map[string]any{"x": 1}}); err != nil ||
+			cmp.Diff(made["spec"], got["spec"]) != "" {
+			t.Errorf("%s: a spec was written with the status: %v", file, err)
+		}
+	}
+
+	bad := map[string]any{"status": map[string]any{"deviceAllocations": []any{map[string]any{
+		"device":      map[string]any{"deviceType": "gpu", "uuid": "a"},
+		"allocations": []any{map[string]any{"pod": map[string]any{"namespace": "a", "name": "b"}, "allocated": "101%"}},
+	}}}}
+	const device = "/apis/scheduling.koordinator.sh/v1alpha1/devices/node-001/status"
+	if _, err := d.c.Admin().Patch(ctx, device, cluster.MergePatch, bad); err == nil || !strings.Contains(err.Error(), "allocations[0].allocated") {
+		t.Errorf("more than a whole device: %v", err)
+	}
+}
+
+// defaults: what is left out is filled in.
+func (d *defined) defaults(ctx context.Context, t *testing.T) {
+	if err := d.apply(ctx, read(t, "testdata/upstream/reservation.yaml")+"\n---\n"+read(t, "testdata/upstream/nodeslo.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	r, err := d.c.Admin().Get(ctx, "/apis/scheduling.koordinator.sh/v1alpha1/reservations/sample")
+	if err != nil || r.Str("spec", "ttl") != "24h" || r.At("spec", "allocateOnce") != true {
+		t.Errorf("reservation: %s, %v", r.Compact("spec"), err)
+	}
+	if r, err = d.c.Admin().Get(ctx, "/apis/scheduling.koordinator.sh/v1alpha1/reservations/for-a-controller"); err != nil ||
+		r.Str("spec", "preAllocationPolicy", "mode") != "Default" || r.At("spec", "preAllocationPolicy", "enableMultiple") != false || r.Str("spec", "ttl") != "0s" {
+		t.Errorf("reservation: %s, %v", r.Compact("spec"), err)
+	}
+	s, err := d.c.Admin().Get(ctx, slos+"/sample")
+	net := []any{"spec", "resourceQOSStrategy", "beClass", "networkQOS"}
+	if err != nil || s.Int(append(net, "ingressLimit")...) != 50 || s.Str(append(net, "egressLimit")...) != "500M" ||
+		s.At(append(net, "ingressRequest")...) != 0.0 || s.At(append(net, "egressRequest")...) != 0.0 {
+		t.Errorf("network: %s, %v", s.Compact(net...), err)
+	}
+	if s.At("spec", "extensions", "third.party/strategy", "any", 1) != 1.0 {
+		t.Errorf("extensions: %s", s.Compact("spec", "extensions"))
+	}
+}
+
+// columns: what kubectl get shows.
+func (d *defined) columns(ctx context.Context, t *testing.T) {
+	if _, err := d.c.Kubectl(ctx, "apply", "-f", "testdata/upstream"); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ what, head, row string }{
+		{"nodeslo node-001", "NAME IN-FORCE SINCE AGE", "node-001"},
+		{"nodemetric node-001", "NAME CPU MEMORY BE-CPU BE-MEMORY UPDATED AGE", "node-001 20000m 20Gi"},
+		{"reservation spark-job-reservation-202401", "NAME PHASE AGE NODE TTL EXPIRES", "spark-job-reservation-202401 Available node-001 10m"},
+		{"reservation for-a-controller", "NAME PHASE AGE NODE TTL EXPIRES", "for-a-controller 0s 2030-01-01T00:00:00Z"},
+		{"teq team-a-quota -n team-a", "NAME MIN-CPU MAX-CPU USED-CPU MIN-MEMORY MAX-MEMORY USED-MEMORY PRIORITY AGE", "team-a-quota 50 200 120 50Gi 150Gi 100Gi 50"},
+		{"elasticquota root", "NAME MIN-CPU MAX-CPU USED-CPU MIN-MEMORY MAX-MEMORY USED-MEMORY PRIORITY AGE", "root 10 40 20Gi 40Gi"},
+		{"ccp spark", "NAME QOS PRIORITYCLASS PRIORITY SCHEDULER PROBABILITY AGE", "spark BE koord-batch 1000 koord-scheduler"},
+		{"recom shop", "NAME AGE TYPE KIND NAME LASTUPDATETIME", "shop workload Deployment shop"},
+		{"pmj move", "NAME PHASE STATUS AGE NODE RESERVATION PODNAMESPACE POD NEWPOD TTL", "move r default web-0 5m"},
+		{"podgroup gang", "NAME PHASE MIN-MEMBER SCHEDULED RUNNING SUCCEEDED FAILED AGE", "gang 2"},
+		{"eqp pool", "NAME QUOTA RATIO AGE", "pool pool-root 0.9"},
+		{"sched-exp why", "NAME QUESTION SCHEDULABLE AFTER-PREEMPTION UPDATED AGE", "why default/web-0"},
+	} {
+		out, err := d.c.Kubectl(ctx, append([]string{"get"}, strings.Fields(c.what)...)...)
+		if err != nil {
+			t.Errorf("%s: %v", c.what, err)
+			continue
+		}
+		head, row, _ := strings.Cut(out, "\n")
+		if got := strings.Join(strings.Fields(head), " "); got != c.head {
+			t.Errorf("%s: columns %q, want %q", c.what, got, c.head)
+		}
+		// Ages move, and an empty column is no word.
+		var words []string
+		for _, w := range strings.Fields(row) {
+			if slices.Contains(strings.Fields(c.row), w) {
+				words = append(words, w)
+			}
+		}
+		if got := strings.Join(words, " "); got != c.row {
+			t.Errorf("%s: row %q, want the words %q", c.what, row, c.row)
+		}
+	}
+}
+
+// names: kubectl get elasticquota is the canonical group, whatever else is there; the others have names of their own.
+func (d *defined) names(ctx context.Context, t *testing.T) {
+	if err := d.c.Admin().Delete(ctx, "/apis/koordinator.sh/v1alpha1/namespaces/default/koordelasticquotas/ruled", -1); err != nil { // of rules
+		t.Fatal(err)
+	}
+	if _, err := d.c.Kubectl(ctx, "apply", "-f", "testdata/manifests/m04-elasticquota-test.yaml"); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{
+		"elasticquota": "elasticquota.scheduling.sigs.k8s.io/root", "elasticquotas": "elasticquota.scheduling.sigs.k8s.io/root",
+		"eq": "elasticquota.scheduling.sigs.k8s.io/root", "keq": "elasticquota.koordinator.sh/test-quota",
+		"koordelasticquotas": "elasticquota.koordinator.sh/test-quota",
+	} {
+		out, err := d.c.Kubectl(ctx, "get", name, "-n", "default", "-o", "name")
+		if err != nil || strings.TrimSpace(out) != want {
+			t.Errorf("kubectl get %s: %q, %v; want %s", name, out, err, want)
+		}
+	}
+	out, err := d.c.Kubectl(ctx, "get", "koordinator", "-n", "default", "-o", "name")
+	if err != nil || !strings.Contains(out, "nodeslo.slo.koordinator.sh/sample") || !strings.Contains(out, "elasticquota.koordinator.sh/test-quota") {
+		t.Errorf("kubectl get koordinator: %q, %v", out, err)
+	}
+	out, err = d.c.Kubectl(ctx, "explain", "nodeslo.spec.resourceQOSStrategy.beClass.memoryQOS.wmarkRatio")
+	if err != nil || !strings.Contains(strings.Join(strings.Fields(out), " "), "percent of the limit at which") {
+		t.Errorf("kubectl explain: %q, %v", out, err)
+	}
+}
+
+// versions: a NodeResourceTopology is stored as v1alpha2, whose readers find what was written as v1alpha1.
+func (d *defined) versions(ctx context.Context, t *testing.T) {
+	const topologies = "/apis/topology.node.k8s.io/"
+	zone := map[string]any{"name": "node-0", "type": "Node", "resources": []any{
+		map[string]any{"name": "cpu", "capacity": "4", "allocatable": "4", "available": "4"},
+	}}
+	_, err := d.c.Admin().Create(ctx, topologies+"v1alpha1/noderesourcetopologies?fieldValidation=Strict", cluster.Object{
+		"apiVersion": "topology.node.k8s.io/v1alpha1", "kind": "NodeResourceTopology", "metadata": map[string]any{"name": "n"},
+		"topologyPolicies": []any{"None"}, "zones": []any{zone},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	o, err := d.c.Admin().Get(ctx, topologies+"v1alpha2/noderesourcetopologies/n")
+	if err != nil || o.Str("topologyPolicies", 0) != "None" || o.Str("zones", 0, "resources", 0, "allocatable") != "4" {
+		t.Errorf("%v, %v", o, err)
+	}
+}
