@@ -31,7 +31,7 @@ func OwnersOf(entries []metav1.ManagedFieldsEntry, me string) (Owners, error) {
 			continue
 		}
 		var fields Tree
-		if err := json.Unmarshal(e.FieldsV1.Raw, &fields); err != nil {
+		if err := json.Unmarshal(e.FieldsV1.GetRawBytes(), &fields); err != nil {
 			return out, fmt.Errorf("read the managed fields of %.60q: %w", e.Manager, err)
 		}
 		spec, _ := fields["f:spec"].(Tree)

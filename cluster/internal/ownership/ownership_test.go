@@ -28,7 +28,7 @@ func tree(t *testing.T, text string) Tree {
 }
 
 func managed(who string, op metav1.ManagedFieldsOperationType, fields string) metav1.ManagedFieldsEntry {
-	return metav1.ManagedFieldsEntry{Manager: who, Operation: op, FieldsV1: &metav1.FieldsV1{Raw: []byte(fields)}}
+	return metav1.ManagedFieldsEntry{Manager: who, Operation: op, FieldsV1: metav1.NewFieldsV1(fields)}
 }
 
 func TestTreeOf(t *testing.T) {

@@ -15,7 +15,7 @@ import (
 
 func applied(fields string) []metav1.ManagedFieldsEntry {
 	return []metav1.ManagedFieldsEntry{{
-		Manager: Manager, Operation: metav1.ManagedFieldsOperationApply, FieldsV1: &metav1.FieldsV1{Raw: []byte(fields)},
+		Manager: Manager, Operation: metav1.ManagedFieldsOperationApply, FieldsV1: metav1.NewFieldsV1(fields),
 	}}
 }
 

@@ -49,7 +49,7 @@ func TestDocumentsSpelling(t *testing.T) {
 	step, err := pernode.Plan(pernode.Found{Wanted: policy(t, nil), Alias: kind().Alias, Stored: &pernode.Stored{
 		Spec: ownership.Tree{"nodeName": "node-001", "collectionIntervalSeconds": int64(90)},
 		Managed: []metav1.ManagedFieldsEntry{{Manager: "kubectl", Operation: metav1.ManagedFieldsOperationApply,
-			FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:spec": {"f:nodeName": {}, "f:collectionIntervalSeconds": {}}}`)}}},
+			FieldsV1: metav1.NewFieldsV1(`{"f:spec": {"f:nodeName": {}, "f:collectionIntervalSeconds": {}}}`)}},
 	}})
 	if err != nil || step.Apply == nil {
 		t.Fatal(step, err)

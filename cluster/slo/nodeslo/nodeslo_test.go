@@ -113,8 +113,8 @@ func TestOverride(t *testing.T) {
 		t.Fatal(err)
 	}
 	step, err := pernode.Plan(pernode.Found{Wanted: wanted, Alias: k.Alias, Stored: &pernode.Stored{Spec: tree, Managed: []metav1.ManagedFieldsEntry{{
-		Manager: "kubectl-client-side-apply", Operation: metav1.ManagedFieldsOperationUpdate, FieldsV1: &metav1.FieldsV1{Raw: []byte(
-			`{"f:spec": {".": {}, "f:resourceThresholdStrategy": {".": {}, "f:enable": {}, "f:thresholds": {".": {}, "f:cpu-suppress-percent": {}}}}}`)},
+		Manager: "kubectl-client-side-apply", Operation: metav1.ManagedFieldsOperationUpdate, FieldsV1: metav1.NewFieldsV1(
+			`{"f:spec": {".": {}, "f:resourceThresholdStrategy": {".": {}, "f:enable": {}, "f:thresholds": {".": {}, "f:cpu-suppress-percent": {}}}}}`),
 	}}}})
 	if err != nil {
 		t.Fatal(err)
