@@ -162,8 +162,14 @@ func checkApply(ctx context.Context, t *testing.T, c *cluster.Cluster) {
 	}
 }
 
-// startHost starts containerd 2.4 with a pod network and builds the parts that a test needs.
+// startHost starts containerd 2.4 with a pod network and without NRI, and builds the parts that a test needs.
 func startHost(ctx context.Context, t *testing.T, need ...string) *host.Host {
+	t.Helper()
+	return startHostWith(ctx, t, host.Options{DisableNRI: true}, need...)
+}
+
+// startHostWith starts a host with these options, a pod network and the parts' cache.
+func startHostWith(ctx context.Context, t *testing.T, o host.Options, need ...string) *host.Host {
 	t.Helper()
 	cache, err := parts.Open(parts.Options{Progress: os.Stderr})
 	if err != nil {
@@ -174,8 +180,8 @@ func startHost(ctx context.Context, t *testing.T, need ...string) *host.Host {
 			t.Fatal(err)
 		}
 	}
-	o, err := cluster.WithCNI(ctx, cache, host.Options{Cache: cache, DisableNRI: true})
-	if err != nil {
+	o.Cache = cache
+	if o, err = cluster.WithCNI(ctx, cache, o); err != nil {
 		t.Fatal(err)
 	}
 	h, err := host.Start(ctx, o)

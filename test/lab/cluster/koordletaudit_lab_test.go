@@ -42,8 +42,14 @@ type audit struct{ policy, log string }
 
 func newAudit(t *testing.T, dir string) *audit {
 	t.Helper()
+	return newAuditOf(t, dir, auditPolicy)
+}
+
+// newAuditOf is an audit log by another policy.
+func newAuditOf(t *testing.T, dir, policy string) *audit {
+	t.Helper()
 	a := &audit{policy: filepath.Join(dir, "policy.yaml"), log: filepath.Join(dir, "audit.log")}
-	if err := errors.Join(os.Mkdir(dir, 0o700), os.WriteFile(a.policy, []byte(auditPolicy), 0o600)); err != nil {
+	if err := errors.Join(os.Mkdir(dir, 0o700), os.WriteFile(a.policy, []byte(policy), 0o600)); err != nil {
 		t.Fatal(err)
 	}
 	return a

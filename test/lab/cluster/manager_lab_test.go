@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+//go:build lab
+
+package cluster_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/koord-rt/koord-rt/test/lab/cgroups"
+	"github.com/koord-rt/koord-rt/test/lab/cluster"
+	"github.com/koord-rt/koord-rt/test/lab/host"
+	"github.com/koord-rt/koord-rt/test/lab/parts"
+)
+
+// TestClusterManager: the closed loop on one machine. koord-manager, with the rights of packaging/manifests, turns
+// slo-controller-config into the node's NodeSLO and NodeMetric, reports of koordlet into batch and mid resources of the node, and
+// a profile into a batch pod, which the stock scheduler places and koord-nri limits in the kernel; load takes batch resources away
+// and gives them back. A broken ConfigMap, an API server that restarts and a leader that is killed change nothing of that.
+func TestClusterManager(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)
+	defer cancel()
+	h := startHostWith(ctx, t, host.Options{}, parts.Kubelet, parts.KubeScheduler)
+	log := newAuditOf(t, filepath.Join(h.Dir, "audit"), managerPolicy)
+	c := start(t, filepath.Join(h.Dir, "cluster"), log.flags()...)
+	k, err := c.StartKubelet(ctx, cluster.KubeletOptions{Runtime: h.Socket, CgroupRoot: h.Cgroup, Config: managers})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := k.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	tree, err := cgroups.Detect()
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := &managed{governed: &governed{colocated: &colocated{c: c, k: k, h: h, tree: tree}, audit: log, outer: t}}
+	m.begin(ctx, t)
+	for _, s := range []struct {
+		name string
+		test func(*testing.T)
+	}{
+		{"strategy", m.config}, {"override", m.override}, {"broken", m.broken}, {"collect", m.collect}, {"lent", m.lent},
+		{"admission", m.admission}, {"profile", m.profile}, {"load", m.load}, {"server away", m.away}, {"leader killed", m.takeover},
+		{"given back", m.givenBack}, {"off", m.off}, {"rights", m.managerRights},
+	} {
+		if !t.Run(s.name, s.test) {
+			return // each goes on from where the one before has ended
+		}
+	}
+	m.up(t)
+}
+
+// managed is a node with koordlet and koord-nri in a cluster with koord-manager.
+type managed struct {
+	*governed
+	front    *front
+	replicas []*replica
+	web      cluster.Object // an LS pod that may use a CPU
+}
+
+// begin installs what is needed and starts the node's programs and pods.
+func (m *managed) begin(ctx context.Context, t *testing.T) {
+	t.Helper()
+	for _, dir := range []string{definitions, "testdata/koordlet/install"} {
+		if err := m.c.ApplyFolder(ctx, dir); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m.install(ctx, t)
+	if err := m.c.Namespace(ctx, "batch"); err != nil {
+		t.Fatal(err)
+	}
+	m.governed.configure(t)
+	m.plugin(t)
+	m.governed.start(t)
+	m.front = newFront(t)
+	m.apply(t, "pods.yaml")
+	m.create(t, "web", "labels: {koordinator.sh/qosClass: LS}", `resources: {requests: {cpu: 100m, memory: 32Mi}, limits: {cpu: "1", memory: 64Mi}}`)
+	m.ls, m.be, m.top, m.web = m.ready(t, "ls"), m.ready(t, "be-low"), m.ready(t, "be-kept"), m.ready(t, "web")
+	m.pin(t, m.ls, other)
+}
+
+// plugin starts koord-nri beside koordlet, on the same folders.
+func (m *managed) plugin(t *testing.T) {
+	t.Helper()
+	at := func(name string) string { return filepath.Join(m.dir, name) }
+	config := map[string]any{
+		"apiVersion": "koord-rt.dev/v1alpha1", "kind": "NRIConfig", "runDir": at("run"), "stateDir": at("state"), "strategyFile": at("strategy.yaml"),
+		"host":   map[string]any{"kubepodsRoot": "/" + m.h.Cgroup, "cdiDirs": []string{m.h.CDI}},
+		"socket": m.h.NRISocket, "metrics": map[string]any{"address": "unix:" + at("nri.sock")},
+	}
+	text, err := json.Marshal(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(at("nri.yaml"), text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	startProgram(t, at("nri.log"), bin("koord-nri"), "--config", at("nri.yaml"))
+}
+
+// slo reads the node's NodeSLO once it is as it should be.
+func (m *managed) slo(t *testing.T, limit time.Duration, what string, ok func(cluster.Object) bool) cluster.Object {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	got, err := m.c.Admin().Wait(ctx, slos+"/"+m.k.Node, what, func(o cluster.Object) bool { return o != nil && ok(o) })
+	if err != nil {
+		t.Fatalf("%v; spec %s", err, got.Compact("spec"))
+	}
+	return got
+}
+
+// percent is a field of the NodeSLO's resourceUsedThresholdWithBE.
+func percent(o cluster.Object, field string) int {
+	return o.Int("spec", "resourceUsedThresholdWithBE", field)
+}
+
+// thresholdConfig is resource-threshold-config by which the best-effort class gets 50 to high percent of the node.
+func thresholdConfig(high int) string {
+	return fmt.Sprintf(`{"clusterStrategy": {"enable": true, "cpuSuppressPolicy": "cfsQuota", "cpuSuppressThresholdPercent": %d,
+  "cpuSuppressMinPercent": 50, "memoryEvictThresholdPercent": 100}}`, high)
+}
+
+const (
+	keyThreshold  = "resource-threshold-config"
+	keyBurst      = "cpu-burst-config"
+	keyColocation = "colocation-config"
+)
+
+func burstConfig(percent int) string {
+	return fmt.Sprintf(`{"clusterStrategy": {"policy": "cpuBurstOnly", "cpuBurstPercent": %d}}`, percent)
+}
+
+// config: without a ConfigMap the objects of the node are there and say nothing; one that is made is in the kernel seconds later.
+func (m *managed) config(t *testing.T) {
+	m.replica(t)
+	m.slo(t, 30*time.Second, "NodeSLO of a cluster without a strategy", func(o cluster.Object) bool { return percent(o, "cpuSuppressThresholdPercent") == 0 })
+	if got, err := m.quota(); err != nil || got != -1 {
+		t.Fatalf("quota of the best-effort class without a strategy: %d, %v", got, err)
+	}
+	m.tell(t, map[string]string{keyThreshold: thresholdConfig(65), keyColocation: collectConfig})
+	begun := time.Now()
+	m.slo(t, 10*time.Second, "NodeSLO after the ConfigMap", func(o cluster.Object) bool { return percent(o, "cpuSuppressThresholdPercent") == 65 })
+	written := time.Since(begun)
+	m.quotaWithin(t, 50, 65)
+	if all := time.Since(begun); all > 10*time.Second {
+		t.Errorf("the ConfigMap was in the kernel after %s, want 10 s", all)
+	} else {
+		t.Logf("ConfigMap in the NodeSLO after %s, in the kernel after %s", written.Round(time.Millisecond), all.Round(time.Millisecond))
+	}
+}
+
+// override: what a user has written of the NodeSLO is an override for the node, which changes of the ConfigMap leave alone, until the
+// user takes it back.
+func (m *managed) override(t *testing.T) {
+	m.patch(t, threshold(map[string]any{"cpuSuppressThresholdPercent": 30, "cpuSuppressMinPercent": 0}))
+	m.quotaWithin(t, 0, 30)
+	m.tell(t, map[string]string{keyThreshold: thresholdConfig(60), keyBurst: burstConfig(1000)})
+	got := m.slo(t, 10*time.Second, "NodeSLO with the new burst", func(o cluster.Object) bool { return o.Str("spec", "cpuBurstStrategy", "policy") == "cpuBurstOnly" })
+	if percent(got, "cpuSuppressThresholdPercent") != 30 || percent(got, "memoryEvictThresholdPercent") != 100 {
+		t.Errorf("spec after the change: %s", got.Compact("spec"))
+	}
+	m.holds(t, m.ls, "cpu", "cpu.cfs_burst_us=10000", "cpu.max.burst=10000")
+	m.quotaWithin(t, 0, 30)
+	m.patch(t, threshold(map[string]any{"cpuSuppressThresholdPercent": nil, "cpuSuppressMinPercent": nil}))
+	m.slo(t, 10*time.Second, "NodeSLO without the override", func(o cluster.Object) bool {
+		return percent(o, "cpuSuppressThresholdPercent") == 60 && percent(o, "cpuSuppressMinPercent") == 50
+	})
+	m.quotaWithin(t, 50, 60)
+}
+
+// broken: a key that cannot be read keeps what it said before, and says so; the other keys are followed.
+func (m *managed) broken(t *testing.T) {
+	m.tell(t, map[string]string{keyThreshold: `{"clusterStrategy": {"cpuSuppressThresholdPercent": "high"}}`, keyBurst: burstConfig(500)})
+	got := m.slo(t, 10*time.Second, "NodeSLO with the key that is right", func(o cluster.Object) bool { return o.Int("spec", "cpuBurstStrategy", "cpuBurstPercent") == 500 })
+	if percent(got, "cpuSuppressThresholdPercent") != 60 {
+		t.Errorf("spec by a broken ConfigMap: %s", got.Compact("spec"))
+	}
+	problems := `koord_rt_manager_config_problems\{key="` + keyThreshold + `"\} `
+	m.replicas[0].shows(t, 10*time.Second, problems+"1")
+	eventually(t, 10*time.Second, func() error {
+		list, err := m.c.Admin().Items(t.Context(), "/apis/events.k8s.io/v1/namespaces/"+system+"/events")
+		if err != nil {
+			return err
+		}
+		var all []string
+		for _, e := range list {
+			note := e.Str("note")
+			if e.Str("reason") == "SLOCfgUnmarshalFailed" && e.Str("regarding", "name") == "slo-controller-config" &&
+				strings.Contains(note, keyThreshold) && strings.Contains(note, "line 1") && strings.Contains(note, "cpuSuppressThresholdPercent") {
+				return nil
+			}
+			all = append(all, e.Str("reason")+": "+note)
+		}
+		return fmt.Errorf("no event names key, line and field: %q", all)
+	})
+	m.tell(t, map[string]string{keyThreshold: thresholdConfig(55)})
+	m.slo(t, 10*time.Second, "NodeSLO after the repair", func(o cluster.Object) bool { return percent(o, "cpuSuppressThresholdPercent") == 55 })
+	m.replicas[0].shows(t, 10*time.Second, problems+"0")
+}
+
+// collectConfig is colocation-config with what nodes are to measure, and nothing lent.
+const collectConfig = `{"enable": false, "metricAggregateDurationSeconds": 60, "metricReportIntervalSeconds": 30,
+  "metricAggregatePolicy": {"durations": ["1m0s", "2m0s"]}}`
+
+// collect: the node's NodeMetric tells it what to measure.
+func (m *managed) collect(t *testing.T) {
+	got, err := m.c.Admin().Get(t.Context(), reports+"/"+m.k.Node)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = `{"aggregateDurationSeconds":60,"nodeAggregatePolicy":{"durations":["1m0s","2m0s"]},` +
+		`"nodeMemoryCollectPolicy":"usageWithoutPageCache","reportIntervalSeconds":30}`
+	if policy := got.Compact("spec", "metricCollectPolicy"); policy != want {
+		t.Errorf("collect policy %s, want %s", policy, want)
+	}
+}

@@ -1,0 +1,281 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+//go:build lab
+
+package cluster_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/koord-rt/koord-rt/api/protocol"
+	"github.com/koord-rt/koord-rt/test/lab/cluster"
+	"github.com/koord-rt/koord-rt/test/lab/parts"
+)
+
+// admission: what must not be is refused, in words that say what to do.
+func (m *managed) admission(t *testing.T) {
+	m.hook(t)
+	const profile = `
+apiVersion: config.koordinator.sh/v1alpha1
+kind: ClusterColocationProfile
+metadata: {name: spark}
+spec:
+  selector: {matchLabels: {app: spark}}
+  qosClass: BE
+  priorityClassName: koord-batch
+  koordinatorPriority: 5300
+  labels: {from: profile}
+`
+	if _, err := m.c.Admin().Apply(t.Context(), "lab", false, []byte(profile)); err != nil {
+		t.Fatal(err)
+	}
+	pod := func(meta, spec string) func(context.Context) error {
+		return func(ctx context.Context) error {
+			o, err := cluster.ParseObject([]byte(podText("wrong", meta, spec, "")))
+			if err == nil {
+				_, err = m.c.Admin().Create(ctx, strings.TrimSuffix(batchPods, "/")+"?dryRun=All", o)
+			}
+			return err
+		}
+	}
+	for name, tc := range map[string]struct {
+		try  func(context.Context) error
+		want string
+	}{
+		"a wrong key of the ConfigMap": {func(ctx context.Context) error {
+			data := map[string]any{"data": map[string]any{keyThreshold: `{"clusterStrategy": {"cpuSuppressThreshold": 65}}`}}
+			_, err := m.c.Admin().Patch(ctx, strategies+"?dryRun=All", cluster.MergePatch, data)
+			return err
+		}, "line 1"},
+		"a BE pod of production":     {pod("labels: {koordinator.sh/qosClass: BE}", "priorityClassName: koord-prod"), "koord-prod"},
+		"the scheduler's annotation": {pod(`annotations: {scheduling.koordinator.sh/resource-status: '{"cpuset":"0"}'}`, ""), protocol.AnnotationResourceStatus},
+	} {
+		// The API server calls a webhook a moment after it was told of it.
+		eventually(t, 20*time.Second, func() error {
+			err := tc.try(t.Context())
+			if err == nil || !strings.Contains(err.Error(), tc.want) || !strings.Contains(err.Error(), "denied the request") {
+				return fmt.Errorf("%s: %v; want a refusal that names %q", name, err, tc.want)
+			}
+			t.Logf("%s: %v", name, err)
+			return nil
+		})
+	}
+}
+
+// podText is a pod for any node that waits for the scheduler. Nobody takes the taint off the node that it was registered with.
+func podText(name, meta, spec, main string) string {
+	join := func(s string) string {
+		if s == "" {
+			return ""
+		}
+		return s + ", "
+	}
+	return "apiVersion: v1\nkind: Pod\nmetadata: {" + join(meta) + "name: " + name + ", namespace: batch}\n" +
+		"spec: {" + join(spec) + "dnsPolicy: Default, terminationGracePeriodSeconds: 1, tolerations: [{operator: Exists}], containers: [{" +
+		join(main) + "name: main, image: " + parts.ImageRef + ", imagePullPolicy: Never}]}\n"
+}
+
+const sparkMain = "resources: {requests: {cpu: 500m, memory: 64Mi}, limits: {cpu: 500m, memory: 64Mi}}"
+
+// submit makes a pod of the profile, by whose request the profile has turned it into a batch pod.
+func (m *managed) submit(t *testing.T, name, main string) cluster.Object {
+	t.Helper()
+	if _, err := m.c.Admin().Apply(t.Context(), "user", false, []byte(podText(name, "labels: {app: spark}", "", main))); err != nil {
+		t.Fatal(err)
+	}
+	pod, err := m.c.Admin().Get(t.Context(), batchPods+name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	labels := []any{"metadata", "labels"}
+	if pod.Str(append(labels, protocol.LabelQoSClass)...) != "BE" || pod.Str(append(labels, protocol.LabelPriority)...) != "5300" ||
+		pod.Str(append(labels, "from")...) != "profile" || pod.Int("spec", "priority") != 5000 || pod.Str("spec", "priorityClassName") != "koord-batch" {
+		t.Errorf("%s is no batch pod: labels %s, priority %d", name, pod.Compact(labels...), pod.Int("spec", "priority"))
+	}
+	return pod
+}
+
+// profile: a pod that knows nothing of Koordinator becomes a batch pod; the stock scheduler books batch resources for it, and the
+// kernel holds it to them. One that asks for more than the node lends waits.
+func (m *managed) profile(t *testing.T) {
+	if err := m.c.StartComponent(t.Context(), parts.KubeScheduler); err != nil {
+		t.Fatal(err)
+	}
+	m.follows(t, 10*time.Second, 50)
+	begun := time.Now()
+	pod := m.submit(t, "spark", sparkMain)
+	const resources = `{"limits":{"kubernetes.io/batch-cpu":"500","kubernetes.io/batch-memory":"64Mi"},` +
+		`"requests":{"kubernetes.io/batch-cpu":"500","kubernetes.io/batch-memory":"64Mi"}}`
+	if got := pod.Compact("spec", "containers", 0, "resources"); got != resources {
+		t.Errorf("resources %s, want %s", got, resources)
+	}
+	if got, err := protocol.ParseExtendedResource(pod.Str("metadata", "annotations", protocol.AnnotationExtendedResource)); err != nil ||
+		got["main"].Limits.BatchCPU == nil || *got["main"].Limits.BatchCPU != 500 || *got["main"].Requests.BatchMemory != 64<<20 {
+		t.Errorf("extended-resource-spec: %s, %v", pod.Compact("metadata", "annotations"), err)
+	}
+	pod = m.ready(t, "spark")
+	if pod.Str("spec", "nodeName") != m.k.Node || pod.Str("status", "qosClass") != "BestEffort" {
+		t.Errorf("placed on %q, class %s", pod.Str("spec", "nodeName"), pod.Str("status", "qosClass"))
+	}
+	m.batchHolds(t, pod)
+	t.Logf("a pod of the profile runs within its limits after %s", time.Since(begun).Round(time.Millisecond))
+	m.submit(t, "spark-huge", strings.ReplaceAll(sparkMain, "500m", "1000"))
+	m.wait(t, "spark-huge", "refused by the scheduler", func(p cluster.Object) bool {
+		return p.Condition("PodScheduled") == "False" && strings.Contains(p.Compact("status", "conditions"), "Insufficient kubernetes.io/batch-cpu")
+	})
+	if err := m.c.Admin().Delete(t.Context(), batchPods+"spark-huge", 0); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// follows fails unless a change of the ConfigMap reaches the NodeSLO. It leaves suppression off: as long as that is by quota, the class
+// has one and its pods have none of their own.
+func (m *managed) follows(t *testing.T, limit time.Duration, high int) {
+	t.Helper()
+	begun := time.Now()
+	m.tell(t, map[string]string{keyThreshold: strings.Replace(thresholdConfig(high), `"enable": true`, `"enable": false`, 1)})
+	m.slo(t, limit, "NodeSLO after a change", func(o cluster.Object) bool { return percent(o, "cpuSuppressThresholdPercent") == high })
+	t.Logf("a change is in the NodeSLO after %s", time.Since(begun).Round(time.Millisecond))
+}
+
+// away: what an API server said before it crashed holds, and when it is back it is followed again, by the second replica too.
+func (m *managed) away(t *testing.T) {
+	m.replica(t)
+	if err := m.c.EndAPIServer(syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.c.StartAPIServer(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range m.replicas {
+		if !r.runs() {
+			t.Fatalf("a manager has ended: %s", r.cmd.ProcessState)
+		}
+	}
+	m.follows(t, 45*time.Second, 62)
+	if got, ok := m.batchCPU(t); !ok {
+		t.Errorf("batch-cpu %d (%t) after the API server was away", got, ok)
+	}
+}
+
+// takeover: one replica leads. When it is killed, the other one takes over what it did, and what every replica does goes on.
+func (m *managed) takeover(t *testing.T) {
+	led := 0
+	for _, r := range m.replicas {
+		ok, err := r.has(t.Context(), "koordinator_manager_is_leader 1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ok {
+			led++
+		}
+	}
+	first := m.leader(t)
+	if led > 1 {
+		t.Errorf("%d of %d replicas lead", led, len(m.replicas))
+	}
+	first.kill(t)
+	killed := time.Now()
+	if second := m.leader(t); second == first {
+		t.Fatal("a dead replica leads")
+	}
+	t.Logf("another replica leads after %s", time.Since(killed).Round(time.Millisecond))
+	m.follows(t, 10*time.Second, 58)
+	m.submit(t, "spark-after", sparkMain)
+	m.batchHolds(t, m.ready(t, "spark-after"))
+	m.up(t)
+}
+
+// managerRights: nothing was denied, and nothing is granted that was not used, but for what only happens after minutes.
+func (m *managed) managerRights(t *testing.T) {
+	used, denied := map[string]bool{}, map[string]bool{}
+	for _, c := range m.audit.read(t, func(c *call) bool { return c.User.Name == managerUser }) {
+		right := c.Object.Group + " " + c.what()
+		used[right] = true
+		// A server that starts denies everything until it has read the roles: what is granted later was not missing.
+		if no := c.Response.Code == 401 || c.Response.Code == 403; no || denied[right] {
+			denied[right] = no
+		}
+	}
+	for right, last := range denied {
+		if last {
+			t.Errorf("koord-manager was denied: %s", right)
+		}
+	}
+	spare := []string{
+		// An apply that makes the object needs it beside patch, and stands in the log as patch.
+		"slo.koordinator.sh create nodeslos", "slo.koordinator.sh create nodemetrics",
+		// Ten minutes after its node has gone.
+		"slo.koordinator.sh delete nodeslos", "slo.koordinator.sh delete nodemetrics",
+		// An event that comes again.
+		" patch events", "events.k8s.io patch events", " create events",
+		// Long before a certificate ends.
+		" update secrets",
+		// Where a pod comes before the cache has its namespace.
+		" get namespaces",
+		// With --scheduler-name, to know which pods need that scheduler.
+		"scheduling.koordinator.sh watch reservations", "scheduling.sigs.k8s.io watch elasticquotas",
+		"koordinator.sh watch koordelasticquotas", "quota.koordinator.sh watch teamelasticquotas",
+	}
+	// A server that streams lists is not asked for any: what may be watched is listed by others.
+	excused := func(right string) bool {
+		return slices.Contains(spare, right) || slices.Contains(spare, strings.Replace(right, " list ", " watch ", 1)) ||
+			used[strings.Replace(right, " list ", " watch ", 1)]
+	}
+	for _, file := range []string{"rbac-slo", "rbac-webhook"} {
+		for doc := range strings.SplitSeq(read(t, manifest(file)), "\n---") {
+			var role struct {
+				Rules []struct{ APIGroups, Resources, Verbs []string }
+			}
+			if err := yaml.Unmarshal([]byte(doc), &role); err != nil {
+				t.Fatal(err)
+			}
+			for _, r := range role.Rules {
+				for _, group := range r.APIGroups {
+					for _, resource := range r.Resources {
+						for _, verb := range r.Verbs {
+							right := group + " " + verb + " " + resource
+							if !used[right] && !excused(right) {
+								t.Errorf("%s grants %q, which nobody uses", file, right)
+							}
+						}
+					}
+				}
+			}
+		}
+	}
+	m.quietly(t)
+}
+
+// quietly tells how often the manager has written, by kind, and fails when it writes what has not changed: the node's resources were told
+// to change by little things here, the strategy's objects were not.
+func (m *managed) quietly(t *testing.T) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	count := map[string]int{}
+	wrote := func(c *call) bool {
+		return c.User.Name == managerUser && c.Stage == "ResponseComplete" && !slices.Contains([]string{"get", "list", "watch"}, c.Verb) && c.Response.Code < 300
+	}
+	for _, c := range m.audit.read(t, wrote) {
+		count[c.what()]++
+	}
+	t.Logf("writes: %v", count)
+	o, err := m.c.Admin().Get(ctx, reports+"/"+m.k.Node)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Made once, and changed by each of the three texts of colocation-config that say what to measure: they say the same.
+	if n := count["patch nodemetrics"]; n > 3 {
+		t.Errorf("%d writes of the NodeMetric, generation %d", n, o.Int("metadata", "generation"))
+	}
+}

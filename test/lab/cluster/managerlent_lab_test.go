@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+//go:build lab
+
+package cluster_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/koord-rt/koord-rt/api/protocol"
+	"github.com/koord-rt/koord-rt/model/unit"
+	"github.com/koord-rt/koord-rt/policy/capacity"
+	"github.com/koord-rt/koord-rt/test/lab/cluster"
+)
+
+// Parts of the node that lentConfig lends, in percent. That of CPU lends what is not there, so that something is left for a pod
+// on a small machine that does other work too.
+const (
+	reclaimCPU    = 250
+	reclaimMemory = 80
+)
+
+// lentConfig is colocation-config that lends. Small differences are written too, so that the node says what the formula says.
+var lentConfig = strings.Replace(collectConfig, `"enable": false`, fmt.Sprintf(
+	`"enable": true, "cpuReclaimThresholdPercent": %d, "memoryReclaimThresholdPercent": %d, "resourceDiffThreshold": 0.01, "updateTimeThresholdSeconds": 1`,
+	reclaimCPU, reclaimMemory), 1)
+
+// quantityAt is a quantity of an object in thousandths, 0 where there is none.
+func quantityAt(t *testing.T, o cluster.Object, at ...any) int64 {
+	t.Helper()
+	text := o.Str(at...)
+	if text == "" {
+		return 0
+	}
+	q, err := resource.ParseQuantity(text)
+	if err != nil {
+		t.Fatalf("quantity %q at %v: %v", text, at, err)
+	}
+	return q.MilliValue()
+}
+
+// amountsAt are CPU and memory of a list.
+func amountsAt(t *testing.T, o cluster.Object, at ...any) capacity.Amounts {
+	t.Helper()
+	value := func(name string) int64 { return quantityAt(t, o, append(slices.Clone(at), name)...) }
+	return capacity.Amounts{CPU: unit.MilliCPU(value("cpu")), Memory: unit.Bytes(value("memory") / 1000)}
+}
+
+// node reads the Node object.
+func (m *managed) node(t *testing.T) cluster.Object {
+	t.Helper()
+	o, err := m.c.Admin().Get(t.Context(), "/api/v1/nodes/"+m.k.Node)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+// batchCPU is the node's batch-cpu in milli-cores, and whether it has any.
+func (m *managed) batchCPU(t *testing.T) (int64, bool) {
+	t.Helper()
+	node := m.node(t)
+	return quantityAt(t, node, "status", "allocatable", protocol.ResourceBatchCPU) / 1000,
+		node.Str("status", "allocatable", protocol.ResourceBatchCPU) != ""
+}
+
+// seen is what the formulas go by, as the API server tells it now.
+type seen struct {
+	node   capacity.Node
+	pods   []capacity.Pod
+	report capacity.Report
+	object cluster.Object // the Node
+}
+
+func (m *managed) look(t *testing.T) (s seen, err error) {
+	t.Helper()
+	metric, err := m.c.Admin().Get(t.Context(), reports+"/"+m.k.Node)
+	if err != nil {
+		return s, err
+	}
+	pods, err := m.c.Admin().Items(t.Context(), "/api/v1/pods?fieldSelector=spec.nodeName="+m.k.Node)
+	if err != nil {
+		return s, err
+	}
+	s.object = m.node(t)
+	s.node.Capacity = amountsAt(t, s.object, "status", "capacity")
+	s.node.Kubelet = s.node.Capacity.Minus(amountsAt(t, s.object, "status", "allocatable"))
+	class := func(qos string) protocol.PriorityClass {
+		if qos == "BE" {
+			return protocol.PriorityBatch
+		}
+		return protocol.PriorityProd
+	}
+	for _, p := range pods {
+		s.pods = append(s.pods, capacity.Pod{
+			Name: p.Str("metadata", "namespace") + "/" + p.Str("metadata", "name"), Class: class(p.Str("metadata", "labels", protocol.LabelQoSClass)),
+			Request: amountsAt(t, p, "spec", "containers", 0, "resources", "requests"),
+		})
+	}
+	s.report.System = amountsAt(t, metric, "status", "nodeMetric", "systemUsage", "resources")
+	s.report.Node, s.report.NodeOK = amountsAt(t, metric, "status", "nodeMetric", "nodeUsage", "resources"), true
+	s.report.ProdFree = amountsAt(t, metric, "status", "prodReclaimableMetric", "resource", "resources")
+	list, _ := metric.At("status", "podsMetric").([]any)
+	for i := range list {
+		at := func(field string) string { return metric.Str("status", "podsMetric", i, field) }
+		s.report.Pods = append(s.report.Pods, capacity.Usage{
+			Name: at("namespace") + "/" + at("name"), Class: class(at("qos")), Used: amountsAt(t, metric, "status", "podsMetric", i, "podUsage", "resources"),
+		})
+	}
+	return s, nil
+}
+
+// byHand is the formula once more, in words of its own: what may be used of the node, less the larger of what the system uses and what
+// the kubelet keeps, less what LS pods use. It holds while every LS pod is in the report.
+func (s *seen) byHand() (cpu, memory int64) {
+	cpu, memory = int64(s.node.Capacity.CPU)*reclaimCPU/100, int64(s.node.Capacity.Memory)*reclaimMemory/100
+	cpu -= max(int64(s.report.System.CPU), int64(s.node.Kubelet.CPU))
+	memory -= max(int64(s.report.System.Memory), int64(s.node.Kubelet.Memory))
+	for _, u := range s.report.Pods {
+		if u.Class == protocol.PriorityProd {
+			cpu, memory = cpu-int64(u.Used.CPU), memory-int64(u.Used.Memory)
+		}
+	}
+	return max(cpu, 0), max(memory, 0)
+}
+
+// lent: what the node gets is what the formulas make of its NodeMetric.
+func (m *managed) lent(t *testing.T) {
+	if got, ok := m.batchCPU(t); ok {
+		t.Fatalf("batch-cpu %d before colocation is on", got)
+	}
+	m.tell(t, map[string]string{keyColocation: lentConfig})
+	begun := time.Now()
+	eventually(t, 60*time.Second, func() error { return m.asCalculated(t) })
+	t.Logf("batch and mid resources as calculated after %s", time.Since(begun).Round(time.Millisecond))
+}
+
+// asCalculated compares the node with the formulas.
+func (m *managed) asCalculated(t *testing.T) error {
+	t.Helper()
+	s, err := m.look(t)
+	if err != nil {
+		return err
+	}
+	for _, name := range []string{"batch/ls", "batch/web"} {
+		if !slices.ContainsFunc(s.report.Pods, func(u capacity.Usage) bool { return u.Name == name }) {
+			return fmt.Errorf("%s is not yet in the report", name)
+		}
+	}
+	batch := (&capacity.BatchStrategy{CPUReclaim: reclaimCPU, MemoryReclaim: reclaimMemory}).Batch(&s.node, s.pods, &s.report)
+	if cpu, memory := s.byHand(); cpu != int64(batch.CPU) || memory != int64(batch.Memory) {
+		t.Fatalf("by hand %d and %d, by policy/capacity %+v", cpu, memory, batch)
+	}
+	mid := (&capacity.MidStrategy{CPUThreshold: 100, MemoryThreshold: 100}).Mid(&s.node, s.pods, &s.report)
+	var errs []error
+	for _, list := range []string{"allocatable", "capacity"} {
+		for name, want := range map[string]int64{
+			protocol.ResourceBatchCPU: int64(batch.CPU), protocol.ResourceBatchMemory: int64(batch.Memory),
+			protocol.ResourceMidCPU: int64(mid.CPU), protocol.ResourceMidMemory: int64(mid.Memory),
+		} {
+			got, there := quantityAt(t, s.object, "status", list, name)/1000, s.object.Str("status", list, name) != ""
+			// What differs by a thousandth is not worth a write.
+			if off := max(got-want, want-got); !there || off*500 > want {
+				errs = append(errs, fmt.Errorf("%s of %s is %d, calculated %d", name, list, got, want))
+			}
+		}
+	}
+	if len(errs) == 0 {
+		t.Logf("capacity %+v, system %+v, batch %+v, mid %+v", s.node.Capacity, s.report.System, batch, mid)
+	}
+	return errors.Join(errs...)
+}
+
+// uses waits until the report has a use of web's CPU that fits, and the node says what the formulas make of it: on a machine that
+// does other work too, that work has less while web computes, so that what the node lends need not fall.
+func (m *managed) uses(t *testing.T, limit time.Duration, fits func(unit.MilliCPU) bool) {
+	t.Helper()
+	begun := time.Now()
+	eventually(t, limit, func() error {
+		s, err := m.look(t)
+		if err != nil {
+			return err
+		}
+		i := slices.IndexFunc(s.report.Pods, func(u capacity.Usage) bool { return u.Name == "batch/web" })
+		if i < 0 || !fits(s.report.Pods[i].Used.CPU) {
+			return fmt.Errorf("use of batch/web (%d) in %+v", i, s.report.Pods)
+		}
+		if err := m.asCalculated(t); err != nil {
+			return err
+		}
+		got, _ := m.batchCPU(t)
+		t.Logf("web uses %d, batch-cpu %d, after %s", s.report.Pods[i].Used.CPU, got, time.Since(begun).Round(time.Millisecond))
+		return nil
+	})
+}
+
+// much is a use of CPU, averaged over a minute, that an idle pod has not, and one that computes has on a busy machine too.
+const much = unit.MilliCPU(60)
+
+// load: what an LS pod computes is taken from batch-cpu.
+func (m *managed) load(t *testing.T) {
+	stop := m.spinIn(t, m.web, quiet)
+	defer stop()
+	m.uses(t, 90*time.Second, func(used unit.MilliCPU) bool { return used >= much })
+}
+
+// givenBack: once the load has left the node's average, batch-cpu comes back, by the manager that has taken over.
+func (m *managed) givenBack(t *testing.T) {
+	m.uses(t, 150*time.Second, func(used unit.MilliCPU) bool { return used < much/2 })
+}
+
+// off: a cluster that does not lend any more has nothing of it left on its nodes.
+func (m *managed) off(t *testing.T) {
+	m.tell(t, map[string]string{keyColocation: collectConfig})
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	left := func(o cluster.Object) (out []string) {
+		for _, list := range []string{"allocatable", "capacity"} {
+			amounts, _ := o.At("status", list).(map[string]any)
+			for name := range amounts {
+				if strings.Contains(name, "batch-") || strings.Contains(name, "mid-") {
+					out = append(out, name)
+				}
+			}
+		}
+		return out
+	}
+	node, err := m.c.Admin().Wait(ctx, "/api/v1/nodes/"+m.k.Node, "node that lends nothing", func(o cluster.Object) bool { return len(left(o)) == 0 })
+	if err != nil {
+		t.Fatalf("%v; left %q", err, left(node))
+	}
+	if text := node.Str("metadata", "annotations", protocol.AnnotationOriginExtended); text != "" {
+		t.Errorf("annotation left: %s", text)
+	}
+}
