@@ -91,6 +91,7 @@ lab-peers: build ## Upstream's whole koordlet as hook server, upstream's proxy, 
 	$(LAB) -run 'Upstream|Components' -p 1 ./test/lab/cluster ./test/lab/critest | $(VERDICT)
 
 .PHONY: lab-vm
+lab-vm: LABTIME = 80m
 lab-vm: build ## Lane 3: VMs with cgroup v2, NUMA and RDT, kernels 6.1, 6.12, 7.2; systemd
 	$(LAB) ./test/lab/vm ./test/lab/vmparts | $(VERDICT)
 	$(LAB) -run '^TestVM$$' ./test/e2e | $(VERDICT)
