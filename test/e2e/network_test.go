@@ -52,7 +52,7 @@ func TestHostNetwork(t *testing.T) {
 
 	// What somebody has set is what has to come back.
 	n.tool("tc", "qdisc", "add", "dev", uplinkName, "root", "pfifo", "limit", "77")
-	before := n.links()
+	before := n.carried()
 	n.free()
 	n.start(shared)
 	n.divided()
@@ -177,6 +177,21 @@ func (n *uplink) floods() {
 			n.t.Errorf("%s: koordlet counts %.0f bytes of BE, %.0f arrived", d.device, bytes, got[1]+got[2])
 		}
 	}
+}
+
+// carried waits for every link's carrier, which the kernel tells up to a second after the other end is up, and returns the links.
+func (n *uplink) carried() (links []string) {
+	n.t.Helper()
+	n.eventually(10*time.Second, func() error {
+		links = n.links()
+		for _, line := range links {
+			if strings.Contains(line, "NO-CARRIER") || strings.Contains(line, " state DOWN ") {
+				return fmt.Errorf("no carrier: %s", line)
+			}
+		}
+		return nil
+	})
+	return links
 }
 
 // back waits until the links are as they were.

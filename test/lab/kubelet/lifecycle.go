@@ -122,8 +122,15 @@ func (k *Kubelet) StopPod(ctx context.Context, r *Running) error {
 			errs = append(errs, k.options.CRI.StopContainer(ctx, id, 0*time.Second))
 		}
 	}
+	errs = append(errs, k.options.CRI.StopPod(ctx, r.SandboxID))
+	// As the kubelet does, which removes a sandbox when it has no container left. containerd 2.4 would take its lock against
+	// plugins twice, and wait for itself for ever where one connects in between (docs/user/troubleshoot.md).
+	for _, c := range r.Pod.Containers {
+		if id := r.Containers[c.Name]; id != "" {
+			errs = append(errs, k.options.CRI.RemoveContainer(ctx, id))
+		}
+	}
 	errs = append(errs,
-		k.options.CRI.StopPod(ctx, r.SandboxID),
 		k.options.CRI.RemovePod(ctx, r.SandboxID),
 		k.groups.remove(ctx, r.group),
 		k.UpdateQoS())
