@@ -132,10 +132,6 @@ func shown(out string, all bool) string {
 // kernelSensitive are the scenarios whose result depends on the kernel, not only on the cgroup version.
 const kernelSensitive = "/^(batch|burst|cpuset-lsr|identity|llc|llc-pod|memory-annotation|memory-m5|normalization|oom)$"
 
-// differsOnV2 are the scenarios that end in other files or values there than on the host's v1. The rest (devices, opt-outs, hostile
-// text, pods without labels) is decided before the kernel is asked: the host shows it, and make lab-vm-full does here.
-const differsOnV2 = "/^(batch|batch-cfsquota|batch-no-limit|batch-cache|blkio|burst|core-sched|cpuset-dynamic|cpuset-lsr|identity|llc|llc-pod|memory-annotation|memory-m5|memory-m6a|mid|normalization|oom|oom-default|untouched)$"
-
 // unitScenarios set what systemd keeps as properties of its units: a repair must set them there too. Half a minute each
 // under systemd, so make test takes a few.
 const (
@@ -151,12 +147,12 @@ const (
 	elsewhere    = "/^(ByteIdentical|Observe|WhileSynchronizing|ResizeExclusive|CPUManager|GivenBack|Expiry|StrategyFile|HostileAnnotations|Stuck|Koordctl|BlockIO|CDI|PluginKilled|SwitchedOff|SecondInstance|RuntimeKilled|NewSandbox)$"
 )
 
-// TestVM is lane 3: every scenario that differs on cgroup v2, those that depend on the kernel on each kernel of the matrix, under
+// TestVM is lane 3: every scenario on cgroup v2, those that depend on the kernel on each kernel of the matrix, under
 // systemd, through the proxy, and on the oldest kernel also with v1. Every guest test and every lifecycle runs on at least one v2 kernel
 // (TestEveryLabTestHasALane and TestEveryLifecycleRunsOnV2 of test/arch); on v1 the host lane runs the lifecycles.
 func TestVM(t *testing.T) {
 	boot(t, []machine{
-		{"6.12", vm.Options{Kernel: "6.12"}, "^TestGuestScenarios$" + differsOnV2 + "|^TestGuest(PageCache|CoreSched|KernelPackages|MemoryQoS)$|^TestGuestConformance$" + unitScenarios},
+		{"6.12", vm.Options{Kernel: "6.12"}, "^TestGuest(Scenarios|PageCache|CoreSched|KernelPackages|MemoryQoS)$|^TestGuestConformance$" + unitScenarios},
 		{"6.12-loops", vm.Options{Kernel: "6.12"}, "^TestGuest(Demo|Koordlet)$|^TestGuestProxyScenarios$" + kernelSensitive},
 		{"6.12-systemd", vm.Options{Kernel: "6.12", Flavour: vm.Systemd}, "^TestGuestSystemdScenarios$" + underUnits + "|^TestGuestSystemd(Conformance|ProxyScenarios)$" + fewUnits + "|^TestGuestSystemdDocker$"},
 		{"6.12-systemd-life", vm.Options{Kernel: "6.12", Flavour: vm.Systemd}, "^TestGuestSystemdLifecycle$" + underSystemd},
