@@ -45,6 +45,8 @@ type Options struct {
 	Burst int
 	// Resync is the time after which everything that is watched is looked at again, 0 for controller-runtime's own.
 	Resync time.Duration
+	// SharedGPU has koordinator.sh/gpu.shared offered on nodes.
+	SharedGPU bool
 	// ConfigNamespace and ConfigName name slo-controller-config.
 	ConfigNamespace, ConfigName string
 	// Kubeconfig is a file; "" is the pod's own account.
@@ -123,6 +125,7 @@ func Parse(args []string, getenv func(string) string, out io.Writer) (o Options,
 	o.Roles = p.list("roles", *roles, []string{RoleSLO, RoleWebhook}, nil)
 	o.Controllers = p.list("controllers", *controllers, known(), later)
 	o.Webhook.Gates = p.gates(*gates)
+	o.SharedGPU = o.Webhook.Gates[gateSharedGPU]
 	if on, given := o.Webhook.Gates["WebhookFramework"]; given && !on {
 		o.Roles = slices.DeleteFunc(o.Roles, func(r string) bool { return r == RoleWebhook })
 	}
@@ -146,8 +149,8 @@ func known() []string { return []string{nodemetric.Name, noderesource.Name, node
 
 // later are controllers of Koordinator that are not here.
 var later = map[string]string{
-	"quotaprofile":      "not implemented: quota trees come with the scheduler",
-	"colocationprofile": "not implemented: profiles act at admission",
+	"quotaprofile":      quotas,
+	"colocationprofile": reapplied,
 }
 
 // parser gathers errors and notes.
@@ -171,20 +174,15 @@ func (p *parser) arguments(args []string) {
 
 // idle are flags of things that are not here, or are so without being asked.
 func (p *parser) idle() {
-	const (
-		reapply  = "no effect: profiles act at admission"
-		quota    = "no effect: quotas come with the scheduler"
-		enhanced = "no effect: not implemented"
-		klog     = "no effect: logs go to standard error"
-	)
+	const klog = "no effect: logs go to standard error"
 	for names, why := range map[string]string{
 		"namespace": "no effect: nodes and pods of every namespace are watched, of others only this one's ConfigMap",
 		"colocation-profile-reconcile-interval colocation-profile-force-update-pod-duration colocation-profile-expire-pod-cache-duration " +
-			"colocation-profile-update-pod-qps colocation-profile-update-pod-qps-burst": reapply,
-		"quota-update-max-retries quota-update-retry-jitter quota-update-max-total-jitter":                                     quota,
-		"pod-enhanced-validator-config-namespace pod-enhanced-validator-config-name pod-enhanced-validator-reconcile-interval": enhanced,
+			"colocation-profile-update-pod-qps colocation-profile-update-pod-qps-burst": reapplied,
+		"quota-update-max-retries quota-update-retry-jitter quota-update-max-total-jitter":                                     quotas,
+		"pod-enhanced-validator-config-namespace pod-enhanced-validator-config-name pod-enhanced-validator-reconcile-interval": rules,
 		"binding-admission-user-name binding-admission-namespaces binding-admission-exclude-namespaces binding-admission-bypass-labels " +
-			"binding-admission-bypass-annotations": enhanced,
+			"binding-admission-bypass-annotations": bindings,
 		"noderesource-plugins": "no effect: what a node's resources are made of is compiled in, and what is not configured does nothing",
 		"log_dir log_file log_file_max_size log_backtrace_at stderrthreshold vmodule": klog,
 	} {
@@ -194,7 +192,7 @@ func (p *parser) idle() {
 		}
 	}
 	for name, why := range map[string]string{
-		"colocation-profile-reconcile-by-default": reapply, "quota-update-conflict-fresh-get": quota, "binding-admission-dry-run": enhanced,
+		"colocation-profile-reconcile-by-default": reapplied, "quota-update-conflict-fresh-get": quotas, "binding-admission-dry-run": bindings,
 		"node-strategy-name-need-check": "no effect: names of node strategies are always checked",
 		"logtostderr":                   klog, "alsologtostderr": klog, "add_dir_header": klog, "one_output": klog, "skip_headers": klog, "skip_log_headers": klog,
 	} {
@@ -226,7 +224,7 @@ func (p *parser) list(name, text string, all []string, idle map[string]string) [
 		case slices.Contains(all, item):
 			out[item] = true
 		case why != "":
-			p.more = append(p.more, "--"+name+": "+item+" is "+why)
+			p.more = append(p.more, "--"+name+": "+item+" has "+why)
 		default:
 			p.fail("%s: %.60q is not known; known are %s", name, item, strings.Join(all, ", "))
 		}

@@ -53,7 +53,7 @@ func TestOptions(t *testing.T) {
 		t.Errorf("%+v", o)
 	}
 	all := strings.Join(notes, "\n")
-	for _, want := range []string{"--namespace has no effect", "--logtostderr has no effect", "quotaprofile is not implemented",
+	for _, want := range []string{"--namespace has no effect", "--logtostderr has no effect", "quotaprofile has no effect: quotas are held to the rules",
 		"--colocation-profile-update-pod-qps has no effect", "feature gate MultiQuotaTree=true has no effect"} {
 		if !strings.Contains(all, want) {
 			t.Errorf("%q is not said: %s", want, all)
@@ -61,6 +61,9 @@ func TestOptions(t *testing.T) {
 	}
 	if len(notes) != 5 {
 		t.Errorf("%d notes: %s", len(notes), all)
+	}
+	if o, notes, err := parse("--feature-gates=EnableSyncGPUSharedResource=true"); err != nil || len(notes) != 0 || !o.SharedGPU {
+		t.Errorf("%+v, %q, %v", o, notes, err)
 	}
 	if o, _, err := parse("--controllers=*", "--feature-gates=WebhookFramework=false"); err != nil || len(o.Controllers) != 3 || o.Runs(RoleWebhook) || !o.Runs(RoleSLO) {
 		t.Errorf("%+v, %v", o, err)

@@ -176,9 +176,11 @@ func (p *process) elected(registry prometheus.Registerer) (ctrl.Manager, error) 
 		return nil, err
 	}
 	for name, add := range map[string]func() error{
-		nodeslo.Name:      func() error { return nodeslo.Add(mgr, nodeslo.Options{Store: store}) },
-		nodemetric.Name:   func() error { return nodemetric.Add(mgr, nodemetric.Options{Store: store}) },
-		noderesource.Name: func() error { return noderesource.Add(mgr, noderesource.Options{Store: store, Registry: registry}) },
+		nodeslo.Name:    func() error { return nodeslo.Add(mgr, nodeslo.Options{Store: store}) },
+		nodemetric.Name: func() error { return nodemetric.Add(mgr, nodemetric.Options{Store: store}) },
+		noderesource.Name: func() error {
+			return noderesource.Add(mgr, noderesource.Options{Store: store, Registry: registry, SharedGPU: p.o.SharedGPU})
+		},
 	} {
 		if !slices.Contains(p.o.Controllers, name) {
 			continue
