@@ -37,6 +37,7 @@ var allowed = map[string][]string{
 	"api/protocol": {"api/strategy"},
 	"api/config":   {"api/protocol", "api/strategy"},
 	"api/slo":      {"api/protocol", "api/strategy"},
+	"api/apitest":  {},
 	"model":        {"api/protocol", "api/strategy"},
 	"policy":       {"model", "api/protocol", "api/strategy"},
 	"kernel":       {"model", "api/protocol", "api/strategy"},

@@ -4,12 +4,11 @@
 package v1alpha1_test
 
 import (
-	"os"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"sigs.k8s.io/yaml"
 
+	"github.com/koord-rt/koord-rt/api/apitest"
 	"github.com/koord-rt/koord-rt/api/koordinator/v1alpha1"
 	sigsv1alpha1 "github.com/koord-rt/koord-rt/api/schedulingsigs/v1alpha1"
 )
@@ -18,14 +17,8 @@ import (
 func TestCanonical(t *testing.T) {
 	t.Parallel()
 	for _, file := range []string{"m04-elasticquota-test.yaml"} {
-		text, err := os.ReadFile("testdata/" + file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var q v1alpha1.ElasticQuota
-		if err := yaml.UnmarshalStrict(text, &q); err != nil {
-			t.Fatalf("%s: %v", file, err)
-		}
+		q := apitest.Same[v1alpha1.ElasticQuota](t, "testdata/"+file, "apiVersion", "kind", "metadata", "spec")
+		apitest.Copied(t, q)
 		q.Labels, q.Annotations = map[string]string{"a": "b"}, map[string]string{"kubectl.kubernetes.io/last-applied-configuration": "{}", "c": "d"}
 		q.UID, q.ResourceVersion = "u", "1"
 		got := q.Canonical()
@@ -43,4 +36,9 @@ func TestCanonical(t *testing.T) {
 			t.Errorf("%s: spec %s", file, d)
 		}
 	}
+}
+
+func TestScheme(t *testing.T) {
+	t.Parallel()
+	apitest.Scheme(t, v1alpha1.AddToScheme, v1alpha1.GroupVersion, "ElasticQuota")
 }

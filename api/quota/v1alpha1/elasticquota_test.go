@@ -4,12 +4,11 @@
 package v1alpha1_test
 
 import (
-	"os"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"sigs.k8s.io/yaml"
 
+	"github.com/koord-rt/koord-rt/api/apitest"
 	"github.com/koord-rt/koord-rt/api/quota/v1alpha1"
 	sigsv1alpha1 "github.com/koord-rt/koord-rt/api/schedulingsigs/v1alpha1"
 )
@@ -18,14 +17,8 @@ import (
 func TestCanonical(t *testing.T) {
 	t.Parallel()
 	for _, file := range []string{"m11-elasticquota-team-a.yaml", "m12-elasticquota-critical.yaml", "m13-elasticquota-batch.yaml"} {
-		text, err := os.ReadFile("testdata/" + file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var q v1alpha1.ElasticQuota
-		if err := yaml.UnmarshalStrict(text, &q); err != nil {
-			t.Fatalf("%s: %v", file, err)
-		}
+		q := apitest.Same[v1alpha1.ElasticQuota](t, "testdata/"+file, "apiVersion", "kind", "metadata", "spec")
+		apitest.Copied(t, q)
 		q.Labels, q.Annotations = map[string]string{"a": "b"}, map[string]string{"kubectl.kubernetes.io/last-applied-configuration": "{}", "c": "d"}
 		q.UID, q.ResourceVersion = "u", "1"
 		got := q.Canonical()
@@ -42,5 +35,18 @@ func TestCanonical(t *testing.T) {
 		if d := cmp.Diff(q.Spec, got.Spec); d != "" || len(got.Spec.Min) == 0 || len(got.Spec.Max) == 0 {
 			t.Errorf("%s: spec %s", file, d)
 		}
+	}
+}
+
+func TestScheme(t *testing.T) {
+	t.Parallel()
+	apitest.Scheme(t, v1alpha1.AddToScheme, v1alpha1.GroupVersion, "ElasticQuota", "ElasticQuotaProfile")
+}
+
+func TestElasticQuotaProfile(t *testing.T) {
+	t.Parallel()
+	o := apitest.Whole[v1alpha1.ElasticQuotaProfile](t, "testdata/elasticquotaprofile.yaml")
+	if o.Spec.QuotaName != "pool-a" || *o.Spec.ResourceRatio != "0.9" || o.Spec.NodeSelector.MatchLabels["pool"] != "a" {
+		t.Errorf("%+v", o.Spec)
 	}
 }

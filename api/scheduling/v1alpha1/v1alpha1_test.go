@@ -4,7 +4,6 @@
 package v1alpha1_test
 
 import (
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -12,25 +11,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-	"k8s.io/apimachinery/pkg/runtime"
-	"sigs.k8s.io/yaml"
 
+	"github.com/koord-rt/koord-rt/api/apitest"
 	"github.com/koord-rt/koord-rt/api/protocol"
 	"github.com/koord-rt/koord-rt/api/scheduling/v1alpha1"
 )
-
-func read[T any](t *testing.T, file string) *T {
-	t.Helper()
-	text, err := os.ReadFile("testdata/" + file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	out := new(T)
-	if err := yaml.UnmarshalStrict(text, out); err != nil {
-		t.Fatalf("%s: %v", file, err)
-	}
-	return out
-}
 
 // amounts is a list from name=quantity pairs.
 func amounts(pairs ...string) corev1.ResourceList {
@@ -45,7 +30,7 @@ func amounts(pairs ...string) corev1.ResourceList {
 // TestDeviceOfTheDocuments: M14 in canonical spelling.
 func TestDeviceOfTheDocuments(t *testing.T) {
 	t.Parallel()
-	o := read[v1alpha1.Device](t, "m14-device.yaml")
+	o := apitest.Read[v1alpha1.Device](t, "testdata/m14-device.yaml")
 	kept := o.DeepCopy()
 	got, conflicts := o.Spec.Canonical()
 	if len(conflicts) != 0 {
@@ -69,6 +54,7 @@ func TestDeviceOfTheDocuments(t *testing.T) {
 	if d := cmp.Diff(kept, o); d != "" {
 		t.Errorf("the object itself was changed: %s", d)
 	}
+	apitest.Copied(t, o)
 	if a := o.Status.DeviceAllocations; len(a) != 2 || a[0].Allocations[0].Allocated != "50%" || a[1].Device.UUID != "gpu-uuid-002" {
 		t.Errorf("status: %+v", o.Status)
 	}
@@ -137,7 +123,8 @@ func TestDeviceSpellings(t *testing.T) {
 
 func TestReservations(t *testing.T) {
 	t.Parallel()
-	spark, flink := read[v1alpha1.Reservation](t, "m08-reservation-spark.yaml"), read[v1alpha1.Reservation](t, "m09-reservation-flink.yaml")
+	spark := apitest.Read[v1alpha1.Reservation](t, "testdata/m08-reservation-spark.yaml")
+	flink := apitest.Read[v1alpha1.Reservation](t, "testdata/m09-reservation-flink.yaml")
 	cpu := spark.Spec.Template.Spec.Containers[0].Resources.Requests.Cpu()
 	if spark.Spec.TTL.Duration != 10*time.Minute || !spark.Spec.PreAllocation || !*spark.Spec.AllocateOnce || cpu.Value() != 8 ||
 		spark.Spec.Owners[0].LabelSelector.MatchLabels["job-id"] != "spark-123" || spark.Status.Phase != v1alpha1.ReservationAvailable ||
@@ -151,15 +138,6 @@ func TestReservations(t *testing.T) {
 
 func TestScheme(t *testing.T) {
 	t.Parallel()
-	s := runtime.NewScheme()
-	if err := v1alpha1.AddToScheme(s); err != nil {
-		t.Fatal(err)
-	}
-	for _, kind := range []string{"Reservation", "Device", "PodMigrationJob", "ClusterNetworkTopology", "ScheduleExplanation"} {
-		for _, k := range []string{kind, kind + "List"} {
-			if _, err := s.New(v1alpha1.GroupVersion.WithKind(k)); err != nil {
-				t.Error(err)
-			}
-		}
-	}
+	apitest.Scheme(t, v1alpha1.AddToScheme, v1alpha1.GroupVersion,
+		"Reservation", "Device", "PodMigrationJob", "ClusterNetworkTopology", "ScheduleExplanation")
 }
