@@ -10,20 +10,33 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 
 	"github.com/koord-rt/koord-rt/test/lab/verdict"
 )
 
 func main() {
-	var out bytes.Buffer
-	if _, err := io.Copy(io.MultiWriter(os.Stdout, &out), os.Stdin); err != nil {
+	if err := run(os.Stdin, os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "verdict:", err)
 		os.Exit(1)
 	}
-	for i, line := range verdict.Failed(out.String()) {
-		if i == 0 {
-			fmt.Println("\nWhat failed, and what each test said last:")
-		}
-		fmt.Println("  " + line)
+}
+
+// run passes everything on as it comes, and tells at the end what failed; of a test run that cannot be read to its end, what failed
+// until then.
+func run(in io.Reader, out io.Writer) error {
+	var all bytes.Buffer
+	_, err := io.Copy(io.MultiWriter(out, &all), in)
+	if err != nil {
+		err = fmt.Errorf("pass on what the tests say: %w", err)
 	}
+	failed := verdict.Failed(all.String())
+	if len(failed) == 0 {
+		return err
+	}
+	summary := "\nWhat failed, and what each test said last:\n  " + strings.Join(failed, "\n  ") + "\n"
+	if _, told := io.WriteString(out, summary); err == nil && told != nil {
+		return fmt.Errorf("tell what failed: %w", told)
+	}
+	return err
 }
