@@ -24,6 +24,8 @@ type Arrival struct {
 	// Read makes the container of what the event says; known is what the ledger and we know of it already, newest first:
 	// the values that stood there before us.
 	Read func(known ...*protocol.Applied) *workload.Container
+	// Answered is when the runtime has answered the container's start, where an edge hears of that only; zero elsewhere.
+	Answered time.Time
 }
 
 // Views are the engine's; edges read the present View of them.

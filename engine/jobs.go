@@ -9,9 +9,14 @@ import (
 	"time"
 )
 
-// breath is what jobs wait after they were woken. A handler adds its jobs just before it replies: started at once they
-// would take a processor from the reply and from the runtime that waits for it. Jobs of a burst of events run together.
-const breath = time.Millisecond
+// A handler adds its jobs just before it replies: started at once they would take a processor from the reply and from the
+// runtime, which goes on with the call for some milliseconds. So jobs wait until nothing was added for a lull, and longest at most. A pod's
+// cgroup, asked for by RunPodSandbox and again by CreateContainer, is written once then, while runc prepares the container;
+// whoever needs it earlier settles it himself (settled).
+const (
+	lull    = 10 * time.Millisecond
+	longest = 50 * time.Millisecond
+)
 
 // jobs runs what a handler leaves for later: ledger records, unit properties, widening of cpusets. Order is kept, and
 // adding never waits: the queue is a slice, bounded by what the runtime can create.
@@ -43,26 +48,38 @@ func (j *jobs) take() []func(context.Context) {
 
 // run works until ctx ends; each does one job, and idle is called when none is left.
 func (j *jobs) run(ctx context.Context, each func(context.Context, func(context.Context)), idle func()) {
-	pause := time.NewTimer(0)
+	pause := time.NewTimer(longest)
 	defer pause.Stop()
 	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-pause.C:
-		}
 		var p pace
 		for _, f := range j.take() {
 			p.step()
 			each(ctx, f)
 		}
 		idle()
+		if !j.lull(ctx, pause) {
+			return
+		}
+	}
+}
+
+// lull returns when there is a job and nothing was added for a while; it is false when ctx has ended.
+func (j *jobs) lull(ctx context.Context, pause *time.Timer) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-j.wake:
+	}
+	end := time.Now().Add(longest)
+	for {
+		pause.Reset(min(lull, time.Until(end)))
 		select {
 		case <-ctx.Done():
-			return
+			return false
+		case <-pause.C:
+			return true
 		case <-j.wake:
 		}
-		pause.Reset(breath)
 	}
 }
 

@@ -172,7 +172,7 @@ func (g *Engine) Add(pods []*workload.Pod, containers []Listed) {
 	}
 	g.stats.lastSync.Store(g.o.Now().UnixNano())
 	if news {
-		g.publishClaims()
+		g.reclaim()
 		g.repairSoon()
 	}
 }

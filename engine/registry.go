@@ -43,6 +43,8 @@ type podEntry struct {
 	// group is the pod's own resctrl group, "" when it has none.
 	group   string
 	stopped bool
+	// told: the kubelet says itself what it will write to the pod's cgroup.
+	told bool
 	// minAbove and lowAbove are the pod's part in the sums that its ancestors carry.
 	minAbove, lowAbove unit.Bytes
 }
@@ -208,9 +210,11 @@ func (r *registry) newContainer(e entry) (entry, bool) {
 func (r *registry) swapContainer(was *workload.Container, e entry) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if now, ok := r.containers[e.c.ID]; !ok || now.c != was {
+	now, ok := r.containers[e.c.ID]
+	if !ok || now.c != was {
 		return false
 	}
+	e.lse, e.lsr = now.lse, now.lsr // reclaim's, at any time
 	r.set(e)
 	return true
 }

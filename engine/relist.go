@@ -60,7 +60,7 @@ func (g *Engine) relist(ctx context.Context) {
 	}
 	if found > 0 {
 		g.log.Info("found containers that the runtime had not told", "count", found)
-		g.publishClaims()
+		g.reclaim()
 		g.repairSoon()
 	}
 }

@@ -77,6 +77,20 @@ func (u *unsettled) claim(sandbox string) (mine bool, others <-chan struct{}) {
 	return true, nil
 }
 
+// quiet waits for whoever is settling the pod, whose decision may be older than what the caller has changed.
+func (u *unsettled) quiet(ctx context.Context, sandbox string) {
+	u.mu.Lock()
+	done, busy := u.busy[sandbox]
+	u.mu.Unlock()
+	if !busy {
+		return
+	}
+	select {
+	case <-done:
+	case <-ctx.Done():
+	}
+}
+
 func (u *unsettled) release(sandbox string) {
 	u.mu.Lock()
 	defer u.mu.Unlock()

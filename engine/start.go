@@ -5,6 +5,7 @@ package engine
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/koord-rt/koord-rt/api/protocol"
@@ -52,6 +53,9 @@ func (g *Engine) Start(ctx context.Context, sb Sandbox, ctr Arrival, pid int, di
 	g.learnFormula(&e)
 	all := g.withPod(v, direct(e.plan), e.sandbox, must)
 	results, bad, release := g.bring(ctx, direct(todo), all, v.Generation)
+	if !ctr.Answered.IsZero() && len(bad) == 0 && wrote(results) {
+		g.m.AfterStart(time.Since(ctr.Answered))
+	}
 	g.jobs.add(func(ctx context.Context) {
 		release()
 		g.count(results)
@@ -63,6 +67,11 @@ func (g *Engine) Start(ctx context.Context, sb Sandbox, ctr Arrival, pid int, di
 		}
 	})
 	return refuse(append(missing, failing(must, bad)...))
+}
+
+// wrote reports that something was not in force before.
+func wrote(results []apply.Result) bool {
+	return slices.ContainsFunc(results, func(r apply.Result) bool { return r.Outcome == apply.Written })
 }
 
 // halfway is when a handler that begins now must stop waiting for others: half of its time is for its own work.

@@ -27,7 +27,7 @@ func (g *Engine) Stop(id string) {
 func (g *Engine) released(e entry) {
 	g.moves.forget(e.c.ID)
 	if !e.lse.Empty() || !e.lsr.Empty() {
-		g.publishClaims()
+		g.reclaim()
 		g.repairSoon() // LS and BE widen again
 	}
 	g.settleSoon(e.sandbox)

@@ -52,7 +52,7 @@ func (g *Engine) Synchronize(listed []*workload.Pod, containers []Listed) {
 	outlived(pods, entries)
 	g.learnFormulaFrom(entries)
 	gonePods, gone := g.reg.replace(pods, entries)
-	g.publishClaims()
+	g.reclaim()
 	g.m.SetContainers(len(entries))
 	g.stats.lastSync.Store(g.o.Now().UnixNano())
 	g.stats.tell()

@@ -39,11 +39,12 @@ func (g *Engine) Update(ctx context.Context, sb Sandbox, ctr Arrival, asked work
 		swapped = g.reg.swapContainer(was, e) // before the burst falls: a repair that has listed the old plan must not raise it again
 	}
 	c := e.c
-	g.lowerBurst(ctx, v, pod, old, full, before.Quota, asked.Quota)
-	if !v.Runtime.Fields.UpdatePod {
+	if untold(v, &pod) {
 		g.shiftPod(pod.p, &before, &c.Base)
+		g.unsettled.quiet(ctx, pod.p.ID)
 		g.checkPodLater(pod.p.ID) // the kubelet writes the pod's cgroup next, and nobody tells
 	}
+	g.lowerBurst(ctx, v, pod, old, full, before.Quota, asked.Quota)
 	g.settleSoon(e.sandbox)
 	g.jobs.add(func(context.Context) { g.recordSpec(pod.p, &e) })
 	return v, full, c
@@ -76,7 +77,7 @@ func (g *Engine) UpdateRefused(sb Sandbox, was *workload.Container) {
 		e.mark = g.markOf(v, withUndo(v, old, e.plan, c.Base), &c)
 		swapped = g.reg.swapContainer(now, e)
 	}
-	if !v.Runtime.Fields.UpdatePod {
+	if untold(v, &pod) {
 		g.shiftPod(pod.p, &refused, &was.Base)
 	}
 	g.settleSoon(e.sandbox)
@@ -123,6 +124,10 @@ func lowered(s plan.Setting, burst int64) plan.Setting {
 	s.Reason = "lowered before a smaller quota: a quota below the burst is refused"
 	return s
 }
+
+// untold: nobody tells what the kubelet writes to the pod's cgroup in a resize. Over CRI a kubelet tells also where the runtime does
+// not know the call; to shift the base then as well would count every step up twice.
+func untold(v *node.View, pod *podEntry) bool { return !v.Runtime.Fields.UpdatePod && !pod.told }
 
 // shiftPod follows a container's resize in the pod's base, for runtimes that do not tell the pod's own: the kubelet
 // changes the pod's cgroup by the same amount.

@@ -20,6 +20,11 @@ var podChecks = [...]time.Duration{50 * time.Millisecond, 200 * time.Millisecond
 func (g *Engine) UpdatePod(ctx context.Context, sb Sandbox, base workload.Resources) {
 	e := g.podOf(sb)
 	v := g.views.Load()
+	pod := *e.p
+	pod.Base = base
+	// Before the burst falls: whoever brings the pod to its old plan must not raise it again.
+	g.reg.changePod(pod.ID, func(e *podEntry) { e.p, e.before, e.told = &pod, nil, true })
+	g.unsettled.quiet(ctx, pod.ID)
 	var pl plan.Plan
 	for _, k := range [...]plan.Knob{plan.CPUBurst, plan.CPUIdle} {
 		if s := e.plan.Get(k); s != nil && !s.Observe && s.Value.Int() > 0 {
@@ -31,9 +36,6 @@ func (g *Engine) UpdatePod(ctx context.Context, sb Sandbox, base workload.Resour
 	if len(pl) > 0 {
 		g.count(g.o.Kernel.Apply(ctx, pl, v.Generation))
 	}
-	pod := *e.p
-	pod.Base = base
-	g.reg.changePod(pod.ID, func(e *podEntry) { e.p, e.before = &pod, nil })
 	g.checkPodLater(pod.ID)
 }
 

@@ -30,9 +30,20 @@ func Read[T any](t testing.TB, file string) *T {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return document[T](t, file, text)
+}
+
+// Document reads a document's text as Read does a file.
+func Document[T any](t testing.TB, text string) *T {
+	t.Helper()
+	return document[T](t, "document", []byte(text))
+}
+
+func document[T any](t testing.TB, name string, text []byte) *T {
+	t.Helper()
 	out := new(T)
 	if err := yaml.UnmarshalStrict(text, out); err != nil {
-		t.Fatalf("%s: %v", file, err)
+		t.Fatalf("%s: %v", name, err)
 	}
 	return out
 }

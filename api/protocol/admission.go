@@ -9,6 +9,8 @@ import "strings"
 const (
 	// AnnotationSkipUpdateResources, whatever its value, leaves the requests of the profile's pods as they are.
 	AnnotationSkipUpdateResources = "config.koordinator.sh/skip-update-resources"
+	// LabelControllerManaged "true" has the profile applied again to pods that wait for a node when it changes.
+	LabelControllerManaged = "config.koordinator.sh/controller-managed"
 )
 
 // Keys of our own that admission reads and writes.

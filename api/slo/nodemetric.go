@@ -43,7 +43,14 @@ type AggregatePolicy struct {
 	Durations []Duration `json:"durations,omitempty"`
 }
 
-// Values of nodeMemoryCollectPolicy.
+// Values of nodeMemoryCollectPolicy. They are about the node, and as far as it goes about pods:
+//
+//	usageWithoutPageCache   MemTotal − MemAvailable − L
+//	usageWithPageCache      MemTotal − MemFree − L
+//	usageWithHotPageCache   MemTotal − MemFree − L − pages that nobody touched for long; the first where the kernel does not tell these
+//
+// L is free memory on lists of the CPUs, which MemAvailable and MemFree lack. A cgroup has no L: inactive_anon + active_anon +
+// unevictable, and with page cache active_file + inactive_file beside. Evictions, metrics and prediction go by the first.
 const (
 	MemoryWithoutPageCache = "usageWithoutPageCache"
 	MemoryWithHotPageCache = "usageWithHotPageCache"
@@ -73,6 +80,14 @@ type NodeMetricStatus struct {
 	LSMetric *ClassMetric `json:"lsMetric,omitempty"`
 	// PodMetrics is the documents' list of pods with their containers.
 	PodMetrics []PodContainers `json:"podMetrics,omitempty"`
+	// Evictions (additive) tell what the node's agent has evicted of late; nil where that is nothing.
+	Evictions *EvictionMetric `json:"evictions,omitempty"`
+}
+
+// EvictionMetric counts pods that the node's agent has evicted because the node was short of something.
+type EvictionMetric struct {
+	// LastHour is how many in the hour before updateTime, as far as the agent has run in it.
+	LastHour int64 `json:"lastHour"`
 }
 
 // NodeMetricInfo is the node level.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The koord-rt Authors
 
-// Package webhook puts the admission of koord-manager together: the TLS server, its certificates, and the webhooks of pods and
-// of slo-controller-config.
+// Package webhook puts the admission of koord-manager together: the TLS server, its certificates, and the webhooks of pods, evictions
+// by agents, nodes, quotas, reservations, migration jobs and slo-controller-config.
 //
 // Input is a set of options, output a server for a manager and its runnables. The YAML that makes API servers call them is
 // packaging/manifests/webhook.yaml. It may import the rooms below it and controller-runtime.
@@ -19,7 +19,11 @@ import (
 	"github.com/koord-rt/koord-rt/cluster/webhook/answer"
 	"github.com/koord-rt/koord-rt/cluster/webhook/certs"
 	"github.com/koord-rt/koord-rt/cluster/webhook/configmap"
+	"github.com/koord-rt/koord-rt/cluster/webhook/eviction"
+	"github.com/koord-rt/koord-rt/cluster/webhook/node"
 	"github.com/koord-rt/koord-rt/cluster/webhook/pod"
+	"github.com/koord-rt/koord-rt/cluster/webhook/quota"
+	"github.com/koord-rt/koord-rt/cluster/webhook/reservation"
 )
 
 // Names and port of Koordinator's installation.
@@ -31,6 +35,8 @@ const (
 	DefaultValidating    = "koordinator-validating-webhook-configuration"
 	defaultSchedulerUser = "koord-scheduler"
 	defaultManagerUser   = "koord-manager"
+	defaultDescheduler   = "koord-descheduler"
+	defaultAgentUser     = "koordlet"
 )
 
 // Options are what an administrator sets.
@@ -42,13 +48,16 @@ type Options struct {
 	Certs certs.Options
 	Pod   pod.Options
 	// ConfigMap is slo-controller-config.
-	ConfigMap configmap.Options
+	ConfigMap   configmap.Options
+	Eviction    eviction.Options
+	Quota       quota.Options
+	Reservation reservation.Options
 	// Registry takes the counters.
 	Registry prometheus.Registerer
 }
 
 // Default are the options of an installation in a namespace whose slo-controller-config has the given place. The scheduler's
-// annotations may be written by the service accounts koord-scheduler and koord-manager of that namespace.
+// annotations may be written by the service accounts koord-scheduler and koord-manager of that namespace; the agents are koordlet there.
 func Default(namespace, configNamespace, configName string, registry prometheus.Registerer) Options {
 	user := func(name string) string { return "system:serviceaccount:" + namespace + ":" + name }
 	return Options{
@@ -58,7 +67,12 @@ func Default(namespace, configNamespace, configName string, registry prometheus.
 		},
 		Pod:       pod.Options{Schedulers: []string{user(defaultSchedulerUser), user(defaultManagerUser)}},
 		ConfigMap: configmap.Options{Namespace: configNamespace, Name: configName},
-		Registry:  registry,
+		Eviction:  eviction.Options{Agents: []string{user(defaultAgentUser)}},
+		Reservation: reservation.Options{
+			Schedulers:   []string{user(defaultSchedulerUser), user(defaultManagerUser)},
+			Deschedulers: []string{user(defaultDescheduler), user(defaultManagerUser)},
+		},
+		Registry: registry,
 	}
 }
 
@@ -88,11 +102,13 @@ func (w *Webhooks) Add(mgr ctrl.Manager) error {
 	if err := w.keeper.Add(mgr); err != nil {
 		return err
 	}
-	if err := pod.Add(mgr, w.options.Pod, answers); err != nil {
-		return err
-	}
-	if err := configmap.Add(mgr, w.options.ConfigMap, answers); err != nil {
-		return err
+	for _, err := range []error{
+		pod.Add(mgr, w.options.Pod, answers), configmap.Add(mgr, w.options.ConfigMap, answers), eviction.Add(mgr, w.options.Eviction, answers),
+		node.Add(mgr, answers), quota.Add(mgr, w.options.Quota, answers), reservation.Add(mgr, w.options.Reservation, answers),
+	} {
+		if err != nil {
+			return err
+		}
 	}
 	if err := mgr.AddReadyzCheck("webhook", mgr.GetWebhookServer().StartedChecker()); err != nil {
 		return fmt.Errorf("add readiness check: %w", err)

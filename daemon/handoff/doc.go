@@ -12,5 +12,5 @@
 // wireDynamic and wirePod. A copy of strategy.json in the state directory serves the next boot until an agent is there.
 //
 // Input and output are strategy.Spec, node.Dynamic and node.PodSpec values. It may import model, api/strategy,
-// api/protocol, daemon/atomicfile, fsnotify and the standard library.
+// api/protocol, daemon/atomicfile, daemon/dirwatch and the standard library.
 package handoff

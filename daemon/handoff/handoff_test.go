@@ -17,6 +17,7 @@ import (
 
 	"github.com/koord-rt/koord-rt/api/protocol"
 	"github.com/koord-rt/koord-rt/api/strategy"
+	"github.com/koord-rt/koord-rt/kernel/kerneltest"
 	"github.com/koord-rt/koord-rt/model/node"
 	"github.com/koord-rt/koord-rt/model/topo"
 	"github.com/koord-rt/koord-rt/model/unit"
@@ -175,6 +176,12 @@ func watch(t *testing.T, o Options) (*Watcher, <-chan Snapshot) {
 	t.Helper()
 	w, err := NewWatcher(o)
 	must(t, err)
+	return w, follow(t, w)
+}
+
+// follow runs a watcher.
+func follow(t *testing.T, w *Watcher) <-chan Snapshot {
+	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	changes := make(chan Snapshot, 100)
 	var wg sync.WaitGroup
@@ -184,7 +191,7 @@ func watch(t *testing.T, o Options) (*Watcher, <-chan Snapshot) {
 		}
 	})
 	t.Cleanup(func() { cancel(); wg.Wait() })
-	return w, changes
+	return changes
 }
 
 func await(t *testing.T, changes <-chan Snapshot, what string, good func(Snapshot) bool) {
@@ -224,6 +231,26 @@ func TestWatcherFollows(t *testing.T) {
 	await(t, changes, "withdrawal", func(s Snapshot) bool { return s.Strategy == nil })
 	must(t, writer(t, run, "").Strategy(9, spec(700), t0))
 	await(t, changes, "strategy in the new directory", func(s Snapshot) bool { return s.StrategyGeneration == 9 })
+}
+
+// Where the kernel gives no more watches the files are looked at instead, and it is told; when it gives one again, that is over.
+func TestWatcherWithoutInotify(t *testing.T) {
+	if !kerneltest.InUserNamespace(t) {
+		return
+	}
+	run := filepath.Join(t.TempDir(), "koord-rt")
+	kerneltest.Limit(t, "max_inotify_instances", 0)
+	_, changes := watch(t, Options{RunDir: run})
+	await(t, changes, "why nobody tells", func(s Snapshot) bool {
+		return len(s.Problems) == 1 && s.Problems[0].File == run && strings.Contains(s.Problems[0].Reason, "max_user_instances")
+	})
+	pub := writer(t, run, "")
+	must(t, pub.Strategy(1, spec(500), t0))
+	await(t, changes, "strategy", func(s Snapshot) bool { return s.StrategyGeneration == 1 && len(s.Problems) == 1 })
+	kerneltest.Limit(t, "max_inotify_instances", 128)
+	await(t, changes, "the end of it", func(s Snapshot) bool { return len(s.Problems) == 0 })
+	must(t, pub.Strategy(2, spec(600), t0))
+	await(t, changes, "the next strategy", func(s Snapshot) bool { return s.StrategyGeneration == 2 })
 }
 
 func FuzzParse(f *testing.F) {

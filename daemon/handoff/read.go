@@ -29,7 +29,8 @@ type Snapshot struct {
 	Pods map[string]node.PodSpec
 	// Generations of the parts, 0 when absent.
 	StrategyGeneration, DynamicGeneration, PodsGeneration uint64
-	// Problems are about files whose present content was refused, in the order strategy, its copy, dynamic, pods.
+	// Problems are about files whose present content was refused, in the order strategy, its copy, dynamic, pods, and about the run
+	// directory itself.
 	Problems []Problem
 }
 
@@ -138,6 +139,8 @@ type parts struct {
 	copy     part[*strategy.Spec]
 	dynamic  part[node.Dynamic]
 	pods     part[map[string]node.PodSpec]
+	// blind is why no event tells of changes in dir, empty when one does.
+	dir, blind string
 }
 
 func newParts(o Options) *parts {
@@ -146,6 +149,7 @@ func newParts(o Options) *parts {
 	}
 	p := &parts{
 		now:      o.Now,
+		dir:      o.RunDir,
 		strategy: part[*strategy.Spec]{path: filepath.Join(o.RunDir, StrategyFile), parse: parseStrategy},
 		dynamic:  part[node.Dynamic]{path: filepath.Join(o.RunDir, DynamicFile), parse: lasting(o.Now)},
 		pods:     part[map[string]node.PodSpec]{path: filepath.Join(o.RunDir, PodsFile), parse: parsePods},
@@ -209,5 +213,6 @@ func (p *parts) snapshot(now time.Time) Snapshot {
 	}
 	add(p.dynamic.path, p.dynamic.problem)
 	add(p.pods.path, p.pods.problem)
+	add(p.dir, p.blind)
 	return s
 }

@@ -5,14 +5,11 @@ package handoff
 
 import (
 	"context"
-	"fmt"
-	"path/filepath"
 	"sync/atomic"
 	"time"
 
-	"github.com/fsnotify/fsnotify"
-
 	"github.com/koord-rt/koord-rt/daemon/atomicfile"
+	"github.com/koord-rt/koord-rt/daemon/dirwatch"
 )
 
 // DefaultPoll is Options.Poll's default.
@@ -51,50 +48,36 @@ func (w *Watcher) publish() Snapshot {
 // Run watches until ctx ends and calls onChange, from its own goroutine only, after each change of content, problem or
 // expiry. It returns nil when ctx ends.
 func (w *Watcher) Run(ctx context.Context, onChange func(Snapshot)) error {
-	fs, err := fsnotify.NewWatcher()
-	if err != nil {
-		return fmt.Errorf("watch %s: %w", w.o.RunDir, err)
-	}
-	defer fs.Close()
-	if err := fs.Add(w.o.RunDir); err != nil {
-		return fmt.Errorf("watch %s: %w", w.o.RunDir, err)
-	}
-	poll := time.NewTicker(w.o.Poll)
-	defer poll.Stop()
+	dir := dirwatch.New(dirwatch.Options{Dir: w.o.RunDir, Make: atomicfile.Dir, Poll: w.o.Poll})
+	defer dir.Close()
+	w.p.blind = dir.Blind()
+	// What changed between NewWatcher and now has made no event.
+	changed := w.p.refresh(false) || w.p.blind != ""
 	expiry := time.NewTimer(time.Hour)
 	defer expiry.Stop()
-	// What changed between NewWatcher and Add has made no event.
-	changed := w.p.refresh(false)
 	for {
 		if changed || w.expired() {
 			onChange(w.publish())
 		}
 		expiry.Reset(w.untilExpiry())
-		changed = false
-		select {
-		case <-ctx.Done():
+		e := dir.Next(ctx, expiry.C)
+		if e.Kind == dirwatch.Ended {
 			return nil
-		case <-expiry.C:
-		case <-poll.C:
-			// A directory that was removed and made again has lost its watch; adding one that stands changes nothing.
-			if atomicfile.Dir(w.o.RunDir) == nil {
-				_ = fs.Add(w.o.RunDir)
-			}
-			changed = w.p.refresh(false)
-		case e := <-fs.Events:
-			changed = w.event(e)
-		case <-fs.Errors:
-			// The queue overflowed: which files changed is not known.
-			changed = w.p.refresh(true)
 		}
+		w.p.blind = dir.Blind()
+		changed = w.event(e) || e.Blind
 	}
 }
 
-func (w *Watcher) event(e fsnotify.Event) bool {
-	if e.Op == fsnotify.Chmod {
-		return false
+// event looks at what an event is about and reports whether anything is different.
+func (w *Watcher) event(e dirwatch.Event) bool {
+	switch e.Kind {
+	case dirwatch.Due:
+		return w.p.refresh(false)
+	case dirwatch.Lost:
+		return w.p.refresh(true)
 	}
-	switch filepath.Base(e.Name) {
+	switch e.Name {
 	case StrategyFile:
 		return w.p.refreshStrategy(true)
 	case DynamicFile:

@@ -90,6 +90,12 @@ func (w *Writer) Pods(gen uint64, pods map[string]node.PodSpec, now time.Time) e
 	return publish(filepath.Join(w.runDir, PodsFile), envelope{Version: Version, Generation: gen, WrittenAt: now, Payload: payload})
 }
 
+// Lacks reports whether a file that was published is not there any more: somebody has cleaned the run directory.
+func (w *Writer) Lacks(file string) bool {
+	_, err := os.Lstat(filepath.Join(w.runDir, file))
+	return errors.Is(err, os.ErrNotExist)
+}
+
 // Withdraw removes everything that was published: the agent leaves the node for good and the plugin is to run
 // standalone.
 func (w *Writer) Withdraw() error {

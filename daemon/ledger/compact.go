@@ -53,6 +53,9 @@ func (l *Ledger) Compact() error {
 	if err != nil {
 		return fmt.Errorf("compact ledger %s: %w", l.path, err)
 	}
+	if more := len(keep) - l.o.Newest; l.o.Newest > 0 && more > 0 {
+		keep = keep[more:]
+	}
 	tmp, err := atomicfile.Create(l.path)
 	if err != nil {
 		return err

@@ -50,6 +50,9 @@ type Options struct {
 	// compaction, the next one waits until the file has doubled.
 	MaxBytes   int64
 	MaxRecords int64
+	// Newest is how many records a compaction leaves at most, the newest; 0 is all that matter. It is for what nobody restores from,
+	// and whose targets nobody says are gone.
+	Newest int
 }
 
 // Stats are counters since Open.

@@ -417,6 +417,31 @@ func TestCompactKeepsWhatIsTheirs(t *testing.T) {
 	}
 }
 
+// Events are about pods that nobody says are gone: without a bound the file would grow with every pod that ever was.
+func TestCompactLeavesTheNewestOnly(t *testing.T) {
+	t.Parallel()
+	for newest, want := range map[int]int{0: 100, 10: 10, 200: 100} {
+		dir := t.TempDir()
+		l := open(t, dir, "koordlet", Options{Newest: newest})
+		for i := range 100 {
+			r := record(fmt.Sprint("p", i), plan.CPUQuota, i, "", "")
+			r.Knob, r.Written, r.Via = "eviction", nil, journal.ViaEvent
+			appendAll(t, l, r)
+		}
+		if err := l.Compact(); err != nil {
+			t.Fatal(err)
+		}
+		rs := readAll(t, dir, 0)
+		if len(rs) != want || rs[0].Target.Pod != fmt.Sprint("uid-p", 100-want) || rs[want-1].Target.Pod != "uid-p99" {
+			t.Errorf("of 100 with Newest %d: %d from %s on", newest, len(rs), rs[0].Target.Pod)
+		}
+		appendAll(t, l, record("late", plan.CPUQuota, 100, "1", "2"))
+		if rs := readAll(t, dir, 0); len(rs) != want+1 {
+			t.Errorf("afterwards: %d", len(rs))
+		}
+	}
+}
+
 // Settings of processes have a file per process: compaction keeps every file's first content.
 func TestCompactKeepsOriginalsOfEveryFile(t *testing.T) {
 	t.Parallel()

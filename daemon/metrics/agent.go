@@ -144,7 +144,7 @@ var agentCatalogue = [NumAgentMetrics]Metric{
 	AgentNodeCPU: {"koordlet_node_used_cpu_cores", Gauge, nodeAnd(),
 		"CPU that the node used in the last tick.", valuesAgentNode},
 	AgentNodeMemory: {"koordlet_node_used_memory_bytes", Gauge, nodeAnd(),
-		"Memory that the node uses: MemTotal - MemAvailable.", valuesAgentNode},
+		"Memory that the node uses: MemTotal - MemAvailable - free memory on lists of the CPUs.", valuesAgentNode},
 	AgentNodeAllocatable: {"koordlet_node_resource_allocatable", Gauge, nodeAnd("resource", "unit"),
 		"Batch and mid resources that the node offers.", valuesAmount},
 	AgentContainerRequests: {"koordlet_container_resource_requests", Gauge, append(nodeAnd("resource", "unit"), ofContainer()...),

@@ -44,6 +44,7 @@ const (
 	claimedCPUs
 	featureState
 	buildInfo
+	afterStart // and what follows: only where requests go through the program
 	numMetrics
 )
 
@@ -88,12 +89,18 @@ var catalogue = [numMetrics]Metric{
 		"1 for the state that a feature is in on this node.", valuesFeature + "; state: active, degraded, unsupported, observe, off"},
 	buildInfo: {"build_info", Gauge, []string{"version", "runtime", "runtime_version", "nri"},
 		"Always 1; its labels are versions.", "as the programs report them"},
+	afterStart: {"after_start_seconds", Histogram, nil,
+		"From the runtime's answer to a start until what had to be written after it, because the request could not carry it, was in force and read back. A start with nothing to write is not counted.", ""},
 }
 
 // Catalogue lists every metric of a program with an engine: "nri" is koord-nri, "cri" koord-runtime-proxy.
 func Catalogue(program string) []Metric {
-	out := make([]Metric, len(catalogue))
-	for i, m := range catalogue {
+	n := numMetrics
+	if program != "cri" {
+		n = afterStart
+	}
+	out := make([]Metric, n)
+	for i, m := range catalogue[:n] {
 		m.Name = "koord_rt_" + program + "_" + m.Name
 		out[i] = m
 	}

@@ -30,6 +30,8 @@ type Engine struct {
 	writes    table
 	failOpen  table
 	problems  map[string]*table
+	// afterStart is nil in a program that hears of a start before it.
+	afterStart prometheus.Histogram
 
 	ledgerErrors, connects                       prometheus.Counter
 	unmanaged, containers, connected, generation prometheus.Gauge
@@ -106,6 +108,12 @@ func NewEngine(reg prometheus.Registerer, program string) (*Engine, error) {
 	for e := range NumEvents {
 		m.duration[e] = durations.WithLabelValues(e.String())
 	}
+	if len(r.names) > int(afterStart) {
+		m.afterStart = prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: r.names[afterStart].Name, Help: r.names[afterStart].Help, Buckets: Buckets(),
+		})
+		r.add(afterStart, m.afterStart)
+	}
 	feature := func(i int) string { return protocol.Feature(i).String() }
 	m.late = newTable(r.counters(eventLate), int(NumEvents), func(i int) []string { return []string{Event(i).String()} })
 	m.failOpen = newTable(r.counters(failOpen), int(NumFailOpens), func(i int) []string { return []string{FailOpen(i).String()} })
@@ -148,6 +156,13 @@ func problemTables(vec *prometheus.CounterVec) map[string]*table {
 func (m *Engine) ObserveEvent(e Event, d time.Duration) {
 	if e < NumEvents {
 		m.duration[e].Observe(d.Seconds())
+	}
+}
+
+// AfterStart records how long after the runtime's answer to a start that was in force which the request could not carry.
+func (m *Engine) AfterStart(d time.Duration) {
+	if m.afterStart != nil {
+		m.afterStart.Observe(d.Seconds())
 	}
 }
 

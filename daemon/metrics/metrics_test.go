@@ -169,6 +169,39 @@ func TestListenRefuses(t *testing.T) {
 	}
 }
 
+func TestAfterStartIsThatOfProxies(t *testing.T) {
+	reg := prometheus.NewRegistry()
+	m, err := NewEngine(reg, "cri")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.AfterStart(3 * time.Millisecond)
+	nri, others := filled(t)
+	nri.AfterStart(time.Second)
+	for r, want := range map[*prometheus.Registry]uint64{reg: 1, others: 0} {
+		families, err := r.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got uint64
+		for _, f := range families {
+			if strings.HasSuffix(f.GetName(), "_after_start_seconds") {
+				got += f.Metric[0].Histogram.GetSampleCount()
+			}
+		}
+		if got != want {
+			t.Errorf("%d starts are measured, want %d", got, want)
+		}
+	}
+	all := Catalogue("cri")
+	if last := all[len(all)-1]; last.Name != "koord_rt_cri_after_start_seconds" || len(Catalogue("nri")) != len(all)-1 {
+		t.Errorf("catalogue of the proxy ends with %s", last.Name)
+	}
+	if n := testing.AllocsPerRun(100, func() { m.AfterStart(time.Millisecond) }); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
 func TestHotPathDoesNotAllocate(t *testing.T) {
 	m, _ := filled(t)
 	if n := testing.AllocsPerRun(100, func() {

@@ -132,7 +132,7 @@ func build(ctx context.Context, work string, suites []suite) ([]suite, error) {
 	}
 	for i := range len(folders) {
 		dir := filepath.Join(work, fmt.Sprint(i))
-		args := append([]string{"test", "-c", "-vet=off", "-gcflags=./...=-d=libfuzzer", "-o", dir + "/"}, folders[dir]...)
+		args := append([]string{"test", "-c", "-vet=off", "-ldflags=-s -w", "-gcflags=./...=-d=libfuzzer", "-o", dir + "/"}, folders[dir]...)
 		if out, err := exec.CommandContext(ctx, "go", args...).CombinedOutput(); err != nil {
 			return nil, fmt.Errorf("build fuzz targets: %w\n%s", err, out)
 		}

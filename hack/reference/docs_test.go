@@ -14,7 +14,9 @@ import (
 
 	"sigs.k8s.io/yaml"
 
+	analysis "github.com/koord-rt/koord-rt/api/analysis/v1alpha1"
 	"github.com/koord-rt/koord-rt/api/config"
+	quota "github.com/koord-rt/koord-rt/api/quota/v1alpha1"
 	strategies "github.com/koord-rt/koord-rt/cluster/slo/config"
 )
 
@@ -76,6 +78,10 @@ func load(text string) (err error) {
 		_, _, err = config.LoadProxy([]byte(text))
 	case strings.Contains(text, "kind: "+config.KindKoordlet):
 		_, _, err = config.LoadKoordlet([]byte(text))
+	case strings.Contains(text, "kind: Recommendation"):
+		err = yaml.UnmarshalStrict([]byte(text), &analysis.Recommendation{})
+	case strings.Contains(text, "kind: ElasticQuotaProfile"):
+		err = yaml.UnmarshalStrict([]byte(text), &quota.ElasticQuotaProfile{})
 	case strings.Contains(text, "kind: ConfigMap"):
 		var object struct{ Data map[string]string }
 		if err := yaml.Unmarshal([]byte(text), &object); err != nil {

@@ -12,7 +12,7 @@ import (
 
 // owners says which features plan a knob. Its test reads the policies' source and the scenarios' plans.
 var owners = map[plan.Knob][]protocol.Feature{
-	plan.CPUShares:            {protocol.FeatureBatch},
+	plan.CPUShares:            {protocol.FeatureBatch, protocol.FeatureIdentity},
 	plan.CPUQuota:             {protocol.FeatureBatch, protocol.FeatureCPUSet, protocol.FeatureNormalization, protocol.FeatureBurst},
 	plan.CPUPeriod:            nil,
 	plan.CPUBurst:             {protocol.FeatureBurst},

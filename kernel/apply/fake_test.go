@@ -5,6 +5,7 @@ package apply_test
 
 import (
 	"fmt"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -206,6 +207,16 @@ func (g *groups) AddMon(group, mon string, pids []int) error {
 func (g *groups) file(group string) string {
 	return strings.TrimRight(g.tree.Roots.Resctrl+"/"+group, "/") + "/schemata"
 }
+
+// remake is rmdir and mkdir of a group.
+func (g *groups) remake(t testing.TB, group string) {
+	t.Helper()
+	if err := os.RemoveAll(g.tree.Roots.Resctrl + "/" + group); err != nil {
+		t.Fatal(err)
+	}
+	g.tree.Group(t, group)
+}
+
 func (g *groups) Schemata(group string) (string, error) { return readFile(g.file(group)) }
 func (g *groups) SetSchemata(group, line string) error {
 	return g.tree.Write(g.file(group), line, false)

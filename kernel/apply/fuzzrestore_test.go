@@ -24,6 +24,8 @@ func FuzzRestore(f *testing.F) {
 		{Via: journal.ViaRuntime, Knob: "cpu.shares", Want: "1024", Base: "2"},
 		{Via: journal.ViaDirect, Knob: "oom_score_adj", Want: "0", Written: []string{"0"}, Original: []string{"x"}},
 		{Via: journal.ViaDirect, Knob: "rdt.schemata", Key: "L3", Written: []string{"0=fffff"}, Original: []string{""}},
+		{Via: journal.ViaDirect, Knob: "rdt.schemata", Key: "L3", Written: []string{"0=fffff"}, Original: []string{"L3:0=f"}, Theirs: true},
+		{Via: journal.ViaDirect, Knob: "sched.policy", Written: []string{"5"}, Original: []string{"0"}, Theirs: true},
 	} {
 		r.Boot, r.Target = kerneltest.BootID, targetOf(ctr)
 		b, err := json.Marshal([]journal.Record{r, r})

@@ -26,7 +26,7 @@ type history struct {
 	before *journal.Record
 	// theirs is the newest write over a value of somebody else's, which is the original since then.
 	theirs *journal.Record
-	// writes are all of ours: systemd may bring an older one back, which is nobody else's.
+	// writes are all of ours but give-backs: systemd may bring an older one back, which is nobody else's.
 	writes []*journal.Record
 }
 
@@ -70,7 +70,11 @@ func (a *Applier) histories(records []journal.Record) (out []history, originals 
 		if a.isTheirs(h, r) {
 			h.theirs = r
 		}
+		back := a.isBack(h, r, originals)
 		h.add(r)
+		if back {
+			h.writes = h.writes[:len(h.writes)-1]
+		}
 		keep(originals, r)
 		if r.Via == journal.ViaRestore && r.Err == "" {
 			a.restoredAlong(found, h, r.Files)
@@ -162,14 +166,49 @@ func (a *Applier) isTheirs(h *history, r *journal.Record) bool {
 	if r.Via != journal.ViaDirect || !r.Theirs || len(r.Written) == 0 {
 		return false
 	}
-	found, err := a.o.FS.Parse(h.id, []byte(pick(r.Files, r.Original, h.file(a))))
+	found, err := a.textOf(h, pick(r.Files, r.Original, h.file(a)))
 	if err != nil || a.holdsOurs(*h, found) {
 		return false
 	}
-	return !slices.ContainsFunc(h.writes, func(w *journal.Record) bool {
-		v, err := a.o.FS.Parse(h.id, []byte(writtenTo(w, h.file(a))))
-		return err == nil && a.o.FS.Same(plan.Setting{Target: h.id.Target, Knob: h.id.Knob, Key: h.id.Key, Value: v}, found)
-	})
+	return !slices.ContainsFunc(h.writes, func(w *journal.Record) bool { return a.wrote(h, w, found) })
+}
+
+// isBack reports whether a record is of a write that gave a value back: it is not ours then, and where somebody sets it after
+// other values it is the original again.
+func (a *Applier) isBack(h *history, r *journal.Record, originals map[string]string) bool {
+	if r.Via != journal.ViaDirect || len(r.Written) == 0 || h.first == nil || isTaskKnob(h.id.Knob) {
+		return false
+	}
+	text, ok := h.original(originals, h.file(a))
+	if !ok {
+		return false
+	}
+	original, err := a.textOf(h, text)
+	return err == nil && a.wrote(h, r, original)
+}
+
+// textOf is what a file of the history's knob says, as far as it is the knob's.
+func (a *Applier) textOf(h *history, text string) (plan.Value, error) {
+	switch k := h.id.Knob; {
+	case k == plan.RDTSchemata:
+		return plan.Text(strings.TrimPrefix(text, h.id.Key+":")), nil
+	case !isCgroupKnob(k):
+		return plan.Text(text), nil
+	}
+	return a.o.FS.Parse(h.id, []byte(text))
+}
+
+// wrote reports whether a record wrote a value.
+func (a *Applier) wrote(h *history, r *journal.Record, v plan.Value) bool {
+	text := writtenTo(r, h.file(a))
+	switch k := h.id.Knob; {
+	case k == plan.RDTSchemata:
+		return sameDomains(h.id.Key, text, v.String()) // a record may name fewer domains than there are
+	case !isCgroupKnob(k):
+		return text == v.String()
+	}
+	w, err := a.o.FS.Parse(h.id, []byte(text))
+	return err == nil && a.o.FS.Same(plan.Setting{Target: h.id.Target, Knob: h.id.Knob, Key: h.id.Key, Value: w}, v)
 }
 
 // add takes one record in. A failed write was recorded before it was tried: the error record that names its files takes
@@ -201,15 +240,33 @@ func (h *history) add(r *journal.Record) {
 	}
 }
 
+// mayStand are the records of ours one of which the kernel has: the last, and the one before it that gave nothing back, in case we
+// were killed between recording and writing. Each process has its own value, so of these there is the last only.
+func (h *history) mayStand() []*journal.Record {
+	if h.ours == nil {
+		return nil
+	}
+	out := []*journal.Record{h.ours}
+	if isTaskKnob(h.id.Knob) {
+		return out
+	}
+	for i := len(h.writes) - 1; i >= 0; i-- {
+		if h.writes[i] != h.ours {
+			return append(out, h.writes[i])
+		}
+	}
+	return out
+}
+
 // original is what somebody else has put into the knob's file since, else the oldest content of the file, else that of the
-// knob's own first record.
+// knob's own first record. What a file has of one line of schemata is that record's alone.
 func (h *history) original(originals map[string]string, file string) (string, bool) {
 	if h.theirs != nil {
 		if i := slices.Index(h.theirs.Files, file); i >= 0 && i < len(h.theirs.Original) {
 			return h.theirs.Original[i], true
 		}
 	}
-	if o, ok := originals[file]; ok {
+	if o, ok := originals[file]; ok && isCgroupKnob(h.id.Knob) {
 		return o, true
 	}
 	if h.first != nil {
@@ -222,6 +279,12 @@ func (h *history) original(originals map[string]string, file string) (string, bo
 
 // file is the knob's own file, as opposed to one that moves along with it.
 func (h *history) file(a *Applier) string {
+	switch {
+	case isLinkKnob(h.id.Knob):
+		return linkFile(h.id.Key)
+	case h.id.Knob == plan.RDTSchemata:
+		return a.schemataFile(h.id.Target.Cgroup)
+	}
 	path, err := a.o.FS.Path(h.id.Target, h.id.Knob)
 	if err != nil {
 		return ""

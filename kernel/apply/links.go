@@ -11,6 +11,7 @@ import (
 
 	"github.com/koord-rt/koord-rt/kernel/cgroup"
 	"github.com/koord-rt/koord-rt/model/plan"
+	"github.com/koord-rt/koord-rt/model/shape"
 )
 
 // Links are the queues of network links, by "eth0/egress".
@@ -45,10 +46,12 @@ func (a *Applier) changeLink(s plan.Setting) (cgroup.Change, error) {
 	return c, nil
 }
 
-// planLink returns a link to what it had before, while it still has what we made of it.
+// planLink returns a link to what it had before, while it still has what we made of it, whole or half. A shape of ours with other
+// figures is somebody's own word.
 func (a *Applier) planLink(u undo, out *RestoreStep) (undo, bool) {
 	h := u.history
-	if h.ours == nil || len(h.ours.Written) == 0 || h.first == nil || len(h.first.Original) == 0 {
+	original, ok := h.original(nil, linkFile(h.id.Key))
+	if !ok || h.ours == nil {
 		out.Reason = "no original was recorded"
 		return u, false
 	}
@@ -58,17 +61,27 @@ func (a *Applier) planLink(u undo, out *RestoreStep) (undo, bool) {
 		return u, false
 	}
 	out.From = now
-	if now != h.ours.Written[0] {
+	switch {
+	case now == original:
+		out.Reason = "original already there"
+		return u, false
+	case now != shape.Half && !a.mayBeOurs(&h, plan.Text(now)):
 		out.Reason = "no longer our value"
 		return u, false
 	}
-	if now == h.first.Original[0] {
-		out.Reason = "original already there"
-		return u, false
-	}
-	u.setting.Value = plan.Text(h.first.Original[0])
-	u.writes = []cgroup.Write{{File: linkFile(h.id.Key), Data: h.first.Original[0]}}
+	u.setting.Value = plan.Text(original)
+	u.writes = []cgroup.Write{{File: linkFile(h.id.Key), Data: original}}
 	return finish(u, "original", out)
+}
+
+// theirLink reports whether what a link has is somebody else's since our last write: neither a shape of ours, whole or half, nor what
+// we gave back.
+func theirLink(t *target, s plan.Setting, now string) bool {
+	if shape.Ours(now) || now == shape.Gone {
+		return false
+	}
+	i := t.ownAt(s)
+	return i >= 0 && t.own[i].value.String() != now
 }
 
 // explainLink says what an error of a link means; nil for one that means nothing more.

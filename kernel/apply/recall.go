@@ -21,45 +21,63 @@ type Standing struct {
 	Known    bool
 }
 
-// Recall takes up what the ledgers' records tell, in the order of Restore's. What was written last to each knob is remembered, so
-// that a value of somebody else's is known for one; and what of it stands in the same cgroup of the same boot is returned. It
-// reads a file for each knob.
+// Recall takes up what the ledgers' records tell, in the order of Restore's. What of ours stands, or else was written last, is
+// remembered of each knob, so that a value of somebody else's is known for one; and what stands in the same cgroup of the same
+// boot is returned, but for links and schemata: who sets these looks at them by himself. It reads a file or two for each knob.
 func (a *Applier) Recall(records []journal.Record) []Standing {
 	histories, originals := a.histories(records)
 	out := make([]Standing, 0, len(histories))
 	for i := range histories {
 		h := &histories[i]
-		value, ok := a.lastOf(h)
-		if !ok {
+		r, last, stands := a.lastOf(h)
+		if r == nil {
 			continue
 		}
-		s := plan.Setting{Target: h.id.Target, Knob: h.id.Knob, Key: h.id.Key, Value: value}
-		if isCgroupKnob(s.Knob) {
+		s := plan.Setting{Target: h.id.Target, Knob: h.id.Knob, Key: h.id.Key, Value: last}
+		if !isTaskKnob(s.Knob) {
 			t := a.take(keyOf(s.Target))
 			t.wrote(s)
 			t.mu.Unlock()
 		}
-		if !a.stands(s) {
+		if !stands || isWhole(s.Knob) {
 			continue
 		}
-		st := Standing{ID: h.id, Value: value, By: h.ours.Owner}
+		st := Standing{ID: h.id, Value: last, By: r.Owner}
 		st.Original, st.Known = a.originalOf(h, originals)
 		out = append(out, st)
 	}
 	return out
 }
 
-// lastOf is what we have written last.
-func (a *Applier) lastOf(h *history) (plan.Value, bool) {
-	if h.ours == nil {
-		return plan.Value{}, false
+// isWhole reports knobs whose values are lines of text that are no cgroup file's.
+func isWhole(k plan.Knob) bool { return isLinkKnob(k) || k == plan.RDTSchemata }
+
+// lastOf is what of ours stands, else what we have written last; nil without either.
+func (a *Applier) lastOf(h *history) (last *journal.Record, value plan.Value, stands bool) {
+	for _, r := range h.mayStand() {
+		v, err := a.valueIn(h, r)
+		if err != nil {
+			continue
+		}
+		if a.stands(plan.Setting{Target: h.id.Target, Knob: h.id.Knob, Key: h.id.Key, Value: v}) {
+			return r, v, true
+		}
+		if last == nil {
+			last, value = r, v
+		}
 	}
-	if !isCgroupKnob(h.id.Knob) {
-		v, err := valueOf(h.id.Knob, h.ours.Want)
-		return v, err == nil && isTaskKnob(h.id.Knob)
+	return last, value, false
+}
+
+// valueIn is the value that a record wrote.
+func (a *Applier) valueIn(h *history, r *journal.Record) (plan.Value, error) {
+	switch k := h.id.Knob; {
+	case isTaskKnob(k):
+		return valueOf(k, r.Want)
+	case isSpecOnly(k):
+		return plan.Value{}, ErrUnsupported // no file of this machine has it
 	}
-	v, err := a.o.FS.Parse(h.id, []byte(writtenTo(h.ours, h.file(a))))
-	return v, err == nil
+	return a.textOf(h, writtenTo(r, h.file(a)))
 }
 
 // stands reports whether the kernel has a value; of a knob of processes, whether one of them has.
@@ -70,6 +88,15 @@ func (a *Applier) stands(s plan.Setting) bool {
 	}
 	if s.Knob == plan.RDTMonGroup || a.hook(s.Knob) != nil {
 		return false // a monitoring group restricts nothing
+	}
+	switch {
+	case isLinkKnob(s.Knob):
+		now, err := a.o.Links.Shape(s.Key)
+		return err == nil && now == s.Value.String()
+	case s.Knob == plan.RDTSchemata:
+		content, err := a.o.Groups.Schemata(s.Target.Cgroup)
+		line, _ := schemataLine(content, s.Key)
+		return err == nil && sameDomains(s.Key, s.Value.String(), line)
 	}
 	pids, err := a.bare().pids(s.Target)
 	return err == nil && slices.ContainsFunc(pids, func(pid int) bool {

@@ -131,7 +131,7 @@ func (a *Applier) stillOurs(h history, out *RestoreStep) (plan.Value, string, bo
 		out.Err, out.Reason = err, "cannot be read"
 		return plan.Value{}, "", false
 	}
-	if !a.holdsOurs(h, current) {
+	if !a.holdsOurs(h, current) && !a.mayBeOurs(&h, current) {
 		out.From, out.Reason = string(raw), "no longer our value"
 		return plan.Value{}, "", false
 	}
@@ -140,19 +140,19 @@ func (a *Applier) stillOurs(h history, out *RestoreStep) (plan.Value, string, bo
 
 // holdsOurs compares the present value with the last one that we wrote, and with the one the runtime wrote for us.
 func (a *Applier) holdsOurs(h history, current plan.Value) bool {
-	same := func(v plan.Value) bool {
-		return a.o.FS.Same(plan.Setting{Target: h.id.Target, Knob: h.id.Knob, Key: h.id.Key, Value: v}, current)
-	}
-	if h.ours != nil {
-		if v, err := a.o.FS.Parse(h.id, []byte(writtenTo(h.ours, h.file(a)))); err == nil && same(v) {
-			return true
-		}
+	if h.ours != nil && a.wrote(&h, h.ours, current) {
+		return true
 	}
 	if h.runtime == nil {
 		return false
 	}
 	v, err := valueOf(h.id.Knob, h.runtime.Want)
-	return err == nil && same(v)
+	return err == nil && a.o.FS.Same(plan.Setting{Target: h.id.Target, Knob: h.id.Knob, Key: h.id.Key, Value: v}, current)
+}
+
+// mayBeOurs compares the present value with those of ours that may stand.
+func (a *Applier) mayBeOurs(h *history, current plan.Value) bool {
+	return slices.ContainsFunc(h.mayStand(), func(r *journal.Record) bool { return a.wrote(h, r, current) })
 }
 
 // planOriginal returns to the bytes of the oldest record.

@@ -41,7 +41,9 @@ func (a *Applier) planOther(u undo, out *RestoreStep) (undo, bool) {
 
 func (a *Applier) planSchemata(u undo, out *RestoreStep) (undo, bool) {
 	h := u.history
-	if h.ours == nil || len(h.ours.Written) == 0 || h.first == nil || len(h.first.Original) == 0 || len(h.first.Files) == 0 {
+	file := h.file(a)
+	original, ok := h.original(nil, file)
+	if !ok || h.ours == nil {
 		out.Reason = "no original was recorded"
 		return u, false
 	}
@@ -52,12 +54,16 @@ func (a *Applier) planSchemata(u undo, out *RestoreStep) (undo, bool) {
 	}
 	line, _ := schemataLine(content, h.id.Key)
 	out.From = h.id.Key + ":" + line
-	if !sameDomains(h.id.Key, h.ours.Written[0], line) {
+	switch {
+	case !a.mayBeOurs(&h, plan.Text(line)):
 		out.Reason = "no longer our value"
 		return u, false
+	case sameDomains(h.id.Key, original, line):
+		out.Reason = "original already there"
+		return u, false
 	}
-	u.setting.Value = plan.Text(h.first.Original[0])
-	u.writes = []cgroup.Write{{File: h.first.Files[0], Data: h.first.Original[0]}}
+	u.setting.Value = plan.Text(original)
+	u.writes = []cgroup.Write{{File: file, Data: original}}
 	return finish(u, "original", out)
 }
 

@@ -81,7 +81,7 @@ func (a *session) recordOf(t *target, s plan.Setting, c cgroup.Change, gen uint6
 
 // fill states the files of a change: what stands there and what will.
 func (a *session) fill(rec *journal.Record, t *target, s plan.Setting, c cgroup.Change) {
-	rec.Theirs = isCgroupKnob(s.Knob) && a.theirs(t, s, c.Current)
+	rec.Theirs = a.theirs(t, s, c.Current)
 	n := len(c.Writes)
 	texts := make([]string, 2*n)
 	rec.Files, rec.Written = texts[:n:n], texts[n:]

@@ -30,13 +30,22 @@ func (a *Applier) changeSchemata(s plan.Setting) (cgroup.Change, error) {
 	if c.Same {
 		return c, nil
 	}
-	file := a.o.Roots.Resctrl + "/schemata"
-	if s.Target.Cgroup != "" {
-		file = a.o.Roots.Resctrl + "/" + s.Target.Cgroup + "/schemata"
-	}
-	c.Writes = []cgroup.Write{{File: file, Data: s.Key + ":" + strings.TrimPrefix(s.Value.String(), s.Key+":")}}
+	c.Writes = []cgroup.Write{{File: a.schemataFile(s.Target.Cgroup), Data: s.Key + ":" + strings.TrimPrefix(s.Value.String(), s.Key+":")}}
 	c.Original = []string{s.Key + ":" + line}
 	return c, nil
+}
+
+func (a *Applier) schemataFile(group string) string {
+	if group == "" {
+		return a.o.Roots.Resctrl + "/schemata"
+	}
+	return a.o.Roots.Resctrl + "/" + group + "/schemata"
+}
+
+// theirSchemata reports whether somebody else has changed a line since we wrote it.
+func theirSchemata(t *target, s plan.Setting, line string) bool {
+	i := t.ownAt(s)
+	return i >= 0 && !sameDomains(s.Key, t.own[i].value.String(), line)
 }
 
 // schemataLine finds a resource in a schemata file: "    L3:0=fffff;1=fffff\n    MB:0=100;1=100\n".

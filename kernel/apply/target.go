@@ -187,6 +187,14 @@ func (t *target) ownAt(s plan.Setting) int {
 // theirs reports whether what is about to be written over was written by somebody else since our last write: the kubelet
 // after a resize, an administrator. A weight that the kernel has changed beside cpu.idle is nobody's.
 func (a *Applier) theirs(t *target, s plan.Setting, current plan.Value) bool {
+	switch {
+	case isLinkKnob(s.Knob):
+		return theirLink(t, s, current.String())
+	case s.Knob == plan.RDTSchemata:
+		return theirSchemata(t, s, current.String())
+	case !isCgroupKnob(s.Knob):
+		return false // each process has an original of its own
+	}
 	i := t.ownAt(s)
 	if i < 0 || s.Knob == plan.CPUShares && t.ownAt(plan.Setting{Knob: plan.CPUIdle}) >= 0 {
 		return false

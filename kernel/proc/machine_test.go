@@ -14,6 +14,7 @@ import (
 
 	"github.com/koord-rt/koord-rt/kernel/kerneltest"
 	"github.com/koord-rt/koord-rt/kernel/root"
+	"github.com/koord-rt/koord-rt/model/unit"
 )
 
 // machine is every table of one reading.
@@ -80,8 +81,8 @@ func TestRecordedMachines(t *testing.T) {
 	if rx, tx := got.Net.Traffic(); rx != 106032760 || tx != 396221 {
 		t.Errorf("traffic %d, %d", rx, tx)
 	}
-	if got.Mem.Used() != 4<<30 || got.Mem.UsedWithPageCache() != 12<<30 {
-		t.Errorf("used %d, %d", got.Mem.Used(), got.Mem.UsedWithPageCache())
+	if got.Mem.Used(0) != 4<<30 || got.Mem.UsedWithPageCache(0) != 12<<30 || got.Mem.Used(1<<30) != 3<<30 || got.Mem.UsedWithPageCache(1<<30) != 11<<30 || got.Mem.Used(5<<30) != 0 {
+		t.Errorf("used %d, %d", got.Mem.Used(0), got.Mem.UsedWithPageCache(0))
 	}
 	v1 := read(t, FS(kerneltest.Recorded(t, "6.18-v1").Roots.Proc))
 	if len(v1.Stat.CPU) != 2 || v1.Mem.Total != 24684096<<10 || len(v1.Disks.Disks) != 10 || len(v1.Net.Interfaces) != 4 || v1.VM.AllocStall != 0 {
@@ -140,6 +141,11 @@ func TestParseRefusals(t *testing.T) {
 			t.Errorf("vmstat %q was taken", in)
 		}
 	}
+	for _, in := range []string{"", "Node 0, zone DMA\n", "count: x\n", "count: 1\ncount:\n", "count: 1099511627777\n"} {
+		if err := parseZoneInfo([]byte(in), &ZoneInfo{}); err == nil {
+			t.Errorf("zoneinfo %q was taken", in)
+		}
+	}
 	for _, in := range []string{"a\nb\nno colon", "a\nb\neth0: 1 2 3"} {
 		if err := parseNetDev([]byte(in), &NetDev{}); err == nil {
 			t.Errorf("net/dev %q was taken", in)
@@ -176,10 +182,51 @@ func TestParseSchedStat(t *testing.T) {
 	}
 }
 
+func TestZoneInfo(t *testing.T) {
+	t.Parallel()
+	text := "Node 0, zone    DMA32\n  pages free     731000\n        min      2312\n      nr_free_pages 731000\n  pagesets\n    cpu: 0\n" +
+		"              count:    0\n              high:     2312\n    cpu: 1\n              count:    17\n              high:     2312\n" +
+		"Node 0, zone   Normal\n  pagesets\n    cpu: 0\n              count:    9766\n              high:     10080\n" +
+		"Node 2, zone   Normal\n  pagesets\n    cpu: 3\n              count:    5\n"
+	r := kerneltest.Recorded(t, "6.12-v2")
+	r.Put(t, "proc/zoneinfo", text)
+	page := unit.Bytes(os.Getpagesize())
+	got, err := FS(r.Roots.Proc).ZoneInfo()
+	if err != nil || got.PerCPU != (17+9766+5)*page || got.Node(0) != (17+9766)*page || got.Node(1) != 0 || got.Node(2) != 5*page || got.Node(3) != 0 {
+		t.Errorf("%+v, %v", got, err)
+	}
+	for _, bad := range []string{"", "Node 0, zone DMA\n", "count: 5\n", "Node x, zone DMA\n count: 5\n", "Node 1024, zone DMA\n count: 5\n",
+		"Node 0, zone DMA\n count: -5\n", "Node 0, zone DMA\n count: 1099511627777\n"} {
+		if err := parseZoneInfo([]byte(text), &got); err != nil {
+			t.Fatal(err)
+		}
+		if err := parseZoneInfo([]byte(bad), &got); err == nil || got.PerCPU != 0 || got.Node(0) != 0 || got.Node(2) != 0 {
+			t.Errorf("%q: %+v, %v", bad, got, err)
+		}
+	}
+}
+
+// The collector reads it every few seconds, on machines with any number of NUMA nodes. Not parallel: it counts allocations.
+func TestZoneInfoAgain(t *testing.T) {
+	text := []byte("Node 0, zone Normal\n count: 7\nNode 3, zone Normal\n count: 5\n")
+	var z ZoneInfo
+	if n := testing.AllocsPerRun(10, func() {
+		if err := parseZoneInfo(text, &z); err != nil {
+			t.Fatal(err)
+		}
+	}); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+	if page := unit.Bytes(os.Getpagesize()); z.PerCPU != 12*page || len(z.Nodes) != 4 || z.Nodes[0] != 7*page || z.Nodes[1] != 0 {
+		t.Errorf("%+v", z)
+	}
+}
+
 // FuzzMachine feeds every table of the machine.
 func FuzzMachine(f *testing.F) {
 	for _, seed := range []string{"cpu  1 2 3 4 5 6 7 8\ncpu0 1 2 3 4 5 6 7 8", "MemTotal: 5 kB\nMemFree: 3 kB", "pgscan_direct 5\nallocstall_normal 2",
-		"a\nb\n lo: 1 2 3 4 5 6 7 8 9 10 11 12", "8 0 sda 1 2 3 4 5 6 7 8 9 10", "1 2 3", "cpu0 0 0 0 0 0 0 1 2 3"} {
+		"a\nb\n lo: 1 2 3 4 5 6 7 8 9 10 11 12", "8 0 sda 1 2 3 4 5 6 7 8 9 10", "1 2 3", "cpu0 0 0 0 0 0 0 1 2 3",
+		"Node 0, zone Normal\n  pagesets\n    cpu: 0\n              count:    9766"} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
@@ -189,12 +236,16 @@ func FuzzMachine(f *testing.F) {
 			t.Errorf("%d CPUs, %v", len(s.CPU), err)
 		}
 		var m Meminfo
-		if err := parseMeminfo(b, &m); m.Used() < 0 || m.Total < 0 || err != nil && m != (Meminfo{}) {
+		if err := parseMeminfo(b, &m); m.Used(0) < 0 || m.Total < 0 || err != nil && m != (Meminfo{}) {
 			t.Errorf("%+v beside %v", m, err)
 		}
 		var v VMStat
 		if err := parseVMStat(b, &v); err != nil && v != (VMStat{}) {
 			t.Errorf("%+v beside %v", v, err)
+		}
+		var z ZoneInfo
+		if err := parseZoneInfo(b, &z); err != nil && (z.PerCPU != 0 || len(z.Nodes) != 0) {
+			t.Errorf("%+v beside %v", z, err)
 		}
 		var d DiskStats
 		if err := parseDiskStats(b, &d); err != nil && len(d.Disks) != 0 {
@@ -252,7 +303,7 @@ func TestThisMachine(t *testing.T) {
 	if n := testing.AllocsPerRun(20, all); n != 0 || failed != nil {
 		t.Errorf("%v allocations, %v", n, failed)
 	}
-	if m.Stat.Total.Busy() <= 0 || m.Stat.Total.Busy() < one.Stat.Total.Busy() || len(m.Stat.CPU) == 0 || m.Mem.Used() <= 0 || len(m.Net.Interfaces) == 0 {
+	if m.Stat.Total.Busy() <= 0 || m.Stat.Total.Busy() < one.Stat.Total.Busy() || len(m.Stat.CPU) == 0 || m.Mem.Used(0) <= 0 || len(m.Net.Interfaces) == 0 {
 		t.Errorf("%+v", m)
 	}
 }

@@ -16,28 +16,36 @@ type Meminfo struct {
 	Total, Free, Available, Cached unit.Bytes
 }
 
-// Used = Total − Available: memory without the page cache that can be dropped.
-func (m *Meminfo) Used() unit.Bytes { return max(m.Total-m.Available, 0) }
+// Used = Total − Available − what is free on lists of the CPUs (ZoneInfo.PerCPU): memory without the page cache that can be
+// dropped. This is what a node uses wherever it is measured, reported or decided on.
+func (m *Meminfo) Used(lists unit.Bytes) unit.Bytes { return max(m.Total-m.Available-lists, 0) }
 
-// UsedWithPageCache = Total − Free.
-func (m *Meminfo) UsedWithPageCache() unit.Bytes { return max(m.Total-m.Free, 0) }
+// UsedWithPageCache = Total − Free − what is free on lists of the CPUs.
+func (m *Meminfo) UsedWithPageCache(lists unit.Bytes) unit.Bytes {
+	return max(m.Total-m.Free-lists, 0)
+}
 
 // MeminfoFile keeps /proc/meminfo open. Not for concurrent use.
 func (fs FS) MeminfoFile() (*root.File[Meminfo], error) {
 	return root.NewFile(string(fs), "meminfo", parseMeminfo)
 }
 
-// MemTotal reads the usable memory of the machine from /proc/meminfo.
-func (fs FS) MemTotal() (unit.Bytes, error) {
+// Meminfo reads /proc/meminfo once.
+func (fs FS) Meminfo() (m Meminfo, err error) {
 	f, err := fs.MeminfoFile()
 	if err != nil {
-		return 0, err
+		return Meminfo{}, err
 	}
 	defer f.Close()
 	b := root.Get()
 	defer b.Put()
-	var m Meminfo
 	err = f.Read(b, &m)
+	return m, err
+}
+
+// MemTotal reads the usable memory of the machine from /proc/meminfo.
+func (fs FS) MemTotal() (unit.Bytes, error) {
+	m, err := fs.Meminfo()
 	return m.Total, err
 }
 

@@ -6,6 +6,8 @@ package resctrl
 import (
 	"errors"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
@@ -16,6 +18,21 @@ import (
 	"github.com/koord-rt/koord-rt/kernel/kerneltest"
 	"github.com/koord-rt/koord-rt/model/node"
 )
+
+// recorded is the path of a resctrl tree in goresctrl's module. Path takes what the compiler says of its file, which -trimpath
+// makes relative to the module cache.
+func recorded(t *testing.T, name string) string {
+	t.Helper()
+	path := rdtdata.Path(name)
+	if filepath.IsAbs(path) {
+		return path
+	}
+	cache, err := exec.Command("go", "env", "GOMODCACHE").Output()
+	if err != nil {
+		t.Fatalf("go env: %v", err)
+	}
+	return filepath.Join(strings.TrimSpace(string(cache)), path)
+}
 
 // TestInfoOfRecordedMachines reads the resctrl trees that goresctrl's authors recorded on real machines.
 func TestInfoOfRecordedMachines(t *testing.T) {
@@ -30,13 +47,13 @@ func TestInfoOfRecordedMachines(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got, err := FS(rdtdata.Path(name)).Info(nil)
+			got, err := FS(recorded(t, name)).Info(nil)
 			if err != nil || !reflect.DeepEqual(got, want) {
 				t.Errorf("got  %+v, %v\nwant %+v", got, err, want)
 			}
 		})
 	}
-	got, err := FS(rdtdata.Path("resctrl.nol3.mbps")).Info([]string{"mba_MBps"})
+	got, err := FS(recorded(t, "resctrl.nol3.mbps")).Info([]string{"mba_MBps"})
 	if err != nil || got.L3 || !got.MB || got.MBUnit != node.MBMBps || got.MBMax != mbpsMax {
 		t.Errorf("software controller: %+v, %v", got, err)
 	}

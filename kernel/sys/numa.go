@@ -16,14 +16,16 @@ type NodeMemory struct {
 	Total, Free, ActiveFile, InactiveFile, SReclaimable unit.Bytes
 }
 
-// Used = Total − (Free + Active(file) + Inactive(file) + SReclaimable): what cannot be had without swapping. The kernel has no
-// MemAvailable by node.
-func (m *NodeMemory) Used() unit.Bytes {
-	return max(m.Total-m.Free-m.ActiveFile-m.InactiveFile-m.SReclaimable, 0)
+// Used = Total − (Free + Active(file) + Inactive(file) + SReclaimable) − what is free on lists of the CPUs: what cannot be had
+// without swapping. The kernel has no MemAvailable by node.
+func (m *NodeMemory) Used(lists unit.Bytes) unit.Bytes {
+	return max(m.Total-m.Free-m.ActiveFile-m.InactiveFile-m.SReclaimable-lists, 0)
 }
 
-// UsedWithPageCache = Total − Free.
-func (m *NodeMemory) UsedWithPageCache() unit.Bytes { return max(m.Total-m.Free, 0) }
+// UsedWithPageCache = Total − Free − what is free on lists of the CPUs.
+func (m *NodeMemory) UsedWithPageCache(lists unit.Bytes) unit.Bytes {
+	return max(m.Total-m.Free-lists, 0)
+}
 
 // NodeMemoryFile keeps devices/system/node/nodeN/meminfo open. Not for concurrent use.
 func (fs FS) NodeMemoryFile(node int) (*root.File[NodeMemory], error) {

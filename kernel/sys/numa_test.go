@@ -34,8 +34,8 @@ func TestParseNodeMeminfo(t *testing.T) {
 		t.Error(diff)
 	}
 	// 6908120 − (4850584 + 751700 + 957516 + 155920) = 192400 KiB
-	if m.Used() != 192400<<10 || m.UsedWithPageCache() != 2057536<<10 {
-		t.Errorf("used %d, with page cache %d", m.Used(), m.UsedWithPageCache())
+	if m.Used(0) != 192400<<10 || m.UsedWithPageCache(0) != 2057536<<10 {
+		t.Errorf("used %d, with page cache %d", m.Used(0), m.UsedWithPageCache(0))
 	}
 	for _, bad := range []string{"", "Node 0 MemFree: 1 kB", "Node 0 MemTotal: -1 kB", "Node 0 MemTotal: 9223372036854775807 kB"} {
 		again := m
@@ -49,7 +49,7 @@ func FuzzParseNodeMeminfo(f *testing.F) {
 	f.Add(nodeMeminfo)
 	f.Fuzz(func(t *testing.T, s string) {
 		var m NodeMemory
-		if err := parseNodeMeminfo([]byte(s), &m); err == nil && (m.Used() < 0 || m.UsedWithPageCache() < 0) {
+		if err := parseNodeMeminfo([]byte(s), &m); err == nil && (m.Used(0) < 0 || m.UsedWithPageCache(0) < 0) {
 			t.Errorf("%+v", m)
 		}
 	})
@@ -77,7 +77,7 @@ func TestThisHostsNodes(t *testing.T) {
 		if n := testing.AllocsPerRun(10, func() { err = f.Read(b, &m) }); n != 0 || err != nil {
 			t.Fatalf("%v allocations, %v", n, err)
 		}
-		if m.Used() <= 0 || m.Used() > m.Total {
+		if m.Used(0) <= 0 || m.Used(0) > m.Total {
 			t.Errorf("node %d: %+v", id, m)
 		}
 		sum += m.Total

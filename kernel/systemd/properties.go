@@ -25,8 +25,10 @@ type Property struct {
 // infinity is systemd's "no limit" for weights, sizes and times (UINT64_MAX; org.freedesktop.systemd1(5)).
 const infinity = uint64(math.MaxUint64)
 
-// mapped are the knobs whose files systemd writes itself. runc maps the same ones, plus pids.max; every other file of a
-// unit's cgroup survives a daemon-reload, because systemd does not know it.
+// mapped are the knobs whose files systemd writes itself. runc maps the same ones, plus pids.max; nearly every other file of
+// a unit's cgroup survives a daemon-reload, because systemd does not know it. The io files it knows: it writes the lines of
+// disks that a unit's own properties name, and no others, and it keeps the controller, because the library that kubelet and
+// runc make their units with asks for IOAccounting (lifecycle BlockIO of test/e2e under systemd).
 var mapped = plan.KnobSet(plan.CPUShares, plan.CPUQuota, plan.CPUPeriod, plan.CPUSetCPUs, plan.CPUSetMems,
 	plan.MemoryMin, plan.MemoryLow, plan.MemoryHigh, plan.MemoryLimit)
 

@@ -80,16 +80,13 @@ func (c *conn) shape(index int, d shape.Direction) (string, error) {
 	}
 	l, err := c.link(ifbName(index))
 	if is(err, unix.ENODEV) || err == nil && l.index != to {
-		return half, nil
+		return shape.Half, nil
 	}
 	if err != nil {
 		return "", err
 	}
 	return c.classText(l.index)
 }
-
-// half is a shape that a killed process has left incomplete: ours, and equal to none.
-const half = "htb incomplete"
 
 // inboundPlace is where the filters of an ingress qdisc stand.
 func inboundPlace(q *qdisc) (uint32, error) {
@@ -118,16 +115,16 @@ func (c *conn) classText(index int) (string, error) {
 		leaf := k
 		if name != shape.System {
 			if leaf, ok = classes[m|minorLeaf]; !ok || leaf.parent != m || leaf.ceil != k.ceil {
-				return half, nil
+				return shape.Half, nil
 			}
 		}
 		if k.parent != minorAll {
-			return half, nil
+			return shape.Half, nil
 		}
 		s.Classes = append(s.Classes, shape.Class{Name: name, Rate: unit.BitsOf(k.rate), Ceil: unit.BitsOf(k.ceil), Prio: int(leaf.prio)})
 	}
 	if all := classes[minorAll]; s.Check() != nil || all.ceil != all.rate {
-		return half, nil
+		return shape.Half, nil
 	}
 	return s.String(), nil
 }

@@ -49,6 +49,7 @@ const (
 	MemoryWithPageCache
 	MemoryWithHotPages
 	MemoryColdPages
+	MemoryFreeLists
 	PageCache
 	CPUThrottled
 	CPUPeriods
@@ -108,10 +109,11 @@ var table = [NumMetrics]row{
 	CPURequest: {"cpu_request", Cores, false, "sum of the CPU requests of a class, batch-cpu of BE; decided, not measured"},
 	CPULimit:   {"cpu_limit", Cores, false, "CPU that suppression leaves BE: CPUs of its set, or its quota; decided, not measured"},
 	MemoryUsage: {"memory_usage", Bytes, false, "memory without page cache: active_anon, inactive_anon and unevictable of " +
-		"memory.stat, MemTotal - MemAvailable of the node"},
-	MemoryWithPageCache: {"memory_usage_with_page_cache", Bytes, false, "memory with active_file and inactive_file, MemTotal - MemFree"},
+		"memory.stat, MemTotal - MemAvailable - memory_free_lists of the node"},
+	MemoryWithPageCache: {"memory_usage_with_page_cache", Bytes, false, "memory with active_file and inactive_file, MemTotal - MemFree - memory_free_lists"},
 	MemoryWithHotPages:  {"memory_with_hot_page_usage", Bytes, false, "memory with the page cache that is in use (not cold)"},
 	MemoryColdPages:     {"memory_cold_page_size", Bytes, true, "page cache and anonymous memory that was idle"},
+	MemoryFreeLists:     {"memory_free_lists", Bytes, true, "free memory on lists of the CPUs: count of /proc/zoneinfo"},
 	PageCache:           {"page_cache", Bytes, true, "page cache: file of memory.stat, Cached of /proc/meminfo"},
 	CPUThrottled:        {"cpu_throttled", Ratio, false, "periods in which the quota ran out over all periods of the interval"},
 	CPUPeriods:          {"cpu_periods", Count, false, "enforcement periods of the interval (nr_periods)"},

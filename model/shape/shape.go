@@ -89,6 +89,8 @@ const (
 	None = "none"
 	// Gone: the link does not exist.
 	Gone = "gone"
+	// Half is a Shape that a killed process has left incomplete: ours, and equal to none.
+	Half = prefix + "incomplete"
 )
 
 // Before is what a direction has where nobody has set anything.

@@ -12,7 +12,7 @@
 //	  maxUsageRequest  = capacity × reclaim − system   − Σ max(used, requested) of each
 //	mid      = min(min(prod reclaimable, capacity − node usage) + unallocated × mid unallocated, capacity × mid threshold)
 //
-// Everything is held above zero. One file per calculation has the details and an example, which its test repeats
+// Of a node that is not sound a part of it is lent, its weight ([HealthStrategy.Weigh]). Everything is held above zero. One file per calculation has the details and an example, which its test repeats
 // (docs: koordinator-cluster.md §4.4). Where this differs from Koordinator 1.8: a pod without a report counts by its request
 // under every policy; what a mid pod asks for in mid resources counts as its request; a host application without a class
 // counts as production's; and each memory node's zone goes by its number where its name tells one.
@@ -87,6 +87,8 @@ type Report struct {
 	ProdFree Amounts // what production pods have asked for and are not expected to use
 	ProdPeak Amounts // the most that they are expected to use
 	PeakOK   bool
+	// Evictions are pods that its agent has evicted in the last hour.
+	Evictions int64
 }
 
 // Above reports whether pods of a class go before those of another: production, and what has no class, before mid before
@@ -106,7 +108,8 @@ func rank(class protocol.PriorityClass) int {
 	}
 }
 
-// Stale says why a report counts for nothing; "" when it counts. It does as long as it is not older than limit.
+// Stale says why a report counts for nothing; "" when it counts. It does as long as it is not older than limit, and not as far in the
+// future: a node whose clock is ahead would be lent out long after its agent has ended.
 //
 // Example: limit 15 min: a report of 15 min ago counts, one of 15 min and a second ago does not.
 func Stale(r *Report, now, limit unit.Micros) string {
@@ -115,6 +118,8 @@ func Stale(r *Report, now, limit unit.Micros) string {
 		return "the node has not reported"
 	case now-r.At > limit:
 		return "the last report is " + age(now-r.At) + " old, more than " + age(limit)
+	case r.At-now > limit:
+		return "the last report is " + age(r.At-now) + " ahead of the time here, more than " + age(limit) + ": set the node's clock"
 	}
 	return ""
 }

@@ -25,6 +25,7 @@ func TestStale(t *testing.T) {
 		"at the limit":  {&capacity.Report{At: now - limit}, ""},
 		"past it":       {&capacity.Report{At: now - limit - unit.Second}, "the last report is 15.02 min old, more than 15 min"},
 		"of the future": {&capacity.Report{At: now + limit}, ""},
+		"far ahead":     {&capacity.Report{At: now + limit + unit.Second}, "the last report is 15.02 min ahead of the time here, more than 15 min: set the node's clock"},
 	} {
 		if got := capacity.Stale(tc.report, now, limit); got != tc.want {
 			t.Errorf("%s: %q, want %q", name, got, tc.want)
@@ -170,7 +171,7 @@ func TestDeviceResources(t *testing.T) {
 			protocol.ResourceGPUCore: 100, protocol.ResourceGPUMemory: 16 << 30,
 		}}
 	}
-	rdma := capacity.Device{Type: protocol.DeviceRDMA, Healthy: true}
+	rdma, fpga := capacity.Device{Type: protocol.DeviceRDMA, Healthy: true}, capacity.Device{Type: protocol.DeviceFPGA, Healthy: true}
 	two := map[string]int64{protocol.ResourceGPU: 200, protocol.ResourceGPUCore: 200, protocol.ResourceGPUMemory: 32 << 30}
 	for name, tc := range map[string]struct {
 		devices []capacity.Device
@@ -187,10 +188,36 @@ func TestDeviceResources(t *testing.T) {
 		"shared, and a network": {[]capacity.Device{gpu(true), rdma, rdma}, "huawei", true, map[string]int64{
 			protocol.ResourceGPUCore: 100, protocol.ResourceGPUMemory: 16 << 30, protocol.ResourceGPUShared: 100, protocol.ResourceRDMA: 200,
 		}},
-		"not healthy": {[]capacity.Device{gpu(false)}, "", true, map[string]int64{}},
+		"no GPU":      {[]capacity.Device{fpga, fpga, rdma}, "", true, map[string]int64{protocol.ResourceFPGA: 200, protocol.ResourceRDMA: 100}},
+		"not healthy": {[]capacity.Device{gpu(false), {Type: protocol.DeviceFPGA}}, "", true, map[string]int64{}},
 	} {
 		if diff := cmp.Diff(tc.want, capacity.DeviceResources(tc.devices, tc.vendor, tc.shared)); diff != "" {
 			t.Errorf("%s: %s", name, diff)
+		}
+	}
+}
+
+func TestGPUModel(t *testing.T) {
+	t.Parallel()
+	gpu := func(model string) capacity.Device {
+		return capacity.Device{Type: protocol.DeviceGPU, Healthy: true, Model: model}
+	}
+	sick := capacity.Device{Type: protocol.DeviceGPU, Model: "a100"}
+	for name, tc := range map[string]struct {
+		devices []capacity.Device
+		model   string
+		told    bool
+	}{
+		"none":                        {},
+		"another device's is not it":  {devices: []capacity.Device{{Type: protocol.DeviceRDMA, Healthy: true, Model: "mellanox-ib"}}},
+		"not told":                    {devices: []capacity.Device{gpu(""), gpu("")}},
+		"agreed":                      {[]capacity.Device{gpu("a100"), {Type: protocol.DeviceFPGA, Model: "u250"}, gpu("a100")}, "a100", true},
+		"differ":                      {[]capacity.Device{gpu("a100"), gpu("h100")}, "", true},
+		"one does not tell":           {[]capacity.Device{gpu("a100"), gpu("")}, "", true},
+		"one that fails is still one": {[]capacity.Device{sick, gpu("h100")}, "", true},
+	} {
+		if model, told := capacity.GPUModel(tc.devices); model != tc.model || told != tc.told {
+			t.Errorf("%s: %q, %t", name, model, told)
 		}
 	}
 }

@@ -3,13 +3,19 @@
 
 package capacity
 
-import "github.com/koord-rt/koord-rt/api/protocol"
+import (
+	"slices"
+
+	"github.com/koord-rt/koord-rt/api/protocol"
+)
 
 // Device is one device of a node.
 type Device struct {
 	// Type is one of protocol.DeviceGPU, DeviceRDMA, DeviceFPGA; another accelerator counts as a GPU.
 	Type    string
 	Healthy bool
+	// Model, empty where nobody has told it.
+	Model string
 	// Resources that it gives, by name.
 	Resources map[string]int64
 }
@@ -21,6 +27,7 @@ const vendorNvidia = "nvidia"
 //
 //	GPU:   each of its resources; koordinator.sh/gpu = Σ gpu-core where the vendor is nvidia or not told; gpu.shared = 100 × number
 //	RDMA:  koordinator.sh/rdma = 100 × number
+//	FPGA:  koordinator.sh/fpga = 100 × number
 //
 // The result names no resource that no device has.
 //
@@ -38,6 +45,8 @@ func DeviceResources(devices []Device, vendor string, shared bool) map[string]in
 			}
 		case d.Type == protocol.DeviceRDMA:
 			out[protocol.ResourceRDMA] += 100
+		case d.Type == protocol.DeviceFPGA:
+			out[protocol.ResourceFPGA] += 100
 		}
 	}
 	if gpus == 0 {
@@ -50,4 +59,24 @@ func DeviceResources(devices []Device, vendor string, shared bool) map[string]in
 		out[protocol.ResourceGPUShared] = 100 * gpus
 	}
 	return out
+}
+
+// GPUModel is the model of the node's GPUs, healthy or not: a model is not what fails. It is empty where they differ, or where some tell none;
+// told is false where none tells any, and nothing can be said.
+//
+// Example: two GPUs nvidia-a100, a network card mellanox-ib: nvidia-a100.
+func GPUModel(devices []Device) (model string, told bool) {
+	var models []string
+	for _, d := range devices {
+		if d.Type == protocol.DeviceGPU && !slices.Contains(models, d.Model) {
+			models = append(models, d.Model)
+		}
+	}
+	switch {
+	case len(models) == 0 || len(models) == 1 && models[0] == "":
+		return "", false
+	case len(models) > 1:
+		return "", true
+	}
+	return models[0], true
 }

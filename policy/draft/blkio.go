@@ -85,7 +85,7 @@ func lower(c, most *strategy.IOCfg) (held bool) {
 func (d *Draft) block(b *strategy.Block, why string, least int64) {
 	if b.Type != strategy.BlockDevice {
 		if d.Target.Level == plan.LevelPod {
-			d.Problem(protocol.AnnotationBlkIOQOS, Clip(b.Type)+" "+Clip(b.Name)+" is not resolvable at creation: koordlet resolves it")
+			d.Problem(protocol.AnnotationBlkIOQOS, Clip(b.Type)+" "+Clip(b.Name)+" is not resolved here: name its disk as a block of type device")
 		}
 		return
 	}

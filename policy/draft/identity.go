@@ -32,10 +32,20 @@ func (d *Draft) Identity() (id Identity, ok bool) {
 	if !ok {
 		return id, false
 	}
-	id = Identity{Bvt: min(max(Num(q.GroupIdentity), -1), 2), Why: why}
+	return d.identityOf(&q, why), true
+}
+
+func (d *Draft) identityOf(q *strategy.CPUQOS, why string) Identity {
+	id := Identity{Bvt: min(max(Num(q.GroupIdentity), -1), 2), Why: why}
 	grouped := Str(d.View.Strategy.Policy().CPUPolicy) != strategy.CPUPolicyCoreSched
 	id.HasBvt = grouped && d.Takes(protocol.FeatureIdentity, plan.CPUBvt)
 	id.Explicit = Num(q.SchedIdle) == 1
 	id.Idle = id.Explicit || grouped && !id.HasBvt && id.Bvt < 0
-	return id, true
+	return id
+}
+
+// BesideIdle reports whether pods of class BE get cpu.idle on this node, so that a pod of another class has them for neighbours.
+func (d *Draft) BesideIdle() bool {
+	q := d.View.Strategy.ClassFor(protocol.QoSBE.String()).CPUQOS
+	return On(q.Enable) && d.Takes(protocol.FeatureIdentity, plan.CPUIdle) && d.identityOf(q, "").Idle
 }

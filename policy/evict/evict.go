@@ -67,12 +67,23 @@ const (
 // Memory of the node.
 type Memory struct {
 	Capacity unit.Bytes
-	// Used by the node's collect policy.
+	// Used is the node's MemTotal − MemAvailable, whatever page cache the collect policy has it report.
 	Used unit.Measured[unit.Bytes]
+	// PerCPU is free memory on lists of the CPUs, which Used still has for used. Who leaves fills them.
+	PerCPU unit.Bytes
 	// BatchAllocatable and MidAllocatable are what the node offers as batch-memory and mid-memory.
 	BatchAllocatable, MidAllocatable unit.Measured[unit.Bytes]
 	// Reclaiming: proactive reclaim took something a moment ago, so eviction may wait a little.
 	Reclaiming bool
+}
+
+// InUse is Used without what is free on lists of the CPUs.
+func (m *Memory) InUse() unit.Measured[unit.Bytes] {
+	out := m.Used
+	if out.OK {
+		out.V = max(out.V-m.PerCPU, 0)
+	}
+	return out
 }
 
 // CPU of the node.

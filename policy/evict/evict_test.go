@@ -83,6 +83,13 @@ func memoryOf(used float64, pods ...evict.Pod) evict.Input {
 	}
 }
 
+// listed is the same where so much of what counts as used is free on lists of the CPUs.
+func listed(used, free float64, pods ...evict.Pod) evict.Input {
+	in := memoryOf(used, pods...)
+	in.Memory.PerCPU = unit.Bytes(free * float64(gib))
+	return in
+}
+
 func TestBEMemory(t *testing.T) {
 	t.Parallel()
 	eight, six, four := bePod("eight", 8), bePod("six", 6), bePod("four", 4)
@@ -93,6 +100,8 @@ func TestBEMemory(t *testing.T) {
 	}{
 		"A5 at the threshold":         {in: memoryOf(96, eight, six, four), reason: "node memory 96 GiB of 128 GiB (75%) is not above 75%"},
 		"A6":                          {in: memoryOf(104, four, eight, six, lsPod("ls", 60)), want: "eight six", reason: "is above 75%, down to 73%: release 10.56 GiB: 2 victims with 14 GiB"},
+		"free on lists of CPUs":       {in: listed(104, 8, eight, six, four), reason: "node memory 96 GiB of 128 GiB (75%) without 8 GiB on free lists of CPUs is not above 75%"},
+		"the rest is too much":        {in: listed(106, 8, eight, six, four), want: "eight", reason: "node memory 98 GiB of 128 GiB (76.56%) without 8 GiB on free lists of CPUs is above 75%, down to 73%: release 4.56 GiB"},
 		"lowest priority first":       {in: memoryOf(97, eight, change(four, func(p *evict.Pod) { p.Priority = 5000 })), want: "four"},
 		"eviction priority before it": {in: memoryOf(97, change(eight, func(p *evict.Pod) { p.EvictionPriority = -1 }), change(four, func(p *evict.Pod) { p.Priority = 5000 })), want: "eight"},
 		"sub-priority after it":       {in: memoryOf(97, eight, change(six, func(p *evict.Pod) { p.SubPriority = -1 })), want: "six"},

@@ -29,7 +29,8 @@ func lowerOf(threshold unit.Percent, given *int64) unit.Percent {
 func (r *round) memoryOver() bool {
 	m := &r.in.Memory
 	threshold, _, ok := r.memoryThresholds()
-	return ok && m.Used.OK && m.Capacity > 0 && m.Used.V > threshold.Of(m.Capacity)
+	used := m.InUse()
+	return ok && used.OK && m.Capacity > 0 && used.V > threshold.Of(m.Capacity)
 }
 
 // memoryUsage is BEMemoryEvict and MemoryEvict: node memory use against the thresholds.
@@ -46,17 +47,21 @@ func (r *round) memoryUsage(f Feature) {
 		}
 		belongs = below(*r.t.EvictEnabledPriorityThreshold)
 	}
-	if !m.Used.OK || m.Capacity <= 0 {
+	used := m.InUse()
+	if !used.OK || m.Capacity <= 0 {
 		r.quiet(f, "no decision: the node's memory use was not measured")
 		return
 	}
-	state := "node memory " + figure.BytesOf(m.Used.V, m.Capacity)
+	state := "node memory " + figure.BytesOf(used.V, m.Capacity)
+	if m.PerCPU > 0 {
+		state += " without " + figure.Bytes(m.PerCPU) + " on free lists of CPUs"
+	}
 	if !r.memoryOver() {
 		r.quiet(f, state+" is not above "+figure.Percent(threshold.Fraction()))
 		return
 	}
 	ofMemory.run(r, &rule[unit.Bytes]{
-		feature: f, need: m.Used.V - lower.Of(m.Capacity), belongs: belongs, anyone: true,
+		feature: f, need: used.V - lower.Of(m.Capacity), belongs: belongs, anyone: true,
 		cause: state + " is above " + figure.Percent(threshold.Fraction()) + ", down to " + figure.Percent(lower.Fraction()),
 		gives: ofMemory.used,
 	})

@@ -6,6 +6,7 @@ package feature
 import (
 	"strconv"
 
+	"github.com/koord-rt/koord-rt/model/node"
 	"github.com/koord-rt/koord-rt/model/plan"
 )
 
@@ -61,6 +62,7 @@ func identity(r *report) {
 	}
 	if group {
 		r.limited = append(r.limited, "BestEffort pods without batch-cpu, or with schedIdle 1, get cpu.idle among each other; QoS directories are the kubelet's and keep their weights")
+		besideIdle(r)
 	}
 	if idle && r.byCRI() {
 		r.late(plan.SchedPolicy)
@@ -69,17 +71,34 @@ func identity(r *report) {
 	}
 }
 
+// besideIdle tells what pods of other classes have beside idle ones, which have a weight of their own: n of them 3n/(3n+w) of what
+// they share with a pod of weight w.
+func besideIdle(r *report) {
+	weight, one, eight := "10", "0.23", "0.71"
+	if r.v.Kernel.Cgroup == node.CgroupV1 {
+		weight, one, eight = "2", "0.6", "0.92"
+	}
+	weights := "the kernel weighs each idle pod 3 and a pod without a CPU request " + weight
+	if r.v.Ceded.Has(plan.CPUShares) {
+		r.limited = append(r.limited, weights+", and cpu.shares is ceded to another plugin: where all compute, one BE pod has "+one+
+			" of what it shares with a pod of another class, eight have "+eight)
+		return
+	}
+	r.notes = append(r.notes, weights+": those of other classes than BE get cpu.shares 1024")
+}
+
 func burst(r *report) {
 	if !r.need(plan.CPUBurst) {
 		return
 	}
 	r.late(plan.CPUBurst)
 	if !r.v.Runtime.Fields.UpdatePod {
-		what := "UpdatePodSandbox event"
+		what := "UpdatePodSandbox event: "
 		if r.byCRI() {
-			what = "UpdatePodSandboxResources call"
+			what = "UpdatePodSandboxResources call: unless the kubelet makes it all the same, "
 		}
-		r.limited = append(r.limited, r.runtime()+" has no "+what+": a resize of a pod below its burst cannot be caught and the kernel refuses it")
+		r.limited = append(r.limited, r.runtime()+" has no "+what+"a pod's burst is lowered only with its containers' updates; "+
+			"a smaller quota of the pod alone, below its burst, cannot be caught and the kernel refuses it")
 	}
 }
 

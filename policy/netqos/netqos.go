@@ -13,8 +13,8 @@
 //	order     system, LSR, LS, BE: who gets first what nobody is guaranteed
 //
 // A class that is not enabled has no share of its own: its pods are the system's. A direction is left alone while no class asks
-// for a request or a limit in it and no pod has a limit. What a link had before is kept from the first step that changes it and
-// given back when nobody asks any more.
+// for a request or a limit in it and no pod has a limit. What a link had before is kept from the first step that changes it, or
+// from a later one that finds something of somebody else's, and given back when nobody asks any more.
 //
 // Example: 10 Gbit/s, LS 40..100 %, BE 10 %..3G: system 5..10 Gbit/s, LS 4..10 Gbit/s, BE 1..3 Gbit/s.
 //
@@ -82,7 +82,7 @@ type State struct {
 // Held is a direction of a link that is ours.
 type Held struct {
 	Key string `json:"key"`
-	// Original is what stood there before.
+	// Original is what stood there before, or what somebody else has set in the place of ours since.
 	Original string `json:"original"`
 }
 
@@ -202,9 +202,10 @@ func (w *work) direction(d shape.Direction, total unit.BitRate, classes []class,
 		return ""
 	}
 	h := Held{Key: key, Original: now}
-	if i := w.held(key); i >= 0 {
+	switch i := w.held(key); {
+	case i >= 0 && (shape.Ours(now) || now == shape.Gone):
 		h = w.s.Held[i]
-	} else if shape.Ours(now) {
+	case shape.Ours(now):
 		h.Original = shape.Before(d) // what an earlier life found is lost, but for the ledger
 	}
 	w.next.Held = append(w.next.Held, h)

@@ -262,3 +262,29 @@ func TestLeavesOthersAlone(t *testing.T) {
 		}
 	}
 }
+
+// What somebody else sets in the place of ours is written over while somebody asks, and is what goes back in the end.
+func TestGivesBackWhatWasSetSince(t *testing.T) {
+	t.Parallel()
+	in := netqos.Input{Strategy: spec(nil, nil, qos(percent(10), percent(50))), Link: link()}
+	s, out := netqos.Step(netqos.State{}, in)
+	ours := out.Plan[0].Value.String()
+	for _, theirs := range []string{"qdisc fq 8001 AAAA", "default"} {
+		in.Link.Now["eth0/egress"] = theirs
+		if s, out = netqos.Step(s, in); len(out.Plan) != 1 || out.Plan[0].Value.String() != ours {
+			t.Errorf("over %s: %s", theirs, values(&out))
+		}
+		for _, now := range []string{ours, "htb incomplete", shape.Gone} {
+			in.Link.Now["eth0/egress"] = now
+			if s, _ = netqos.Step(s, in); !slices.Equal(s.Held, []netqos.Held{{Key: "eth0/egress", Original: theirs}}) {
+				t.Errorf("%s, then %s: %+v", theirs, now, s)
+			}
+		}
+		in.Link.Now["eth0/egress"] = ours
+		end := in
+		end.Strategy = nil
+		if _, out = netqos.Step(s, end); values(&out) != "eth0/egress="+theirs {
+			t.Errorf("%s goes back as %q", theirs, values(&out))
+		}
+	}
+}

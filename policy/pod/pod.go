@@ -35,9 +35,12 @@ func Decide(v *node.View, p *workload.Pod, sum Sums) (plan.Plan, []protocol.Prob
 		return nil, nil
 	}
 	j.batch, j.hasBatch = draft.BatchPod(v, p)
-	idle := j.identity()
-	if j.hasBatch && !idle {
+	switch idle := j.identity(); {
+	case idle:
+	case j.hasBatch && j.batch.CPURequest.Set:
 		j.Shares(p.Base.Shares, &j.batch)
+	default:
+		j.aboveIdle()
 	}
 	loop := v.Dynamic.Quotas[p.UID]
 	quota := j.quota(loop.Plus, loop.Cap)
@@ -82,6 +85,21 @@ func (j *job) identity() (idle bool) {
 	}
 	j.Set(f, plan.CPUIdle, plan.Int(1), id.Why+": idle among the pods of its QoS directory")
 	return j.Writes(f)
+}
+
+// sharesAboveIdle are what Linux gives a cgroup of which nobody says anything, and Kubernetes a request of one CPU.
+const sharesAboveIdle = 1024
+
+// aboveIdle keeps a pod that is not idle above those beside it that are, however many. The kernel weighs each idle group 3
+// (kernel/sched/sched.h, WEIGHT_IDLEPRIO), and a pod without a CPU request 2 on cgroup v1 and 10 on v2: one idle pod that computes
+// beside it would have more on v1, four on v2. What stands outside the QoS directory is not concerned, the directory's own weight
+// stays. The kubelet writes these shares once, before us, as those of identity.
+func (j *job) aboveIdle() {
+	if j.Pod.KubeQoS != protocol.KubeBestEffort || j.Pod.Class() == protocol.QoSBE ||
+		j.Pod.Base.Shares.Or(int64(unit.MinShares)) >= sharesAboveIdle || !j.BesideIdle() {
+		return
+	}
+	j.Set(protocol.FeatureIdentity, plan.CPUShares, plan.Int(sharesAboveIdle), "above the idle pods of class BE beside it, which weigh 3 each")
 }
 
 // cpuLimit is the pod's limit: the sum of the containers' in the pod cache when each has one, else what the kubelet's

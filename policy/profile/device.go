@@ -135,6 +135,13 @@ func (c *Container) sharedProblem() string {
 	case ratio%n != 0:
 		return protocol.ResourceGPUMemoryRatio + " is no multiple of " + protocol.ResourceGPUShared
 	}
+	// koordinator.sh/gpu: 150 comes as this: [Devices] has written it out before anybody checks.
+	for _, name := range [...]string{protocol.ResourceGPUCore, protocol.ResourceGPUMemoryRatio} {
+		if v := c.count(name); v/n > whole {
+			return name + " is " + strconv.FormatInt(v, 10) + " of " + strconv.FormatInt(n, 10) + " GPU: want at most 100 of each (as " +
+				protocol.ResourceGPU + ": 1 to 100, or a multiple of 100)"
+		}
+	}
 	return ""
 }
 

@@ -12,6 +12,7 @@
 //	devices    koordinator.sh/gpu 200 becomes gpu-core 200, gpu-memory-ratio 200, gpu.shared 2
 //	scheduler  who carries Koordinator's labels or classes, asks for a device, has a reservation or a quota needs ours
 //	check      BE is batch, mid or free; LSR is prod; LSE and LSR ask for whole CPUs; batch-* is BE; what may not change does not
+//	quota      no pod of a parent, none that alone asks for more than its quota may ever have; the nodes of a quota's tree
 //	trust      the scheduler's annotations are the scheduler's; those that move a node's knobs obey the namespace's limits
 //
 // Inputs are values made from API objects, outputs are changed values, and problems for people. What cannot be done leaves the

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/koord-rt/koord-rt/api/protocol"
+	"github.com/koord-rt/koord-rt/api/strategy"
 	"github.com/koord-rt/koord-rt/policy/profile"
 )
 
@@ -271,23 +272,42 @@ func TestCheckDevices(t *testing.T) {
 		requests r
 		want     string
 	}{
-		"nothing":                     {r{"cpu": "1"}, ""},
-		"gpu":                         {r{"koordinator.sh/gpu": "200"}, ""},
-		"gpu 0":                       {r{"koordinator.sh/gpu": "0"}, "want 1 to 100"},
-		"gpu 150":                     {r{"koordinator.sh/gpu": "150"}, "want 1 to 100"},
-		"both forms":                  {r{"koordinator.sh/gpu": "100", "koordinator.sh/gpu.shared": "1"}, "use one of them"},
-		"shared":                      {r{"koordinator.sh/gpu.shared": "2", "koordinator.sh/gpu-core": "100", "koordinator.sh/gpu-memory-ratio": "100"}, ""},
-		"shared by none":              {r{"koordinator.sh/gpu.shared": "0", "koordinator.sh/gpu-memory": "1"}, "want at least 1"},
-		"shared without memory":       {r{"koordinator.sh/gpu.shared": "1", "koordinator.sh/gpu-core": "50"}, "asks for no GPU memory"},
-		"memory twice":                {r{"koordinator.sh/gpu.shared": "1", "koordinator.sh/gpu-memory": "1", "koordinator.sh/gpu-memory-ratio": "5"}, "use one of them"},
-		"core no multiple":            {r{"koordinator.sh/gpu.shared": "2", "koordinator.sh/gpu-core": "25", "koordinator.sh/gpu-memory": "1"}, "gpu-core is no multiple"},
-		"ratio no multiple":           {r{"koordinator.sh/gpu.shared": "2", "koordinator.sh/gpu-memory-ratio": "25"}, "gpu-memory-ratio is no multiple"},
+		"nothing":               {r{"cpu": "1"}, ""},
+		"gpu":                   {r{"koordinator.sh/gpu": "200"}, ""},
+		"gpu 0":                 {r{"koordinator.sh/gpu": "0"}, "want 1 to 100"},
+		"gpu 150":               {r{"koordinator.sh/gpu": "150"}, "want 1 to 100"},
+		"both forms":            {r{"koordinator.sh/gpu": "100", "koordinator.sh/gpu.shared": "1"}, "use one of them"},
+		"shared":                {r{"koordinator.sh/gpu.shared": "2", "koordinator.sh/gpu-core": "100", "koordinator.sh/gpu-memory-ratio": "100"}, ""},
+		"shared by none":        {r{"koordinator.sh/gpu.shared": "0", "koordinator.sh/gpu-memory": "1"}, "want at least 1"},
+		"shared without memory": {r{"koordinator.sh/gpu.shared": "1", "koordinator.sh/gpu-core": "50"}, "asks for no GPU memory"},
+		"memory twice":          {r{"koordinator.sh/gpu.shared": "1", "koordinator.sh/gpu-memory": "1", "koordinator.sh/gpu-memory-ratio": "5"}, "use one of them"},
+		"core no multiple":      {r{"koordinator.sh/gpu.shared": "2", "koordinator.sh/gpu-core": "25", "koordinator.sh/gpu-memory": "1"}, "gpu-core is no multiple"},
+		"ratio no multiple":     {r{"koordinator.sh/gpu.shared": "2", "koordinator.sh/gpu-memory-ratio": "25"}, "gpu-memory-ratio is no multiple"},
+		"gpu 150 as it is written out": {
+			r{"koordinator.sh/gpu.shared": "1", "koordinator.sh/gpu-core": "150", "koordinator.sh/gpu-memory-ratio": "150"},
+			"gpu-core is 150 of 1 GPU: want at most 100 of each",
+		},
+		"more memory than there is":   {r{"koordinator.sh/gpu.shared": "2", "koordinator.sh/gpu-memory-ratio": "202"}, "gpu-memory-ratio is 202 of 2 GPU"},
 		"Huawei has rules of its own": {r{"koordinator.sh/gpu.shared": "1", "huawei.com/npu-core": "10"}, ""},
 	} {
 		p := profile.Pod{Main: []profile.Container{asks("a", c.requests, nil)}}
 		got := profile.CheckDevices(&p)
 		if c.want == "" && got != nil || c.want != "" && (len(got) != 1 || !strings.Contains(got[0].String(), c.want)) {
 			t.Errorf("%s: %v, want %q", name, got, c.want)
+		}
+	}
+}
+
+// TestCheckDevicesWrittenOut: the check comes after the short form has been written out, and must still know what could never be given.
+func TestCheckDevicesWrittenOut(t *testing.T) {
+	t.Parallel()
+	for percent, fits := range map[strategy.Quantity]bool{"0": false, "1": true, "50": true, "100": true, "150": false, "200": true, "250": false} {
+		p := profile.Pod{Main: []profile.Container{asks("a", profile.Resources{"koordinator.sh/gpu": percent}, nil)}}
+		if err := profile.Devices(&p); err != nil {
+			t.Fatal(err)
+		}
+		if got := profile.CheckDevices(&p); (got == nil) != fits {
+			t.Errorf("%s: %v", percent, got)
 		}
 	}
 }

@@ -15,14 +15,18 @@ import (
 var (
 	labTag   = regexp.MustCompile(`(?m)^//go:build .*\blab\b`)
 	testFunc = regexp.MustCompile(`(?m)^func (Test\w+)\(t \*testing\.T\)`)
-	vmMatch  = regexp.MustCompile(`vm\.Options\{([^}]*)\}, (.+)\},`)
+	vmMatch  = regexp.MustCompile(`"([^"]+)", vm\.Options\{([^}]*)\}, (.+)\},`)
 	constant = regexp.MustCompile(`(?m)^(?:const)?\s*(\w+)\s*= "(/[^"]*)"$`)
 	cycle    = regexp.MustCompile(`(?m)^\t\{"(\w+)", lifecycle\w+\},$`)
+	lives    = regexp.MustCompile(`(?ms)^var (\w+) = \[\]proxyLife\{\n(.*?)^\}`)
+	life     = regexp.MustCompile(`(?m)^\t\{"(\w+)", \w+\},$`)
+	livesOf  = regexp.MustCompile(`func (TestGuest\w+)\(t \*testing\.T\) \{\s*proxyLives\(t, .*, (\w+)\)\s*\}`)
 	makeLane = regexp.MustCompile(`(?m)^\t\$\(LAB\)(?: -run '([^']+)')? (.+)$`)
 )
 
 // guestTests is what one VM of test/e2e runs: names of tests and, when not all, of their subtests.
 type guestTests struct {
+	machine   string
 	v1        bool
 	name, sub *regexp.Regexp
 }
@@ -46,7 +50,7 @@ func vmTests(t *testing.T, function string) (out []guestTests) {
 	}
 	for _, m := range vmMatch.FindAllStringSubmatch(body, -1) {
 		text := ""
-		for part := range strings.SplitSeq(m[2], " + ") {
+		for part := range strings.SplitSeq(m[3], " + ") {
 			if value, ok := constants[part]; ok {
 				text += value
 			} else {
@@ -55,7 +59,7 @@ func vmTests(t *testing.T, function string) (out []guestTests) {
 		}
 		for one := range strings.SplitSeq(strings.ReplaceAll(text, "|^Test", "\n^Test"), "\n") {
 			name, sub, _ := strings.Cut(one, "/")
-			out = append(out, guestTests{strings.Contains(m[1], "CgroupV1: true"), regexp.MustCompile(name), regexp.MustCompile(sub)})
+			out = append(out, guestTests{m[1], strings.Contains(m[2], "CgroupV1: true"), regexp.MustCompile(name), regexp.MustCompile(sub)})
 		}
 	}
 	return out
@@ -80,6 +84,44 @@ func TestEveryLifecycleRunsOnV2(t *testing.T) {
 		}) {
 			t.Errorf("no VM with cgroup v2 runs lifecycle %s in make test", m[1])
 		}
+	}
+}
+
+// TestEveryProxyLifeRunsOnV2 is the same of the proxy's behaviour over time.
+func TestEveryProxyLifeRunsOnV2(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("../e2e/proxy*_test.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	src := ""
+	for _, f := range files {
+		text, err := os.ReadFile(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		src += string(text)
+	}
+	guestTest := map[string]string{}
+	for _, m := range livesOf.FindAllStringSubmatch(src, -1) {
+		guestTest[m[2]] = m[1]
+	}
+	guests, n := vmTests(t, "TestVM("), 0
+	for _, list := range lives.FindAllStringSubmatch(src, -1) {
+		for _, m := range life.FindAllStringSubmatch(list[2], -1) {
+			n++
+			if name := guestTest[list[1]]; name == "" || !slices.ContainsFunc(guests, func(g guestTests) bool {
+				return !g.v1 && g.name.MatchString(name) && g.sub.MatchString(m[1])
+			}) {
+				t.Errorf("no VM with cgroup v2 runs %s of %s in make test", m[1], list[1])
+			}
+		}
+	}
+	if n < 16 {
+		t.Fatalf("only %d of the proxy's lives found: the search is wrong", n)
+	}
+	if strings.Count(src, "proxyLives(t, ") != 2*len(guestTest) {
+		t.Errorf("%d lists of lives have a test for VMs: each call for the host needs one beside it", len(guestTest))
 	}
 }
 

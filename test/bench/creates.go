@@ -45,9 +45,12 @@ func (b *bench) creates(ctx context.Context, r *report, shared *rig, rd *road) (
 		if i > 0 && i%100 == 0 {
 			b.say("proxy: pair %d of %d", i, b.o.proxy.pairs)
 		}
-		if err := pair(ctx, sides, i); err != nil {
+		if err := pair(ctx, sides, i+warmPairs, i >= 0); err != nil {
 			return fmt.Errorf("pair %d: %w", i, err)
 		}
+	}
+	if err := tellAfterStart(ctx, r, rd.ours); err != nil {
+		return err
 	}
 	direct := sides[1]
 	for _, s := range sides {
@@ -60,6 +63,26 @@ func (b *bench) creates(ctx context.Context, r *report, shared *rig, rd *road) (
 			r.note("%-8s %-16s %s", s.name, name, s.seconds[c].line())
 		}
 	}
+	return nil
+}
+
+// afterStartFamily is our proxy's histogram of what no request can carry.
+const afterStartFamily = "koord_rt_cri_after_start_seconds"
+
+// tellAfterStart tells how long after the runtime's answer to a start the values are in force that no request can carry.
+func tellAfterStart(ctx context.Context, r *report, ours *process) error {
+	all, err := scrape(ctx, ours.metrics, "http://koord-runtime-proxy/metrics", afterStartFamily, "", func(map[string]string) bool { return true })
+	if err != nil {
+		return err
+	}
+	const name = "values that no request carries, in force after the runtime's answer to a start, p50, p99"
+	h := all[""]
+	if h.count == 0 {
+		r.tell(name, "no start has had any")
+		return nil
+	}
+	r.tell(name, "%s, %s (%d starts)", took(h.quantile(0.5)), took(h.quantile(0.99)), h.count)
+	r.note("after start      %s", h.line())
 	return nil
 }
 

@@ -129,10 +129,10 @@ func tellAgents(r *report, legs []leg, floor float64) {
 }
 
 // tellLegs is a line for ours, judged when there is a goal, and one for upstream's.
-func tellLegs(r *report, what string, ours, theirs []leg, goal string, say func(leg) (text string, ok bool)) {
+func tellLegs[L any](r *report, what string, ours, theirs []L, goal string, say func(L) (text string, ok bool)) {
 	for _, side := range []struct {
 		name, goal string
-		legs       []leg
+		legs       []L
 	}{{wayOurs, goal, ours}, {wayUpstream, "", theirs}} {
 		var texts []string
 		all := true
@@ -162,7 +162,7 @@ func worst(legs []leg, of func(leg) float64) float64 {
 	return out
 }
 
-func mean(legs []leg, of func(leg) float64) float64 {
+func mean[L any](legs []L, of func(L) float64) float64 {
 	var s sample
 	for _, l := range legs {
 		s = append(s, of(l))

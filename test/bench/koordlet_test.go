@@ -46,12 +46,12 @@ func TestProcessText(t *testing.T) {
 
 func TestAudited(t *testing.T) {
 	t.Parallel()
-	n := labNode{audit: filepath.Join(t.TempDir(), "audit.log")}
-	if err := os.WriteFile(n.audit, []byte(auditLog), 0o600); err != nil {
+	log := filepath.Join(t.TempDir(), "audit.log")
+	if err := os.WriteFile(log, []byte(auditLog), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	at := func(second int) time.Time { return time.Date(2026, 11, 22, 5, 0, second, 0, time.UTC) }
-	got, err := n.audited("a", at(0), at(5))
+	got, err := audited(log, "a", at(0), at(5))
 	want := asked{writes: 2, reads: 1, kinds: []string{"1 get nodes", "2 update nodemetrics/status"}}
 	if diff := cmp.Diff(want, got, cmp.AllowUnexported(asked{})); err != nil || diff != "" {
 		t.Errorf("%v (-want +got):\n%s", err, diff)

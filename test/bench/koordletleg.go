@@ -115,7 +115,7 @@ func (n *labNode) leg(ctx context.Context, name string) (l leg, err error) {
 	if l.pods, err = n.reported(ctx); err != nil {
 		return l, err
 	}
-	l.asked, err = n.audited(users[name], begin, begin.Add(l.length))
+	l.asked, err = audited(n.audit, users[name], begin, begin.Add(l.length))
 	return l, err
 }
 

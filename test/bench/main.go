@@ -3,7 +3,7 @@
 
 // Command bench takes the figures of docs/benchmarks: what a decision costs, what a handler costs, what the runtime and
 // its users notice of the plugin, how fast a full node is repaired, how much memory that takes, what the CRI proxy costs
-// beside a byte relay and upstream's, and what the node agent costs beside upstream's.
+// beside a byte relay and upstream's, and what the node agent and the manager cost beside upstream's.
 //
 // Input are the binaries in bin (make build), root and the lab's parts; output is a table with goals
 // on standard output, raw files in docs/benchmarks/raw and the figures between the markers of docs/benchmarks/README.md.
@@ -43,6 +43,7 @@ type options struct {
 	noopNice  int
 	proxy     proxyOptions
 	agent     agentOptions
+	manager   managerOptions
 }
 
 // benchmarks in the order in which they run.
@@ -50,7 +51,7 @@ func benchmarks() []benchmark {
 	return []benchmark{
 		{"decide", (*bench).decide}, {"handlers", (*bench).handlers}, {"apart", (*bench).apart}, {"pairs", (*bench).pairs},
 		{"sync", (*bench).sync}, {"memory", (*bench).memory}, {"proxy", (*bench).proxy},
-		{"koordlet", (*bench).koordlet},
+		{"koordlet", (*bench).koordlet}, {"manager", (*bench).manager},
 	}
 }
 
@@ -81,9 +82,9 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	var o options
 	f := flag.NewFlagSet("bench", flag.ContinueOnError)
 	f.SetOutput(stderr)
-	only := f.String("only", "", "benchmarks to run, separated by commas (default all): decide, handlers, apart, pairs, sync, memory, proxy, koordlet")
+	only := f.String("only", "", "benchmarks to run, separated by commas (default all): decide, handlers, apart, pairs, sync, memory, proxy, koordlet, manager")
 	f.StringVar(&o.out, "out", "docs/benchmarks", "folder to write raw files and figures to; empty writes nothing")
-	f.StringVar(&o.bin, "bin", "bin", "folder of koord-nri, koord-runtime-proxy and koordlet")
+	f.StringVar(&o.bin, "bin", "bin", "folder of koord-nri, koord-runtime-proxy, koordlet and koord-manager")
 	f.IntVar(&o.decisions, "decisions", 200_000, "decide: decisions to time")
 	f.IntVar(&o.running, "running", 250, "handlers, proxy: running containers, ten to a pod")
 	f.IntVar(&o.creates, "creates", 320, "handlers: creates per round, plugin and concurrency")
@@ -98,6 +99,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	f.IntVar(&o.noopNice, "noop-nice", -10, "nice value of the plugin that does nothing and of the byte relay; our programs give themselves -10")
 	o.proxy.flags(f)
 	o.agent.flags(f)
+	o.manager.flags(f)
 	if err := f.Parse(args); err != nil {
 		return o, err
 	}
@@ -119,7 +121,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 			return o, fmt.Errorf("-%s must be at least 1", name)
 		}
 	}
-	return o, o.agent.check()
+	return o, errors.Join(o.agent.check(), o.manager.check())
 }
 
 // start is main with its surroundings as arguments; the result is the exit code.

@@ -35,7 +35,15 @@ type side struct {
 	seconds [len(calls)]sample
 }
 
-// pairs creates the same pod on containerds that differ in their plugin only, one right after the other.
+// turnsOfEach is how often each plugin sits on each containerd, and warmTurn how many pairs after a change do not count.
+const (
+	turnsOfEach = 4
+	warmTurn    = 10
+)
+
+// pairs creates the same pod on containerds that differ in their plugin only, one right after the other. Two processes of one
+// program differ by some per cent, by where their memory and files happen to lie, for as long as they run. So plugins
+// change places: each sits on each containerd for the same number of pairs.
 func (b *bench) pairs(ctx context.Context, r *report) (err error) {
 	names := []string{"ours", "noop"}
 	if b.o.stamp {
@@ -44,36 +52,37 @@ func (b *bench) pairs(ctx context.Context, r *report) (err error) {
 	if b.o.none {
 		names = append(names, "none")
 	}
-	var sides []*side
+	sides, rigs := make([]*side, len(names)), make([]*rig, len(names))
 	defer func() {
-		for _, s := range sides {
-			err = errors.Join(err, s.rig.close())
+		for _, rig := range rigs {
+			if rig != nil {
+				err = errors.Join(err, rig.close())
+			}
 		}
 	}()
-	for _, name := range names {
-		rig, err := newRig(ctx)
-		if err != nil {
+	for i, name := range names {
+		sides[i] = &side{name: name, prefix: "pair"}
+		if rigs[i], err = newRig(ctx); err != nil {
 			return err
 		}
-		s := &side{name: name, rig: rig, prefix: "pair"}
-		sides = append(sides, s)
-		if name == "none" {
+	}
+	turns := turnsOfEach * len(names)
+	for turn, next := 0, 0; turn < turns; turn++ {
+		n := share(b.o.pairs, turns, turn)
+		if n == 0 {
 			continue
 		}
-		if s.p, err = b.startPlugin(ctx, rig, name); err != nil {
+		b.say("pairs: turn %d of %d, %d pairs", turn+1, turns, n)
+		if err := b.takePlaces(ctx, sides, rigs, turn); err != nil {
 			return err
 		}
-	}
-	if err := b.settle(ctx, sides[0].p); err != nil {
-		return err
-	}
-	for i := -20; i < b.o.pairs; i++ { // the first ones warm up
-		if i > 0 && i%100 == 0 {
-			b.say("pairs: %d of %d", i, b.o.pairs)
+		for i := -warmTurn; i < n; i++ {
+			if err := pair(ctx, sides, next, i >= 0); err != nil {
+				return fmt.Errorf("turn %d, pair %d: %w", turn+1, i, err)
+			}
+			next++
 		}
-		if err := pair(ctx, sides, i); err != nil {
-			return fmt.Errorf("pair %d: %w", i, err)
-		}
+		noteTurn(r, sides, turn, n)
 	}
 	for _, other := range sides[1:] {
 		judgePairs(r, sides[0], other)
@@ -89,9 +98,47 @@ func (b *bench) pairs(ctx context.Context, r *report) (err error) {
 	return nil
 }
 
+// share is the i-th of n parts of a whole: even, because every second pod is LS.
+func share(whole, n, i int) int { return 2 * (whole/2*(i+1)/n - whole/2*i/n) }
+
+// takePlaces ends the plugins of the last turn and starts each on the next containerd.
+func (b *bench) takePlaces(ctx context.Context, sides []*side, rigs []*rig, turn int) error {
+	for _, s := range sides {
+		if s.p != nil {
+			if err := s.p.stop(); err != nil {
+				return err
+			}
+			s.p = nil
+		}
+	}
+	for i, s := range sides {
+		s.rig = rigs[(i+turn)%len(rigs)]
+		if s.name == "none" {
+			continue
+		}
+		var err error
+		if s.p, err = b.startPlugin(ctx, s.rig, s.name); err != nil {
+			return err
+		}
+	}
+	return b.settle(ctx, sides[0].p)
+}
+
+// noteTurn tells what the last n pairs say by themselves: how far turns differ is what the places are worth.
+func noteTurn(r *report, sides []*side, turn, n int) {
+	for _, other := range sides[1:] {
+		text := ""
+		for c, name := range calls {
+			a, z := sides[0].seconds[c], other.seconds[c]
+			text += fmt.Sprintf("  %s %.3f", name, a[len(a)-n:].sorted().median()/z[len(z)-n:].sorted().median())
+		}
+		r.note("turn %2d ours/%-5s%s", turn+1, other.name, text)
+	}
+}
+
 // pair makes one pod on every side, in an order that changes from pair to pair, and removes them afterwards. All three
 // calls of a side come in a row, as from a kubelet: work that the plugin does behind its reply to one is felt by the next.
-func pair(ctx context.Context, sides []*side, i int) error {
+func pair(ctx context.Context, sides []*side, i int, counts bool) error {
 	order := slices.Clone(sides)
 	switch {
 	case len(order) > 2:
@@ -104,12 +151,12 @@ func pair(ctx context.Context, sides []*side, i int) error {
 		if err := wait(ctx, pause); err != nil {
 			return err
 		}
-		run, err := s.rig.kube.StartPod(ctx, pod(s.prefix, i+20, 1))
+		run, err := s.rig.kube.StartPod(ctx, pod(s.prefix, i, 1))
 		if err != nil {
 			return err
 		}
 		runs[k] = run
-		if i >= 0 {
+		if counts {
 			w := s.rig.calls
 			for c, d := range []time.Duration{w.runPod, w.create, w.start} {
 				s.seconds[c] = append(s.seconds[c], d.Seconds())

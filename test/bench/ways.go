@@ -136,6 +136,7 @@ func (b *bench) startProxy(ctx context.Context, r *rig, dir string) (*process, e
 	if p.run, err = runDir(); err != nil {
 		return nil, err
 	}
+	p.metrics = filepath.Join(p.run, "metrics.sock")
 	socket, path := filepath.Join(dir, "ours.sock"), filepath.Join(dir, "proxy.yaml")
 	text, err := proxyConfig(r, p.run, dir, socket)
 	if err == nil {

@@ -34,24 +34,33 @@ func (d *demo) settled(ctx context.Context) ([]setting, error) {
 	err := poll(ctx, 5*time.Second, func() error {
 		out = nil
 		for _, p := range pods(machine{}) {
-			text, err := d.ctl(ctx, "explain", "default/"+p.Name, "-o", "json")
+			one, err := d.held(ctx, "default/"+p.Name)
 			if err != nil {
 				return err
 			}
-			var one struct{ Settings []setting }
-			if err := json.Unmarshal(text, &one); err != nil {
-				return fmt.Errorf("read koordctl's answer: %w", err)
-			}
-			out = append(out, one.Settings...)
-		}
-		for _, s := range out {
-			if s.Drift == "yes" || s.Drift == "failed" {
-				return fmt.Errorf("%s %s: the kernel does not hold %s", s.Name, s.Knob, s.Want)
-			}
+			out = append(out, one...)
 		}
 		return nil
 	})
 	return out, err
+}
+
+// held asks koordctl about a pod; it is an error when the kernel does not hold what was set.
+func (d *demo) held(ctx context.Context, pod string) ([]setting, error) {
+	text, err := d.ctl(ctx, "explain", pod, "-o", "json")
+	if err != nil {
+		return nil, err
+	}
+	var one struct{ Settings []setting }
+	if err := json.Unmarshal(text, &one); err != nil {
+		return nil, fmt.Errorf("read koordctl's answer: %w", err)
+	}
+	for _, s := range one.Settings {
+		if s.Drift == "yes" || s.Drift == "failed" {
+			return nil, fmt.Errorf("%s %s: the kernel does not hold %s", s.Name, s.Knob, s.Want)
+		}
+	}
+	return one.Settings, nil
 }
 
 // compare prints what is different for a pod: its container, then the pod's cgroup.
@@ -88,9 +97,12 @@ func where(container string) string {
 	return "container"
 }
 
-// why is owner and reason of the knobs that stand in a file.
+// why is owner and reason of the knobs that stand in a file; a pod without a namespace is in the default one.
 func why(settings []setting, at place, s sight) string {
-	name := "default/" + at.pod
+	name := at.pod
+	if !strings.Contains(name, "/") {
+		name = "default/" + name
+	}
 	if at.container != "" {
 		name += "/" + at.container
 	}

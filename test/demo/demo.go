@@ -228,11 +228,13 @@ func (d *demo) remains() error {
 }
 
 // farewell is the last line.
-func (d *demo) farewell(left error) {
+func (d *demo) farewell(left error) { d.bye(left, "Pods, containerd, koord-nri, koordlet") }
+
+func (d *demo) bye(left error, what string) {
 	took := time.Since(d.start).Seconds()
 	if left != nil {
 		d.screen.line("\nDone after %.1f s, but not everything could be removed.", took)
 		return
 	}
-	d.screen.line("\n%s", d.screen.paint(green, fmt.Sprintf("Done in %.1f s. Pods, containerd, koord-nri, koordlet, their cgroups and files are gone.", took)))
+	d.screen.line("\n%s", d.screen.paint(green, fmt.Sprintf("Done in %.1f s. %s, their cgroups and files are gone.", took, what)))
 }

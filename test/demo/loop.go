@@ -40,6 +40,7 @@ const (
 	loadFor   = 16
 	returnFor = settling
 	most      = 60
+	mostLent  = 220
 	// room is the part of the node that BE must be allowed before the load comes: with less there is nothing to yield.
 	room = 0.15
 )
@@ -108,7 +109,7 @@ func (d *demo) loop(ctx context.Context, m machine) error {
 		d.screen.line("  Not shown; try again when the machine is quiet.")
 		return d.endLoop(ctx, ls, be)
 	}
-	rec, err := d.record(ctx, meter, ls, max(n/2, 1))
+	rec, err := d.record(ctx, meter, &recording{}, who{"front/serve (LS)", ls.Containers["serve"]}, max(n/2, 1))
 	if err != nil {
 		return err
 	}
@@ -133,7 +134,7 @@ func (d *demo) startAgent(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if d.agent, err = launch("koordlet", config, filepath.Join(d.dir, "koord", "koordlet.log")); err != nil {
+	if d.agent, err = launch("koordlet", filepath.Join(d.dir, "koord", "koordlet.log"), "--config", config); err != nil {
 		return err
 	}
 	return d.agent.ready(ctx, d.runDir(), func(s *status.Status) bool { return !s.ConnectedSince.IsZero() })
@@ -162,14 +163,16 @@ func (d *demo) decided(ctx context.Context, m *meter, enough float64) (float64, 
 	return may, nil
 }
 
+// who carries the load: a container that burns CPU while /tmp/load exists in it.
+type who struct{ name, id string }
+
 // record takes a sample every half second while the load comes and goes.
-func (d *demo) record(ctx context.Context, m *meter, ls *kubelet.Running, loops int) (*recording, error) {
-	_, info, err := d.host.CRI().ContainerStatus(ctx, ls.Containers["serve"])
+func (d *demo) record(ctx context.Context, m *meter, r *recording, ls who, loops int) (*recording, error) {
+	_, info, err := d.host.CRI().ContainerStatus(ctx, ls.id)
 	if err != nil {
 		return nil, err
 	}
 	flag := filepath.Join("/proc", strconv.Itoa(info.Pid), "root", "tmp", "load")
-	r := &recording{}
 	m.began = time.Now()
 	tick := time.NewTicker(every)
 	defer tick.Stop()
@@ -187,14 +190,14 @@ func (d *demo) record(ctx context.Context, m *meter, ls *kubelet.Running, loops 
 			return nil, err
 		}
 		r.samples = append(r.samples, s)
-		d.screen.live(fmt.Sprintf("  %5.1f s   LS used %s   BE used %s   BE may use %s CPUs", s.at.Seconds(), amount(s.ls), amount(s.be), amount(s.may)))
+		d.screen.live(r.now())
 		switch r.next() {
 		case loadComes:
 			if err := os.WriteFile(flag, nil, 0o600); err != nil {
 				return nil, fmt.Errorf("begin the load: %w", err)
 			}
 			r.came = time.Since(m.began)
-			d.step("load comes: %d busy %s in front/serve (LS)", loops, plural(loops, "loop"))
+			d.step("load comes: %d busy %s in %s", loops, plural(loops, "loop"), ls.name)
 		case loadGoes:
 			if err := os.Remove(flag); err != nil {
 				return nil, fmt.Errorf("end the load: %w", err)
@@ -209,6 +212,16 @@ func (d *demo) record(ctx context.Context, m *meter, ls *kubelet.Running, loops 
 	}
 }
 
+// now is the last sample in a line.
+func (r *recording) now() string {
+	s := r.samples[len(r.samples)-1]
+	text := fmt.Sprintf("  %5.1f s   LS used %s   BE used %s   BE may use %s", s.at.Seconds(), amount(s.ls), amount(s.be), amount(s.may))
+	if r.lends {
+		text += "   batch-cpu " + amount(s.lent)
+	}
+	return text + " CPUs"
+}
+
 // change is what happens after a sample.
 type change int
 
@@ -220,17 +233,23 @@ const (
 )
 
 // next says what happens now: the load comes after a calm while, goes when BE has yielded and everybody has seen it, and the
-// recording ends when BE has had its share again for a moment.
+// recording ends when BE has had its share again for a moment. What the node lends follows with the reports of its agent, and is
+// waited for too.
 func (r *recording) next() change {
 	last := r.samples[len(r.samples)-1].at
 	yielded, returned := r.reactions()
+	most, seen := most, time.Duration(0)
+	if r.lends {
+		lower, again := r.lending()
+		yielded, returned, most, seen = later(yielded, lower), later(returned, again), mostLent, settling*every
+	}
 	switch n := len(r.samples); {
 	case r.came == 0:
 		if n >= calmFor {
 			return loadComes
 		}
 	case r.went == 0:
-		if n -= r.index(r.came); n >= loadFor && yielded != 0 || n >= most {
+		if n -= r.index(r.came); n >= loadFor && yielded != 0 && last >= r.came+yielded+seen || n >= most {
 			return loadGoes
 		}
 	default:
@@ -239,6 +258,14 @@ func (r *recording) next() change {
 		}
 	}
 	return goOn
+}
+
+// later is when both have happened, 0 before that.
+func later(a, b time.Duration) time.Duration {
+	if a == 0 || b == 0 {
+		return 0
+	}
+	return max(a, b)
 }
 
 func plural(n int, noun string) string {
@@ -250,23 +277,26 @@ func plural(n int, noun string) string {
 
 // report draws what was recorded and tells what was decided, and why.
 func (d *demo) report(ctx context.Context, r *recording, m *meter) {
-	usage := "cpuacct.usage"
-	if m.v2 {
-		usage = "cpu.stat"
+	text := fmt.Sprintf("CPUs, read twice a second: %s of pods %s, %s of kubepods/besteffort", m.usageFile(), m.pods, m.quotaFile())
+	if r.lends {
+		text += ", the node's batch-cpu from the API server"
 	}
-	d.screen.line("\n  %s", d.screen.paint(bold, fmt.Sprintf("CPUs, read twice a second: %s of pods front (LS) and batch (BE), %s of kubepods/besteffort", usage, m.quotaFile())))
+	d.screen.line("\n  %s", d.screen.paint(bold, text))
 	r.plot(d.screen)
 	d.screen.line("")
 	r.table(d.screen)
 	d.screen.line("")
 	yielded, returned := r.reactions()
-	text := fmt.Sprintf("BE was allowed less %.1f s after the load came. ", yielded.Seconds())
+	text = fmt.Sprintf("BE was allowed less %.1f s after the load came. ", yielded.Seconds())
 	if returned != 0 {
 		text += fmt.Sprintf("It had nine tenths again %.1f s after the load went: less at once, more by a tenth of the node a second.", returned.Seconds())
 	} else {
 		text += "It does not have nine tenths again yet: other programs use this machine, or LS pods still wait for CPUs."
 	}
 	d.sentence(text)
+	if r.lends {
+		d.sentence(r.lentText())
+	}
 	if why := d.why(ctx, m.began.Add(r.came), m.began.Add(r.went)); why != "" {
 		d.sentence("The decision under the load, from koordlet's /events: " + why)
 	}

@@ -25,6 +25,8 @@ type sample struct {
 	ls, be float64
 	// may is what the quota of the best-effort class allows; +Inf without one.
 	may float64
+	// lent is the node's batch-cpu; 0 where there is no cluster.
+	lent float64
 }
 
 // meter reads what both pods use and what the best-effort class may use, from their cgroups.
@@ -36,12 +38,17 @@ type meter struct {
 	last           time.Time
 	lsTime, beTime time.Duration
 	began          time.Time
+	// pods are both, for people.
+	pods string
+	// lent asks what the node lends; nil where there is no cluster.
+	lent func() (float64, error)
 }
 
 // newMeter takes its first look.
 func newMeter(k *kubelet.Kubelet, v2 bool, ls, be *kubelet.Running) (*meter, error) {
 	m := &meter{
 		v2: v2, ls: k.PodDir(ls, "cpuacct"), be: k.PodDir(be, "cpuacct"), class: filepath.Dir(k.PodDir(be, "cpu")), began: time.Now(),
+		pods: fmt.Sprintf("%s (LS) and %s (BE)", ls.Pod.Name, be.Pod.Name),
 	}
 	_, err := m.read()
 	return m, err
@@ -61,8 +68,14 @@ func (m *meter) read() (sample, error) {
 	if err != nil {
 		return sample{}, err
 	}
+	lent := 0.0
+	if m.lent != nil {
+		if lent, err = m.lent(); err != nil {
+			return sample{}, err
+		}
+	}
 	now := time.Now()
-	s := sample{at: now.Sub(m.began), may: may}
+	s := sample{at: now.Sub(m.began), may: may, lent: lent}
 	if passed := now.Sub(m.last).Seconds(); !m.last.IsZero() && passed > 0 {
 		s.ls, s.be = (ls-m.lsTime).Seconds()/passed, (be-m.beTime).Seconds()/passed
 	}
@@ -97,6 +110,14 @@ func (m *meter) used(dir string) (time.Duration, error) {
 		}
 	}
 	return 0, fmt.Errorf("read CPU time of %s: no usage_usec", dir)
+}
+
+// usageFile is where a pod's CPU time stands, for people.
+func (m *meter) usageFile() string {
+	if m.v2 {
+		return "cpu.stat"
+	}
+	return "cpuacct.usage"
 }
 
 // quotaFile is where the quota of a class stands, for people.

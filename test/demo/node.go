@@ -32,7 +32,7 @@ func (d *demo) startNode(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if !cached() {
+	if !cached(parts.Runc) {
 		d.screen.line("The first run builds containerd, runc and crictl from source into %s: a few minutes, once.", cache.Root())
 	}
 	crictl, err := cache.File(ctx, parts.Crictl, "crictl")
@@ -108,11 +108,16 @@ func (d *demo) startPlugin(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	return d.launchPlugin(ctx, rules)
+}
+
+// launchPlugin is startPlugin with the strategy of a file, which may be absent.
+func (d *demo) launchPlugin(ctx context.Context, rules string) error {
 	config, err := d.config("nri", "NRIConfig", map[string]any{"socket": d.host.NRISocket, "strategyFile": rules})
 	if err != nil {
 		return err
 	}
-	if d.plugin, err = launch("koord-nri", config, d.logFile()); err != nil {
+	if d.plugin, err = launch("koord-nri", d.logFile(), "--config", config); err != nil {
 		return err
 	}
 	return d.plugin.ready(ctx, d.runDir(), func(s *status.Status) bool { return !s.LastSync.IsZero() })

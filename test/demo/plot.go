@@ -20,13 +20,15 @@ const (
 	heightsASCII = "_.-=+*%#"
 )
 
-// axisEvery is between two figures of the time axis.
+// axisEvery is between two figures of the time axis, where there is room.
 const axisEvery = 5 * time.Second
 
 // recording is the samples of a run with the moments at which the load came and went; 0 for not yet.
 type recording struct {
 	samples    []sample
 	came, went time.Duration
+	// lends: the samples tell what the node lends, too.
+	lends bool
 }
 
 // line of the plot: its name and its values.
@@ -40,28 +42,33 @@ type line struct {
 func (r *recording) plot(s *screen) {
 	const left = 14 // names and indent
 	per := (len(r.samples) + s.width - left - 1) / max(s.width-left, 1)
-	ls, be, may := line{name: "LS used"}, line{name: "BE used"}, line{name: "BE may use"}
+	ls, be, may, lent := line{name: "LS used"}, line{name: "BE used"}, line{name: "BE may use"}, line{name: "batch-cpu"}
 	var at []time.Duration
 	full := 0.0
 	for i := 0; i < len(r.samples); i += max(per, 1) {
 		m := mean(r.samples[i:min(i+max(per, 1), len(r.samples))])
 		at = append(at, r.samples[i].at)
 		ls.values, be.values, may.values = append(ls.values, m.ls), append(be.values, m.be), append(may.values, m.may)
-		for _, v := range []float64{m.ls, m.be, m.may} {
+		lent.values = append(lent.values, m.lent)
+		for _, v := range []float64{m.ls, m.be, m.may, m.lent} {
 			if !math.IsInf(v, 0) {
 				full = max(full, v)
 			}
 		}
 	}
-	for _, l := range []line{ls, be, may} {
+	lines := []line{ls, be, may}
+	if r.lends {
+		lines = append(lines, lent)
+	}
+	for _, l := range lines {
 		style := dim
-		if l.name == may.name {
+		if l.name == may.name || l.name == lent.name {
 			style = green
 		}
 		s.line("  %-10s  %s", l.name, s.paint(style, bars(l.values, full, s.pick(heights, heightsASCII))))
 	}
 	var axis, marks []label
-	for t := time.Duration(0); len(at) > 0 && t <= at[len(at)-1]; t += axisEvery {
+	for t := time.Duration(0); len(at) > 0 && t <= at[len(at)-1]; t += axisStep(max(per, 1)) {
 		axis = append(axis, label{column(at, t), strconv.Itoa(int(t.Seconds()))})
 	}
 	arrow := s.pick("↑", "^")
@@ -69,6 +76,15 @@ func (r *recording) plot(s *screen) {
 	s.line("  %-10s  %s", "seconds", spread(axis))
 	s.line("  %-10s  %s", "", s.paint(bold, spread(marks)))
 	s.line("  %s", s.paint(dim, fmt.Sprintf("A full bar is %.2f CPUs.", full)))
+}
+
+// axisStep is between two figures of the time axis where a column is so many samples: room for three digits.
+func axisStep(per int) time.Duration {
+	step := axisEvery
+	for step < 4*every*time.Duration(per) {
+		step *= 2
+	}
+	return step
 }
 
 // bars draws values by their part of full; steps are the heights in ascending order.
@@ -121,7 +137,7 @@ func mean(list []sample) sample {
 	var m sample
 	for _, s := range list {
 		n := float64(len(list))
-		m = sample{s.at, m.ls + s.ls/n, m.be + s.be/n, m.may + s.may/n}
+		m = sample{s.at, m.ls + s.ls/n, m.be + s.be/n, m.may + s.may/n, m.lent + s.lent/n}
 	}
 	return m
 }
@@ -168,11 +184,17 @@ func (r *recording) index(t time.Duration) int {
 func (r *recording) table(s *screen) {
 	var rows [][]string
 	for _, m := range r.moments() {
-		rows = append(rows, []string{
-			m.name, fmt.Sprintf("%.1f-%.1f s", m.from.Seconds(), m.to.Seconds()), amount(m.ls), amount(m.be), amount(m.may),
-		})
+		row := []string{m.name, fmt.Sprintf("%.1f-%.1f s", m.from.Seconds(), m.to.Seconds()), amount(m.ls), amount(m.be), amount(m.may)}
+		if r.lends {
+			row = append(row, amount(m.lent))
+		}
+		rows = append(rows, row)
 	}
-	s.table([]string{"CPUs", "average of", "LS used", "BE used", "BE may use"}, rows, []string{"", dim, "", "", bold + ";" + green})
+	head := []string{"CPUs", "average of", "LS used", "BE used", "BE may use"}
+	if r.lends {
+		head = append(head, "batch-cpu")
+	}
+	s.table(head, rows, []string{"", dim, "", "", bold + ";" + green, bold + ";" + green})
 }
 
 func amount(cpus float64) string {
@@ -191,15 +213,37 @@ const (
 // reactions are how long after the load came BE was allowed less, and how long after it went it had nine tenths of what it
 // had; 0 for what did not happen.
 func (r *recording) reactions() (yielded, returned time.Duration) {
+	return r.reaction(func(s sample) float64 { return s.may })
+}
+
+// lending is the same of what the node lends.
+func (r *recording) lending() (lower, again time.Duration) {
+	return r.reaction(func(s sample) float64 { return s.lent })
+}
+
+// lentText tells of lending.
+func (r *recording) lentText() string {
+	switch lower, again := r.lending(); {
+	case lower == 0:
+		return "batch-cpu did not fall by a quarter: other programs used less of this machine while the load was on it."
+	case again == 0:
+		return fmt.Sprintf("batch-cpu fell %.0f s after the load came. It is not back yet: other programs use this machine.", lower.Seconds())
+	default:
+		return fmt.Sprintf("batch-cpu fell %.0f s after the load came and was back %.0f s after it went: "+
+			"the node reports every 30 s what it used in the last minute.", lower.Seconds(), again.Seconds())
+	}
+}
+
+func (r *recording) reaction(of func(sample) float64) (yielded, returned time.Duration) {
 	if r.came == 0 {
 		return 0, 0
 	}
-	before := mean(r.samples[max(0, r.index(r.came)-settling):r.index(r.came)]).may
+	before := of(mean(r.samples[max(0, r.index(r.came)-settling):r.index(r.came)]))
 	for _, s := range r.samples {
 		switch {
-		case s.at > r.came && yielded == 0 && s.may < before*yields:
+		case s.at > r.came && yielded == 0 && of(s) < before*yields:
 			yielded = s.at - r.came
-		case r.went != 0 && s.at > r.went && returned == 0 && s.may >= before*back:
+		case r.went != 0 && s.at > r.went && returned == 0 && of(s) >= before*back:
 			returned = s.at - r.went
 		}
 	}

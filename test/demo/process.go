@@ -25,14 +25,14 @@ type process struct {
 	exited chan struct{}
 }
 
-// launch starts a daemon on a configuration file.
-func launch(name, config, logFile string) (*process, error) {
+// launch starts a daemon.
+func launch(name, logFile string, args ...string) (*process, error) {
 	log, err := os.Create(logFile)
 	if err != nil {
 		return nil, fmt.Errorf("create log: %w", err)
 	}
 	defer log.Close()
-	cmd := exec.Command(binary(name), "--config", config)
+	cmd := exec.Command(binary(name), args...)
 	cmd.Stdout, cmd.Stderr = log, log
 	// A group of its own: an interrupt from the terminal leaves it to close.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}

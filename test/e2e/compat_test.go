@@ -6,8 +6,11 @@
 package e2e
 
 import (
+	"strings"
 	"testing"
+	"time"
 
+	"github.com/koord-rt/koord-rt/test/lab/host"
 	"github.com/koord-rt/koord-rt/test/lab/parts"
 )
 
@@ -29,4 +32,66 @@ func TestCompatContainerd17CDI(t *testing.T) {
 	r := newRig(t, rigOptions{containerd: parts.Containerd17})
 	r.extra = map[string]any{"cdi": "on"}
 	lifecycleCDI(r)
+}
+
+// TestCompatContainerd16: containerd without NRI, so with the proxy alone. It has no CDI and no UpdatePodSandboxResources either.
+func TestCompatContainerd16(t *testing.T) {
+	t.Run("Scenarios", func(t *testing.T) { proxyScenarios(t, rigOptions{containerd: parts.Containerd16}) })
+	t.Run("Lives", func(t *testing.T) {
+		proxyLives(t, rigOptions{containerd: parts.Containerd16, nri: host.Options{DisableNRI: true}}, []proxyLife{
+			{"Resize", proxyResizeUntold},
+			{"Rebuilt", proxyRebuilt},
+			{"RuntimeRestarts", proxyRuntimeRestarts},
+		})
+	})
+}
+
+// proxyResizeUntold: the kubelet writes a smaller quota to a pod whose burst is as large as the one it had, and nobody hears of it
+// beforehand. The container's own update tells.
+func proxyResizeUntold(p *viaProxy) {
+	_, rest := cpus()
+	p.upProxy(standard, nil)
+	p.degraded("cpu-burst", "has no UpdatePodSandboxResources call")
+	be, ls := p.pod(bePod("untold-be")), p.pod(lsPod("untold-ls"))
+	p.soon(5*time.Second, ls, quotaWants(50000, 128<<20))
+	p.resizes(ls)
+	lsr := p.pod(lsrPod("untold-lsr"))
+	p.soon(5*time.Second, lsr, wants("LSR", ""))
+	p.soon(5*time.Second, be, wants("BE", rest))
+	if m := p.mark(ls.Containers["main"]); m == nil || !strings.HasPrefix(m.By, "koord-runtime-proxy/") {
+		p.t.Errorf("mark %+v", m)
+	}
+}
+
+func TestCompatResize20(t *testing.T) { compatResizes(t, parts.Containerd20) }
+
+func TestCompatResize17(t *testing.T) { compatResizes(t, parts.Containerd17) }
+
+// compatResizes: NRI does not tell of a resize of the pod there, and features says so. Bursts are lowered all the same, with
+// the container's update, which comes first.
+func compatResizes(t *testing.T, containerd string) {
+	r := newRig(t, rigOptions{containerd: containerd})
+	for _, l := range []lifecycle{
+		{"Resize", func(r *rig) {
+			lifecycleResize(r)
+			r.degraded("cpu-burst", "has no UpdatePodSandbox event: a pod's burst is lowered only with its containers' updates")
+		}},
+		{"ResizeExclusive", lifecycleResizeExclusive},
+	} {
+		t.Run(l.name, func(t *testing.T) {
+			sub := r.sub(t)
+			sub.freshRun()
+			l.test(sub)
+		})
+	}
+}
+
+// degraded fails unless features calls a feature degraded and says why; a table's cell may be cut anywhere.
+func (r *rig) degraded(feature, why string) {
+	r.t.Helper()
+	out, err := r.ctl("features")
+	text := strings.Join(strings.Fields(out), " ")
+	if err != nil || !strings.Contains(text, feature+" degraded ") || !strings.Contains(text, why) {
+		r.t.Errorf("features does not call %s degraded because the runtime %s (%v):\n%s", feature, why, err, out)
+	}
 }

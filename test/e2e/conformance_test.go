@@ -50,7 +50,7 @@ func repairScenarios(t *testing.T, o rigOptions) {
 			pods := r.create(s.Pods)
 			r.startWith(&s)
 			r.settle(&s, pods, slices.DeleteFunc(slices.Clone(s.Wants(r.version, r.driver == kubelet.Systemd)), func(w scenario.Want) bool {
-				return strings.HasPrefix(w.File, "@env") || strings.HasPrefix(w.File, "@device")
+				return strings.HasPrefix(w.File, "@env") || strings.HasPrefix(w.File, "@device") || strings.HasPrefix(w.File, "@access")
 			}))
 			r.remove(pods)
 			r.noPodGroups()

@@ -6,17 +6,22 @@
 package e2e
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/koord-rt/koord-rt/api/protocol"
 	"github.com/koord-rt/koord-rt/daemon/status"
 	"github.com/koord-rt/koord-rt/test/lab/cgroups"
 	"github.com/koord-rt/koord-rt/test/lab/kubelet"
+	"github.com/koord-rt/koord-rt/test/scenario"
 )
 
 // disk is this machine's first real disk and its number, else its first block device: the throttle is per device and
@@ -57,11 +62,19 @@ func lifecycleBlockIO(r *rig) {
 		}
 		return out
 	}
-	r.soon(3*time.Second, r.pod(asks), want(map[string]string{"read_bps_device": "1048576", "write_iops_device": "100", "read_iops_device": "200"}, "rbps=1048576 wbps=max riops=200 wiops=100"))
-	class := r.pod(bePod("io-class"))
-	r.soon(3*time.Second, class, want(map[string]string{"read_iops_device": "200"}, "rbps=max wbps=max riops=200 wiops=max"))
+	both, byAnnotation := r.pod(asks), want(map[string]string{"read_bps_device": "1048576", "write_iops_device": "100", "read_iops_device": "200"}, "rbps=1048576 wbps=max riops=200 wiops=100")
+	r.soon(3*time.Second, both, byAnnotation)
+	class, byClass := r.pod(bePod("io-class")), want(map[string]string{"read_iops_device": "200"}, "rbps=max wbps=max riops=200 wiops=max")
+	r.soon(3*time.Second, class, byClass)
 
-	r.weightAndLatency(name, number)
+	shares := r.weightAndLatency(name, number)
+	if r.driver == kubelet.Systemd {
+		// No unit has a property of these: systemd must leave both the files and the controller alone.
+		r.reload()
+		r.standing(time.Second, func() error {
+			return errors.Join(r.differs(both, byAnnotation), r.differs(class, byClass), shares())
+		})
+	}
 
 	bad := bePod("io-unknown")
 	bad.Annotations["koordinator.sh/blkioQOS"] = `{"blocks":[{"name":"/dev/nosuchdisk","type":"device","ioCfg":{"readBPS":1}}]}`
@@ -70,8 +83,8 @@ func lifecycleBlockIO(r *rig) {
 }
 
 // weightAndLatency asks for what only some kernels have: a knob that features does not name as missing must be read back
-// from the pod, and one that cannot be read back must be named there with a reason.
-func (r *rig) weightAndLatency(name, number string) {
+// from the pod, and one that cannot be read back must be named there with a reason. It returns the check of what stands.
+func (r *rig) weightAndLatency(name, number string) (held func() error) {
 	r.t.Helper()
 	asks := bePod("io-shares")
 	asks.Annotations["koordinator.sh/blkioQOS"] = `{"blocks":[{"name":"/dev/` + name + `","type":"device","ioCfg":{"readLatency":3000,"ioWeightPercent":60}}]}`
@@ -82,6 +95,7 @@ func (r *rig) weightAndLatency(name, number string) {
 			detail = f.Detail
 		}
 	}
+	var checks []func() error
 	for file, line := range map[string]string{"io.latency": number + " target=3000", "io.weight": number + " 60"} {
 		if strings.Contains(detail, "no "+file) {
 			r.t.Logf("%s: features: %s", file, detail)
@@ -103,8 +117,18 @@ func (r *rig) weightAndLatency(name, number string) {
 				r.t.Logf("%s: features: %s", file, detail)
 				return nil
 			}
+			if err == nil {
+				checks = append(checks, stands)
+			}
 			return err
 		})
+	}
+	return func() error {
+		var errs []error
+		for _, c := range checks {
+			errs = append(errs, c())
+		}
+		return errors.Join(errs...)
 	}
 }
 
@@ -113,6 +137,145 @@ func (r *rig) refused(pod, file string) bool {
 	return slices.ContainsFunc(r.status().Problems, func(p status.Problem) bool {
 		return p.Key == file && strings.HasSuffix(p.Where, "/"+pod) && strings.Contains(p.Reason, "operation not supported")
 	})
+}
+
+// lifecycleCaps is what the node's caps (D13) make of annotations where this machine's disk and memory are in the figures; the
+// scenarios caps* have the others.
+func lifecycleCaps(r *rig) {
+	name, number := r.disk()
+	class := "resourceQOSStrategy:\n  beClass:\n    blkioQOS: {enable: true, blocks: [{name: /dev/" + name + ", type: device, ioCfg: {readIOPS: 200}}]}\n"
+	greedy := func(name, disk string) kubelet.Pod {
+		p := bePod(name)
+		p.Annotations["koordinator.sh/blkioQOS"] = `{"blocks":[{"name":"/dev/` + disk + `","type":"device","ioCfg":{"readIOPS":5000,"writeIOPS":100}}]}`
+		return p
+	}
+	limits := func(limits map[string]any) { r.up(class, map[string]any{"limits": limits}) }
+	// Reads and writes a second, "" without a limit.
+	want := func(reads, writes string) []string {
+		if r.tree.V2() {
+			return []string{"pod io.max=" + number + " rbps=max wbps=max riops=" + cmp.Or(reads, "max") + " wiops=" + cmp.Or(writes, "max")}
+		}
+		line := func(n string) string {
+			if n == "" {
+				return ""
+			}
+			return number + " " + n
+		}
+		return []string{"main blkio.throttle.read_iops_device=" + line(reads), "main blkio.throttle.write_iops_device=" + line(writes)}
+	}
+
+	limits(map[string]any{"memoryNodePercentMax": 1})
+	r.soon(3*time.Second, r.pod(greedy("caps-class", name)), want("200", "100"))
+	if r.tree.V2() {
+		r.now(r.pod(keeper("caps-memory")), []string{"main memory.min=" + strconv.FormatInt(percentOfMemory(r), 10)})
+	}
+	r.stop(syscall.SIGTERM)
+
+	limits(map[string]any{"beyondClass": true})
+	r.soon(3*time.Second, r.pod(greedy("caps-beyond", name)), want("5000", "100"))
+	r.stop(syscall.SIGTERM)
+
+	limits(map[string]any{"blkIO": false})
+	r.soon(3*time.Second, r.pod(greedy("caps-off", name)), want("200", ""))
+	r.named("caps-off", "koordinator.sh/blkioQOS")
+}
+
+// keeper is a pod of 512 MiB that asks to keep all of it.
+func keeper(name string) kubelet.Pod {
+	res := map[string]kubelet.Quantity{"cpu": "200m", "memory": "512Mi"}
+	return kubelet.Pod{
+		Name: name, UID: uid(name), Labels: map[string]string{"koordinator.sh/qosClass": "LS"},
+		Annotations: map[string]string{"koordinator.sh/memoryQOS": `{"policy":"auto","minLimitPercent":100}`},
+		Containers:  []kubelet.Container{{Name: "main", Resources: kubelet.Resources{Requests: res, Limits: res}}},
+	}
+}
+
+// percentOfMemory is one percent of this machine's memory, in whole pages: the lab sets no limit on kubepods.
+func percentOfMemory(r *rig) int64 {
+	r.t.Helper()
+	data, err := os.ReadFile("/proc/meminfo")
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	var kib int64
+	if _, err := fmt.Sscanf(string(data), "MemTotal: %d kB", &kib); err != nil {
+		r.t.Fatalf("read MemTotal: %v", err)
+	}
+	return kib * 1024 / 100 / 4096 * 4096
+}
+
+// lifecycleHAMi has HAMi-core's library on the node: the container that shares a card finds it preloaded, mounted read-only from the
+// node, with the lock directory beside it; a whole card comes without.
+func lifecycleHAMi(r *rig) {
+	const content = "no ELF file: nobody loads it\n"
+	lib := filepath.Join(r.host.Dir, "libvgpu.so")
+	if err := os.WriteFile(lib, []byte(content), 0o644); err != nil {
+		r.t.Fatal(err)
+	}
+	const lock = "/tmp/vgpulock"
+	switch err := os.Mkdir(lock, 0o777); {
+	case err == nil:
+		r.t.Cleanup(func() {
+			if err := os.RemoveAll(lock); err != nil {
+				r.t.Error(err)
+			}
+		})
+	case !errors.Is(err, os.ErrExist):
+		r.t.Fatal(err)
+	}
+	r.makeDevices([]scenario.Device{{Path: "/dev/nvidia0", Major: 195}})
+	paths := r.base()["host"].(map[string]any)
+	paths["hamiLibrary"] = lib
+	r.up(standard, map[string]any{"host": paths})
+	gpu := func(name, share string) *kubelet.Running {
+		p := lsPod(name)
+		p.Labels["koordinator.sh/gpu-isolation-provider"] = "HAMi-core"
+		p.Annotations = map[string]string{"scheduling.koordinator.sh/device-allocated": `{"gpu":[{"minor":0,"resources":{"koordinator.sh/gpu-core":"` + share +
+			`","koordinator.sh/gpu-memory-ratio":"` + share + `","koordinator.sh/gpu-memory":"8Gi"}}]}`}
+		return r.pod(p)
+	}
+	shared, whole := gpu("hami-half", "50"), gpu("hami-whole", "100")
+	r.soon(2*time.Second, shared, []string{
+		"main @env LD_PRELOAD=" + lib, "main @env CUDA_DEVICE_MEMORY_LIMIT=8589934592", "main @env CUDA_DEVICE_SM_LIMIT=50",
+		"main @device /dev/nvidia0=c 195:0", "main @access 195:0=allowed",
+	})
+	r.soon(2*time.Second, whole, []string{"main @env LD_PRELOAD=", "main @device /dev/nvidia0=c 195:0"})
+	for _, c := range []struct {
+		run       *kubelet.Running
+		path, has string
+	}{{shared, lib, "ro"}, {shared, lock, "rw"}, {whole, lib, ""}, {whole, lock, ""}} {
+		if got := r.mount(c.run, c.path); got != c.has {
+			r.t.Errorf("%s has %s mounted %q, want %q", c.run.Pod.Name, c.path, got, c.has)
+		}
+	}
+	got, err := r.host.CRI().ExecSync(r.t.Context(), shared.Containers["main"], "sh", "-c", "cat "+lib+" && echo x >"+lock+"/mark && ! echo x >"+lib)
+	if err != nil || got.Code != 0 || got.Stdout != content {
+		r.t.Errorf("the container reads and writes its mounts: %+v, %v", got, err)
+	}
+	if _, err := os.Stat(lock + "/mark"); err != nil {
+		r.t.Errorf("the lock directory is not the node's: %v", err)
+	}
+}
+
+// mount is "ro" or "rw" as a container's process sees the mount at a path, "" without one.
+func (r *rig) mount(run *kubelet.Running, path string) string {
+	r.t.Helper()
+	pid, err := r.pid(run, "main")
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/mountinfo", pid))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	for line := range strings.Lines(string(data)) {
+		// proc_pid_mountinfo(5): ID, parent, device, root, mount point, options.
+		if f := strings.Fields(line); len(f) > 5 && f[4] == path {
+			mode, _, _ := strings.Cut(f[5], ",")
+			return mode
+		}
+	}
+	return ""
 }
 
 // lifecycleCDI gives a container the device that the scheduler allocated, by a CDI specification that stands for the

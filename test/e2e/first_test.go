@@ -18,10 +18,12 @@ import (
 )
 
 // firstScript reads with nothing but the shell's own commands, so that what it prints is what its first process, before
-// any other, was given; then it stays.
+// any other, was given; then it stays. What others have to make room for comes first.
 const firstScript = `
 say() { [ -e "$2" ] || { echo "$1=absent"; return; }; while IFS= read -r l; do echo "$1=$l"; return; done <"$2"; echo "$1="; }
 allowed() { while read -r k v; do case $k in Cpus_allowed_list:) echo "@allowed=$v";; esac; done </proc/self/status; }
+set -- $AROUND
+while [ $# -gt 1 ]; do say "$1" "$2"; shift 2; done
 say @oom /proc/self/oom_score_adj
 say @stat /proc/self/stat
 allowed
@@ -30,22 +32,28 @@ own=/sys/fs/cgroup
 IFS= read -r l </proc/self/cgroup
 case $l in 0::*) own=$own${l#0::};; esac
 for f in $FILES; do say ${f##*/} $own/$f; done
-for f in $PODFILES; do say pod.$f $own/../$f; done
 echo end=
 exec sleep 3600`
+
+// aroundMount is where a container finds the machine's cgroups: its own view of cgroupMount ends at itself.
+const (
+	cgroupMount = "/sys/fs/cgroup"
+	aroundMount = "/machine"
+)
 
 // lifecycleFirstInstruction lets containers print their own values before they do anything else.
 func lifecycleFirstInstruction(r *rig) {
 	r.up(firsts, nil)
 	_, rest := cpus()
 	all := "0-" + strconv.Itoa(runtime.NumCPU()-1)
+	r.told(r.pod(r.tells(idlePod("first-idle"))), "@allowed", all, wants("idle", ""))
 	for i := range 3 {
 		n := strconv.Itoa(i)
-		ls, be := r.pod(tells(lsPod("first-ls"+n))), r.pod(tells(bePod("first-be"+n)))
+		ls, be := r.pod(r.tells(lsPod("first-ls"+n))), r.pod(r.tells(bePod("first-be"+n)))
 		r.told(ls, "@allowed", all, wants("LS", ""))
 		r.told(be, "@allowed", all, wants("BE", ""))
 
-		lsr := r.created(tells(lsrPod("first-lsr" + n)))
+		lsr := r.created(r.tells(lsrPod("first-lsr"+n), ls, be))
 		if err := r.kube.StartContainer(r.t.Context(), lsr, "main"); err != nil {
 			r.t.Fatal(err)
 		}
@@ -53,9 +61,12 @@ func lifecycleFirstInstruction(r *rig) {
 		r.now(ls, []string{"main cpuset.cpus=" + rest})
 		r.now(be, []string{"main cpuset.cpus=" + rest})
 		last, _ := cpus()
-		r.told(lsr, "@allowed", last, wants("LSR", ""))
+		r.told(lsr, "@allowed", last, append(wants("LSR", ""), "main cpuset.mems="+memoryOf(r, last)))
+		for _, by := range []*kubelet.Running{ls, be} {
+			r.told(lsr, by.Pod.Name+".cpuset.cpus", rest, nil) // and not from some time later on
+		}
 
-		late := r.pod(tells(lsPod("first-late" + n)))
+		late := r.pod(r.tells(lsPod("first-late" + n)))
 		r.told(late, "@allowed", rest, wants("LS", rest))
 		for _, run := range []*kubelet.Running{ls, be, lsr, late} {
 			if err := r.kube.StopPod(r.t.Context(), run); err != nil {
@@ -88,22 +99,49 @@ func (r *rig) created(p kubelet.Pod) *kubelet.Running {
 	return run
 }
 
-// tells makes a pod print its values.
-func tells(p kubelet.Pod) kubelet.Pod {
-	files := "cpu/cpu.cfs_quota_us cpu/cpu.cfs_burst_us cpu/cpu.shares cpuset/cpuset.cpus memory/memory.limit_in_bytes " +
-		"memory/memory.min memory/memory.low memory/memory.high blkio/blkio.throttle.read_bps_device blkio/blkio.throttle.write_iops_device"
+// tells makes a pod print its values, those of its pod's cgroup, and the CPUs of neighbours that run already.
+func (r *rig) tells(p kubelet.Pod, neighbours ...*kubelet.Running) kubelet.Pod {
+	r.t.Helper()
+	own := "cpu/cpu.cfs_quota_us cpu/cpu.cfs_burst_us cpu/cpu.shares cpu/cpu.idle cpuset/cpuset.cpus cpuset/cpuset.mems memory/memory.limit_in_bytes " +
+		"memory/memory.min memory/memory.low memory/memory.high memory/memory.oom.group blkio/blkio.throttle.read_bps_device blkio/blkio.throttle.write_iops_device"
+	pods := []string{"cpu.cfs_quota_us", "cpu.cfs_burst_us", "cpu.shares", "cpu.idle", "memory.limit_in_bytes"}
 	if cgroupV2() {
-		files = "cpu.max cpu.max.burst cpu.weight cpuset.cpus memory.max memory.min memory.low memory.high"
+		own = "cpu.max cpu.max.burst cpu.weight cpu.idle cpuset.cpus cpuset.mems memory.max memory.min memory.low memory.high memory.oom.group"
+		pods = []string{"cpu.max", "cpu.max.burst", "cpu.weight", "cpu.idle", "memory.max", "memory.min", "memory.low", "memory.oom.group", "io.max"}
+	}
+	group, err := r.kube.PodCgroup(p)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	var around strings.Builder
+	for _, by := range neighbours {
+		dir := r.kube.ContainerDir(by, "main", r.controller("cpuset.cpus"))
+		fmt.Fprintf(&around, "%s.cpuset.cpus %s%s/cpuset.cpus ", by.Pod.Name, aroundMount, strings.TrimPrefix(dir, cgroupMount))
+	}
+	for _, f := range pods {
+		mount := r.tree.Unified
+		if !r.tree.V2() {
+			mount = r.tree.Controllers[r.controller(f)]
+		}
+		fmt.Fprintf(&around, "pod.%s %s ", f, filepath.Join(aroundMount, strings.TrimPrefix(mount, cgroupMount), group, f))
 	}
 	p.Containers[0].Command = []string{"sh", "-c", firstScript}
-	p.Containers[0].Env = map[string]string{"FILES": files}
-	if p.Privileged && cgroupV2() { // who is not sees no more than his own
-		p.Containers[0].Env["PODFILES"] = "cpu.max.burst memory.min memory.low io.max"
-	}
+	p.Containers[0].Env = map[string]string{"FILES": own, "AROUND": around.String()}
+	p.Containers[0].Mounts = []kubelet.Mount{{HostPath: cgroupMount, ContainerPath: aroundMount}}
 	return p
 }
 
-// told compares a container's own words with the wanted values of its level.
+// memoryOf is the NUMA node of a CPU, as /sys/devices/system/cpu/cpuN has it.
+func memoryOf(r *rig, cpu string) string {
+	r.t.Helper()
+	nodes, err := filepath.Glob("/sys/devices/system/cpu/cpu" + cpu + "/node[0-9]*")
+	if err != nil || len(nodes) != 1 {
+		r.t.Fatalf("memory node of CPU %s: %q, %v", cpu, nodes, err)
+	}
+	return strings.TrimPrefix(filepath.Base(nodes[0]), "node")
+}
+
+// told compares a container's own words with the wanted values of its level and of its pod's.
 func (r *rig) told(run *kubelet.Running, key, value string, wants []string) {
 	r.t.Helper()
 	var said map[string]string
@@ -115,11 +153,11 @@ func (r *rig) told(run *kubelet.Running, key, value string, wants []string) {
 		r.t.Errorf("%s says %s = %q, want %q", run.Pod.Name, key, said[key], value)
 	}
 	for _, w := range wants {
-		what, ok := strings.CutPrefix(w, "main ")
-		if !ok {
-			continue // the pod's level is not the container's to see
+		what, value, _ := strings.Cut(w, "=")
+		level, file, _ := strings.Cut(what, " ")
+		if level == "pod" {
+			file = "pod." + file
 		}
-		file, value, _ := strings.Cut(what, "=")
 		if said[file] != value {
 			r.t.Errorf("%s: before anything else the container read %s = %q, want %q", run.Pod.Name, file, said[file], value)
 		}

@@ -32,17 +32,16 @@ type first struct {
 	missing string
 }
 
-// firstTable are the features beside those of wants: of the container and, where it may look, of its pod.
+// firstTable are the features beside those of wants: of the container and of its pod.
 func (r *rig) firstTable() []first {
 	r.t.Helper()
 	disk, number := r.disk()
 	be := bePod("first-table-be")
-	be.Privileged = true
 	be.Annotations["koordinator.sh/blkioQOS"] = `{"blocks":[{"name":"/dev/` + disk + `","type":"device","ioCfg":{"readBPS":1048576,"writeIOPS":100}}]}`
 	ls := lsPod("first-table-ls") // its request is its limit, so that it is known
-	ls.Privileged = true
+	ls.Annotations = map[string]string{"koordinator.sh/memoryQOS": `{"policy":"auto","minLimitPercent":25,"lowLimitPercent":50,"throttlingPercent":90,"oomKillGroup":1}`}
 	ls.Containers[0].Resources.Requests = ls.Containers[0].Resources.Limits
-	runs := map[string]*kubelet.Running{"be": r.pod(tells(be)), "ls": r.pod(tells(ls))}
+	runs := map[string]*kubelet.Running{"be": r.pod(r.tells(be)), "ls": r.pod(r.tells(ls))}
 
 	table := r.firstOfVersion(runs, number)
 	for class, run := range map[string]*kubelet.Running{"LS": runs["ls"], "BE": runs["be"]} {
@@ -68,14 +67,16 @@ func (r *rig) firstOfVersion(runs map[string]*kubelet.Running, number string) []
 			{burst, ls, "cpu.max.burst", "50000", ""}, {burst, ls, "pod.cpu.max.burst", "50000", ""},
 			{memory, ls, "memory.min", "33554432", ""}, {memory, ls, "memory.low", "67108864", ""}, {memory, ls, "memory.high", "120795136", ""},
 			{memory, ls, "pod.memory.min", "33554432", ""}, {memory, ls, "pod.memory.low", "67108864", ""},
+			{memory, ls, "memory.oom.group", "1", ""}, {memory, ls, "pod.memory.oom.group", "1", ""},
 			{blkio, be, "pod.io.max", number + " rbps=1048576 wbps=max riops=max wiops=100", ""},
 		}
 	}
 	// A file that is not in the container's own directory is not in this kernel.
 	const none = "cgroup v1 has no such file"
 	return []first{
-		{burst, ls, "cpu.cfs_burst_us", "50000", ""},
+		{burst, ls, "cpu.cfs_burst_us", "50000", ""}, {burst, ls, "pod.cpu.cfs_burst_us", "50000", ""},
 		{memory, ls, "memory.min", "absent", none}, {memory, ls, "memory.low", "absent", none}, {memory, ls, "memory.high", "absent", none},
+		{memory, ls, "memory.oom.group", "absent", none},
 		{blkio, be, "blkio.throttle.read_bps_device", number + " 1048576", ""}, {blkio, be, "blkio.throttle.write_iops_device", number + " 100", ""},
 	}
 }

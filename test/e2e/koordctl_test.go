@@ -115,6 +115,12 @@ func (r *rig) drifted(subject string) {
 // doctor fails unless its lines are what is known of this rig.
 func (r *rig) doctor() {
 	r.t.Helper()
+	r.diagnosed("koord-nri", func() { r.stop(syscall.SIGKILL) })
+}
+
+// diagnosed asks doctor about a rig that is well, and about one whose daemon has been killed.
+func (r *rig) diagnosed(program string, kill func()) {
+	r.t.Helper()
 	type line struct{ Check, Result, Detail, Next string }
 	ask := func() (lines []line) {
 		out, _ := r.ctl("doctor", "-o", "json", "--containerd-config", r.host.Config, "--nri-socket", r.host.NRISocket)
@@ -123,7 +129,7 @@ func (r *rig) doctor() {
 		}
 		return lines
 	}
-	others := r.processes("koord-nri")
+	others, known := r.processes("koord-nri"), false
 	for _, l := range ask() {
 		r.t.Logf("doctor: %-5s %-24s %s", l.Result, l.Check, l.Detail)
 		// Several labs may run on one machine: doctor must see exactly that.
@@ -133,15 +139,19 @@ func (r *rig) doctor() {
 		if l.Result != "ok" && l.Next == "" {
 			r.t.Errorf("doctor does not say what to do about %s: %s", l.Check, l.Detail)
 		}
+		known = known || l.Result == "ok" && strings.HasPrefix(l.Detail, program+" ") && strings.Contains(l.Detail, "connected since")
 	}
-	r.stop(syscall.SIGKILL)
+	if !known {
+		r.t.Errorf("doctor does not find %s connected", program)
+	}
+	kill()
 	r.eventually(5*time.Second, func() error {
 		for _, l := range ask() {
-			if l.Result == "FAIL" && strings.Contains(l.Check+l.Detail, "koord-nri") && l.Next != "" {
+			if l.Result == "FAIL" && strings.Contains(l.Check+l.Detail, program) && l.Next != "" {
 				return nil
 			}
 		}
-		return fmt.Errorf("doctor does not see that koord-nri was killed (%s)", filepath.Base(r.run))
+		return fmt.Errorf("doctor does not see that %s was killed (%s)", program, filepath.Base(r.run))
 	})
 }
 

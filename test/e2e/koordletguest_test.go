@@ -54,7 +54,8 @@ func TestGuestKoordlet(t *testing.T) {
 		do   func(*loops)
 	}{
 		{"Burst", burstRaises}, {"Quota", quotaYields}, {"CPUSet", cpusetYields}, {"Pressure", pressureDecides},
-		{"Protection", memoryProtects}, {"Reclaim", memoryIsReclaimed}, {"Tight", memoryIsHeld}, {"BurstEnds", burstEnds},
+		{"Protection", memoryProtects}, {"Reclaim", memoryIsReclaimed}, {"Tight", memoryIsHeld},
+		{"ColdCache", coldCache}, {"Levels", memoryLevels}, {"BurstEnds", burstEnds},
 		{"Clock", clockJumps},
 		{"Killed", decisionsOutlive}, {"Restore", nothingIsLeft},
 	} {

@@ -6,6 +6,7 @@
 package e2e
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -101,16 +102,17 @@ func (h *alone) crowd() {
 	}
 	begun := time.Now()
 	runs, errs := make([]*kubelet.Running, max((n+inPod-1)/inPod, 3)), make([]error, max((n+inPod-1)/inPod, 3))
-	var group sync.WaitGroup
-	free := make(chan struct{}, runtime.NumCPU())
-	for i := range runs {
-		group.Go(func() {
-			free <- struct{}{}
-			defer func() { <-free }()
-			runs[i], errs[i] = h.kube.StartPod(h.t.Context(), crowdPod(i))
+	t := h.t
+	t.Cleanup(func() { // one after the other, many take longer than the rig waits
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute+time.Duration(len(runs))*5*time.Second)
+		defer cancel()
+		atOnce(len(runs), func(i int) {
+			if err := h.kube.StopPod(ctx, runs[i]); err != nil {
+				t.Errorf("stop pod %d: %v", i, err)
+			}
 		})
-	}
-	group.Wait()
+	})
+	atOnce(len(runs), func(i int) { runs[i], errs[i] = h.kube.StartPod(t.Context(), crowdPod(i)) })
 	for i, run := range runs {
 		if errs[i] != nil {
 			h.t.Fatalf("start pod %d: %v", i, errs[i])
@@ -122,6 +124,20 @@ func (h *alone) crowd() {
 		}
 	}
 	h.t.Logf("%d containers in %d pods after %s", len(runs)*inPod, len(runs), time.Since(begun).Round(100*time.Millisecond))
+}
+
+// atOnce does as many things at once as there are CPUs.
+func atOnce(n int, do func(int)) {
+	var group sync.WaitGroup
+	free := make(chan struct{}, runtime.NumCPU())
+	for i := range n {
+		group.Go(func() {
+			free <- struct{}{}
+			defer func() { <-free }()
+			do(i)
+		})
+	}
+	group.Wait()
 }
 
 func crowdPod(i int) kubelet.Pod {
@@ -231,6 +247,12 @@ func killedTenTimes(h *alone) {
 	h.t.Logf("ten kill -9 in %s: before %+v, after %+v", took.Round(100*time.Millisecond), first, last)
 	if n, want := h.a.figure("koord_rt_koordlet_window_subjects"), len(h.pods())*(1+inPod); int(n) < want {
 		h.t.Errorf("koordlet measures %v things, there are %d pods and containers", n, want)
+	}
+	h.t.Logf("window: %v subjects, %v series, %v KiB of them; a tick takes %.1f ms on average", h.a.figure("koord_rt_koordlet_window_subjects"),
+		h.a.figure("koord_rt_koordlet_window_series"), int(h.a.figure("koord_rt_koordlet_window_bytes"))>>10,
+		1000*h.a.figure(`koord_rt_koordlet_loop_duration_seconds_sum{loop="tick"}`)/h.a.figure(`koord_rt_koordlet_loop_duration_seconds_count{loop="tick"}`))
+	if n := h.a.figure("koord_rt_koordlet_window_dropped_samples_total"); n != 0 {
+		h.t.Errorf("the window did not take %v samples", n)
 	}
 	for _, c := range []struct {
 		what        string

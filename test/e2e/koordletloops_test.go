@@ -94,7 +94,7 @@ func cpusetYields(l *loops) {
 	l.put(suppressAt("cpuset", 25))
 	l.within(20*time.Second, "CPUs of the tier at 25 %", 2, 2, l.beCPUs)
 	least := l.local()
-	late := l.pod(tells(idlePod("loop-late")))
+	late := l.pod(l.tells(idlePod("loop-late")))
 	l.told(late, "@allowed", least, nil)
 	l.tell("cpuset.cpus of the tier: at 50 %% %s, with one busy CPU of an LS pod %s, afterwards %s; at 25 %% %s, where a new container began",
 		half, loaded, after, least)
@@ -253,7 +253,7 @@ func clockJumps(l *loops) {
 		})
 		l.steps(20*time.Second, app, "cpuset.cpus", set)
 	}
-	l.told(l.pod(tells(idlePod("loop-clock"))), "@allowed", set, nil)
+	l.told(l.pod(l.tells(idlePod("loop-clock"))), "@allowed", set, nil)
 	l.jump(time.Hour)
 	l.put("")
 	l.within(20*time.Second, "CPUs of the tier without suppression", 8, 8, l.beCPUs)
@@ -278,7 +278,7 @@ func decisionsOutlive(l *loops) {
 	l.within(20*time.Second, "CPUs of the tier", 2, 2, l.beCPUs)
 	l.a.end(syscall.SIGKILL)
 	set := l.file(l.dir(l.be), "cpuset.cpus")
-	orphan := l.pod(tells(idlePod("loop-orphan")))
+	orphan := l.pod(l.tells(idlePod("loop-orphan")))
 	l.told(orphan, "@allowed", set, nil)
 	l.a.start()
 	l.ticks(5, func() error {

@@ -134,6 +134,13 @@ func memoryIsHeld(l *loops) {
 	l.put(memoryQoS(0))
 	l.soon(20*time.Second, l.be, bytesOf("main", map[string]int{"memory.high": 96 * mib}))
 	l.put("")
+	l.noMemoryQoS()
+	l.within(20*time.Second, "quota of the tier without suppression", -1, -1, l.quota)
+}
+
+// noMemoryQoS waits until nothing of memory QoS is left, at any level.
+func (l *loops) noMemoryQoS() {
+	l.t.Helper()
 	for _, run := range l.pods() {
 		l.soon(20*time.Second, run, []string{"main memory.min=0", "main memory.low=0", "main memory.high=max", "pod memory.min=0", "pod memory.low=0"})
 	}
@@ -144,7 +151,6 @@ func memoryIsHeld(l *loops) {
 		}
 	}
 	l.classes(off)
-	l.within(20*time.Second, "quota of the tier without suppression", -1, -1, l.quota)
 }
 
 // cacheFile is a file of a container, as it is seen from outside.

@@ -19,13 +19,22 @@ import (
 )
 
 // sharesHold is G1 to G3 of the documents' acceptance cases, with processes that compute wherever a class may: LSR has a CPU of
-// its own, LS and BE share the others. BE yields there by the weight of its class, which is that of two shares.
+// its own, LS and BE share the others. BE yields there by the weight of its class, which is that of two shares; and beside an LS pod
+// without a request, in the same QoS directory, by cpu.idle.
 func sharesHold(h *alone) {
 	own, pool := cpus()
 	lsr, ls, be := h.pod(lsrPod("share-lsr")), h.pod(openPod("share-ls", "LS")), h.pod(openPod("share-be", "BE"))
+	unasked := openPod("share-ls-unasked", "LS")
+	unasked.Containers[0].Resources = kubelet.Resources{}
+	bare := h.pod(unasked)
 	h.soon(20*time.Second, lsr, inForce(own))
 	h.soon(20*time.Second, ls, inForce(pool))
 	h.soon(20*time.Second, be, append(inForce(pool), "pod cpu.idle=1"))
+	weight := "pod cpu.shares=1024" // an idle group has 3
+	if h.tree.V2() {
+		weight = "pod cpu.weight=39" // worth 399
+	}
+	h.soon(20*time.Second, bare, append(inForce(pool), weight))
 	const window = 1500 * time.Millisecond
 	load := func(run *kubelet.Running) (stop func()) {
 		if run == lsr {
@@ -57,6 +66,14 @@ func sharesHold(h *alone) {
 
 	stopLSR()
 	stopLS()
+	stopBare := load(bare)
+	side := h.shares(window, pool, bare, be)
+	h.t.Logf("G2: of what they share LS without a request has %.3f and BE %.3f", side[0], side[1])
+	if side[0] < 0.7 || side[1] > 0.2 {
+		h.t.Errorf("G2: LS without a request has %.3f and BE %.3f of what they share, want 0.7 at least and 0.2 at most", side[0], side[1])
+	}
+
+	stopBare()
 	ended := time.Now()
 	got := 0.0
 	for got < 0.7 && time.Since(ended) < 2*time.Second {
@@ -69,7 +86,7 @@ func sharesHold(h *alone) {
 	}
 	stopBE() // the runtime waits for whoever is in a pod's cgroup
 
-	for _, run := range []*kubelet.Running{lsr, ls, be} {
+	for _, run := range []*kubelet.Running{lsr, ls, bare, be} {
 		if err := h.kube.StopPod(h.t.Context(), run); err != nil {
 			h.t.Fatal(err)
 		}

@@ -42,7 +42,7 @@ var sharedClasses = map[string]string{
 // TestHostNetwork is koordlet with real pods on an uplink: containerd, its pods and koordlet are in a network namespace whose
 // default route leaves by a veth pair, so the machine's own links are never touched. What a NodeSLO asks for stands in the kernel
 // as tc shows it, floods of the pods get what it says, and when nobody asks any more, or after koordctl restore, qdiscs, classes,
-// filters and links are as before, byte for byte.
+// filters and links are as before, byte for byte: as before us, or as somebody has made them since.
 func TestHostNetwork(t *testing.T) {
 	n := newUplink(t)
 	n.ls, n.be = n.pod(openPod("net-ls", "LS")), n.pod(openPod("net-be", "BE"))
@@ -61,19 +61,38 @@ func TestHostNetwork(t *testing.T) {
 	n.a.strategy("cpuBurstStrategy: {policy: none}\n")
 	n.back("without a strategy for it", before)
 
-	// This time koordlet dies, and is ended with the shares in force.
+	// Now somebody sets something else, while koordlet has given the link back, and again while it is dead and the shares stand.
+	n.tool("tc", "qdisc", "replace", "dev", uplinkName, "root", "pfifo", "limit", "55")
+	n.tool("tc", "qdisc", "add", "dev", uplinkName, "clsact")
+	second := n.links()
 	n.a.strategy(shared)
 	n.divided()
 	n.a.end(syscall.SIGKILL)
-	n.a.start()
-	n.divided()
-	n.a.end(syscall.SIGTERM)
-	n.divided() // while no koordlet runs, the shares stay
 	out, err := n.ctl("restore")
 	if err != nil {
 		t.Fatalf("restore: %v\n%s", err, out)
 	}
-	n.back("after restore", before)
+	n.back("after kill -9 and restore", second)
+	n.a.start()
+	n.divided()
+	n.a.end(syscall.SIGKILL)
+	n.tool("tc", "qdisc", "replace", "dev", uplinkName, "root", "pfifo", "limit", "99")
+	third := slices.Clone(second)
+	*n.root(third) = *n.root(n.links())
+	n.a.start()
+	n.divided()
+	n.a.strategy("cpuBurstStrategy: {policy: none}\n")
+	n.back("without a strategy for it, again", third)
+
+	// koordlet is ended with the shares in force.
+	n.a.strategy(shared)
+	n.divided()
+	n.a.end(syscall.SIGTERM)
+	n.divided() // while no koordlet runs, the shares stay
+	if out, err = n.ctl("restore"); err != nil {
+		t.Fatalf("restore: %v\n%s", err, out)
+	}
+	n.back("after restore", third)
 	if again, err := n.ctl("restore"); err != nil || !strings.Contains(again, "0 restored") {
 		t.Errorf("a second restore finds something to do: %v\n%s", err, again)
 	}
@@ -192,6 +211,18 @@ func (n *uplink) carried() (links []string) {
 		return nil
 	})
 	return links
+}
+
+// root is the line of the pfifo that stands at the uplink's root.
+func (n *uplink) root(links []string) *string {
+	n.t.Helper()
+	i := slices.IndexFunc(links, func(line string) bool {
+		return strings.HasPrefix(line, "qdisc pfifo ") && strings.Contains(line, " dev "+uplinkName+" root ")
+	})
+	if i < 0 {
+		n.t.Fatalf("no pfifo at the root of %s:\n%s", uplinkName, strings.Join(links, "\n"))
+	}
+	return &links[i]
 }
 
 // back waits until the links are as they were.

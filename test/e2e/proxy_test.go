@@ -234,6 +234,32 @@ func TestGuestSystemdProxyScenarios(t *testing.T) {
 	proxyScenarios(t, rigOptions{driver: kubelet.Systemd})
 }
 
+// measured: how long a start's values took that no request can carry stands in a metric, once for each such start.
+func (p *viaProxy) measured(wants []scenario.Want) {
+	p.t.Helper()
+	late := 0.0
+	for _, w := range wants {
+		if w.File == "@sched" && w.Value != "0" {
+			late++
+		}
+	}
+	if late == 0 {
+		return
+	}
+	p.eventually(5*time.Second, func() error { // the value stands a moment before it has been read back
+		n, seconds := p.proxyMetric("koord_rt_cri_after_start_seconds_count"), p.proxyMetric("koord_rt_cri_after_start_seconds_sum")
+		switch {
+		case n >= late && seconds > 0:
+			p.t.Logf("after the runtime's answer to a start, its values took %.2f ms (mean of %v)", seconds/n*1000, n)
+		case emulated() && p.proxyMetric("koord_rt_cri_event_late_total") > 0:
+			p.t.Logf("%v of %v starts are measured: a handler was late, and a repair may have come first", n, late)
+		default:
+			return fmt.Errorf("%v starts with values after them are measured, %v s: want %v", n, seconds, late)
+		}
+		return nil
+	})
+}
+
 func proxyScenarios(t *testing.T, o rigOptions) {
 	all, err := scenario.All()
 	if err != nil {
@@ -264,6 +290,7 @@ func proxyScenarios(t *testing.T, o rigOptions) {
 				r.holds(time.Second, &s, pods, wants)
 			}
 			r.stamped(&s, pods)
+			r.measured(wants)
 			r.remove(pods)
 			r.noPodGroups()
 			r.end(syscall.SIGTERM)

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/koord-rt/koord-rt/test/lab/cri"
 	"github.com/koord-rt/koord-rt/test/lab/host"
@@ -29,7 +30,12 @@ type between struct {
 
 // TestHostProxyKilledBetween kills the proxy after it has forwarded a request and before the answer, and compares with a
 // kubelet that is killed at the same point without a proxy: what is left right after, and after the kubelet's retry.
-func TestHostProxyKilledBetween(t *testing.T) {
+func TestHostProxyKilledBetween(t *testing.T) { killedBetween(t) }
+
+// TestGuestProxyKilledBetween is the same in a VM.
+func TestGuestProxyKilledBetween(t *testing.T) { killedBetween(t) }
+
+func killedBetween(t *testing.T) {
 	cache, err := parts.Open(parts.Options{Progress: os.Stderr})
 	if err != nil {
 		t.Fatal(err)
@@ -40,7 +46,7 @@ func TestHostProxyKilledBetween(t *testing.T) {
 	}
 	dir := t.TempDir()
 	b := &between{slow: filepath.Join(dir, "slow"), entered: filepath.Join(dir, "entered")}
-	script := fmt.Sprintf("#!/bin/sh\nif [ -e %s ]; then case \" $* \" in *\" create \"*) touch %s; sleep 1;; esac; fi\nexec %s \"$@\"\n", b.slow, b.entered, runc)
+	script := fmt.Sprintf("#!/bin/sh\nif [ -e %s ]; then case \" $* \" in *\" create \"*) touch %s; sleep %d;; esac; fi\nexec %s \"$@\"\n", b.slow, b.entered, patience(time.Second)/time.Second, runc)
 	wrapper := filepath.Join(dir, "runc")
 	if err := os.WriteFile(wrapper, []byte(script), 0o700); err != nil {
 		t.Fatal(err)
@@ -94,6 +100,8 @@ type betweenPoint struct {
 	// before brings a pod to the point; call is cut.
 	before func(ctx context.Context, k *kubelet.Kubelet, p kubelet.Pod) (*kubelet.Running, error)
 	call   func(ctx context.Context, k *kubelet.Kubelet, c *cri.Client, run *kubelet.Running, p kubelet.Pod) error
+	// again: what was cut leaves a container that runs, and the kubelet makes the same call once more.
+	again bool
 }
 
 func noPod(context.Context, *kubelet.Kubelet, kubelet.Pod) (*kubelet.Running, error) { return nil, nil }
@@ -128,18 +136,28 @@ func startCall(ctx context.Context, k *kubelet.Kubelet, _ *cri.Client, run *kube
 	return k.StartContainer(ctx, run, "main")
 }
 
+// updateCall is the kubelet's own values of a BE container, as its CPU manager sends them.
+func updateCall(ctx context.Context, _ *kubelet.Kubelet, c *cri.Client, run *kubelet.Running, _ kubelet.Pod) error {
+	return c.UpdateContainer(ctx, run.Containers["main"], &runtimeapi.LinuxContainerResources{CpuShares: 2, CpusetCpus: allCPUs()})
+}
+
+func stopCall(ctx context.Context, _ *kubelet.Kubelet, c *cri.Client, run *kubelet.Running, _ kubelet.Pod) error {
+	return c.StopContainer(ctx, run.Containers["main"], 0)
+}
+
+func removePodCall(ctx context.Context, _ *kubelet.Kubelet, c *cri.Client, run *kubelet.Running, _ kubelet.Pod) error {
+	return c.RemovePod(ctx, run.SandboxID)
+}
+
 var betweenPoints = []betweenPoint{
-	{"RunPodSandbox", false, noPod, runPodCall},
-	{"RunPodSandboxFrozen", true, noPod, runPodCall},
-	{"CreateContainerFrozen", true, withSandbox, createCall},
-	{"StartContainer", false, withCreated, startCall},
-	{"StartContainerFrozen", true, withCreated, startCall},
-	{"StopContainerFrozen", true, withStarted, func(ctx context.Context, _ *kubelet.Kubelet, c *cri.Client, run *kubelet.Running, _ kubelet.Pod) error {
-		return c.StopContainer(ctx, run.Containers["main"], 0)
-	}},
-	{"RemovePodSandboxFrozen", true, withStarted, func(ctx context.Context, _ *kubelet.Kubelet, c *cri.Client, run *kubelet.Running, _ kubelet.Pod) error {
-		return c.RemovePod(ctx, run.SandboxID)
-	}},
+	{name: "RunPodSandbox", before: noPod, call: runPodCall},
+	{name: "RunPodSandboxFrozen", frozen: true, before: noPod, call: runPodCall},
+	{name: "CreateContainerFrozen", frozen: true, before: withSandbox, call: createCall},
+	{name: "StartContainer", before: withCreated, call: startCall},
+	{name: "StartContainerFrozen", frozen: true, before: withCreated, call: startCall},
+	{name: "UpdateContainerResourcesFrozen", frozen: true, before: withStarted, call: updateCall, again: true},
+	{name: "StopContainerFrozen", frozen: true, before: withStarted, call: stopCall},
+	{name: "RemovePodSandboxFrozen", frozen: true, before: withStarted, call: removePodCall},
 }
 
 // cut brings a pod to the point, kills whoever is connected to the runtime in the middle of the call, and returns what is
@@ -180,6 +198,17 @@ func (b *between) cut(point betweenPoint, name string, proxied bool) map[string]
 	client = b.dial(socket)
 	b.kube.Through(client)
 	s := &stubborn{kube: b.kube, client: client, limit: 20 * time.Second}
+	if point.again {
+		if proxied {
+			b.soon(3*time.Second, run, wants("BE", ""))
+		}
+		if err := s.again(ctx, point.name, func() error { return point.call(ctx, b.kube, client, run, pod) }); err != nil {
+			b.t.Fatalf("the kubelet's retry: %v", err)
+		}
+		if proxied {
+			b.now(run, wants("BE", ""))
+		}
+	}
 	second, err := s.start(ctx, pod)
 	if err != nil {
 		b.t.Fatalf("the kubelet's retry: %v", err)
@@ -236,7 +265,7 @@ func (b *between) hold(frozen bool) (release func()) {
 func (b *between) inside(frozen bool) {
 	b.t.Helper()
 	if frozen {
-		time.Sleep(300 * time.Millisecond)
+		time.Sleep(patience(300 * time.Millisecond))
 		return
 	}
 	b.eventually(10*time.Second, func() error { _, err := os.Stat(b.entered); return err })

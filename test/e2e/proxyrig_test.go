@@ -137,7 +137,7 @@ func (p *viaProxy) stubborn(limit time.Duration) *stubborn {
 }
 
 func (s *stubborn) again(ctx context.Context, what string, step func() error) error {
-	deadline := time.Now().Add(s.limit)
+	deadline := time.Now().Add(patience(s.limit))
 	for {
 		err := step()
 		if err == nil || time.Now().After(deadline) || ctx.Err() != nil {

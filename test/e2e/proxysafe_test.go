@@ -10,11 +10,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -23,22 +22,32 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 
+	"github.com/koord-rt/koord-rt/adapt/hook"
 	"github.com/koord-rt/koord-rt/api/protocol"
 	"github.com/koord-rt/koord-rt/model/journal"
 	"github.com/koord-rt/koord-rt/test/lab/cgroups"
 	"github.com/koord-rt/koord-rt/test/lab/host"
 	"github.com/koord-rt/koord-rt/test/lab/kubelet"
+	"github.com/koord-rt/koord-rt/test/scenario"
 )
+
+var safeLives = []proxyLife{
+	{"Required", proxyRequired},
+	{"Secrets", proxySecrets},
+	{"Malformed", proxyMalformed},
+	{"Restore", proxyRestore},
+	{"Koordctl", proxyKoordctl},
+	{"Hooks", proxyHooks},
+}
 
 // TestHostProxySafe is what the proxy refuses, hides, passes on and gives back.
 func TestHostProxySafe(t *testing.T) {
-	proxyLives(t, rigOptions{nri: host.Options{DisableNRI: true}}, []proxyLife{
-		{"Required", proxyRequired},
-		{"Secrets", proxySecrets},
-		{"Malformed", proxyMalformed},
-		{"Restore", proxyRestore},
-		{"Koordctl", proxyKoordctl},
-	})
+	proxyLives(t, rigOptions{nri: host.Options{DisableNRI: true}}, safeLives)
+}
+
+// TestGuestProxySafe is the same in a VM.
+func TestGuestProxySafe(t *testing.T) {
+	proxyLives(t, rigOptions{nri: host.Options{DisableNRI: true}}, safeLives)
 }
 
 // proxyRequired: fail-closed by the pod's annotation.
@@ -97,10 +106,10 @@ func proxySecrets(p *viaProxy) {
 	}
 	p.soon(2*time.Second, p.pod(secret("secret-plain")), wants("BE", ""))
 
-	hooked := p.hookServer()
+	hooked := p.hookServer("unix")
 	p.eventually(10*time.Second, func() error {
 		p.soon(2*time.Second, p.pod(secret(fmt.Sprintf("secret-%d", time.Now().UnixNano()))), wants("BE", ""))
-		if !hooked.saw(marker) {
+		if !hooked.saw(hook.PreCreateContainer, marker) {
 			return errors.New("the hook server has not been asked")
 		}
 		return nil
@@ -128,63 +137,6 @@ func proxySecrets(p *viaProxy) {
 	if err != nil {
 		p.t.Error(err)
 	}
-}
-
-// hookServer registers a server that is asked of everything, wants nothing and remembers what it was told.
-type hookServer struct {
-	mu     sync.Mutex
-	told   []byte
-	broken bool
-}
-
-func (h *hookServer) saw(text string) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return bytes.Contains(h.told, []byte(text))
-}
-
-// fail makes every later answer an error that repeats what was asked.
-func (h *hookServer) fail() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.broken = true
-}
-
-func (h *hookServer) handle(_ any, stream grpc.ServerStream) error {
-	var in []byte
-	if err := stream.RecvMsg(&in); err != nil {
-		return err
-	}
-	h.mu.Lock()
-	h.told = append(h.told, in...)
-	broken := h.broken
-	h.mu.Unlock()
-	if broken {
-		return errors.New("cannot answer")
-	}
-	return stream.SendMsg(&[]byte{})
-}
-
-func (p *viaProxy) hookServer() *hookServer {
-	p.t.Helper()
-	dir := filepath.Dir(p.config)
-	socket := filepath.Join(dir, "hook.sock")
-	l, err := net.Listen("unix", socket)
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	h := &hookServer{}
-	s := grpc.NewServer(grpc.ForceServerCodec(bytesCodec{}), grpc.UnknownServiceHandler(h.handle))
-	go func() { _ = s.Serve(l) }() // until Stop
-	p.t.Cleanup(s.Stop)
-	text := `{"remote-endpoint":"` + socket + `","failure-policy":"Ignore","runtime-hooks":["PreRunPodSandbox","PreCreateContainer","PreStartContainer","PostStartContainer","PreUpdateContainerResources","PostStopContainer","PostStopPodSandbox"]}`
-	if err := os.MkdirAll(filepath.Join(dir, "hookserver.d"), 0o755); err != nil {
-		p.t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(dir, "hookserver.d", "lab.json"), []byte(text), 0o600); err != nil {
-		p.t.Fatal(err)
-	}
-	return h
 }
 
 // bytesCodec sends and receives messages as they are.
@@ -254,18 +206,25 @@ func call(p *viaProxy, c *grpc.ClientConn, path string, raw []byte) (reply []byt
 	return reply, err
 }
 
-// proxyRestore: what the proxy has written directly is taken back, byte for byte.
+// proxyRestore: what the proxy has written, in requests and directly, is taken back, byte for byte: cgroups, the disk's limits and the
+// resctrl groups.
 func proxyRestore(p *viaProxy) {
 	_, rest := cpus()
 	old := []*kubelet.Running{p.pod(lsPod("old-ls")), p.pod(bePod("old-be")), p.pod(lsrPod("old-lsr")), p.pod(idlePod("old-idle"))}
-	before := p.treesOf(old)
-	p.upProxy(standard+protecting, nil)
+	before, groups := p.treesOf(old), resctrlTree(p.rig)
+	disk, number := p.disk()
+	p.upProxy(everything(disk), nil)
 	p.soon(5*time.Second, old[0], wants("LS", rest))
 	p.soon(5*time.Second, old[1], wants("BE", rest))
 	p.soon(5*time.Second, old[2], wants("LSR", ""))
 	p.soon(5*time.Second, old[3], wants("idle", rest))
 	fresh := p.pod(bePod("new-be"))
 	p.soon(5*time.Second, fresh, wants("BE", rest))
+	p.soon(5*time.Second, fresh, limitedDisk(p.rig, number))
+	p.soon(5*time.Second, old[1], limitedDisk(p.rig, number))
+	if slices.Contains(present(p.t), scenario.NeedResctrl) && len(differences(groups, resctrlTree(p.rig))) == 0 {
+		p.t.Error("no resctrl group was made: its restore shows nothing")
+	}
 	p.end(syscall.SIGTERM)
 	if err := p.kube.StopPod(p.t.Context(), fresh); err != nil {
 		p.t.Fatal(err)
@@ -278,6 +237,7 @@ func proxyRestore(p *viaProxy) {
 			p.t.Errorf("after restore: %s", d)
 		}
 	}
+	p.identical("resctrl after restore", groups, resctrlTree(p.rig))
 	p.restoredProcesses(old)
 	if out, err := p.ctl("restore"); err != nil || !strings.Contains(out, "0 restored") {
 		p.t.Errorf("a second restore finds something to do: %v\n%s", err, out)
@@ -305,6 +265,5 @@ func proxyKoordctl(p *viaProxy) {
 	if p.proxyMetric("koord_rt_cri_proof_total", `result="drift"`) == 0 {
 		p.t.Error("the drift was repaired and not counted")
 	}
-	out, err := p.ctl("doctor", "--containerd-config", p.host.Config)
-	p.t.Logf("doctor (%v):\n%s", err, out)
+	p.diagnosed("koord-runtime-proxy", func() { p.end(syscall.SIGKILL) })
 }

@@ -111,8 +111,30 @@ func (r *rig) attribute(run *kubelet.Running, w scenario.Want) (string, error) {
 			return "", fmt.Errorf("look at device %s: %w", name, err)
 		}
 		return fmt.Sprintf("c %d:%d", unix.Major(st.Rdev), unix.Minor(st.Rdev)), nil
+	case "@access":
+		return r.access(run.Containers[w.Container], name)
 	}
 	return "", fmt.Errorf("attribute %q is unknown", w.File)
+}
+
+// access opens a node of the number from inside the container. The device cgroup (on v2 its BPF program) refuses with EPERM before
+// any driver is asked; where it allows, there is no driver in the lab: ENXIO. The node is made here, so that a container which was
+// given none is asked the same.
+func (r *rig) access(container, number string) (string, error) {
+	major, minor, _ := strings.Cut(number, ":")
+	node := "/dev/lab-access-" + major + "-" + minor
+	got, err := r.host.CRI().ExecSync(r.t.Context(), container, "sh", "-c",
+		"rm -f "+node+"; mknod "+node+" c "+major+" "+minor+" || exit 99; cat "+node+" >/dev/null; code=$?; rm "+node+"; exit $code")
+	if err != nil {
+		return "", err
+	}
+	switch {
+	case got.Code == 0, got.Code == 1 && strings.Contains(got.Stderr, "No such device"):
+		return "allowed", nil
+	case got.Code == 1 && strings.Contains(got.Stderr, "Operation not permitted"):
+		return "refused", nil
+	}
+	return "", fmt.Errorf("open device %s in container %s: exit code %d: %s", number, container, got.Code, got.Stderr)
 }
 
 // resctrlGroup searches every group's tasks file.

@@ -41,6 +41,12 @@ func lifecycleResize(r *rig) {
 	r.up(standard, nil)
 	run := r.pod(lsPod("resize"))
 	r.now(run, quotaWants(50000, 128<<20))
+	r.resizes(run)
+}
+
+// resizes takes the LS pod up and down.
+func (r *rig) resizes(run *kubelet.Running) {
+	r.t.Helper()
 	for _, step := range []struct {
 		cpu, memory   kubelet.Quantity
 		quota, memMax int

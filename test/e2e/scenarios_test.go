@@ -168,6 +168,19 @@ func (r *rig) holds(during time.Duration, s *scenario.Scenario, pods map[string]
 	r.t.Logf("%d values held for %s, read %d times", len(wants), during, rounds)
 }
 
+// standing is holds for a check of one's own: it fails at the first error within the time.
+func (r *rig) standing(during time.Duration, check func() error) {
+	r.t.Helper()
+	end, rounds := time.Now().Add(during), 0
+	for ; rounds == 0 || time.Now().Before(end); rounds++ {
+		if err := check(); err != nil {
+			r.t.Errorf("round %d: %v", rounds, err)
+			return
+		}
+	}
+	r.t.Logf("the values held for %s, read %d times", during, rounds)
+}
+
 // reload is what package installs and administrators do on a running node.
 func (r *rig) reload() {
 	r.t.Helper()

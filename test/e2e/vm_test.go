@@ -103,7 +103,7 @@ func inVM(t *testing.T, o vm.Options, files map[string]string, given, match stri
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("kernel %s, %s:\n%s", r.Release, r.Took.Round(time.Second), shown(out, r.ExitCode != 0))
+	t.Logf("kernel %s, %s, %s of CPU:\n%s", r.Release, r.Took.Round(time.Second), r.CPU.Round(time.Second), shown(out, r.ExitCode != 0))
 	proveNoCookies(t, out, r.Config)
 	if r.ExitCode != 0 {
 		t.Errorf("guest tests ended with %d", r.ExitCode)
@@ -135,16 +135,24 @@ const kernelSensitive = "/^(batch|burst|cpuset-lsr|identity|llc|llc-pod|memory-a
 // unitScenarios set what systemd keeps as properties of its units: a repair must set them there too. Half a minute each
 // under systemd, so make test takes a few.
 const (
-	unitScenarios = "/^(batch|blkio|burst|cpuset-lsr|memory-m5)$"
+	unitScenarios = "/^(batch|burst|cpuset-lsr|memory-m5)$"
 	underUnits    = "/^(batch|burst|cpuset-lsr|identity|llc|memory-m5)$"
 	fewUnits      = "/^(batch|memory-m5)$"
+)
+
+// onV1 are the scenarios of cgroup v1 in a VM, vmOnly those of them that no host runs: they are for its CPUs, or need RDT.
+const (
+	onV1   = "/^(batch|burst|cpuset-dynamic|cpuset-lsr|identity|llc|llc-pod|memory-m5)$"
+	vmOnly = "/^(cpuset-dynamic|cpuset-lsr|llc|llc-pod)$"
+	// A quarter of a minute each.
+	fewPoints = "/^(RunPodSandbox|StartContainerFrozen)$"
 )
 
 // underSystemd are the lifecycles that the systemd cgroup driver could break, elsewhere all others: together every one
 // runs on cgroup v2.
 const (
-	underSystemd = "/^(FirstInstruction|Resize|Restore|Required|Away)$"
-	elsewhere    = "/^(ByteIdentical|Observe|WhileSynchronizing|ResizeExclusive|CPUManager|GivenBack|Expiry|StrategyFile|HostileAnnotations|Stuck|Koordctl|BlockIO|CDI|PluginKilled|SwitchedOff|SecondInstance|RuntimeKilled|NewSandbox)$"
+	underSystemd = "/^(FirstInstruction|Resize|Restore|Required|Away|BlockIO)$"
+	elsewhere    = "/^(ByteIdentical|Observe|WhileSynchronizing|ResizeExclusive|CPUManager|IdleUpdated|GivenBack|Expiry|StrategyFile|HostileAnnotations|Stuck|Koordctl|Caps|CDI|HAMi|PluginKilled|SwitchedOff|SecondInstance|RuntimeKilled|NewSandbox)$"
 )
 
 // TestVM is lane 3: every scenario on cgroup v2, those that depend on the kernel on each kernel of the matrix, under
@@ -159,7 +167,9 @@ func TestVM(t *testing.T) {
 		{"7.2", vm.Options{Kernel: "7.2"}, "^TestGuestScenarios$" + kernelSensitive},
 		// Emulated, 6.1 is twice as fast as 7.2.
 		{"6.1", vm.Options{Kernel: "6.1"}, "^TestGuestScenarios$" + kernelSensitive + "|^TestGuestLifecycle$" + elsewhere},
-		{"6.1-v1", vm.Options{Kernel: "6.1", CgroupV1: true}, "^TestGuestScenarios$" + underUnits + "|^TestGuestKernelPackages$"},
+		{"6.1-v1", vm.Options{Kernel: "6.1", CgroupV1: true}, "^TestGuestScenarios$" + onV1 + "|^TestGuestKernelPackages$|^TestGuest(Conformance|ProxyScenarios)$" + vmOnly},
+		// Lives of the proxy are shorter here than on the host: fewer kills and restarts, two points of KilledBetween.
+		{"6.1-proxy", vm.Options{Kernel: "6.1"}, "^TestGuestProxy(Beside|Killed|Safe)$|^TestGuestProxyBesideScenarios$/^batch$|^TestGuestProxyKilledBetween$" + fewPoints},
 	})
 }
 
@@ -170,7 +180,8 @@ func TestFullVM(t *testing.T) {
 		{"6.12-systemd", vm.Options{Kernel: "6.12", Flavour: vm.Systemd}, "^TestGuestSystemd(Scenarios|ProxyScenarios|Conformance|Lifecycle|Docker)$"},
 		{"7.2", vm.Options{Kernel: "7.2"}, "^TestGuest(Scenarios|PageCache|MemoryQoS|Lifecycle)$"},
 		{"6.1", vm.Options{Kernel: "6.1"}, "^TestGuest(Scenarios|PageCache|MemoryQoS|Lifecycle)$"},
-		{"6.1-v1", vm.Options{Kernel: "6.1", CgroupV1: true}, "^TestGuest(Scenarios|KernelPackages|Lifecycle)$"},
+		{"6.1-proxy", vm.Options{Kernel: "6.1"}, "^TestGuestProxy(Beside|BesideScenarios|Killed|KilledBetween|Safe)$"},
+		{"6.1-v1", vm.Options{Kernel: "6.1", CgroupV1: true}, "^TestGuest(Scenarios|ProxyScenarios|Conformance|KernelPackages|Lifecycle)$"},
 	})
 }
 

@@ -277,11 +277,25 @@ func (f *Fake) Read(w Want) (string, error) {
 	case "@resctrl":
 		return f.procs.group[pid], nil
 	}
-	value, ok := f.env[path.Base(dir)][w.File]
+	given := f.env[path.Base(dir)]
+	if number, asked := strings.CutPrefix(w.File, "@access "); asked {
+		return access(given, number), nil
+	}
+	value, ok := given[w.File]
 	if !ok && strings.HasPrefix(w.File, "@device") {
 		return "none", nil
 	}
 	return value, nil
+}
+
+// access is the device cgroup that runc makes: a container has the devices that it was given.
+func access(given map[string]string, number string) string {
+	for key, value := range given {
+		if strings.HasPrefix(key, "@device ") && value == "c "+number {
+			return "allowed"
+		}
+	}
+	return "refused"
 }
 
 // dir is the cgroup of a container, of a pod, or of all pods.

@@ -101,7 +101,8 @@ type Want struct {
 	// Group is a resctrl group; File is then a line of its schemata ("L3").
 	Group string
 	// File is a cgroup file ("memory.high", on v1 without its controller) or an attribute of the init process: "@oom",
-	// "@sched", "@resctrl", "@cookie" (of whom: see Holder), "@env NAME", "@device PATH" ("none" without it).
+	// "@sched", "@resctrl", "@cookie" (of whom: see Holder), "@env NAME", "@device PATH" ("none" without it), "@access MAJOR:MINOR"
+	// ("allowed" or "refused": what the container's processes get that open such a character device).
 	File, Value string
 }
 
@@ -195,7 +196,7 @@ func parseWants(text string) ([]Want, error) {
 		}
 		subject, rest, _ := strings.Cut(line, " ")
 		file, value, _ := strings.Cut(strings.TrimSpace(rest), " ")
-		if strings.HasPrefix(file, "@env") || strings.HasPrefix(file, "@device") {
+		if file == "@env" || file == "@device" || file == "@access" {
 			var name string
 			name, value, _ = strings.Cut(strings.TrimSpace(value), " ")
 			file += " " + name

@@ -18,6 +18,8 @@ import (
 // +kubebuilder:printcolumn:name="Type",type="string",JSONPath=".spec.target.type"
 // +kubebuilder:printcolumn:name="Kind",type="string",JSONPath=".spec.target.workload.kind"
 // +kubebuilder:printcolumn:name="Name",type="string",JSONPath=".spec.target.workload.name"
+// +kubebuilder:printcolumn:name="Provided",type="string",JSONPath=".status.conditions[?(@.type==\"RecommendationProvided\")].status"
+// +kubebuilder:printcolumn:name="Reason",type="string",JSONPath=".status.conditions[?(@.type==\"RecommendationProvided\")].reason",priority=1
 // +kubebuilder:printcolumn:name="LastUpdateTime",type="date",JSONPath=".status.updateTime"
 type Recommendation struct {
 	metav1.TypeMeta   `json:",inline"`
@@ -85,7 +87,7 @@ type RecommendationStatus struct {
 	// PodStatus is what a pod should ask for.
 	// +optional
 	PodStatus *RecommendedPodStatus `json:"podStatus,omitempty"`
-	// UpdateTime is when it was found.
+	// UpdateTime is when the status was last written.
 	// +optional
 	// +nullable
 	UpdateTime *metav1.Time `json:"updateTime,omitempty"`
@@ -94,6 +96,27 @@ type RecommendationStatus struct {
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
+	// History is what it was calculated from, for koord-manager's next start.
+	// +optional
+	History *RecommendationHistory `json:"history,omitempty"`
+}
+
+// Condition types of a Recommendation.
+const (
+	// ConditionProvided: podStatus says something.
+	ConditionProvided = "RecommendationProvided"
+	// ConditionObserved: there are pods, and nodes report what they use.
+	ConditionObserved = "PodsObserved"
+)
+
+// RecommendationHistory is what was measured, in the manager's own form. Without it a recommendation begins anew.
+type RecommendationHistory struct {
+	// Generation of the spec whose pods were measured.
+	Generation int64 `json:"generation"`
+	// Containers has one text for each container.
+	// +optional
+	// +kubebuilder:validation:MaxProperties=32
+	Containers map[string]string `json:"containers,omitempty"`
 }
 
 // RecommendedPodStatus is what a pod should ask for.
@@ -108,7 +131,13 @@ type RecommendedContainerStatus struct {
 	// ContainerName is its name.
 	// +optional
 	ContainerName string `json:"containerName,omitempty"`
-	// Resources are the requests.
+	// Resources are the requests: the target.
 	// +optional
 	Resources corev1.ResourceList `json:"resources,omitempty"`
+	// LowerBound (additive): requests below it are likely too little.
+	// +optional
+	LowerBound corev1.ResourceList `json:"lowerBound,omitempty"`
+	// UpperBound (additive): requests above it are likely waste. The less is known, the further away both bounds are.
+	// +optional
+	UpperBound corev1.ResourceList `json:"upperBound,omitempty"`
 }

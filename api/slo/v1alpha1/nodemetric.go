@@ -128,6 +128,16 @@ type NodeMetricStatus struct {
 	// PodMetrics (documents) is one entry per pod with its containers.
 	// +optional
 	PodMetrics []PodContainers `json:"podMetrics,omitempty"`
+	// Evictions (koord-rt) tell what the node's agent has evicted of late; absent where that is nothing.
+	// +optional
+	Evictions *EvictionMetric `json:"evictions,omitempty"`
+}
+
+// EvictionMetric counts pods that the node's agent has evicted because the node was short of something.
+type EvictionMetric struct {
+	// LastHour is how many in the hour before updateTime, as far as the agent has run in it.
+	// +kubebuilder:validation:Minimum=0
+	LastHour int64 `json:"lastHour"`
 }
 
 // NodeMetricInfo is the node level.

@@ -19,13 +19,13 @@ type Owners struct {
 	Mine map[Path]bool
 	// Others are everybody else's, by the name of one who wrote them.
 	Others map[Path]string
-	// MyAnnotations are names of the annotations that we applied.
-	MyAnnotations map[string]bool
+	// MyLabels and MyAnnotations are names of those that we applied.
+	MyLabels, MyAnnotations map[string]bool
 }
 
 // OwnersOf reads managedFields for the manager me. Entries of subresources are about the status.
 func OwnersOf(entries []metav1.ManagedFieldsEntry, me string) (Owners, error) {
-	out := Owners{Mine: map[Path]bool{}, Others: map[Path]string{}, MyAnnotations: map[string]bool{}}
+	out := Owners{Mine: map[Path]bool{}, Others: map[Path]string{}, MyLabels: map[string]bool{}, MyAnnotations: map[string]bool{}}
 	for _, e := range entries {
 		if e.Subresource != "" || e.FieldsV1 == nil {
 			continue
@@ -45,15 +45,21 @@ func OwnersOf(entries []metav1.ManagedFieldsEntry, me string) (Owners, error) {
 		}
 		if mine {
 			meta, _ := fields["f:metadata"].(Tree)
-			annotations, _ := meta["f:annotations"].(Tree)
-			for name := range annotations {
-				if name, is := strings.CutPrefix(name, "f:"); is {
-					out.MyAnnotations[name] = true
-				}
-			}
+			named(out.MyLabels, meta["f:labels"])
+			named(out.MyAnnotations, meta["f:annotations"])
 		}
 	}
 	return out, nil
+}
+
+// named notes the keys of labels or annotations.
+func named(to map[string]bool, fields any) {
+	below, _ := fields.(Tree)
+	for name := range below {
+		if name, is := strings.CutPrefix(name, "f:"); is {
+			to[name] = true
+		}
+	}
 }
 
 // owned are the leaves of a set of fields: names without names below. What stands for elements of a list ("k:", "v:", "i:") makes

@@ -49,7 +49,7 @@ func TestOwnersOf(t *testing.T) {
 	status := managed("koordlet", metav1.ManagedFieldsOperationUpdate, `{"f:status": {"f:x": {}}, "f:spec": {"f:never": {}}}`)
 	status.Subresource = "status"
 	got, err := OwnersOf([]metav1.ManagedFieldsEntry{
-		managed(me, metav1.ManagedFieldsOperationApply, `{"f:metadata": {"f:annotations": {".": {}, "f:koord-rt.dev/created-by": {}}},
+		managed(me, metav1.ManagedFieldsOperationApply, `{"f:metadata": {"f:annotations": {".": {}, "f:koord-rt.dev/created-by": {}}, "f:labels": {"f:tree": {}}},
 			"f:spec": {".": {}, "f:burst": {".": {}, "f:policy": {}}, "f:hosts": {}}}`),
 		managed(me, metav1.ManagedFieldsOperationUpdate, `{"f:spec": {"f:byHand": {}}}`),
 		managed("kubectl", metav1.ManagedFieldsOperationUpdate, `{"f:spec": {"f:list": {"k:{\"name\":\"a\"}": {".": {}, "f:name": {}}}, "f:a/b": {}}}`),
@@ -58,6 +58,7 @@ func TestOwnersOf(t *testing.T) {
 	want := Owners{
 		Mine:          map[Path]bool{"/burst/policy": true, "/hosts": true},
 		Others:        map[Path]string{"/byHand": me, "/list": "kubectl", "/a~1b": "kubectl"},
+		MyLabels:      map[string]bool{"tree": true},
 		MyAnnotations: map[string]bool{"koord-rt.dev/created-by": true},
 	}
 	if err != nil || !reflect.DeepEqual(got, want) {

@@ -80,7 +80,11 @@ func Plan(f Found) (Step, error) {
 	if !plan.Needed {
 		return step, nil
 	}
-	step.Apply = &unstructured.Unstructured{Object: map[string]any{"spec": plan.Apply}}
+	step.Apply = &unstructured.Unstructured{Object: map[string]any{}}
+	if f.Stored == nil || len(plan.Apply) > 0 {
+		// Of an empty one from which all is taken back API servers make null, and refuse that: who owns nothing there leaves it out.
+		step.Apply.Object["spec"] = plan.Apply
+	}
 	if f.Stored == nil || owners.MyAnnotations[CreatedBy] {
 		// Whoever made the object deletes it; what is not applied again would be taken back.
 		step.Apply.SetAnnotations(map[string]string{CreatedBy: Manager})

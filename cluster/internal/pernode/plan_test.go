@@ -28,6 +28,7 @@ func TestPlan(t *testing.T) {
 	for name, c := range map[string]struct {
 		found   Found
 		apply   ownership.Tree
+		bare    bool // applies no spec at all
 		created bool
 		remove  bool
 		again   time.Duration
@@ -40,7 +41,9 @@ func TestPlan(t *testing.T) {
 		"nobody knows what is wanted": {found: Found{Wanted: ownership.Tree{}, Held: []ownership.Path{"/burst"},
 			Stored: &Stored{Spec: auto, Managed: applied(fields), Annotations: ours}}},
 		"nobody knows of something else": {found: Found{Wanted: ownership.Tree{}, Held: []ownership.Path{"/burs"},
-			Stored: &Stored{Spec: auto, Managed: applied(fields), Annotations: ours}}, apply: ownership.Tree{}, created: true},
+			Stored: &Stored{Spec: auto, Managed: applied(fields), Annotations: ours}}, bare: true, created: true},
+		"the strategy says nothing any more": {found: Found{Wanted: ownership.Tree{}, Stored: &Stored{Spec: auto, Managed: applied(fields), Annotations: ours}},
+			bare: true, created: true},
 		"the node is gone":               {found: Found{NodeGone: 1, Stored: &Stored{Spec: auto, Managed: applied(fields), Annotations: ours}}, again: Orphan - 1},
 		"the node is gone for long":      {found: Found{NodeGone: Orphan, Stored: &Stored{Spec: auto, Managed: applied(fields), Annotations: ours}}, remove: true},
 		"a user's own without a node":    {found: Found{NodeGone: 2 * Orphan, Stored: &Stored{Spec: auto}}},
@@ -51,11 +54,14 @@ func TestPlan(t *testing.T) {
 		if err != nil || step.Delete != c.remove || step.Again != c.again {
 			t.Errorf("%s: %+v, %v", name, step, err)
 		}
-		if (step.Apply != nil) != (c.apply != nil) {
+		if (step.Apply != nil) != (c.apply != nil || c.bare) {
 			t.Errorf("%s: applies %v, want %v", name, step.Apply, c.apply)
 			continue
 		}
-		if step.Apply != nil && (!reflect.DeepEqual(step.Apply.Object["spec"], c.apply) || (step.Apply.GetAnnotations()[CreatedBy] == Manager) != c.created) {
+		if step.Apply == nil {
+			continue
+		}
+		if spec, is := step.Apply.Object["spec"]; is == c.bare || is && !reflect.DeepEqual(spec, c.apply) || (step.Apply.GetAnnotations()[CreatedBy] == Manager) != c.created {
 			t.Errorf("%s: applies %v, want %v", name, step.Apply.Object, c.apply)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -41,6 +42,8 @@ type Kind struct {
 	Render func(*config.Config, config.Node) (spec any, problems []config.Problem)
 	// Held are the fields that a key of the ConfigMap gives.
 	Held map[string][]ownership.Path
+	// Extensions is the field that extensions give, "" for none.
+	Extensions ownership.Path
 	// Alias gives other names of a field that somebody wrote; may be nil.
 	Alias func(ownership.Path) []ownership.Path
 }
@@ -51,6 +54,8 @@ type Options struct {
 	Store *config.Store
 	// Workers is how many nodes are written at a time; 8 when 0: with 10 ms for a write that is 5,000 nodes in 7 s.
 	Workers int
+	// Registry takes the counters; required.
+	Registry prometheus.Registerer
 }
 
 // Add makes the controller of a kind.
@@ -60,6 +65,10 @@ func Add(mgr ctrl.Manager, k Kind, o Options) error {
 	}
 	r := &reconciler{
 		kind: k, store: o.Store, client: mgr.GetClient(), gone: map[string]time.Time{}, limit: logs.NewLimiter(logs.LimiterOptions{Every: time.Hour}),
+		metrics: newMetrics(k.Name),
+	}
+	if err := r.metrics.register(o.Registry); err != nil {
+		return fmt.Errorf("set up the controller %s: metrics: %w", k.Name, err)
 	}
 	err := ctrl.NewControllerManagedBy(mgr).Named(k.Name).
 		For(k.New(), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
@@ -83,10 +92,11 @@ func nodeChanged() predicate.Predicate {
 
 // reconciler is the thin part around [Plan].
 type reconciler struct {
-	kind   Kind
-	store  *config.Store
-	client client.Client
-	limit  *logs.Limiter
+	kind    Kind
+	store   *config.Store
+	client  client.Client
+	limit   *logs.Limiter
+	metrics metrics
 
 	mu sync.Mutex
 	// gone says since when an object has no node.
@@ -101,18 +111,22 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	found, object, err := r.find(ctx, req, c)
 	if err != nil {
+		r.metrics.did(err, whyRead)
 		return ctrl.Result{}, err
 	}
 	step, err := Plan(found)
 	if err != nil {
+		r.metrics.did(err, whyDecide)
 		return ctrl.Result{}, fmt.Errorf("decide about %s %s: %w", r.kind.GVK.Kind, req.Name, err)
 	}
 	switch {
 	case step.Delete:
 		uid := object.GetUID()
 		err = client.IgnoreNotFound(r.client.Delete(ctx, object, client.Preconditions{UID: &uid}))
+		r.metrics.did(err, whyDelete)
 	case step.Apply != nil:
 		err = r.apply(ctx, req.Name, step)
+		r.metrics.did(err, whyApply)
 	}
 	if apierrors.IsConflict(err) {
 		// Somebody has just written a field of ours, or the object is another one: the cache will say so.
@@ -160,6 +174,11 @@ func (r *reconciler) find(ctx context.Context, req ctrl.Request, c *config.Confi
 		return found, object, nil
 	}
 	spec, problems := r.kind.Render(c, config.Node{Name: node.Name, Labels: node.Labels, Annotations: node.Annotations})
+	why := whyStrategy
+	if len(problems) > 0 {
+		why = whyNode
+	}
+	r.metrics.parsed.WithLabelValues(status(len(problems) == 0), why).Inc()
 	for _, p := range problems {
 		if ok, _ := r.limit.Allow(node.Name, p.Error()); ok {
 			log.FromContext(ctx).Info("passed over what a node says of itself", "problem", p.Error())
@@ -172,6 +191,9 @@ func (r *reconciler) find(ctx context.Context, req ctrl.Request, c *config.Confi
 		if c.Unknown(key) {
 			found.Held = append(found.Held, paths...)
 		}
+	}
+	if r.kind.Extensions != "" && c.UnknownExtensions() {
+		found.Held = append(found.Held, r.kind.Extensions)
 	}
 	return found, object, nil
 }

@@ -5,9 +5,12 @@ package pernode
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -36,8 +39,10 @@ func TestReconcile(t *testing.T) {
 	c := fake.NewClientBuilder().WithScheme(scheme).WithReturnManagedFields().
 		WithObjects(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1"}}).Build()
 	store := &config.Store{}
-	r := &reconciler{store: store, client: c, gone: map[string]time.Time{}, limit: logs.NewLimiter(logs.LimiterOptions{}), kind: Kind{
+	r := &reconciler{store: store, client: c, gone: map[string]time.Time{}, limit: logs.NewLimiter(logs.LimiterOptions{}), metrics: newMetrics("nodeslo"), kind: Kind{
 		Name: "nodeslo", GVK: v1alpha1.GroupVersion.WithKind(slo.KindNodeSLO),
+		Extensions: "/extensions",
+
 		New:  func() client.Object { return &v1alpha1.NodeSLO{} },
 		Spec: func(o client.Object) any { return o.(*v1alpha1.NodeSLO).Spec },
 		Render: func(c *config.Config, n config.Node) (any, []config.Problem) {
@@ -96,6 +101,22 @@ func TestReconcile(t *testing.T) {
 	if b := get().Spec.CPUBurstStrategy; *b.Policy != "none" || b.CPUBurstPercent != nil || *b.SharePoolThresholdPercent != 40 {
 		t.Errorf("what the cluster no longer says is taken back, and no more: %+v", b)
 	}
+	// What an extension said before this process began stays when nobody can read it now.
+	for _, text := range []string{`{"clusterStrategy": {"a": 1}}`, `{"clusterStrategy"`} {
+		parsed, _ := config.Parse(map[string]string{"extension.tuner": text}, nil)
+		store.Set(parsed)
+		look("")
+		if got := string(get().Spec.Extensions["tuner"]); got != `{"a":1}` {
+			t.Errorf("the extension is %s after %s", got, text)
+		}
+	}
+	// A strategy that says nothing any more takes all back.
+	parsed, _ := config.Parse(nil, nil)
+	store.Set(parsed)
+	look("")
+	if o := get(); o.Spec.Extensions != nil || o.Annotations[CreatedBy] != Manager {
+		t.Errorf("without a strategy: %+v", o)
+	}
 	if err := c.Delete(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1"}}); err != nil {
 		t.Fatal(err)
 	}
@@ -106,5 +127,21 @@ func TestReconcile(t *testing.T) {
 	look("")
 	if o := get(); o.Name != "" {
 		t.Errorf("ten minutes after its node went there is %+v", o)
+	}
+	registry := prometheus.NewRegistry()
+	if err := r.metrics.register(registry); err != nil {
+		t.Fatal(err)
+	}
+	const counted = `
+# HELP slo_controller_nodeslo_reconcile_count Objects that were written, and looks that failed; a look that finds everything as it should be is not counted.
+# TYPE slo_controller_nodeslo_reconcile_count counter
+slo_controller_nodeslo_reconcile_count{reason="apply",status="succeeded"} 5
+slo_controller_nodeslo_reconcile_count{reason="delete",status="succeeded"} 1
+`
+	if err := testutil.GatherAndCompare(registry, strings.NewReader(counted), "slo_controller_nodeslo_reconcile_count"); err != nil {
+		t.Error(err)
+	}
+	if n := testutil.ToFloat64(r.metrics.parsed.WithLabelValues("succeeded", "strategy")); n != 7 {
+		t.Errorf("%v specs were made, want one for each look at the node", n)
 	}
 }

@@ -11,38 +11,45 @@ import (
 // gateSharedGPU is read by the controller of node resources, not by a webhook.
 const gateSharedGPU = "EnableSyncGPUSharedResource"
 
+// gateReapply adds the controller colocationprofile.
+const gateReapply = "ColocationProfileController"
+
 // acting are the feature gates of Koordinator's manager that mean something here.
 var acting = map[string]string{
 	"WebhookFramework":                        "false takes the role webhook out",
 	"ColocationProfileSkipMutatingResources":  "true leaves every pod's requests as they are",
 	"ColocationProfileSkipValidatingPriority": "true lets the label koordinator.sh/priority of a pod change",
+	"ElasticQuotaEnableUpdateResourceKey":     "true lets a quota limit fewer resources than its parent",
 	"DisableExtendedResourceSpec":             "true writes no extended-resource-spec",
 	"DisableDeviceResourceSpec":               "true leaves device requests as they are",
 	gateSharedGPU:                             "true offers koordinator.sh/gpu.shared on nodes",
+	gateReapply:                               "true applies changed profiles again to pods that wait for a node",
 	"ValidatePodDeviceResource":               "true refuses device requests that mean nothing",
+	"DisableDefaultQuota":                     "true has pods of no quota belong to none",
+	"SupportParentQuotaSubmitPod":             "true lets a quota with children have pods of its own",
+	"ElasticQuotaIgnorePodOverhead":           "true leaves a pod's overhead out of what its quota's cap is compared with",
+	"MultiQuotaTree":                          "true holds pods to the nodes of their quota's tree",
+	"ReservationMutatingWebhook":              "true applies profiles to new Reservations",
 }
 
 // resting are the others, and why they do nothing.
 var resting = map[string]string{
 	"PodMutatingWebhook": switched, "PodValidatingWebhook": switched, "ConfigMapValidatingWebhook": switched,
-	"ElasticQuotaMutatingWebhook": quotas, "ElasticQuotaValidatingWebhook": quotas, "MultiQuotaTree": quotas,
-	"ElasticQuotaIgnorePodOverhead": quotas, "ElasticQuotaGuaranteeUsage": quotas, "ElasticQuotaEnableUpdateResourceKey": quotas,
-	"ElasticQuotaEvaluationTransformPod": quotas, "DisableDefaultQuota": quotas, "SupportParentQuotaSubmitPod": quotas,
-	"EnableQuotaAdmission": quotas, "EnableQuotaAdmissionOnUpdate": quotas,
-	"NodeMutatingWebhook": nodes, "NodeValidatingWebhook": nodes, "ReservationMutatingWebhook": reservations, "BindingAdmissionWebhook": bindings,
-	"ColocationProfileController": reapplied, "EnablePodEnhancedValidator": rules,
-	"AllAlpha": "no effect: every gate has its own line here", "AllBeta": "no effect: every gate has its own line here",
+	"ElasticQuotaMutatingWebhook": switched, "ElasticQuotaValidatingWebhook": switched, "ElasticQuotaGuaranteeUsage": quotas,
+	"ElasticQuotaEvaluationTransformPod": quotas, "EnableQuotaAdmission": quotas, "EnableQuotaAdmissionOnUpdate": quotas,
+	"NodeMutatingWebhook": switched, "NodeValidatingWebhook": switched, "BindingAdmissionWebhook": bindings,
+	"EnablePodEnhancedValidator": rules,
+	"AllAlpha":                   "no effect: every gate has its own line here", "AllBeta": "no effect: every gate has its own line here",
 }
 
 // Why a gate, a flag or a controller of Koordinator's manager does nothing here, and what to do instead.
 const (
-	switched     = "no effect: take the webhook out of the webhook configuration"
-	quotas       = "no effect: quotas are held to the rules of their definition, and no pod is admitted or refused by one"
-	nodes        = "no effect: nodes are not rewritten or refused at admission; what one says of itself is checked where it is used, and the log names what cannot be read"
-	reservations = "no effect: reservations are stored as they are written, and held to the rules of their definition"
-	bindings     = "no effect: bindings are not looked at; grant pods/binding to schedulers only"
-	reapplied    = "no effect: profiles act when a pod is made; make the pods of a changed one anew (kubectl rollout restart)"
-	rules        = "no effect: rules of your own for pods belong into a ValidatingAdmissionPolicy"
+	switched  = "no effect: take the webhook out of the webhook configuration"
+	quotas    = "no effect: quotas are held to the rules of their kind, a pod to its quota's cap, and what a quota's pods ask for together is not counted"
+	bindings  = "no effect: bindings are not looked at; grant pods/binding to schedulers only"
+	reapplied = "no effect: the feature gate " + gateReapply + " says whether changed profiles are applied again"
+	rounds    = "no effect: each round looks at all pods that wait, and writes what differs"
+	rules     = "no effect: rules of your own for pods belong into a ValidatingAdmissionPolicy"
 )
 
 // gates reads "Name=true,Other=false": names of gates that are not known, or given twice, are errors.

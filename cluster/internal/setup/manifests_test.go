@@ -82,6 +82,10 @@ func empty(kind string) client.Object {
 		return &admissionregistrationv1.MutatingWebhookConfiguration{}
 	case "ValidatingWebhookConfiguration":
 		return &admissionregistrationv1.ValidatingWebhookConfiguration{}
+	case "ValidatingAdmissionPolicy":
+		return &admissionregistrationv1.ValidatingAdmissionPolicy{}
+	case "ValidatingAdmissionPolicyBinding":
+		return &admissionregistrationv1.ValidatingAdmissionPolicyBinding{}
 	}
 	return nil
 }
@@ -133,9 +137,12 @@ func TestDeployment(t *testing.T) {
 func TestRights(t *testing.T) {
 	t.Parallel()
 	all := manifests(t)
-	account := pick[*corev1.ServiceAccount](all)
-	if len(account) != 1 || pick[*appsv1.Deployment](all)[0].Spec.Template.Spec.ServiceAccountName != account[0].Name {
-		t.Fatalf("accounts %v", account)
+	accounts := map[string]bool{}
+	for _, a := range pick[*corev1.ServiceAccount](all) {
+		accounts[a.Name] = a.Namespace == installed
+	}
+	if len(accounts) != 2 || !accounts["koordlet"] || !accounts[pick[*appsv1.Deployment](all)[0].Spec.Template.Spec.ServiceAccountName] {
+		t.Fatalf("accounts %v", accounts)
 	}
 	roles := map[string][]rbacv1.PolicyRule{}
 	for _, r := range pick[*rbacv1.ClusterRole](all) {
@@ -150,7 +157,11 @@ func TestRights(t *testing.T) {
 	bound := map[string]bool{}
 	bind := func(ref rbacv1.RoleRef, to []rbacv1.Subject) {
 		bound[ref.Kind+" "+ref.Name] = true
-		if len(to) != 1 || to[0].Kind != "ServiceAccount" || to[0].Name != account[0].Name || to[0].Namespace != account[0].Namespace {
+		whose := "koord-manager"
+		if ref.Name == "koordlet" {
+			whose = ref.Name
+		}
+		if len(to) != 1 || to[0].Kind != "ServiceAccount" || to[0].Name != whose || !accounts[whose] || to[0].Namespace != installed {
 			t.Errorf("%s is bound to %v", ref.Name, to)
 		}
 	}
@@ -175,8 +186,9 @@ func TestRights(t *testing.T) {
 			if slices.Contains(r.Resources, "secrets") && (!strings.HasPrefix(name, "Role ") || !named) {
 				t.Errorf("%s: %v: Secrets only by name, in the own namespace", name, r)
 			}
-			if slices.Contains(r.Resources, "leases") && len(r.ResourceNames) > 0 && !slices.Equal(r.ResourceNames, []string{lease}) {
-				t.Errorf("%s: %v, want the lease %s", name, r, lease)
+			if slices.Contains(r.Resources, "leases") && len(r.ResourceNames) > 0 && !slices.Equal(r.ResourceNames, []string{lease}) &&
+				!slices.Equal(r.ResourceNames, []string{leaseOfRecommender}) {
+				t.Errorf("%s: %v, want the lease %s or %s", name, r, lease, leaseOfRecommender)
 			}
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/koord-rt/koord-rt/cluster/quotaprofile"
 	"github.com/koord-rt/koord-rt/cluster/slo/nodemetric"
 	"github.com/koord-rt/koord-rt/cluster/slo/noderesource"
 	"github.com/koord-rt/koord-rt/cluster/slo/nodeslo"
@@ -24,8 +25,9 @@ const Program = "koord-manager"
 
 // Roles of a process.
 const (
-	RoleSLO     = "slo"
-	RoleWebhook = "webhook"
+	RoleSLO         = "slo"
+	RoleWebhook     = "webhook"
+	RoleRecommender = "recommender"
 )
 
 // ErrFlag is wrapped by every error about the command line.
@@ -45,8 +47,12 @@ type Options struct {
 	Burst int
 	// Resync is the time after which everything that is watched is looked at again, 0 for controller-runtime's own.
 	Resync time.Duration
+	// Recommend is the recommender.
+	Recommend Recommend
 	// SharedGPU has koordinator.sh/gpu.shared offered on nodes.
 	SharedGPU bool
+	// Reapply is said of profiles that are applied again.
+	Reapply Reapply
 	// ConfigNamespace and ConfigName name slo-controller-config.
 	ConfigNamespace, ConfigName string
 	// Kubeconfig is a file; "" is the pod's own account.
@@ -58,6 +64,20 @@ type Options struct {
 	// Version asks for the version alone.
 	Version bool
 }
+
+// Reapply is what is said of the controller colocationprofile.
+type Reapply struct {
+	// On is the gate.
+	On bool
+	// All keeps up profiles that do not ask for it; QPS and Burst bound the writes.
+	All      bool
+	Interval time.Duration
+	QPS      float64
+	Burst    int
+}
+
+// Recommend is what is said of the recommender: the time between two passes, and for how long a container must have been measured.
+type Recommend struct{ Every, ColdStart time.Duration }
 
 // Webhook is what is said of the admission.
 type Webhook struct {
@@ -84,7 +104,7 @@ func Parse(args []string, getenv func(string) string, out io.Writer) (o Options,
 	p := &parser{flags: flag.NewFlagSet(Program, flag.ContinueOnError), notes: map[string]string{}}
 	p.flags.SetOutput(out)
 	f := p.flags
-	roles := f.String("roles", RoleSLO+","+RoleWebhook, "what this process does: slo (controllers), webhook (admission)")
+	roles := f.String("roles", RoleSLO+","+RoleWebhook, "what this process does: slo (controllers), webhook (admission), recommender (Recommendations)")
 	controllers := f.String("controllers", strings.Join(known(), ","), "controllers of the role slo, or * for all")
 	f.BoolVar(&o.Elect, "enable-leader-election", true, "controllers run on one replica at a time")
 	f.StringVar(&o.Namespace, "leader-election-namespace", or(getenv("POD_NAMESPACE"), "koordinator-system"),
@@ -109,7 +129,13 @@ func Parse(args []string, getenv func(string) string, out io.Writer) (o Options,
 	f.StringVar(&o.Webhook.SchedulerName, "scheduler-name", "", "scheduler that pods get which need Koordinator's; empty: pods keep theirs")
 	users := f.String("scheduler-users", "", "users that may write the scheduler's annotations, with commas, beside this namespace's koord-scheduler and koord-manager")
 	f.StringVar(&o.Webhook.PodLimits, "pod-limits", "", "what pods may carry in namespaces that do not say so themselves; empty: the default")
+	f.BoolVar(&o.Reapply.All, "colocation-profile-reconcile-by-default", false, "with the gate "+gateReapply+": apply every changed profile again, not only those with the label")
+	f.DurationVar(&o.Reapply.Interval, "colocation-profile-reconcile-interval", 30*time.Second, "time between two looks at pods that wait for a node")
+	f.Float64Var(&o.Reapply.QPS, "colocation-profile-update-pod-qps", 10, "pods that are changed in a second")
+	f.IntVar(&o.Reapply.Burst, "colocation-profile-update-pod-qps-burst", 100, "pods that are changed at once")
 	gates := f.String("feature-gates", "", "Name=true or false, with commas")
+	f.DurationVar(&o.Recommend.Every, "recommend-interval", time.Minute, "time between two looks at what Recommendations are about")
+	f.DurationVar(&o.Recommend.ColdStart, "recommend-cold-start", time.Hour, "for how long a container must have been measured until something is recommended")
 	p.idle()
 	if err := f.Parse(args); err != nil {
 		return o, nil, fmt.Errorf("%w: %w", ErrFlag, err)
@@ -122,10 +148,10 @@ func Parse(args []string, getenv func(string) string, out io.Writer) (o Options,
 		o.Pprof = ""
 	}
 	p.arguments(f.Args())
-	o.Roles = p.list("roles", *roles, []string{RoleSLO, RoleWebhook}, nil)
+	o.Roles = p.list("roles", *roles, []string{RoleSLO, RoleWebhook, RoleRecommender}, nil)
 	o.Controllers = p.list("controllers", *controllers, known(), later)
 	o.Webhook.Gates = p.gates(*gates)
-	o.SharedGPU = o.Webhook.Gates[gateSharedGPU]
+	o.SharedGPU, o.Reapply.On = o.Webhook.Gates[gateSharedGPU], o.Webhook.Gates[gateReapply]
 	if on, given := o.Webhook.Gates["WebhookFramework"]; given && !on {
 		o.Roles = slices.DeleteFunc(o.Roles, func(r string) bool { return r == RoleWebhook })
 	}
@@ -135,21 +161,28 @@ func Parse(args []string, getenv func(string) string, out io.Writer) (o Options,
 	if *lock != "leases" {
 		p.fail("leader-elect-resource-lock=%.60s: want leases", *lock)
 	}
+	if o.Recommend.Every < time.Second || o.Recommend.ColdStart < 0 {
+		p.fail("recommend-interval=%s, recommend-cold-start=%s: want at least 1s, and no negative time", o.Recommend.Every, o.Recommend.ColdStart)
+	}
 	if o.ConfigNamespace == "" || o.ConfigName == "" || o.Namespace == "" {
 		p.fail("config-namespace, slo-config-name and leader-election-namespace must not be empty")
 	}
 	if o.QPS == 0 || o.Burst < 1 {
 		p.fail("rest-config-qps=%g, rest-config-burst=%d: want more than 0", o.QPS, o.Burst)
 	}
+	if r := o.Reapply; r.Interval < time.Second || !(r.QPS > 0) || r.Burst < 1 {
+		p.fail("colocation-profile-reconcile-interval=%s, -update-pod-qps=%g, -update-pod-qps-burst=%d: want at least 1s, more than 0, at least 1", r.Interval, r.QPS, r.Burst)
+	}
 	return o, p.told(), errors.Join(p.errs...)
 }
 
 // known are the controllers that there are.
-func known() []string { return []string{nodemetric.Name, noderesource.Name, nodeslo.Name} }
+func known() []string {
+	return []string{nodemetric.Name, noderesource.Name, nodeslo.Name, quotaprofile.Name}
+}
 
 // later are controllers of Koordinator that are not here.
 var later = map[string]string{
-	"quotaprofile":      quotas,
 	"colocationprofile": reapplied,
 }
 
@@ -177,8 +210,7 @@ func (p *parser) idle() {
 	const klog = "no effect: logs go to standard error"
 	for names, why := range map[string]string{
 		"namespace": "no effect: nodes and pods of every namespace are watched, of others only this one's ConfigMap",
-		"colocation-profile-reconcile-interval colocation-profile-force-update-pod-duration colocation-profile-expire-pod-cache-duration " +
-			"colocation-profile-update-pod-qps colocation-profile-update-pod-qps-burst": reapplied,
+		"colocation-profile-force-update-pod-duration colocation-profile-expire-pod-cache-duration":                            rounds,
 		"quota-update-max-retries quota-update-retry-jitter quota-update-max-total-jitter":                                     quotas,
 		"pod-enhanced-validator-config-namespace pod-enhanced-validator-config-name pod-enhanced-validator-reconcile-interval": rules,
 		"binding-admission-user-name binding-admission-namespaces binding-admission-exclude-namespaces binding-admission-bypass-labels " +
@@ -192,7 +224,7 @@ func (p *parser) idle() {
 		}
 	}
 	for name, why := range map[string]string{
-		"colocation-profile-reconcile-by-default": reapplied, "quota-update-conflict-fresh-get": quotas, "binding-admission-dry-run": bindings,
+		"quota-update-conflict-fresh-get": quotas, "binding-admission-dry-run": bindings,
 		"node-strategy-name-need-check": "no effect: names of node strategies are always checked",
 		"logtostderr":                   klog, "alsologtostderr": klog, "add_dir_header": klog, "one_output": klog, "skip_headers": klog, "skip_log_headers": klog,
 	} {

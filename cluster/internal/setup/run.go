@@ -22,18 +22,27 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	"github.com/koord-rt/koord-rt/cluster/quotaprofile"
+	"github.com/koord-rt/koord-rt/cluster/reapply"
+	"github.com/koord-rt/koord-rt/cluster/recommender"
 	"github.com/koord-rt/koord-rt/cluster/slo/config"
 	"github.com/koord-rt/koord-rt/cluster/slo/follow"
 	"github.com/koord-rt/koord-rt/cluster/slo/nodemetric"
 	"github.com/koord-rt/koord-rt/cluster/slo/noderesource"
 	"github.com/koord-rt/koord-rt/cluster/slo/nodeslo"
 	"github.com/koord-rt/koord-rt/cluster/webhook"
+	"github.com/koord-rt/koord-rt/model/unit"
+	"github.com/koord-rt/koord-rt/policy/profile"
+	"github.com/koord-rt/koord-rt/policy/recommend"
 )
 
 const (
 	// lease is upstream's, so that an installation of Koordinator's and ours never work at the same time.
 	lease = "koordinator-manager"
-	// pause is the time between two terms of office: what the last one had begun has ended by then.
+	// leaseOfRecommender is that of processes which are recommenders and not controllers: those never wait for each other.
+	leaseOfRecommender = "koordinator-manager-recommender"
+	// pause is the time between two terms of office: what the last one had begun has ended by then. An API server that is away is
+	// asked as often.
 	pause = 5 * time.Second
 )
 
@@ -44,6 +53,7 @@ type process struct {
 	scheme *runtime.Scheme
 	log    *slog.Logger
 	leader prometheus.Gauge
+	again  time.Duration // between terms, and between questions to an API server that is away
 }
 
 // Run works until ctx ends, or something fails that cannot be tried again.
@@ -54,14 +64,14 @@ func Run(ctx context.Context, o Options, c *rest.Config, log *slog.Logger) error
 	}
 	c = rest.CopyConfig(c)
 	c.QPS, c.Burst = float32(o.QPS), o.Burst
-	p := &process{o: o, rest: c, scheme: scheme, log: log, leader: prometheus.NewGauge(prometheus.GaugeOpts{
+	p := &process{o: o, rest: c, scheme: scheme, log: log, again: pause, leader: prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "koordinator_manager_is_leader", Help: "1 while this replica's controllers work.",
 	})}
 	if err := metrics.Registry.Register(p.leader); err != nil {
 		return fmt.Errorf("register metrics: %w", err)
 	}
-	serving, err := p.serving()
-	if err != nil {
+	serving, err := p.serving(ctx)
+	if err != nil || ctx.Err() != nil {
 		return err
 	}
 	ctx, cancel := context.WithCancel(ctx)
@@ -74,8 +84,8 @@ func Run(ctx context.Context, o Options, c *rest.Config, log *slog.Logger) error
 	return errors.Join(first, <-ended)
 }
 
-// serving is the manager of what every replica does.
-func (p *process) serving() (ctrl.Manager, error) {
+// serving is the manager of what every replica does; nil when ctx ended before there was one.
+func (p *process) serving(ctx context.Context) (ctrl.Manager, error) {
 	o := p.options(servingCache(&p.o))
 	o.Metrics = metricsserver.Options{BindAddress: or(p.o.Metrics, "0")}
 	o.HealthProbeBindAddress = p.o.Health
@@ -85,7 +95,11 @@ func (p *process) serving() (ctrl.Manager, error) {
 		hooks = webhook.New(p.webhooks())
 		o.WebhookServer = hooks.Server()
 	}
+	o.MapperProvider = p.mapper(ctx)
 	mgr, err := ctrl.NewManager(p.rest, o)
+	if err != nil && ctx.Err() != nil {
+		return nil, nil
+	}
 	if err != nil {
 		return nil, fmt.Errorf("make the serving manager: %w", err)
 	}
@@ -107,17 +121,25 @@ func (p *process) webhooks() webhook.Options {
 	out.Host, out.Port, out.Certs.Hosts = w.Host, w.Port, w.Hosts
 	out.Pod.SchedulerName, out.Pod.PodLimits = w.SchedulerName, w.PodLimits
 	out.Pod.Schedulers = append(out.Pod.Schedulers, w.SchedulerUsers...)
+	out.Reservation.Schedulers = append(out.Reservation.Schedulers, w.SchedulerUsers...)
+	out.Reservation.Deschedulers = append(out.Reservation.Deschedulers, w.SchedulerUsers...)
+	out.Quota.LooseKeys = w.Gates["ElasticQuotaEnableUpdateResourceKey"]
 	out.Pod.KeepRequests = w.Gates["ColocationProfileSkipMutatingResources"]
 	out.Pod.FreePriority = w.Gates["ColocationProfileSkipValidatingPriority"]
 	out.Pod.KeepExtended = w.Gates["DisableExtendedResourceSpec"]
 	out.Pod.KeepDevices = w.Gates["DisableDeviceResourceSpec"]
+	out.Pod.Quota = profile.QuotaRules{
+		NoDefault: w.Gates["DisableDefaultQuota"], Parents: w.Gates["SupportParentQuotaSubmitPod"], NoOverhead: w.Gates["ElasticQuotaIgnorePodOverhead"],
+	}
+	out.Pod.Trees = w.Gates["MultiQuotaTree"]
+	out.Pod.Reservations = w.Gates["ReservationMutatingWebhook"]
 	out.Pod.CheckDevices = w.Gates["ValidatePodDeviceResource"]
 	return out
 }
 
 // controllers serves one term of office after the other.
 func (p *process) controllers(ctx context.Context) error {
-	if !p.o.Runs(RoleSLO) {
+	if !p.o.Runs(RoleSLO) && !p.o.Runs(RoleRecommender) {
 		<-ctx.Done()
 		return nil
 	}
@@ -126,11 +148,11 @@ func (p *process) controllers(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return err
 		}
-		p.log.Error("the controllers ended and stand for election again; webhooks go on", "err", err, "after", pause)
+		p.log.Error("the controllers ended and stand for election again; webhooks go on", "err", err, "after", p.again)
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-time.After(pause):
+		case <-time.After(p.again):
 		}
 	}
 }
@@ -139,7 +161,7 @@ func (p *process) controllers(ctx context.Context) error {
 func (p *process) term(ctx context.Context) error {
 	registry := &term{Registerer: metrics.Registry}
 	defer registry.end()
-	mgr, err := p.elected(registry)
+	mgr, err := p.elected(ctx, registry)
 	if err != nil {
 		return err
 	}
@@ -156,40 +178,70 @@ func (p *process) term(ctx context.Context) error {
 	return mgr.Start(ctx)
 }
 
-// elected is the manager of the controllers. Its store of the strategy begins empty: what an earlier term knew is not what holds now.
-func (p *process) elected(registry prometheus.Registerer) (ctrl.Manager, error) {
+// elected is the manager of what one replica does at a time.
+func (p *process) elected(ctx context.Context, registry prometheus.Registerer) (ctrl.Manager, error) {
 	o := p.options(electedCache(&p.o))
 	o.Metrics = metricsserver.Options{BindAddress: "0"} // the serving manager shows the metrics of both
 	o.LeaderElection, o.LeaderElectionID, o.LeaderElectionNamespace = p.o.Elect, lease, p.o.Namespace
+	if !p.o.Runs(RoleSLO) {
+		o.LeaderElectionID = leaseOfRecommender
+	}
+	o.NewCache = endingWith(ctx)
 	o.LeaderElectionReleaseOnCancel = true // nothing is done after the manager has stopped
 	mgr, err := ctrl.NewManager(p.rest, o)
 	if err != nil {
 		return nil, fmt.Errorf("make the elected manager: %w", err)
 	}
+	if p.o.Runs(RoleRecommender) {
+		if err := recommender.Add(mgr, p.recommends(registry)); err != nil {
+			return nil, err
+		}
+	}
+	if p.o.Runs(RoleSLO) {
+		err = p.slo(mgr, registry)
+	}
+	return mgr, err
+}
+
+// recommends are the options of the recommender.
+func (p *process) recommends(registry prometheus.Registerer) recommender.Options {
+	model := recommend.Default()
+	model.ColdStart = unit.Micros(p.o.Recommend.ColdStart.Microseconds())
+	return recommender.Options{Registry: registry, Model: model, Every: p.o.Recommend.Every}
+}
+
+// slo adds the controllers of the role slo. Their store of the strategy begins empty: what an earlier term knew is not what holds now.
+func (p *process) slo(mgr ctrl.Manager, registry prometheus.Registerer) error {
 	store := &config.Store{}
 	problems := follow.NewProblems()
 	if err := registry.Register(problems); err != nil {
-		return nil, fmt.Errorf("register metrics: %w", err)
+		return fmt.Errorf("register metrics: %w", err)
 	}
 	follower := follow.Options{Namespace: p.o.ConfigNamespace, Name: p.o.ConfigName, Store: store, Problems: problems}
 	if err := follow.Add(mgr, follower); err != nil {
-		return nil, err
+		return err
 	}
 	for name, add := range map[string]func() error{
-		nodeslo.Name:    func() error { return nodeslo.Add(mgr, nodeslo.Options{Store: store}) },
-		nodemetric.Name: func() error { return nodemetric.Add(mgr, nodemetric.Options{Store: store}) },
+		nodeslo.Name:    func() error { return nodeslo.Add(mgr, nodeslo.Options{Store: store, Registry: registry}) },
+		nodemetric.Name: func() error { return nodemetric.Add(mgr, nodemetric.Options{Store: store, Registry: registry}) },
 		noderesource.Name: func() error {
 			return noderesource.Add(mgr, noderesource.Options{Store: store, Registry: registry, SharedGPU: p.o.SharedGPU})
 		},
+		quotaprofile.Name: func() error { return quotaprofile.Add(mgr) },
 	} {
 		if !slices.Contains(p.o.Controllers, name) {
 			continue
 		}
 		if err := add(); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	return mgr, nil
+	if r := p.o.Reapply; r.On {
+		if err := reapply.Add(mgr, reapply.Options{Interval: r.Interval, All: r.All, QPS: r.QPS, Burst: r.Burst, Registry: registry}); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // options are those of both managers.

@@ -13,8 +13,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	analysisv1alpha1 "github.com/koord-rt/koord-rt/api/analysis/v1alpha1"
 	configv1alpha1 "github.com/koord-rt/koord-rt/api/config/v1alpha1"
+	koordinatorv1alpha1 "github.com/koord-rt/koord-rt/api/koordinator/v1alpha1"
+	quotav1alpha1 "github.com/koord-rt/koord-rt/api/quota/v1alpha1"
 	schedulingv1alpha1 "github.com/koord-rt/koord-rt/api/scheduling/v1alpha1"
+	sigsv1alpha1 "github.com/koord-rt/koord-rt/api/schedulingsigs/v1alpha1"
 	slov1alpha1 "github.com/koord-rt/koord-rt/api/slo/v1alpha1"
 	topologyv1alpha1 "github.com/koord-rt/koord-rt/api/topology/v1alpha1"
 )
@@ -25,7 +29,8 @@ func Scheme() (*runtime.Scheme, error) {
 	metav1.AddToGroupVersion(s, schema.GroupVersion{Version: "v1"})
 	for _, add := range []func(*runtime.Scheme) error{
 		corev1.AddToScheme, schedulingv1.AddToScheme, admissionregistrationv1.AddToScheme,
-		configv1alpha1.AddToScheme, schedulingv1alpha1.AddToScheme, slov1alpha1.AddToScheme, topologyv1alpha1.AddToScheme,
+		analysisv1alpha1.AddToScheme, configv1alpha1.AddToScheme, schedulingv1alpha1.AddToScheme, slov1alpha1.AddToScheme, topologyv1alpha1.AddToScheme,
+		sigsv1alpha1.AddToScheme, koordinatorv1alpha1.AddToScheme, quotav1alpha1.AddToScheme,
 	} {
 		if err := add(s); err != nil {
 			return nil, fmt.Errorf("make the scheme: %w", err)

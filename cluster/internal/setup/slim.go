@@ -4,42 +4,33 @@
 package setup
 
 import (
-	"strings"
-
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	toolscache "k8s.io/client-go/tools/cache"
 
-	"github.com/koord-rt/koord-rt/api/protocol"
+	sigsv1alpha1 "github.com/koord-rt/koord-rt/api/schedulingsigs/v1alpha1"
 	slov1alpha1 "github.com/koord-rt/koord-rt/api/slo/v1alpha1"
+	"github.com/koord-rt/koord-rt/cluster/internal/kept"
 )
 
-// slimPod keeps what cluster/slo/noderesource reads of a pod: who it is, its classes, its requests. A pod of a usual cluster is
-// five to twenty kilobytes, what is kept of it less than one.
-func slimPod(object any) (any, error) {
-	p, is := object.(*corev1.Pod)
-	if !is {
+// slimPod keeps of a pod what cluster/internal/kept has; of an owned one what the recommender reads too.
+func slimPod(owned bool) toolscache.TransformFunc {
+	return func(object any) (any, error) {
+		if p, is := object.(*corev1.Pod); is {
+			return kept.PodOf(p, owned), nil
+		}
 		return object, nil
 	}
-	out := &corev1.Pod{
-		ObjectMeta: slimMeta(&p.ObjectMeta),
-		Spec: corev1.PodSpec{
-			NodeName: p.Spec.NodeName, Priority: p.Spec.Priority, Overhead: amounts(p.Spec.Overhead),
-			Containers: slimContainers(p.Spec.Containers), InitContainers: slimContainers(p.Spec.InitContainers),
-		},
-		Status: corev1.PodStatus{Phase: p.Status.Phase, QOSClass: p.Status.QOSClass},
-	}
-	for name, value := range p.Labels {
-		if strings.Contains(name, "koordinator.sh/") {
-			set(&out.Labels, name, value)
+}
+
+// slimMetric keeps of a NodeMetric what cluster/internal/kept has; with its pods one by one for the recommender.
+func slimMetric(each bool) toolscache.TransformFunc {
+	return func(object any) (any, error) {
+		if m, is := object.(*slov1alpha1.NodeMetric); is {
+			return kept.NodeMetricOf(m, each), nil
 		}
+		return object, nil
 	}
-	if status, is := p.Annotations[protocol.AnnotationResourceStatus]; is {
-		set(&out.Annotations, protocol.AnnotationResourceStatus, status)
-	}
-	if r := p.Spec.Resources; r != nil {
-		out.Spec.Resources = &corev1.ResourceRequirements{Requests: amounts(r.Requests)}
-	}
-	return out, nil
 }
 
 // slimMeta is what an informer and a controller need of any object.
@@ -50,42 +41,7 @@ func slimMeta(m *metav1.ObjectMeta) metav1.ObjectMeta {
 	}
 }
 
-func set(to *map[string]string, name, value string) {
-	if *to == nil {
-		*to = map[string]string{}
-	}
-	(*to)[name] = value
-}
-
-func slimContainers(in []corev1.Container) []corev1.Container {
-	if len(in) == 0 {
-		return nil
-	}
-	out := make([]corev1.Container, len(in))
-	for i := range in {
-		out[i] = corev1.Container{RestartPolicy: in[i].RestartPolicy, Resources: corev1.ResourceRequirements{Requests: amounts(in[i].Resources.Requests)}}
-	}
-	return out
-}
-
-// amounts keeps the resources that are lent out.
-func amounts(in corev1.ResourceList) corev1.ResourceList {
-	var out corev1.ResourceList
-	for _, name := range []corev1.ResourceName{
-		corev1.ResourceCPU, corev1.ResourceMemory, protocol.ResourceBatchCPU, protocol.ResourceBatchMemory,
-		protocol.ResourceMidCPU, protocol.ResourceMidMemory,
-	} {
-		if q, is := in[name]; is {
-			if out == nil {
-				out = corev1.ResourceList{}
-			}
-			out[name] = q
-		}
-	}
-	return out
-}
-
-// slimNode keeps labels, annotations and resources of a node: images, addresses and conditions are most of it.
+// slimNode keeps labels, annotations, resources, readiness and pressures of a node: images, addresses and the other conditions are most of it.
 func slimNode(object any) (any, error) {
 	n, is := object.(*corev1.Node)
 	if !is {
@@ -94,42 +50,46 @@ func slimNode(object any) (any, error) {
 	out := &corev1.Node{
 		ObjectMeta: slimMeta(&n.ObjectMeta),
 		Spec:       corev1.NodeSpec{Unschedulable: n.Spec.Unschedulable},
-		Status:     corev1.NodeStatus{Capacity: n.Status.Capacity, Allocatable: n.Status.Allocatable},
+		Status:     corev1.NodeStatus{Capacity: n.Status.Capacity, Allocatable: n.Status.Allocatable, Conditions: pressures(n.Status.Conditions)},
 	}
-	out.Labels, out.Annotations = n.Labels, n.Annotations
+	out.Labels, out.Annotations = shared(n.Labels, kept.Shared), shared(n.Annotations, func(value string) string { return value })
 	return out, nil
 }
 
-// slimMetric keeps what nodes use now, in one spelling where both are written: percentiles are for schedulers, and containers are
-// their pod's.
-func slimMetric(object any) (any, error) {
-	m, is := object.(*slov1alpha1.NodeMetric)
+// shared has the keys of in, which all nodes have, once in memory, and values as value has them.
+func shared(in map[string]string, value func(string) string) map[string]string {
+	if in == nil {
+		return nil
+	}
+	out := make(map[string]string, len(in))
+	for k, v := range in {
+		out[kept.Shared(k)] = value(v)
+	}
+	return out
+}
+
+// pressures keeps whether the kubelet is ready, and what it says it is short of, without when it last said so.
+func pressures(in []corev1.NodeCondition) []corev1.NodeCondition {
+	var out []corev1.NodeCondition
+	for i := range in {
+		switch c := &in[i]; c.Type {
+		case corev1.NodeReady, corev1.NodeMemoryPressure, corev1.NodeDiskPressure, corev1.NodePIDPressure:
+			out = append(out, corev1.NodeCondition{Type: c.Type, Status: c.Status})
+		default:
+		}
+	}
+	return out
+}
+
+// slimQuota keeps what the manager compares a root quota with: all but the status, and who wrote it.
+func slimQuota(object any) (any, error) {
+	q, is := object.(*sigsv1alpha1.ElasticQuota)
 	if !is {
 		return object, nil
 	}
-	m.ManagedFields = ofTheSpec(m.ManagedFields)
-	if n := m.Status.NodeMetric; n != nil {
-		n.AggregatedNodeUsages, n.AggregatedSystemUsages, n.NUMAUsages = nil, nil, nil
-		n.Request, n.Limit = nil, nil
-		if len(n.NodeUsage.Resources) > 0 {
-			n.Usage = nil
-		}
-		n.NodeUsage.Devices, n.SystemUsage.Devices = nil, nil
-	}
-	known := make(map[slov1alpha1.PodRef]bool, len(m.Status.PodsMetric))
-	for i := range m.Status.PodsMetric {
-		p := &m.Status.PodsMetric[i]
-		p.PodUsage.Devices, p.Extensions = nil, nil
-		known[slov1alpha1.PodRef{Namespace: p.Namespace, Name: p.Name}] = true
-	}
-	var more []slov1alpha1.PodContainers
-	for _, p := range m.Status.PodMetrics {
-		if !known[p.PodRef] {
-			more = append(more, p)
-		}
-	}
-	m.Status.PodMetrics = more
-	return m, nil
+	q.ManagedFields = kept.OfTheSpec(q.ManagedFields)
+	q.Status = sigsv1alpha1.ElasticQuotaStatus{}
+	return q, nil
 }
 
 // slimSLO keeps what the manager compares its wishes with: the spec and who wrote it.
@@ -138,18 +98,7 @@ func slimSLO(object any) (any, error) {
 	if !is {
 		return object, nil
 	}
-	s.ManagedFields = ofTheSpec(s.ManagedFields)
+	s.ManagedFields = kept.OfTheSpec(s.ManagedFields)
 	s.Status = slov1alpha1.NodeSLOStatus{}
 	return s, nil
-}
-
-// ofTheSpec drops what is known of the writers of subresources.
-func ofTheSpec(in []metav1.ManagedFieldsEntry) []metav1.ManagedFieldsEntry {
-	var out []metav1.ManagedFieldsEntry
-	for _, e := range in {
-		if e.Subresource == "" {
-			out = append(out, e)
-		}
-	}
-	return out
 }

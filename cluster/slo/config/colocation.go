@@ -60,7 +60,7 @@ type ColocationStrategy struct {
 	// BatchCPUThresholdPercent and BatchMemoryThresholdPercent, >= 0, no default.
 	BatchCPUThresholdPercent    *int64 `json:"batchCPUThresholdPercent,omitempty"`
 	BatchMemoryThresholdPercent *int64 `json:"batchMemoryThresholdPercent,omitempty"`
-	// Extensions are kept for third parties.
+	// Extensions are kept for third parties, but for [ExtensionHealth].
 	Extensions map[string]json.RawMessage `json:"extensions,omitempty"`
 }
 
@@ -89,6 +89,8 @@ type Colocation struct {
 	MidCPUPercent, MidMemoryPercent, MidUnallocatedPercent int64
 	// BatchCPUPercent and BatchMemoryPercent bound batch resources; nil is no bound.
 	BatchCPUPercent, BatchMemoryPercent *int64
+	// Extensions are those of all layers, each whole from the last layer that has it.
+	Extensions map[string]json.RawMessage
 }
 
 // Colocation merges all layers for a node. Problems are annotations and labels that cannot be read: they are passed over.
@@ -119,6 +121,7 @@ func (c *Config) Colocation(n Node) (Colocation, []Problem) {
 		MidUnallocatedPercent:  or(merged.MidUnallocatedPercent, 0),
 
 		BatchCPUPercent: merged.BatchCPUThresholdPercent, BatchMemoryPercent: merged.BatchMemoryThresholdPercent,
+		Extensions: merged.Extensions,
 	}
 	if p := merged.MetricAggregatePolicy; p != nil && len(p.Durations) > 0 {
 		out.Windows = nil

@@ -71,6 +71,10 @@ func checkColocation(s ColocationStrategy, path string) []strategy.FieldError {
 	c.between("midStaticMemoryReservedPercent", s.MidStaticMemoryReservedPercent, 0, 100)
 	c.between("batchCPUThresholdPercent", s.BatchCPUThresholdPercent, 0, maxPercent)
 	c.between("batchMemoryThresholdPercent", s.BatchMemoryThresholdPercent, 0, maxPercent)
+	if text, given := s.Extensions[ExtensionHealth]; given {
+		_, wrong := decodeHealth(text, path)
+		c.errs = append(c.errs, wrong...)
+	}
 	return c.errs
 }
 

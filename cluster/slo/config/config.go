@@ -32,6 +32,8 @@ type Config struct {
 	amplification layers[AmplificationStrategy]
 	// These are one part of a NodeSLO each.
 	threshold, qos, burst, system, hosts layers[strategy.Spec]
+	// extensions by name; one part of a NodeSLO's extensions each.
+	extensions map[string]layers[strategy.Spec]
 	// unknown are keys that had a problem ever since the program began.
 	unknown map[string]bool
 }

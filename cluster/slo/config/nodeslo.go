@@ -5,6 +5,8 @@ package config
 
 import (
 	"errors"
+	"maps"
+	"slices"
 
 	"github.com/koord-rt/koord-rt/api/protocol"
 	"github.com/koord-rt/koord-rt/api/strategy"
@@ -18,6 +20,9 @@ func (c *Config) NodeSLO(n Node) (strategy.Spec, []Problem) {
 	for _, key := range []layers[strategy.Spec]{c.threshold, c.qos, c.burst, c.system, c.hosts} {
 		out = strategy.Overlay(out, key.at(n))
 	}
+	for _, name := range slices.Sorted(maps.Keys(c.extensions)) {
+		out = strategy.Overlay(out, c.extensions[name].at(n))
+	}
 	var problems []Problem
 	if text, given := n.Annotations[protocol.AnnotationNetworkBandwidth]; given {
 		if _, err := strategy.ParseQuantity(text); err != nil {
@@ -27,7 +32,31 @@ func (c *Config) NodeSLO(n Node) (strategy.Spec, []Problem) {
 			out = strategy.Overlay(out, strategy.Spec{SystemStrategy: &strategy.SystemStrategy{TotalNetworkBandwidth: &q}})
 		}
 	}
+	if s := c.watermark(n, out.SystemStrategy); s != nil {
+		out = strategy.Overlay(out, strategy.Spec{SystemStrategy: s})
+	}
 	return out, problems
+}
+
+// watermark is the system strategy of a node that is short of memory, nil for others: the kernel begins to reclaim earlier there, so that
+// what allocates need not wait for it. What the cluster wants of all nodes is raised, never lowered.
+func (c *Config) watermark(n Node, s *strategy.SystemStrategy) *strategy.SystemStrategy {
+	text := n.Annotations[protocol.AnnotationLendingWeight]
+	if text == "" {
+		return nil
+	}
+	colocation, _ := c.Colocation(n)
+	health, _ := colocation.Health()
+	factor := health.MemoryPressureWatermark
+	if !colocation.Enable || !health.Enable || factor == nil {
+		return nil
+	}
+	// An annotation that cannot be read is told of by the controller of the node's resources, which writes it anew.
+	w, err := protocol.ParseLendingWeight(text)
+	if err != nil || !slices.Contains(w.Reasons, protocol.UnsoundMemory) || s != nil && s.WatermarkScaleFactor != nil && *s.WatermarkScaleFactor >= *factor {
+		return nil
+	}
+	return &strategy.SystemStrategy{WatermarkScaleFactor: factor}
 }
 
 // thresholdKey is resource-threshold-config.

@@ -36,10 +36,11 @@ func Parse(data map[string]string, last *Config) (*Config, []Problem) {
 	read(&r, KeyHostApplication, &out.hosts, decodeHosts)
 	read(&r, KeyNormalization, &out.normalization, decodeNormalization)
 	read(&r, KeyAmplification, &out.amplification, decodeAmplification)
+	out.extensions = extensionsOf(&r)
 	for _, key := range slices.Sorted(maps.Keys(data)) {
-		if !slices.Contains(Keys(), key) {
+		if !slices.Contains(Keys(), key) && (!strings.HasPrefix(key, PrefixExtension) || key == PrefixExtension) {
 			r.problems = append(r.problems, Problem{Key: key,
-				Err: fmt.Errorf("%w: nobody reads it; known are %s", ErrUnknownKey, strings.Join(Keys(), ", "))})
+				Err: fmt.Errorf("%w: nobody reads it; known are %s, and %sNAME for others' programs", ErrUnknownKey, strings.Join(Keys(), ", "), PrefixExtension)})
 		}
 	}
 	out.unknown = r.unknown

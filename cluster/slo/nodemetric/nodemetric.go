@@ -3,8 +3,8 @@
 
 // Package nodemetric keeps a NodeMetric for every node, by which its agent knows what to measure and where to report.
 //
-// Inputs are the strategy in force (cluster/slo/config), nodes and stored objects; output is the object's spec: the collect policy
-// of colocation-config, also where colocation is off. The status is the node's.
+// Inputs are the strategy in force (cluster/slo/config), nodes and stored objects; output is the object's spec: the node's name, as the documents
+// have it, and the collect policy of colocation-config, also where colocation is off. The status is the node's.
 package nodemetric
 
 import (
@@ -41,7 +41,7 @@ func kind() pernode.Kind {
 	}
 }
 
-// render is the collect policy. What the node's annotations say wrong is told by the controller of its resources.
+// render is the node's name and the collect policy. What the node's annotations say wrong is told by the controller of its resources.
 func render(c *config.Config, n config.Node) (any, []config.Problem) {
 	s, _ := c.Colocation(n)
 	aggregate, report := int64(s.Aggregate/time.Second), int64(s.Report/time.Second)
@@ -49,7 +49,7 @@ func render(c *config.Config, n config.Node) (any, []config.Problem) {
 	for _, w := range s.Windows {
 		windows.Durations = append(windows.Durations, metav1.Duration{Duration: w})
 	}
-	return v1alpha1.NodeMetricSpec{MetricCollectPolicy: &v1alpha1.CollectPolicy{
+	return v1alpha1.NodeMetricSpec{NodeName: n.Name, MetricCollectPolicy: &v1alpha1.CollectPolicy{
 		AggregateDurationSeconds: &aggregate, ReportIntervalSeconds: &report, NodeAggregatePolicy: windows, NodeMemoryCollectPolicy: &s.Memory,
 	}}, nil
 }

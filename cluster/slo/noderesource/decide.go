@@ -7,14 +7,12 @@ import (
 	"maps"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/koord-rt/koord-rt/api/protocol"
 	schedulingv1alpha1 "github.com/koord-rt/koord-rt/api/scheduling/v1alpha1"
-	slov1alpha1 "github.com/koord-rt/koord-rt/api/slo/v1alpha1"
 	topologyv1alpha1 "github.com/koord-rt/koord-rt/api/topology/v1alpha1"
 	"github.com/koord-rt/koord-rt/cluster/slo/config"
 	"github.com/koord-rt/koord-rt/model/unit"
@@ -24,8 +22,8 @@ import (
 // Input is what a decision about one node looks at. Node and Config are required; what is not there is nil.
 type Input struct {
 	Node     *corev1.Node
-	Metric   *slov1alpha1.NodeMetric
-	Pods     []corev1.Pod
+	Report   *capacity.Report
+	Pods     []capacity.Pod // that have not finished
 	Device   *schedulingv1alpha1.Device
 	Topology *topologyv1alpha1.NodeResourceTopology
 	Config   *config.Config
@@ -34,6 +32,8 @@ type Input struct {
 	Since, ZonesSince time.Duration
 	// SharedGPU has koordinator.sh/gpu.shared written.
 	SharedGPU bool
+	// Contradicts is since when the node's reports have contradicted themselves without a break, the zero time where they do not.
+	Contradicts time.Time
 }
 
 // Output is what to write and what to say.
@@ -46,6 +46,10 @@ type Output struct {
 	Lent map[string]int64
 	// Without says why there are no batch and mid resources, "" when there are.
 	Without string
+	// Weight is what part of the usual is lent; the zero value where nothing is.
+	Weight capacity.Weighing
+	// Contradiction is what of the report cannot be, "" where all can.
+	Contradiction string
 	// Problems are what could not be read or calculated, and what holds instead; sorted.
 	Problems []string
 	// Again is when to look again although nothing has happened: the report grows old; 0 is never.
@@ -188,10 +192,13 @@ func (d *decision) lend(ratio unit.Ratio) {
 		d.resources[name] = unit.Opt{}
 	}
 	d.annotate[protocol.AnnotationOriginExtended] = ""
+	if !d.strategy.Enable {
+		d.annotate[protocol.AnnotationLendingWeight] = ""
+	}
 	node, problems := nodeOf(d.in.Node)
 	d.out.Problems = append(d.out.Problems, problems...)
 	node.Zones = zonesOf(d.in.Topology)
-	report := reportOf(d.in.Metric)
+	report := d.in.Report
 	now, limit := instant(d.in.Now), span(d.strategy.Degrade)
 	stale := capacity.Stale(report, now, limit)
 	if d.out.Without = stale; !d.strategy.Enable {
@@ -200,13 +207,15 @@ func (d *decision) lend(ratio unit.Ratio) {
 	if d.out.Without != "" {
 		return
 	}
-	d.out.Again = time.Duration(limit-(now-report.At))*time.Microsecond + time.Second
-	pods := podsOf(d.in.Pods)
+	d.out.Again = later(limit - (now - report.At))
+	weight := d.weigh(&node, report)
+	pods := d.in.Pods
 	batch := d.batch()
-	all := batch.Batch(&node, pods, report)
+	all := batch.Batch(&node, pods, report).Percent(weight, weight)
 	lines := capacity.LinesOf(&node, pods, report, all)
 	d.out.Lines = &lines
 	for i, z := range batch.BatchZones(&node, pods, report) {
+		z = z.Percent(weight, weight)
 		z.CPU = capacity.Normalized(z.CPU, ratio)
 		d.zones = append(d.zones, zoneBatch{id: node.Zones[i].ID, batch: z})
 	}
@@ -218,7 +227,7 @@ func (d *decision) lend(ratio unit.Ratio) {
 		d.problem("annotation " + protocol.AnnotationThirdPartyAllocs + ": " + err.Error() + "; nothing is taken off for it")
 	}
 	all = capacity.LessThirdParty(all, booked)
-	mid := d.mid().Mid(&node, pods, report)
+	mid := d.mid().Mid(&node, pods, report).Percent(weight, weight)
 	d.out.Lent = map[string]int64{
 		protocol.ResourceBatchCPU: int64(all.CPU), protocol.ResourceBatchMemory: int64(all.Memory),
 		protocol.ResourceMidCPU: int64(mid.CPU), protocol.ResourceMidMemory: int64(mid.Memory),
@@ -251,49 +260,6 @@ func given(v *int64) unit.Opt {
 		return unit.Opt{}
 	}
 	return unit.Some(*v)
-}
-
-// devices are the resources and labels of the node's devices; without a Device object those that are ours go.
-func (d *decision) devices() {
-	for _, name := range ofDevices {
-		// A resource of another domain may be a device plugin's: it is ours only where there is a Device that we count.
-		if d.in.Device != nil || strings.HasPrefix(name, protocol.DomainKoordinator) {
-			d.resources[name] = unit.Opt{}
-		}
-	}
-	if d.in.Device == nil {
-		return
-	}
-	all, conflicts := d.in.Device.Spec.Canonical()
-	for _, c := range conflicts {
-		d.problem("Device: " + c.Canonical + " and " + c.Seed + " differ; " + c.Canonical + " counts")
-	}
-	labels := d.in.Device.Labels
-	for _, key := range []string{protocol.LabelGPUVendor, protocol.LabelGPUModel, protocol.LabelGPUDriverVersion} {
-		if v := labels[key]; v != "" {
-			d.label[key] = v
-		}
-	}
-	for name, v := range capacity.DeviceResources(devicesOf(all), labels[protocol.LabelGPUVendor], d.in.SharedGPU) {
-		if slices.Contains(ofDevices, name) {
-			d.resources[name] = unit.Some(v)
-		}
-	}
-}
-
-func devicesOf(list []schedulingv1alpha1.DeviceInfo) []capacity.Device {
-	out := make([]capacity.Device, 0, len(list))
-	for i := range list {
-		one := capacity.Device{Type: string(list[i].Type), Healthy: list[i].Health, Resources: map[string]int64{}}
-		if t := list[i].Type; t == schedulingv1alpha1.XPU || t == schedulingv1alpha1.NPU {
-			one.Type = protocol.DeviceGPU
-		}
-		for name, q := range list[i].Resources {
-			one.Resources[string(name)] = q.Value()
-		}
-		out = append(out, one)
-	}
-	return out
 }
 
 // names are the resources in order.

@@ -15,9 +15,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/koord-rt/koord-rt/api/protocol"
-	schedulingv1alpha1 "github.com/koord-rt/koord-rt/api/scheduling/v1alpha1"
 	slov1alpha1 "github.com/koord-rt/koord-rt/api/slo/v1alpha1"
 	topologyv1alpha1 "github.com/koord-rt/koord-rt/api/topology/v1alpha1"
+	"github.com/koord-rt/koord-rt/cluster/internal/kept"
 	"github.com/koord-rt/koord-rt/cluster/slo/config"
 )
 
@@ -48,8 +48,29 @@ func strategy(t *testing.T, data map[string]string) *config.Config {
 
 const on = `{"enable": true, "cpuReclaimThresholdPercent": 65, "memoryReclaimThresholdPercent": 65}`
 
+// scene is an input with the objects that it comes from.
+type scene struct {
+	Input
+	Metric *slov1alpha1.NodeMetric
+	Pods   []corev1.Pod
+}
+
+// decide decides by what the cache would keep of them.
+func (s *scene) decide() Output {
+	s.Report, s.Input.Pods = nil, nil
+	if s.Metric != nil {
+		s.Report = kept.NodeMetricOf(s.Metric.DeepCopy(), false).Report
+	}
+	for i := range s.Pods {
+		if p := kept.PodOf(&s.Pods[i], false); !p.Finished {
+			s.Input.Pods = append(s.Input.Pods, p.Value)
+		}
+	}
+	return Decide(&s.Input)
+}
+
 // example is the one of Koordinator's tests, TestBatch of policy/capacity has its numbers.
-func example(t *testing.T) *Input {
+func example(t *testing.T) *scene {
 	t.Helper()
 	pod := func(name, qos string, kube corev1.PodQOSClass, requests corev1.ResourceList) corev1.Pod {
 		p := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "test", Name: name}}
@@ -64,13 +85,15 @@ func example(t *testing.T) *Input {
 	gone := pod("d", "LS", corev1.PodQOSGuaranteed, resources("cpu", "10", "memory", "10G"))
 	gone.Status.Phase = corev1.PodSucceeded
 	at := metav1.NewTime(now.Add(-30 * time.Second))
-	return &Input{
+	return &scene{Input: Input{
+		Config: strategy(t, map[string]string{config.KeyColocation: on}), Now: now, Since: time.Hour, ZonesSince: time.Hour,
 		Node: &corev1.Node{
 			ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{}, Annotations: map[string]string{}},
 			Status: corev1.NodeStatus{
 				Capacity: resources("cpu", "100", "memory", "120G"), Allocatable: resources("cpu", "100", "memory", "120G"),
 			},
 		},
+	},
 		Metric: &slov1alpha1.NodeMetric{Status: slov1alpha1.NodeMetricStatus{
 			UpdateTime: &at,
 			NodeMetric: &slov1alpha1.NodeMetricInfo{NodeUsage: usage("50", "55G"), SystemUsage: usage("7", "12G")},
@@ -85,7 +108,6 @@ func example(t *testing.T) *Input {
 			pod("a", "LS", corev1.PodQOSGuaranteed, resources("cpu", "20", "memory", "20G")), pod("b", "BE", corev1.PodQOSBestEffort, nil),
 			pod("c", "", corev1.PodQOSGuaranteed, resources("cpu", "20", "memory", "40G")), gone,
 		},
-		Config: strategy(t, map[string]string{config.KeyColocation: on}), Now: now, Since: time.Hour, ZonesSince: time.Hour,
 	}
 }
 
@@ -154,74 +176,74 @@ var fresh = "{" + origin(`"{\"resources\":{\"kubernetes.io/batch-cpu\":\"25000\"
 
 func TestDecide(t *testing.T) {
 	t.Parallel()
-	lent := func(in *Input) { apply(in.Node, Decide(in).Node) }
+	lent := func(in *scene) { apply(in.Node, in.decide().Node) }
 	for _, tc := range []struct {
 		name    string
-		change  func(*testing.T, *Input)
+		change  func(*testing.T, *scene)
 		want    string
 		without string
 		problem string
 	}{
-		{"lent", func(*testing.T, *Input) {}, fresh, "", ""},
-		{"lent already", func(_ *testing.T, in *Input) { lent(in) }, "", "", ""},
-		{"colocation is off", func(t *testing.T, in *Input) { in.Config = strategy(t, nil) }, "", "colocation is off", ""},
-		{"colocation goes off", func(t *testing.T, in *Input) {
+		{"lent", func(*testing.T, *scene) {}, fresh, "", ""},
+		{"lent already", func(_ *testing.T, in *scene) { lent(in) }, "", "", ""},
+		{"colocation is off", func(t *testing.T, in *scene) { in.Config = strategy(t, nil) }, "", "colocation is off", ""},
+		{"colocation goes off", func(t *testing.T, in *scene) {
 			lent(in)
 			in.Config = strategy(t, map[string]string{config.KeyColocation: `{"enable": false}`})
 		}, "{" + origin("null") + "," + both(goneText) + "}", "colocation is off", ""},
-		{"off for this node", func(t *testing.T, in *Input) {
+		{"off for this node", func(t *testing.T, in *scene) {
 			lent(in)
 			in.Node.Annotations[protocol.AnnotationColocationStrategy] = `{"enable": false}`
 		}, "{" + origin("null") + "," + both(goneText) + "}", "colocation is off", ""},
-		{"no report", func(_ *testing.T, in *Input) { in.Metric = nil }, "", "the node has not reported", ""},
-		{"an object without a report", func(_ *testing.T, in *Input) { in.Metric.Status = slov1alpha1.NodeMetricStatus{} }, "", "the node has not reported", ""},
-		{"an old report", func(_ *testing.T, in *Input) {
+		{"no report", func(_ *testing.T, in *scene) { in.Metric = nil }, "", "the node has not reported", ""},
+		{"an object without a report", func(_ *testing.T, in *scene) { in.Metric.Status = slov1alpha1.NodeMetricStatus{} }, "", "the node has not reported", ""},
+		{"an old report", func(_ *testing.T, in *scene) {
 			lent(in)
 			in.Now = in.Now.Add(15 * time.Minute)
 		}, "{" + origin("null") + "," + both(goneText) + "}", "the last report is 15.5 min old, more than 15 min", ""},
-		{"a wobble", func(_ *testing.T, in *Input) {
+		{"a wobble", func(_ *testing.T, in *scene) {
 			lent(in)
 			in.Metric.Status.NodeMetric.SystemUsage = usage("7.1", "12G")
 		}, "", "", ""},
-		{"a small change, just now written", func(_ *testing.T, in *Input) {
+		{"a small change, just now written", func(_ *testing.T, in *scene) {
 			lent(in)
 			in.Since, in.Metric.Status.NodeMetric.SystemUsage = time.Minute, usage("8", "12G")
 		}, "", "", ""},
-		{"a small change after a while", func(_ *testing.T, in *Input) {
+		{"a small change after a while", func(_ *testing.T, in *scene) {
 			lent(in)
 			in.Metric.Status.NodeMetric.SystemUsage = usage("8", "12G")
 		}, "{" + origin(`"{\"resources\":{\"kubernetes.io/batch-cpu\":\"24000\",\"kubernetes.io/batch-memory\":\"33000000000\"}}"`) + "," +
 			both(`{"kubernetes.io/batch-cpu":"24k"}`) + "}", "", ""},
-		{"a large change at once", func(_ *testing.T, in *Input) {
+		{"a large change at once", func(_ *testing.T, in *scene) {
 			lent(in)
 			in.Since, in.Metric.Status.PodsMetric[0].PodUsage = time.Second, usage("17", "11G")
 		}, "{" + origin(`"{\"resources\":{\"kubernetes.io/batch-cpu\":\"19000\",\"kubernetes.io/batch-memory\":\"33000000000\"}}"`) + "," +
 			both(`{"kubernetes.io/batch-cpu":"19k"}`) + "}", "", ""},
-		{"somebody has taken one of the two", func(_ *testing.T, in *Input) {
+		{"somebody has taken one of the two", func(_ *testing.T, in *scene) {
 			lent(in)
 			delete(in.Node.Status.Allocatable, protocol.ResourceMidCPU)
 		}, "{" + both(`{"kubernetes.io/mid-cpu":"10k"}`) + "}", "", ""},
-		{"another system has booked", func(_ *testing.T, in *Input) {
+		{"another system has booked", func(_ *testing.T, in *scene) {
 			lent(in)
 			in.Node.Annotations[protocol.AnnotationThirdPartyAllocs] = `{"allocations":[{"name":"yarn","priority":"koord-batch",` +
 				`"resources":{"kubernetes.io/batch-cpu":"5000"}},{"name":"x","priority":"koord-mid","resources":{"kubernetes.io/batch-cpu":"9"}}]}`
 		}, "{" + both(`{"kubernetes.io/batch-cpu":"20k"}`) + "}", "", ""},
-		{"the administrator reserves", func(_ *testing.T, in *Input) {
+		{"the administrator reserves", func(_ *testing.T, in *scene) {
 			lent(in)
 			in.Node.Annotations[protocol.AnnotationNodeReservation] = `{"reservedCPUs":"0-19","resources":{"cpu":"1","memory":"20G"}}`
 		}, "{" + origin(`"{\"resources\":{\"kubernetes.io/batch-cpu\":\"12000\",\"kubernetes.io/batch-memory\":\"25000000000\"}}"`) + "," +
 			both(`{"kubernetes.io/batch-cpu":"12k","kubernetes.io/batch-memory":"25G"}`) + "}", "", ""},
-		{"the kubelet keeps, and the node is amplified", func(_ *testing.T, in *Input) {
+		{"the kubelet keeps, and the node is amplified", func(_ *testing.T, in *scene) {
 			lent(in)
 			in.Node.Status.Allocatable[corev1.ResourceCPU] = resource.MustParse("135")
 			in.Node.Annotations[protocol.AnnotationRawAllocatable] = `{"cpu":"90"}`
 		}, "{" + origin(`"{\"resources\":{\"kubernetes.io/batch-cpu\":\"22000\",\"kubernetes.io/batch-memory\":\"33000000000\"}}"`) + "," +
 			both(`{"kubernetes.io/batch-cpu":"22k"}`) + "}", "", ""},
-		{"an annotation that cannot be read", func(_ *testing.T, in *Input) {
+		{"an annotation that cannot be read", func(_ *testing.T, in *scene) {
 			lent(in)
 			in.Node.Annotations[protocol.AnnotationNodeReservation] = `{"reservedCPUs":"5-1"}`
 		}, "", "", "annotation node.koordinator.sh/reservation: reservedCPUs"},
-		{"the ConfigMap was never read", func(_ *testing.T, in *Input) {
+		{"the ConfigMap was never read", func(_ *testing.T, in *scene) {
 			lent(in)
 			in.Config, _ = config.Parse(map[string]string{config.KeyColocation: "{"}, nil)
 		}, "", "", "colocation-config has never been read"},
@@ -230,7 +252,7 @@ func TestDecide(t *testing.T) {
 			t.Parallel()
 			in := example(t)
 			tc.change(t, in)
-			out := Decide(in)
+			out := in.decide()
 			if diff := cmp.Diff(tc.want, text(t, out.Node)); diff != "" {
 				t.Error(diff)
 			}
@@ -239,24 +261,40 @@ func TestDecide(t *testing.T) {
 				t.Errorf("without %q, problems %q", out.Without, said)
 			}
 			apply(in.Node, out.Node)
-			if again := Decide(in); again.Node != nil {
+			if again := in.decide(); again.Node != nil {
 				t.Errorf("and then once more: %s", text(t, again.Node))
 			}
 		})
 	}
 }
 
-// TestAgain: a node whose report grows old is looked at when it is too old, whatever happens.
+// TestAgain: a node whose report grows old is looked at when it counts for less, and when it is too old, whatever happens.
 func TestAgain(t *testing.T) {
 	t.Parallel()
 	in := example(t)
-	out := Decide(in)
-	if want := 15*time.Minute - 30*time.Second + time.Second; out.Again != want {
-		t.Errorf("again after %s, want %s", out.Again, want)
+	in.Now = in.Now.Add(-30 * time.Second) // the report's
+	begun := in.Now
+	var lent []int64
+	var at []time.Duration
+	for range 10 {
+		out := in.decide()
+		lent, at = append(lent, out.Lent[protocol.ResourceBatchCPU]), append(at, in.Now.Sub(begun))
+		if out.Without != "" {
+			if out.Again != 0 {
+				t.Errorf("without %q, again after %s", out.Without, out.Again)
+			}
+			break
+		}
+		apply(in.Node, out.Node)
+		in.Now = in.Now.Add(out.Again)
 	}
-	in.Now = in.Now.Add(out.Again)
-	if out := Decide(in); out.Without == "" || out.Again != 0 {
-		t.Errorf("then: %q, again after %s", out.Without, out.Again)
+	const minute, third = time.Minute, 200 * time.Second
+	if diff := cmp.Diff([]int64{25000, 18750, 12500, 6250, 0}, lent); diff != "" {
+		t.Error(diff)
+	}
+	want := []time.Duration{0, 5*minute + time.Second, 5*minute + third + time.Second, 5*minute + 2*third + time.Second, 15*minute + time.Second}
+	if diff := cmp.Diff(want, at); diff != "" {
+		t.Error(diff)
 	}
 }
 
@@ -271,32 +309,32 @@ func TestRatios(t *testing.T) {
 	}
 	for name, tc := range map[string]struct {
 		data    map[string]string
-		change  func(*Input)
+		change  func(*scene)
 		want    map[string]string
 		batch   int64
 		problem string
 	}{
-		"off": {nil, func(*Input) {}, nil, 25000, ""},
-		"normalised": {map[string]string{config.KeyNormalization: normalization}, func(in *Input) { in.Topology = cpu("fast") }, map[string]string{
+		"off": {nil, func(*scene) {}, nil, 25000, ""},
+		"normalised": {map[string]string{config.KeyNormalization: normalization}, func(in *scene) { in.Topology = cpu("fast") }, map[string]string{
 			protocol.AnnotationNormalizationRatio: "1.20", protocol.AnnotationAmplificationRatio: `{"cpu":1.20}`,
 		}, 30000, ""},
 		"amplified by both, at once": {map[string]string{
 			config.KeyNormalization: normalization, config.KeyAmplification: `{"enable": true, "resourceAmplificationRatio": {"cpu": 1.5, "memory": 1.1}}`,
-		}, func(in *Input) { in.Topology = cpu("fast") }, map[string]string{
+		}, func(in *scene) { in.Topology = cpu("fast") }, map[string]string{
 			protocol.AnnotationNormalizationRatio: "1.20", protocol.AnnotationAmplificationRatio: `{"cpu":1.80,"memory":1.10}`,
 		}, 30000, ""},
-		"the node's label goes before": {map[string]string{config.KeyNormalization: normalization}, func(in *Input) {
+		"the node's label goes before": {map[string]string{config.KeyNormalization: normalization}, func(in *scene) {
 			in.Topology, in.Node.Labels[protocol.LabelNormalizationEnabled] = cpu("fast"), "false"
 			in.Node.Annotations[protocol.AnnotationNormalizationRatio] = "1.20"
 		}, map[string]string{protocol.AnnotationNormalizationRatio: "1.00"}, 25000, ""},
-		"the model is not told yet": {map[string]string{config.KeyNormalization: normalization}, func(in *Input) {
+		"the model is not told yet": {map[string]string{config.KeyNormalization: normalization}, func(in *scene) {
 			in.Node.Annotations[protocol.AnnotationNormalizationRatio] = "1.20"
 		}, map[string]string{
 			protocol.AnnotationNormalizationRatio: "1.20", protocol.AnnotationAmplificationRatio: `{"cpu":1.20}`,
 		}, 30000, "does not tell its CPU model yet"},
-		"a model without a ratio": {map[string]string{config.KeyNormalization: normalization}, func(in *Input) { in.Topology = cpu("slow") }, nil, 25000,
+		"a model without a ratio": {map[string]string{config.KeyNormalization: normalization}, func(in *scene) { in.Topology = cpu("slow") }, nil, 25000,
 			`no ratio for CPU model "slow"`},
-		"taken away": {nil, func(in *Input) {
+		"taken away": {nil, func(in *scene) {
 			in.Node.Annotations[protocol.AnnotationNormalizationRatio] = "1.20"
 			in.Node.Annotations[protocol.AnnotationAmplificationRatio] = `{"cpu":1.20}`
 		}, map[string]string{protocol.AnnotationNormalizationRatio: "1.00"}, 25000, ""},
@@ -310,7 +348,7 @@ func TestRatios(t *testing.T) {
 			}
 			in.Config = strategy(t, data)
 			tc.change(in)
-			out := Decide(in)
+			out := in.decide()
 			apply(in.Node, out.Node)
 			got := map[string]string{}
 			for _, key := range []string{protocol.AnnotationNormalizationRatio, protocol.AnnotationAmplificationRatio} {
@@ -330,7 +368,7 @@ func TestRatios(t *testing.T) {
 			if said := strings.Join(out.Problems, "\n"); (tc.problem == "") != (said == "") || !strings.Contains(said, tc.problem) {
 				t.Errorf("problems %q", said)
 			}
-			if again := Decide(in); again.Node != nil {
+			if again := in.decide(); again.Node != nil {
 				t.Errorf("and then once more: %s", text(t, again.Node))
 			}
 		})
@@ -366,20 +404,20 @@ func TestZones(t *testing.T) {
 		"node-1: cpu 50, kubernetes.io/batch-cpu 12500, kubernetes.io/batch-memory 16500M, memory 60G"}
 	for name, tc := range map[string]struct {
 		zones  []topologyv1alpha1.Zone
-		change func(*testing.T, *Input)
+		change func(*testing.T, *scene)
 		want   []string
 	}{
 		"added": {[]topologyv1alpha1.Zone{zone("node-0"), zone("node-1")}, nil, plain},
 		"there already": {[]topologyv1alpha1.Zone{
 			zone("node-0", info(cpu, "12500"), info(memory, "16500M")), zone("node-1", info(memory, "16500M"), info(cpu, "12500")),
 		}, nil, nil},
-		"a pod in one of them": {[]topologyv1alpha1.Zone{zone("node-1"), zone("node-0")}, func(_ *testing.T, in *Input) {
+		"a pod in one of them": {[]topologyv1alpha1.Zone{zone("node-1"), zone("node-0")}, func(_ *testing.T, in *scene) {
 			in.Pods[0].Annotations = map[string]string{protocol.AnnotationResourceStatus: `{"numaNodeResources":[{"node":1}]}`}
 		}, []string{"node-1: cpu 50, kubernetes.io/batch-cpu 7k, kubernetes.io/batch-memory 11G, memory 60G",
 			"node-0: cpu 50, kubernetes.io/batch-cpu 18k, kubernetes.io/batch-memory 22G, memory 60G"}},
 		"taken away, and what others say stays": {[]topologyv1alpha1.Zone{
 			zone("node-0", info(memory, "16500M"), info(cpu, "12500"), info("example.com/x", "1")), zone("node-1", info(cpu, "0")),
-		}, func(t *testing.T, in *Input) { in.Config = strategy(t, nil) },
+		}, func(t *testing.T, in *scene) { in.Config = strategy(t, nil) },
 			[]string{"node-0: cpu 50, memory 60G, example.com/x 1", "node-1: cpu 50, memory 60G"}},
 		"one that tells nothing yet": {[]topologyv1alpha1.Zone{zone("node-0"), {Name: "node-1", Type: "Node"}}, nil, nil},
 	} {
@@ -391,7 +429,7 @@ func TestZones(t *testing.T) {
 				tc.change(t, in)
 			}
 			before := text(t, map[string]any{"zones": in.Topology.Zones})
-			out := Decide(in)
+			out := in.decide()
 			if diff := cmp.Diff(tc.want, zonesText(out.Zones)); diff != "" {
 				t.Error(diff)
 			}
@@ -405,49 +443,17 @@ func TestZones(t *testing.T) {
 				t.Errorf("the patch holds for version %v", v)
 			}
 			in.Topology.Zones = out.Zones["zones"].([]topologyv1alpha1.Zone)
-			if again := Decide(in); again.Zones != nil {
+			if again := in.decide(); again.Zones != nil {
 				t.Errorf("and then once more: %v", zonesText(again.Zones))
 			}
 		})
 	}
 }
 
-func TestDevices(t *testing.T) {
-	t.Parallel()
-	gpu := func(healthy bool) schedulingv1alpha1.DeviceEntry {
-		return schedulingv1alpha1.DeviceEntry{DeviceInfo: schedulingv1alpha1.DeviceInfo{
-			Type: schedulingv1alpha1.GPU, Health: healthy, Resources: resources(protocol.ResourceGPUCore, "100", protocol.ResourceGPUMemory, "16Gi"),
-		}}
-	}
-	in := example(t)
-	in.Config = strategy(t, nil)
-	in.Node.Status.Allocatable["huawei.com/npu-core"] = resource.MustParse("3")
-	in.Node.Status.Capacity["huawei.com/npu-core"] = resource.MustParse("3")
-	in.Device = &schedulingv1alpha1.Device{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{
-		protocol.LabelGPUModel: "A100", "mine": "not yours",
-	}}, Spec: schedulingv1alpha1.DeviceSpec{Devices: []schedulingv1alpha1.DeviceEntry{gpu(true), gpu(true), gpu(false)}}}
-	step := func(name, want string) {
-		t.Helper()
-		out := Decide(in)
-		if diff := cmp.Diff(want, text(t, out.Node)); diff != "" {
-			t.Errorf("%s: %s", name, diff)
-		}
-		apply(in.Node, out.Node)
-	}
-	step("two", `{"metadata":{"labels":{"node.koordinator.sh/gpu-model":"A100"}},`+
-		both(`{"huawei.com/npu-core":null,"koordinator.sh/gpu":"200","koordinator.sh/gpu-core":"200","koordinator.sh/gpu-memory":"34359738368"}`)+"}")
-	step("the same", "")
-	in.Since, in.Device.Spec.Devices[0].Health = 0, false
-	step("one fails", "{"+both(`{"koordinator.sh/gpu":"100","koordinator.sh/gpu-core":"100","koordinator.sh/gpu-memory":"17179869184"}`)+"}")
-	in.Device = nil
-	in.Node.Status.Allocatable["huawei.com/npu-core"], in.Node.Status.Capacity["huawei.com/npu-core"] = resource.MustParse("3"), resource.MustParse("3")
-	step("no Device: a device plugin's own stays", "{"+both(`{"koordinator.sh/gpu":null,"koordinator.sh/gpu-core":null,"koordinator.sh/gpu-memory":null}`)+"}")
-}
-
 // TestLines: the resource model of the example: production asks for 40 and uses 33, batch may have 25 of 100.
 func TestLines(t *testing.T) {
 	t.Parallel()
-	out := Decide(example(t))
+	out := example(t).decide()
 	if out.Lines == nil || out.Lines.Limit.CPU != 40000 || out.Lines.Usage.CPU != 33000 || out.Lines.ShortTerm.CPU != 75000 || out.Lines.LongTerm.CPU != 40000 {
 		t.Errorf("%+v", out.Lines)
 	}

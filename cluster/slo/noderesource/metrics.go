@@ -15,8 +15,8 @@ import (
 // metrics tells what is lent out of each node, and the resource model's lines, as they were last decided. It holds what the
 // series need and makes them when they are asked for.
 type metrics struct {
-	lent, line, problems *prometheus.Desc
-	writes               *prometheus.CounterVec
+	lent, line, problems, weight, unsound *prometheus.Desc
+	writes                                *prometheus.CounterVec
 
 	mu    sync.Mutex
 	nodes map[string]told
@@ -27,6 +27,7 @@ type told struct {
 	lines    *capacity.Lines
 	lent     map[string]int64
 	problems int
+	weight   capacity.Weighing
 }
 
 func newMetrics() *metrics {
@@ -38,6 +39,10 @@ func newMetrics() *metrics {
 			[]string{"node", "line", "resource"}, nil),
 		problems: prometheus.NewDesc("koord_rt_manager_node_problems",
 			"What could not be read or calculated of the node's resources; the log says what.", []string{"node"}, nil),
+		weight: prometheus.NewDesc("koord_rt_manager_node_lending_weight",
+			"The part of the usual that is lent out of a node, in percent: 100 of a sound one. None where nothing is lent.", []string{"node"}, nil),
+		unsound: prometheus.NewDesc("koord_rt_manager_node_unsound",
+			"1 for each reason why less than the usual is lent out of a node, or was while it recovers.", []string{"node", "reason"}, nil),
 		writes: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "slo_controller_node_resource_reconcile_count", Help: "Writes of nodes and of their zones, by outcome.",
 		}, []string{"status", "reason"}),
@@ -48,7 +53,7 @@ func newMetrics() *metrics {
 func (m *metrics) observe(node string, out *Output) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.nodes[node] = told{lines: out.Lines, lent: out.Lent, problems: len(out.Problems)}
+	m.nodes[node] = told{lines: out.Lines, lent: out.Lent, problems: len(out.Problems), weight: out.Weight}
 }
 
 func (m *metrics) forget(node string) {
@@ -70,6 +75,8 @@ func (m *metrics) Describe(to chan<- *prometheus.Desc) {
 	to <- m.lent
 	to <- m.line
 	to <- m.problems
+	to <- m.weight
+	to <- m.unsound
 	m.writes.Describe(to)
 }
 
@@ -90,9 +97,13 @@ func (m *metrics) Collect(to chan<- prometheus.Metric) {
 				gauge(m.lent, float64(v), name, "byte")
 			}
 		}
+		for _, reason := range t.weight.Reasons {
+			gauge(m.unsound, 1, reason)
+		}
 		if t.lines == nil {
 			continue
 		}
+		gauge(m.weight, float64(t.weight.Weight))
 		for name, a := range map[string]capacity.Amounts{
 			"limit": t.lines.Limit, "usage": t.lines.Usage, "short-term-reservation": t.lines.ShortTerm, "long-term-reservation": t.lines.LongTerm,
 		} {

@@ -6,30 +6,17 @@ package noderesource
 import (
 	"encoding/json"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/koord-rt/koord-rt/api/protocol"
+	"github.com/koord-rt/koord-rt/cluster/internal/kept"
 	"github.com/koord-rt/koord-rt/model/topo"
 	"github.com/koord-rt/koord-rt/model/unit"
 	"github.com/koord-rt/koord-rt/policy/capacity"
 )
-
-// amountsOf are CPU and memory of a list.
-func amountsOf(l corev1.ResourceList) capacity.Amounts {
-	return capacity.Amounts{CPU: milli(l, corev1.ResourceCPU), Memory: bytes(l, corev1.ResourceMemory)}
-}
-
-func milli(l corev1.ResourceList, name corev1.ResourceName) unit.MilliCPU {
-	q := l[name]
-	return unit.MilliCPU(max(q.MilliValue(), 0))
-}
-
-func bytes(l corev1.ResourceList, name corev1.ResourceName) unit.Bytes {
-	q := l[name]
-	return unit.Bytes(max(q.Value(), 0))
-}
 
 // whole is a resource that counts in whole numbers, absent where the list has none.
 func whole(l corev1.ResourceList, name string) unit.Opt {
@@ -42,8 +29,8 @@ func whole(l corev1.ResourceList, name string) unit.Opt {
 
 // nodeOf reads a node. What cannot be read is passed over and said.
 func nodeOf(n *corev1.Node) (out capacity.Node, problems []string) {
-	out.Capacity = amountsOf(n.Status.Capacity)
-	allocatable := amountsOf(n.Status.Allocatable)
+	out.Capacity = kept.Amounts(n.Status.Capacity)
+	allocatable := kept.Amounts(n.Status.Allocatable)
 	if text := n.Annotations[protocol.AnnotationRawAllocatable]; text != "" {
 		raw := corev1.ResourceList{}
 		if err := json.Unmarshal([]byte(text), &raw); err != nil {
@@ -51,10 +38,10 @@ func nodeOf(n *corev1.Node) (out capacity.Node, problems []string) {
 				protocol.AnnotationRawAllocatable, err))
 		}
 		if _, ok := raw[corev1.ResourceCPU]; ok {
-			allocatable.CPU = milli(raw, corev1.ResourceCPU)
+			allocatable.CPU = kept.Milli(raw, corev1.ResourceCPU)
 		}
 		if _, ok := raw[corev1.ResourceMemory]; ok {
-			allocatable.Memory = bytes(raw, corev1.ResourceMemory)
+			allocatable.Memory = kept.Bytes(raw, corev1.ResourceMemory)
 		}
 	}
 	out.Kubelet = out.Capacity.Minus(allocatable)
@@ -104,3 +91,9 @@ func bookedOf(text string) ([]capacity.Amounts, error) {
 
 // quantity writes a whole number.
 func quantity(v int64) string { return resource.NewQuantity(v, resource.DecimalSI).String() }
+
+// instant is a time as the formulas take it.
+func instant(t time.Time) unit.Micros { return unit.Micros(t.UnixMicro()) }
+
+// span is a duration as the formulas take it.
+func span(d time.Duration) unit.Micros { return unit.Micros(d.Microseconds()) }

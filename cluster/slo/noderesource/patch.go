@@ -16,7 +16,7 @@ var (
 	lent      = []string{protocol.ResourceBatchCPU, protocol.ResourceBatchMemory, protocol.ResourceMidCPU, protocol.ResourceMidMemory}
 	ofDevices = []string{
 		protocol.ResourceGPU, protocol.ResourceGPUShared, protocol.ResourceGPUCore, protocol.ResourceGPUMemory,
-		protocol.ResourceGPUMemoryRatio, protocol.ResourceRDMA,
+		protocol.ResourceGPUMemoryRatio, protocol.ResourceRDMA, protocol.ResourceFPGA,
 		protocol.ResourceHuaweiNPUCore, protocol.ResourceHuaweiNPUCPU, protocol.ResourceHuaweiNPUDVPP,
 	}
 )

@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -24,9 +25,11 @@ import (
 	schedulingv1alpha1 "github.com/koord-rt/koord-rt/api/scheduling/v1alpha1"
 	slov1alpha1 "github.com/koord-rt/koord-rt/api/slo/v1alpha1"
 	topologyv1alpha1 "github.com/koord-rt/koord-rt/api/topology/v1alpha1"
+	"github.com/koord-rt/koord-rt/cluster/internal/kept"
 	"github.com/koord-rt/koord-rt/cluster/internal/wake"
 	"github.com/koord-rt/koord-rt/cluster/slo/config"
 	"github.com/koord-rt/koord-rt/daemon/logs"
+	"github.com/koord-rt/koord-rt/policy/capacity"
 )
 
 // Name of the controller, as --controllers has it.
@@ -34,9 +37,6 @@ const Name = "noderesource"
 
 // manager is the field manager of what is written.
 const manager = "koord-manager"
-
-// byNode is the index of pods.
-const byNode = "noderesource.nodeName"
 
 // Options of the controller.
 type Options struct {
@@ -51,30 +51,28 @@ type Options struct {
 }
 
 // Add makes the controller. The manager's scheme needs the kinds of slo, scheduling and topology.node.k8s.io, and its cache
-// of each pod: namespace, name, labels, the annotation resource-status, spec.nodeName, priority, overhead, the resources of the pod and
-// of its containers, restart policies of init containers, status.phase and qosClass.
+// keeps pods and NodeMetrics as cluster/internal/kept has them.
 func Add(mgr ctrl.Manager, o Options) error {
 	if o.Workers == 0 {
 		o.Workers = 4
 	}
 	r := &reconciler{
-		o: o, client: mgr.GetClient(), written: map[string]time.Time{}, zoned: map[string]time.Time{},
+		o: o, client: mgr.GetClient(), kept: kept.NewCache(mgr.GetCache()), written: map[string]time.Time{}, zoned: map[string]time.Time{}, contradicts: map[string]time.Time{},
 		limit: logs.NewLimiter(logs.LimiterOptions{Every: time.Hour}), metrics: newMetrics(),
 	}
 	if err := o.Registry.Register(r.metrics); err != nil {
 		return fmt.Errorf("set up the controller %s: metrics: %w", Name, err)
 	}
-	index := func(o client.Object) []string { return []string{o.(*corev1.Pod).Spec.NodeName} }
-	if err := mgr.GetFieldIndexer().IndexField(context.Background(), &corev1.Pod{}, byNode, index); err != nil {
-		return fmt.Errorf("set up the controller %s: index pods: %w", Name, err)
+	if err := r.kept.IndexPods(context.Background()); err != nil {
+		return fmt.Errorf("set up the controller %s: %w", Name, err)
 	}
 	named := &handler.EnqueueRequestForObject{} // all these objects are named after their node
 	err := ctrl.NewControllerManagedBy(mgr).Named(Name).
-		For(&corev1.Node{}, nodeChanges()).
-		Watches(&slov1alpha1.NodeMetric{}, named, reportChanges()).
+		For(&corev1.Node{}, builder.WithPredicates(nodeChanges())).
+		Watches(&slov1alpha1.NodeMetric{}, named, builder.WithPredicates(reportChanges())).
 		Watches(&schedulingv1alpha1.Device{}, named, specChanges()).
 		Watches(&topologyv1alpha1.NodeResourceTopology{}, named).
-		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(nodeOfPod), arrivals()).
+		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(nodeOfPod), builder.WithPredicates(arrivals())).
 		WatchesRawSource(wake.EveryNode(o.Store, mgr.GetCache())).
 		WithOptions(controller.Options{MaxConcurrentReconciles: o.Workers}).
 		Complete(r)
@@ -84,16 +82,27 @@ func Add(mgr ctrl.Manager, o Options) error {
 	return nil
 }
 
+// cached are the kinds that are not kept as the API has them.
+type cached interface {
+	IndexPods(context.Context) error
+	PodsOn(ctx context.Context, node string) ([]*kept.Pod, error)
+	NodeMetric(ctx context.Context, node string) (*kept.NodeMetric, error)
+}
+
 // reconciler is the thin part around [Decide].
 type reconciler struct {
 	o       Options
 	client  client.Client
+	kept    cached
 	limit   *logs.Limiter
 	metrics *metrics
 
 	mu sync.Mutex
 	// written and zoned say when a node and its zones were last written by this process.
 	written, zoned map[string]time.Time
+	// contradicts says since when a node's reports have contradicted themselves. It is not kept beyond this process:
+	// another one waits anew.
+	contradicts map[string]time.Time
 }
 
 // Reconcile looks at one node.
@@ -111,7 +120,14 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	in.Config, in.Now, in.SharedGPU = c, time.Now(), r.o.SharedGPU
 	in.Since, in.ZonesSince = r.since(r.written, req.Name, in.Now), r.since(r.zoned, req.Name, in.Now)
+	r.mu.Lock()
+	in.Contradicts = r.contradicts[req.Name]
+	r.mu.Unlock()
 	out := Decide(in)
+	r.suspect(ctx, in, &out)
+	if len(out.Weight.Reasons) > 0 {
+		log.FromContext(ctx).V(1).Info("less than the usual is lent", "percent", out.Weight.Weight, "reasons", out.Weight.Reasons)
+	}
 	for _, p := range out.Problems {
 		if ok, _ := r.limit.Allow(req.Name, p); ok {
 			log.FromContext(ctx).Info("a node's resources are not what they could be", "problem", p)
@@ -132,8 +148,12 @@ func (r *reconciler) read(ctx context.Context, name string) (*Input, error) {
 	if in.Node, err = get[corev1.Node](ctx, r.client, name); err != nil || in.Node == nil {
 		return nil, err
 	}
-	if in.Metric, err = get[slov1alpha1.NodeMetric](ctx, r.client, name); err != nil {
-		return nil, err
+	metric, err := r.kept.NodeMetric(ctx, name)
+	if err != nil {
+		return nil, fmt.Errorf("read NodeMetric %s: %w", name, err)
+	}
+	if metric != nil {
+		in.Report = metric.Report
 	}
 	if in.Device, err = get[schedulingv1alpha1.Device](ctx, r.client, name); err != nil {
 		return nil, err
@@ -141,12 +161,16 @@ func (r *reconciler) read(ctx context.Context, name string) (*Input, error) {
 	if in.Topology, err = get[topologyv1alpha1.NodeResourceTopology](ctx, r.client, name); err != nil {
 		return nil, err
 	}
-	var pods corev1.PodList
-	// Decide changes nothing of what it is given: no need to copy what the cache holds.
-	if err := r.client.List(ctx, &pods, client.MatchingFields{byNode: name}, client.UnsafeDisableDeepCopy); err != nil {
+	pods, err := r.kept.PodsOn(ctx, name)
+	if err != nil {
 		return nil, fmt.Errorf("list the pods of node %s: %w", name, err)
 	}
-	in.Pods = pods.Items
+	in.Pods = make([]capacity.Pod, 0, len(pods))
+	for _, p := range pods {
+		if !p.Finished {
+			in.Pods = append(in.Pods, p.Value)
+		}
+	}
 	return in, nil
 }
 
@@ -213,11 +237,25 @@ func (r *reconciler) since(at map[string]time.Time, name string, now time.Time) 
 	return now.Sub(at[name]) // from the zero time: the longest duration that there is
 }
 
+// suspect remembers since when a node's reports have contradicted themselves, and tells of it once.
+func (r *reconciler) suspect(ctx context.Context, in *Input, out *Output) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case out.Contradiction == "":
+		delete(r.contradicts, in.Node.Name)
+	case in.Contradicts.IsZero():
+		r.contradicts[in.Node.Name] = in.Now
+		log.FromContext(ctx).Info("a node's report contradicts itself", "what", out.Contradiction)
+	}
+}
+
 // forget drops what is known of a node that has gone.
 func (r *reconciler) forget(name string) {
 	r.mu.Lock()
 	delete(r.written, name)
 	delete(r.zoned, name)
+	delete(r.contradicts, name)
 	r.mu.Unlock()
 	r.metrics.forget(name)
 }

@@ -17,17 +17,17 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/koord-rt/koord-rt/api/protocol"
-	slov1alpha1 "github.com/koord-rt/koord-rt/api/slo/v1alpha1"
+	"github.com/koord-rt/koord-rt/cluster/internal/kept"
 	"github.com/koord-rt/koord-rt/policy/capacity"
 )
 
 // nodeChanges passes what a decision goes by; a node's heartbeat is none of it.
-func nodeChanges() builder.Predicates {
-	return builder.WithPredicates(predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+func nodeChanges() predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		old, now := e.ObjectOld.(*corev1.Node), e.ObjectNew.(*corev1.Node)
 		return !maps.Equal(old.Labels, now.Labels) || !maps.Equal(old.Annotations, now.Annotations) ||
-			!sameResources(old.Status.Capacity, now.Status.Capacity) || !sameResources(old.Status.Allocatable, now.Status.Allocatable)
-	}})
+			short(old) != short(now) || !sameResources(old.Status.Capacity, now.Status.Capacity) || !sameResources(old.Status.Allocatable, now.Status.Allocatable)
+	}}
 }
 
 func sameResources(a, b corev1.ResourceList) bool {
@@ -35,11 +35,11 @@ func sameResources(a, b corev1.ResourceList) bool {
 }
 
 // reportChanges passes new reports, not what the manager itself writes of a NodeMetric.
-func reportChanges() builder.Predicates {
-	return builder.WithPredicates(predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-		old, now := e.ObjectOld.(*slov1alpha1.NodeMetric), e.ObjectNew.(*slov1alpha1.NodeMetric)
+func reportChanges() predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		old, now := e.ObjectOld.(*kept.NodeMetric), e.ObjectNew.(*kept.NodeMetric)
 		return !old.Status.UpdateTime.Equal(now.Status.UpdateTime)
-	}})
+	}}
 }
 
 // specChanges passes new generations, and labels, of which there is none.
@@ -49,20 +49,20 @@ func specChanges() builder.Predicates {
 
 // arrivals passes pods that come to a node and that nothing may be lent from: until they are in a report their requests count. A pod that
 // goes is in the next report, or no longer is.
-func arrivals() builder.Predicates {
-	counts := func(p *corev1.Pod) bool {
-		return p.Spec.NodeName != "" && !finished(p) && capacity.Above(podOf(p).Class, protocol.PriorityBatch)
+func arrivals() predicate.Predicate {
+	counts := func(p *kept.Pod) bool {
+		return p.Node != "" && !p.Finished && capacity.Above(p.Value.Class, protocol.PriorityBatch)
 	}
-	return builder.WithPredicates(predicate.Funcs{
-		CreateFunc: func(e event.CreateEvent) bool { return !e.IsInInitialList && counts(e.Object.(*corev1.Pod)) },
+	return predicate.Funcs{
+		CreateFunc: func(e event.CreateEvent) bool { return !e.IsInInitialList && counts(e.Object.(*kept.Pod)) },
 		UpdateFunc: func(e event.UpdateEvent) bool {
-			old, now := e.ObjectOld.(*corev1.Pod), e.ObjectNew.(*corev1.Pod)
-			return old.Spec.NodeName != now.Spec.NodeName && counts(now)
+			old, now := e.ObjectOld.(*kept.Pod), e.ObjectNew.(*kept.Pod)
+			return old.Node != now.Node && counts(now)
 		},
 		DeleteFunc: func(event.DeleteEvent) bool { return false },
-	})
+	}
 }
 
 func nodeOfPod(_ context.Context, o client.Object) []reconcile.Request {
-	return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: o.(*corev1.Pod).Spec.NodeName}}}
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: o.(*kept.Pod).Node}}}
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/koord-rt/koord-rt/api/protocol"
 	topologyv1alpha1 "github.com/koord-rt/koord-rt/api/topology/v1alpha1"
+	"github.com/koord-rt/koord-rt/cluster/internal/kept"
 	"github.com/koord-rt/koord-rt/model/unit"
 	"github.com/koord-rt/koord-rt/policy/capacity"
 )
@@ -48,7 +49,7 @@ func zonesOf(t *topologyv1alpha1.NodeResourceTopology) []capacity.Zone {
 		for _, r := range z.Resources {
 			list[corev1.ResourceName(r.Name)] = r.Capacity
 		}
-		amounts := amountsOf(list)
+		amounts := kept.Amounts(list)
 		if amounts.CPU == 0 && amounts.Memory == 0 {
 			return nil
 		}

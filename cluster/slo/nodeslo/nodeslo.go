@@ -41,7 +41,8 @@ func kind() pernode.Kind {
 			config.KeyBurst: {"/cpuBurstStrategy"}, config.KeySystem: {"/systemStrategy"},
 			config.KeyHostApplication: {"/hostApplications"},
 		},
-		Alias: canonical,
+		Extensions: "/extensions",
+		Alias:      canonical,
 	}
 }
 

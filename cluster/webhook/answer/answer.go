@@ -3,7 +3,8 @@
 
 // Package answer is how our webhooks answer when something is wrong: what a request does wrong is refused, what goes wrong on
 // our side lets the request pass, is counted and is told the user as a warning, because our errors must not stop a cluster
-// any more than our absence does.
+// any more than our absence does. Only where nobody but an agent of ours waits, and a wrong yes is worse than a late one,
+// what goes wrong on our side refuses ([Answers.GuardClosed], [Answers.Closed]).
 //
 // Input is a handler, output the same handler guarded. It logs names and reasons only: a pod's environment can hold secrets. It
 // may import controller-runtime and Prometheus' client; no other room of cluster.
@@ -12,18 +13,21 @@ package answer
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"runtime/debug"
 	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 )
 
 // Answers makes answers and counts them.
 type Answers struct {
-	failedOpen *prometheus.CounterVec
-	refused    *prometheus.CounterVec
+	failedOpen   *prometheus.CounterVec
+	failedClosed *prometheus.CounterVec
+	refused      *prometheus.CounterVec
 }
 
 // New registers the counters.
@@ -33,12 +37,16 @@ func New(registry prometheus.Registerer) (*Answers, error) {
 			Name: "koord_manager_webhook_failed_open_total",
 			Help: "Requests that a webhook let pass unchecked or unchanged, or in part, because something went wrong here.",
 		}, []string{"webhook", "reason"}),
+		failedClosed: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "koord_manager_webhook_failed_closed_total",
+			Help: "Requests of agents that a webhook refused because something went wrong here.",
+		}, []string{"webhook", "reason"}),
 		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "koord_manager_webhook_refused_total",
 			Help: "Requests that a webhook refused.",
 		}, []string{"webhook"}),
 	}
-	for _, c := range []prometheus.Collector{a.failedOpen, a.refused} {
+	for _, c := range []prometheus.Collector{a.failedOpen, a.failedClosed, a.refused} {
 		if err := registry.Register(c); err != nil {
 			return nil, fmt.Errorf("register webhook counters: %w", err)
 		}
@@ -48,12 +56,21 @@ func New(registry prometheus.Registerer) (*Answers, error) {
 
 // Guard turns a panic of the handler into a request that passes. Left to controller-runtime it would be refused.
 func (a *Answers) Guard(webhook string, h admission.Handler) admission.Handler {
+	return guard(webhook, h, a.Open)
+}
+
+// GuardClosed turns a panic of the handler into a refusal that says to come again.
+func (a *Answers) GuardClosed(webhook string, h admission.Handler) admission.Handler {
+	return guard(webhook, h, a.Closed)
+}
+
+func guard(webhook string, h admission.Handler, failed func(webhook, reason, text string) admission.Response) admission.Handler {
 	return admission.HandlerFunc(func(ctx context.Context, req admission.Request) (out admission.Response) {
 		defer func() {
 			if r := recover(); r != nil {
 				// The value can quote what was being decoded; its type and the stack cannot.
 				logf.FromContext(ctx).Error(nil, "webhook panicked", "webhook", webhook, "type", fmt.Sprintf("%T", r), "stack", string(debug.Stack()))
-				out = a.Open(webhook, "panic", "internal error, see the log of koord-manager")
+				out = failed(webhook, "panic", "internal error, see the log of koord-manager")
 			}
 		}()
 		return h.Handle(ctx, req)
@@ -64,6 +81,14 @@ func (a *Answers) Guard(webhook string, h admission.Handler) admission.Handler {
 func (a *Answers) Open(webhook, reason, warning string) admission.Response {
 	a.Count(webhook, reason)
 	return admission.Allowed("").WithWarnings("koord-manager: " + warning + "; let pass as it is")
+}
+
+// Closed refuses a request that could not be worked on, as something to try again: 503, which is no word about the request.
+func (a *Answers) Closed(webhook, reason, text string) admission.Response {
+	a.failedClosed.WithLabelValues(webhook, reason).Inc()
+	out := admission.Denied("koord-manager: " + text + "; try again")
+	out.Result.Code, out.Result.Reason = http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable
+	return out
 }
 
 // Count counts a request of which a part could not be done.

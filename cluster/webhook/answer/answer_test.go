@@ -76,19 +76,44 @@ func TestPanic(t *testing.T) {
 	}
 }
 
+// TestPanicClosed: where nobody but an agent waits, a panic refuses, as something to try again, and tells no secret either.
+func TestPanicClosed(t *testing.T) {
+	t.Parallel()
+	a := newAnswers(t)
+	ctx, log := logged(t)
+	out := a.GuardClosed(hook, admission.HandlerFunc(func(context.Context, admission.Request) admission.Response {
+		panic("PASSWORD=hunter2")
+	})).Handle(ctx, admission.Request{})
+	if out.Allowed || out.Result.Code != http.StatusServiceUnavailable || out.Result.Reason != "ServiceUnavailable" ||
+		!strings.Contains(out.Result.Message, "try again") {
+		t.Errorf("answer %+v", out)
+	}
+	if strings.Contains(log.String()+out.Result.Message, "hunter2") || !strings.Contains(log.String(), "answer_test.go") {
+		t.Errorf("log %s, message %s", log, out.Result.Message)
+	}
+	if n := testutil.ToFloat64(a.failedClosed.WithLabelValues(hook, "panic")); n != 1 {
+		t.Errorf("counted %v", n)
+	}
+	if n := testutil.CollectAndCount(a.failedOpen); n != 0 {
+		t.Error("a refusal is counted as a pass")
+	}
+}
+
 // TestGuardChangesNoAnswer: without a panic the handler's word holds and nothing is counted.
 func TestGuardChangesNoAnswer(t *testing.T) {
 	t.Parallel()
 	a := newAnswers(t)
 	ctx, log := logged(t)
 	for _, want := range []admission.Response{admission.Denied("no"), admission.Allowed("yes").WithWarnings("w")} {
-		got := a.Guard(hook, admission.HandlerFunc(func(context.Context, admission.Request) admission.Response { return want })).
-			Handle(ctx, admission.Request{})
-		if got.Allowed != want.Allowed || got.Result.Message != want.Result.Message || len(got.Warnings) != len(want.Warnings) {
-			t.Errorf("%+v, want %+v", got, want)
+		h := admission.HandlerFunc(func(context.Context, admission.Request) admission.Response { return want })
+		for _, guarded := range []admission.Handler{a.Guard(hook, h), a.GuardClosed(hook, h)} {
+			got := guarded.Handle(ctx, admission.Request{})
+			if got.Allowed != want.Allowed || got.Result.Message != want.Result.Message || len(got.Warnings) != len(want.Warnings) {
+				t.Errorf("%+v, want %+v", got, want)
+			}
 		}
 	}
-	if n := testutil.CollectAndCount(a.failedOpen); n != 0 || log.Len() > 0 {
+	if n := testutil.CollectAndCount(a.failedOpen) + testutil.CollectAndCount(a.failedClosed); n != 0 || log.Len() > 0 {
 		t.Errorf("%d counters, log %q", n, log)
 	}
 }

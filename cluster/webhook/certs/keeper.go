@@ -30,7 +30,7 @@ import (
 
 const (
 	// every is how often Secret and configurations are looked at, with three requests.
-	every = time.Minute
+	every = 30 * time.Second
 	// again is how soon after a failure.
 	again = 5 * time.Second
 	// attempts to store before the next look: another replica can be faster.

@@ -13,6 +13,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-logr/logr/funcr"
@@ -245,4 +246,40 @@ func TestConfigurationComesLater(t *testing.T) {
 	if err := call(t, k, published(t, c), now); err != nil {
 		t.Error(err)
 	}
+}
+
+// TestKeeperOutlivesRefusals: what the API server refuses, as it does before it has read its roles, ends nothing: five seconds later it
+// is asked again.
+func TestKeeperOutlivesRefusals(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		now := start()
+		asked := 0
+		c := interceptor.NewClient(fake.NewClientBuilder().WithObjects(configurations()...).Build(), interceptor.Funcs{
+			Get: func(ctx context.Context, w client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+				if asked++; asked <= 2 {
+					return apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, key.Name, errors.New("no roles yet"))
+				}
+				return w.Get(ctx, key, o, opts...)
+			},
+		})
+		k := keeper(c, &now)
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- k.Start(ctx) }()
+		time.Sleep(2*again - time.Second)
+		synctest.Wait()
+		if asked != 2 || k.present.Load() != nil {
+			t.Errorf("asked %d times, certificate %t", asked, k.present.Load() != nil)
+		}
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		if k.present.Load() == nil {
+			t.Errorf("no certificate after %d questions", asked)
+		}
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
 }

@@ -20,8 +20,9 @@ import (
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	configv1alpha1 "github.com/koord-rt/koord-rt/api/config/v1alpha1"
-	"github.com/koord-rt/koord-rt/api/protocol"
+	quotav1alpha1 "github.com/koord-rt/koord-rt/api/quota/v1alpha1"
 	schedulingv1alpha1 "github.com/koord-rt/koord-rt/api/scheduling/v1alpha1"
+	"github.com/koord-rt/koord-rt/cluster/internal/profiles"
 	"github.com/koord-rt/koord-rt/policy/profile"
 )
 
@@ -68,6 +69,9 @@ func (c cluster) class(ctx context.Context, name string) (*profile.Class, error)
 // is watched by the first that asks for it once it is.
 func (o Options) warm(ctx context.Context, c cache.Cache) error {
 	kinds := []client.Object{&corev1.Namespace{}, &schedulingv1.PriorityClass{}, &configv1alpha1.ClusterColocationProfile{}}
+	if o.Trees {
+		kinds = append(kinds, &quotav1alpha1.ElasticQuotaProfile{})
+	}
 	if o.SchedulerName != "" {
 		kinds = append(kinds, &schedulingv1alpha1.Reservation{})
 		for _, kind := range quotaKinds() {
@@ -99,7 +103,7 @@ func (c cluster) profiles(ctx context.Context) ([]profile.Profile, map[string][]
 	var patches map[string][]byte
 	for i := range list.Items {
 		item := &list.Items[i]
-		out[i] = profileOf(item)
+		out[i] = profiles.Of(item)
 		if out[i].Patched {
 			if patches == nil {
 				patches = map[string][]byte{}
@@ -108,34 +112,6 @@ func (c cluster) profiles(ctx context.Context) ([]profile.Profile, map[string][]
 		}
 	}
 	return out, patches, nil
-}
-
-// profileOf shares the object's maps: nobody writes to them.
-func profileOf(o *configv1alpha1.ClusterColocationProfile) profile.Profile {
-	s := &o.Spec
-	_, keep := o.Annotations[protocol.AnnotationSkipUpdateResources]
-	out := profile.Profile{
-		Name: o.Name, Namespaces: selector(s.NamespaceSelector), Pods: selector(s.Selector), KeepResources: keep,
-		Labels: s.Labels, Annotations: s.Annotations, LabelKeysMapping: s.LabelKeysMapping,
-		AnnotationKeysMapping: s.AnnotationKeysMapping, LabelSuffixes: s.LabelSuffixes, SchedulerName: s.SchedulerName,
-		QoSClass: s.QoSClass, PriorityClassName: s.PriorityClassName, KoordinatorPriority: s.KoordinatorPriority,
-		Patched: len(s.Patch.Raw) > 0,
-	}
-	if s.Probability != nil {
-		out.Probability = s.Probability.String()
-	}
-	return out
-}
-
-func selector(s *metav1.LabelSelector) *profile.Selector {
-	if s == nil {
-		return nil
-	}
-	out := &profile.Selector{Labels: s.MatchLabels}
-	for _, e := range s.MatchExpressions {
-		out.Expressions = append(out.Expressions, profile.Expression{Key: e.Key, Operator: string(e.Operator), Values: e.Values})
-	}
-	return out
 }
 
 // quotaKinds are the groups that ElasticQuota is served in (D1).
@@ -190,7 +166,7 @@ func owners(list []schedulingv1alpha1.ReservationOwner) []profile.Owner {
 	out := make([]profile.Owner, len(list))
 	for i := range list {
 		o := &list[i]
-		out[i].Pods = selector(o.LabelSelector)
+		out[i].Pods = profiles.Selector(o.LabelSelector)
 		if r := o.Object; r != nil {
 			out[i].Object = &profile.ObjectRef{Namespace: r.Namespace, Name: r.Name, UID: string(r.UID)}
 		}

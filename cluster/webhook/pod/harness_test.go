@@ -71,7 +71,7 @@ func newWorld(t testing.TB, o Options, objects ...client.Object) *world {
 	shared := cluster{cached: reader, live: reader}
 	decoder := admission.NewDecoder(s)
 	w := &world{
-		mutator:   &mutator{cluster: shared, decoder: decoder, options: o, answers: answers},
+		mutator:   &mutator{cluster: shared, name: mutating, decoder: decoder, options: o, answers: answers},
 		validator: &validator{cluster: shared, decoder: decoder, options: o, limits: protocol.DefaultPodLimits(), answers: answers},
 	}
 	w.ctx = logf.IntoContext(context.Background(), funcr.New(func(prefix, args string) { w.log.WriteString(prefix + args + "\n") }, funcr.Options{Verbosity: 10}))
@@ -114,24 +114,32 @@ func (w *world) create(t testing.TB, pod any) (*corev1.Pod, []byte, admission.Re
 	if !resp.Allowed {
 		t.Fatalf("refused: %v", resp.Result)
 	}
-	if len(resp.Patches) > 0 {
-		text, err := json.Marshal(resp.Patches)
-		if err != nil {
-			t.Fatal(err)
-		}
-		patch, err := jsonpatch.DecodePatch(text)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if raw, err = patch.Apply(raw); err != nil {
-			t.Fatalf("apply %s: %v", text, err)
-		}
-	}
+	raw = answered(t, raw, resp)
 	var out corev1.Pod
 	if err := json.Unmarshal(raw, &out); err != nil {
 		t.Fatal(err)
 	}
 	return &out, raw, resp
+}
+
+// answered is what an answer makes of a document.
+func answered(t testing.TB, raw []byte, resp admission.Response) []byte {
+	t.Helper()
+	if len(resp.Patches) == 0 {
+		return raw
+	}
+	text, err := json.Marshal(resp.Patches)
+	if err != nil {
+		t.Fatal(err)
+	}
+	patch, err := jsonpatch.DecodePatch(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if raw, err = patch.Apply(raw); err != nil {
+		t.Fatalf("apply %s: %v", text, err)
+	}
+	return raw
 }
 
 func object[T client.Object](t testing.TB, text string, into T) T {

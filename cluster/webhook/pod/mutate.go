@@ -25,6 +25,7 @@ import (
 // mutator changes new pods.
 type mutator struct {
 	cluster
+	name    string // in metrics
 	decoder admission.Decoder
 	options Options
 	answers *answer.Answers
@@ -82,12 +83,13 @@ type change struct {
 
 // warn tells the user, the log and the counter what was not done.
 func (c *change) warn(ctx context.Context, reason string, err error) {
-	c.answers.Count(mutating, reason)
+	c.answers.Count(c.name, reason)
 	c.warnings = append(c.warnings, "koord-manager: "+err.Error())
-	logf.FromContext(ctx).Info("a pod is changed in part only", "reason", reason, "problem", err.Error())
+	logf.FromContext(ctx).Info("changed in part only", "webhook", c.name, "reason", reason, "problem", err.Error())
 }
 
-// run does the steps in upstream's order: profiles, requests, extended-resource-spec, devices; then the scheduler.
+// run does the steps in upstream's order: profiles, requests, extended-resource-spec, devices; then the scheduler, and the nodes of the
+// quota's tree, which only a pod with a label or of a scheduler that knows quotas comes to.
 func (c *change) run(ctx context.Context, draw string) {
 	c.value = read(c.pod)
 	c.applyProfiles(ctx, draw)
@@ -104,6 +106,7 @@ func (c *change) run(ctx context.Context, draw string) {
 		}
 	}
 	c.schedule(ctx)
+	c.treeNodes(ctx)
 	c.changed = c.changed || c.value.Resources
 	if err := write(&c.value, c.pod); err != nil {
 		c.warn(ctx, "resources", err)
@@ -121,6 +124,9 @@ func (c *change) applyProfiles(ctx context.Context, draw string) {
 		return
 	}
 	labels := sync.OnceValues(func() (map[string]string, error) { // many profiles ask for it
+		if c.pod.Namespace == "" {
+			return nil, errors.New("it selects by namespace, and the template names none")
+		}
 		ns, err := c.namespace(ctx, c.pod.Namespace)
 		if err != nil {
 			return nil, err
@@ -129,7 +135,7 @@ func (c *change) applyProfiles(ctx context.Context, draw string) {
 	})
 	choice := profile.Choose(&c.value, labels, list, draw)
 	for _, broken := range choice.Broken { // the profile's author is to know, not everybody who makes a pod
-		c.answers.Count(mutating, "broken-profile")
+		c.answers.Count(c.name, "broken-profile")
 		logf.FromContext(ctx).Info("a ClusterColocationProfile means nothing", "problem", broken.String())
 	}
 	for _, problem := range choice.Problems {

@@ -2,9 +2,9 @@
 // Copyright The koord-rt Authors
 
 // Package pod is the admission of pods: the mutating webhook changes a new pod as policy/profile decides, the validating one
-// refuses what must not be, at creation, update and resize.
+// refuses what must not be, at creation, update and resize. A third one gives a new Reservation what profiles give its pods.
 //
-// Inputs are admission requests, and ClusterColocationProfiles, PriorityClasses, Namespaces, ElasticQuotas and Reservations from
+// Inputs are admission requests, and ClusterColocationProfiles, PriorityClasses, Namespaces, ElasticQuotas with their profiles and Reservations from
 // the cache of the manager. Outputs are patches, refusals and warnings. It writes nothing to the API server. It logs names,
 // keys and what is wrong with them, never a pod: its environment can hold secrets.
 //
@@ -23,19 +23,23 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/koord-rt/koord-rt/api/protocol"
+	"github.com/koord-rt/koord-rt/cluster/internal/quotas"
 	"github.com/koord-rt/koord-rt/cluster/webhook/answer"
+	"github.com/koord-rt/koord-rt/policy/profile"
 )
 
-// Paths of the two webhooks, upstream's.
+// Paths of the webhooks, upstream's.
 const (
-	MutatePath   = "/mutate-pod"
-	ValidatePath = "/validate-pod"
+	MutatePath      = "/mutate-pod"
+	ValidatePath    = "/validate-pod"
+	ReservationPath = "/mutate-reservation"
 )
 
-// Names of the two webhooks in metrics.
+// Names of the webhooks in metrics.
 const (
 	mutating   = "mutate-pod"
 	validating = "validate-pod"
+	reserving  = "mutate-reservation"
 )
 
 // Options are what an administrator sets.
@@ -58,9 +62,15 @@ type Options struct {
 	CheckDevices bool
 	// FreePriority lets the label koordinator.sh/priority of a pod change (gate ColocationProfileSkipValidatingPriority).
 	FreePriority bool
+	// Quota says which quota a pod comes to, and what is counted.
+	Quota profile.QuotaRules
+	// Trees holds new pods to the nodes of their quota's tree (gate MultiQuotaTree, off upstream).
+	Trees bool
+	// Reservations applies profiles to new Reservations (gate ReservationMutatingWebhook, off upstream).
+	Reservations bool
 }
 
-// Add registers both webhooks at the manager's server.
+// Add registers the webhooks at the manager's server.
 func Add(mgr ctrl.Manager, o Options, answers *answer.Answers) error {
 	limits := protocol.DefaultPodLimits()
 	if o.PodLimits != "" {
@@ -79,10 +89,15 @@ func Add(mgr ctrl.Manager, o Options, answers *answer.Answers) error {
 	decoder := admission.NewDecoder(mgr.GetScheme())
 	server := mgr.GetWebhookServer()
 	server.Register(MutatePath, &webhook.Admission{
-		Handler: answers.Guard(mutating, &mutator{cluster: shared, decoder: decoder, options: o, answers: answers}),
+		Handler: answers.Guard(mutating, &mutator{cluster: shared, name: mutating, decoder: decoder, options: o, answers: answers}),
+	})
+	reserves := o
+	reserves.KeepRequests = true // upstream's: what is booked is what is written
+	server.Register(ReservationPath, &webhook.Admission{
+		Handler: answers.Guard(reserving, &reserver{&mutator{cluster: shared, name: reserving, options: reserves, answers: answers}}),
 	})
 	server.Register(ValidatePath, &webhook.Admission{
-		Handler: answers.Guard(validating, &validator{cluster: shared, decoder: decoder, options: o, limits: limits, answers: answers}),
+		Handler: answers.Guard(validating, &validator{cluster: shared, decoder: decoder, options: o, limits: limits, answers: answers, wait: quotas.Settling}),
 	})
 	return nil
 }

@@ -35,6 +35,9 @@ func patched(p *corev1.Pod, patch []byte) (*corev1.Pod, error) {
 	if out.Namespace != p.Namespace || out.Name != p.Name || out.GenerateName != p.GenerateName {
 		return nil, errors.New("patch: it must not change the pod's name or namespace")
 	}
+	if len(out.Spec.Containers) == 0 && len(p.Spec.Containers) > 0 { // the API server would refuse the pod for what its maker did not write
+		return nil, errors.New("patch: it must leave the pod a container")
+	}
 	return &out, nil
 }
 

@@ -14,7 +14,7 @@ import (
 func FuzzPatch(f *testing.F) {
 	for _, seed := range []string{
 		`{"spec":{"terminationGracePeriodSeconds":30}}`, `{"spec":{"containers":[{"name":"app","env":[{"name":"A","value":5}]}]}}`,
-		`{"spec":{"containers":[{"$patch":"delete","name":"app"}]}}`, `{"$patch":"replace"}`, `{"$retainKeys":["spec"]}`, `null`, `[]`, `{`,
+		`{"spec":{"containers":[{"$patch":"delete","name":"app"}]}}`, `{"$patch":"replace"}`, `{"spec":null}`, `{"spec":{"containers":null}}`, `{"spec":{"containers":[{"$patch":"replace"}]}}`, `{"$retainKeys":["spec"]}`, `null`, `[]`, `{`,
 		`{"metadata":{"labels":null,"name":"b"}}`, `{"spec":{"containers":7}}`, `{"spec":{"$setElementOrder/containers":[{"name":"x"}]}}`,
 		`{"spec":{"containers":[{"name":"app","resources":{"limits":{"cpu":"x"}}}]}}`,
 	} {
@@ -30,6 +30,9 @@ func FuzzPatch(f *testing.F) {
 				t.Errorf("%q: the error tells the environment: %v", patch, err)
 			}
 			return
+		}
+		if len(out.Spec.Containers) == 0 {
+			t.Errorf("%q: no containers are left", patch)
 		}
 		if out.Name != "a" || out.Namespace != team {
 			t.Errorf("%q: moved to %s/%s", patch, out.Namespace, out.Name)

@@ -6,6 +6,7 @@ package pod
 import (
 	"context"
 	"slices"
+	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -24,6 +25,7 @@ type validator struct {
 	options Options
 	limits  protocol.PodLimits
 	answers *answer.Answers
+	wait    time.Duration // for quotas that the cache does not know yet
 }
 
 // Handle checks a new pod, what an update changes, and what a resize leaves.
@@ -35,20 +37,21 @@ func (v *validator) Handle(ctx context.Context, req admission.Request) admission
 	}
 	pod.Namespace = req.Namespace
 	var problems []profile.Problem
+	var warnings []string
 	switch {
 	case req.Operation == admissionv1.Create && req.SubResource == "":
-		problems = v.checkNew(ctx, req, pod)
+		problems, warnings = v.checkNew(ctx, req, pod)
 	case req.Operation == admissionv1.Update && req.SubResource == "":
 		if err := v.decoder.DecodeRaw(req.OldObject, old); err != nil {
 			return v.answers.Open(validating, "decode", "the old pod cannot be decoded")
 		}
-		problems = v.checkUpdate(ctx, req, pod, old)
+		problems, warnings = v.checkUpdate(ctx, req, pod, old)
 	case req.Operation == admissionv1.Update && req.SubResource == "resize":
 		value := read(pod)
 		problems = value.CheckCPUs()
 	}
 	if len(problems) == 0 {
-		return admission.Allowed("")
+		return admission.Allowed("").WithWarnings(warnings...)
 	}
 	texts := make([]string, len(problems))
 	for i, p := range problems {
@@ -59,10 +62,10 @@ func (v *validator) Handle(ctx context.Context, req admission.Request) admission
 }
 
 // checkNew: refusing the mirror of a static pod would not stop it, so only its annotations are checked.
-func (v *validator) checkNew(ctx context.Context, req admission.Request, pod *corev1.Pod) []profile.Problem {
+func (v *validator) checkNew(ctx context.Context, req admission.Request, pod *corev1.Pod) ([]profile.Problem, []string) {
 	problems := profile.CheckTrust(pod.Annotations, nil, v.asker(ctx, req, pod.Annotations, nil))
 	if _, mirror := pod.Annotations[corev1.MirrorPodAnnotationKey]; mirror {
-		return problems
+		return problems, nil
 	}
 	value := read(pod)
 	problems = append(problems, profile.CheckExtended(&value)...)
@@ -70,13 +73,18 @@ func (v *validator) checkNew(ctx context.Context, req admission.Request, pod *co
 	if v.options.CheckDevices {
 		problems = append(problems, profile.CheckDevices(&value)...)
 	}
-	return problems
+	more, warnings := v.checkQuota(ctx, &value, true)
+	return append(problems, more...), warnings
 }
 
-func (v *validator) checkUpdate(ctx context.Context, req admission.Request, pod, old *corev1.Pod) []profile.Problem {
+func (v *validator) checkUpdate(ctx context.Context, req admission.Request, pod, old *corev1.Pod) (problems []profile.Problem, warnings []string) {
 	now, was := read(pod), read(old)
-	problems := profile.CheckUpdate(&now, &was, !v.options.FreePriority)
-	return append(problems, profile.CheckTrust(pod.Annotations, old.Annotations, v.asker(ctx, req, pod.Annotations, old.Annotations))...)
+	if name := pod.Labels[protocol.LabelQuotaName]; name != "" && name != old.Labels[protocol.LabelQuotaName] {
+		problems, warnings = v.checkQuota(ctx, &now, false)
+	}
+	problems = append(problems, profile.CheckUpdate(&now, &was, !v.options.FreePriority)...)
+	problems = append(problems, profile.CheckTrust(pod.Annotations, old.Annotations, v.asker(ctx, req, pod.Annotations, old.Annotations))...)
+	return problems, warnings
 }
 
 // asker is who asks, and what the namespace allows, read only if the pod has an annotation that it can forbid. A namespace that

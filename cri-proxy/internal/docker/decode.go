@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"time"
 
 	engine "github.com/koord-rt/koord-rt/adapt/docker"
 	"github.com/koord-rt/koord-rt/model/workload"
@@ -200,7 +201,7 @@ func (p *Proxy) answered(resp *http.Response) error {
 	if ex == nil {
 		return nil
 	}
-	o := Outcome{Status: resp.StatusCode, Changed: ex.changed}
+	o := Outcome{Status: resp.StatusCode, At: time.Now(), Changed: ex.changed}
 	if ex.call.Verb == engine.VerbCreate && o.OK() {
 		data, rest, err := readBody(resp.Body, maxReply)
 		if err != nil {

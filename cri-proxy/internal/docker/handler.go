@@ -5,6 +5,7 @@ package docker
 
 import (
 	"context"
+	"time"
 
 	engine "github.com/koord-rt/koord-rt/adapt/docker"
 	"github.com/koord-rt/koord-rt/model/workload"
@@ -59,6 +60,8 @@ func (c *Call) Sandbox() bool { return c.Container == nil }
 type Outcome struct {
 	// Status is the daemon's HTTP status, 0 when it did not answer.
 	Status int
+	// At is when the daemon answered, zero when it did not.
+	At time.Time
 	// Changed: the daemon got the Handler's body, not the client's.
 	Changed bool
 	// Err says why the daemon did not answer.

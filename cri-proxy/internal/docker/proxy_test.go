@@ -42,7 +42,7 @@ func TestCreateIsDecided(t *testing.T) {
 	}
 	calls, ends := r.h.told()
 	if len(calls) != 1 || calls[0].ID != "new1" || calls[0].Container.State != workload.StateCreated || calls[0].Container.Base.Shares.V != 2 || calls[0].Container.Cgroup != "/kubepods/burstable/podu1/new1" ||
-		ends[0] != (Outcome{Status: 201, Changed: true}) || !ends[0].OK() {
+		ends[0] != (Outcome{Status: 201, At: ends[0].At, Changed: true}) || ends[0].At.IsZero() || !ends[0].OK() {
 		t.Errorf("After saw %+v, %+v", calls, ends)
 	}
 	if got := r.results(); got != "create changed" {

@@ -37,6 +37,9 @@ func TestLife(t *testing.T) {
 	if got := r.tree.Get(t, dir, "cpu.max.burst"); got != "100000" {
 		t.Errorf("burst after the start: %s", got)
 	}
+	if n, seconds := r.afterStart(); n != 1 || seconds <= 0 || seconds > 60 {
+		t.Errorf("%d starts measured, %v s", n, seconds)
+	}
 	enginetest.Eventually(t, "the pod's burst", func() bool { return r.tree.Get(t, parent, "cpu.max.burst") == "200000" })
 	if p, _, ok := r.engine.Known(id); !ok || p.Base.Quota.V != 200000 || p.Base.Period.V != 100000 {
 		t.Errorf("the pod's base: %+v", p)

@@ -19,6 +19,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	adapt "github.com/koord-rt/koord-rt/adapt/docker"
 	"github.com/koord-rt/koord-rt/api/config"
 	"github.com/koord-rt/koord-rt/api/protocol"
@@ -27,6 +29,7 @@ import (
 	"github.com/koord-rt/koord-rt/cri-proxy/internal/hooks"
 	"github.com/koord-rt/koord-rt/cri-proxy/internal/listen"
 	"github.com/koord-rt/koord-rt/cri-proxy/internal/mode"
+	"github.com/koord-rt/koord-rt/daemon/metrics"
 	"github.com/koord-rt/koord-rt/engine"
 	"github.com/koord-rt/koord-rt/engine/enginetest"
 	"github.com/koord-rt/koord-rt/kernel/kerneltest"
@@ -177,6 +180,7 @@ type rig struct {
 	*Proxy
 	client *http.Client
 	hooks  string // the hook directory
+	reg    *prometheus.Registry
 	// stop ends the front; ended is closed when it has.
 	stop  context.CancelFunc
 	ended chan struct{}
@@ -198,6 +202,10 @@ func newRig(t *testing.T, change ...func(*config.Proxy)) *rig {
 	o := m.Options(t, cfg.Node, Edge{Version: "1"}, "cpuBurstStrategy: {policy: cpuBurstOnly, cpuBurstPercent: 1000}\n",
 		plan.CPUBurst, plan.CPUShares, plan.CPUQuota, plan.CPUPeriod, plan.MemoryLimit)
 	o.Drift, o.ExitsUntold, o.Join = time.Hour, true, hooks.Join(cfg.Hooks, slog.New(slog.DiscardHandler))
+	reg := prometheus.NewRegistry()
+	counters, err := metrics.NewEngine(reg, "cri")
+	must(t, err)
+	o.Metrics = counters
 	g := engine.New(o)
 	backend := docker.NewBackend(filepath.Join(dir, "d"))
 	registry := hooks.New(hooks.Options{Config: cfg.Hooks})
@@ -220,7 +228,21 @@ func newRig(t *testing.T, change ...func(*config.Proxy)) *rig {
 	client := dockertest.Client(t, filepath.Join(dir, "p"))
 	<-p.Synced()
 	p.Serving()
-	return &rig{daemon: d, Proxy: p, client: client, hooks: cfg.Hooks.Dir, stop: stop, ended: ended}
+	return &rig{daemon: d, Proxy: p, client: client, hooks: cfg.Hooks.Dir, reg: reg, stop: stop, ended: ended}
+}
+
+// afterStart is how many starts were measured whose values came after them, and their seconds.
+func (r *rig) afterStart() (starts uint64, seconds float64) {
+	r.t.Helper()
+	families, err := r.reg.Gather()
+	must(r.t, err)
+	for _, f := range families {
+		if f.GetName() == "koord_rt_cri_after_start_seconds" {
+			return f.Metric[0].Histogram.GetSampleCount(), f.Metric[0].Histogram.GetSampleSum()
+		}
+	}
+	r.t.Fatal("no such metric")
+	return 0, 0
 }
 
 // call gives the reply's status and text.

@@ -77,7 +77,9 @@ func (p *Proxy) started(ctx context.Context, c *docker.Call, o docker.Outcome) {
 		pid, dir = w.PID, w.Cgroup
 	}
 	err := p.engine.Proved(metrics.EventPostStartContainer, subject(c), sandbox(c.Pod), c.ID, func(ctx context.Context) error {
-		return p.engine.Start(ctx, sandbox(c.Pod), arrival(c), pid, dir)
+		told := arrival(c)
+		told.Answered = o.At
+		return p.engine.Start(ctx, sandbox(c.Pod), told, pid, dir)
 	})
 	if err != nil {
 		p.fail(ctx, c, err)

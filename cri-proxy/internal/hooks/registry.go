@@ -35,7 +35,7 @@ type Options struct {
 	Observe func(Call)
 }
 
-// Problem is a file of the directory that could not be used as it stands.
+// Problem is a file of the directory that could not be used as it stands, or what is wrong with the directory itself.
 type Problem struct{ File, Reason string }
 
 // String is "file: reason".
@@ -102,7 +102,7 @@ func New(o Options) *Registry {
 	}
 	r := &Registry{o: o, entries: map[string]*entry{}, clients: map[Endpoint]*unary.Client{}, breakers: map[place]*breaker{}}
 	r.last.Store(&state{})
-	r.refresh()
+	r.refresh("")
 	return r
 }
 
@@ -135,11 +135,15 @@ func (r *Registry) Skips(labels, annotations map[string]string) bool {
 	return ok && v == value
 }
 
-// refresh reads the directory and reports whether what is registered, or wrong, has changed.
-func (r *Registry) refresh() bool {
+// refresh reads the directory and reports whether what is registered, or wrong, has changed. blind is why no event tells of
+// changes, empty when one does.
+func (r *Registry) refresh(blind string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	next := r.scan()
+	if blind != "" {
+		next.Problems = append(next.Problems, Problem{r.o.Config.Dir, blind})
+	}
 	before := r.last.Load()
 	if slices.Equal(before.Servers, next.Servers) && slices.Equal(before.Problems, next.Problems) {
 		return false

@@ -17,6 +17,7 @@ import (
 	"github.com/koord-rt/koord-rt/adapt/hook/hooktest"
 	"github.com/koord-rt/koord-rt/api/config"
 	"github.com/koord-rt/koord-rt/cri-proxy/internal/hooks"
+	"github.com/koord-rt/koord-rt/kernel/kerneltest"
 )
 
 func names(s hooks.Snapshot) string {
@@ -208,13 +209,13 @@ func TestReload(t *testing.T) {
 	eventually(t, "renamed", func() bool { return names(r.Snapshot()) == "z=unix:///d" })
 }
 
-// A directory that is removed and made again has no watch: the poll finds it.
+// A directory that is removed and made again has no watch: that is noticed without the poll.
 func TestDirectoryGoneAndBack(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	hookDir := filepath.Join(dir, "hooks")
 	register(t, dir, "unused", "/a", "Fail")
-	r, _ := follow(t, hookDir, 5*time.Millisecond)
+	r, _ := follow(t, hookDir, time.Hour)
 	eventually(t, "made", func() bool { _, err := os.Stat(hookDir); return err == nil })
 	register(t, hookDir, "x", "/a", "Fail")
 	eventually(t, "x", func() bool { return names(r.Snapshot()) == "x=unix:///a" })
@@ -225,6 +226,25 @@ func TestDirectoryGoneAndBack(t *testing.T) {
 	eventually(t, "made again", func() bool { _, err := os.Stat(hookDir); return err == nil })
 	register(t, hookDir, "x", "/b", "Fail")
 	eventually(t, "x again", func() bool { return names(r.Snapshot()) == "x=unix:///b" })
+}
+
+// A node whose inotify instances are used up: the proxy serves, reads the directory each second and says why; when there are some
+// again, events come again.
+func TestWithoutInotify(t *testing.T) {
+	if !kerneltest.InUserNamespace(t) {
+		return
+	}
+	kerneltest.Limit(t, "max_inotify_instances", 0)
+	dir := t.TempDir()
+	_, until := follow(t, dir, time.Hour)
+	const why = "changes are noticed within 1s only, the kernel does not tell of them (fs.inotify.max_user_instances, max_user_watches): "
+	until("", dir+": "+why+"couldn't initialize inotify: too many open files")
+	register(t, dir, "x", "/a", "Fail")
+	until("x=unix:///a", why)
+	kerneltest.Limit(t, "max_inotify_instances", 128)
+	until("x=unix:///a", "")
+	register(t, dir, "x", "/b", "Fail")
+	until("x=unix:///b", "")
 }
 
 // Calls go on while the directory changes under them.

@@ -6,6 +6,7 @@ package proxy
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/koord-rt/koord-rt/adapt/cri"
 	"github.com/koord-rt/koord-rt/engine"
@@ -53,8 +54,8 @@ func (p *Proxy) Ended(ctx context.Context, id string) (bool, error) {
 	return err == nil && c.State == workload.StateStopped, err
 }
 
-// takeIn takes one container in that started without being known.
-func (p *Proxy) takeIn(ctx context.Context, id string) {
+// takeIn takes one container in that started without being known, at the time at.
+func (p *Proxy) takeIn(ctx context.Context, id string, at time.Time) {
 	call, cancel := context.WithTimeout(ctx, stopLimit)
 	defer cancel()
 	pod, _, err := p.o.List.Container(call, id)
@@ -69,6 +70,6 @@ func (p *Proxy) takeIn(ctx context.Context, id string) {
 	}
 	p.engine.Add([]*workload.Pod{pod}, []engine.Listed{l})
 	if pod, c, known := p.engine.Known(id); known {
-		p.started(ctx, pod, c, pod.FullName()+"/"+c.Name) // a guarantee that is required must hold here, too
+		p.started(ctx, pod, c, pod.FullName()+"/"+c.Name, at) // a guarantee that is required must hold here, too
 	}
 }

@@ -66,9 +66,9 @@ func (p *Proxy) create(ctx context.Context, msg []byte) (relay.Verdict, answered
 		p.engine.CreatedLate(pending) // the request goes on as it came
 	}
 	p.naming.begin()
-	return relay.Verdict{Message: out}, func(_ context.Context, o outcome, reply []byte) {
+	return relay.Verdict{Message: out}, func(_ context.Context, o outcome, res relay.Result) {
 		defer p.naming.end()
-		id, err := cri.ReadID(reply)
+		id, err := cri.ReadID(res.Reply)
 		answeredAs.Store(&id)
 		if o != done || err != nil || id == "" {
 			p.engine.Dropped(r.Sandbox, pending)

@@ -77,7 +77,7 @@ const (
 )
 
 // answered is called with the end of a call. ctx ends with the proxy.
-type answered func(ctx context.Context, o outcome, reply []byte)
+type answered func(ctx context.Context, o outcome, res relay.Result)
 
 // Wants implements relay.Handler.
 func (p *Proxy) Wants(path string) bool { return verbOf(path) != other }
@@ -131,11 +131,11 @@ func (p *Proxy) Response(ctx context.Context, call *relay.Call, res relay.Result
 	switch {
 	case !ok:
 	case res.Err != nil:
-		after(ctx, unknown, nil)
+		after(ctx, unknown, res)
 	case res.Code == codeOK:
-		after(ctx, done, res.Reply)
+		after(ctx, done, res)
 	default:
-		after(ctx, refused, nil)
+		after(ctx, refused, res)
 	}
 }
 

@@ -6,6 +6,7 @@ package proxy_test
 import (
 	"context"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -41,6 +42,24 @@ func TestStartRightAfterCreate(t *testing.T) {
 	}
 }
 
+// What the request could not carry is written after the start, and how long that takes is measured: once a start, and not where
+// the request carries all.
+func TestAfterStartIsMeasured(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	for i, qos := range []string{"BE", "LS", "BE"} {
+		sandbox, cfg := r.pod(t, "p"+strconv.Itoa(i), qos, nil)
+		reply, err := r.CreateContainer(t.Context(), createOf(sandbox, cfg))
+		must(t, err)
+		_, err = r.StartContainer(t.Context(), &runtimeapi.StartContainerRequest{ContainerId: reply.ContainerId})
+		must(t, err)
+		want := uint64(i/2 + 1)
+		eventually(t, "the proof", func() bool {
+			return r.events(t, "PostStartContainer") == uint64(i+1) && r.afterStart(t) == want
+		})
+	}
+}
+
 // A start whose answer is lost, because the kubelet has gone, may have happened all the same: what the request could not
 // carry is written when the runtime says so.
 func TestLostStart(t *testing.T) {
@@ -68,6 +87,10 @@ func TestLostStart(t *testing.T) {
 	}
 	close(gate)
 	eventually(t, "the direct write", func() bool { n, ok := r.kernel.last(reply.ContainerId, plan.SchedPolicy); return ok && n == 5 })
+	eventually(t, "the end of the event", func() bool { return r.events(t, "PostStartContainer") == 1 })
+	if n := r.afterStart(t); n != 0 {
+		t.Errorf("%d starts are measured, and nobody knows when the runtime answered", n)
+	}
 }
 
 // A decision that comes after its deadline leaves the request as it came, says so, and is made up for by direct writes.

@@ -243,6 +243,35 @@ func (r *rig) counted(t *testing.T, name, label string) (n float64) {
 	return n
 }
 
+// afterStart is how many starts were measured whose values came after them.
+func (r *rig) afterStart(t *testing.T) uint64 {
+	t.Helper()
+	families, err := r.reg.Gather()
+	must(t, err)
+	for _, f := range families {
+		if f.GetName() == "koord_rt_cri_after_start_seconds" {
+			return f.Metric[0].Histogram.GetSampleCount()
+		}
+	}
+	t.Fatal("no such metric")
+	return 0
+}
+
+// events are those whose handler has ended.
+func (r *rig) events(t *testing.T, name string) uint64 {
+	t.Helper()
+	families, err := r.reg.Gather()
+	must(t, err)
+	for _, f := range families {
+		for _, m := range f.Metric {
+			if f.GetName() == "koord_rt_cri_event_duration_seconds" && m.Label[0].GetValue() == name {
+				return m.Histogram.GetSampleCount()
+			}
+		}
+	}
+	return 0
+}
+
 // pod runs a sandbox; qos is Koordinator's.
 func (r *rig) pod(t *testing.T, name, qos string, annotations map[string]string) (string, *runtimeapi.PodSandboxConfig) {
 	t.Helper()

@@ -40,9 +40,9 @@ func (p *Proxy) runPod(ctx context.Context, msg []byte) (relay.Verdict, answered
 		return refuse(err), nil
 	}
 	p.naming.begin()
-	return relay.Verdict{Message: out}, func(_ context.Context, o outcome, reply []byte) {
+	return relay.Verdict{Message: out}, func(_ context.Context, o outcome, res relay.Result) {
 		defer p.naming.end()
-		id, err := cri.ReadID(reply)
+		id, err := cri.ReadID(res.Reply)
 		if o != done || err != nil || id == "" {
 			return
 		}
@@ -71,5 +71,5 @@ func (p *Proxy) updatePod(msg []byte) (relay.Verdict, answered) {
 		p.engine.UpdatePod(ctx, engine.Sandbox{ID: r.ID, Read: func() *workload.Pod { return pod }}, r.Base())
 		return nil
 	})
-	return relay.Verdict{}, func(context.Context, outcome, []byte) { p.engine.UpdatedPod(r.ID) }
+	return relay.Verdict{}, func(context.Context, outcome, relay.Result) { p.engine.UpdatedPod(r.ID) }
 }

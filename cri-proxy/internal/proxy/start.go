@@ -29,9 +29,9 @@ func (p *Proxy) start(ctx context.Context, msg []byte) (relay.Verdict, answered)
 	p.naming.wait(ctx, func() bool { _, _, ok := p.engine.Known(id); return ok })
 	pod, c, ok := p.engine.Known(id)
 	if !ok {
-		return relay.Verdict{}, func(ctx context.Context, o outcome, _ []byte) {
+		return relay.Verdict{}, func(ctx context.Context, o outcome, res relay.Result) {
 			if o == done {
-				p.takeIn(ctx, id)
+				p.takeIn(ctx, id, res.At)
 			}
 		}
 	}
@@ -43,11 +43,11 @@ func (p *Proxy) start(ctx context.Context, msg []byte) (relay.Verdict, answered)
 		p.engine.BeforeStart(ctx, id)
 		return nil
 	})
-	return relay.Verdict{}, func(ctx context.Context, o outcome, _ []byte) {
+	return relay.Verdict{}, func(ctx context.Context, o outcome, res relay.Result) {
 		if o == unknown && !p.runs(ctx, id) || o == refused {
 			return
 		}
-		p.started(ctx, pod, c, subject)
+		p.started(ctx, pod, c, subject, res.At)
 		p.Servers.Tell(ctx, hook.PostStartContainer, pod, c)
 	}
 }
@@ -77,8 +77,9 @@ func (p *Proxy) runs(ctx context.Context, id string) bool {
 	return false
 }
 
-// started writes what the request could not carry and proves the rest.
-func (p *Proxy) started(ctx context.Context, pod *workload.Pod, c *workload.Container, subject string) {
+// started writes what the request could not carry and proves the rest. at is when the runtime has answered the start, zero where
+// nobody knows.
+func (p *Proxy) started(ctx context.Context, pod *workload.Pod, c *workload.Container, subject string, at time.Time) {
 	id := c.ID
 	if _, _, ok := p.engine.Known(id); !ok {
 		return // removed since
@@ -86,7 +87,7 @@ func (p *Proxy) started(ctx context.Context, pod *workload.Pod, c *workload.Cont
 	sb := engine.Sandbox{ID: pod.ID, Read: func() *workload.Pod { return pod }}
 	err := p.engine.Proved(metrics.EventPostStartContainer, subject, sb, id, func(ctx context.Context) error {
 		known := func(...*protocol.Applied) *workload.Container { return c }
-		return p.engine.Start(ctx, sb, engine.Arrival{ID: id, Read: known}, 0, "")
+		return p.engine.Start(ctx, sb, engine.Arrival{ID: id, Read: known, Answered: at}, 0, "")
 	})
 	if err == nil {
 		return

@@ -20,7 +20,7 @@ func (p *Proxy) stop(msg []byte) (relay.Verdict, answered) {
 	if err != nil {
 		return p.unread(metrics.EventStopContainer, err)
 	}
-	return relay.Verdict{}, func(ctx context.Context, o outcome, _ []byte) {
+	return relay.Verdict{}, func(ctx context.Context, o outcome, _ relay.Result) {
 		if o != done {
 			return
 		}
@@ -38,7 +38,7 @@ func (p *Proxy) stopPod(msg []byte) (relay.Verdict, answered) {
 	if err != nil {
 		return p.unread(metrics.EventStopPodSandbox, err)
 	}
-	return relay.Verdict{}, func(ctx context.Context, o outcome, _ []byte) {
+	return relay.Verdict{}, func(ctx context.Context, o outcome, _ relay.Result) {
 		if o != done {
 			return
 		}
@@ -55,7 +55,7 @@ func (p *Proxy) remove(msg []byte) (relay.Verdict, answered) {
 	if err != nil {
 		return p.unread(metrics.EventRemoveContainer, err)
 	}
-	return relay.Verdict{}, func(ctx context.Context, o outcome, _ []byte) {
+	return relay.Verdict{}, func(ctx context.Context, o outcome, _ relay.Result) {
 		if o == refused || o == unknown && !p.gone(ctx, func(ctx context.Context) error {
 			_, err := p.o.List.ContainerStatus(ctx, id)
 			return err
@@ -74,7 +74,7 @@ func (p *Proxy) removePod(msg []byte) (relay.Verdict, answered) {
 	if err != nil {
 		return p.unread(metrics.EventRemovePodSandbox, err)
 	}
-	return relay.Verdict{}, func(ctx context.Context, o outcome, _ []byte) {
+	return relay.Verdict{}, func(ctx context.Context, o outcome, _ relay.Result) {
 		if o == refused || o == unknown && !p.gone(ctx, func(ctx context.Context) error {
 			_, err := p.o.List.Sandbox(ctx, id)
 			return err

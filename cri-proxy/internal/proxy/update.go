@@ -55,7 +55,7 @@ func (p *Proxy) update(ctx context.Context, msg []byte) (relay.Verdict, answered
 		under.Refused()
 		return refuse(err), nil
 	}
-	return relay.Verdict{Message: out}, func(ctx context.Context, o outcome, _ []byte) {
+	return relay.Verdict{Message: out}, func(ctx context.Context, o outcome, _ relay.Result) {
 		switch o {
 		case done:
 			under.Done()

@@ -28,7 +28,7 @@ type conn struct {
 	active atomic.Int32 // len(calls), read without mu
 
 	mu      sync.Mutex
-	cond    *sync.Cond // waiting became shorter, or the connection ended
+	cond    *sync.Cond // waiting became shorter, a call was decided or ended, or the connection ended
 	closed  bool
 	linger  *time.Timer
 	flow    balance

@@ -39,5 +39,11 @@
 // Two frames may not overtake queued DATA: trailers of the client, which gRPC does not have, and the acknowledgement of SETTINGS that make the
 // stream windows smaller. Until the DATA is out nothing more is read from that client. All else passes.
 //
+// # Where the backend's direction waits
+//
+// A backend that does not know a method ends the call at its HEADERS. While the Handler has the message, or the rest of it is awaited (a tenth
+// of a second at most), the answer waits, and with it what comes behind, for header blocks keep their order: what the Handler does ahead of
+// a call is done before the client goes on.
+//
 // Must not be imported: google.golang.org/grpc outside tests, net/http (memory at rest), any other room of the project.
 package relay

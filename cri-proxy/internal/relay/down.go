@@ -6,6 +6,7 @@ package relay
 import (
 	"encoding/binary"
 	"strconv"
+	"time"
 )
 
 // downSide follows the frames from the backend to the client.
@@ -76,12 +77,49 @@ func (s *downSide) headers(h frameHeader, payload []byte) (action, error) {
 		return actPass, nil
 	}
 	s.result = s.resultOf(c.downHeaders.fields)
+	if err := s.decided(); err != nil {
+		return actPass, err
+	}
 	return actFlush, nil
+}
+
+// rest is how long the answer to a call waits for the rest of its message, which is on its way.
+const rest = 100 * time.Millisecond
+
+// decided waits while the Handler has the message of the call in hand. A backend that does not know a method ends its calls at their
+// HEADERS, which cannot be held back; the client must not go on before what the Handler does ahead of the call.
+func (s *downSide) decided() error {
+	c, k := s.c, s.call
+	c.mu.Lock()
+	early := k.state == stateCollecting || k.state == stateDeciding
+	c.mu.Unlock()
+	if !early {
+		return nil
+	}
+	if err := s.p.flush(); err != nil {
+		return errBlind // the pump finds the broken connection at its next write
+	}
+	until := time.Now().Add(rest)
+	wake := time.AfterFunc(rest, func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.cond.Broadcast()
+	})
+	defer wake.Stop()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for !c.closed && !c.blind.Load() && (k.state == stateDeciding || k.state == stateCollecting && time.Now().Before(until)) {
+		c.cond.Wait()
+	}
+	if k.state == stateCollecting && !c.closed && !c.blind.Load() {
+		c.discard(k, s.result) // before the client can answer the end with the rest
+	}
+	return nil
 }
 
 // resultOf reads the trailers of the call in hand.
 func (s *downSide) resultOf(f fields) Result {
-	r := Result{Code: -1, Message: decodeMessage(f.message)}
+	r := Result{Code: -1, Message: decodeMessage(f.message), At: time.Now()}
 	if code, err := strconv.ParseUint(f.status, 10, 31); err == nil {
 		r.Code = int(code)
 	}

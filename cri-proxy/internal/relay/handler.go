@@ -6,6 +6,7 @@ package relay
 import (
 	"context"
 	"errors"
+	"time"
 )
 
 // How a call that was seen ended without trailers of the backend.
@@ -62,6 +63,8 @@ type Result struct {
 	Message string
 	// Reply is the reply message without prefix; nil if there was none, it was compressed, or longer than Limits.Reply.
 	Reply []byte
+	// At is when the trailers came, zero when none did.
+	At time.Time
 	// Err is nil when trailers came, else ErrReset, ErrGone or ErrBlind.
 	Err error
 }

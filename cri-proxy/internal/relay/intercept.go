@@ -221,6 +221,7 @@ func (c *conn) decide(k *call, v Verdict) {
 		k.entry = &entry{stream: k.Stream, call: k, data: data, end: true}
 		c.enqueue(k.entry)
 	}
+	c.cond.Broadcast()
 	c.grantConn()
 	c.mu.Unlock()
 	c.down.kick()
@@ -250,6 +251,7 @@ func (c *conn) end(k *call, res Result) {
 		return
 	}
 	k.state = stateOver
+	c.cond.Broadcast()
 	delete(c.calls, k.Stream)
 	c.active.Add(-1)
 	k.held = nil
@@ -285,14 +287,18 @@ func (c *conn) serverEnded(k *call, res Result) {
 		c.endStream(k)
 		c.end(k, res)
 	default:
-		// The client has not finished: its DATA is taken and given back as credit until it does.
-		c.drop(k.Stream)
-		k.state = stateDiscarding
-		k.held = nil
-		k.flow.queued = 0
-		c.unhold(k)
-		k.deliver(res)
-		c.grantStream(k)
+		c.discard(k, res)
 	}
 	c.grantConn()
+}
+
+// discard is for a client that has not finished: its DATA is taken and given back as credit until it does.
+func (c *conn) discard(k *call, res Result) {
+	c.drop(k.Stream)
+	k.state = stateDiscarding
+	k.held = nil
+	k.flow.queued = 0
+	c.unhold(k)
+	k.deliver(res)
+	c.grantStream(k)
 }

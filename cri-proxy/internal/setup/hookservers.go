@@ -52,7 +52,7 @@ func (h *hookServers) registered(s hooks.Snapshot) {
 	for i := range s.Servers {
 		names = append(names, s.Servers[i].Name)
 	}
-	h.log.Info("hook servers", "registered", names)
+	h.log.Info("hook servers", "registered", names, "problems", len(s.Problems))
 	for _, p := range s.Problems {
 		h.engine.Problem(p.File, problemHook, p.Reason)
 	}

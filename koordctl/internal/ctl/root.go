@@ -43,6 +43,8 @@ type env struct {
 	units  apply.Units
 	now    func() time.Time
 	screen func() screen
+	// in is standard input; nil is the process's.
+	in io.Reader
 }
 
 // New makes the root command.

@@ -30,6 +30,7 @@ type topOptions struct {
 	// watch again every interval.
 	watch    bool
 	interval time.Duration
+	cluster  clusterOptions
 }
 
 // Views of top.
@@ -54,9 +55,11 @@ func topCommand(e *env) *cobra.Command {
 	var o topOptions
 	cmd := &cobra.Command{
 		Use:   "top [node|qos|pods]",
-		Short: "What the node, its QoS classes and its pods use now, and what holds best-effort pods down",
+		Short: "What the node, its QoS classes and its pods use now, and what holds best-effort pods down; --cluster: all nodes",
 		Long: "Shows what koordlet has measured last. Without an argument: the node and its QoS classes. node adds the loops with their last\n" +
-			"decisions, what the agent goes without, and evictions; pods lists pods, the one with most CPU first.",
+			"decisions, what the agent goes without, and evictions; pods lists pods, the one with most CPU first.\n\n" +
+			"With --cluster: each node's lines of the resource model (limit, usage, short-term and long-term reservation of production pods) and\n" +
+			"what is lent to batch and mid pods, as koord-manager tells it. kubectl proxy must be running, or --metrics say where to ask.",
 		Args: cobra.MatchAll(cobra.MaximumNArgs(1), cobra.OnlyValidArgs), ValidArgs: []string{viewNode, viewQoS, viewPods},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
@@ -66,10 +69,11 @@ func topCommand(e *env) *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.IntVarP(&o.rows, "rows", "n", 20, "pods to list, 0 for all")
-	f.StringVar(&o.sort, "sort", sortCPU, "order of pods: cpu, memory or name")
+	f.IntVarP(&o.rows, "rows", "n", 20, "pods or nodes to list, 0 for all")
+	f.StringVar(&o.sort, "sort", sortCPU, "order of pods or nodes: cpu, memory or name")
 	f.StringVar(&o.class, "class", "", "only pods of this QoS class: LSE, LSR, LS, BE, SYSTEM, none")
 	f.BoolVarP(&o.watch, "watch", "w", false, "show it again and again until interrupted")
+	o.cluster.flags(f)
 	f.DurationVar(&o.interval, "interval", 2*time.Second, "pause of --watch")
 	return cmd
 }
@@ -83,7 +87,7 @@ func (o *topOptions) check() error {
 	case o.interval < minInterval:
 		return fmt.Errorf("--interval %s is shorter than %s", o.interval, minInterval)
 	}
-	return nil
+	return o.checkCluster()
 }
 
 // wants reports whether a pod is among those to list.
@@ -96,6 +100,9 @@ func (e *env) top(ctx context.Context, o *topOptions) error {
 		return err
 	}
 	draw := func() (string, error) {
+		if o.cluster.wanted {
+			return e.clusterText(ctx, o)
+		}
 		s, err := e.agentStatus()
 		if err != nil {
 			return "", err

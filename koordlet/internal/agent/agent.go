@@ -80,6 +80,8 @@ type Options struct {
 	NoReclaim func() string
 	// Parameters reads the node's kernel parameters; those that this kernel lacks are missing.
 	Parameters func() map[plan.Knob]int64
+	// PerCPU is free memory on lists of the CPUs, which the kernel does not count as free.
+	PerCPU func() (unit.Bytes, error)
 	// Links may be nil: then nobody looks at the uplink.
 	Links Links
 	// Slow is the interval of slow readings; 0 means decide.DefaultSlow. Tune and Pace are decide.Facts'.
@@ -223,6 +225,11 @@ func (a *Agent) tick(ctx context.Context, waiting []string) {
 			l.Facts.Link = a.uplink.look(now, l.Facts.Slow, a.followed, a.state.Network.Held)
 		}
 	}
+	if decide.MemoryOver(&l.Facts) {
+		var err error
+		l.Facts.PerCPU, err = a.o.PerCPU()
+		a.trouble("free lists of CPUs", err)
+	}
 	a.state, l.Outcome = decide.Step(a.state, &l.Facts)
 	a.o.Window.Append(l.Outcome.Samples)
 	s := &l.Outcome.Suppress
@@ -251,6 +258,7 @@ func (a *Agent) tick(ctx context.Context, waiting []string) {
 // forget is done now and then: who has gone is forgotten, and what the kernel can is looked at again.
 func (a *Agent) forget(now unit.Micros) {
 	a.o.Window.Collect(now)
+	a.trouble("window of samples", a.o.Window.Full(now))
 	a.forgetAt = now + forgetEvery
 	if why := a.o.NoReclaim(); why != a.noReclaim {
 		a.noReclaim = why

@@ -7,12 +7,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"path/filepath"
 	"slices"
 	"sync"
 
 	"github.com/koord-rt/koord-rt/api/protocol"
 	"github.com/koord-rt/koord-rt/engine"
 	"github.com/koord-rt/koord-rt/kernel/psi"
+	"github.com/koord-rt/koord-rt/kernel/root"
 )
 
 // maxTriggers bounds the pods that are watched: each costs a descriptor, and the kernel a timer while the pod is busy.
@@ -27,7 +30,7 @@ type Pressure struct {
 
 	mu      sync.Mutex
 	watches map[string]*psi.Watch // by the pod's cgroup
-	// refused is why the last trigger was not taken.
+	// refused is why the newest Follow could not watch somebody.
 	refused error
 }
 
@@ -48,34 +51,48 @@ func NewPressure(t psi.Trigger, file func(cgroup string) string, fire func(uid s
 // Run waits until ctx ends.
 func (p *Pressure) Run(ctx context.Context) error { return p.watcher.Run(ctx) }
 
-// Follow keeps the triggers in step with the pods. A pod whose kernel file takes no trigger is left to the tick.
-func (p *Pressure) Follow(members []engine.Member) {
+// Follow keeps the triggers in step with the pods. A pod whose kernel file takes no trigger, or for which there is none left, waits
+// for the tick; the error tells of these.
+func (p *Pressure) Follow(members []engine.Member) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	here := map[string]bool{}
+	left := 0
+	var refused error
 	for i := range members {
 		pod := members[i].Pod
-		if pod.Class() == protocol.QoSBE || pod.Cgroup == "" || len(here) == maxTriggers {
+		switch {
+		case pod.Class() == protocol.QoSBE || pod.Cgroup == "":
+			continue
+		case len(here) == maxTriggers:
+			left++
 			continue
 		}
 		here[pod.Cgroup] = true
-		if p.watches[pod.Cgroup] == nil {
-			p.add(pod.Cgroup, pod.UID)
+		if p.watches[pod.Cgroup] != nil {
+			continue
+		}
+		if err := p.add(pod.Cgroup, pod.UID); err != nil {
+			refused = fmt.Errorf("pod %s waits for the tick: %w", pod.FullName(), err)
 		}
 	}
+	if left > 0 {
+		refused = errors.Join(refused, fmt.Errorf("%d pods wait for the tick: only %d are watched", left, maxTriggers))
+	}
+	p.refused = refused
 	for cgroup, w := range p.watches {
 		if !here[cgroup] {
 			w.Close()
 			delete(p.watches, cgroup)
 		}
 	}
+	return refused
 }
 
-func (p *Pressure) add(cgroup, uid string) {
+func (p *Pressure) add(cgroup, uid string) error {
 	path := p.file(cgroup)
 	if path == "" {
-		p.refused = errors.New("the kernel tells no pressure of cgroups here")
-		return
+		return errors.New("the kernel tells no pressure of cgroups here")
 	}
 	var w *psi.Watch // set before anybody who waits for the lock reads it
 	w, err := p.watcher.Add(path, p.trigger, func(e psi.Event) {
@@ -86,10 +103,13 @@ func (p *Pressure) add(cgroup, uid string) {
 		p.fire(uid)
 	})
 	if err != nil {
-		p.refused = err
-		return
+		if _, gone := root.Inode(filepath.Dir(path)); errors.Is(gone, fs.ErrNotExist) {
+			return nil // the pod has ended
+		}
+		return err
 	}
-	p.watches[cgroup], p.refused = w, nil
+	p.watches[cgroup] = w
+	return nil
 }
 
 // gone forgets the watch of a cgroup that was removed, so that one that is made anew in its place is watched again.

@@ -44,7 +44,7 @@ func (a *Agent) follow(v *node.View, members []engine.Member, snapshot *pods.Sna
 		a.o.Pods.Poke() // what a new pod asks for is known to the kubelet alone
 	}
 	if a.o.Pressure != nil {
-		a.o.Pressure.Follow(members)
+		a.trouble("pressure triggers", a.o.Pressure.Follow(members))
 	}
 	a.o.Scanner.Follow(targets(v, members, snapshot))
 }

@@ -39,7 +39,7 @@ func newColdPages(m *machine) (collector, support) {
 
 func (c *coldPages) collect(t *tick) {
 	if m := &t.machine; m.memoryOK {
-		c.emit(t, sample.OfNode(), c.root, &c.state, t.n%t.slow == 0, m.memory.UsedWithPageCache(), m.at)
+		c.emit(t, sample.OfNode(), c.root, &c.state, t.n%t.slow == 0, m.usedWithPageCache(), m.at)
 	}
 	for e := range t.entries() {
 		if e.fresh && e.counters.Have.Has(usage.MemoryDetail) {

@@ -58,9 +58,13 @@ type rig struct {
 	got    []sample.Sample
 }
 
+// zoneInfo is what the records lack: 1 MiB is free on lists of the CPUs.
+const zoneInfo = "Node 0, zone   Normal\n  pagesets\n    cpu: 0\n              count:    200\n    cpu: 1\n              count:    56\n"
+
 func newRig(t *testing.T, record string, v node.CgroupVersion, change func(*Options)) *rig {
 	t.Helper()
 	r := &rig{record: kerneltest.Recorded(t, record), now: 1000 * unit.Second}
+	r.record.Put(t, "proc/zoneinfo", zoneInfo)
 	topology, err := sys.FS(r.record.Roots.Sys).Topology()
 	if err != nil {
 		t.Fatal(err)

@@ -17,7 +17,7 @@ import (
 // numas measures each NUMA node, and what of it belongs to the system:
 //
 //	cpu = Δticks of its CPUs / Δt
-//	memory = MemTotal − (MemFree + Active(file) + Inactive(file) + SReclaimable) of its meminfo
+//	memory = MemTotal − (MemFree + Active(file) + Inactive(file) + SReclaimable) of its meminfo − free lists of the CPUs
 //	system cpu = system's cpu · cpu / Σ cpu of all nodes
 //	system memory = max(memory − Σ pods' and host applications' memory on it, 0)
 //
@@ -29,6 +29,7 @@ type numas struct {
 }
 
 type numaNode struct {
+	id              int
 	subject, system sample.Subject
 	cpus            []int
 	memory          *root.File[sys.NodeMemory]
@@ -56,7 +57,7 @@ func newNUMA(m *machine) (collector, support) {
 			return nil, support{no: fmt.Sprintf("no memory of node %d: %v", id, err)}
 		}
 		c.nodes = append(c.nodes, numaNode{
-			subject: sample.OfNUMA(id), system: sample.OfSystemNUMA(id), cpus: m.opts.Topology.NodeCPUs(id).List(), memory: f,
+			id: id, subject: sample.OfNUMA(id), system: sample.OfSystemNUMA(id), cpus: m.opts.Topology.NodeCPUs(id).List(), memory: f,
 		})
 	}
 	return c, support{}
@@ -83,7 +84,7 @@ func (c *numas) collect(t *tick) {
 		case len(c.nodes) == 1 && t.machine.memoryOK:
 			t.emit(n.system, sample.MemoryUsage, float64(memory), at)
 		case len(c.nodes) > 1 && n.memoryOK:
-			t.emit(n.system, sample.MemoryUsage, float64(n.now.Used()-n.taken), at)
+			t.emit(n.system, sample.MemoryUsage, float64(n.now.Used(t.machine.lists.Node(n.id))-n.taken), at)
 		}
 		if whole && known && t.machine.rated {
 			share := 0.0
@@ -145,9 +146,9 @@ func (n *numaNode) read(t *tick) {
 		return
 	}
 	n.memoryOK = true
-	at := t.clock()
-	t.emit(n.subject, sample.MemoryUsage, float64(n.now.Used()), at)
-	t.emit(n.subject, sample.MemoryWithPageCache, float64(n.now.UsedWithPageCache()), at)
+	at, lists := t.clock(), t.machine.lists.Node(n.id)
+	t.emit(n.subject, sample.MemoryUsage, float64(n.now.Used(lists)), at)
+	t.emit(n.subject, sample.MemoryWithPageCache, float64(n.now.UsedWithPageCache(lists)), at)
 }
 
 func (c *numas) forget(e *entry) { c.parts.forget(e) }

@@ -10,7 +10,7 @@ import (
 
 // pageCaches tells memory with page cache, from what others have read:
 //
-//	node: MemTotal − MemFree; cgroup: memory without page cache + active_file + inactive_file
+//	node: MemTotal − MemFree − free lists of the CPUs; cgroup: memory without page cache + active_file + inactive_file
 //
 // and slowly the page cache itself: Cached, and file of memory.stat (cache on v1).
 type pageCaches struct{}
@@ -19,7 +19,7 @@ func newPageCache(*machine) (collector, support) { return pageCaches{}, support{
 
 func (pageCaches) collect(t *tick) {
 	if m := &t.machine; m.memoryOK {
-		t.emit(sample.OfNode(), sample.MemoryWithPageCache, float64(m.memory.UsedWithPageCache()), m.at)
+		t.emit(sample.OfNode(), sample.MemoryWithPageCache, float64(m.usedWithPageCache()), m.at)
 		t.emit(sample.OfNode(), sample.PageCache, float64(m.memory.Cached), m.at)
 	}
 	for e := range t.entries() {

@@ -6,6 +6,7 @@ package collect
 import (
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -287,4 +288,54 @@ func TestNUMAWithoutMeminfo(t *testing.T) {
 			t.Errorf("%s has memory: %v, CPU: %v", s, memory, cpu)
 		}
 	}
+}
+
+// TestFreeLists: what is free on lists of the CPUs is nobody's, in any of the three policies, on the machine, on its NUMA nodes and of
+// the system; it is read at a slow turn, and where that fails it counts as used.
+func TestFreeLists(t *testing.T) {
+	t.Parallel()
+	bothVersions(t, 2, func(t *testing.T, r *rig, _ Targets) {
+		const mib = 1 << 20
+		lists := func(count int) {
+			r.record.Put(t, "proc/zoneinfo", fmt.Sprintf("Node 0, zone Normal\n  pagesets\n    cpu: 0\n              count:    %d\n", count))
+		}
+		scan := func() {
+			r.now += unit.Second
+			r.got = r.got[:0]
+			r.Scan(func(s []sample.Sample) { r.got = append(r.got, s...) })
+		}
+		figures := func() map[string]float64 {
+			out := map[string]float64{}
+			for _, s := range []sample.Subject{sample.OfNode(), sample.OfSystem(), sample.OfNUMA(0)} {
+				for _, m := range []sample.Metric{sample.MemoryUsage, sample.MemoryWithPageCache} {
+					if v, ok := r.value(s, m); ok {
+						out[fmt.Sprint(s, " ", m)] = v
+					}
+				}
+			}
+			return out
+		}
+		lists(0)
+		scan()
+		none := figures()
+		if len(none) != 5 {
+			t.Fatalf("%v", none)
+		}
+		page := os.Getpagesize()
+		for tick, step := range []struct{ written, counted int }{{8, 8}, {16, 8}, {16, 16}, {0, 16}, {-1, 0}} {
+			lists(step.written * mib / page)
+			if step.written < 0 {
+				r.record.Put(t, "proc/zoneinfo", "")
+			}
+			scan()
+			for name, v := range figures() {
+				if want := max(none[name]-float64(step.counted*mib), 0); v != want {
+					t.Errorf("tick %d, %s: %.0f, want %.0f", tick, name, v, want)
+				}
+			}
+			if got, ok := r.value(sample.OfNode(), sample.MemoryFreeLists); ok != (tick%2 == 0) || ok && got != float64(step.counted*mib) {
+				t.Errorf("tick %d: lists %.0f, %v", tick, got, ok)
+			}
+		}
+	})
 }

@@ -33,7 +33,7 @@ func (systems) collect(t *tick) {
 
 // system is the node less pods and host applications; whole is false when one of them has no CPU rate yet.
 func (t *tick) system() (cores float64, memory unit.Bytes, whole bool) {
-	cores, memory, whole = t.machine.cores, t.machine.memory.Used(), true
+	cores, memory, whole = t.machine.cores, t.machine.used(), true
 	take := func(e *entry) {
 		if !e.fresh {
 			return

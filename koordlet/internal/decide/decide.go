@@ -73,6 +73,8 @@ type Facts struct {
 	Reclaimed  map[string]unit.Bytes
 	// Parameters of the node as they stand; one that is missing does not exist on this kernel.
 	Parameters map[plan.Knob]int64
+	// PerCPU is free memory on lists of the CPUs, where MemoryOver has asked for it.
+	PerCPU unit.Bytes
 	// Link is the uplink where it has just been looked at.
 	Link *netqos.Link
 	// Tune gives containers room that the policies do not: those that are throttled, or stall on memory, on a calm node.

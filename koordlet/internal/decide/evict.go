@@ -19,12 +19,43 @@ import (
 // dangerPercent of the memory: with less available the kernel kills before an eviction would have helped.
 const dangerPercent = unit.Percent(3)
 
+// MemoryOver reports whether the node uses more than evictions bear, before free memory on lists of the CPUs is taken off: a step would look
+// at that then.
+func MemoryOver(f *Facts) bool {
+	t := f.View.Strategy.Threshold()
+	if t.Enable == nil || !*t.Enable || t.MemoryEvictThresholdPercent == nil {
+		return false
+	}
+	used, _ := f.unlisted()
+	return used.OK && used.V > unit.Percent(*t.MemoryEvictThresholdPercent).Of(f.View.MemCapacity)
+}
+
+// unlisted is what the node uses, with what is free on lists of the CPUs, and the lists: samples of the use are without them as they
+// were some seconds ago.
+func (f *Facts) unlisted() (used unit.Measured[unit.Bytes], lists unit.Bytes) {
+	used = f.memory(sample.OfNode())
+	if seen := f.slowly(sample.OfNode(), sample.MemoryFreeLists); seen.Known() {
+		lists = unit.Bytes(seen.Last)
+		used.V += lists
+	}
+	return used, lists
+}
+
+// nodeMemory is what evictions go by: the lists as they are now where it matters, as everybody else knows them where not.
+func nodeMemory(f *Facts, reclaiming bool) evict.Memory {
+	used, lists := f.unlisted()
+	if MemoryOver(f) {
+		lists = f.PerCPU
+	}
+	return evict.Memory{Capacity: f.View.MemCapacity, Used: used, PerCPU: lists, Reclaiming: reclaiming}
+}
+
 // evictInput is what evictions look at; next to nothing while the strategy does not ask for any.
 func evictInput(f *Facts, a *accounts, held *suppress.Output, memory *memqos.Output) evict.Input {
 	in := evict.Input{
 		Now: f.Now, Strategy: f.View.Strategy.Threshold(), Features: f.EvictFeatures,
 		MemoryPause: f.MemoryPause, CPUPause: f.CPUPause,
-		Memory: evict.Memory{Capacity: f.View.MemCapacity, Used: f.memory(sample.OfNode()), Reclaiming: memory.Reclaiming},
+		Memory: nodeMemory(f, memory.Reclaiming),
 	}
 	if t := &in.Strategy; t.Enable == nil || !*t.Enable {
 		return in
@@ -34,7 +65,7 @@ func evictInput(f *Facts, a *accounts, held *suppress.Output, memory *memqos.Out
 		in.Memory.BatchAllocatable, in.Memory.MidAllocatable = offered(f.Node.Allocatable.BatchMemory), offered(f.Node.Allocatable.MidMemory)
 		in.CPU.BatchAllocatable, in.CPU.MidAllocatable = offered(f.Node.Allocatable.BatchCPU), offered(f.Node.Allocatable.MidCPU)
 	}
-	if free := in.Memory.Capacity - in.Memory.Used.V; in.Memory.Used.OK && in.Memory.Capacity > 0 && free < in.Memory.Capacity/100*unit.Bytes(dangerPercent) {
+	if free := in.Memory.Capacity - in.Memory.InUse().V; in.Memory.Used.OK && in.Memory.Capacity > 0 && free < in.Memory.Capacity/100*unit.Bytes(dangerPercent) {
 		in.Danger = figure.Bytes(free) + " of memory are available"
 	}
 	average := goesByCPU(&in)

@@ -107,6 +107,46 @@ func TestEvictByPressure(t *testing.T) {
 	}
 }
 
+// TestFreeListsOfCPUs: they are looked at when the node seems to use too much; what they have neither evicts nor is a danger.
+func TestFreeListsOfCPUs(t *testing.T) {
+	t.Parallel()
+	const gib = 1 << 30
+	for name, tc := range map[string]struct {
+		used, free float64
+		seen       float64 // of the lists, when they were sampled
+		enable     bool
+		asks       bool
+		want       string
+		danger     bool
+	}{
+		"calm":                {used: 70, enable: true},
+		"above":               {used: 71, enable: true, asks: true, want: "be2"},
+		"above by the lists":  {used: 72, free: 2, enable: true, asks: true},
+		"danger":              {used: 98, enable: true, asks: true, want: "be2 be", danger: true},
+		"danger by the lists": {used: 98, free: 30, enable: true, asks: true},
+		"calm by the sample":  {used: 69, seen: 20, enable: true},
+		"above by the sample": {used: 71, free: 1, seen: 20, enable: true, asks: true},
+		"the lists have gone": {used: 71, seen: 20, enable: true, asks: true, want: "be2"},
+		"off":                 {used: 98},
+	} {
+		f, w := crowded(t, func(t *strategy.ResourceThresholdStrategy) {
+			t.Enable, t.MemoryEvictThresholdPercent, t.MemoryEvictLowerPercent = &tc.enable, new(int64(70)), new(int64(70))
+		})
+		put(w, sample.OfNode(), sample.MemoryUsage, (tc.used-tc.seen)*gib)
+		put(w, sample.OfNode(), sample.MemoryFreeLists, tc.seen*gib)
+		put(w, sample.OfPod("be"), sample.MemoryUsage, 1*gib)
+		put(w, sample.OfPod("be2"), sample.MemoryUsage, 2*gib)
+		if asks := decide.MemoryOver(f); asks != tc.asks {
+			t.Errorf("%s: asks %v", name, asks)
+		}
+		f.PerCPU = unit.Bytes(tc.free * gib)
+		_, out := decide.Step(decide.State{}, f)
+		if victims(&out) != tc.want || (out.Evict.Danger != "") != tc.danger {
+			t.Errorf("%s: %q, danger %q, %+v", name, victims(&out), out.Evict.Danger, decision(&out, evict.BEMemoryEvict))
+		}
+	}
+}
+
 // TestSatisfactionIsAnAverage: a tier that had its CPUs for 59 s and loses them for one is not starved; one that has lacked them
 // all the time is.
 func TestSatisfactionIsAnAverage(t *testing.T) {

@@ -88,7 +88,7 @@ func own(grace time.Duration, pod *pods.Pod) time.Duration {
 	return max(grace, 0)
 }
 
-// ask asks the API server: to evict, and in danger past the budget.
+// ask asks the API server: to evict, and in danger past the budget, and past a webhook that does not decide.
 func (x *Executor) ask(ctx context.Context, e evict.Eviction, uid string, grace time.Duration) error {
 	if x.o.API == nil {
 		return ErrNoAPI
@@ -103,7 +103,7 @@ func (x *Executor) ask(ctx context.Context, e evict.Eviction, uid string, grace 
 		return f(ctx, e.Namespace, e.Name, uid, grace)
 	}
 	err := call(x.o.API.Evict)
-	if !e.RespectBudget && errors.Is(err, kube.ErrBudget) {
+	if !e.RespectBudget && (errors.Is(err, kube.ErrBudget) || errors.Is(err, kube.ErrWebhook)) {
 		err = call(x.o.API.DeletePod)
 	}
 	return err

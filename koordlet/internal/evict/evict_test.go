@@ -128,6 +128,22 @@ func TestDangerDoesNotWait(t *testing.T) {
 	})
 }
 
+// TestWebhookAway: where koord-manager is to agree and is away, a pod in calm is not held for it, for the next one would fare alike, and in
+// danger it is deleted.
+func TestWebhookAway(t *testing.T) {
+	t.Parallel()
+	away := &kube.Error{Request: "POST eviction", Code: 500, Reason: "InternalError", Message: `failed calling webhook "veviction.koordinator.sh"`}
+	with(t, func(n *node, _ *Options) { n.answers["evict a"], n.answers["evict b"] = away, away }, func(n *node, x *Executor) {
+		x.Submit([]evict.Eviction{danger("a")})
+		want(t, n.take(), "evict a a-uid 5s", "delete a a-uid 5s", "= accepted a", "event node-001 Evicted a a-uid 0s")
+		x.Submit([]evict.Eviction{calm("b")})
+		want(t, n.take(), "evict b b-uid 20s", `= failed b: POST eviction: 500 InternalError: failed calling webhook "veviction.koordinator.sh"`)
+		if len(x.Held()) != 0 {
+			t.Errorf("held %v", x.Held())
+		}
+	})
+}
+
 func TestDangerWithoutAPIServer(t *testing.T) {
 	t.Parallel()
 	with(t, func(n *node, _ *Options) {

@@ -31,6 +31,8 @@ var (
 	ErrBudget = errors.New("disruption budget")
 	// ErrBusy: the server asks to come later.
 	ErrBusy = errors.New("busy")
+	// ErrWebhook: a webhook that must agree could not be called, or could not decide. Such an answer is ErrBusy too.
+	ErrWebhook = errors.New("webhook away")
 )
 
 // Error is an answer of the API server that is no success.
@@ -70,9 +72,18 @@ func (e *Error) Is(target error) bool {
 		return e.Code == http.StatusTooManyRequests && e.has("DisruptionBudget") ||
 			e.Code == http.StatusInternalServerError && strings.Contains(e.Message, "more than one PodDisruptionBudget")
 	case ErrBusy:
-		return e.Code == http.StatusTooManyRequests && !e.has("DisruptionBudget") || e.Code == http.StatusServiceUnavailable
+		return e.Code == http.StatusTooManyRequests && !e.has("DisruptionBudget") || e.Code == http.StatusServiceUnavailable || e.webhook()
+	case ErrWebhook:
+		return e.webhook()
 	}
 	return false
+}
+
+// webhook reports that a webhook did not decide: the API server's own words where it could not call one
+// (k8s.io/apiserver pkg/admission/plugin/webhook), and those with which koord-manager refuses for the time being.
+func (e *Error) webhook() bool {
+	return e.Code == http.StatusInternalServerError && strings.Contains(e.Message, "failed calling webhook") ||
+		e.Code == http.StatusServiceUnavailable && strings.Contains(e.Message, "admission webhook")
 }
 
 func (e *Error) has(cause string) bool {

@@ -67,12 +67,17 @@ func TestGetAndErrors(t *testing.T) {
 		"flow control":     {429, kubetest.Status(429, "TooManyRequests", "too many requests", ""), kube.ErrBusy, "429"},
 		"starting":         {503, "apiserver not ready\n\x1b[31m", kube.ErrBusy, "503 Service Unavailable: apiserver not ready  [31m"},
 		"plain text 404":   {404, "404 page not found", kube.ErrNotServed, "404"},
+		"webhook away":     {500, kubetest.Status(500, "InternalError", `Internal error occurred: failed calling webhook "v": refused`, ""), kube.ErrBusy, "500"},
+		"webhook unsure":   {503, kubetest.Status(503, "ServiceUnavailable", `admission webhook "v" denied the request: try again`, ""), kube.ErrBusy, "503"},
 		"long and no JSON": {500, strings.Repeat("x", 100_000), nil, "500 Internal Server Error: xxx"},
 	} {
 		s.Fail(func(*http.Request) (int, string) { return x.code, x.body })
 		_, err := c.Get(t.Context(), kube.NodeSLOs, "node-001")
 		if x.want != nil && !errors.Is(err, x.want) || err == nil || !strings.Contains(err.Error(), x.text) || len(err.Error()) > 700 {
 			t.Errorf("%s: %.300v", name, err)
+		}
+		if errors.Is(err, kube.ErrWebhook) != strings.HasPrefix(name, "webhook") {
+			t.Errorf("%s: a webhook's fault: %t", name, errors.Is(err, kube.ErrWebhook))
 		}
 		for _, other := range []error{kube.ErrNotServed, kube.ErrNotFound, kube.ErrDenied, kube.ErrConflict, kube.ErrGone, kube.ErrBudget, kube.ErrBusy} {
 			if errors.Is(err, other) != (other == x.want) { //nolint:errorlint // two sentinels are compared

@@ -144,7 +144,7 @@ func (d *decoder) class(p *Pod, s *wireSpec) {
 		d.problem("%s: unknown class", protocol.LabelPriorityClass)
 	}
 	if p.PriorityClass == protocol.PriorityNone {
-		p.PriorityClass = bandOf(p.Priority)
+		p.PriorityClass = protocol.PriorityClassOf(p.Priority)
 	}
 	if text, ok := p.Labels[protocol.LabelPriority]; ok {
 		n, err := strconv.ParseInt(text, 10, 32)

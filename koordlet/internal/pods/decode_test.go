@@ -169,8 +169,8 @@ func TestClassAndBand(t *testing.T) {
 		"guaranteed":       {Pod{Kube: protocol.KubeGuaranteed}, protocol.QoSLSR, protocol.PriorityProd},
 		"burstable":        {Pod{Kube: protocol.KubeBurstable}, protocol.QoSLS, protocol.PriorityProd},
 		"best effort":      {Pod{Kube: protocol.KubeBestEffort}, protocol.QoSBE, protocol.PriorityBatch},
-		"band by priority": {Pod{Kube: protocol.KubeBestEffort, PriorityClass: bandOf(3500)}, protocol.QoSBE, protocol.PriorityFree},
-		"between bands":    {Pod{Kube: protocol.KubeBurstable, PriorityClass: bandOf(6000)}, protocol.QoSLS, protocol.PriorityProd},
+		"band by priority": {Pod{Kube: protocol.KubeBestEffort, PriorityClass: protocol.PriorityClassOf(3500)}, protocol.QoSBE, protocol.PriorityFree},
+		"between bands":    {Pod{Kube: protocol.KubeBurstable, PriorityClass: protocol.PriorityClassOf(6000)}, protocol.QoSLS, protocol.PriorityProd},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -186,7 +186,7 @@ func TestClassAndBand(t *testing.T) {
 		9000: protocol.PriorityProd, 9999: protocol.PriorityProd, 10000: protocol.PriorityNone, 7000: protocol.PriorityMid, 5999: protocol.PriorityBatch,
 		3000: protocol.PriorityFree, 2999: protocol.PriorityNone, 0: protocol.PriorityNone, -1: protocol.PriorityNone,
 	} {
-		if got := bandOf(v); got != want {
+		if got := protocol.PriorityClassOf(v); got != want {
 			t.Errorf("%d is %v, want %v", v, got, want)
 		}
 	}

@@ -160,18 +160,3 @@ func (p *Pod) Container(name string) (*Container, bool) {
 	}
 	return nil, false
 }
-
-// bandOf is the band of a priority value (koordinator-node.md §1.3).
-func bandOf(priority int32) protocol.PriorityClass {
-	switch {
-	case priority >= 9000 && priority <= 9999:
-		return protocol.PriorityProd
-	case priority >= 7000 && priority <= 7999:
-		return protocol.PriorityMid
-	case priority >= 5000 && priority <= 5999:
-		return protocol.PriorityBatch
-	case priority >= 3000 && priority <= 3999:
-		return protocol.PriorityFree
-	}
-	return protocol.PriorityNone
-}

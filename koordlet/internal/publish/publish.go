@@ -9,6 +9,7 @@
 package publish
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"reflect"
@@ -70,7 +71,8 @@ func (p *Publisher) Strategy(s *strategy.Spec, now time.Time) (changed bool, err
 	return true, nil
 }
 
-// Dynamic publishes what was decided in this tick; Known and Expires are set here.
+// Dynamic publishes what was decided in this tick; Known and Expires are set here. When it writes, files of the others that are
+// not there any more are written again.
 func (p *Publisher) Dynamic(d node.Dynamic, now time.Time) (changed bool, err error) {
 	d.Known = true
 	same := p.dynamic.Same(&d)
@@ -82,7 +84,19 @@ func (p *Publisher) Dynamic(d node.Dynamic, now time.Time) (changed bool, err er
 		return false, err
 	}
 	p.dynamicGen, p.dynamic = p.dynamicGen+1, d
-	return !same, nil
+	return !same, p.again(now)
+}
+
+// again publishes what has vanished since: strategy and pods may stay the same for days, and who reads would be without them.
+func (p *Publisher) again(now time.Time) error {
+	var errs []error
+	if p.strategy != nil && p.w.Lacks(handoff.StrategyFile) {
+		errs = append(errs, p.w.Strategy(p.strategyGen, p.strategy, now))
+	}
+	if p.pods != nil && p.w.Lacks(handoff.PodsFile) {
+		errs = append(errs, p.w.Pods(p.podsGen, p.pods, now))
+	}
+	return errors.Join(errs...)
 }
 
 // Pods publishes what neither NRI nor CRI tells of a pod.

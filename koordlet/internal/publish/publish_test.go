@@ -5,6 +5,8 @@ package publish_test
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -116,6 +118,36 @@ func TestStrategyAndPods(t *testing.T) {
 	pods["other"] = node.PodSpec{}
 	if changed, err := p.Pods(pods, start); !changed || err != nil || len(read(dir, start).Pods) != 2 {
 		t.Errorf("a new pod: %v, %v", changed, err)
+	}
+}
+
+// Who cleans the run directory does not leave the readers without strategy and pods until one of them changes.
+func TestWhatVanishesComesBack(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	p, err := publish.New(dir, "", start)
+	if err != nil {
+		t.Fatal(err)
+	}
+	must := func(_ bool, err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	spec := strategy.Default()
+	must(p.Strategy(&spec, start))
+	must(p.Pods(map[string]node.PodSpec{"uid": {}}, start))
+	must(p.Dynamic(node.Dynamic{}, start))
+	for _, file := range []string{handoff.StrategyFile, handoff.PodsFile, handoff.DynamicFile} {
+		if err := os.Remove(filepath.Join(dir, file)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	later := start.Add(publish.TTL/2 + time.Second)
+	must(p.Dynamic(node.Dynamic{}, later))
+	if s := read(dir, later); s.Strategy == nil || s.StrategyGeneration != 1 || len(s.Pods) != 1 || s.PodsGeneration != 1 || !s.Dynamic.Known {
+		t.Errorf("%+v", s)
 	}
 }
 

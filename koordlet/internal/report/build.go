@@ -43,6 +43,8 @@ type Input struct {
 	Reclaimable, Peak *Figures
 	// Interference is what Interfered makes of the last decision; nil when nobody is disturbed.
 	Interference map[string]*slo.PodInterference
+	// Evicted is how many pods were evicted in the last hour.
+	Evicted int
 }
 
 // HostApp is one host application.
@@ -81,6 +83,8 @@ type Totals struct {
 	Pods                                         int
 	// Held are the UIDs of pods that are held because they disturb others, in order, with spaces.
 	Held string
+	// Evicted is how many pods were evicted in the last hour.
+	Evicted int
 }
 
 // Measure adds up the node's figures:
@@ -117,6 +121,7 @@ func Measure(in *Input) Totals {
 			t.LSRequest = t.LSRequest.plus(request)
 		}
 	}
+	t.Evicted = in.Evicted
 	if in.Reclaimable != nil {
 		t.Reclaimable = *in.Reclaimable
 	}
@@ -187,6 +192,9 @@ func Build(in *Input) slo.NodeMetricStatus {
 		}
 	}
 	out.ProdReclaimableMetric, out.ProdPeakMetric = prediction(in.Reclaimable), prediction(in.Peak)
+	if in.Evicted > 0 {
+		out.Evictions = &slo.EvictionMetric{LastHour: int64(in.Evicted)}
+	}
 	return out
 }
 

@@ -14,11 +14,11 @@ const (
 
 // News reports whether a reader would decide differently: some figure has changed by more than threshold percent of the
 // larger of both values, and by more than 2 % of the node's capacity and 200m or 256 MiB; or other pods than before are held
-// because they disturb others.
+// because they disturb others; or another number than before was evicted in the last hour.
 //
 // Example: threshold 10 %, capacity 32 CPUs: 8 → 8.6 CPUs is no news (7 %), 1 → 1.5 neither (less than 0.64), 8 → 9 is.
 func News(old, fresh *Totals, capacity Figures, threshold unit.Percent) bool {
-	if old.Known != fresh.Known || old.Held != fresh.Held {
+	if old.Known != fresh.Known || old.Held != fresh.Held || old.Evicted != fresh.Evicted {
 		return true
 	}
 	leastFigures := Figures{max(leastCPU, leastCapacity.Milli(capacity.CPU)), max(leastMemory, leastCapacity.Of(capacity.Memory))}

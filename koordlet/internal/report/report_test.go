@@ -231,6 +231,7 @@ func TestNews(t *testing.T) {
 		"prediction":              {func(t *Totals) { t.Reclaimable.CPU = 4000 }, true},
 		"not measured any more":   {func(t *Totals) { t.Known = false }, true},
 		"a pod without resources": {func(t *Totals) { t.Pods++ }, false},
+		"somebody was evicted":    {func(t *Totals) { t.Evicted++ }, true},
 		"somebody is held":        {func(t *Totals) { t.Held = "uid " }, true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -246,5 +247,18 @@ func TestNews(t *testing.T) {
 	twice := Totals{Known: true, Node: Figures{290, 300 << 20}}
 	if News(&small, &twice, Figures{}, DefaultThreshold) {
 		t.Error("an idle node of unknown size has news")
+	}
+}
+
+// TestEvictionsAreReported: what the agent evicted of late, and nothing where it has not.
+func TestEvictionsAreReported(t *testing.T) {
+	t.Parallel()
+	in := documents(t)
+	if got := Build(&in); got.Evictions != nil {
+		t.Errorf("evictions %+v of a node that has evicted nobody", got.Evictions)
+	}
+	in.Evicted = 3
+	if got := Build(&in); got.Evictions == nil || got.Evictions.LastHour != 3 || Measure(&in).Evicted != 3 {
+		t.Errorf("evictions %+v, want 3", got.Evictions)
 	}
 }

@@ -25,6 +25,7 @@ import (
 // cluster is the API server as the agent uses it; without one, nothing of it is known and nothing fails.
 type cluster struct {
 	name   string
+	agent  string // what requests call themselves: PROGRAM/VERSION, for audit logs
 	client *kube.Client
 	node   *kube.Single[kube.Node]
 	slo    *kube.Single[slo.Strategy]
@@ -35,12 +36,12 @@ type cluster struct {
 	answered func(method, path string, code int, took time.Duration)
 }
 
-func newCluster(cfg *config.Koordlet, log *slog.Logger) (*cluster, error) {
+func newCluster(cfg *config.Koordlet, version string, log *slog.Logger) (*cluster, error) {
 	name, err := nodeName(cfg.NodeName, os.Getenv, os.Hostname)
 	if err != nil {
 		return nil, err
 	}
-	c := &cluster{name: name, poke: func() {}, answered: func(string, string, int, time.Duration) {}}
+	c := &cluster{name: name, agent: Program + "/" + version, poke: func() {}, answered: func(string, string, int, time.Duration) {}}
 	if cfg.APIServer.Mode == config.APIServerOff {
 		return c, nil
 	}
@@ -52,6 +53,7 @@ func newCluster(cfg *config.Koordlet, log *slog.Logger) (*cluster, error) {
 	if err != nil {
 		return nil, fmt.Errorf("way to the API server: %w", err)
 	}
+	conf.Trust.UserAgent = c.agent
 	if c.client, err = kube.New(conf); err != nil {
 		return nil, fmt.Errorf("way to the API server: %w", err)
 	}
@@ -189,7 +191,7 @@ func (c *cluster) kubelet(k *config.Kubelet) (*trust.Client, error) {
 	}
 	client, err := trust.New(trust.Options{
 		ServerName: c.name, CAFile: present(k.CAFile), TokenFile: present(k.TokenFile), CertFile: k.CertFile, KeyFile: k.KeyFile, SkipVerify: k.SkipVerify,
-		Answered: func(method, path string, code int, took time.Duration) { c.answered(method, path, code, took) },
+		UserAgent: c.agent, Answered: func(method, path string, code int, took time.Duration) { c.answered(method, path, code, took) },
 	})
 	if err != nil {
 		return nil, fmt.Errorf("way to the kubelet: %w", err)

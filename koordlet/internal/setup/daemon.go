@@ -106,7 +106,7 @@ func New(ctx context.Context, l Loaded, version, program string, log *slog.Logge
 		o.Inline = strategyOf
 	}
 	d.besideOthers(&o)
-	if d.cluster, err = newCluster(&d.cfg, log); err != nil {
+	if d.cluster, err = newCluster(&d.cfg, version, log); err != nil {
 		return nil, err
 	}
 	if d.pods, err = newPods(&d.cfg, d.cluster); err != nil {
@@ -205,7 +205,7 @@ func (d *Daemon) newAgent() (*agent.Agent, error) {
 		MemoryPause: unit.Micros(d.cfg.Evict.MemoryCooldown.Std().Microseconds()),
 		CPUPause:    unit.Micros(d.cfg.Evict.CPUCooldown.Std().Microseconds()),
 		Slow:        d.cfg.Collect.SlowInterval.Std(), Reclaim: taken.Reclaim, NoReclaim: taken.Missing,
-		Parameters: agent.Parameters(files), Links: tc.Shaper{Sys: at.Sys, Proc: at.Proc}, Tune: d.cfg.Tune, Pace: paceOf(&d.cfg.Interference),
+		Parameters: agent.Parameters(files), PerCPU: d.perCPU, Links: tc.Shaper{Sys: at.Sys, Proc: at.Proc}, Tune: d.cfg.Tune, Pace: paceOf(&d.cfg.Interference),
 		Pressure: d.pressure, NoPressure: d.noPressure, Log: d.log,
 	}), nil
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/koord-rt/koord-rt/api/strategy"
 	"github.com/koord-rt/koord-rt/daemon/metrics"
 	"github.com/koord-rt/koord-rt/daemon/status"
+	"github.com/koord-rt/koord-rt/kernel/proc"
 	"github.com/koord-rt/koord-rt/kernel/root"
 	"github.com/koord-rt/koord-rt/kernel/usage"
 	"github.com/koord-rt/koord-rt/koordlet/internal/evict"
@@ -74,7 +75,8 @@ func (d *Daemon) bodies(uid string) (out []evict.Body) {
 	return out
 }
 
-// uses is what a pod and the node use, by the newest samples.
+// uses is what a pod and the node use, by the newest samples. The node's memory is read anew: the sample may be older than the end of
+// a pod.
 func (d *Daemon) uses(uid string) evict.Usage {
 	now := boot()
 	last := func(s sample.Subject, m sample.Metric) (float64, bool) {
@@ -94,7 +96,27 @@ func (d *Daemon) uses(uid string) evict.Usage {
 		return out
 	}
 	pod := sample.OfPod(uid)
-	return evict.Usage{CPU: cpu(pod), NodeCPU: cpu(sample.OfNode()), Memory: memory(pod), NodeMemory: memory(sample.OfNode())}
+	out := evict.Usage{CPU: cpu(pod), NodeCPU: cpu(sample.OfNode()), Memory: memory(pod), NodeMemory: memory(sample.OfNode())}
+	if used, err := d.inUse(); err == nil {
+		out.NodeMemory = unit.Got(used)
+	}
+	return out
+}
+
+// inUse is the memory that the node uses now, without what is free on lists of the CPUs.
+func (d *Daemon) inUse() (unit.Bytes, error) {
+	info, err := proc.FS(d.cfg.Host.Proc).Meminfo()
+	if err != nil {
+		return 0, err
+	}
+	free, err := d.perCPU()
+	return info.Used(free), err
+}
+
+// perCPU reads what is free on lists of the CPUs.
+func (d *Daemon) perCPU() (unit.Bytes, error) {
+	zones, err := proc.FS(d.cfg.Host.Proc).ZoneInfo()
+	return zones.PerCPU, err
 }
 
 // evicted tells what became of an eviction.

@@ -5,6 +5,8 @@ package setup
 
 import (
 	"errors"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -152,10 +154,33 @@ func TestEvictionsAreCounted(t *testing.T) {
 	}
 }
 
+// The cluster is told of pods that were evicted in the last hour, not of those that were to be.
+func TestEvictionsOfTheLastHour(t *testing.T) {
+	t.Parallel()
+	var n news
+	begun := time.Now()
+	for i, outcome := range []evict.Outcome{evict.Accepted, evict.Refused, evict.Failed, evict.Observed, evict.Accepted, evict.Gone, evict.Stopped} {
+		n.evicted(&evict.Result{Outcome: outcome, Err: errors.New("no API server")}, begun.Add(time.Duration(i)*time.Minute))
+	}
+	for at, want := range map[time.Duration]int{7 * time.Minute: 3, time.Hour: 3, 61 * time.Minute: 2, 65 * time.Minute: 1, 67 * time.Minute: 0} {
+		if got := n.lastHour(begun.Add(at)); got != want {
+			t.Errorf("after %s: %d, want %d", at, got, want)
+		}
+	}
+	for range 2 * maxGone {
+		n.evicted(&evict.Result{Outcome: evict.Accepted}, begun)
+	}
+	if got := len(n.gone); got > maxGone+1 {
+		t.Errorf("%d are kept", got)
+	}
+}
+
 // The newest samples are what a release is measured by; an old one says nothing.
 func TestUses(t *testing.T) {
 	t.Parallel()
 	d := &Daemon{cfg: off(), window: window.New(window.Options{})}
+	at := t.TempDir()
+	d.cfg.Host.Proc = at
 	now := boot()
 	d.window.Append([]sample.Sample{
 		{Subject: sample.OfPod("old"), Metric: sample.MemoryUsage, Value: 5, At: now - unit.Minute},
@@ -169,6 +194,17 @@ func TestUses(t *testing.T) {
 	}
 	if got = d.uses("old"); got.Memory.OK {
 		t.Errorf("%+v", got)
+	}
+	// The machine's memory as it is now, and what CPUs keep of what has been freed is free.
+	put := func(name, text string) {
+		if err := os.WriteFile(filepath.Join(at, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put("meminfo", "MemTotal: 4194304 kB\nMemFree: 1 kB\nMemAvailable: 1048576 kB\nCached: 1 kB\n")
+	put("zoneinfo", "Node 0, zone Normal\n  pagesets\n    cpu: 0\n count: 1000\n    cpu: 1\n count: 24\n")
+	if got, want := d.uses("a").NodeMemory, unit.Bytes(3<<30-1024*os.Getpagesize()); got != unit.Got(want) {
+		t.Errorf("the node uses %+v, want %d", got, want)
 	}
 }
 

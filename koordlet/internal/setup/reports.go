@@ -55,6 +55,7 @@ func (d *Daemon) measured() (report.Input, bool) {
 		Capacity: report.Figures{CPU: unit.MilliCPU(view.Topology.All().Len() * 1000), Memory: view.MemCapacity},
 		NUMA:     view.Topology.Nodes.List(), Interference: report.Interfered(&look.Outcome.Interference),
 	}
+	in.Evicted = d.news.lastHour(in.Now)
 	if d.predictor != nil {
 		r := d.predictor.Report()
 		tellPrediction(&r, &in)

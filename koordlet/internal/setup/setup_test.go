@@ -4,9 +4,12 @@
 package setup
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -53,7 +56,7 @@ func off() config.Koordlet {
 func TestWithoutServers(t *testing.T) {
 	t.Parallel()
 	cfg := off()
-	c, err := newCluster(&cfg, slog.New(slog.DiscardHandler))
+	c, err := newCluster(&cfg, "v1", slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,12 +84,12 @@ func TestWithoutServers(t *testing.T) {
 	}
 }
 
-// kubeconfig is a way to a server that nobody answers at.
-func kubeconfig(t *testing.T) string {
+// kubeconfig is a way to a server, by its URL.
+func kubeconfig(t *testing.T, server string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "kubeconfig")
 	text := "apiVersion: v1\nkind: Config\ncurrent-context: c\ncontexts: [{name: c, context: {cluster: k, user: u}}]\n" +
-		"clusters: [{name: k, cluster: {server: \"http://127.0.0.1:1\"}}]\nusers: [{name: u, user: {token: t}}]\n"
+		"clusters: [{name: k, cluster: {server: \"" + server + "\"}}]\nusers: [{name: u, user: {token: t}}]\n"
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -97,9 +100,9 @@ func kubeconfig(t *testing.T) string {
 func TestServerThatDoesNotAnswerYet(t *testing.T) {
 	t.Parallel()
 	cfg := off()
-	cfg.APIServer = config.APIServer{Mode: config.APIServerAuto, Kubeconfig: kubeconfig(t)}
+	cfg.APIServer = config.APIServer{Mode: config.APIServerAuto, Kubeconfig: kubeconfig(t, "http://127.0.0.1:1")}
 	cfg.StateDir = t.TempDir()
-	c, err := newCluster(&cfg, slog.New(slog.DiscardHandler))
+	c, err := newCluster(&cfg, "v1", slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -137,17 +140,59 @@ func TestServerThatDoesNotAnswerYet(t *testing.T) {
 	}
 }
 
+// Requests to API server and kubelet name the agent and its version, so that an audit log tells who asked.
+func TestUserAgent(t *testing.T) {
+	t.Parallel()
+	asked := make(chan [2]string, 16)
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked <- [2]string{r.URL.Path, r.UserAgent()}
+		http.Error(w, "no", http.StatusForbidden)
+	}))
+	defer srv.Close()
+	cfg := off()
+	cfg.APIServer = config.APIServer{Mode: config.APIServerAuto, Kubeconfig: kubeconfig(t, srv.URL)}
+	c, err := newCluster(&cfg, "v1.2", slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.close()
+	kubelet, err := c.kubelet(&config.Kubelet{Endpoint: srv.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer kubelet.Close()
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	go func() { _ = c.node.Run(ctx) }() // ends with ctx; what it says of a 403 is another test's matter
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, srv.URL+"/pods", http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := kubelet.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = resp.Body.Close()
+	for seen := map[bool]bool{}; len(seen) < 2; { // of the kubelet, and of the API server
+		got := <-asked
+		seen[got[0] == "/pods"] = true
+		if got[1] != "koordlet/v1.2" {
+			t.Errorf("%s: User-Agent %q", got[0], got[1])
+		}
+	}
+}
+
 // A way that is named and wrong is an error: a node that is thought to obey a cluster must not start without it.
 func TestWrongWays(t *testing.T) {
 	t.Parallel()
 	cfg := off()
 	cfg.APIServer = config.APIServer{Mode: config.APIServerAuto, Kubeconfig: filepath.Join(t.TempDir(), "none")}
-	if _, err := newCluster(&cfg, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "API server") {
+	if _, err := newCluster(&cfg, "v1", slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "API server") {
 		t.Errorf("a kubeconfig that is not there: %v", err)
 	}
 	cfg = off()
 	cfg.Kubelet.Endpoint, cfg.Kubelet.CertFile, cfg.Kubelet.KeyFile = "https://127.0.0.1:1", "/none.crt", "/none.key"
-	c, err := newCluster(&cfg, slog.New(slog.DiscardHandler))
+	c, err := newCluster(&cfg, "v1", slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

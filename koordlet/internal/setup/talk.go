@@ -31,7 +31,12 @@ type news struct {
 	release   string
 	be        status.BE
 	evictions []status.Eviction
+	// gone is when pods were evicted, of the last hour.
+	gone []time.Time
 }
+
+// maxGone is how many evictions of an hour are counted: a node with so many is in need, whatever the number.
+const maxGone = 1000
 
 func (n *news) hello(runtime, release string) {
 	n.mu.Lock()
@@ -56,6 +61,23 @@ func (n *news) evicted(r *evict.Result, now time.Time) {
 	if more := len(n.evictions) - status.MaxEvictions; more > 0 {
 		n.evictions = append([]status.Eviction(nil), n.evictions[more:]...)
 	}
+	if outcome == status.OutcomeEvicted {
+		n.gone = append(n.ofLastHour(now), now)
+	}
+}
+
+// lastHour is how many pods were evicted in the last hour.
+func (n *news) lastHour(now time.Time) int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return len(n.ofLastHour(now))
+}
+
+// ofLastHour are the newest evictions of the last hour.
+func (n *news) ofLastHour(now time.Time) []time.Time {
+	old := func(at time.Time) bool { return now.Sub(at) > time.Hour }
+	out := slices.DeleteFunc(slices.Clone(n.gone), old)
+	return out[max(len(out)-maxGone, 0):]
 }
 
 // extend adds what the agent tells to the host.
@@ -109,6 +131,11 @@ func (d *Daemon) facts(states []collect.State) *talk.Facts {
 	for _, s := range states {
 		f.Collectors = append(f.Collectors, status.Source{Name: s.Collector, State: s.Support, Reason: s.Detail})
 	}
+	f.Collectors = append(f.Collectors, roomState("window", d.window.Full(boot())))
+	if d.pressure != nil {
+		_, refused := d.pressure.State()
+		f.Collectors = append(f.Collectors, roomState("pressure-triggers", refused))
+	}
 	if n := d.cluster.Node(); n != nil {
 		f.Capacity, f.Allocatable = n.Capacity, &n.Allocatable
 	}
@@ -132,6 +159,14 @@ func (d *Daemon) facts(states []collect.State) *talk.Facts {
 	f.Loops, f.Generations = append(loops(&d.cfg, look), f.Loops...), talk.Generations(look.Published)
 	f.Scaled, f.Victims, f.Network = scaled(look), disturbed(look), traffic(look)
 	return f
+}
+
+// roomState tells of a part that takes a bounded number of subjects, and is degraded while it takes no more.
+func roomState(name string, full error) status.Source {
+	if full == nil {
+		return status.Source{Name: name, State: status.StateActive}
+	}
+	return status.Source{Name: name, State: status.StateDegraded, Reason: full.Error()}
 }
 
 // hostApps are those of the strategy, as metrics name them.

@@ -52,14 +52,16 @@ func (e *Event) record(now time.Time) journal.Record {
 	return r
 }
 
-// Limits of what is remembered of events that come often.
+// Limits of what is remembered of events, and of those that come often.
 const (
 	oftenEvery = 10 * time.Minute
 	maxOften   = 1024
+	// maxKept is how many events are left when the file has grown too long; some 4 MiB.
+	maxKept = 8 << 10
 )
 
 // Audit keeps events in a ledger of their own below the run directory: in that of writes they would be taken for settings
-// that can be restored. What is kept is bounded as a ledger is; of an old pod the newest event of each kind stays.
+// that can be restored. What is kept is bounded as a ledger is; of an old pod the newest event of each kind stays, and of all the newest 8192.
 type Audit struct {
 	l *ledger.Ledger
 
@@ -75,7 +77,7 @@ func auditDir(runDir string) string { return filepath.Join(runDir, "audit") }
 
 // OpenAudit opens or creates it.
 func OpenAudit(runDir, writer string) (*Audit, error) {
-	l, err := ledger.Open(auditDir(runDir), writer, ledger.Options{})
+	l, err := ledger.Open(auditDir(runDir), writer, ledger.Options{Newest: maxKept})
 	if err != nil {
 		return nil, fmt.Errorf("audit: %w", err)
 	}

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -85,6 +86,32 @@ func TestEventsAreNoWrites(t *testing.T) {
 	records, torn, err := ledger.ReadAll(dir)
 	if err != nil || torn != 0 || len(records) != 1 || records[0].Via != journal.ViaDirect {
 		t.Errorf("%+v, %d torn, %v", records, torn, err)
+	}
+}
+
+// Pods come and go, and the file does not grow with all that ever were.
+func TestAuditIsBounded(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	a, err := OpenAudit(dir, "koordlet")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Close()
+	events := make([]Event, maxKept+5)
+	for i := range events {
+		events[i] = evicted("accepted", false, nil)
+		events[i].UID = strconv.Itoa(i)
+	}
+	if err := a.Note(wall, events...); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.l.Compact(); err != nil {
+		t.Fatal(err)
+	}
+	records, err := ledger.Tail(auditDir(dir), 2*maxKept, time.Time{})
+	if err != nil || len(records) != maxKept || records[0].Target.Pod != strconv.Itoa(maxKept+4) {
+		t.Errorf("%d records, %v", len(records), err)
 	}
 }
 

@@ -18,6 +18,7 @@
 package window
 
 import (
+	"fmt"
 	"math"
 	"sync"
 
@@ -38,6 +39,8 @@ type Store interface {
 	Last(s sample.Subject, m sample.Metric, from, to unit.Micros) (value float64, at unit.Micros, ok bool)
 	// Collect forgets who has not been measured for a while and returns how many subjects went.
 	Collect(now unit.Micros) int
+	// Full is an error while samples are refused for want of room.
+	Full(now unit.Micros) error
 }
 
 // DefaultMaxBytes is what 500 containers in as many pods take with everything that there is to measure of them on any
@@ -64,6 +67,8 @@ type Stats struct {
 	// Samples that were not taken: Refused had no room for their series, Invalid no valid metric, subject or value
 	// (negative, NaN, beyond float32), Late were older than the fine part of their series.
 	Refused, Invalid, Late uint64
+	// RefusedAt is the time of the newest sample that had no room.
+	RefusedAt unit.Micros
 }
 
 // Memory is a Store in memory. One goroutine calls Append and Collect, any number call Query and Stats at the same time.
@@ -153,6 +158,7 @@ func (m *Memory) Append(batch []sample.Sample) {
 		if e == nil || e.at[s.Metric] == 0 {
 			if e = m.grow(e, s); e == nil {
 				m.stats.Refused++
+				m.stats.RefusedAt = s.At
 				continue
 			}
 		}
@@ -229,6 +235,19 @@ func (m *Memory) Collect(now unit.Micros) int {
 		delete(m.subjects, s)
 	}
 	return gone
+}
+
+// fullFor is how long after a refusal the window still counts as full: what is measured less often is refused less often.
+const fullFor = unit.Minute
+
+// Full is an error while samples are refused for want of room: who has come last is not measured, or not in full.
+func (m *Memory) Full(now unit.Micros) error {
+	s := m.Stats()
+	if s.Refused == 0 || now-s.RefusedAt > fullFor {
+		return nil
+	}
+	return fmt.Errorf("no room for more series: %d of %d MiB are taken by those of %d pods, containers and others; who came last is not measured, or not in full",
+		s.Bytes>>20, m.opts.MaxBytes>>20, s.Subjects)
 }
 
 // Stats of the store.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"runtime"
+	"strings"
 	"sync"
 	"testing"
 
@@ -238,6 +239,12 @@ func TestSeriesAreBounded(t *testing.T) {
 	if got := m.Stats(); got.Series != 100 || got.Refused != 420 {
 		t.Fatalf("node: %+v", got)
 	}
+	if err := m.Full(at(2)); err == nil || !strings.Contains(err.Error(), "91 pods, containers and others") {
+		t.Errorf("nobody says that it is full: %v", err)
+	}
+	if err := m.Full(at(100)); err != nil {
+		t.Errorf("full for ever: %v", err)
+	}
 	// Series that exist go on, and room comes back when subjects go.
 	m.Append([]sample.Sample{cpu("0", 2, 1), cpu("499", 2, 1)})
 	if got := m.Stats(); got.Series != 100 || got.Refused != 421 {
@@ -250,7 +257,7 @@ func TestSeriesAreBounded(t *testing.T) {
 		t.Errorf("%d went, want 90", gone)
 	}
 	m.Append([]sample.Sample{cpu("499", 303, 1)})
-	if diff := cmp.Diff(Stats{Subjects: 2, Series: 2, Bytes: 2 * fastBytes, Refused: 421}, m.Stats()); diff != "" {
+	if diff := cmp.Diff(Stats{Subjects: 2, Series: 2, Bytes: 2 * fastBytes, Refused: 421, RefusedAt: at(2)}, m.Stats()); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
 }

@@ -226,7 +226,7 @@ func evict(junk []byte) {
 }
 
 // breath is longer than the engine leaves its jobs lying, as runc is.
-const breath = 3 * time.Millisecond
+const breath = 15 * time.Millisecond
 
 // BenchmarkReal is CreateContainer and StartContainer on this machine's kernel (root, cgroup v1), each time with a new
 // container and its new cgroup, and what runc does between them; "cold" with the processor's caches overwritten before

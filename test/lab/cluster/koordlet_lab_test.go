@@ -58,7 +58,7 @@ func TestClusterNodeKoordlet(t *testing.T) {
 		test func(*testing.T)
 	}{
 		{"strategy", n.strategy}, {"server away", n.serverAway}, {"kubelet away", n.kubeletAway}, {"strategy goes", n.strategyGoes},
-		{"report", n.report}, {"interference", n.interference}, {"killed", n.killed}, {"stop", n.stop}, {"evict", n.evict}, {"writes", n.writes}, {"rights", n.rights},
+		{"report", n.report}, {"interference", n.interference}, {"killed", n.killed}, {"stop", n.stop}, {"evict", n.evict}, {"full", n.full}, {"writes", n.writes}, {"rights", n.rights},
 	} {
 		if !t.Run(s.name, s.test) {
 			return // each goes on from where the one before has ended
@@ -71,6 +71,7 @@ func TestClusterNodeKoordlet(t *testing.T) {
 type governed struct {
 	*colocated
 	audit       *audit
+	bound       bool           // koordlet is the account of packaging/manifests, by a token of its node
 	ls, be, top cluster.Object // the pods ls, be-low and be-kept
 	prod        cluster.Object // asks for much and uses nothing
 	victim      cluster.Object // computes now and then

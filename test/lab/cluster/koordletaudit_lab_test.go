@@ -31,11 +31,15 @@ omitStages: [RequestReceived]
 rules:
 - {level: Request, users: [` + user + `], verbs: [create, patch, update, delete]}
 - {level: Metadata, users: [` + user + `]}
-- level: RequestResponse
-  userGroups: ["system:nodes"]
-  resources: [{group: authorization.k8s.io, resources: [subjectaccessreviews]}]
+` + kubeletRules + `
 - {level: None}
 `
+
+// kubeletRules are of what kubelets ask about who asks them.
+const kubeletRules = `
+- level: RequestResponse
+  userGroups: ["system:nodes"]
+  resources: [{group: authorization.k8s.io, resources: [subjectaccessreviews]}]`
 
 // audit is the API server's audit log.
 type audit struct{ policy, log string }
@@ -137,11 +141,11 @@ func (a *audit) read(t *testing.T, keep func(*call) bool) (out []call) {
 	return out
 }
 
-// granted reports that a kubelet was told that koordlet may do this to its node.
-func (a *audit) granted(t *testing.T, verb, subresource string) bool {
+// granted reports that a kubelet was told that somebody may do this to its node.
+func (a *audit) granted(t *testing.T, who, verb, subresource string) bool {
 	t.Helper()
 	return len(a.read(t, func(c *call) bool {
-		if c.Object.Resource != "subjectaccessreviews" || c.Answer.Str("spec", "user") != user {
+		if c.Object.Resource != "subjectaccessreviews" || c.Answer.Str("spec", "user") != who {
 			return false
 		}
 		allowed, _ := c.Answer.At("status", "allowed").(bool)

@@ -48,7 +48,7 @@ func (n *governed) evict(t *testing.T) {
 	if available < total/10 {
 		t.Fatalf("%.0f of %.0f MiB are available: koordlet would take the node for one in danger", available/(1<<20), total/(1<<20))
 	}
-	half := max(1, int((total-available)/total*50))
+	half := max(1, int((total-available-listed(t))/total*50))
 	n.patch(t, threshold(map[string]any{
 		"enable": true, "cpuSuppressPolicy": "cfsQuota", "memoryEvictThresholdPercent": half, "memoryEvictLowerPercent": half - 1,
 	}))
@@ -76,6 +76,14 @@ func (n *governed) evict(t *testing.T) {
 	n.untouched(t, "ls")
 	n.patch(t, threshold(map[string]any{"enable": false}))
 	n.inForce(t)
+	// The cluster is told without waiting for the next interval.
+	eventually(t, 25*time.Second, func() error {
+		o, err := n.c.Admin().Get(t.Context(), reports+"/"+n.k.Node)
+		if got := o.Int("status", "evictions", "lastHour"); err == nil && got != 2 {
+			err = fmt.Errorf("%d evictions are reported, want 2", got)
+		}
+		return err
+	})
 }
 
 // follow watches the pods until the test ends; seen tells "name reason" of each that is about to be disrupted.

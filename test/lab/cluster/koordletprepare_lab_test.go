@@ -103,17 +103,34 @@ func (n *governed) apply(t *testing.T, file string) {
 	}
 }
 
-// configure gives koordlet a certificate of its own for both servers; the kubelet's is verified against the lab's authority.
+// identity is who koordlet is to the API server and to the kubelet: a user by a certificate, or the account of packaging/manifests by a
+// token of its node.
+func (n *governed) identity(t *testing.T) (kubeconfig string, kubelet map[string]any) {
+	t.Helper()
+	kubelet = map[string]any{
+		"endpoint": "https://" + net.JoinHostPort(n.k.IP, strconv.Itoa(n.k.Port)), "caFile": n.c.CA, "interval": "1s",
+	}
+	var err error
+	if n.bound {
+		kubeconfig, kubelet["tokenFile"], err = n.c.AgentKubeconfig(t.Context(), n.k.Node)
+	} else {
+		kubeconfig, err = n.c.Kubeconfig(user)
+		base := strings.TrimSuffix(kubeconfig, ".kubeconfig")
+		kubelet["certFile"], kubelet["keyFile"] = base+".crt", base+".key"
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return kubeconfig, kubelet
+}
+
+// configure tells koordlet who it is and where everything is; the kubelet's certificate is verified against the lab's authority.
 // It learns and judges within seconds, where on a node it takes minutes or a day.
 func (n *governed) configure(t *testing.T) {
 	t.Helper()
 	n.dir = filepath.Join(n.h.Dir, "koordlet")
 	at := func(name string) string { return filepath.Join(n.dir, name) }
-	kubeconfig, err := n.c.Kubeconfig(user)
-	if err != nil {
-		t.Fatal(err)
-	}
-	base := strings.TrimSuffix(kubeconfig, ".kubeconfig")
+	kubeconfig, kubelet := n.identity(t)
 	n.metrics = at("metrics.sock")
 	config := map[string]any{
 		"apiVersion": "koord-rt.dev/v1alpha1", "kind": "KoordletConfig", "nodeName": n.k.Node,
@@ -125,12 +142,9 @@ func (n *governed) configure(t *testing.T) {
 		"collect":         map[string]any{"slowInterval": "1s"},
 		"predict":         map[string]any{"interval": "10s", "coldStart": "40s"},
 		"interference":    map[string]any{"history": "20s", "trial": "8s", "calm": "6s"},
-		"kubelet": map[string]any{
-			"endpoint": "https://" + net.JoinHostPort(n.k.IP, strconv.Itoa(n.k.Port)), "caFile": n.c.CA,
-			"certFile": base + ".crt", "keyFile": base + ".key", "interval": "1s",
-		},
-		"apiServer": map[string]any{"kubeconfig": kubeconfig},
-		"metrics":   map[string]any{"address": "unix:" + n.metrics},
+		"kubelet":         kubelet,
+		"apiServer":       map[string]any{"kubeconfig": kubeconfig},
+		"metrics":         map[string]any{"address": "unix:" + n.metrics},
 	}
 	text, err := json.Marshal(config)
 	if err != nil {

@@ -19,8 +19,6 @@ import (
 	"testing"
 	"time"
 
-	"sigs.k8s.io/yaml"
-
 	"github.com/koord-rt/koord-rt/test/lab/cluster"
 )
 
@@ -330,10 +328,10 @@ func heldIn(status cluster.Object) (names []string) {
 }
 
 // moved reports that some figure of the node or of a class has changed by what counts as news: 200m or 256 MiB at least, a
-// little less here for what was rounded; or who is held.
+// little less here for what was rounded; or who is held, or how many were evicted.
 func moved(t *testing.T, a, b cluster.Object) bool {
 	t.Helper()
-	if !slices.Equal(heldIn(a), heldIn(b)) {
+	if !slices.Equal(heldIn(a), heldIn(b)) || a.Int("evictions", "lastHour") != b.Int("evictions", "lastHour") {
 		return true
 	}
 	for _, at := range [][]any{
@@ -352,36 +350,34 @@ func moved(t *testing.T, a, b cluster.Object) bool {
 	return false
 }
 
+// allowed fails when koordlet was denied something by a server that was not starting.
+func (n *governed) allowed(t *testing.T, c *call) {
+	t.Helper()
+	starting := slices.ContainsFunc(n.away, func(s span) bool { return c.At.After(s.from) && c.At.Before(s.to) })
+	if (c.Response.Code == 401 || c.Response.Code == 403) && !starting {
+		t.Errorf("koordlet was denied: %s %s at %s", c.what(), c.Object.Name, c.At.Format(time.StampMilli))
+	}
+}
+
 // rights: nothing was denied by a server that was ready, and there is no right that was not used, but for those that a node in
 // danger needs, or one whose pods claim CPUs.
 func (n *governed) rights(t *testing.T) {
 	used := map[string]bool{}
 	for _, c := range n.audit.calls(t, func(*call) bool { return true }) {
 		used[c.Object.Group+" "+c.what()] = true
-		starting := slices.ContainsFunc(n.away, func(s span) bool { return c.At.After(s.from) && c.At.Before(s.to) })
-		if (c.Response.Code == 401 || c.Response.Code == 403) && !starting {
-			t.Errorf("koordlet was denied: %s %s at %s", c.what(), c.Object.Name, c.At.Format(time.StampMilli))
-		}
+		n.allowed(t, &c)
 	}
 	for _, part := range []string{"pods", "configz"} {
-		used[" get nodes/"+part] = n.audit.granted(t, "get", part)
+		used[" get nodes/"+part] = n.audit.granted(t, user, "get", part)
 	}
-	role, _, _ := strings.Cut(read(t, "testdata/koordlet/install/role.yaml"), "\n---")
-	var rules struct {
-		Rules []struct{ APIGroups, Resources, Verbs []string }
-	}
-	if err := yaml.Unmarshal([]byte(role), &rules); err != nil {
+	granted, err := cluster.Rights(read(t, "testdata/koordlet/install/role.yaml"))
+	if err != nil {
 		t.Fatal(err)
 	}
-	for _, r := range rules.Rules {
-		for _, resource := range r.Resources {
-			for _, verb := range r.Verbs {
-				right := r.APIGroups[0] + " " + verb + " " + resource
-				spare := right == " delete pods" || right == "topology.node.k8s.io patch noderesourcetopologies"
-				if used[right] == spare {
-					t.Errorf("right %q: used %t", right, used[right])
-				}
-			}
+	for _, right := range granted {
+		spare := right == " delete pods" || right == "topology.node.k8s.io patch noderesourcetopologies"
+		if used[right] == spare {
+			t.Errorf("right %q: used %t", right, used[right])
 		}
 	}
 }

@@ -18,12 +18,12 @@ import (
 	"github.com/koord-rt/koord-rt/test/lab/cluster"
 )
 
-// stop: the memory is all but used up, as a /proc/meminfo of koordlet's own tells it, and the API server is away. With
+// stop: the memory is all but used up, as a /proc/meminfo and /proc/zoneinfo of koordlet's own tell it, and the API server is away. With
 // stopContainers: danger the containers of the victims are stopped by the runtime, what that has brought is told, and the kubelet
 // starts them again: nobody has deleted their pods. The LS pod runs on.
 func (n *governed) stop(t *testing.T) {
 	total, _ := memory(t)
-	meminfo, config := filepath.Join(n.dir, "meminfo"), filepath.Join(n.dir, "koordlet.yaml")
+	meminfo, zoneinfo, config := filepath.Join(n.dir, "meminfo"), filepath.Join(n.dir, "zoneinfo"), filepath.Join(n.dir, "koordlet.yaml")
 	available := func(part float64) {
 		t.Helper()
 		var out []string
@@ -39,13 +39,16 @@ func (n *governed) stop(t *testing.T) {
 		}
 	}
 	available(0.5)
+	if err := os.WriteFile(zoneinfo, []byte("Node 0, zone   Normal\n  pagesets\n    cpu: 0\n              count:    0\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	was := read(t, config)
 	if err := os.WriteFile(config, []byte(strings.TrimSuffix(strings.TrimSpace(was), "}")+`,"evict":{"stopContainers":"danger"}}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	n.agent.end(t)
 	n.agent = startProgram(n.outer, filepath.Join(n.dir, "koordlet.log"), "unshare", "-m", "sh", "-c",
-		`mount --bind "$1" /proc/meminfo && exec "$2" --config "$3"`, "sh", meminfo, bin("koordlet"), config)
+		`mount --bind "$1" /proc/meminfo && mount --bind "$4" /proc/zoneinfo && exec "$2" --config "$3"`, "sh", meminfo, bin("koordlet"), config, zoneinfo)
 	n.sees(t, `koord_rt_koordlet_source_state\{source="nodeslo",state="active"\} 1`)
 	n.patch(t, threshold(map[string]any{"enable": true, "memoryEvictThresholdPercent": 90, "memoryEvictLowerPercent": 89}))
 	n.inForce(t)

@@ -24,12 +24,14 @@ import (
 // TestClusterManager: the closed loop on one machine. koord-manager, with the rights of packaging/manifests, turns
 // slo-controller-config into the node's NodeSLO and NodeMetric, reports of koordlet into batch and mid resources of the node, and
 // a profile into a batch pod, which the stock scheduler places and koord-nri limits in the kernel; load takes batch resources away
-// and gives them back. A broken ConfigMap, an API server that restarts and a leader that is killed change nothing of that.
+// and gives them back. koordlet is the account of packaging/manifests by a token of its node, held to it by their policy and by the webhook.
+// A broken ConfigMap, an API server that restarts, a leader that is killed, certificates that have ended and fifty others who
+// write the same objects change nothing of that; without any manager pods start all the same.
 func TestClusterManager(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)
 	defer cancel()
 	h := startHostWith(ctx, t, host.Options{}, parts.Kubelet, parts.KubeScheduler)
-	log := newAuditOf(t, filepath.Join(h.Dir, "audit"), managerPolicy)
+	log := newAuditOf(t, filepath.Join(h.Dir, "audit"), loopPolicy)
 	c := start(t, filepath.Join(h.Dir, "cluster"), log.flags()...)
 	k, err := c.StartKubelet(ctx, cluster.KubeletOptions{Runtime: h.Socket, CgroupRoot: h.Cgroup, Config: managers})
 	if err != nil {
@@ -44,15 +46,16 @@ func TestClusterManager(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := &managed{governed: &governed{colocated: &colocated{c: c, k: k, h: h, tree: tree}, audit: log, outer: t}}
+	m := &managed{governed: &governed{colocated: &colocated{c: c, k: k, h: h, tree: tree}, audit: log, outer: t, bound: true}}
 	m.begin(ctx, t)
 	for _, s := range []struct {
 		name string
 		test func(*testing.T)
 	}{
-		{"strategy", m.config}, {"override", m.override}, {"broken", m.broken}, {"collect", m.collect}, {"lent", m.lent},
-		{"admission", m.admission}, {"profile", m.profile}, {"load", m.load}, {"server away", m.away}, {"leader killed", m.takeover},
-		{"given back", m.givenBack}, {"off", m.off}, {"rights", m.managerRights},
+		{"strategy", m.config}, {"override", m.override}, {"broken", m.broken}, {"collect", m.collect}, {"lent", m.lent}, {"not sound", m.unsound},
+		{"admission", m.admission}, {"profile", m.profile}, {"certificates ended", m.expire}, {"load", m.load}, {"certificates renewed", m.renewed},
+		{"server away", m.away}, {"leader killed", m.takeover}, {"secret lost", m.lostSecret}, {"given back", m.givenBack}, {"secret made", m.renewed},
+		{"off", m.off}, {"agent", m.agentWrites}, {"root quota", m.rootOfNode}, {"rights", m.managerRights}, {"agent's rights", m.agentRights}, {"crowd", m.crowded}, {"no manager", m.unadmitted},
 	} {
 		if !t.Run(s.name, s.test) {
 			return // each goes on from where the one before has ended
@@ -72,12 +75,17 @@ type managed struct {
 // begin installs what is needed and starts the node's programs and pods.
 func (m *managed) begin(ctx context.Context, t *testing.T) {
 	t.Helper()
-	for _, dir := range []string{definitions, "testdata/koordlet/install"} {
-		if err := m.c.ApplyFolder(ctx, dir); err != nil {
-			t.Fatal(err)
-		}
+	if err := m.c.ApplyFolder(ctx, definitions); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := m.c.Admin().Apply(ctx, "lab", false, []byte(read(t, "testdata/koordlet/install/priorities.yaml"))); err != nil {
+		t.Fatal(err)
 	}
 	m.install(ctx, t)
+	if err := m.c.InstallAgent(ctx, filepath.Dir(manifest(""))); err != nil {
+		t.Fatal(err)
+	}
+	m.expireBefore(ctx, t)
 	if err := m.c.Namespace(ctx, "batch"); err != nil {
 		t.Fatal(err)
 	}

@@ -10,11 +10,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
-
-	"sigs.k8s.io/yaml"
 
 	"github.com/koord-rt/koord-rt/api/protocol"
 	"github.com/koord-rt/koord-rt/test/lab/cluster"
@@ -132,6 +129,7 @@ func (m *managed) profile(t *testing.T) {
 	m.wait(t, "spark-huge", "refused by the scheduler", func(p cluster.Object) bool {
 		return p.Condition("PodScheduled") == "False" && strings.Contains(p.Compact("status", "conditions"), "Insufficient kubernetes.io/batch-cpu")
 	})
+	m.reapplied(t, "spark-huge", "spark")
 	if err := m.c.Admin().Delete(t.Context(), batchPods+"spark-huge", 0); err != nil {
 		t.Fatal(err)
 	}
@@ -142,25 +140,22 @@ func (m *managed) profile(t *testing.T) {
 func (m *managed) follows(t *testing.T, limit time.Duration, high int) {
 	t.Helper()
 	begun := time.Now()
-	m.tell(t, map[string]string{keyThreshold: strings.Replace(thresholdConfig(high), `"enable": true`, `"enable": false`, 1)})
+	m.tell(t, map[string]string{keyThreshold: thresholdOff(high)})
 	m.slo(t, limit, "NodeSLO after a change", func(o cluster.Object) bool { return percent(o, "cpuSuppressThresholdPercent") == high })
 	t.Logf("a change is in the NodeSLO after %s", time.Since(begun).Round(time.Millisecond))
+}
+
+// thresholdOff is thresholdConfig with suppression off.
+func thresholdOff(high int) string {
+	return strings.Replace(thresholdConfig(high), `"enable": true`, `"enable": false`, 1)
 }
 
 // away: what an API server said before it crashed holds, and when it is back it is followed again, by the second replica too.
 func (m *managed) away(t *testing.T) {
 	m.replica(t)
-	if err := m.c.EndAPIServer(syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
-	if err := m.c.StartAPIServer(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	for _, r := range m.replicas {
-		if !r.runs() {
-			t.Fatalf("a manager has ended: %s", r.cmd.ProcessState)
-		}
-	}
+	m.serverEnds(t)
+	m.serverStarts(t)
+	m.working(t)
 	m.follows(t, 45*time.Second, 62)
 	if got, ok := m.batchCPU(t); !ok {
 		t.Errorf("batch-cpu %d (%t) after the API server was away", got, ok)
@@ -197,6 +192,13 @@ func (m *managed) takeover(t *testing.T) {
 
 // managerRights: nothing was denied, and nothing is granted that was not used, but for what only happens after minutes.
 func (m *managed) managerRights(t *testing.T) {
+	m.rightsOf(t, "rbac-slo", "rbac-webhook")
+	m.quietly(t)
+}
+
+// rightsOf compares the roles of manifests with what koord-manager has asked.
+func (m *managed) rightsOf(t *testing.T, files ...string) {
+	t.Helper()
 	used, denied := map[string]bool{}, map[string]bool{}
 	for _, c := range m.audit.read(t, func(c *call) bool { return c.User.Name == managerUser }) {
 		right := c.Object.Group + " " + c.what()
@@ -213,13 +215,11 @@ func (m *managed) managerRights(t *testing.T) {
 	}
 	spare := []string{
 		// An apply that makes the object needs it beside patch, and stands in the log as patch.
-		"slo.koordinator.sh create nodeslos", "slo.koordinator.sh create nodemetrics",
+		"slo.koordinator.sh create nodeslos", "slo.koordinator.sh create nodemetrics", "scheduling.sigs.k8s.io create elasticquotas",
 		// Ten minutes after its node has gone.
 		"slo.koordinator.sh delete nodeslos", "slo.koordinator.sh delete nodemetrics",
 		// An event that comes again.
 		" patch events", "events.k8s.io patch events", " create events",
-		// Long before a certificate ends.
-		" update secrets",
 		// Where a pod comes before the cache has its namespace.
 		" get namespaces",
 		// With --scheduler-name, to know which pods need that scheduler.
@@ -231,29 +231,17 @@ func (m *managed) managerRights(t *testing.T) {
 		return slices.Contains(spare, right) || slices.Contains(spare, strings.Replace(right, " list ", " watch ", 1)) ||
 			used[strings.Replace(right, " list ", " watch ", 1)]
 	}
-	for _, file := range []string{"rbac-slo", "rbac-webhook"} {
-		for doc := range strings.SplitSeq(read(t, manifest(file)), "\n---") {
-			var role struct {
-				Rules []struct{ APIGroups, Resources, Verbs []string }
-			}
-			if err := yaml.Unmarshal([]byte(doc), &role); err != nil {
-				t.Fatal(err)
-			}
-			for _, r := range role.Rules {
-				for _, group := range r.APIGroups {
-					for _, resource := range r.Resources {
-						for _, verb := range r.Verbs {
-							right := group + " " + verb + " " + resource
-							if !used[right] && !excused(right) {
-								t.Errorf("%s grants %q, which nobody uses", file, right)
-							}
-						}
-					}
-				}
+	for _, file := range files {
+		granted, err := cluster.Rights(read(t, manifest(file)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, right := range granted {
+			if !used[right] && !excused(right) {
+				t.Errorf("%s grants %q, which nobody uses", file, right)
 			}
 		}
 	}
-	m.quietly(t)
 }
 
 // quietly tells how often the manager has written, by kind, and fails when it writes what has not changed: the node's resources were told

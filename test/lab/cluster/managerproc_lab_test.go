@@ -9,27 +9,24 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"maps"
 	"net"
 	"net/http"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/koord-rt/koord-rt/test/lab/cluster"
 )
 
-// managerUser is who koord-manager is: the service account of packaging/manifests, here by a certificate.
-const managerUser = "system:serviceaccount:koordinator-system:koord-manager"
+// managerUser is who koord-manager is.
+const managerUser = cluster.ManagerUser
 
-// managerPolicy has the API server write down what koord-manager asks and writes, keys of certificates excepted.
-const managerPolicy = `
+// managerRules have the API server write down what koord-manager asks and writes, keys of certificates excepted.
+const managerRules = `
 apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived]
@@ -37,50 +34,56 @@ rules:
 - {level: Metadata, users: ["` + managerUser + `"], resources: [{group: "", resources: [secrets]}]}
 - {level: Request, users: ["` + managerUser + `"], verbs: [create, patch, update, delete]}
 - {level: Metadata, users: ["` + managerUser + `"]}
-- {level: None}
 `
 
 const (
-	system     = "koordinator-system"
-	configMaps = "/api/v1/namespaces/" + system + "/configmaps"
-	strategies = configMaps + "/slo-controller-config"
+	managerPolicy = managerRules + `
+- {level: None}
+`
+	// loopPolicy has it write down what koordlet's account asks, too.
+	loopPolicy = managerRules + `
+- {level: Metadata, users: ["` + cluster.AgentUser + `"]}
+` + kubeletRules + `
+- {level: None}
+`
+)
+
+const (
+	system     = cluster.ManagerNamespace
+	strategies = "/api/v1/namespaces/" + system + "/configmaps/slo-controller-config"
 )
 
 // replica is one koord-manager.
 type replica struct {
 	*process
+	log     string
 	metrics string // URL
 	hooks   string // address of its webhooks
+	killed  bool   // by this test
 }
 
 // replica starts one more koord-manager; it lasts as long as the whole test.
 func (m *managed) replica(t *testing.T) *replica {
 	t.Helper()
-	kubeconfig, err := m.c.Kubeconfig(managerUser, "system:serviceaccounts", "system:serviceaccounts:"+system)
+	at := freeAddresses(t, 3)
+	flags, err := m.c.ManagerFlags(at[0], at[1], at[2])
 	if err != nil {
 		t.Fatal(err)
 	}
-	at := freeAddresses(t, 3)
-	_, port, _ := strings.Cut(at[2], ":")
 	log := filepath.Join(m.dir, "manager-"+strconv.Itoa(len(m.replicas))+".log")
-	r := &replica{metrics: "http://" + at[0] + "/metrics", hooks: at[2]}
-	r.process = startProgram(m.outer, log, bin("koord-manager"), "--kubeconfig="+kubeconfig, "--metrics-addr="+at[0],
-		"--health-probe-addr="+at[1], "--webhook-host=127.0.0.1", "--webhook-port="+port, "--webhook-cert-hosts=127.0.0.1", "--v=4")
+	r := &replica{log: log, metrics: "http://" + at[0] + "/metrics", hooks: at[2]}
+	r.process = startProgram(m.outer, log, bin("koord-manager"), slices.Concat(flags, gatedFlags(), []string{"--v=4"})...)
 	m.replicas = append(m.replicas, r)
 	m.front.set(m.replicas)
 	return r
 }
 
 // freeAddresses are addresses on loopback that nobody listens on.
-func freeAddresses(t *testing.T, n int) (out []string) {
+func freeAddresses(t *testing.T, n int) []string {
 	t.Helper()
-	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer l.Close() // held until all are found, so that they differ
-		out = append(out, l.Addr().String())
+	out, err := cluster.FreeAddresses(n)
+	if err != nil {
+		t.Fatal(err)
 	}
 	return out
 }
@@ -92,6 +95,24 @@ func (r *replica) runs() bool {
 		return false
 	default:
 		return true
+	}
+}
+
+// alive is an error with its last words when the process has ended by itself.
+func (r *replica) alive() error {
+	if r.runs() || r.killed {
+		return nil
+	}
+	return fmt.Errorf("a manager has ended by itself: %s; end of %s:\n%s", r.cmd.ProcessState, r.log, logEnd(r.log))
+}
+
+// working waits until every replica that was not killed shows its metrics: one that has just started may wait for its API server.
+func (m *managed) working(t *testing.T) {
+	t.Helper()
+	for _, r := range m.replicas {
+		if !r.killed {
+			r.shows(t, 30*time.Second, "koordinator_manager_is_leader [01]")
+		}
 	}
 }
 
@@ -114,6 +135,9 @@ func (r *replica) has(ctx context.Context, pattern string) (bool, error) {
 func (r *replica) shows(t *testing.T, limit time.Duration, pattern string) {
 	t.Helper()
 	eventually(t, limit, func() error {
+		if err := r.alive(); err != nil {
+			t.Fatal(err)
+		}
 		ok, err := r.has(t.Context(), pattern)
 		if err == nil && !ok {
 			err = fmt.Errorf("no line %s in %s", pattern, r.metrics)
@@ -128,6 +152,9 @@ func (m *managed) leader(t *testing.T) *replica {
 	var found *replica
 	eventually(t, 60*time.Second, func() error {
 		for _, r := range m.replicas {
+			if err := r.alive(); err != nil {
+				t.Fatal(err)
+			}
 			if ok, err := r.has(t.Context(), "koordinator_manager_is_leader 1"); r.runs() && err == nil && ok {
 				found = r
 				return nil
@@ -206,93 +233,25 @@ func (f *front) relay(ctx context.Context, in net.Conn) {
 // install puts koord-manager's rights and priority classes into the cluster.
 func (m *managed) install(ctx context.Context, t *testing.T) {
 	t.Helper()
-	if err := m.c.Namespace(ctx, system); err != nil {
+	if err := m.c.InstallManager(ctx, filepath.Dir(manifest(""))); err != nil {
 		t.Fatal(err)
-	}
-	account := cluster.Object{"metadata": map[string]any{"name": "koord-manager"}}
-	if _, err := m.c.Admin().Create(ctx, "/api/v1/namespaces/"+system+"/serviceaccounts", account); err != nil {
-		t.Fatal(err)
-	}
-	for _, file := range []string{"priorityclasses", "rbac-slo", "rbac-webhook"} {
-		if _, err := m.c.Admin().Apply(ctx, "lab", false, []byte(read(t, manifest(file)))); err != nil {
-			t.Fatal(err)
-		}
 	}
 }
 
 func manifest(name string) string { return "../../../packaging/manifests/" + name + ".yaml" }
 
-// hook has the API server call the webhooks by the front's URL: nothing routes Services here. It waits for the caBundles.
+// hook has the API server call the webhooks by the front's URL, and waits for the caBundles.
 func (m *managed) hook(t *testing.T) {
 	t.Helper()
-	var paths []string
-	for doc := range strings.SplitSeq(read(t, manifest("webhook")), "\n---") {
-		o, err := cluster.ParseObject([]byte(doc))
-		if err != nil {
-			t.Fatal(err)
-		}
-		list, _ := o["webhooks"].([]any)
-		for i := range list {
-			config, _ := o.At("webhooks", i, "clientConfig").(map[string]any)
-			config["url"] = "https://" + m.front.listener.Addr().String() + o.Str("webhooks", i, "clientConfig", "service", "path")
-			delete(config, "service")
-		}
-		if len(list) == 0 {
-			continue
-		}
-		path, err := m.c.Admin().Path(t.Context(), o)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := m.c.Admin().Create(t.Context(), filepath.Dir(path), o); err != nil {
-			t.Fatal(err)
-		}
-		paths = append(paths, path)
-	}
-	for _, path := range paths {
-		// The keeper looks every five seconds for configurations that are not there, and once a minute for those that are.
-		eventually(t, 70*time.Second, func() error {
-			o, err := m.c.Admin().Get(t.Context(), path)
-			if err != nil {
-				return err
-			}
-			list, _ := o["webhooks"].([]any)
-			for i := range list {
-				if o.Str("webhooks", i, "clientConfig", "caBundle") == "" {
-					return fmt.Errorf("%s has no caBundle", o.Str("webhooks", i, "name"))
-				}
-			}
-			return nil
-		})
+	if err := m.c.HookManager(t.Context(), manifest("webhook"), m.front.listener.Addr().String()); err != nil {
+		t.Fatal(err)
 	}
 }
 
-// strategy changes keys of slo-controller-config; "" removes one.
+// tell changes keys of slo-controller-config; "" removes one.
 func (m *managed) tell(t *testing.T, keys map[string]string) {
 	t.Helper()
-	data := map[string]any{}
-	for key, value := range keys {
-		data[key] = value
-		if value == "" {
-			data[key] = nil
-		}
-	}
-	_, err := m.c.Admin().Patch(t.Context(), strategies, cluster.MergePatch, map[string]any{"data": data})
-	if cluster.Refused(err, "NotFound") {
-		maps.DeleteFunc(data, func(_ string, v any) bool { return v == nil })
-		o := cluster.Object{"metadata": map[string]any{"name": "slo-controller-config"}, "data": data}
-		_, err = m.c.Admin().Create(t.Context(), configMaps, o)
-	}
-	if err != nil {
+	if err := m.c.TellManager(t.Context(), keys); err != nil {
 		t.Fatal(err)
 	}
-}
-
-// kill ends a replica as a crash does.
-func (r *replica) kill(t *testing.T) {
-	t.Helper()
-	if err := r.cmd.Process.Signal(syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
-	<-r.done
 }

@@ -20,14 +20,14 @@ import (
 	"github.com/koord-rt/koord-rt/test/lab/parts"
 )
 
-// cri-dockerd serves CRI from Debian's dockerd, which does not know CRI.
-func TestCriDockerdHost(t *testing.T) {
+// dockered is dockerd with cri-dockerd before it, which serves CRI on a socket.
+func dockered(t *testing.T) (d *docker.Daemon, cache *parts.Cache, socket string) {
+	t.Helper()
 	cache, err := parts.Open(parts.Options{Progress: os.Stderr})
 	if err != nil {
 		t.Fatal(err)
 	}
-	d, err := docker.Start(t.Context(), docker.Options{Cache: cache})
-	if err != nil {
+	if d, err = docker.Start(t.Context(), docker.Options{Cache: cache}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -48,7 +48,7 @@ func TestCriDockerdHost(t *testing.T) {
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	socket := filepath.Join(d.Dir, "cri.sock")
+	socket = filepath.Join(d.Dir, "cri.sock")
 	c, err := critest.StartCriDockerd(t.Context(), critest.CriDockerdOptions{Cache: cache, Endpoint: socket, Docker: d.Socket, Dir: dir})
 	if err != nil {
 		t.Fatal(err)
@@ -58,6 +58,12 @@ func TestCriDockerdHost(t *testing.T) {
 			t.Error(err)
 		}
 	})
+	return d, cache, socket
+}
+
+// cri-dockerd serves CRI from Debian's dockerd, which does not know CRI.
+func TestCriDockerdHost(t *testing.T) {
+	d, cache, socket := dockered(t)
 	crictlRunsPod(t, cache, socket, "/"+d.Cgroup)
 	names, err := d.Docker(t.Context(), d.Socket, nil, "ps", "--format", "{{.Names}}")
 	if err != nil || !strings.HasPrefix(names, "k8s_POD_p_default_") {

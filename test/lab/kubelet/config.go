@@ -122,6 +122,9 @@ func (k *Kubelet) containerConfig(p Pod, c Container, class QoS, d demand, resta
 	for _, name := range slices.Sorted(maps.Keys(c.Env)) {
 		config.Envs = append(config.Envs, &runtimeapi.KeyValue{Key: name, Value: []byte(c.Env[name])})
 	}
+	for _, m := range c.Mounts {
+		config.Mounts = append(config.Mounts, &runtimeapi.Mount{HostPath: m.HostPath, ContainerPath: m.ContainerPath, Readonly: true})
+	}
 	for _, name := range c.CDIDevices {
 		config.CDIDevices = append(config.CDIDevices, &runtimeapi.CDIDevice{Name: name})
 	}

@@ -42,7 +42,14 @@ type Container struct {
 	Command    []string          `json:"command,omitempty"`    // optional: default the image's, which sleeps
 	Env        map[string]string `json:"env,omitempty"`        // optional
 	CDIDevices []string          `json:"cdiDevices,omitempty"` // optional: names as a device plugin would return
+	Mounts     []Mount           `json:"mounts,omitempty"`     // optional: folders of the machine
 	Resources  Resources         `json:"resources,omitzero"`   // optional
+}
+
+// Mount is a folder of the machine, with what is mounted below it, that a container can read.
+type Mount struct {
+	HostPath      string `json:"hostPath"`      // required
+	ContainerPath string `json:"containerPath"` // required
 }
 
 // Resources by name. cpu and memory count; extended resources such as

@@ -26,13 +26,14 @@ const (
 	Kubectl           = "kubectl"                 // kubectl
 	CNI               = "cni"                     // bridge, host-local, loopback, portmap ...
 	UpstreamKoordlet  = "upstream-koordlet"       // koordlet, lib/ with libpfm
+	UpstreamManager   = "upstream-manager"        // koord-manager
 	kubernetesModule  = "k8s.io/kubernetes"
 	koordinatorModule = "github.com/koordinator-sh/koordinator"
 )
 
 // ControlPlaneNames lists the parts of the control plane lane.
 func ControlPlaneNames() []string {
-	return []string{Etcd, KubeAPIServer, Kubelet, CNI, Kubectl, KubeScheduler, KubeControllers, UpstreamKoordlet}
+	return []string{Etcd, KubeAPIServer, Kubelet, CNI, Kubectl, KubeScheduler, KubeControllers, UpstreamKoordlet, UpstreamManager}
 }
 
 // builder is the recipe of a part.
@@ -55,6 +56,10 @@ func controlPlanePart(name string, v map[string]string) (b builder, version stri
 		return debianTree{Package: "containernetworking-plugins", Keep: "usr/lib/cni"}, v["CNI"], true
 	case UpstreamKoordlet:
 		return koordletBuild{Version: v["UPSTREAM_KOORDINATOR"]}, v["UPSTREAM_KOORDINATOR"], true
+	case UpstreamManager:
+		return ownModuleBuild{
+			Module: koordinatorModule, Version: v["UPSTREAM_KOORDINATOR"], Package: "./cmd/koord-manager", File: "koord-manager",
+		}, v["UPSTREAM_KOORDINATOR"], true
 	}
 	return nil, "", false
 }

@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/koord-rt/koord-rt/test/lab/vm/guestcfg"
 )
@@ -57,11 +58,11 @@ func drive(serial, file string, snapshot bool) []string {
 	return []string{"-drive", spec, "-device", "virtio-blk-pci,discard=off,write-zeroes=off,drive=" + serial + ",serial=" + serial}
 }
 
-// run boots, waits for the end and unpacks the result.
-func (m machine) run(ctx context.Context, work string, o Options) (exit guestcfg.Exit, err error) {
+// run boots, waits for the end and unpacks the result. cpu is the time that the emulator computed.
+func (m machine) run(ctx context.Context, work string, o Options) (exit guestcfg.Exit, cpu time.Duration, err error) {
 	log, err := os.Create(filepath.Join(o.OutputDir, consoleFile))
 	if err != nil {
-		return exit, fmt.Errorf("create console log: %w", err)
+		return exit, 0, fmt.Errorf("create console log: %w", err)
 	}
 	defer func() { err = errors.Join(err, log.Close()) }()
 	limited, cancel := context.WithTimeout(ctx, o.Timeout)
@@ -74,20 +75,23 @@ func (m machine) run(ctx context.Context, work string, o Options) (exit guestcfg
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	runErr := cmd.Run()
+	if state := cmd.ProcessState; state != nil {
+		cpu = state.UserTime() + state.SystemTime()
+	}
 	exit, complete, err := unpackResult(filepath.Join(work, outFile), o.OutputDir)
 	switch {
 	case err != nil:
-		return exit, err
+		return exit, cpu, err
 	case strings.Contains(tail.String(), "Kernel panic - not syncing"):
-		return exit, fmt.Errorf("%w: %s", ErrPanic, tail)
+		return exit, cpu, fmt.Errorf("%w: %s", ErrPanic, tail)
 	case limited.Err() != nil && ctx.Err() == nil:
-		return exit, fmt.Errorf("%w: %s passed: %s", ErrIncomplete, o.Timeout, tail)
+		return exit, cpu, fmt.Errorf("%w: %s passed: %s", ErrIncomplete, o.Timeout, tail)
 	case runErr != nil:
-		return exit, fmt.Errorf("run emulator: %w: %s", errors.Join(runErr, ctx.Err()), bytes.TrimSpace(stderr.Bytes()))
+		return exit, cpu, fmt.Errorf("run emulator: %w: %s", errors.Join(runErr, ctx.Err()), bytes.TrimSpace(stderr.Bytes()))
 	case !complete:
-		return exit, fmt.Errorf("%w: %s", ErrIncomplete, tail)
+		return exit, cpu, fmt.Errorf("%w: %s", ErrIncomplete, tail)
 	}
-	return exit, nil
+	return exit, cpu, nil
 }
 
 // tailBuffer keeps the last bytes written to it.

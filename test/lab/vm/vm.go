@@ -83,6 +83,7 @@ type Result struct {
 	Release  string // uname -r of the guest
 	Config   string // path of the kernel's build configuration
 	Took     time.Duration
+	CPU      time.Duration // that the emulator computed: what a guest costs, however busy the host is
 }
 
 // Stdout returns what the command wrote to its standard output.
@@ -134,8 +135,8 @@ func Boot(ctx context.Context, o Options) (Result, error) {
 	defer release()
 	start := time.Now()
 	r := Result{Output: o.OutputDir, Release: machine.kernel.Release, Config: machine.kernel.Config}
-	exit, err := machine.run(ctx, work, o)
-	r.Took = time.Since(start)
+	exit, cpu, err := machine.run(ctx, work, o)
+	r.Took, r.CPU = time.Since(start), cpu
 	if err != nil {
 		return r, err
 	}

@@ -10,8 +10,10 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"strings"
@@ -24,17 +26,40 @@ const exitNoGuest = 125
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	code, err := run(ctx, os.Args[1:])
+	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr, vm.Boot)
 	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "vm:", err)
-	}
 	os.Exit(code)
 }
 
-func run(ctx context.Context, args []string) (int, error) {
-	o := vm.Options{Files: map[string]string{}, Console: os.Stdout}
+// run boots what the arguments ask for and returns the exit code. What boot found out is told, also where it fails: the console is
+// where one looks then.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer, boot func(context.Context, vm.Options) (vm.Result, error)) int {
+	o, err := parse(args, stderr)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		return 0
+	case err != nil:
+		fmt.Fprintln(stderr, "vm:", err)
+		return exitNoGuest
+	}
+	o.Console = stdout
+	r, err := boot(ctx, o)
+	if r.Output != "" {
+		fmt.Fprintf(stderr, "vm: kernel %s, %s (%s of CPU), output in %s\n",
+			r.Release, r.Took.Round(100*time.Millisecond), r.CPU.Round(100*time.Millisecond), r.Output)
+	}
+	if err != nil {
+		fmt.Fprintln(stderr, "vm:", err)
+		return exitNoGuest
+	}
+	return r.ExitCode
+}
+
+// parse reads the command line; help goes to usage.
+func parse(args []string, usage io.Writer) (vm.Options, error) {
+	o := vm.Options{Files: map[string]string{}}
 	flags := flag.NewFlagSet("vm", flag.ContinueOnError)
+	flags.SetOutput(usage)
 	flags.StringVar(&o.Kernel, "kernel", "6.12", "kernel series: 6.1, 6.12 or 7.2")
 	flags.Func("flavour", "bare (default) or systemd", func(s string) error { o.Flavour = vm.Flavour(s); return nil })
 	flags.BoolVar(&o.CgroupV1, "cgroup-v1", false, "mount cgroup v1 (kernel 6.1, bare)")
@@ -52,15 +77,8 @@ func run(ctx context.Context, args []string) (int, error) {
 	})
 	flags.Func("env", "KEY=value, may be repeated", func(s string) error { o.Env = append(o.Env, s); return nil })
 	if err := flags.Parse(args); err != nil {
-		return exitNoGuest, err
+		return o, err
 	}
 	o.Command = flags.Args()
-	r, err := vm.Boot(ctx, o)
-	if r.Output != "" {
-		fmt.Fprintf(os.Stderr, "vm: kernel %s, %s, output in %s\n", r.Release, r.Took.Round(100*time.Millisecond), r.Output)
-	}
-	if err != nil {
-		return exitNoGuest, err
-	}
-	return r.ExitCode, nil
+	return o, nil
 }

@@ -1,18 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The koord-rt Authors
 
-package noderesource
+package kept
 
 import (
+	"math"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/koord-rt/koord-rt/api/protocol"
-	slov1alpha1 "github.com/koord-rt/koord-rt/api/slo/v1alpha1"
 	"github.com/koord-rt/koord-rt/policy/capacity"
 )
+
+// resources makes a list of pairs of names and quantities.
+func resources(pairs ...string) corev1.ResourceList {
+	out := corev1.ResourceList{}
+	for i := 0; i < len(pairs); i += 2 {
+		out[corev1.ResourceName(pairs[i])] = resource.MustParse(pairs[i+1])
+	}
+	return out
+}
 
 func container(pairs ...string) corev1.Container {
 	return corev1.Container{Resources: corev1.ResourceRequirements{Requests: resources(pairs...)}}
@@ -43,6 +53,9 @@ func TestRequestOf(t *testing.T) {
 		"the pod's own": {corev1.PodSpec{
 			Containers: []corev1.Container{container("cpu", "1", "memory", "7")}, Resources: &corev1.ResourceRequirements{Requests: resources("cpu", "3")},
 		}, capacity.Amounts{CPU: 3000, Memory: 7}},
+		"more than there can be": {corev1.PodSpec{Containers: []corev1.Container{
+			container("cpu", "9E", "memory", "10E"), container("cpu", "1", "kubernetes.io/mid-memory", "1"),
+		}}, capacity.Amounts{CPU: math.MaxInt64, Memory: math.MaxInt64}},
 		"less than nothing": {corev1.PodSpec{Containers: []corev1.Container{container("cpu", "-1", "memory", "-1")}}, capacity.Amounts{}},
 	} {
 		if got := requestOf(&corev1.Pod{Spec: tc.spec}); got != tc.want {
@@ -70,26 +83,8 @@ func TestClassOf(t *testing.T) {
 		"a QoS class that is none at all": {map[string]string{protocol.LabelQoSClass: "XX"}, nil, corev1.PodQOSGuaranteed, protocol.PriorityProd},
 	} {
 		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: tc.labels}, Spec: corev1.PodSpec{Priority: tc.priority}, Status: corev1.PodStatus{QOSClass: tc.kube}}
-		if got := podOf(p).Class; got != tc.want {
+		if got := PodOf(p, false).Value.Class; got != tc.want {
 			t.Errorf("%s: %s, want %s", name, got, tc.want)
 		}
-	}
-}
-
-// TestReportInTheDocumentsSpelling: a NodeMetric written as the documents print it counts the same (seed-manifests.md, M7).
-func TestReportInTheDocumentsSpelling(t *testing.T) {
-	t.Parallel()
-	in := example(t)
-	want := Decide(in).Lent[protocol.ResourceBatchCPU]
-	s := &in.Metric.Status
-	s.NodeMetric.Usage, s.NodeMetric.NodeUsage.Resources = s.NodeMetric.NodeUsage.Resources, nil
-	for _, p := range s.PodsMetric {
-		s.PodMetrics = append(s.PodMetrics, slov1alpha1.PodContainers{
-			PodRef: slov1alpha1.PodRef{Namespace: p.Namespace, Name: p.Name}, Containers: []slov1alpha1.ContainerMetric{{Name: "main", Usage: p.PodUsage.Resources}},
-		})
-	}
-	s.PodsMetric = nil
-	if got := Decide(in).Lent[protocol.ResourceBatchCPU]; got != want {
-		t.Errorf("batch-cpu %d, want %d", got, want)
 	}
 }

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+// Package quotas reads ElasticQuotas of all groups from a cache, for webhooks that judge pods or other quotas by them.
+//
+// Inputs are a cache and a question; outputs are the quotas, whatever their group, and an answer that a cache which lags a little does not
+// spoil. Nothing is decided here. It must not import a webhook.
+package quotas
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	koordinatorv1alpha1 "github.com/koord-rt/koord-rt/api/koordinator/v1alpha1"
+	quotav1alpha1 "github.com/koord-rt/koord-rt/api/quota/v1alpha1"
+	sigsv1alpha1 "github.com/koord-rt/koord-rt/api/schedulingsigs/v1alpha1"
+)
+
+// Quota is one of any group. Meta, Spec and Used belong to the cache: they are read only.
+type Quota struct {
+	Group string
+	Meta  *metav1.ObjectMeta
+	Spec  *sigsv1alpha1.ElasticQuotaSpec
+	Used  corev1.ResourceList
+}
+
+// Kinds are the objects that List reads.
+func Kinds() []client.Object {
+	return []client.Object{&sigsv1alpha1.ElasticQuota{}, &koordinatorv1alpha1.ElasticQuota{}, &quotav1alpha1.ElasticQuota{}}
+}
+
+// List reads all quotas, those of scheduling.sigs.k8s.io, which the others become objects of (D1), first. A group that is not served has none.
+func List(ctx context.Context, cached client.Reader) ([]Quota, error) {
+	var canonical sigsv1alpha1.ElasticQuotaList
+	var koord koordinatorv1alpha1.ElasticQuotaList
+	var team quotav1alpha1.ElasticQuotaList
+	for _, list := range []client.ObjectList{&canonical, &koord, &team} {
+		if err := cached.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil && !meta.IsNoMatchError(err) {
+			return nil, fmt.Errorf("list ElasticQuotas: %w", err)
+		}
+	}
+	out := make([]Quota, 0, len(canonical.Items)+len(koord.Items)+len(team.Items))
+	for i := range canonical.Items {
+		o := &canonical.Items[i]
+		out = append(out, Quota{sigsv1alpha1.GroupVersion.Group, &o.ObjectMeta, &o.Spec, o.Status.Used})
+	}
+	for i := range koord.Items {
+		o := &koord.Items[i]
+		out = append(out, Quota{koordinatorv1alpha1.GroupVersion.Group, &o.ObjectMeta, &o.Spec, o.Status.Used})
+	}
+	for i := range team.Items {
+		o := &team.Items[i]
+		out = append(out, Quota{quotav1alpha1.GroupVersion.Group, &o.ObjectMeta, &o.Spec, o.Status.Used})
+	}
+	return out, nil
+}
+
+const (
+	// Settling is how long a cache is given to see what was done just before: a parent and its child come in one file, a quota is
+	// raised for the pod that comes next.
+	Settling = 500 * time.Millisecond
+	look     = 10 * time.Millisecond
+	// longest bounds an answer, that of a cache which has not begun included: below the webhooks' time limit of 3 s.
+	longest = 2 * time.Second
+)
+
+// Settle asks again until the answer is that all is well, for wait at most: what a cache does not know yet must not refuse. An error ends it.
+func Settle(ctx context.Context, wait time.Duration, well func(context.Context) (bool, error)) error {
+	ctx, cancel := context.WithTimeout(ctx, longest)
+	defer cancel()
+	end := time.After(wait)
+	for {
+		if ok, err := well(ctx); ok || err != nil {
+			return err
+		}
+		select {
+		case <-end:
+			return nil
+		case <-ctx.Done():
+			return nil
+		case <-time.After(look):
+		}
+	}
+}

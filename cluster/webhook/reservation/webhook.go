@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+// Package reservation is the admission of Reservations and PodMigrationJobs: what could never be used, placed or moved is refused, what
+// is booked cannot change below its owners, and what only schedulers may say is refused from anybody else (D13). Profiles
+// are applied to Reservations by cluster/webhook/pod.
+//
+// Inputs are admission requests and the time, outputs refusals and warnings. Defaults are the definitions'. It reads and writes
+// nothing. It may import cluster/webhook/answer, no other room of cluster.
+package reservation
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"time"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/webhook"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	schedulingv1alpha1 "github.com/koord-rt/koord-rt/api/scheduling/v1alpha1"
+	"github.com/koord-rt/koord-rt/cluster/webhook/answer"
+)
+
+// Paths of the webhooks.
+const (
+	Path    = "/validate-reservation"
+	JobPath = "/validate-pod-migration-job"
+)
+
+// Names of the webhooks in metrics.
+const (
+	validating = "validate-reservation"
+	jobs       = "validate-podmigrationjob"
+)
+
+// Options are what an administrator sets.
+type Options struct {
+	// Schedulers are the users that may say where a reservation is, Deschedulers those that let jobs go on.
+	Schedulers, Deschedulers []string
+}
+
+// Add registers the webhooks at the manager's server.
+func Add(mgr ctrl.Manager, o Options, answers *answer.Answers) error {
+	if answers == nil {
+		return errors.New("add reservation webhooks: no answers given")
+	}
+	server := mgr.GetWebhookServer()
+	server.Register(Path, &webhook.Admission{Handler: answers.Guard(validating, &validator{options: o, answers: answers, now: time.Now})})
+	server.Register(JobPath, &webhook.Admission{Handler: answers.Guard(jobs, &jobValidator{options: o, answers: answers})})
+	return nil
+}
+
+// decode reads an object as it is to be, and at an update as it was. One that cannot be read is refused where it comes into being: the
+// definitions leave templates open, and a single one that means nothing stops everybody who lists the kind.
+func decode[T any](a *answer.Answers, name string, req *admission.Request) (now, was *T, instead *admission.Response) {
+	now, was = new(T), new(T)
+	if req.Operation == admissionv1.Update {
+		if err := json.Unmarshal(req.OldObject.Raw, was); err != nil {
+			out := a.Open(name, "decode", "the object as it was cannot be decoded")
+			return nil, nil, &out
+		}
+	}
+	if err := json.Unmarshal(req.Object.Raw, now); err != nil {
+		out := a.Refuse(name, []string{"the object cannot be decoded: " + err.Error() + ": write templates as those of pods"})
+		return nil, nil, &out
+	}
+	return now, was, nil
+}
+
+// reply refuses, or passes with warnings.
+func reply(ctx context.Context, a *answer.Answers, name string, refused, warned []string) admission.Response {
+	out := admission.Allowed("")
+	if len(refused) > 0 {
+		logf.FromContext(ctx).Info("refused", "webhook", name, "problems", refused)
+		out = a.Refuse(name, refused)
+	}
+	for _, w := range warned {
+		out.Warnings = append(out.Warnings, "koord-manager: "+w)
+	}
+	return out
+}
+
+type validator struct {
+	options Options
+	answers *answer.Answers
+	now     func() time.Time
+}
+
+// Handle checks a reservation.
+func (v *validator) Handle(ctx context.Context, req admission.Request) admission.Response {
+	if req.Operation != admissionv1.Create && req.Operation != admissionv1.Update {
+		return admission.Allowed("")
+	}
+	now, was, instead := decode[schedulingv1alpha1.Reservation](v.answers, validating, &req)
+	if instead != nil {
+		return *instead
+	}
+	var refused, warned []string
+	if req.Operation == admissionv1.Create {
+		refused, warned = CheckNew(now, v.now())
+	} else {
+		refused, warned = CheckChange(now, was)
+	}
+	if !slices.Contains(v.options.Schedulers, req.UserInfo.Username) {
+		refused = append(refused, CheckTrust("metadata", now.Annotations, was.Annotations)...)
+		refused = append(refused, CheckTrust("spec.template.metadata", annotations(now), annotations(was))...)
+	}
+	return reply(ctx, v.answers, validating, refused, warned)
+}
+
+func annotations(r *schedulingv1alpha1.Reservation) map[string]string {
+	if r.Spec.Template == nil {
+		return nil
+	}
+	return r.Spec.Template.Annotations
+}
+
+type jobValidator struct {
+	options Options
+	answers *answer.Answers
+}
+
+// Handle checks a job.
+func (v *jobValidator) Handle(ctx context.Context, req admission.Request) admission.Response {
+	if req.Operation != admissionv1.Create && req.Operation != admissionv1.Update {
+		return admission.Allowed("")
+	}
+	now, was, instead := decode[schedulingv1alpha1.PodMigrationJob](v.answers, jobs, &req)
+	if instead != nil {
+		return *instead
+	}
+	var refused, warned []string
+	if req.Operation == admissionv1.Create {
+		refused, warned = CheckNewJob(now)
+	} else {
+		refused, warned = CheckJobChange(now, was)
+	}
+	if !slices.Contains(v.options.Deschedulers, req.UserInfo.Username) {
+		refused = append(refused, CheckJobTrust(now.Annotations, was.Annotations)...)
+	}
+	return reply(ctx, v.answers, jobs, refused, warned)
+}

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+package engine
+
+import (
+	"log/slog"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/koord-rt/koord-rt/api/config"
+	"github.com/koord-rt/koord-rt/api/protocol"
+	"github.com/koord-rt/koord-rt/daemon/metrics"
+	"github.com/koord-rt/koord-rt/model/node"
+	"github.com/koord-rt/koord-rt/model/plan"
+	"github.com/koord-rt/koord-rt/model/topo"
+	"github.com/koord-rt/koord-rt/model/unit"
+	"github.com/koord-rt/koord-rt/model/workload"
+)
+
+// claimCase is a list that an engine is told which has just started; marks are what an earlier life wrote.
+type claimCase struct {
+	pods  map[string]string            // name -> class and CPUs of the scheduler
+	marks map[string]map[string]string // name -> what the mark says
+	want  map[string]string
+	// freed is what stands after the first container of this pod has ended.
+	ends  string
+	freed map[string]string
+}
+
+// Of claims that exclude each other one stands after a start, that of whoever held its CPUs before; when it ends, the other gets its.
+func TestClaimsOfAList(t *testing.T) {
+	t.Parallel()
+	held := map[string]string{"cpuset.cpus": "1 cpuset", "cpu.quota": "-1 cpuset"}
+	refused := map[string]string{"cpuset.cpus": "0 cpuset"}
+	for name, c := range map[string]claimCase{
+		"more than the node allows": {
+			pods: map[string]string{"a": "LSR 0", "b": "LSR 1"},
+			want: map[string]string{"a": "0"},
+			ends: "a", freed: map[string]string{"b": "1"},
+		},
+		"more than the node allows, the second by name holds its CPU": {
+			pods:  map[string]string{"a": "LSR 0", "b": "LSR 1"},
+			marks: map[string]map[string]string{"a": refused, "b": held},
+			want:  map[string]string{"b": "1"},
+			ends:  "b", freed: map[string]string{"a": "0"},
+		},
+		"one CPU twice": {
+			pods:  map[string]string{"a": "LSE 1", "b": "LSE 1"},
+			marks: map[string]map[string]string{"b": held},
+			want:  map[string]string{"b": "1"},
+			ends:  "b", freed: map[string]string{"a": "1"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			g := halved(t)
+			var pods []*workload.Pod
+			var list []Listed
+			for _, pod := range []string{"b", "a"} {
+				p := lsr(pod)
+				class, cpus := c.pods[pod][:3], c.pods[pod][4:]
+				p.Ask.QoS, _ = protocol.ParseQoS(class)
+				p.Ask.ResourceStatus = &protocol.ResourceStatus{CPUSet: cpus}
+				pods = append(pods, p)
+				one := workload.Container{ID: "c-" + pod, Name: "app", State: workload.StateRunning, Cgroup: p.Cgroup + "/c"}
+				one.Base.Quota = unit.Some(100000)
+				if set := c.marks[pod]; set != nil {
+					one.Applied = &protocol.Applied{Set: set}
+				}
+				list = append(list, Listed{Sandbox: p.ID, Arrival: Arrival{ID: one.ID, Read: func(...*protocol.Applied) *workload.Container { c := one; return &c }}})
+			}
+			g.Synchronize(pods, list)
+			compareClaims(t, g, "after the start", c.want)
+			g.Stop("c-" + c.ends)
+			compareClaims(t, g, "after the end of "+c.ends, c.freed)
+		})
+	}
+}
+
+func compareClaims(t *testing.T, g *Engine, when string, want map[string]string) {
+	t.Helper()
+	v := g.views.Load()
+	for _, it := range g.reg.running() {
+		name := it.pod.p.Name
+		pl := g.decide(v, it.pod.p, it.c)
+		own := v.Claims.ByPod[it.pod.p.UID]
+		if got := own.LSE.Union(own.LSR).String(); got != want[name] {
+			t.Errorf("%s: %s claims %q, want %q", when, name, got, want[name])
+		}
+		if s := pl.Get(plan.CPUQuota); (s != nil && s.Value.Int() == -1) != (want[name] != "") {
+			t.Errorf("%s: %s is planned\n%s", when, name, pl)
+		}
+	}
+}
+
+// halved is an engine on two CPUs, of which one may be somebody's own.
+func halved(t *testing.T) *Engine {
+	t.Helper()
+	m, err := metrics.NewEngine(prometheus.NewRegistry(), "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	static := Static{
+		Name: "n", Topology: topo.New([]topo.CPU{{ID: 0, Core: 0}, {ID: 1, Core: 1}}, topo.Range(0, 0)),
+		Kernel: node.Kernel{Major: 6, Minor: 12, Cgroup: node.CgroupV2},
+	}
+	for _, k := range []plan.Knob{plan.CPUSetCPUs, plan.CPUSetMems, plan.CPUQuota} {
+		static.Kernel.Knobs[k].OK = true
+	}
+	cfg := config.Default().Node
+	cfg.Limits.NodeCPUSetMaxPercent = 50
+	return New(Options{
+		Config: cfg, Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Metrics: m, Edge: noMark{}, Journal: nowhere{}, Kernel: &seen{},
+		Views: NewViews(cfg, static, nil, "test"), Past: NewPast(nil),
+	})
+}

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+package engine
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/koord-rt/koord-rt/api/protocol"
+	"github.com/koord-rt/koord-rt/kernel/apply"
+	"github.com/koord-rt/koord-rt/model/plan"
+	"github.com/koord-rt/koord-rt/model/unit"
+	"github.com/koord-rt/koord-rt/model/workload"
+)
+
+// resized is an engine with a pod of one container, both of the same quota, on a runtime that knows no event of a pod's resize.
+func resized(t *testing.T, quota int64, list ...apply.Standing) (*Engine, *seen, Sandbox, Arrival) {
+	t.Helper()
+	pod := lsr("one")
+	pod.Base.Quota = unit.Some(quota)
+	sandbox := Sandbox{ID: pod.ID, Read: func() *workload.Pod { return pod }}
+	c := workload.Container{ID: "c1", Name: "app", State: workload.StateRunning, Cgroup: pod.Cgroup + "/c1"}
+	c.Base.Quota = unit.Some(quota)
+	arrival := Arrival{ID: c.ID, Read: func(...*protocol.Applied) *workload.Container { one := c; return &one }}
+	g, k := bursting(t, list...)
+	g.Synchronize([]*workload.Pod{pod}, []Listed{{Sandbox: pod.ID, Arrival: arrival}})
+	return g, k, sandbox, arrival
+}
+
+// A resize of which only the container's part is told moves the pod's base along. A kubelet that tells of the pod as well, which
+// it does over CRI whatever the runtime knows, is believed: the container's part is not counted up once more.
+func TestPodsBaseFollowsAResizeOnce(t *testing.T) {
+	t.Parallel()
+	type step struct {
+		pod   bool
+		quota int64
+	}
+	for name, c := range map[string]struct {
+		steps []step
+		want  int64
+	}{
+		"container alone":                {[]step{{false, 150000}}, 150000},
+		"pod first, as it grows":         {[]step{{true, 150000}, {false, 150000}}, 150000},
+		"container first, as it shrinks": {[]step{{true, 150000}, {false, 150000}, {false, 30000}, {true, 30000}}, 30000},
+		"container first, not told yet":  {[]step{{false, 30000}, {true, 30000}, {true, 100000}, {false, 100000}}, 100000},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			g, _, sandbox, arrival := resized(t, 50000)
+			for _, s := range c.steps {
+				if to := (workload.Resources{Quota: unit.Some(s.quota)}); s.pod {
+					g.UpdatePod(t.Context(), sandbox, to)
+				} else {
+					g.Update(t.Context(), sandbox, arrival, to, nil)
+				}
+			}
+			if e, _ := g.reg.pod(sandbox.ID); e.p.Base.Quota != unit.Some(c.want) {
+				t.Errorf("the pod's quota is believed to be %v, want %d", e.p.Base.Quota, c.want)
+			}
+		})
+	}
+}
+
+// orderly is a kernel that notes whether a pod was being settled, by somebody else, when a burst fell.
+type orderly struct {
+	*seen
+	g       *Engine
+	sandbox string
+	base    *unit.Opt // the pod's, as believed at that time
+	busy    bool
+}
+
+// Apply implements Kernel.
+func (k *orderly) Apply(ctx context.Context, p plan.Plan, gen uint64) []apply.Result {
+	if e, ok := k.g.reg.pod(k.sandbox); ok && p.Get(plan.CPUBurst) != nil {
+		base := e.p.Base.Quota
+		k.base = &base
+		k.g.unsettled.mu.Lock()
+		_, k.busy = k.g.unsettled.busy[k.sandbox]
+		k.g.unsettled.mu.Unlock()
+	}
+	return k.seen.Apply(ctx, p, gen)
+}
+
+// A pod's burst falls when nobody writes an older, larger one any more: the new base is known, and who is at the pod has done.
+func TestBurstFallsAfterOlderDecisions(t *testing.T) {
+	t.Parallel()
+	for name, resize := range map[string]func(*Engine, Sandbox, Arrival, workload.Resources){
+		"the pod's": func(g *Engine, sandbox Sandbox, _ Arrival, to workload.Resources) {
+			g.UpdatePod(t.Context(), sandbox, to)
+		},
+		"the container's": func(g *Engine, sandbox Sandbox, arrival Arrival, to workload.Resources) {
+			g.Update(t.Context(), sandbox, arrival, to, nil)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			burst := leftOf(lsr("one").Target(), plan.CPUBurst, 50000, 0, protocol.FeatureBurst.String())
+			g, seen, sandbox, arrival := resized(t, 50000, burst)
+			k := &orderly{seen: seen, g: g, sandbox: sandbox.ID}
+			g.o.Kernel = k
+			g.settleSoon(sandbox.ID)
+			if mine, _ := g.unsettled.claim(sandbox.ID); !mine {
+				t.Fatal("the pod is settled already")
+			}
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				resize(g, sandbox, arrival, workload.Resources{Quota: unit.Some(20000)})
+			}()
+			for e, _ := g.reg.pod(sandbox.ID); e.p.Base.Quota != unit.Some(20000); e, _ = g.reg.pod(sandbox.ID) {
+				time.Sleep(time.Millisecond) // the test's own limit ends it
+			}
+			time.Sleep(20 * time.Millisecond) // in which one that does not wait writes
+			g.unsettled.release(sandbox.ID)
+			<-done
+			if k.base == nil || *k.base != unit.Some(20000) || k.busy {
+				t.Errorf("the burst fell with a base of %v, while somebody was at the pod: %t", k.base, k.busy)
+			}
+		})
+	}
+}

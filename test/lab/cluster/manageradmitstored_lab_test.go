@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+//go:build lab
+
+package cluster_test
+
+import (
+	"context"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/koord-rt/koord-rt/api/protocol"
+	"github.com/koord-rt/koord-rt/test/lab/cluster"
+)
+
+const admitPods = "/api/v1/namespaces/admit/pods/"
+
+// ctxAfter is a context for what is done after a test, whose own has ended by then.
+func ctxAfter(t *testing.T) context.Context { return context.WithoutCancel(t.Context()) }
+
+// store makes a pod that lasts.
+func (a *admitted) store(t *testing.T, namespace, text string) cluster.Object {
+	t.Helper()
+	pod, err := cluster.ParseObject([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := a.c.Admin().Create(t.Context(), "/api/v1/namespaces/"+namespace+"/pods", pod)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return got
+}
+
+// stored: what may change on a pod that is there, by an update, a resize and an ephemeral container.
+func (a *admitted) stored(t *testing.T, scheduler *cluster.Client) {
+	t.Helper()
+	const own = "{name: main, image: x, resources: {requests: {cpu: 500m, memory: 1Gi}, limits: {cpu: 500m, memory: 1Gi}}}"
+	a.store(t, "admit", "metadata: {name: worker, labels: {case: be}}\nspec: {containers: ["+own+"]}")
+	a.store(t, "admit", "metadata: {name: pinned, labels: {koordinator.sh/qosClass: LSR}}\n"+
+		"spec: {priorityClassName: koord-prod, containers: [{name: main, image: x, resources: {requests: {cpu: 2, memory: 1Gi}, limits: {cpu: 2, memory: 1Gi}}}]}")
+	a.store(t, "limited", "metadata: {name: plain}\nspec: {containers: [{name: main, image: x}]}")
+	a.changes(t, scheduler)
+	a.resizes(t)
+	a.looks(t)
+}
+
+// changes: updates of stored pods. All but the scheduler's are dry runs.
+func (a *admitted) changes(t *testing.T, scheduler *cluster.Client) {
+	t.Helper()
+	const others, anew = "only the scheduler may set, change or remove it", ": delete the pod and create it anew"
+	const worker, plain = admitPods + "worker", "/api/v1/namespaces/limited/pods/plain"
+	admin := a.c.Admin()
+	for _, c := range []struct {
+		name, path string
+		by         *cluster.Client
+		patch      string // of metadata
+		want       string
+		refused    []string
+	}{
+		{"another QoS class", worker, admin, "labels: {koordinator.sh/qosClass: LS}", "", []string{`label koordinator.sh/qosClass: cannot be changed from "BE" to "LS"` + anew, "vpod-update"}},
+		{"no QoS class", worker, admin, "labels: {koordinator.sh/qosClass: null}", "", []string{"label koordinator.sh/qosClass: cannot be changed from"}},
+		{"another rank", worker, admin, `labels: {koordinator.sh/priority: "5200"}`, "", []string{`label koordinator.sh/priority: cannot be changed from "5100" to "5200"` + anew}},
+		{"no victim", worker, admin, `labels: {quota.scheduling.koordinator.sh/preemptible: "false"}`, "", []string{"preemptible: cannot be changed"}},
+		{"other amounts for the node", worker, admin, "annotations: {node.koordinator.sh/extended-resource-spec: '{}'}", "", []string{"follows the pod's requests and cannot be changed"}},
+		{"another priority class", worker, admin, `labels: {koordinator.sh/priority-class: koord-prod}`, "", []string{`priority class: cannot be changed from "koord-batch"`}},
+		{"a label of nobody's", worker, admin, "labels: {a: b}", "{labels: {a: b}}", nil},
+		{"the scheduler's word from another", worker, admin, "annotations: {scheduling.koordinator.sh/device-allocated: '{}'}", "", []string{others}},
+		{"the scheduler's word", worker, scheduler, "annotations: {scheduling.koordinator.sh/device-allocated: '{}'}", "{annotations: {scheduling.koordinator.sh/device-allocated: '{}'}}", nil},
+		{"a word of it changed", worker, admin, `annotations: {scheduling.koordinator.sh/device-allocated: '{"gpu":[]}'}`, "", []string{others}},
+		{"a word of it taken away", worker, admin, "annotations: {scheduling.koordinator.sh/device-allocated: null}", "", []string{others}},
+		{"something else beside it", worker, admin, "annotations: {a: b}", "{annotations: {a: b, scheduling.koordinator.sh/device-allocated: '{}'}}", nil},
+		{"a knob that the namespace does not name", plain, admin, "annotations: {koordinator.sh/memoryQOS: '{}'}", "", []string{"memoryQOS is not allowed here"}},
+		{"a knob that it names", plain, admin, "annotations: {koordinator.sh/cpuBurst: '{}'}", "{annotations: {koordinator.sh/cpuBurst: '{}'}}", nil},
+	} {
+		path := c.path
+		if c.by == admin {
+			path += "?dryRun=All"
+		}
+		patch, err := cluster.ParseObject([]byte("metadata: {" + c.patch + "}"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := c.by.Patch(t.Context(), path, cluster.MergePatch, patch)
+		want := ""
+		if c.want != "" {
+			want = "metadata: " + c.want
+		}
+		if err := became(got, err, want, c.refused); err != nil {
+			t.Errorf("%s: %v", c.name, err)
+		}
+	}
+}
+
+// resizes: a pod of whole CPUs keeps whole ones, and a batch pod gets neither batch nor other CPUs past what was counted for it. Nothing of this is a
+// dry run.
+func (a *admitted) resizes(t *testing.T) {
+	t.Helper()
+	for _, c := range []struct {
+		name, pod, amounts string
+		refused            []string
+	}{
+		{"a part of a CPU", "pinned", "{cpu: 2500m}", []string{"2500m in all: a pod of class LSR must ask for whole CPUs", "vpod-resize", "denied the request"}},
+		{"whole CPUs", "pinned", "{cpu: 3}", nil},
+		{"more batch CPU", "worker", "{kubernetes.io/batch-cpu: 900}", []string{"422 Invalid"}},
+		{"CPUs of its own for a batch pod", "worker", "{cpu: 1}", []string{"422 Invalid"}},
+	} {
+		patch, err := cluster.ParseObject([]byte("metadata: {labels: {koordinator.sh/qosClass: LS}, annotations: {scheduling.koordinator.sh/resource-status: '{}'}}\n" +
+			"spec: {containers: [{name: main, resources: {requests: " + c.amounts + ", limits: " + c.amounts + "}}]}"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = a.c.Admin().Patch(t.Context(), admitPods+c.pod+"/resize", cluster.StrategicPatch, patch)
+		if err := became(nil, err, "", c.refused); err != nil {
+			t.Errorf("%s: %v", c.name, err)
+		}
+	}
+	// What else stood in the requests was not stored.
+	got, err := a.c.Admin().Get(t.Context(), admitPods+"pinned")
+	if err := became(got, err, `metadata: {labels: {koordinator.sh/qosClass: LSR}, annotations: {scheduling.koordinator.sh/resource-status: null}}
+spec: {containers: [{resources: {requests: {cpu: "3", memory: 1Gi}, limits: {cpu: "3", memory: 1Gi}}}]}`, nil); err != nil {
+		t.Errorf("after the resizes: %v", err)
+	}
+}
+
+// looks: an ephemeral container comes to a batch pod that runs, asks for nothing and changes nothing else.
+func (a *admitted) looks(t *testing.T) {
+	t.Helper()
+	const path = admitPods + "worker"
+	was, err := a.c.Admin().Get(t.Context(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	attach := func(container string) error {
+		patch, err := cluster.ParseObject([]byte("metadata: {annotations: {scheduling.koordinator.sh/resource-status: '{}'}}\nspec: {ephemeralContainers: [" + container + "]}"))
+		if err != nil {
+			return err
+		}
+		_, err = a.c.Admin().Patch(t.Context(), path+"/ephemeralcontainers", cluster.StrategicPatch, patch)
+		return err
+	}
+	const asks = "{name: asks, image: x, resources: {requests: {kubernetes.io/batch-cpu: 500}, limits: {kubernetes.io/batch-cpu: 500}}}"
+	if err := became(nil, attach(asks), "", []string{"422 Invalid"}); err != nil {
+		t.Errorf("an ephemeral container that asks for CPUs: %v", err)
+	}
+	if err := attach("{name: look, image: x}"); err != nil {
+		t.Errorf("an ephemeral container: %v", err)
+	}
+	got, err := a.c.Admin().Get(t.Context(), path)
+	if err := became(got, err, "metadata: {annotations: {scheduling.koordinator.sh/resource-status: null}}\nspec: {ephemeralContainers: [{name: look, resources: {}}]}", nil); err != nil {
+		t.Errorf("after the ephemeral container: %v", err)
+	}
+	if is, want := got.Compact("spec", "containers"), was.Compact("spec", "containers"); is != want {
+		t.Errorf("containers %s, want %s", is, want)
+	}
+	amounts := []any{"metadata", "annotations", protocol.AnnotationExtendedResource}
+	if is, want := got.Compact(amounts...), was.Compact(amounts...); is != want || want == "null" {
+		t.Errorf("amounts for the node %s, want %s", is, want)
+	}
+}
+
+// ourScheduler: a koord-manager that is told of a scheduler, and of the admission alone, gives it the pods that need it. It is called beside the
+// other one, for pods of two namespaces, by webhooks that this test makes of the manifest's.
+func (a *admitted) ourScheduler(t *testing.T) {
+	ctx := t.Context()
+	at := freeAddresses(t, 3)
+	flags, err := a.c.ManagerFlags(at[0], at[1], at[2])
+	if err != nil {
+		t.Fatal(err)
+	}
+	startProgram(t, filepath.Join(a.dir, "manager-scheduler.log"), bin("koord-manager"),
+		append(flags, "--roles=webhook", "--scheduler-name=koord-scheduler", "--feature-gates=ValidatePodDeviceResource=true", "--v=4")...)
+	a.user(t, `
+apiVersion: v1
+kind: Namespace
+metadata: {name: ours, labels: {ours: "true"}}
+---
+apiVersion: v1
+kind: Namespace
+metadata: {name: counted, labels: {ours: "true"}}
+`)
+	for _, name := range []string{"ours", "counted"} {
+		if err := a.c.Namespace(ctx, name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	a.user(t, `
+apiVersion: scheduling.sigs.k8s.io/v1alpha1
+kind: ElasticQuota
+metadata: {name: counted, namespace: counted}
+spec: {min: {cpu: 1}, max: {cpu: 2}}
+---
+apiVersion: scheduling.koordinator.sh/v1alpha1
+kind: Reservation
+metadata: {name: held}
+spec: {ttl: 10m, owners: [{labelSelector: {matchLabels: {app: held}}}], template: {spec: {containers: [{resources: {requests: {cpu: 1}}}]}}}
+`)
+	a.also(t, "mutating", "mpod-create.koordinator.sh", at[2])
+	a.also(t, "validating", "vpod-create.koordinator.sh", at[2])
+	given := func(why string) string {
+		return "metadata: {annotations: {koord-rt.dev/scheduler-reason: " + why + "}}\nspec: {schedulerName: koord-scheduler}"
+	}
+	kept := func(name string) string {
+		return "metadata: {annotations: {koord-rt.dev/scheduler-reason: null}}\nspec: {schedulerName: " + name + "}"
+	}
+	const batch = "priorityClassName: koord-batch, containers: [{name: main, image: x}]"
+	all := []podCase{
+		{name: "a quota in the namespace", in: "counted", meta: "{labels: {a: b}}", want: given("quota in the namespace")},
+		{name: "a reservation", in: "ours", meta: "{labels: {app: held}}", want: given("reservation held")},
+		{name: "a priority class", in: "ours", meta: "{labels: {a: b}}", spec: "{" + batch + "}", want: given("priority class koord-batch")},
+		{name: "a label", in: "ours", meta: "{labels: {koordinator.sh/qosClass: LS}}", want: given("label koordinator.sh/qosClass")},
+		{name: "a device", in: "ours", meta: "{labels: {a: b}}", spec: gpuSpec("50"), want: given("device koordinator.sh/gpu-core")},
+		{name: "nothing of it", in: "ours", meta: "{labels: {a: b}}", want: kept("default-scheduler")},
+		{name: "keep-scheduler", in: "ours", meta: "{labels: {koord-rt.dev/keep-scheduler: \"true\"}}", spec: "{" + batch + "}", want: kept("default-scheduler")},
+		{name: "a pod that opts out", in: "ours", meta: "{labels: {koord-rt.dev/opt-out: \"true\"}}", spec: "{" + batch + "}", want: kept("default-scheduler")},
+		{name: "another scheduler", in: "ours", meta: "{labels: {a: b}}", spec: "{schedulerName: other, " + batch + "}", want: kept("other")},
+		{name: "a namespace that it is not called for", meta: "{labels: {a: b}}", spec: "{" + batch + "}", want: kept("default-scheduler")},
+		{
+			name: "devices that nobody can have", in: "ours", meta: "{labels: {a: b}}", spec: gpuSpec("150"),
+			refused: []string{"container main: koordinator.sh/gpu-core is 150 of 1 GPU: want at most 100 of each"},
+		},
+	}
+	for i := range 2 { // both are in its cache soon after they were made
+		passes(t, all[i].name, func() error { return a.admit(t, &all[i]) })
+	}
+	a.admits(t, all)
+}
+
+// also has the API server call an address too by one of the webhooks, for namespaces of this test.
+func (a *admitted) also(t *testing.T, kind, name, address string) {
+	t.Helper()
+	const group = "/apis/admissionregistration.k8s.io/v1/"
+	o, err := a.c.Admin().Get(t.Context(), group+kind+"webhookconfigurations/koordinator-"+kind+"-webhook-configuration")
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, _ := o["webhooks"].([]any)
+	for i := range list {
+		if o.Str("webhooks", i, "name") != name {
+			continue
+		}
+		hook, _ := list[i].(map[string]any)
+		config, _ := hook["clientConfig"].(map[string]any)
+		config["url"] = "https://" + address + map[string]string{"mutating": "/mutate-pod", "validating": "/validate-pod"}[kind]
+		hook["namespaceSelector"] = map[string]any{"matchLabels": map[string]any{"ours": "true"}}
+		path := group + kind + "webhookconfigurations"
+		if _, err := a.c.Admin().Create(t.Context(), path, cluster.Object{"metadata": map[string]any{"name": "ours"}, "webhooks": []any{hook}}); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			ctx, cancel := context.WithTimeout(ctxAfter(t), 10*time.Second)
+			defer cancel()
+			if err := a.c.Admin().Delete(ctx, path+"/ours", -1); err != nil {
+				t.Error(err)
+			}
+		})
+		return
+	}
+	t.Fatalf("there is no webhook %s: %s", name, o.Compact("webhooks"))
+}

@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+//go:build lab
+
+package cluster_test
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"testing"
+	"time"
+
+	"github.com/koord-rt/koord-rt/api/protocol"
+	"github.com/koord-rt/koord-rt/test/lab/cluster"
+)
+
+// try creates or changes an object as an administrator, by a dry run.
+func (a *admitted) try(ctx context.Context, text string) error {
+	o, err := cluster.ParseObject([]byte(text))
+	if err != nil {
+		return err
+	}
+	path, err := a.c.Admin().Path(ctx, o)
+	if err != nil {
+		return err
+	}
+	q := url.Values{"fieldManager": {"user"}, "fieldValidation": {"Strict"}, "force": {"true"}, "dryRun": {"All"}}
+	_, err = a.c.Admin().Patch(ctx, path+"?"+q.Encode(), "application/apply-patch+yaml", o)
+	return err
+}
+
+// quotaText is a quota of 10 to 50 CPUs in batch; the parent of none is no parent.
+func quotaText(name, parent string) string {
+	labels := `{quota.scheduling.koordinator.sh/is-parent: "true"}`
+	if parent != "" {
+		labels = "{quota.scheduling.koordinator.sh/parent: " + parent + "}"
+	}
+	return "apiVersion: scheduling.sigs.k8s.io/v1alpha1\nkind: ElasticQuota\nmetadata: {name: " + name + ", namespace: batch, labels: " + labels +
+		"}\nspec: {min: {cpu: 10}, max: {cpu: 50}}\n"
+}
+
+const quotaPath = "/apis/scheduling.sigs.k8s.io/v1alpha1/namespaces/batch/elasticquotas/"
+
+// quotas: a parent and its child come in one file; what does not fit is refused in words that say what to do.
+func (a *admitted) quotas(t *testing.T) {
+	ctx := t.Context()
+	refused(t, "a child without its parent", func() error { return a.try(ctx, quotaText("child", "company")) }, "there is no quota company: create it first")
+	a.user(t, quotaText("company", "")+"---\n"+quotaText("child", "company"))
+	o, err := a.c.Admin().Get(ctx, quotaPath+"company")
+	if err != nil || o.Str("metadata", "labels", protocol.LabelQuotaParent) != protocol.QuotaRoot {
+		t.Errorf("the parent has no parent: %v, %s", err, o.Compact("metadata"))
+	}
+	refused(t, "a second child", func() error { return a.try(ctx, quotaText("second", "company")) },
+		"the children of quota company (child, second) are guaranteed 20 cpu together, it has 10", "denied the request")
+	refused(t, "a child of a leaf", func() error { return a.try(ctx, quotaText("second", "child")) }, "quota child takes no children")
+	refused(t, "the parent deleted", func() error { return a.c.Admin().Delete(ctx, quotaPath+"company", -1) }, "has children (child)")
+	a.pod(t, "batch", "counted", "", "default")
+	label := map[string]any{"metadata": map[string]any{"labels": map[string]any{protocol.LabelQuotaName: "child"}}}
+	if _, err := a.c.Admin().Patch(ctx, batchPods+"counted", cluster.MergePatch, label); err != nil {
+		t.Fatal(err)
+	}
+	a.user(t, `
+apiVersion: quota.koordinator.sh/v1alpha1
+kind: ElasticQuota
+metadata: {name: team, namespace: batch}
+spec: {min: {cpu: 1}, max: {cpu: 2}}
+`)
+	refused(t, "a second quota of the namespace", func() error {
+		return a.try(ctx, "apiVersion: koordinator.sh/v1alpha1\nkind: ElasticQuota\nmetadata: {name: more, namespace: batch}\nspec: {min: {cpu: 1}, max: {cpu: 2}}")
+	}, "namespace batch has the quota team of quota.koordinator.sh already")
+	// By now the cache has seen the pod.
+	refused(t, "a quota with pods deleted", func() error { return a.c.Admin().Delete(ctx, quotaPath+"child", -1) }, "quota child has pods (batch/counted)")
+	// What a scheduler writes every second is not looked at.
+	passes(t, "what is used", func() error {
+		used := map[string]any{"status": map[string]any{"used": map[string]any{"cpu": 1}}}
+		_, err := a.c.Admin().Patch(ctx, quotaPath+"child/status", cluster.MergePatch, used)
+		return err
+	})
+	refused(t, "a profile", func() error {
+		return a.try(ctx, "apiVersion: quota.koordinator.sh/v1alpha1\nkind: ElasticQuotaProfile\nmetadata: {name: p, namespace: batch}\n"+
+			"spec: {quotaName: koordinator-root-quota, nodeSelector: {}}")
+	}, "scheduler's own")
+}
+
+// quotaPods: a pod that could never run by its quota, and one of a parent, are refused; others come, and to the nodes of their tree. The quotas
+// of [admitted.quotas] stand: company with its child, 50 CPUs each, and team with 2 for all pods of batch.
+func (a *admitted) quotaPods(t *testing.T) {
+	ctx := t.Context()
+	try := func(namespace, scheduler, quota, cpu string) (cluster.Object, error) {
+		labels := map[string]any{}
+		if quota != "" {
+			labels[protocol.LabelQuotaName] = quota
+		}
+		return a.c.Admin().Create(ctx, "/api/v1/namespaces/"+namespace+"/pods?dryRun=All", cluster.Object{
+			"metadata": map[string]any{"generateName": "big-", "labels": labels},
+			"spec": map[string]any{"schedulerName": scheduler, "containers": []any{map[string]any{
+				"name": "main", "image": "x", "resources": map[string]any{"requests": map[string]any{"cpu": cpu}},
+			}}},
+		})
+	}
+	pod := func(scheduler, quota, cpu string) func() error {
+		return func() error {
+			_, err := try("batch", scheduler, quota, cpu)
+			return err
+		}
+	}
+	const stock, ours = "default-scheduler", "koord-scheduler"
+	refused(t, "more than max", pod(stock, "child", "60"), "requests.cpu: 60 in all, above the 50 of spec.max of quota batch/child", "denied the request")
+	refused(t, "a pod of a parent", pod(stock, "company", "1"), "quota batch/company is a parent")
+	refused(t, "more than the namespace's quota", pod(ours, "", "3"), "3 in all, above the 2 of spec.max of quota batch/team")
+	for _, c := range [][3]string{{stock, "child", "50"}, {stock, "later", "60"}, {ours, "", "2"}, {stock, "", "60"}} {
+		if err := pod(c[0], c[1], c[2])(); err != nil {
+			t.Errorf("a pod of %q: %v", c, err)
+		}
+	}
+	refused(t, "a pod that joins a parent", func() error {
+		label := map[string]any{"metadata": map[string]any{"labels": map[string]any{protocol.LabelQuotaName: "company"}}}
+		_, err := a.c.Admin().Patch(ctx, batchPods+"counted?dryRun=All", cluster.MergePatch, label)
+		return err
+	}, "quota batch/company is a parent")
+	a.user(t, `
+apiVersion: quota.koordinator.sh/v1alpha1
+kind: ElasticQuotaProfile
+metadata: {name: pool-a, namespace: batch, labels: {quota.scheduling.koordinator.sh/tree-id: t1}}
+spec: {quotaName: pool-a-root, nodeSelector: {matchLabels: {pool: a}}}
+---
+apiVersion: scheduling.sigs.k8s.io/v1alpha1
+kind: ElasticQuota
+metadata: {name: pooled, namespace: batch, labels: {quota.scheduling.koordinator.sh/tree-id: t1}}
+spec: {min: {cpu: 1}, max: {cpu: 4}}
+`)
+	passes(t, "a pod of a tree", func() error {
+		o, err := try("batch", stock, "pooled", "1")
+		const want = `{"requiredDuringSchedulingIgnoredDuringExecution":{"nodeSelectorTerms":[{"matchExpressions":[{"key":"pool","operator":"In","values":["a"]}]}]}}`
+		if got := o.Compact("spec", "affinity", "nodeAffinity"); err == nil && got != want {
+			return fmt.Errorf("affinity %s, want %s", got, want)
+		}
+		return err
+	})
+}
+
+// reservationProfiles: with the gate a profile acts on a new Reservation as on a pod, and leaves its requests.
+func (a *admitted) reservationProfiles(t *testing.T) {
+	ctx := t.Context()
+	a.user(t, `
+apiVersion: config.koordinator.sh/v1alpha1
+kind: ClusterColocationProfile
+metadata: {name: rooms}
+spec: {selector: {matchLabels: {app: room}}, qosClass: BE, schedulerName: koord-scheduler, patch: {spec: {terminationGracePeriodSeconds: 7}}}
+`)
+	passes(t, "a reservation of a profile", func() error {
+		o, err := a.c.Admin().Create(ctx, "/apis/scheduling.koordinator.sh/v1alpha1/reservations?dryRun=All", cluster.Object{
+			"apiVersion": "scheduling.koordinator.sh/v1alpha1", "kind": "Reservation", "metadata": map[string]any{"name": "profiled"},
+			"spec": map[string]any{
+				"ttl": "10m", "owners": []any{map[string]any{"labelSelector": map[string]any{"matchLabels": map[string]any{"app": "room"}}}},
+				"template": map[string]any{
+					"metadata": map[string]any{"labels": map[string]any{"app": "room"}},
+					"spec":     map[string]any{"containers": []any{map[string]any{"resources": map[string]any{"requests": map[string]any{"cpu": "2"}}}}},
+				},
+			},
+		})
+		if err != nil {
+			return err
+		}
+		spec := func(keys ...any) string { return o.Compact(append([]any{"spec", "template", "spec"}, keys...)...) }
+		if o.Str("metadata", "labels", protocol.LabelQoSClass) != "BE" || o.Str("metadata", "annotations", protocol.AnnotationProfiles) != "rooms" ||
+			spec("schedulerName") != `"koord-scheduler"` || spec("terminationGracePeriodSeconds") != "7" ||
+			spec("containers", 0, "resources", "requests") != `{"cpu":"2"}` {
+			return fmt.Errorf("the profile does not act: %s, %s", o.Compact("metadata"), spec())
+		}
+		return nil
+	})
+	if err := a.c.Admin().Delete(ctx, "/apis/config.koordinator.sh/v1alpha1/clustercolocationprofiles/rooms", -1); err != nil {
+		t.Error(err)
+	}
+}
+
+// reservations: what nobody could use is refused, and what is booked does not change.
+func (a *admitted) reservations(t *testing.T) {
+	ctx := t.Context()
+	text := func(cpu, more string) string {
+		return "apiVersion: scheduling.koordinator.sh/v1alpha1\nkind: Reservation\nmetadata: {name: room" + more + "}\nspec:\n  ttl: 10m\n" +
+			"  owners: [{labelSelector: {matchLabels: {app: spark}}}]\n" +
+			"  template: {spec: {containers: [{resources: {requests: {cpu: " + cpu + "}}}]}}\n"
+	}
+	refused(t, "an amount that means nothing", func() error { return a.try(ctx, text("much", "")) }, "cannot be decoded")
+	refused(t, "a negative amount", func() error { return a.try(ctx, text("-1", "")) }, "spec.template.spec.containers[0].resources.requests: cpu is -1")
+	refused(t, "the scheduler's word", func() error {
+		return a.try(ctx, text("8", `, annotations: {scheduling.koordinator.sh/resource-status: "{}"}`))
+	}, protocol.AnnotationResourceStatus, "only the scheduler may set")
+	a.user(t, text("8", ""))
+	passes(t, "changed before it is placed", func() error { return a.try(ctx, text("9", "")) })
+	status := map[string]any{"status": map[string]any{"nodeName": "a", "phase": "Available"}}
+	if _, err := a.c.Admin().Patch(ctx, "/apis/scheduling.koordinator.sh/v1alpha1/reservations/room/status", cluster.MergePatch, status); err != nil {
+		t.Fatal(err)
+	}
+	refused(t, "changed when it is placed", func() error { return a.try(ctx, text("9", "")) }, "spec.template: cannot change", "booked on node a")
+}
+
+// jobs: a job names its pod, and keeps it.
+func (a *admitted) jobs(t *testing.T) {
+	ctx := t.Context()
+	text := func(ref string) string {
+		return "apiVersion: scheduling.koordinator.sh/v1alpha1\nkind: PodMigrationJob\nmetadata: {name: move}\nspec: {podRef: " + ref + "}\n"
+	}
+	refused(t, "no name", func() error { return a.try(ctx, text("{namespace: batch}")) }, `spec.podRef: name "" in namespace "batch": give both`)
+	a.user(t, text("{namespace: batch, name: db-a}"))
+	refused(t, "another pod", func() error { return a.try(ctx, text("{namespace: batch, name: db-b}")) }, "spec.podRef: cannot change")
+	passes(t, "the same pod", func() error { return a.try(ctx, text("{namespace: batch, name: db-a}")) })
+}
+
+// allocatable is a kubelet's word.
+func allocatable(cpu string) map[string]any {
+	return map[string]any{"status": map[string]any{"allocatable": map[string]any{"cpu": cpu, "memory": "4Gi"}}}
+}
+
+// amplification: by the ConfigMap's ratio what a kubelet says is multiplied, however often it says so, and becomes what it was when the
+// ratio goes.
+func (a *admitted) amplification(t *testing.T) {
+	ctx := t.Context()
+	const node, key = "/api/v1/nodes/a", "resource-amplification-config"
+	says := func(cpu string) {
+		t.Helper()
+		if _, err := a.c.Admin().Patch(ctx, node+"/status", cluster.MergePatch, allocatable(cpu)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	is := func(cpu, raw string) error {
+		o, err := a.c.Admin().Get(ctx, node)
+		if err != nil {
+			return err
+		}
+		got, kept := o.Str("status", "allocatable", "cpu"), o.Str("metadata", "annotations", protocol.AnnotationRawAllocatable)
+		if got != cpu || kept != raw {
+			return fmt.Errorf("allocatable %s, raw-allocatable %s; want %s and %s", got, kept, cpu, raw)
+		}
+		return nil
+	}
+	now := func(cpu, raw string) {
+		t.Helper()
+		if err := is(cpu, raw); err != nil {
+			t.Error(err)
+		}
+	}
+	follows := func(config, cpu, raw string) {
+		t.Helper()
+		a.tell(t, map[string]string{key: config})
+		eventually(t, 20*time.Second, func() error { return is(cpu, raw) })
+	}
+	refused(t, "a ratio that means nothing", func() error {
+		wrong := map[string]any{"metadata": map[string]any{"annotations": map[string]any{protocol.AnnotationAmplificationRatio: `{"cpu":0.5}`}}}
+		_, err := a.c.Admin().Patch(ctx, node+"?dryRun=All", cluster.MergePatch, wrong)
+		return err
+	}, `ratio 0.5 of "cpu"`, "vnode.koordinator.sh")
+	const kept10, kept8 = `{"cpu":"10","memory":"4Gi"}`, `{"cpu":"8","memory":"4Gi"}`
+	says("10")
+	now("10", "")
+	follows(`{"enable": true, "resourceAmplificationRatio": {"cpu": 1.5}}`, "15", kept10)
+	for range 2 {
+		says("10")
+		now("15", kept10)
+	}
+	follows(`{"enable": true, "resourceAmplificationRatio": {"cpu": 2}}`, "20", kept10)
+	says("8")
+	now("16", kept8)
+	follows(`{"enable": false}`, "8", "")
+	says("8")
+	now("8", "")
+	follows(`{"enable": true, "resourceAmplificationRatio": {"cpu": 1.5}}`, "12", kept8)
+}

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+//go:build lab
+
+package cluster_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/koord-rt/koord-rt/api/protocol"
+	"github.com/koord-rt/koord-rt/test/lab/cluster"
+)
+
+// topOfCluster: koordctl top --cluster, through the real API server, finds the replica that leads by its lease, reads its metrics through
+// the API server's proxy, and says what the node object says.
+func (r *recommended) topOfCluster(t *testing.T) {
+	r.put(t.Context(), t, read(t, manifest("rbac-slo")))
+	r.put(t.Context(), t, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: slo-controller-config, namespace: "+system+"}\n"+
+		"data: {colocation-config: '{\"enable\": true, \"cpuReclaimThresholdPercent\": 60}'}\n")
+	amounts := map[string]any{"cpu": "16", "memory": "64Gi", "pods": "100"}
+	node := cluster.Object{"metadata": map[string]any{"name": "node-1"}, "status": map[string]any{"capacity": amounts, "allocatable": amounts}}
+	if _, err := r.c.Admin().Create(t.Context(), "/api/v1/nodes", node); err != nil {
+		t.Fatal(err)
+	}
+	use := func(cpu, memory string) map[string]any {
+		return map[string]any{"resources": map[string]any{"cpu": cpu, "memory": memory}}
+	}
+	status := map[string]any{
+		"updateTime": time.Now().UTC().Format(time.RFC3339),
+		"nodeMetric": map[string]any{"nodeUsage": use("3", "4Gi"), "systemUsage": use("2", "3Gi")},
+		"podsMetric": []any{map[string]any{"namespace": "shop", "name": "web-abc-1", "podUsage": use("1", "1Gi"), "qos": "LS"}},
+	}
+	if _, err := r.c.Admin().Patch(t.Context(), reports+"/node-1/status", cluster.MergePatch, map[string]any{"status": status}); err != nil {
+		t.Fatal(err)
+	}
+	port := r.leads(t)
+	via := r.kubectlProxy(t)
+	type amount struct {
+		CPU    *int64 `json:"cpuMilli"`
+		Memory *int64 `json:"memoryBytes"`
+	}
+	type shown struct {
+		Name                                      string
+		Limit, Usage, Batch                       amount
+		ShortTermReservation, LongTermReservation amount
+	}
+	args := []string{"top", "--cluster", "--via", via, "--manager-port", strconv.Itoa(port)}
+	eventually(t, 30*time.Second, func() error {
+		out, err := exec.CommandContext(t.Context(), bin("koordctl"), append(args, "-o", "json")...).CombinedOutput()
+		if err != nil {
+			return fmt.Errorf("%w: %s", err, out)
+		}
+		var picture struct{ Nodes []shown }
+		if err := json.Unmarshal(out, &picture); err != nil {
+			return fmt.Errorf("%w: %s", err, out)
+		}
+		if len(picture.Nodes) != 1 || picture.Nodes[0].Limit.CPU == nil || picture.Nodes[0].Batch.CPU == nil {
+			return fmt.Errorf("no lines yet: %s", out)
+		}
+		n := picture.Nodes[0]
+		o := r.get(t, "/api/v1/nodes/node-1")
+		batch := quantityAt(t, o, "status", "allocatable", protocol.ResourceBatchCPU) / 1000
+		// Production asks for half a core and uses one; 60 % of 16 less one and the system's two are lent; the rest is kept.
+		if n.Name != "node-1" || *n.Limit.CPU != 500 || *n.Limit.Memory != 512<<20 || *n.Usage.CPU != 1000 || *n.Usage.Memory != 1<<30 ||
+			*n.Batch.CPU != 6600 || batch != 6600 || *n.ShortTermReservation.CPU != 16000-6600 || *n.LongTermReservation.CPU != 500 {
+			return fmt.Errorf("batch-cpu of the node %d: %s", batch, out)
+		}
+		return nil
+	})
+	table, err := exec.CommandContext(t.Context(), bin("koordctl"), args...).CombinedOutput()
+	if err != nil || !strings.Contains(string(table), "node-1") || !strings.Contains(string(table), "6.60") {
+		t.Errorf("%v: %s", err, table)
+	}
+	t.Logf("\n%s", table)
+}
+
+// leads starts a koord-manager with the role slo, and a Pod object that says where it can be reached: named after the host, as the
+// holder of the lease is. It returns the port of its metrics.
+func (r *recommended) leads(t *testing.T) int {
+	t.Helper()
+	kubeconfig, err := r.c.Kubeconfig(managerUser, "system:serviceaccounts", "system:serviceaccounts:"+system)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ip := reachable(t)
+	l, err := net.Listen("tcp", ip+":0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := l.Addr().String()
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	r.runs(kubeconfig, "--metrics-addr="+address, "--health-probe-addr="+freeAddresses(t, 1)[0], "--roles=slo")
+	host, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.put(t.Context(), t, "apiVersion: v1\nkind: Pod\nmetadata: {name: "+host+", namespace: "+system+"}\nspec: {nodeName: node-3, containers: [{name: manager, image: i}]}\n")
+	where := map[string]any{"status": map[string]any{"phase": "Running", "podIP": ip, "podIPs": []any{map[string]any{"ip": ip}}}}
+	if _, err := r.c.Admin().Patch(t.Context(), "/api/v1/namespaces/"+system+"/pods/"+host+"/status", cluster.MergePatch, where); err != nil {
+		t.Fatal(err)
+	}
+	_, port, _ := net.SplitHostPort(address)
+	n, err := strconv.Atoi(port)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// reachable is an address of this machine that API servers proxy to: not loopback.
+func reachable(t *testing.T) string {
+	t.Helper()
+	all, err := net.InterfaceAddrs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range all {
+		if n, is := a.(*net.IPNet); is && n.IP.To4() != nil && n.IP.IsGlobalUnicast() {
+			return n.IP.String()
+		}
+	}
+	t.Fatalf("the API server's proxy goes to no loopback address, and this machine has no other: %v", all)
+	return ""
+}
+
+// kubectlProxy is what kubectl proxy does with requests that read: it adds who asks.
+func (r *recommended) kubectlProxy(t *testing.T) string {
+	t.Helper()
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		ctx, cancel := context.WithTimeout(req.Context(), 10*time.Second)
+		defer cancel()
+		text, err := r.c.Admin().Text(ctx, req.URL.RequestURI())
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusBadGateway)
+			return
+		}
+		_, _ = io.WriteString(w, text) // who has gone away needs no answer
+	}))
+	t.Cleanup(s.Close)
+	return s.URL
+}
