@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -254,10 +255,10 @@ func TestKeeperOutlivesRefusals(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		now := start()
-		asked := 0
+		var asked atomic.Int32 // read here between the keeper's questions
 		c := interceptor.NewClient(fake.NewClientBuilder().WithObjects(configurations()...).Build(), interceptor.Funcs{
 			Get: func(ctx context.Context, w client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
-				if asked++; asked <= 2 {
+				if asked.Add(1) <= 2 {
 					return apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, key.Name, errors.New("no roles yet"))
 				}
 				return w.Get(ctx, key, o, opts...)
@@ -269,13 +270,13 @@ func TestKeeperOutlivesRefusals(t *testing.T) {
 		go func() { ended <- k.Start(ctx) }()
 		time.Sleep(2*again - time.Second)
 		synctest.Wait()
-		if asked != 2 || k.present.Load() != nil {
-			t.Errorf("asked %d times, certificate %t", asked, k.present.Load() != nil)
+		if asked.Load() != 2 || k.present.Load() != nil {
+			t.Errorf("asked %d times, certificate %t", asked.Load(), k.present.Load() != nil)
 		}
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
 		if k.present.Load() == nil {
-			t.Errorf("no certificate after %d questions", asked)
+			t.Errorf("no certificate after %d questions", asked.Load())
 		}
 		cancel()
 		if err := <-ended; err != nil {
