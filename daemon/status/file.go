@@ -34,6 +34,8 @@ type Entry struct {
 	File string `json:"file"`
 	// Alive: the process that wrote it still runs.
 	Alive bool `json:"alive"`
+	// Stopped: it lives, and a signal or a debugger keeps it from running.
+	Stopped bool `json:"stopped,omitempty"`
 	// Err says why the file could not be used.
 	Err string `json:"err,omitempty"`
 }
@@ -114,7 +116,7 @@ type Reader struct {
 func (r *Reader) Read() Entry {
 	info, err := os.Stat(filepath.Join(r.RunDir, prefix+r.Writer+suffix))
 	if err == nil && r.info != nil && os.SameFile(info, r.info) && info.ModTime().Equal(r.info.ModTime()) && info.Size() == r.info.Size() {
-		r.last.Alive = lives(&r.last.Status, r.ProcRoot)
+		r.last.Alive, r.last.Stopped = lives(&r.last.Status, r.ProcRoot)
 		return r.last
 	}
 	if r.info, r.last = nil, Read(r.RunDir, r.ProcRoot, r.Writer); err == nil && r.last.Err == "" {
@@ -151,13 +153,17 @@ func read(path, procRoot string) Entry {
 	if err != nil {
 		return Entry{File: path, Err: fmt.Sprintf("read status %s: %v", path, err)}
 	}
-	return Entry{Status: s, File: path, Alive: lives(&s, procRoot)}
+	e := Entry{Status: s, File: path}
+	e.Alive, e.Stopped = lives(&s, procRoot)
+	return e
 }
 
-// lives reports whether the process that wrote a status still runs. A pid is reused; with its start time it is not.
-func lives(s *Status, procRoot string) bool {
-	ticks := startTicks(procRoot, s.PID)
-	return ticks != 0 && ticks == s.StartTicks
+// lives reports whether the process that wrote a status is still there, and whether it is stopped. A pid is reused; with its
+// start time it is not.
+func lives(s *Status, procRoot string) (alive, stopped bool) {
+	state, ticks := process(procRoot, s.PID)
+	alive = ticks != 0 && ticks == s.StartTicks
+	return alive, alive && (state == "T" || state == "t") // by a signal, by a tracer
 }
 
 func readBounded(path string) ([]byte, error) {
@@ -187,28 +193,33 @@ func parse(b []byte) (Status, error) {
 	return s, nil
 }
 
-// startTicks is field 22 of /proc/PID/stat, the start in clock ticks since boot (proc_pid_stat(5)); 0 when there is no
-// such process. The second field is a name in parentheses that may hold anything.
+// startTicks is the start of a process in clock ticks since boot; 0 when there is no such process.
 func startTicks(procRoot string, pid int) uint64 {
+	_, ticks := process(procRoot, pid)
+	return ticks
+}
+
+// process reads fields 3 and 22 of /proc/PID/stat, the state and the start in clock ticks since boot (proc_pid_stat(5)); 0 when
+// there is no such process. The second field is a name in parentheses that may hold anything.
+func process(procRoot string, pid int) (state string, start uint64) {
 	if pid <= 0 {
-		return 0
+		return "", 0
 	}
 	b, err := os.ReadFile(filepath.Join(procRoot, strconv.Itoa(pid), "stat"))
 	if err != nil {
-		return 0
+		return "", 0
 	}
 	i := bytes.LastIndexByte(b, ')')
 	if i < 0 {
-		return 0
+		return "", 0
 	}
 	f := strings.Fields(string(b[i+1:]))
 	const startTime = 22 - 3 // the state, field 3, is the first of f
 	if len(f) <= startTime {
-		return 0
+		return "", 0
 	}
-	n, err := strconv.ParseUint(f[startTime], 10, 64)
-	if err != nil {
-		return 0
+	if start, err = strconv.ParseUint(f[startTime], 10, 64); err != nil {
+		return "", 0
 	}
-	return n
+	return f[0], start
 }

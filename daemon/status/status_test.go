@@ -73,6 +73,16 @@ func TestWriteReadAndLiveness(t *testing.T) {
 	if got, _ := ReadAll(dir, proc); got[1].Alive {
 		t.Error("alive with a reused pid")
 	}
+	// Stopped is who lives and does not run: by a signal, by a tracer, and not while it sleeps or works.
+	for state, stopped := range map[string]bool{"R": false, "S": false, "D": false, "T": true, "t": true} {
+		stat := fmt.Sprintf("%d (a) T) %s 1 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 %d 0 0", os.Getpid(), state, nri.StartTicks)
+		if err := os.WriteFile(filepath.Join(pidDir, "stat"), []byte(stat), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got, _ := ReadAll(dir, proc); !got[1].Alive || got[1].Stopped != stopped {
+			t.Errorf("state %s: alive %t, stopped %t", state, got[1].Alive, got[1].Stopped)
+		}
+	}
 }
 
 // TestReader: a status that stands is not read again, one that was replaced is, and whether its process lives is asked each time.

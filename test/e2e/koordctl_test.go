@@ -6,10 +6,14 @@
 package e2e
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -44,6 +48,7 @@ func lifecycleKoordctl(r *rig) {
 		r.t.Fatal(err)
 	}
 	r.drifted("default/ctl-be")
+	r.frozen("default/ctl-be")
 	if out, err := r.ctl("diff", "--exit-code"); err == nil || !strings.Contains(out, "default/ctl-be/main") || !strings.Contains(out, "40000") {
 		r.t.Errorf("diff --exit-code after a change by hand: %v\n%s", err, out)
 	}
@@ -85,18 +90,39 @@ func (r *rig) says(args []string, parts ...string) {
 	})
 }
 
-// drifted fails unless explain shows exactly the quota as changed.
+// frozen asks about koord-nri while its process stands still, which the runtime has noticed or not. Every answer comes, says
+// what is wrong and what to do, and is a failure.
+func (r *rig) frozen(subject string) {
+	r.t.Helper()
+	doctor := []string{"doctor", "--containerd-config", r.host.Config, "--nri-socket", r.host.NRISocket}
+	pid := r.plugin.Process.Pid
+	parts := []string{"koord-nri", "(pid " + strconv.Itoa(pid) + ")", "is stopped by a signal", "new containers come up without", "kill -CONT " + strconv.Itoa(pid)}
+	for _, args := range [][]string{doctor, {"features"}, {"explain", subject}, {"explain", subject, "-o", "json"}} {
+		ctx, cancel := context.WithTimeout(r.t.Context(), 2*time.Minute)
+		out, err := exec.CommandContext(ctx, bin("koordctl"), append([]string{"--run-dir", r.run}, args...)...).CombinedOutput()
+		late := ctx.Err()
+		cancel()
+		var exit *exec.ExitError
+		if !errors.As(err, &exit) || exit.ExitCode() != 1 {
+			r.t.Errorf("koordctl %s beside a stopped koord-nri: %v (%v), want exit code 1\n%s", args[0], err, late, out)
+		}
+		for _, p := range parts {
+			if !strings.Contains(string(out), p) {
+				r.t.Errorf("koordctl %s does not say %q of a stopped koord-nri:\n%s", args[0], p, out)
+			}
+		}
+	}
+}
+
+// drifted fails unless explain, beside a koord-nri that stands still, shows exactly the quota as changed.
 func (r *rig) drifted(subject string) {
 	r.t.Helper()
-	out, err := r.ctl("explain", subject, "-o", "json")
-	if err != nil {
-		r.t.Fatalf("explain: %v: %s", err, out)
-	}
+	out, _ := r.ctl("explain", subject, "-o", "json") // its exit code says that koord-nri stands still
 	var e struct {
 		Settings []struct{ Level, Knob, Kernel, Want, Drift string }
 	}
-	if err := json.Unmarshal([]byte(out), &e); err != nil {
-		r.t.Fatal(err)
+	if err := json.NewDecoder(strings.NewReader(out)).Decode(&e); err != nil {
+		r.t.Fatalf("explain: %v: %s", err, out)
 	}
 	found := 0
 	for _, s := range e.Settings {

@@ -21,6 +21,8 @@ type daemon struct {
 	// ended completes what to do when it does not run; idle says what is wrong while it is not connected, and connect what
 	// to do then.
 	ended, idle, connect string
+	// missed is what the node lacks while it lives and does not work.
+	missed string
 	// guards: containers are created through it, so it counts those that came up without their guarantees.
 	guards bool
 	// more are the checks of its own, after the one of its process; nil for none.
@@ -41,15 +43,18 @@ func daemons() []daemon {
 		{
 			writer: writerNRI, program: "koord-nri", check: "plugin", file: "nri.yaml", node: nodeOf(config.LoadNRI, nriNode), guards: true,
 			idle: "runs but is not connected to the runtime", connect: "see nri-config and nri-socket; the plugin connects by itself once NRI is on",
+			missed: "the runtime drops it, new containers come up without their values, and drift stays",
 		},
 		{
 			writer: writerProxy, program: "koord-runtime-proxy", check: "proxy", file: "proxy.yaml", node: nodeOf(config.LoadProxy, proxyNode), guards: true,
 			ended: ", or the kubelet behind it reaches no runtime", idle: "runs, but the runtime behind it does not answer",
 			connect: "start the runtime; runtimeEndpoint in proxy.yaml says where it is looked for", more: (*env).checkProxy,
+			missed: "the kubelet behind it reaches no runtime",
 		},
 		{
 			writer: writerKoordlet, program: "koordlet", check: "koordlet", file: "koordlet.yaml", node: nodeOf(config.LoadKoordlet, koordletNode),
 			idle: "runs, but the runtime does not answer it", connect: "start the runtime; runtimeEndpoint in koordlet.yaml says where it is looked for",
+			missed: "nothing follows the load, and the API server hears nothing of this node",
 		},
 	}
 }
@@ -115,6 +120,10 @@ func (e *env) configOf(s *status.Entry) (data []byte, ok bool) {
 func (e *env) checkDaemon(d *installed) []check {
 	s, start := d.status, fmt.Sprintf("systemctl start %s%s; journalctl -u %s says why it ended", d.program, d.ended, d.program)
 	c := check{Name: d.check, Result: fail}
+	what, next := "", ""
+	if s != nil && s.Err == "" {
+		what, next = e.silent(&d.daemon, s)
+	}
 	switch {
 	case s == nil:
 		c.Detail, c.Next = "no status file in "+e.path(e.runDir)+": "+d.program+" has not run", start
@@ -125,6 +134,9 @@ func (e *env) checkDaemon(d *installed) []check {
 	case !s.Alive:
 		c.Detail, c.Next = fmt.Sprintf("%s (pid %d) is not running", s.ProgramVersion, s.PID), start
 		return []check{c}
+	case what != "":
+		c.Detail, c.Next = fmt.Sprintf("%s (pid %d) %s", s.ProgramVersion, s.PID, what), next
+		return []check{c} // the rest of what it says of itself is old
 	case s.ConnectedSince.IsZero():
 		c.Detail, c.Next = fmt.Sprintf("%s (pid %d) %s", s.ProgramVersion, s.PID, d.idle), d.connect
 	default:

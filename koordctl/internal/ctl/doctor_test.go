@@ -47,6 +47,9 @@ func (h *host) aliveAs(t *testing.T, writer string, s status.Status) {
 	if err := os.MkdirAll(h.runDir(), 0o700); err != nil {
 		t.Fatal(err)
 	}
+	if s.Written.IsZero() {
+		s.Written = time.Now()
+	}
 	if err := status.Write(h.runDir(), writer, s); err != nil {
 		t.Fatal(err)
 	}

@@ -48,12 +48,17 @@ func (e *env) explain(arg string) error {
 		return fmt.Errorf("explain %s: all that the ledger knows of it is gone from this node; ask for a running container", arg)
 	}
 	if e.output == outJSON {
-		return printJSON(e.out, struct {
+		err = printJSON(e.out, struct {
 			Settings []line    `json:"settings"`
 			Problems []problem `json:"problems,omitempty"`
 		}{lines, problems})
+	} else {
+		err = e.explainTable(lines, problems)
 	}
-	return e.explainTable(lines, problems)
+	if err != nil {
+		return err
+	}
+	return e.warnSilent()
 }
 
 func (e *env) explainTable(lines []line, problems []problem) error {

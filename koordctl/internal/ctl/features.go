@@ -31,14 +31,17 @@ func (e *env) features() error {
 		return fmt.Errorf("no status file in %s: start koord-nri, or give its runDir with --run-dir; `koordctl doctor` says what is missing", runDir)
 	}
 	if e.output == outJSON {
-		return printJSON(e.out, entries)
+		if err := printJSON(e.out, entries); err != nil {
+			return err
+		}
+		return e.warnSilent()
 	}
 	for i := range entries {
 		if err := e.featureTable(&entries[i]); err != nil {
 			return err
 		}
 	}
-	return nil
+	return e.warnSilent()
 }
 
 func (e *env) featureTable(s *status.Entry) error {
@@ -47,6 +50,9 @@ func (e *env) featureTable(s *status.Entry) error {
 		return nil
 	}
 	state := "running"
+	if e.halted(s) != "" {
+		state = "NOT WORKING since " + s.Written.UTC().Format(time.RFC3339) + " or later; last known:"
+	}
 	if !s.Alive {
 		state = "NOT RUNNING since " + s.Written.UTC().Format(time.RFC3339) + " or later; last known:"
 	}

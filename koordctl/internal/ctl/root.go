@@ -22,7 +22,8 @@ import (
 	"github.com/koord-rt/koord-rt/kernel/root"
 )
 
-// ErrFound makes the exit code 1: drift with --exit-code, a failed check, a restore step that failed.
+// ErrFound makes the exit code 1: drift with --exit-code, a failed check, a restore step that failed, a daemon that lives and
+// does not work.
 var ErrFound = errors.New("something was found")
 
 // Values of --output.
