@@ -18,6 +18,7 @@ import (
 	"github.com/koord-rt/koord-rt/api/strategy"
 	"github.com/koord-rt/koord-rt/daemon/metrics"
 	"github.com/koord-rt/koord-rt/kernel/apply"
+	"github.com/koord-rt/koord-rt/model/drift"
 	"github.com/koord-rt/koord-rt/model/journal"
 	"github.com/koord-rt/koord-rt/model/node"
 	"github.com/koord-rt/koord-rt/model/plan"
@@ -46,6 +47,9 @@ func (*wishes) Verify(plan.Plan) []apply.Mismatch { return nil }
 
 // SyncUnits implements Kernel.
 func (*wishes) SyncUnits(context.Context, plan.Plan, uint64) []apply.Result { return nil }
+
+// Sources implements Kernel.
+func (*wishes) Sources(context.Context, []apply.Stray) []drift.Source { return nil }
 
 // Forget implements Kernel.
 func (*wishes) Forget(...plan.Target) error { return nil }

@@ -23,6 +23,7 @@ import (
 	"github.com/koord-rt/koord-rt/daemon/logs"
 	"github.com/koord-rt/koord-rt/daemon/metrics"
 	"github.com/koord-rt/koord-rt/kernel/apply"
+	"github.com/koord-rt/koord-rt/model/drift"
 	"github.com/koord-rt/koord-rt/model/journal"
 	"github.com/koord-rt/koord-rt/model/node"
 	"github.com/koord-rt/koord-rt/model/plan"
@@ -35,6 +36,7 @@ type Kernel interface {
 	Apply(ctx context.Context, p plan.Plan, gen uint64) []apply.Result
 	Verify(p plan.Plan) []apply.Mismatch
 	SyncUnits(ctx context.Context, p plan.Plan, gen uint64) []apply.Result
+	Sources(ctx context.Context, strays []apply.Stray) []drift.Source
 	Forget(targets ...plan.Target) error
 }
 
@@ -125,6 +127,7 @@ type Engine struct {
 	above     ancestors
 	groups    groups
 	units     *unitQueue
+	drifted   drifted
 	unsettled unsettled
 	claiming  sync.Mutex  // from the sum of all claims to the View; nothing but memory
 	learned   atomic.Bool // the weight formula is known
@@ -207,6 +210,7 @@ func (g *Engine) Run(ctx context.Context, beside func(context.Context)) error {
 	g.leave(last)
 	last, cancel := context.WithTimeout(last, unitsAtEnd)
 	defer cancel()
+	g.Attribute(last, g.drifted.take())
 	g.syncUnits(last)
 	return nil
 }

@@ -56,8 +56,11 @@ func (g *Engine) write(ctx context.Context, v *node.View, pl plan.Plan) []apply.
 	return results
 }
 
-// noteUnits has the units follow what was written.
+// noteUnits has the units follow what was written, after systemd was asked who wrote over it.
 func (g *Engine) noteUnits(v *node.View, results []apply.Result) {
+	if g.drifted.add(results) {
+		g.units.rouse()
+	}
 	if !v.Kernel.Systemd {
 		return
 	}
@@ -114,9 +117,13 @@ func (q *unitQueue) add(pl plan.Plan) {
 		}
 		q.todo[s.Target.Cgroup] = append(todo, *s)
 	}
-	if len(news) == 0 {
-		return
+	if len(news) > 0 {
+		q.rouse()
 	}
+}
+
+// rouse wakes the loop.
+func (q *unitQueue) rouse() {
 	select {
 	case q.wake <- struct{}{}:
 	default:
@@ -200,6 +207,7 @@ func (g *Engine) unitsLoop(ctx context.Context) {
 			return
 		case <-pause.C:
 		}
+		g.shielded("drift", func() { g.Attribute(ctx, g.drifted.take()) })
 		g.shielded("units", func() { g.syncUnits(ctx) })
 		g.pulses.units.rest()
 		select {

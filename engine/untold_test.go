@@ -6,6 +6,7 @@ package engine_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -16,6 +17,7 @@ import (
 	"github.com/koord-rt/koord-rt/daemon/handoff"
 	"github.com/koord-rt/koord-rt/engine"
 	"github.com/koord-rt/koord-rt/engine/enginetest"
+	"github.com/koord-rt/koord-rt/model/journal"
 	"github.com/koord-rt/koord-rt/model/node"
 	"github.com/koord-rt/koord-rt/model/plan"
 	"github.com/koord-rt/koord-rt/model/unit"
@@ -109,9 +111,25 @@ func TestUntoldUpdate(t *testing.T) {
 	if diff := cmp.Diff("70000 100000", r.tree.Get(t, dir, "cpu.max")); diff != "" {
 		t.Errorf("undone although nobody knows whose it is: %s", diff)
 	}
+	if got := sources(r.book, "c1", "cpu.quota"); !slices.Equal(got, []string{"300000 runtime"}) {
+		t.Errorf("drift before the human: %q", got)
+	}
 	rt.set(300000, nil)
 	holds("a human's hand", "100000 100000")
+	enginetest.Eventually(t, "who it was", func() bool {
+		return slices.Equal(sources(r.book, "c1", "cpu.quota"), []string{"300000 runtime", "70000 someone"})
+	})
 	if n := plan.CPUQuota; len(r.book.Of("c1", n.String())) == 0 {
 		t.Error("nothing in the journal")
 	}
+}
+
+// sources are what was found of a container's knob by drift, and whose it was.
+func sources(book *enginetest.Journal, container, knob string) (out []string) {
+	for _, r := range book.Of(container, knob) {
+		if r.Via == journal.ViaDrift {
+			out = append(out, r.Found+" "+r.Source)
+		}
+	}
+	return out
 }

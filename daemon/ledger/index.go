@@ -21,8 +21,8 @@ type Entry struct {
 	Original, Runtime *journal.Record
 	// Done is the newest wish that went well, Value the newest at all: they differ after an error.
 	Done, Value *journal.Record
-	// Restore, Proof and Problem are the newest of their kind.
-	Restore, Proof, Problem *journal.Record
+	// Restore, Proof, Problem and Drift are the newest of their kind.
+	Restore, Proof, Problem, Drift *journal.Record
 }
 
 // Index answers questions about records. It is built on demand and kept by nobody for long.
@@ -45,7 +45,7 @@ func (x *Index) Entries() []Entry {
 			out = append(out, Entry{
 				Target: sub.target, Knob: k.knob, Key: k.key,
 				Original: cmp.Or(s.rec[slotTheirs], s.rec[slotFirst]), Runtime: s.rec[slotRuntime], Done: s.rec[slotDone], Value: s.rec[slotValue],
-				Restore: s.rec[slotRestore], Proof: s.rec[slotProof], Problem: s.rec[slotProblem],
+				Restore: s.rec[slotRestore], Proof: s.rec[slotProof], Problem: s.rec[slotProblem], Drift: s.rec[slotDrift],
 			})
 		}
 	}

@@ -193,19 +193,25 @@ func TestCompactKeepsOldestOriginalAndNewest(t *testing.T) {
 	gone := journal.Record{Time: t0.Add(300 * time.Second), Target: target("gone"), Via: journal.ViaGone}
 	proof := record("a", plan.CPUShares, 201, "", "")
 	proof.Via = journal.ViaProof
-	appendAll(t, l, failed, proof, gone)
+	var strayed [2]journal.Record
+	for i, by := range []string{"someone", "systemd"} {
+		strayed[i] = record("a", plan.CPUShares, 202+i, "", "")
+		strayed[i].Written, strayed[i].Want, strayed[i].Via, strayed[i].Found, strayed[i].Source = nil, "99", journal.ViaDrift, "5", by
+	}
+	appendAll(t, l, failed, proof, strayed[0], strayed[1], gone)
 	before := l.Stats().Bytes
 	if err := l.Compact(); err != nil {
 		t.Fatal(err)
 	}
 	appendAll(t, l, record("b", plan.CPUShares, 400, "", "after"))
 	rs := readAll(t, dir, 0)
-	if len(rs) != 5 || l.Stats().Bytes >= before/10 || l.Stats().Compactions != 1 {
+	if len(rs) != 6 || l.Stats().Bytes >= before/10 || l.Stats().Compactions != 1 {
 		t.Fatalf("%d records, %+v (before %d bytes)", len(rs), l.Stats(), before)
 	}
 	x := NewIndex(rs)
 	e := x.Entries()[0]
-	if e.Target != target("a") || e.Original == nil || e.Original.Original[0] != "1024" || e.Done.Want != "99" || e.Value.Want != "666" || e.Proof == nil {
+	if e.Target != target("a") || e.Original == nil || e.Original.Original[0] != "1024" || e.Done.Want != "99" || e.Value.Want != "666" || e.Proof == nil ||
+		e.Drift == nil || e.Drift.Source != "systemd" || e.Drift.Found != "5" {
 		t.Errorf("entry: %+v", e)
 	}
 }

@@ -29,6 +29,7 @@ const (
 	slotRestore
 	slotProof
 	slotProblem
+	slotDrift
 	numSlots
 )
 
@@ -128,6 +129,9 @@ func (s *setting[T]) digest(r *journal.Record, v T) {
 		return
 	case journal.ViaProblem:
 		s.put(slotProblem, v)
+		return
+	case journal.ViaDrift:
+		s.put(slotDrift, v)
 		return
 	case journal.ViaRestore:
 		if r.Err == "" {

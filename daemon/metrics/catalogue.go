@@ -34,6 +34,7 @@ const (
 	problems
 	proofs
 	writes
+	drifts
 	failOpen
 	ledgerErrors
 	unmanaged
@@ -52,6 +53,7 @@ const (
 	valuesEvent   = "event: NRI's name of the event"
 	valuesFeature = "feature: a feature's name"
 	valuesKnob    = "knob: a knob's stable name"
+	sources       = "runtime, kubelet, systemd, someone, or several joined by -or- where the value tells no more"
 )
 
 var catalogue = [numMetrics]Metric{
@@ -69,6 +71,8 @@ var catalogue = [numMetrics]Metric{
 		"Values read back from the kernel before a container's first instruction.", valuesKnob + "; result: ok, drift, error, unsupported, retried"},
 	writes: {"writes_total", Counter, []string{"knob", "result"},
 		"Direct writes to the kernel.", valuesKnob + "; result: as for proofs"},
+	drifts: {"drift_total", Counter, []string{"knob", "source"},
+		"Values that had stood and were found to be another, by who may have written that.", valuesKnob + "; source: " + sources},
 	failOpen: {"fail_open_total", Counter, []string{"reason"},
 		"Containers that went through without their guarantees.", "reason: deadline, panic, error, not-ready, unmanaged"},
 	ledgerErrors: {"ledger_errors_total", Counter, nil,

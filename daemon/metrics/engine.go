@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/koord-rt/koord-rt/api/protocol"
+	"github.com/koord-rt/koord-rt/model/drift"
 	"github.com/koord-rt/koord-rt/model/node"
 	"github.com/koord-rt/koord-rt/model/plan"
 )
@@ -28,6 +29,7 @@ type Engine struct {
 	observed  table
 	proofs    table
 	writes    table
+	drifts    table
 	failOpen  table
 	problems  map[string]*table
 	// afterStart is nil in a program that hears of a start before it.
@@ -123,6 +125,9 @@ func NewEngine(reg prometheus.Registerer, program string) (*Engine, error) {
 	})
 	m.proofs = newTable(r.counters(proofs), int(plan.NumKnobs)*int(NumResults), knobResult)
 	m.writes = newTable(r.counters(writes), int(plan.NumKnobs)*int(NumResults), knobResult)
+	m.drifts = newTable(r.counters(drifts), int(plan.NumKnobs)*drift.NumSources, func(i int) []string {
+		return []string{plan.Knob(i / drift.NumSources).String(), drift.Source(i % drift.NumSources).String()} //nolint:gosec // below NumSources
+	})
 	m.problems = problemTables(r.counters(problems))
 	return m, errors.Join(r.errs...)
 }
@@ -193,6 +198,13 @@ func (m *Engine) Proof(k plan.Knob, r Result) { m.proofs.inc(knobCell(k, r)) }
 
 // Write counts one write of ours.
 func (m *Engine) Write(k plan.Knob, r Result) { m.writes.inc(knobCell(k, r)) }
+
+// Drift counts one value that was found to be another than stood there.
+func (m *Engine) Drift(k plan.Knob, by drift.Source) {
+	if k < plan.NumKnobs && int(by) < drift.NumSources {
+		m.drifts.inc(int(k)*drift.NumSources + int(by))
+	}
+}
 
 // knobResult are the label values of a cell.
 func knobResult(i int) []string {

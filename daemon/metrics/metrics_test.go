@@ -20,6 +20,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/koord-rt/koord-rt/api/protocol"
+	"github.com/koord-rt/koord-rt/model/drift"
 	"github.com/koord-rt/koord-rt/model/node"
 	"github.com/koord-rt/koord-rt/model/plan"
 )
@@ -42,6 +43,7 @@ func filled(t *testing.T) (*Engine, *prometheus.Registry) {
 	m.Problem("hostile.example/2")
 	m.Proof(plan.CPUShares, ResultOK)
 	m.Write(plan.CPUBurst, ResultError)
+	m.Drift(plan.CPUQuota, drift.Runtime|drift.Systemd)
 	m.FailOpen(FailOpenDeadline)
 	m.LedgerError(3)
 	m.SetUnmanaged(2)
@@ -108,6 +110,7 @@ func TestEveryMetricOfTheCatalogueIsServed(t *testing.T) {
 	}
 	for _, want := range []string{
 		`koord_rt_nri_event_duration_seconds_bucket{event="CreateContainer",le="3.5e-05"} 1`,
+		`koord_rt_nri_drift_total{knob="cpu.quota",source="runtime-or-systemd"} 1`,
 		`koord_rt_nri_problems_total{key="other"} 2`, `koord_rt_nri_problems_total{key="koordinator.sh/cpuBurst"} 1`,
 		`koord_rt_nri_proof_total{knob="cpu.shares",result="ok"} 1`, `koord_rt_nri_connects_total 1`,
 		`koord_rt_nri_feature_state{feature="batch",state="degraded"} 1`, `koord_rt_nri_claimed_cpus{class="LSE"} 4`,
@@ -226,6 +229,8 @@ func TestOutOfRangeIsIgnoredAndTwiceIsAnError(t *testing.T) {
 	m.Decision(protocol.FeatureBatch, NumOutcomes)
 	m.Proof(plan.NumKnobs+3, ResultOK)
 	m.Write(plan.CPUShares, NumResults)
+	m.Drift(plan.NumKnobs, drift.Someone)
+	m.Drift(plan.CPUShares, drift.Source(drift.NumSources))
 	m.FailOpen(NumFailOpens)
 	if _, err := NewEngine(reg, "nri"); err == nil {
 		t.Error("registered twice")

@@ -20,6 +20,9 @@ type units struct{ r *rig }
 // Has implements apply.Units.
 func (units) Has(string, plan.Knob) bool { return true }
 
+// Held implements apply.Units.
+func (units) Held(context.Context, string) (map[plan.Knob]string, error) { return nil, nil }
+
 // Set implements apply.Units.
 func (u units) Set(_ context.Context, _ string, settings []plan.Setting) error {
 	for i := range settings {

@@ -19,6 +19,7 @@ func (h *Host) Apply(ctx context.Context, p plan.Plan) []apply.Result {
 	for i := range out {
 		wrote = wrote || out[i].Outcome == apply.Written
 	}
+	h.Engine.Attribute(ctx, out) // as long as systemd holds what it held
 	if wrote {
 		h.writer.SyncUnits(ctx, p, gen)
 	}

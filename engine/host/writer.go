@@ -16,6 +16,7 @@ import (
 	"github.com/koord-rt/koord-rt/kernel/systemd"
 	"github.com/koord-rt/koord-rt/kernel/tc"
 	"github.com/koord-rt/koord-rt/kernel/wire"
+	"github.com/koord-rt/koord-rt/model/drift"
 	"github.com/koord-rt/koord-rt/model/journal"
 	"github.com/koord-rt/koord-rt/model/node"
 	"github.com/koord-rt/koord-rt/model/plan"
@@ -93,6 +94,11 @@ func (w *writer) Start(ctx context.Context, todo, all plan.Plan, gen uint64) ([]
 
 func (w *writer) SyncUnits(ctx context.Context, p plan.Plan, gen uint64) []apply.Result {
 	return w.now.Load().SyncUnits(ctx, p, gen)
+}
+
+// Sources is the Applier's.
+func (w *writer) Sources(ctx context.Context, strays []apply.Stray) []drift.Source {
+	return w.now.Load().Sources(ctx, strays)
 }
 
 func (w *writer) Forget(targets ...plan.Target) error { return w.now.Load().Forget(targets...) }

@@ -59,6 +59,8 @@ type Units interface {
 	Has(cgroup string, k plan.Knob) bool
 	// Set makes the settings of one cgroup properties of its unit. It is not called for knobs without a property.
 	Set(ctx context.Context, cgroup string, settings []plan.Setting) error
+	// Held is what systemd would write to the files of a cgroup's unit, by its properties as they are now.
+	Held(ctx context.Context, cgroup string) (map[plan.Knob]string, error)
 }
 
 // Writer writes one value to one kernel file; nonblock asks for O_NONBLOCK.
@@ -127,6 +129,8 @@ type Result struct {
 	// Before is the value that was read; Known is false when it could not be.
 	Before plan.Value
 	Known  bool
+	// Strayed: the setting stood as it was wanted before, and Before is another value: somebody else has written over it.
+	Strayed bool
 	// Note says how the kernel's limits changed the value: "cut from 4-7 to 4-5: …".
 	Note string
 	// Took is the time in the kernel of the last write that was tried and has ended; 0 where none was.
@@ -242,6 +246,7 @@ func (b *batch) prepare(i int) {
 		b.note(i, t, s, journal.ViaDirect)
 		return
 	}
+	r.Strayed = a.strayed(t, s, c.Current)
 	b.steps = a.appendSteps(b.steps, i, s, c.Direction)
 }
 

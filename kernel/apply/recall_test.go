@@ -159,6 +159,8 @@ func (u *systemd) Has(cgroup string, k plan.Knob) bool {
 	return cgroup == pod && (k == plan.MemoryLow || k == plan.CPUQuota || k == plan.CPUPeriod)
 }
 
+func (u *systemd) Held(context.Context, string) (map[plan.Knob]string, error) { return nil, u.err }
+
 func (u *systemd) Set(_ context.Context, cgroup string, settings []plan.Setting) error {
 	for i := range settings {
 		u.props[cgroup][settings[i].Knob] = settings[i].Value

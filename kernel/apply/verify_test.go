@@ -69,10 +69,17 @@ func BenchmarkVerify(b *testing.B) {
 	}
 }
 
-// units records what is to become a property.
+// units records what is to become a property; held is what each unit has.
 type units struct {
 	calls map[string]int
+	held  map[string]map[plan.Knob]string
+	asked int
 	err   error
+}
+
+func (u *units) Held(_ context.Context, cgroup string) (map[plan.Knob]string, error) {
+	u.asked++
+	return u.held[cgroup], u.err
 }
 
 func (*units) Has(string, plan.Knob) bool { return true }

@@ -4,7 +4,7 @@
 // Package systemd sets properties of the units that systemd manages cgroups by, so that a daemon-reload or a later
 // property change does not undo what was written to the cgroup's files.
 //
-// Inputs are a unit and plan settings; the output is a D-Bus call to PID 1. It is for the time after a reply, never for
+// Inputs are a unit and plan settings; the output is a D-Bus call to PID 1, or what PID 1 holds for a unit. It is for the time after a reply, never for
 // inside a runtime's event (D4, D6): the bus has no deadline that would fit. It imports model and
 // go-systemd's dbus only.
 package systemd

@@ -15,7 +15,7 @@ import (
 	"github.com/koord-rt/koord-rt/model/unit"
 )
 
-// Units sets runtime properties over the system bus. The connection is opened at the first call, kept, and opened anew
+// Units sets and reads runtime properties over the system bus. The connection is opened at the first call, kept, and opened anew
 // after it has broken. The zero value is not usable. It is safe for concurrent use; calls are made one after another.
 type Units struct {
 	dial func(context.Context) (bus, error)
@@ -29,6 +29,7 @@ type Units struct {
 // bus is the part of go-systemd's connection that is used.
 type bus interface {
 	SetUnitPropertiesContext(ctx context.Context, name string, runtime bool, properties ...dbus.Property) error
+	GetUnitTypePropertiesContext(ctx context.Context, unit, unitType string) (map[string]any, error)
 	Connected() bool
 	Close()
 }
@@ -62,20 +63,22 @@ func (u *Units) SetProperties(ctx context.Context, name string, settings []plan.
 		return errors.Join(mapErr, fmt.Errorf("set properties of unit %s: %w", name, ctx.Err()))
 	}
 	defer func() { u.turn <- struct{}{} }()
-	if err := u.set(ctx, name, variants); err != nil {
+	set := func(b bus) error { return b.SetUnitPropertiesContext(ctx, name, true, variants...) }
+	if err := u.call(ctx, set); err != nil {
 		return errors.Join(mapErr, fmt.Errorf("set properties of unit %s: %w", name, err))
 	}
 	return mapErr
 }
 
-// set tries once more on a new connection when the old one turns out to be closed, as after a restart of the bus.
-func (u *Units) set(ctx context.Context, name string, props []dbus.Property) error {
+// call tries once more on a new connection when the old one turns out to be closed, as after a restart of the bus. The turn
+// is held.
+func (u *Units) call(ctx context.Context, do func(bus) error) error {
 	for {
 		fresh, err := u.open(ctx)
 		if err != nil {
 			return err
 		}
-		err = u.conn.SetUnitPropertiesContext(ctx, name, true, props...)
+		err = do(u.conn)
 		if err == nil || fresh || ctx.Err() != nil || u.conn.Connected() {
 			return err
 		}

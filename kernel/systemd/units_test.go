@@ -43,6 +43,15 @@ func (b *fakeBus) SetUnitPropertiesContext(ctx context.Context, name string, run
 	return nil
 }
 
+func (b *fakeBus) GetUnitTypePropertiesContext(_ context.Context, name, kind string) (map[string]any, error) {
+	if b.broken {
+		b.closed = true
+		return nil, errBus
+	}
+	b.calls = append(b.calls, name+" "+kind)
+	return map[string]any{"MemoryMin": uint64(4096)}, nil
+}
+
 func (b *fakeBus) Connected() bool { return !b.closed }
 func (b *fakeBus) Close()          { b.closed = true }
 

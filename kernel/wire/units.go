@@ -42,6 +42,15 @@ func (Units) Has(cgroup string, k plan.Knob) bool {
 	return err == nil && systemd.Mapped(k)
 }
 
+// Held implements apply.Units.
+func (u Units) Held(ctx context.Context, cgroup string) (map[plan.Knob]string, error) {
+	name, err := systemd.Unit(cgroup)
+	if err != nil {
+		return nil, err
+	}
+	return u.Bus.Held(ctx, name)
+}
+
 // Set makes the settings of one cgroup properties of its unit.
 func (u Units) Set(ctx context.Context, cgroup string, settings []plan.Setting) error {
 	name, err := systemd.Unit(cgroup)

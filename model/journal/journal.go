@@ -38,6 +38,9 @@ const (
 	// ViaEvent: nothing was written; something happened to a pod (it was evicted, disturbed …). Knob says what. Such records
 	// stand in the node agent's audit, never in a ledger of writes.
 	ViaEvent Via = "event"
+	// ViaDrift: nothing was written; a value that stood was found to be another (Found), and was or is repaired. Source says who
+	// may have written that.
+	ViaDrift Via = "drift"
 	// ViaGone: the target was removed; its records can be dropped.
 	ViaGone Via = "gone"
 )
@@ -72,6 +75,9 @@ type Record struct {
 	// Theirs: Original is not what this process had written last, so somebody else has changed the value since: it is
 	// theirs that a restore returns to.
 	Theirs bool `json:"theirs,omitempty"`
+	// Found and Source are of ViaDrift: the value in the knob's unit, and model/drift's name of who may have written it.
+	Found  string `json:"found,omitempty"`
+	Source string `json:"source,omitempty"`
 }
 
 // Before reports whether a record of one writer was made before one of another: by the machine's own clock, where both have it.

@@ -31,6 +31,7 @@ import (
 	"github.com/koord-rt/koord-rt/daemon/metrics"
 	"github.com/koord-rt/koord-rt/engine"
 	"github.com/koord-rt/koord-rt/kernel/apply"
+	"github.com/koord-rt/koord-rt/model/drift"
 	"github.com/koord-rt/koord-rt/model/journal"
 	"github.com/koord-rt/koord-rt/model/node"
 	"github.com/koord-rt/koord-rt/model/plan"
@@ -68,6 +69,8 @@ func (k *fakeKernel) Verify(p plan.Plan) (bad []apply.Mismatch) {
 }
 
 func (k *fakeKernel) SyncUnits(context.Context, plan.Plan, uint64) []apply.Result { return nil }
+
+func (k *fakeKernel) Sources(context.Context, []apply.Stray) []drift.Source { return nil }
 
 func (k *fakeKernel) Forget(...plan.Target) error { return nil }
 

@@ -187,6 +187,25 @@ func TestExplain(t *testing.T) {
 	}
 }
 
+// The newest drift is told with whose it may have been, in words and as JSON.
+func TestExplainDrift(t *testing.T) {
+	t.Parallel()
+	h := colocated(t, "6.12")
+	for _, by := range []string{"someone", "runtime-or-systemd"} {
+		h.work(t, nil, journal.Record{
+			Target: app, Knob: plan.CPUQuota.String(), Want: "100000", Found: "300000", Source: by, Via: journal.ViaDrift,
+		})
+	}
+	out, err := h.run(t, "explain", "default/web/app")
+	if err != nil || !strings.Contains(out, "[last drift 2026-05-01T12:00:00Z: 300000 by runtime or systemd]") || strings.Contains(out, "someone") {
+		t.Errorf("%v\n%s", err, out)
+	}
+	out, err = h.run(t, "explain", "default/web/app", "-o", "json")
+	if err != nil || !strings.Contains(out, `"source": "runtime-or-systemd"`) {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
 func TestExplainUnknownAndAmbiguous(t *testing.T) {
 	t.Parallel()
 	h := colocated(t, "6.12")

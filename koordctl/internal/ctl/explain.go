@@ -5,6 +5,7 @@ package ctl
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -102,6 +103,9 @@ func explainRow(l *line) []string {
 	}
 	if l.Proof != "" {
 		reason += " [at start: " + l.Proof + "]"
+	}
+	if d := l.Last; d != nil {
+		reason += fmt.Sprintf(" [last drift %s: %s by %s]", d.When.UTC().Format(time.RFC3339), d.Found, strings.ReplaceAll(d.Source, "-", " "))
 	}
 	return []string{knobKey(l), l.Kernel, l.Want, l.Before, l.Drift, l.Owner, l.Via, l.When.UTC().Format(time.RFC3339), reason}
 }

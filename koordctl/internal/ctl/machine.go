@@ -139,6 +139,16 @@ type line struct {
 	Err string `json:"error,omitempty"`
 	// Proof is what was read at start, when it was not what was wanted.
 	Proof string `json:"proof,omitempty"`
+	// Last is when somebody wrote over the value last, since it was ours.
+	Last *drifted `json:"lastDrift,omitempty"`
+}
+
+// drifted is one drift that was noticed.
+type drifted struct {
+	When  time.Time `json:"when"`
+	Found string    `json:"found"`
+	// Source is who may have written it: "runtime", "kubelet", "systemd", "someone", or several joined by "-or-".
+	Source string `json:"source"`
 }
 
 // Values of line.Drift.
@@ -226,6 +236,9 @@ func (m *machine) line(e *ledger.Entry, bad map[plan.ID]apply.Mismatch) line {
 	}
 	if e.Proof != nil {
 		l.Proof = e.Proof.Err
+	}
+	if e.Drift != nil {
+		l.Last = &drifted{When: e.Drift.Time, Found: e.Drift.Found, Source: e.Drift.Source}
 	}
 	k, _ := plan.ParseKnob(e.Knob)
 	id := plan.ID{Target: e.Target, Knob: k, Key: e.Key}

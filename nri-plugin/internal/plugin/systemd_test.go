@@ -28,6 +28,8 @@ type fakeUnits struct {
 
 func (*fakeUnits) Has(dir string, k plan.Knob) bool { return kernelwire.Units{}.Has(dir, k) }
 
+func (*fakeUnits) Held(context.Context, string) (map[plan.Knob]string, error) { return nil, nil }
+
 func (u *fakeUnits) Set(_ context.Context, dir string, settings []plan.Setting) error {
 	u.mu.Lock()
 	defer u.mu.Unlock()

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+package systemd
+
+import (
+	"errors"
+	"maps"
+	"testing"
+
+	"github.com/koord-rt/koord-rt/model/plan"
+	"github.com/koord-rt/koord-rt/model/unit"
+)
+
+// TestTexts: what a unit without properties of its own makes of the files, and what one with ours does.
+func TestTexts(t *testing.T) {
+	t.Parallel()
+	settings := []plan.Setting{
+		set(plan.CPUShares, plan.Int(1024)), set(plan.CPUQuota, plan.Int(33333)), set(plan.CPUSetCPUs, plan.Text("0-1,9")),
+		set(plan.CPUSetMems, plan.Text("1")), set(plan.MemoryMin, plan.Int(4096)), set(plan.MemoryHigh, plan.Int(-1)),
+	}
+	ours, err := Properties(settings, unit.Quadratic)
+	if err != nil {
+		t.Fatal(err)
+	}
+	props := map[string]any{"CPUQuotaPeriodUSec": infinity, "MemoryLow": "no number"}
+	for _, p := range ours {
+		props[p.Name] = p.Value
+	}
+	for name, c := range map[string]struct {
+		props map[string]any
+		want  map[plan.Knob]string
+	}{
+		"none is known": {nil, map[plan.Knob]string{}},
+		"defaults": {map[string]any{
+			"CPUWeight": infinity, "CPUQuotaPerSecUSec": infinity, "CPUQuotaPeriodUSec": infinity, "AllowedCPUs": []byte{}, "MemoryLow": uint64(0), "MemoryMax": infinity,
+		}, map[plan.Knob]string{
+			plan.CPUShares: "100", plan.CPUQuota: "max 100000", plan.CPUPeriod: "max 100000", plan.CPUSetCPUs: "", plan.MemoryLow: "0", plan.MemoryLimit: "max",
+		}},
+		"ours, a quota in steps of 1 % of a CPU": {props, map[plan.Knob]string{
+			plan.CPUShares: "100", plan.CPUQuota: "34000 100000", plan.CPUPeriod: "34000 100000", plan.CPUSetCPUs: "0-1,9", plan.CPUSetMems: "1",
+			plan.MemoryMin: "4096", plan.MemoryHigh: "max",
+		}},
+		"less than a millisecond": {map[string]any{"CPUQuotaPerSecUSec": uint64(5000)}, map[plan.Knob]string{
+			plan.CPUQuota: "1000 200000", plan.CPUPeriod: "1000 200000",
+		}},
+	} {
+		if got := texts(c.props); !maps.Equal(got, c.want) {
+			t.Errorf("%s: %v, want %v", name, got, c.want)
+		}
+	}
+}
+
+func TestHeld(t *testing.T) {
+	t.Parallel()
+	old, next := &fakeBus{}, &fakeBus{}
+	u := newUnits(dialer(old, next))
+	for range 2 { // the second finds the bus gone and opens it anew
+		held, err := u.Held(t.Context(), "cri-containerd-a.scope")
+		if err != nil || held[plan.MemoryMin] != "4096" {
+			t.Errorf("held %v, %v", held, err)
+		}
+		old.broken = true
+	}
+	if len(old.calls) != 1 || len(next.calls) != 1 || next.calls[0] != "cri-containerd-a.scope Scope" {
+		t.Errorf("calls %q and %q", old.calls, next.calls)
+	}
+	if _, err := newUnits(dialer()).Held(t.Context(), "a.slice"); !errors.Is(err, errors.ErrUnsupported) {
+		t.Errorf("without a bus: %v", err)
+	}
+}
