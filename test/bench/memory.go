@@ -78,7 +78,7 @@ func (b *bench) memory(ctx context.Context, r *report) error {
 
 // residentAfter connects koord-nri, waits until it is idle and then the rest, and reads its memory.
 func (b *bench) residentAfter(ctx context.Context, r *report, rig *rig, when string) (resident, error) {
-	p, err := b.startPlugin(ctx, rig, "ours")
+	p, err := b.startPlugin(ctx, rig, "ours", plainIndex)
 	if err != nil {
 		return resident{}, err
 	}

@@ -117,7 +117,7 @@ func (b *bench) takePlaces(ctx context.Context, sides []*side, rigs []*rig, turn
 			continue
 		}
 		var err error
-		if s.p, err = b.startPlugin(ctx, s.rig, s.name); err != nil {
+		if s.p, err = b.startPlugin(ctx, s.rig, s.name, plainIndex); err != nil {
 			return err
 		}
 	}

@@ -42,12 +42,24 @@ func named(prefix, class string, i, n int) kubelet.Pod {
 func lsPod(prefix string, i, n int) kubelet.Pod {
 	p := named(prefix, "LS", i, n)
 	for c := range p.Containers {
-		p.Containers[c].Resources = kubelet.Resources{
-			Requests: map[string]kubelet.Quantity{"cpu": "1m", "memory": "16Mi"},
-			Limits:   map[string]kubelet.Quantity{"cpu": "1", "memory": "64Mi"},
-		}
+		p.Containers[c].Resources = lsResources()
 	}
 	return p
+}
+
+func lsResources() kubelet.Resources {
+	return kubelet.Resources{
+		Requests: map[string]kubelet.Quantity{"cpu": "1m", "memory": "16Mi"},
+		Limits:   map[string]kubelet.Quantity{"cpu": "1", "memory": "64Mi"},
+	}
+}
+
+// resized is what an LS container has after a resize of its CPU upwards. Request and limit change, so the runtime is told of
+// the pod twice and of the container once, and as often on the way back.
+func resized() kubelet.Resources {
+	r := lsResources()
+	r.Requests["cpu"], r.Limits["cpu"] = "100m", "1500m"
+	return r
 }
 
 // bePod runs on batch resources: half a CPU requested, one at most, 64 MiB.

@@ -37,13 +37,16 @@ type process struct {
 	log     string
 	run     string // koord-nri's runDir, on tmpfs
 	metrics string // its metrics socket
-	bare    string // where the bare plugin writes what its system calls took
+	bare    string // where the bare plugin writes what its work took
 	stopped bool
 }
 
-// startPlugin starts the named plugin on r and waits until it says that it is synchronised.
-func (b *bench) startPlugin(ctx context.Context, r *rig, name string) (*process, error) {
-	p, err := b.launch(ctx, r, name)
+// plainIndex is koord-nri's place among NRI plugins, and noop's where it is alone.
+const plainIndex = "05"
+
+// startPlugin starts the named plugin on r and waits until it says that it is synchronised. index is noop's place.
+func (b *bench) startPlugin(ctx context.Context, r *rig, name, index string) (*process, error) {
+	p, err := b.launch(ctx, r, name, index)
 	if err != nil {
 		return nil, err
 	}
@@ -51,14 +54,14 @@ func (b *bench) startPlugin(ctx context.Context, r *rig, name string) (*process,
 }
 
 // launch starts the named plugin.
-func (b *bench) launch(ctx context.Context, r *rig, name string) (*process, error) {
+func (b *bench) launch(ctx context.Context, r *rig, name, index string) (*process, error) {
 	dir, err := os.MkdirTemp(r.host.Dir, name)
 	if err != nil {
 		return nil, fmt.Errorf("create plugin folder: %w", err)
 	}
 	p := &process{name: name, exited: make(chan struct{}), log: filepath.Join(dir, "log")}
 	if name != "ours" {
-		err = b.prepareNoop(ctx, r, p, dir)
+		err = b.prepareNoop(ctx, r, p, dir, index)
 	} else {
 		err = b.prepareOurs(r, p, dir)
 	}
@@ -89,18 +92,18 @@ func (p *process) wait(ctx context.Context) error {
 	return nil
 }
 
-func (b *bench) prepareNoop(ctx context.Context, r *rig, p *process, dir string) error {
+func (b *bench) prepareNoop(ctx context.Context, r *rig, p *process, dir, index string) error {
 	if err := b.buildNoop(ctx); err != nil {
 		return err
 	}
 	ready := filepath.Join(dir, "ready")
-	p.cmd = exec.Command(b.noop, "-socket", r.host.NRISocket, "-ready", ready, "-nice", strconv.Itoa(b.o.noopNice))
+	p.cmd = exec.Command(b.noop, "-socket", r.host.NRISocket, "-ready", ready, "-nice", strconv.Itoa(b.o.noopNice), "-index", index)
 	if p.name == "stamp" {
 		p.cmd.Args = append(p.cmd.Args, "-stamp")
 	}
 	if p.name == "bare" {
 		p.bare = filepath.Join(dir, "took")
-		p.cmd.Args = append(p.cmd.Args, "-bare", p.bare)
+		p.cmd.Args = append(p.cmd.Args, "-bare", p.bare, "-work", bareWork.String())
 	}
 	p.ready = func() error {
 		_, err := os.Stat(ready)

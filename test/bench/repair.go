@@ -63,7 +63,7 @@ func (b *bench) sync(ctx context.Context, r *report) error {
 
 // syncOnce returns the seconds inside Synchronize and those from its end to the last value in the kernel.
 func (b *bench) syncOnce(ctx context.Context, r *report, f *fleet, want []value) (answered, repaired float64, err error) {
-	p, err := b.launch(ctx, f.rig, "ours")
+	p, err := b.launch(ctx, f.rig, "ours", plainIndex)
 	if err != nil {
 		return 0, 0, err
 	}
@@ -91,13 +91,13 @@ func (b *bench) syncOnce(ctx context.Context, r *report, f *fleet, want []value)
 		return 0, 0, errors.Join(err, p.stop())
 	}
 	repaired = done.Sub(synced).Seconds()
-	l := load{rig: f.rig, p: p}
+	l := load{rig: f.rig, ours: p}
 	own, err := l.own(ctx)
 	if err != nil {
 		return 0, 0, errors.Join(err, p.stop())
 	}
 	if remote, err := l.remote(ctx); err == nil {
-		for op, h := range remote {
+		for op, h := range remote["ours"] {
 			r.note("containerd sees %s: %s in %d messages so far", op, took(h.sum), h.count)
 		}
 	}

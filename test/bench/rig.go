@@ -127,6 +127,25 @@ type stopwatch struct {
 	runtimeapi.RuntimeServiceClient
 	mu                    sync.Mutex
 	runPod, create, start time.Duration
+	// under is how many CreateContainer are under way, peak the most of them since most was asked.
+	under, peak int
+}
+
+// most is the largest number of CreateContainer under way since it was asked last.
+func (s *stopwatch) most() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := s.peak
+	s.peak = s.under
+	return out
+}
+
+// creating counts a CreateContainer that begins (1) or ends (-1).
+func (s *stopwatch) creating(n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.under += n
+	s.peak = max(s.peak, s.under)
 }
 
 func (s *stopwatch) took(field *time.Duration, since time.Time) {
@@ -144,6 +163,8 @@ func (s *stopwatch) RunPodSandbox(ctx context.Context, in *runtimeapi.RunPodSand
 
 // CreateContainer implements the CRI client.
 func (s *stopwatch) CreateContainer(ctx context.Context, in *runtimeapi.CreateContainerRequest, o ...grpc.CallOption) (*runtimeapi.CreateContainerResponse, error) {
+	s.creating(1)
+	defer s.creating(-1)
 	defer s.took(&s.create, time.Now())
 	return s.RuntimeServiceClient.CreateContainer(ctx, in, o...)
 }

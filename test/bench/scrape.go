@@ -30,6 +30,19 @@ type histograms map[string]histogram
 // scrape reads one histogram family from url and keeps the series that match, by the label's value. unix is the socket
 // to reach it by, "" for TCP.
 func scrape(ctx context.Context, unix, url, family, label string, match func(labels map[string]string) bool) (histograms, error) {
+	return scrapeBy(ctx, unix, url, family, func(labels map[string]string) string {
+		if !match(labels) {
+			return skipped
+		}
+		return labels[label]
+	})
+}
+
+// skipped is the key of a series that scrapeBy leaves out: no label's value holds a NUL.
+const skipped = "\x00"
+
+// scrapeBy is scrape with the series named by all of their labels.
+func scrapeBy(ctx context.Context, unix, url, family string, key func(labels map[string]string) string) (histograms, error) {
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
 		var d net.Dialer
 		if unix != "" {
@@ -60,8 +73,8 @@ func scrape(ctx context.Context, unix, url, family, label string, match func(lab
 		for _, l := range m.GetLabel() {
 			labels[l.GetName()] = l.GetValue()
 		}
-		if match(labels) {
-			out[labels[label]] = newHistogram(m.GetHistogram())
+		if k := key(labels); k != skipped {
+			out[k] = newHistogram(m.GetHistogram())
 		}
 	}
 	return out, nil

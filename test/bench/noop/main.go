@@ -2,11 +2,11 @@
 // Copyright The koord-rt Authors
 
 // Command noop is an NRI plugin that subscribes to the events of koord-nri and does nothing with them: what is left of a
-// request's time when it answers is the price of NRI itself. With -bare it does the bare system calls of StartContainer,
-// with -stamp it adds one annotation to each container.
+// request's time when it answers is the price of NRI itself. With -bare it does the bare system calls of StartContainer
+// and a fixed piece of arithmetic in CreateContainer, with -stamp it adds one annotation to each container.
 //
 // Input is the NRI socket; output is a file that appears when the runtime has synchronised, and with -bare a file of what
-// each StartContainer took. Only the benchmarks run it.
+// each of both took. Only the benchmarks run it.
 package main
 
 import (
@@ -40,7 +40,9 @@ func serve(ctx context.Context, args []string) (err error) {
 	socket := f.String("socket", "", "NRI socket")
 	ready := f.String("ready", "", "file to create when synchronised")
 	nice := f.Int("nice", 0, "nice value")
-	took := f.String("bare", "", "do StartContainer's system calls, and write to this file at the end what each took")
+	index := f.String("index", "05", "place among the runtime's plugins")
+	took := f.String("bare", "", "do StartContainer's system calls and CreateContainer's arithmetic, and write to this file at the end what each took")
+	work := f.Duration("work", 0, "processor time of the arithmetic")
 	stamp := f.Bool("stamp", false, "add an annotation to each container")
 	if err := f.Parse(args); err != nil {
 		return err
@@ -52,14 +54,14 @@ func serve(ctx context.Context, args []string) (err error) {
 	}
 	p := &plugin{ready: *ready, stamp: *stamp}
 	if *took != "" {
-		b, err := newBare()
+		b, err := newBare(*work)
 		if err != nil {
 			return err
 		}
 		p.bare = b
 		defer func() { err = errors.Join(err, b.save(*took)) }()
 	}
-	s, err := stub.New(p, stub.WithPluginName("noop"), stub.WithPluginIdx("05"), stub.WithSocketPath(*socket))
+	s, err := stub.New(p, stub.WithPluginName("noop"), stub.WithPluginIdx(*index), stub.WithSocketPath(*socket))
 	if err != nil {
 		return fmt.Errorf("make the NRI stub: %w", err)
 	}
@@ -103,8 +105,11 @@ func (*plugin) StopPodSandbox(context.Context, *api.PodSandbox) error { return n
 // RemovePodSandbox does nothing.
 func (*plugin) RemovePodSandbox(context.Context, *api.PodSandbox) error { return nil }
 
-// CreateContainer does nothing, or adds an annotation as long as koord-nri's on a container with burst and batch resources.
+// CreateContainer does nothing, or the arithmetic, or adds an annotation as long as koord-nri's on a container with burst and batch resources.
 func (p *plugin) CreateContainer(context.Context, *api.PodSandbox, *api.Container) (*api.ContainerAdjustment, []*api.ContainerUpdate, error) {
+	if p.bare != nil {
+		p.bare.create()
+	}
 	if !p.stamp {
 		return nil, nil, nil
 	}

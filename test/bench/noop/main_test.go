@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/containerd/nri/pkg/api"
 	"github.com/containerd/nri/pkg/stub"
@@ -112,7 +113,13 @@ func TestBare(t *testing.T) {
 	if got, _ := b.burst("/kubepods/c"); got != "/sys/fs/cgroup/cpu/kubepods/c/cpu.cfs_burst_us" || len(b.limits("/kubepods/c")) != 3 {
 		t.Errorf("v1: %s, %q", got, b.limits("/kubepods/c"))
 	}
-	b.took = []measurement{{}, {}}
+	b.turns = turnsFor(time.Microsecond)
+	for range 2 {
+		b.create()
+	}
+	if b.turns == 0 || b.sum == 0 || len(b.took) != 2 || b.took[0].event != "CreateContainer" || b.took[0].took <= 0 {
+		t.Errorf("%d turns of arithmetic: %+v", b.turns, b.took)
+	}
 	if err := b.save(path); err != nil {
 		t.Fatal(err)
 	}

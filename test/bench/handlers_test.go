@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+package main
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// meeting is a runtime that answers a CreateContainer when n of them are under way.
+type meeting struct {
+	runtimeapi.RuntimeServiceClient
+	all sync.WaitGroup
+}
+
+func (m *meeting) CreateContainer(context.Context, *runtimeapi.CreateContainerRequest, ...grpc.CallOption) (*runtimeapi.CreateContainerResponse, error) {
+	m.all.Done()
+	m.all.Wait()
+	return &runtimeapi.CreateContainerResponse{}, nil
+}
+
+// A figure "at 64" is one only if a wave holds 64 requests at the same time, and the count of them says so.
+func TestWave(t *testing.T) {
+	t.Parallel()
+	const n = 64
+	m := &meeting{}
+	m.all.Add(n)
+	calls := &stopwatch{RuntimeServiceClient: m}
+	err := parallel(t.Context(), n, n, func(ctx context.Context, _ int) error {
+		_, err := calls.CreateContainer(ctx, &runtimeapi.CreateContainerRequest{})
+		return err
+	})
+	if got := calls.most(); err != nil || got != n {
+		t.Errorf("most under way: %d, %v", got, err)
+	}
+	if got := calls.most(); got != 0 {
+		t.Errorf("most under way after it: %d", got)
+	}
+}
+
+// What bare has measured belongs to the concurrency at whose time it began; what came before the first does not count.
+func TestReadBare(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "took")
+	if err := os.WriteFile(path, []byte("StartContainer 5 1000\nCreateContainer 10 2000\nStartContainer 25 3000\nStartContainer 30 4000\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	into := map[int]*measured{}
+	for _, c := range concurrencies {
+		into[c] = &measured{bare: map[string]sample{}}
+	}
+	if err := readBare(path, []time.Time{time.Unix(0, 10), time.Unix(0, 20), time.Unix(0, 30)}, into); err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []map[string]sample{{"CreateContainer": {2e-6}}, {"StartContainer": {3e-6}}, {"StartContainer": {4e-6}}} {
+		got := into[concurrencies[i]].bare
+		if len(got) != len(want) {
+			t.Errorf("at %d: %v, want %v", concurrencies[i], got, want)
+		}
+		for event, s := range want {
+			if !slices.Equal(got[event], s) {
+				t.Errorf("at %d: %s %v, want %v", concurrencies[i], event, got[event], s)
+			}
+		}
+	}
+	if err := os.WriteFile(path, []byte("StartContainer 5\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if readBare(path, []time.Time{time.Unix(0, 0)}, into) == nil {
+		t.Error("no error of half a line")
+	}
+}
+
+// Over two rounds noop stands before ours once and behind it once; bare is always last, so that it finds nothing to write
+// that ours would have had to.
+func TestIndices(t *testing.T) {
+	t.Parallel()
+	before := 0
+	for round := range 2 {
+		at := indices(round)
+		if at["ours"] != plainIndex || at["bare"] <= max(at["ours"], at["noop"]) || at["noop"] == at["ours"] {
+			t.Errorf("round %d: %v", round, at)
+		}
+		if at["noop"] < at["ours"] {
+			before++
+		}
+	}
+	if before != 1 {
+		t.Errorf("noop stands before ours %d times in two rounds", before)
+	}
+}
