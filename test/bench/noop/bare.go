@@ -4,6 +4,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -37,8 +38,11 @@ type measurement struct {
 	took  time.Duration
 }
 
-// burst is what an LS container of the benchmarks gets, in microseconds.
-const burst = "100000"
+// What an LS container of the benchmarks gets, in microseconds.
+const (
+	burst = "100000"
+	quota = "100000"
+)
 
 func newBare(work time.Duration) (*bare, error) {
 	var st unix.Statfs_t
@@ -80,12 +84,20 @@ func (b *bare) create() {
 	b.took = append(b.took, measurement{"CreateContainer", begin, took})
 }
 
-// start does the system calls for one container.
-func (b *bare) start(sb *api.PodSandbox, ctr *api.Container) error {
-	cgroup := nri.Cgroup(sb, ctr)
+// start does the system calls for one container. koord-nri has been there before: so that bare's files are as cold and as
+// empty as koord-nri's were, a burst goes to a group made for it beside the container's, with the same quota.
+func (b *bare) start(sb *api.PodSandbox, ctr *api.Container) (err error) {
+	cgroup, class := nri.Cgroup(sb, ctr), sb.GetLabels()["koordinator.sh/qosClass"]
+	if class == "LS" {
+		cgroup += "-bare"
+		remove, failed := b.sibling(cgroup)
+		if failed != nil {
+			return failed
+		}
+		defer func() { err = errors.Join(err, remove()) }()
+	}
 	begin := time.Now()
-	var err error
-	if sb.GetLabels()["koordinator.sh/qosClass"] == "LS" {
+	if class == "LS" {
 		err = writeAndRead(b.burst(cgroup))
 	} else {
 		for _, path := range b.limits(cgroup) {
@@ -106,6 +118,27 @@ func (b *bare) burst(cgroup string) (path, value string) {
 		return filepath.Join("/sys/fs/cgroup", cgroup, "cpu.max.burst"), burst
 	}
 	return filepath.Join("/sys/fs/cgroup/cpu", cgroup, "cpu.cfs_burst_us"), burst
+}
+
+// sibling makes a group with the quota of an LS container.
+func (b *bare) sibling(cgroup string) (remove func() error, err error) {
+	dir, file, value := filepath.Join("/sys/fs/cgroup/cpu", cgroup), "cpu.cfs_quota_us", quota
+	if b.v2 {
+		dir, file, value = filepath.Join("/sys/fs/cgroup", cgroup), "cpu.max", quota+" 100000"
+	}
+	remove = func() error {
+		if err := unix.Rmdir(dir); err != nil {
+			return fmt.Errorf("remove %s: %w", dir, err)
+		}
+		return nil
+	}
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		return nil, fmt.Errorf("make a group of bare's own: %w", err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, file), []byte(value), 0); err != nil {
+		return nil, errors.Join(fmt.Errorf("give bare's group a quota: %w", err), remove())
+	}
+	return remove, nil
 }
 
 func (b *bare) limits(cgroup string) []string {
