@@ -58,7 +58,7 @@ type ResourceThresholdStrategy struct {
 	// +kubebuilder:validation:Minimum=0
 	MemoryAllocatableEvictLowerPercent *int64 `json:"memoryAllocatableEvictLowerPercent,omitempty"`
 	// MemoryRequestUtilizationPercent, 0..100 (additive; seed key memory-request-utilization-percent): BE memory use
-	// over the sum of BE memory requests above which BE memory is reclaimed. No default.
+	// over the sum of BE memory requests from which on BE memory is reclaimed and batch-memory is not raised. No default.
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100
 	MemoryRequestUtilizationPercent *int64 `json:"memoryRequestUtilizationPercent,omitempty"`

@@ -13,6 +13,7 @@ import (
 
 	"github.com/koord-rt/koord-rt/api/protocol"
 	schedulingv1alpha1 "github.com/koord-rt/koord-rt/api/scheduling/v1alpha1"
+	slov1alpha1 "github.com/koord-rt/koord-rt/api/slo/v1alpha1"
 	topologyv1alpha1 "github.com/koord-rt/koord-rt/api/topology/v1alpha1"
 	"github.com/koord-rt/koord-rt/cluster/slo/config"
 	"github.com/koord-rt/koord-rt/model/unit"
@@ -26,6 +27,7 @@ type Input struct {
 	Pods     []capacity.Pod // that have not finished
 	Device   *schedulingv1alpha1.Device
 	Topology *topologyv1alpha1.NodeResourceTopology
+	SLO      *slov1alpha1.NodeSLO
 	Config   *config.Config
 	Now      time.Time
 	// Since is the time since the node was written, ZonesSince since its zones were; long where nobody knows.
@@ -48,6 +50,8 @@ type Output struct {
 	Without string
 	// Weight is what part of the usual is lent; the zero value where nothing is.
 	Weight capacity.Weighing
+	// Held is the memory that would be lent too if best-effort pods did not use so much of what they have requested.
+	Held unit.Bytes
 	// Contradiction is what of the report cannot be, "" where all can.
 	Contradiction string
 	// Problems are what could not be read or calculated, and what holds instead; sorted.
@@ -212,11 +216,20 @@ func (d *decision) lend(ratio unit.Ratio) {
 	pods := d.in.Pods
 	batch := d.batch()
 	all := batch.Batch(&node, pods, report).Percent(weight, weight)
+	full := d.full(report)
+	if full {
+		calculated := all.Memory
+		all.Memory = notRaised(calculated, originMemory(d.in.Node.Annotations[protocol.AnnotationOriginExtended]))
+		d.out.Held = calculated - all.Memory
+	}
 	lines := capacity.LinesOf(&node, pods, report, all)
 	d.out.Lines = &lines
 	for i, z := range batch.BatchZones(&node, pods, report) {
 		z = z.Percent(weight, weight)
 		z.CPU = capacity.Normalized(z.CPU, ratio)
+		if full {
+			z.Memory = notRaised(z.Memory, d.zoneHad(node.Zones[i].ID))
+		}
 		d.zones = append(d.zones, zoneBatch{id: node.Zones[i].ID, batch: z})
 	}
 	all.CPU = capacity.Normalized(all.CPU, ratio)

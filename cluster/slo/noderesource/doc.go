@@ -9,6 +9,6 @@
 // (metadata of a node can be written there too), so that a kubelet that reports at the same time is never in conflict.
 // It writes when a difference is worth it (capacity.Rule), which on a quiet cluster is hardly ever.
 //
-// Inputs are Nodes, NodeMetrics, Pods, Devices, NodeResourceTopologies and the config.Store; outputs patches and metrics. It
+// Inputs are Nodes, NodeMetrics, NodeSLOs, Pods, Devices, NodeResourceTopologies and the config.Store; outputs patches and metrics. It
 // must not import a webhook or another controller.
 package noderesource

@@ -9,14 +9,15 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/koord-rt/koord-rt/model/unit"
 	"github.com/koord-rt/koord-rt/policy/capacity"
 )
 
 // metrics tells what is lent out of each node, and the resource model's lines, as they were last decided. It holds what the
 // series need and makes them when they are asked for.
 type metrics struct {
-	lent, line, problems, weight, unsound *prometheus.Desc
-	writes                                *prometheus.CounterVec
+	lent, line, problems, weight, unsound, held *prometheus.Desc
+	writes                                      *prometheus.CounterVec
 
 	mu    sync.Mutex
 	nodes map[string]told
@@ -28,6 +29,7 @@ type told struct {
 	lent     map[string]int64
 	problems int
 	weight   capacity.Weighing
+	held     unit.Bytes
 }
 
 func newMetrics() *metrics {
@@ -43,6 +45,9 @@ func newMetrics() *metrics {
 			"The part of the usual that is lent out of a node, in percent: 100 of a sound one. None where nothing is lent.", []string{"node"}, nil),
 		unsound: prometheus.NewDesc("koord_rt_manager_node_unsound",
 			"1 for each reason why less than the usual is lent out of a node, or was while it recovers.", []string{"node", "reason"}, nil),
+		held: prometheus.NewDesc("koord_rt_manager_node_batch_memory_held",
+			"Memory in bytes that is not lent out of a node because its best-effort pods use too much of what they have requested (memoryRequestUtilizationPercent). None where all is lent.",
+			[]string{"node"}, nil),
 		writes: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "slo_controller_node_resource_reconcile_count", Help: "Writes of nodes and of their zones, by outcome.",
 		}, []string{"status", "reason"}),
@@ -53,7 +58,7 @@ func newMetrics() *metrics {
 func (m *metrics) observe(node string, out *Output) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.nodes[node] = told{lines: out.Lines, lent: out.Lent, problems: len(out.Problems), weight: out.Weight}
+	m.nodes[node] = told{lines: out.Lines, lent: out.Lent, problems: len(out.Problems), weight: out.Weight, held: out.Held}
 }
 
 func (m *metrics) forget(node string) {
@@ -77,6 +82,7 @@ func (m *metrics) Describe(to chan<- *prometheus.Desc) {
 	to <- m.problems
 	to <- m.weight
 	to <- m.unsound
+	to <- m.held
 	m.writes.Describe(to)
 }
 
@@ -99,6 +105,9 @@ func (m *metrics) Collect(to chan<- prometheus.Metric) {
 		}
 		for _, reason := range t.weight.Reasons {
 			gauge(m.unsound, 1, reason)
+		}
+		if t.held > 0 {
+			gauge(m.held, float64(t.held))
 		}
 		if t.lines == nil {
 			continue

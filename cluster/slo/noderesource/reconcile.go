@@ -70,6 +70,7 @@ func Add(mgr ctrl.Manager, o Options) error {
 	err := ctrl.NewControllerManagedBy(mgr).Named(Name).
 		For(&corev1.Node{}, builder.WithPredicates(nodeChanges())).
 		Watches(&slov1alpha1.NodeMetric{}, named, builder.WithPredicates(reportChanges())).
+		Watches(&slov1alpha1.NodeSLO{}, named, specChanges()).
 		Watches(&schedulingv1alpha1.Device{}, named, specChanges()).
 		Watches(&topologyv1alpha1.NodeResourceTopology{}, named).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(nodeOfPod), builder.WithPredicates(arrivals())).
@@ -128,6 +129,9 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if len(out.Weight.Reasons) > 0 {
 		log.FromContext(ctx).V(1).Info("less than the usual is lent", "percent", out.Weight.Weight, "reasons", out.Weight.Reasons)
 	}
+	if out.Held > 0 {
+		log.FromContext(ctx).V(1).Info("batch-memory is not raised: best-effort pods use too much of what they have requested", "bytes", int64(out.Held))
+	}
 	for _, p := range out.Problems {
 		if ok, _ := r.limit.Allow(req.Name, p); ok {
 			log.FromContext(ctx).Info("a node's resources are not what they could be", "problem", p)
@@ -156,6 +160,9 @@ func (r *reconciler) read(ctx context.Context, name string) (*Input, error) {
 		in.Report = metric.Report
 	}
 	if in.Device, err = get[schedulingv1alpha1.Device](ctx, r.client, name); err != nil {
+		return nil, err
+	}
+	if in.SLO, err = get[slov1alpha1.NodeSLO](ctx, r.client, name); err != nil {
 		return nil, err
 	}
 	if in.Topology, err = get[topologyv1alpha1.NodeResourceTopology](ctx, r.client, name); err != nil {
