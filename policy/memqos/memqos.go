@@ -16,6 +16,8 @@
 // reclaimed below memory.low, and for nothing: whoever gave less than a tenth of what was asked, or stalls on memory
 // already, is left alone for a while. A tick takes at most half a percent of the node, twice that when it is tight.
 //
+// A BE pod that disturbs others by its memory is held to what interference detection says, by memory.high of its containers.
+//
 // A container that stalls at its memory.high while the node is calm gets room up to memory.max by quarters, and gives it
 // back when it no longer needs it (tuning).
 //
@@ -71,6 +73,8 @@ type Input struct {
 	// Used by the node, as evictions count it.
 	Used       unit.Measured[unit.Bytes]
 	Containers []Container
+	// Antagonists are BE pods that are held for disturbing others, one entry for a pod.
+	Antagonists []Antagonist
 }
 
 // Container is one running container.
@@ -132,6 +136,11 @@ type ContainerState struct {
 	DryTo unit.Micros `json:"dryTo,omitempty"`
 	// Held is the memory.high that a tight node gives it, 0 for none.
 	Held unit.Bytes `json:"held,omitempty"`
+	// Cap is the memory.high of an antagonist's container, 0 for none, Target what it goes down to, and Told what its pod was held to
+	// when that was calculated.
+	Cap    unit.Bytes `json:"cap,omitempty"`
+	Target unit.Bytes `json:"target,omitempty"`
+	Told   unit.Bytes `json:"told,omitempty"`
 	// Lift is the part of the way from memory.high to memory.max that tuning gives, LiftAt its last change.
 	Lift   unit.Fraction `json:"lift,omitempty"`
 	LiftAt unit.Micros   `json:"liftAt,omitempty"`
@@ -179,6 +188,7 @@ func Step(s State, in Input) (State, Output) {
 	w.marks()
 	w.booked(&next)
 	w.relieve(&next)
+	w.antagonists()
 	for i := range in.Containers {
 		w.tune(i, next.Pressure)
 	}

@@ -92,6 +92,8 @@ func (w *work) hold(i int) {
 func (w *work) high(i int) (High, bool) {
 	c, s := &w.in.Containers[i], &w.next[i]
 	switch own := c.own(); {
+	case s.Cap > 0 && (own <= 0 || s.Cap < own) && (s.Held == 0 || s.Cap < s.Held):
+		return High{c.ID, c.Pod, s.Cap, capWhy(s.Told)}, true
 	case s.Held > 0 && (own <= 0 || s.Held < own):
 		return High{c.ID, c.Pod, s.Held, "the node's memory is tight: no more than it has"}, true
 	case s.Lift > 0 && w.in.CanHigh && c.High > 0 && c.Max > c.High:
@@ -122,7 +124,7 @@ const (
 // one when it has kept below for a minute, to nothing where it does not apply or the node is not calm (BE).
 func (w *work) tune(i int, pressure Pressure) {
 	c, s := &w.in.Containers[i], &w.next[i]
-	if !w.in.Tune || !w.in.CanHigh || c.High <= 0 || c.Max <= c.High || pressure != Calm && c.QoS == protocol.QoSBE {
+	if !w.in.Tune || !w.in.CanHigh || s.Cap > 0 || c.High <= 0 || c.Max <= c.High || pressure != Calm && c.QoS == protocol.QoSBE {
 		s.Lift, s.LiftAt = 0, 0
 		return
 	}

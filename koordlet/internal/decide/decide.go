@@ -155,9 +155,7 @@ func Step(s State, f *Facts) (State, Outcome) {
 		s.Interference, s.tick.Interference = interference.Step(s.Interference, interferenceInput(f, a, s.Interference.At, s.memo))
 		out.Events = s.tick.Interference.Events
 	}
-	if !f.caps() {
-		s.Interference.Suspects = nil // what is not put in force proves nothing
-	}
+	s.Interference.Suspects = f.held(s.Interference.Suspects)
 	s.Suppress, out.Suppress = suppress.Step(s.Suppress, suppressInput(f, a, antagonists(s.Interference.Suspects, a)))
 	held, dir := s.TierHeld, s.TierDir
 	out.Tier = tier(f, &s, &out.Suppress)
@@ -165,7 +163,7 @@ func Step(s State, f *Facts) (State, Outcome) {
 	if !f.Urgent {
 		s.Burst, s.tick.Burst = burst.Step(s.Burst, burstInput(f, a, s.memo))
 		if !f.Reclaiming {
-			s.Memory, s.tick.Memory = memqos.Step(s.Memory, memoryInput(f, a, s.memo))
+			s.Memory, s.tick.Memory = memqos.Step(s.Memory, memoryInput(f, a, hoarders(s.Interference.Suspects), s.memo))
 			out.Reclaims = s.tick.Memory.Reclaims
 		}
 		s.Evict, out.Evict = evict.Step(s.Evict, evictInput(f, a, &out.Suppress, &s.tick.Memory))

@@ -14,6 +14,7 @@ import (
 	"github.com/koord-rt/koord-rt/model/unit"
 	"github.com/koord-rt/koord-rt/policy/draft"
 	"github.com/koord-rt/koord-rt/policy/interference"
+	"github.com/koord-rt/koord-rt/policy/memqos"
 	"github.com/koord-rt/koord-rt/policy/suppress"
 )
 
@@ -32,11 +33,11 @@ var watched = [...]struct {
 }
 
 // interferenceInput is what interference detection looks at; before is the step before. A BE pod's use is told only of
-// what a cap can take from it, its CPU time: nobody shall be tried for what nothing is done about. So victims of memory,
-// disk and network pressure are found and told, and have no suspects.
+// what a cap can take from it: nobody shall be tried for what nothing is done about. So victims of disk and network
+// pressure are found and told, and have no suspects.
 func interferenceInput(f *Facts, a *accounts, before unit.Micros, m *memo) interference.Input {
 	in := interference.Input{Now: f.Now, Pods: make([]interference.Pod, 0, len(a.pods)), Pace: f.Pace}
-	caps := f.caps()
+	cpu, memory := f.holds(interference.CPU), f.holds(interference.Memory)
 	for i := range a.pods {
 		u := &a.pods[i]
 		if n := len(in.Pods); n > 0 && in.Pods[n-1].UID == u.member.Pod.UID {
@@ -46,18 +47,54 @@ func interferenceInput(f *Facts, a *accounts, before unit.Micros, m *memo) inter
 		if u.class != protocol.QoSBE {
 			f.signals(u, before, &p.Signals)
 			f.uses(u, &p.Used)
-		} else if caps && f.writes(u, protocol.FeatureBatch) {
-			p.Used[interference.CPU] = cores(u.cpu)
+		} else {
+			if cpu && f.writes(u, protocol.FeatureBatch) {
+				p.Used[interference.CPU] = cores(u.cpu)
+			}
+			if memory && f.writes(u, protocol.FeatureMemory) {
+				p.Used[interference.Memory] = sum(f.last(sample.OfPod(p.UID), sample.MemoryWithPageCache))
+			}
 		}
 		in.Pods = append(in.Pods, p)
 	}
 	return in
 }
 
-// caps reports whether a cap on a BE pod would be put in force: suppression does it, by the pod's quota.
-func (f *Facts) caps() bool {
+// holds reports whether a cap on a BE pod would be put in force: of CPU time suppression does it, by the pod's quota; of memory the
+// memory loop, by memory.high of its containers.
+func (f *Facts) holds(r interference.Resource) bool {
+	feature, knob := protocol.FeatureBatch, plan.CPUQuota
+	switch r {
+	case interference.CPU, interference.Cache:
+	case interference.Memory:
+		if feature, knob = protocol.FeatureMemory, plan.MemoryHigh; !f.View.Kernel.Has(knob) {
+			return false
+		}
+	default:
+		return false
+	}
 	t := f.View.Strategy.Threshold()
-	return draft.On(t.Enable) && f.View.Mode(protocol.FeatureBatch) == node.Active && !f.View.Ceded.Has(plan.CPUQuota)
+	return draft.On(t.Enable) && f.View.Mode(feature) == node.Active && !f.View.Ceded.Has(knob)
+}
+
+// held are the suspects whose caps are put in force: what is not proves nothing.
+func (f *Facts) held(suspects []interference.Suspicion) (out []interference.Suspicion) {
+	for _, s := range suspects {
+		if f.holds(s.Resource) {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// hoarders are the suspects that give memory.
+func hoarders(suspects []interference.Suspicion) (out []memqos.Antagonist) {
+	for _, s := range suspects {
+		if s.Resource == interference.Memory {
+			out = append(out, memqos.Antagonist{Pod: s.Pod, Cap: unit.Bytes(s.Limit)})
+		}
+	}
+	return out
 }
 
 // writes reports whether a feature may write for the pod.

@@ -12,6 +12,7 @@ import (
 	"github.com/koord-rt/koord-rt/koordlet/internal/decide"
 	"github.com/koord-rt/koord-rt/koordlet/internal/window"
 	"github.com/koord-rt/koord-rt/model/node"
+	"github.com/koord-rt/koord-rt/model/plan"
 	"github.com/koord-rt/koord-rt/model/sample"
 	"github.com/koord-rt/koord-rt/model/unit"
 	"github.com/koord-rt/koord-rt/model/workload"
@@ -111,6 +112,10 @@ func TestInterferenceWithoutCaps(t *testing.T) {
 		"network latency": {sample.NetworkRTT, nil},
 		"suppression off": {sample.StallCPUSome, func(f *decide.Facts) { f.View.Strategy.ResourceUsedThresholdWithBE.Enable = new(false) }},
 		"batch observed":  {sample.StallCPUSome, func(f *decide.Facts) { f.View.Modes[protocol.FeatureBatch] = node.Observe }},
+		"memory, no memory.high": {sample.StallMemorySome, func(f *decide.Facts) {
+			f.View.Kernel.Knobs[plan.MemoryHigh].OK = false
+			f.Window.(*window.Memory).Append([]sample.Sample{{Subject: sample.OfPod("be"), Metric: sample.MemoryWithPageCache, Value: gib, At: f.Now}})
+		}},
 		"opted out": {sample.StallCPUSome, func(f *decide.Facts) {
 			f.Members[0].Pod.Ask.OptOut = protocol.FeatureSet(0).With(protocol.FeatureBatch)
 		}},
@@ -178,5 +183,68 @@ func TestInterferenceOfItsOwnLimit(t *testing.T) {
 	}
 	if b := l.baseline(interference.Throttled); max(b.Mean-0.4, 0.4-b.Mean) > 1e-4 {
 		t.Errorf("throttled in %g of the periods, want 0.4", b.Mean)
+	}
+}
+
+// TestInterferenceHoldsMemory: whose memory makes others wait is held by memory.high, and by nothing else; when nobody waits any more it has
+// everything back, also where the strategy lets go of it meanwhile.
+func TestInterferenceHoldsMemory(t *testing.T) {
+	t.Parallel()
+	for _, metric := range []sample.Metric{sample.StallMemorySome, sample.MemoryAllocLatency} {
+		const used = 10 * gib
+		now := float64(used)
+		charge := func(l *life) {
+			one, at := sample.OfContainer("c1"), l.f.Now+unit.Second-unit.Second/10
+			l.w.Append([]sample.Sample{
+				{Subject: sample.OfPod("be"), Metric: sample.MemoryWithPageCache, Value: now, At: at}, {Subject: one, Metric: sample.MemoryWithPageCache, Value: now, At: at},
+				{Subject: one, Metric: sample.MemoryUsage, Value: gib, At: at}, {Subject: one, Metric: sample.MemoryCharged, Value: now, At: at},
+			})
+		}
+		l := newLife(func(f *decide.Facts) {
+			f.View.Kernel.Knobs[plan.MemoryHigh].OK = true
+			f.Members[0].Containers = []*workload.Container{{ID: "c1", Name: "app"}}
+			f.Pace = interference.Pace{History: 2 * unit.Minute, Trial: 20 * unit.Second, Calm: 30 * unit.Second}
+		})
+		run := func(seconds int, harms bool) (out decide.Outcome, said string) {
+			for range seconds {
+				part := 0.01
+				if harms && now > 0.9*used {
+					part = 0.4
+				}
+				charge(l)
+				var events []interference.Event
+				out, events = l.run(1, metric, part)
+				for _, e := range events {
+					said += e.Pod + " " + e.Text + "\n"
+				}
+				if h := out.Dynamic.MemoryHigh["c1"]; h.Bytes > 0 {
+					now = min(now, float64(h.Bytes)) // page cache goes at once
+				} else {
+					now = used
+				}
+			}
+			return out, said
+		}
+		if _, said := run(240, false); said != "" {
+			t.Fatalf("%v: in calm: %s", metric, said)
+		}
+		out, said := run(45, true)
+		if h := out.Dynamic.MemoryHigh["c1"]; h.Bytes > used*8/10 || h.Bytes < used*79/100 || !strings.Contains(h.Reason, "disturbs others about memory") || !strings.Contains(said, "be guilty") {
+			t.Fatalf("%v: memory.high %+v\n%s", metric, h, said)
+		}
+		if out.Dynamic.Quotas != nil || len(out.Evictions) != 0 {
+			t.Errorf("%v: more is taken: %+v %+v", metric, out.Dynamic.Quotas, out.Evictions)
+		}
+		out, said = run(240, false)
+		if out.Dynamic.MemoryHigh != nil || !strings.Contains(said, "be released") {
+			t.Errorf("%v: at the end %+v\n%s", metric, out.Dynamic.MemoryHigh, said)
+		}
+		if _, said = run(45, true); !strings.Contains(said, "suspected") {
+			t.Fatalf("%v: once more: %s", metric, said)
+		}
+		l.f.View.Modes[protocol.FeatureMemory] = node.Observe
+		if out, _ = run(1, true); out.Dynamic.MemoryHigh != nil || len(l.s.Interference.Suspects) != 0 {
+			t.Errorf("%v: memory QoS only observes: %+v, %+v", metric, out.Dynamic.MemoryHigh, l.s.Interference.Suspects)
+		}
 	}
 }

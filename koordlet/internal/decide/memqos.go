@@ -15,10 +15,10 @@ import (
 )
 
 // memoryInput is what the memory loop looks at: containers whose pod lets memory QoS write, where there is something to do.
-func memoryInput(f *Facts, a *accounts, m *memo) memqos.Input {
+func memoryInput(f *Facts, a *accounts, antagonists []memqos.Antagonist, m *memo) memqos.Input {
 	in := memqos.Input{
 		Now: f.Now, Strategy: f.View.Strategy.Threshold(), Tune: f.Tune, Capacity: f.View.MemCapacity, Used: f.memory(sample.OfNode()),
-		CanReclaim: f.NoReclaim == "", CanHigh: f.View.Kernel.Has(plan.MemoryHigh) && !f.View.Ceded.Has(plan.MemoryHigh),
+		Antagonists: antagonists, CanReclaim: f.NoReclaim == "", CanHigh: f.View.Kernel.Has(plan.MemoryHigh) && !f.View.Ceded.Has(plan.MemoryHigh),
 	}
 	if f.View.Mode(protocol.FeatureMemory) != node.Active || !in.CanReclaim && !in.CanHigh {
 		return in
