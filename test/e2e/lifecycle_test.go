@@ -31,6 +31,7 @@ var lifecycles = []lifecycle{
 	{"Observe", lifecycleObserve},
 	{"Away", lifecycleAway},
 	{"WhileSynchronizing", lifecycleWhileSynchronizing},
+	{"Split", lifecycleSplit},
 	{"Resize", lifecycleResize},
 	{"ResizeExclusive", lifecycleResizeExclusive},
 	{"CPUManager", lifecycleCPUManager},
