@@ -15,7 +15,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 
@@ -59,18 +58,6 @@ func lifecycleKoordctl(r *rig) {
 		r.t.Error("the drift was repaired and not counted")
 	}
 	r.doctor()
-}
-
-// held stops koord-nri's process until what it returns is called, or the test ends.
-func (r *rig) held() (release func()) {
-	r.t.Helper()
-	p := r.plugin.Process
-	if err := p.Signal(syscall.SIGSTOP); err != nil {
-		r.t.Fatal(err)
-	}
-	release = sync.OnceFunc(func() { _ = p.Signal(syscall.SIGCONT) }) // it may be gone when the test has failed
-	r.t.Cleanup(release)
-	return release
 }
 
 // says fails unless koordctl succeeds and its output has every part.

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+//go:build lab
+
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/koord-rt/koord-rt/test/lab/kubelet"
+)
+
+// lifecycleStuck stops the process of the plugin while containerd lives. Below the runtime's limit nothing is lost; above it the
+// runtime drops the plugin and goes on without it.
+func lifecycleStuck(r *rig) {
+	ctx := r.t.Context()
+	r.up(standard, nil)
+	stuck := func(work func() error) {
+		r.t.Helper()
+		release := r.held()
+		timer := time.AfterFunc(1500*time.Millisecond, release)
+		defer timer.Stop()
+		defer release()
+		if err := work(); err != nil {
+			r.t.Fatal(err)
+		}
+	}
+	run, err := (*kubelet.Running)(nil), error(nil)
+	stuck(func() error {
+		run, err = r.kube.RunPod(ctx, bePod("stuck"))
+		return err
+	})
+	r.cleanPod(run)
+	stuck(func() error {
+		_, err := r.kube.CreateContainer(ctx, run, "main")
+		return err
+	})
+	stuck(func() error { return r.kube.StartContainer(ctx, run, "main") })
+	r.now(run, wants("BE", ""))
+	r.connectedTimes(1)
+	stuckDropped(r)
+}
+
+// stuckDropped keeps the plugin stopped until all is made: pods come up without it, and it repairs them when it goes on. What it
+// finds of the old connection then is of a pod that has gone since, and must not keep the CPUs that this one claimed.
+func stuckDropped(r *rig) {
+	ctx := r.t.Context()
+	_, rest := cpus()
+	gone, err := r.kube.RunPod(ctx, lsrPod("stuck-gone"))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.cleanPod(gone)
+	release := r.held()
+	if err := r.kube.StartContainer(ctx, gone, "main"); err != nil { // the request that the plugin reads when it goes on
+		r.t.Fatalf("a container beside a stopped plugin: %v", err)
+	}
+	if err := r.kube.StopPod(ctx, gone); err != nil {
+		r.t.Fatal(err)
+	}
+	r.eventually(5*time.Second, func() error {
+		if n := r.connections(); n != 0 {
+			return fmt.Errorf("containerd has %v plugins beside a stopped one, want none", n)
+		}
+		return nil
+	})
+	between := map[string]*kubelet.Running{"LS": r.pod(lsPod("stuck-ls")), "BE": r.pod(bePod("stuck-be"))}
+	for kind, run := range between {
+		if r.differs(run, wants(kind, "")) == nil {
+			r.t.Errorf("%s has its values without the plugin: this test would show nothing", run.Pod.Name)
+		}
+		r.now(run, []string{"main @sched=0"}) // which is asked of its process, so there is one
+	}
+	r.standsStill()
+	release()
+	r.eventually(10*time.Second, func() error {
+		if n := r.metric("koord_rt_nri_connects_total"); n != 2 {
+			return fmt.Errorf("%v connections were made, want another one", n)
+		}
+		return nil
+	})
+	r.oneConnection()
+	for kind, run := range between {
+		r.soon(5*time.Second, run, wants(kind, ""))
+	}
+	r.eventually(5*time.Second, func() error {
+		if n := r.metric("koord_rt_nri_claimed_cpus"); n != 0 {
+			return fmt.Errorf("%v CPUs are claimed by a pod that has gone", n)
+		}
+		return nil
+	})
+	after := r.pod(lsPod("unstuck"))
+	r.now(after, wants("LS", ""))
+	r.now(r.pod(lsrPod("unstuck-lsr")), wants("LSR", ""))
+	for kind, run := range between {
+		r.soon(5*time.Second, run, wants(kind, rest))
+	}
+	r.soon(5*time.Second, after, wants("LS", rest))
+	r.connectedTimes(2)
+}
+
+// standsStill fails unless the plugin's process is stopped.
+func (r *rig) standsStill() {
+	r.t.Helper()
+	text, err := os.ReadFile("/proc/" + strconv.Itoa(r.plugin.Process.Pid) + "/stat")
+	if err != nil || !strings.Contains(string(text), ") T ") {
+		r.t.Errorf("the plugin is not stopped: %s %v", text, err)
+	}
+}
+
+// held stops koord-nri's process until what it returns is called, or the test ends.
+func (r *rig) held() (release func()) {
+	r.t.Helper()
+	p := r.plugin.Process
+	if err := p.Signal(syscall.SIGSTOP); err != nil {
+		r.t.Fatal(err)
+	}
+	release = func() { _ = p.Signal(syscall.SIGCONT) } // it may be gone when the test has failed; a second one does nothing
+	r.t.Cleanup(release)
+	return release
+}
+
+// connectedTimes fails unless the plugin has made so many connections.
+func (r *rig) connectedTimes(want float64) {
+	r.t.Helper()
+	if n := r.metric("koord_rt_nri_connects_total"); n != want {
+		r.t.Errorf("%v connections were made, want %v", n, want)
+	}
+}
