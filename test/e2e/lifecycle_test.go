@@ -42,6 +42,7 @@ var lifecycles = []lifecycle{
 	{"StrategyFile", lifecycleStrategyFile},
 	{"HostileAnnotations", lifecycleHostileAnnotations},
 	{"Stuck", lifecycleStuck},
+	{"SlowKernel", lifecycleSlowKernel},
 	{"Required", lifecycleRequired},
 	{"Koordctl", lifecycleKoordctl},
 	{"BlockIO", lifecycleBlockIO},

@@ -22,6 +22,7 @@ import (
 
 	"github.com/koord-rt/koord-rt/daemon/status"
 	"github.com/koord-rt/koord-rt/test/lab/cgroups"
+	"github.com/koord-rt/koord-rt/test/lab/gate"
 	"github.com/koord-rt/koord-rt/test/lab/host"
 	"github.com/koord-rt/koord-rt/test/lab/kubelet"
 	"github.com/koord-rt/koord-rt/test/scenario"
@@ -47,10 +48,12 @@ type rig struct {
 	state   string
 	config  string
 	plugin  *exec.Cmd
-	exited  chan struct{}
+	exited  <-chan struct{}
 	log     *syncBuffer
 	memory  int64
 	extra   map[string]any
+	gated   bool // koord-nri's writes into cgroups pass a gate
+	gate    *gate.Gate
 	dev     string // stands for /dev, where a scenario brings device nodes
 }
 
@@ -215,6 +218,14 @@ func (r *rig) launch() {
 	cmd := exec.Command(bin("koord-nri"), "--config", r.config)
 	cmd.Stderr, cmd.Stdout = r.log, r.log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if r.gated {
+		g, exited, err := gate.Start(cmd, r.tree.Mounts()...)
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		r.plugin, r.gate, r.exited = cmd, g, exited
+		return
+	}
 	if err := cmd.Start(); err != nil {
 		r.t.Fatalf("start koord-nri: %v", err)
 	}

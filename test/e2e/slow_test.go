@@ -133,3 +133,46 @@ func (r *rig) connectedTimes(want float64) {
 		r.t.Errorf("%v connections were made, want %v", n, want)
 	}
 }
+
+// lifecycleSlowKernel lets every write of the plugin into a cgroup hang, as beside a reclaim that does not end. Pods come up all
+// the same, with what stands in the runtime's specification; the plugin answers in time and stays connected, and the rest follows
+// when the kernel does.
+func lifecycleSlowKernel(r *rig) {
+	_, rest := cpus()
+	r.gated = true
+	r.up(standard, nil)
+	first := r.pod(lsPod("slow-first"))
+	r.now(first, wants("LS", ""))
+	r.gate.Shut()
+	r.t.Cleanup(r.gate.Open)
+	pods := map[string]*kubelet.Running{"BE": r.pod(bePod("slow-be")), "LS": r.pod(lsPod("slow-ls")), "LSR": r.pod(lsrPod("slow-lsr"))}
+	if n := r.gate.Waiting(); n == 0 {
+		r.t.Error("no write has hung")
+	}
+	if r.differs(pods["BE"], wants("BE", rest)) == nil {
+		r.t.Error("a pod has all of its values although no write goes through")
+	}
+	v1, v2 := []string{"main cpu.cfs_quota_us=50000", "main memory.limit_in_bytes=134217728"}, []string{"main cpu.max=50000 100000", "main memory.max=134217728"}
+	r.now(pods["BE"], map[bool][]string{false: v1, true: v2}[r.tree.V2()])
+	r.now(pods["BE"], []string{"main @oom=900"})
+	last, _ := cpus()
+	r.now(pods["LSR"], []string{"main cpuset.cpus=" + last})
+	r.oneConnection()
+	r.connectedTimes(1)
+	r.gate.Open()
+	for kind, run := range pods {
+		r.soon(10*time.Second, run, wants(kind, sharedOf(kind, rest)))
+	}
+	r.soon(10*time.Second, first, wants("LS", rest))
+	r.now(r.pod(bePod("slow-after")), wants("BE", rest))
+	r.oneConnection()
+	r.connectedTimes(1)
+}
+
+// sharedOf is what the exclusive pods leave, for a kind of pod that has to live with it.
+func sharedOf(kind, rest string) string {
+	if kind == "LSR" {
+		return ""
+	}
+	return rest
+}
