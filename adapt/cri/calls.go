@@ -70,13 +70,13 @@ func (l *Lister) Containers(ctx context.Context) ([]workload.ListedContainer, er
 	return ReadContainers(reply)
 }
 
-// Sandbox reads one sandbox with its cgroup, base and process, from the verbose status.
+// Sandbox reads one sandbox with its cgroup, base and process, from the verbose status, and from the node what that lacks.
 func (l *Lister) Sandbox(ctx context.Context, id string) (*workload.Pod, error) {
 	reply, err := l.ask(ctx, callLimit, methodPodSandboxStatus, statusRequest(id))
 	if err != nil {
 		return nil, fmt.Errorf("ask for sandbox %s: %w", id, err)
 	}
-	return Pod(reply)
+	return l.pod(reply)
 }
 
 // ContainerStatus reads one container's state, mark and resources, from a status that is not verbose. See

@@ -23,7 +23,8 @@ import (
 	"github.com/koord-rt/koord-rt/model/workload"
 )
 
-// info is the part that is read of the "info" entry of a verbose answer, the same in containerd and CRI-O.
+// info is the part that is read of the "info" entry of a verbose answer. containerd tells all of it; CRI-O no config, whose parts
+// that matter are annotations of its spec (see crio.go); cri-dockerd sandboxID and pid of a container only.
 type info struct {
 	SandboxID      string      `json:"sandboxID"`
 	PID            int         `json:"pid"`
@@ -78,34 +79,54 @@ func readInfo(m map[string]string) (info, error) {
 // Pod reads a sandbox from a PodSandboxStatusResponse. PodSandboxStatus: id = 1, metadata = 2 (name = 1, uid = 2,
 // namespace = 3), labels = 7, annotations = 8, runtime_handler = 9.
 func Pod(raw []byte) (*workload.Pod, error) {
+	p, _, err := readPod(raw)
+	if err != nil {
+		return nil, err
+	}
+	if p.Cgroup == "" {
+		return nil, fmt.Errorf("place pod %s: %w", p.FullName(), errUntold)
+	}
+	return p, nil
+}
+
+// errUntold is the end of what can be read from an answer alone.
+var errUntold = errors.New("the runtime does not tell its cgroup")
+
+// readPod is Pod where the runtime may not tell the cgroup; based is false where it tells nothing of the pod's resources either.
+func readPod(raw []byte) (p *workload.Pod, based bool, err error) {
 	s, verbose, err := answer(raw)
 	if err != nil {
-		return nil, fmt.Errorf("read sandbox status: %w", err)
+		return nil, false, fmt.Errorf("read sandbox status: %w", err)
 	}
 	in, err := readInfo(verbose)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	meta, err1 := s.sub(2)
 	labels, err2 := s.texts(7)
 	annotations, err3 := s.texts(8)
-	if err := errors.Join(err1, err2, err3); err != nil {
-		return nil, fmt.Errorf("read sandbox status: %w", err)
+	based, err4 := in.fromSpec()
+	if err := errors.Join(err1, err2, err3, err4); err != nil {
+		return nil, false, fmt.Errorf("read sandbox status: %w", err)
 	}
 	ask, problems := protocol.ParsePod(labels, annotations)
-	p := &workload.Pod{
+	p = &workload.Pod{
 		ID: s.text(1), UID: meta.text(2), Namespace: meta.text(3), Name: meta.text(1),
 		RuntimeHandler: s.text(9), Ask: ask, Problems: problems, PID: in.PID, Base: podBase(&in.Config),
 	}
 	if p.RuntimeHandler == "" {
 		p.RuntimeHandler = in.RuntimeHandler
 	}
-	dir, err := cgrouppath.Sandbox(in.Config.Linux.CgroupParent, in.RuntimeSpec.Linux.CgroupsPath)
+	parent, own := in.Config.Linux.CgroupParent, in.RuntimeSpec.Linux.CgroupsPath
+	if parent == "" && own == "" {
+		return p, based, nil
+	}
+	dir, err := cgrouppath.Sandbox(parent, own)
 	if err != nil {
-		return nil, fmt.Errorf("place pod %s: %w", p.FullName(), err)
+		return nil, false, fmt.Errorf("place pod %s: %w", p.FullName(), err)
 	}
 	p.Place(dir, nil)
-	return p, nil
+	return p, based, nil
 }
 
 // podBase is the sum of the containers plus the overhead, as the kubelet gives it to the pod's cgroup.
@@ -130,13 +151,40 @@ func opt(v int64) unit.Opt {
 //
 // ContainerStatus: id = 1, metadata = 2 (name = 1), state = 3, annotations = 13, resources = 16 (linux = 1).
 func Container(raw []byte, marks ...*protocol.Applied) (c *workload.Container, sandbox string, err error) {
+	r, err := readContainer(raw)
+	if err != nil {
+		return nil, "", err
+	}
+	if r.c.Cgroup == "" {
+		return nil, "", fmt.Errorf("place container %s: %w", r.c.ID, errUntold)
+	}
+	mark.Rebase(&r.c.Base, r.marked(marks)...)
+	return r.c, r.sandbox, nil
+}
+
+// read is a container's status as it came: Base still has our values, and Cgroup, sandbox and Base are empty where the runtime
+// does not tell them.
+type read struct {
+	c       *workload.Container
+	sandbox string
+	// based: the runtime tells resources. marks are those it carries, newest first.
+	based bool
+	marks []*protocol.Applied
+}
+
+// marked are all marks on the container with those that are known of it.
+func (r *read) marked(known []*protocol.Applied) []*protocol.Applied {
+	return append(known[:len(known):len(known)], r.marks...)
+}
+
+func readContainer(raw []byte) (r read, err error) {
 	s, verbose, err := answer(raw)
 	if err != nil {
-		return nil, "", fmt.Errorf("read container status: %w", err)
+		return read{}, fmt.Errorf("read container status: %w", err)
 	}
 	in, err := readInfo(verbose)
 	if err != nil {
-		return nil, "", err
+		return read{}, err
 	}
 	meta, err1 := s.sub(2)
 	both, err2 := s.sub(16)
@@ -144,14 +192,19 @@ func Container(raw []byte, marks ...*protocol.Applied) (c *workload.Container, s
 	base, err4 := readResources(linux)
 	annotations, err5 := s.texts(13)
 	if err := errors.Join(err1, err2, err3, err4, err5); err != nil {
-		return nil, "", fmt.Errorf("read container status: %w", err)
+		return read{}, fmt.Errorf("read container status: %w", err)
 	}
+	path := in.RuntimeSpec.Linux.CgroupsPath
+	r = read{sandbox: in.SandboxID, based: len(both) > 0 || path != ""}
 	if len(both) == 0 {
 		base = in.RuntimeSpec.Linux.Resources.base()
 	}
-	c = &workload.Container{ID: s.text(1), Name: meta.text(1), State: state(s.number(3)), PID: in.PID, Base: base}
-	if c.Cgroup, err = cgrouppath.Container(in.RuntimeSpec.Linux.CgroupsPath); err != nil {
-		return nil, "", fmt.Errorf("place container %s: %w", c.ID, err)
+	c := &workload.Container{ID: s.text(1), Name: meta.text(1), State: state(s.number(3)), PID: in.PID, Base: base}
+	r.c = c
+	if path != "" {
+		if c.Cgroup, err = cgrouppath.Container(path); err != nil {
+			return read{}, fmt.Errorf("place container %s: %w", c.ID, err)
+		}
 	}
 	if score := in.RuntimeSpec.Process.OOMScoreAdj; score != nil && !c.Base.OOMScoreAdj.Set {
 		c.Base.OOMScoreAdj = unit.Some(*score)
@@ -163,18 +216,16 @@ func Container(raw []byte, marks ...*protocol.Applied) (c *workload.Container, s
 	for _, d := range in.Config.CDIDevices {
 		c.CDIDevices = append(c.CDIDevices, d.Name)
 	}
-	marks = marks[:len(marks):len(marks)]
 	for _, from := range []map[string]string{in.RuntimeSpec.Annotations, annotations} {
 		if text, ok := from[protocol.AnnotationApplied]; ok {
 			applied := parseApplied(text)
-			marks = append(marks, applied)
+			r.marks = append(r.marks, applied)
 			if c.Applied == nil {
 				c.Applied = applied
 			}
 		}
 	}
-	mark.Rebase(&c.Base, marks...)
-	return c, in.SandboxID, nil
+	return r, nil
 }
 
 // state reads CRI's ContainerState.

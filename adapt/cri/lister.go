@@ -24,7 +24,10 @@ const (
 )
 
 // Lister asks a runtime about single containers. It is safe for concurrent use.
-type Lister struct{ conn *unary.Client }
+type Lister struct {
+	conn *unary.Client
+	node Node // nil without one
+}
 
 // NewLister prepares a client of "unix:///path". It connects at the first call and gives the connection back when it has
 // not been used for a while: the re-list is rare.
@@ -44,15 +47,15 @@ func (l *Lister) Container(ctx context.Context, id string, marks ...*protocol.Ap
 	if err != nil {
 		return nil, nil, fmt.Errorf("ask for container %s: %w", id, err)
 	}
-	c, sandbox, err := Container(reply, marks...)
+	of, sandbox, err := l.record(ctx, reply)
 	if err != nil {
 		return nil, nil, err
 	}
 	if reply, err = l.call(ctx, methodPodSandboxStatus, statusRequest(sandbox)); err != nil {
 		return nil, nil, fmt.Errorf("ask for sandbox %s: %w", sandbox, err)
 	}
-	p, err := Pod(reply)
-	return p, c, err
+	p, err := l.pod(reply)
+	return p, of(marks...), err
 }
 
 // Close ends the connection.

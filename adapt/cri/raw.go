@@ -48,7 +48,11 @@ func (l *Lister) SandboxConfig(ctx context.Context, id string) (SandboxConfig, e
 	if err != nil {
 		return SandboxConfig{}, fmt.Errorf("ask for sandbox %s: %w", id, err)
 	}
-	return ReadSandboxConfig(reply)
+	c, err := ReadSandboxConfig(reply)
+	if err == nil && c.CgroupParent == "" && l.node != nil {
+		c.CgroupParent, err = l.node.Pod(c.UID)
+	}
+	return c, err
 }
 
 // ReadSandboxConfig reads a verbose PodSandboxStatusResponse, see [Lister.SandboxConfig].
@@ -64,7 +68,8 @@ func ReadSandboxConfig(raw []byte) (SandboxConfig, error) {
 	meta, err1 := s.sub(2)
 	labels, err2 := s.texts(7)
 	annotations, err3 := s.texts(8)
-	if err := errors.Join(err1, err2, err3); err != nil {
+	_, err4 := in.fromSpec()
+	if err := errors.Join(err1, err2, err3, err4); err != nil {
 		return SandboxConfig{}, fmt.Errorf("read sandbox status: %w", err)
 	}
 	return SandboxConfig{

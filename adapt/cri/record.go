@@ -17,16 +17,8 @@ func (l *Lister) Record(ctx context.Context, id string) (func(known ...*protocol
 	if err != nil {
 		return nil, err
 	}
-	if _, _, err := Container(raw); err != nil {
-		return nil, err
-	}
-	return func(known ...*protocol.Applied) *workload.Container {
-		c, _, err := Container(raw, known...)
-		if err != nil {
-			return &workload.Container{ID: id} // it was readable a moment ago
-		}
-		return c
-	}, nil
+	of, _, err := l.record(ctx, raw)
+	return of, err
 }
 
 // IsGone reports whether an error says that the runtime does not have what was asked for.

@@ -54,6 +54,7 @@ func (l *Lister) List(ctx context.Context, first bool) (missed bool, err error) 
 		known = nil
 	}
 	list, there, missed := l.containers(ctx, containers, known)
+	l.sum(pods, list)
 	if first {
 		l.Engine.Synchronize(pods, list)
 		return missed || missedPods, nil
@@ -75,6 +76,22 @@ func (l *Lister) List(ctx context.Context, first bool) (missed bool, err error) 
 	l.ended(sandboxes, containers)
 	l.Engine.Add(pods, list)
 	return missed || missedPods, nil
+}
+
+// sum gives the pods whose resources the runtime does not tell those of their containers.
+func (l *Lister) sum(pods []*workload.Pod, list []engine.Listed) {
+	for _, pod := range pods {
+		if !pod.BaseUntold {
+			continue
+		}
+		var own []*workload.Container
+		for i := range list {
+			if list[i].Sandbox == pod.ID {
+				own = append(own, list[i].Read(l.Engine.Marked(list[i].ID)...))
+			}
+		}
+		pod.SumBase(own)
+	}
 }
 
 // ended tells of what has ended and is still listed.

@@ -29,6 +29,7 @@ import (
 	"github.com/koord-rt/koord-rt/daemon/run"
 	"github.com/koord-rt/koord-rt/daemon/status"
 	"github.com/koord-rt/koord-rt/engine"
+	"github.com/koord-rt/koord-rt/kernel/place"
 	"github.com/koord-rt/koord-rt/kernel/resctrl"
 	"github.com/koord-rt/koord-rt/kernel/root"
 	"github.com/koord-rt/koord-rt/model/journal"
@@ -124,6 +125,13 @@ func New(ctx context.Context, o Options) (_ *Host, err error) {
 	views := engine.NewViews(o.Config, static, o.Strategy, o.Source)
 	views.SetHandoff(h.watch.Snapshot())
 	return h, h.connect(roots, static, views, past)
+}
+
+// Place finds pods and containers in the cgroups that the host has found, for a runtime that does not tell where they are.
+func (h *Host) Place() (place.FS, error) {
+	at := h.o.Config.Host
+	roots := root.Roots{Cgroup: at.CgroupRoot, Proc: at.Proc, Sys: at.Sys, Resctrl: at.Resctrl, Dev: at.Dev}
+	return place.New(roots, h.Engine.Views().Load().Kernel.Cgroup, at.KubepodsRoot)
 }
 
 // connect makes the engine.

@@ -203,23 +203,6 @@ func TestKubeletMemoryQoSHint(t *testing.T) {
 	}
 }
 
-// The kubelet's top cgroup below its --cgroup-root, with either driver.
-func TestKubepods(t *testing.T) {
-	t.Parallel()
-	for root, want := range map[string][2]string{
-		"":                   {"/kubepods.slice", "/kubepods"},
-		"/":                  {"/kubepods.slice", "/kubepods"},
-		"x":                  {"/x.slice/x-kubepods.slice", "/x/kubepods"},
-		"/a-b/c":             {"/a_b.slice/a_b-c.slice/a_b-c-kubepods.slice", "/a-b/c/kubepods"},
-		"/x.slice":           {"/x.slice/x-kubepods.slice", "/x.slice/kubepods"},
-		"/a.slice/a-b.slice": {"/a.slice/a-b.slice/a-b-kubepods.slice", "/a.slice/a-b.slice/kubepods"},
-	} {
-		if slice, plain := kubepods(root); slice != want[0] || plain != want[1] {
-			t.Errorf("%q: %s, %s", root, slice, plain)
-		}
-	}
-}
-
 // Driver and MemoryQoS are looked for below the kubelet's own root, and nowhere else.
 func TestKubepodsRoot(t *testing.T) {
 	t.Parallel()

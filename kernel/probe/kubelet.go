@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path"
 	"strings"
 
 	"github.com/koord-rt/koord-rt/kernel/cgroup"
@@ -16,32 +15,6 @@ import (
 	"github.com/koord-rt/koord-rt/model/plan"
 	"github.com/koord-rt/koord-rt/model/unit"
 )
-
-// The kubelet's top cgroup by driver.
-const (
-	kubepodsSlice = "/kubepods.slice"
-	kubepodsPlain = "/kubepods"
-)
-
-// kubepods is the kubelet's top cgroup with either driver, below its --cgroup-root. With systemd's a root is a slice,
-// named by its own path or by its last element: "/x" and "/x.slice" have /x.slice/x-kubepods.slice.
-func kubepods(root string) (slice, plain string) {
-	root = path.Clean("/" + root)
-	plain = path.Join(root, kubepodsPlain)
-	if root == "/" {
-		return kubepodsSlice, plain
-	}
-	stem, named := strings.CutSuffix(path.Base(root), ".slice")
-	if !named {
-		// The kubelet joins the elements with dashes, and escapes those that they have.
-		stem = strings.ReplaceAll(strings.ReplaceAll(root[1:], "-", "_"), "/", "-")
-	}
-	slice, err := cgrouppath.Slice(stem + "-kubepods.slice")
-	if err != nil {
-		return path.Join(root, kubepodsSlice), plain
-	}
-	return slice, plain
-}
 
 // kubeletManagers reads the checkpoints of the kubelet's CPU and memory managers, cpu_manager_state and
 // memory_manager_state: {"policyName":"static",…} or "none". Without a kubelet there is none. A checkpoint that cannot
@@ -87,7 +60,7 @@ func kubeletMemoryQoS(fs cgroup.FS, systemd bool, o Options) bool {
 	if o.KubeletMemoryQoS != Detect {
 		return o.KubeletMemoryQoS == Yes
 	}
-	slice, top := kubepods(o.KubepodsRoot)
+	slice, top := cgrouppath.Kubepods(o.KubepodsRoot)
 	if systemd {
 		top = slice
 	}
@@ -101,7 +74,7 @@ func kubeletMemoryQoS(fs cgroup.FS, systemd bool, o Options) bool {
 // PodsMemory is the memory limit that the kubelet has put on all pods together: the node's capacity without what it reserves, which
 // is allocatable and the hard eviction threshold. 0 where there is none, or no pods' cgroup yet. kubepodsRoot is as in Options.
 func PodsMemory(fs cgroup.FS, kubepodsRoot string) unit.Bytes {
-	slice, plain := kubepods(kubepodsRoot)
+	slice, plain := cgrouppath.Kubepods(kubepodsRoot)
 	for _, top := range []string{slice, plain} {
 		v, err := fs.Read(plan.ID{Target: plan.Target{Level: plan.LevelQoS, Cgroup: top}, Knob: plan.MemoryLimit})
 		if err == nil && v.Int() > 0 {

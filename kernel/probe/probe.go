@@ -21,6 +21,7 @@ import (
 	"github.com/koord-rt/koord-rt/kernel/resctrl"
 	"github.com/koord-rt/koord-rt/kernel/root"
 	"github.com/koord-rt/koord-rt/kernel/sys"
+	"github.com/koord-rt/koord-rt/model/cgrouppath"
 	"github.com/koord-rt/koord-rt/model/node"
 	"github.com/koord-rt/koord-rt/model/topo"
 	"github.com/koord-rt/koord-rt/model/unit"
@@ -145,7 +146,7 @@ func systemdDriver(fs cgroup.FS, procFS proc.FS, o Options) bool {
 	case DriverCgroupfs:
 		return false
 	}
-	inSlice, inPlain := kubepods(o.KubepodsRoot)
+	inSlice, inPlain := cgrouppath.Kubepods(o.KubepodsRoot)
 	slice, plain := exists(fs, inSlice), exists(fs, inPlain)
 	if slice != plain {
 		return slice

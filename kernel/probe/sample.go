@@ -16,6 +16,7 @@ import (
 
 	"github.com/koord-rt/koord-rt/kernel/cgroup"
 	"github.com/koord-rt/koord-rt/kernel/root"
+	"github.com/koord-rt/koord-rt/model/cgrouppath"
 	"github.com/koord-rt/koord-rt/model/node"
 	"github.com/koord-rt/koord-rt/model/plan"
 )
@@ -50,7 +51,7 @@ func newSample(fs cgroup.FS, roots root.Roots, kubepodsRoot string) (*sample, er
 		return s, nil
 	}
 	cerr := s.close()
-	slice, plain := kubepods(kubepodsRoot)
+	slice, plain := cgrouppath.Kubepods(kubepodsRoot)
 	for _, top := range []string{slice, plain} {
 		if exists(fs, top) {
 			s.target.Cgroup = top

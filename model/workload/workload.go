@@ -24,6 +24,8 @@ type Pod struct {
 	Cgroup, QoSCgroup string
 	// Base is what the kubelet asked for the whole pod, as far as the runtime tells.
 	Base Resources
+	// BaseUntold: the runtime does not tell it, so that it follows from the containers', see SumBase.
+	BaseUntold bool
 	// Ask is what labels and annotations request, already parsed.
 	Ask protocol.Ask
 	// Problems are the labels and annotations that could not be read.

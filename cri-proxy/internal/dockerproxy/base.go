@@ -37,31 +37,3 @@ func (p *Proxy) withBase(pod *workload.Pod) *workload.Pod {
 
 // noLimit is above every limit that is one: v1 shows "none" as the largest number of pages.
 const noLimit = 1 << 62
-
-// sum gives a pod that was there before us what its containers ask for, as the kubelet adds it up: in its cgroup may
-// stand values of ours. One container without a limit leaves the pod without.
-func sum(pod *workload.Pod, containers []*workload.Container) {
-	if pod.KubeQoS == protocol.KubeBestEffort || len(containers) == 0 {
-		return
-	}
-	quota, memory := int64(0), int64(0)
-	limited, bounded := true, true
-	for _, c := range containers {
-		if q := c.Base.Quota; q.Set && q.V > 0 {
-			quota += q.V * int64(unit.CFSPeriod) / max(c.Base.Period.Or(int64(unit.CFSPeriod)), 1)
-		} else {
-			limited = false
-		}
-		if m := c.Base.MemoryLimit; m.Set && m.V > 0 {
-			memory += m.V
-		} else {
-			bounded = false
-		}
-	}
-	if limited {
-		pod.Base.Quota, pod.Base.Period = unit.Some(quota), unit.Some(int64(unit.CFSPeriod))
-	}
-	if bounded {
-		pod.Base.MemoryLimit = unit.Some(memory)
-	}
-}

@@ -70,7 +70,7 @@ func (p *Proxy) list(ctx context.Context, first bool) (missed bool, err error) {
 				own = append(own, list[i].Read(p.engine.Marked(list[i].ID)...))
 			}
 		}
-		sum(pod, own)
+		pod.SumBase(own)
 	}
 	if first {
 		p.engine.Synchronize(pods, list)

@@ -61,6 +61,11 @@ func newCRI(ctx context.Context, l Loaded, version, program string, log *slog.Lo
 	if d.host, err = host.New(ctx, o); err != nil {
 		return nil, errors.Join(err, d.list.Close())
 	}
+	beneath, err := d.host.Place()
+	if err != nil {
+		return nil, errors.Join(err, d.list.Close())
+	}
+	d.list.Beneath(beneath)
 	files, err := cgroupsOf(cfg, d.host.Engine)
 	if err != nil {
 		return nil, errors.Join(err, d.list.Close())

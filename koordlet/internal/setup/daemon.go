@@ -115,6 +115,11 @@ func New(ctx context.Context, l Loaded, version, program string, log *slog.Logge
 	if d.host, err = host.New(ctx, o); err != nil {
 		return nil, err
 	}
+	beneath, err := d.host.Place()
+	if err != nil {
+		return nil, err
+	}
+	d.list.Beneath(beneath)
 	if d.audit, err = talk.OpenAudit(d.cfg.RunDir, Writer); err != nil {
 		return nil, err
 	}
