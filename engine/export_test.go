@@ -8,3 +8,6 @@ func (g *Engine) Idle() bool {
 	p := &g.pulses
 	return p.jobs.since.Load()|p.repair.since.Load()|p.units.since.Load()|p.asked.Load() == 0
 }
+
+// Holds reports whether the quota of a pod's cgroup is open.
+func (g *Engine) Holds(cgroup string) bool { return g.o.Live.parents.has(g.o.Live.CPUDir + cgroup) }

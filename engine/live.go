@@ -34,9 +34,12 @@ type Live struct {
 	parents parents
 }
 
+// holds reports whether hold does anything: only on cgroup v1 must a quota fit into the parent's.
+func (l *Live) holds() bool { return l != nil && l.CPUDir != "" }
+
 // hold keeps a pod's quota at hand for the containers that will be made in it.
 func (l *Live) hold(cgroup string) {
-	if l != nil && l.CPUDir != "" && cgroup != "" {
+	if l.holds() && cgroup != "" {
 		l.parents.hold(l.CPUDir + cgroup)
 	}
 }

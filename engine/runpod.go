@@ -8,6 +8,7 @@ import (
 
 	"github.com/koord-rt/koord-rt/api/protocol"
 	"github.com/koord-rt/koord-rt/model/node"
+	"github.com/koord-rt/koord-rt/model/workload"
 	"github.com/koord-rt/koord-rt/policy/llc"
 )
 
@@ -41,9 +42,25 @@ func (g *Engine) RunPodMustWait(annotations map[string]string) bool {
 	return group || required || !g.views.Load().FailClosed.Empty()
 }
 
-// RunPodLater is RunPod after the reply to the runtime. The pod may have become known by then, by its first container.
+// RunPodLater is RunPod after the reply to the runtime. The pod may have become known by then, by its first container. Jobs
+// wait for a lull, and that container is often decided before it; so where it would have to look the pod's quota up, the
+// files are opened right behind the reply.
 func (g *Engine) RunPodLater(sb Sandbox) {
+	opened := make(chan struct{})
+	if g.o.Live.holds() {
+		g.crew.do(func() {
+			defer close(opened)
+			g.shielded("sandbox "+sb.ID, func() {
+				pod := sb.Read()
+				sb.Read = func() *workload.Pod { return pod }
+				g.o.Live.hold(pod.Cgroup)
+			})
+		})
+	} else {
+		close(opened)
+	}
 	g.jobs.add(func(ctx context.Context) {
+		<-opened // so that a removal, whose job is behind this one, finds the files
 		if _, known := g.reg.pod(sb.ID); known {
 			g.reg.succeed(sb.ID)
 			g.settleSoon(sb.ID)

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+package engine_test
+
+import (
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"github.com/koord-rt/koord-rt/engine"
+	"github.com/koord-rt/koord-rt/engine/enginetest"
+	"github.com/koord-rt/koord-rt/model/workload"
+)
+
+// A pod's first container is often decided before the jobs take the pod in, and it must not look the pod's quota up: the files
+// are open while the jobs still wait. They are let go with the pod, however early it is removed.
+func TestQuotaHeldBeforeTheJobs(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for _, file := range []string{"cpu.cfs_quota_us", "cpu.cfs_period_us"} {
+		must(t, os.MkdirAll(filepath.Join(dir, "pod"), 0o755))
+		must(t, os.WriteFile(filepath.Join(dir, "pod", file), []byte("100000\n"), 0o600))
+	}
+	r := newRig(t, 0, func(o *engine.Options) { o.Live = &engine.Live{CPUDir: dir} })
+	jobs := make(chan struct{})
+	release := sync.OnceFunc(func() { close(jobs) })
+	t.Cleanup(release)
+	named := func(id, cgroup string, read func()) engine.Sandbox {
+		return engine.Sandbox{ID: id, Read: func() *workload.Pod {
+			read()
+			return &workload.Pod{ID: id, UID: id, Namespace: "default", Name: id, Cgroup: cgroup}
+		}}
+	}
+	r.RunPodLater(named("slow", "", func() { <-jobs }))
+	r.RunPodLater(named("pod", "/pod", func() {}))
+	r.RemovePod("pod")
+	enginetest.Eventually(t, "the pod's quota is held", func() bool { return r.Holds("/pod") })
+	if n := r.Status().Counters["pods"]; n != 0 {
+		t.Fatalf("%d pods are known: the jobs did not wait", n)
+	}
+	release()
+	enginetest.Eventually(t, "the removed pod's quota is let go", func() bool { return !r.Holds("/pod") })
+}
