@@ -4,6 +4,7 @@
 package arch
 
 import (
+	"go/build/constraint"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -173,5 +174,47 @@ func TestEveryLabTestHasALane(t *testing.T) {
 	})
 	if n < 20 {
 		t.Errorf("only %d lab tests found: the search is wrong", n)
+	}
+}
+
+// TestLintSeesEveryFile: lint looks at the tree once, with the tag lab. A file that is there only without it would escape.
+func TestLintSeesEveryFile(t *testing.T) {
+	t.Parallel()
+	makefile, err := os.ReadFile("../../Makefile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tool := range []string{"go vet", "$(TOOL) staticcheck"} {
+		if !strings.Contains(string(makefile), tool+" -tags lab ./...\n") {
+			t.Errorf("lint does not run %q with the tag lab over everything", tool)
+		}
+	}
+	n := 0
+	goFiles(t, func(path string, src []byte) {
+		for line := range strings.Lines(string(src)) {
+			if strings.HasPrefix(line, "package ") {
+				return
+			}
+			if !constraint.IsGoBuild(line) {
+				continue
+			}
+			n++
+			expr, err := constraint.Parse(line)
+			if err != nil {
+				t.Fatalf("%s: %v", path, err)
+			}
+			// A system or option decides for itself, so each other tag is tried as set and as not set.
+			for _, other := range []bool{true, false} {
+				with := expr.Eval(func(tag string) bool { return tag == "lab" || other })
+				without := expr.Eval(func(tag string) bool { return tag != "lab" && other })
+				if without && !with {
+					t.Errorf("%s: %s: it is there only without the tag lab, where lint does not look", path, strings.TrimSpace(line))
+					break
+				}
+			}
+		}
+	})
+	if n < 20 {
+		t.Fatalf("only %d build constraints found: the search is wrong", n)
 	}
 }
