@@ -12,6 +12,8 @@
 //	system    total − requests, limit total
 //	order     system, LSR, LS, BE: who gets first what nobody is guaranteed
 //
+// A BE pod that disturbs others by what it sends is held to what interference detection says, where a class is enabled.
+//
 // A class that is not enabled has no share of its own: its pods are the system's. A direction is left alone while no class asks
 // for a request or a limit in it and no pod has a limit. What a link had before is kept from the first step that changes it, or
 // from a later one that finds something of somebody else's, and given back when nobody asks any more.
@@ -59,6 +61,8 @@ type Pod struct {
 	HostNetwork bool
 	// Limits are the annotation's, nil without one.
 	Limits *protocol.NetworkQOS
+	// Cap is what interference detection leaves it to send, 0 for no cap.
+	Cap unit.BitRate
 }
 
 // Input is what one step looks at.

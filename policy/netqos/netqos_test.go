@@ -288,3 +288,45 @@ func TestGivesBackWhatWasSetSince(t *testing.T) {
 		}
 	}
 }
+
+// TestCap: a cap limits what a BE pod sends, next to its annotation and in a class or in none; nobody else has one.
+func TestCap(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		class    protocol.QoS
+		be       bool
+		limit    int64
+		cap      unit.BitRate
+		want, in unit.BitRate
+	}{
+		"no cap":                   {protocol.QoSBE, true, 0, 0, 0, 0},
+		"a cap":                    {protocol.QoSBE, true, 0, 8e8, 8e8, 0},
+		"below its limit":          {protocol.QoSBE, true, 1e9, 8e8, 8e8, 1e9},
+		"above its limit":          {protocol.QoSBE, true, 5e8, 8e8, 5e8, 5e8},
+		"its class is not enabled": {protocol.QoSBE, false, 0, 8e8, 8e8, 0},
+		"not BE":                   {protocol.QoSLS, true, 0, 8e8, 0, 0},
+	} {
+		classes := spec(qos(percent(30), percent(100)), qos(percent(10), percent(100)), nil)
+		if tc.be {
+			classes = spec(qos(percent(30), percent(100)), qos(percent(10), percent(100)), qos(percent(0), percent(100)))
+		}
+		p := netqos.Pod{Name: "a/p", Class: tc.class, Addresses: addrs("10.0.0.4"), Cap: tc.cap}
+		if tc.limit > 0 {
+			p.Limits = &protocol.NetworkQOS{IngressLimit: tc.limit, EgressLimit: tc.limit}
+		}
+		_, out := netqos.Step(netqos.State{}, netqos.Input{Strategy: classes, Link: link(), Pods: []netqos.Pod{p}})
+		var got [2]unit.BitRate
+		for _, d := range out.Directions {
+			for _, p := range d.Pods {
+				if strings.HasSuffix(d.Key, "/ingress") {
+					got[1] = p.Limit
+				} else {
+					got[0] = p.Limit
+				}
+			}
+		}
+		if want := [2]unit.BitRate{tc.want, tc.in}; got != want {
+			t.Errorf("%s: egress and ingress %v, want %v", name, got, want)
+		}
+	}
+}

@@ -26,7 +26,7 @@ func (w *work) pods(classes []class) []podOf {
 	for i := range w.in.Pods {
 		p := &w.in.Pods[i]
 		c := classOf(p.Class, classes)
-		if c == shape.System && p.Limits == nil {
+		if c == shape.System && p.Limits == nil && p.Cap <= 0 {
 			continue
 		}
 		switch {
@@ -81,15 +81,17 @@ func classOf(q protocol.QoS, classes []class) string {
 	return shape.System
 }
 
-// limitOf is a pod's own limit in a direction, 0 without one.
-func limitOf(p *Pod, d shape.Direction) unit.BitRate {
-	switch {
-	case p.Limits == nil:
-		return 0
-	case d == shape.Ingress:
-		return unit.BitRate(p.Limits.IngressLimit)
+// limitOf is a pod's own limit in a direction, 0 without one: the annotation's, or its cap where that is less.
+func limitOf(p *Pod, d shape.Direction) (limit unit.BitRate) {
+	if p.Limits != nil {
+		if limit = unit.BitRate(p.Limits.EgressLimit); d == shape.Ingress {
+			limit = unit.BitRate(p.Limits.IngressLimit)
+		}
 	}
-	return unit.BitRate(p.Limits.EgressLimit)
+	if d == shape.Egress && p.Cap > 0 && p.Class == protocol.QoSBE && (limit <= 0 || p.Cap < limit) {
+		return p.Cap
+	}
+	return limit
 }
 
 // limits counts the pods with a limit in a direction.

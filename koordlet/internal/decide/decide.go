@@ -152,10 +152,10 @@ func Step(s State, f *Facts) (State, Outcome) {
 	a := account(f)
 	var out Outcome
 	if !f.Urgent {
-		s.Interference, s.tick.Interference = interference.Step(s.Interference, interferenceInput(f, a, s.Interference.At, s.memo))
+		s.Interference, s.tick.Interference = interference.Step(s.Interference, interferenceInput(f, a, &s))
 		out.Events = s.tick.Interference.Events
 	}
-	s.Interference.Suspects = f.held(s.Interference.Suspects)
+	s.Interference.Suspects = f.held(&s)
 	s.Suppress, out.Suppress = suppress.Step(s.Suppress, suppressInput(f, a, antagonists(s.Interference.Suspects, a)))
 	held, dir := s.TierHeld, s.TierDir
 	out.Tier = tier(f, &s, &out.Suppress)

@@ -33,11 +33,12 @@ var watched = [...]struct {
 }
 
 // interferenceInput is what interference detection looks at; before is the step before. A BE pod's use is told only of
-// what a cap can take from it: nobody shall be tried for what nothing is done about. So victims of disk and network
-// pressure are found and told, and have no suspects.
-func interferenceInput(f *Facts, a *accounts, before unit.Micros, m *memo) interference.Input {
+// what a cap can take from it: nobody shall be tried for what nothing is done about. So victims of disk pressure are found
+// and told, and have no suspects.
+func interferenceInput(f *Facts, a *accounts, s *State) interference.Input {
+	before, m := s.Interference.At, s.memo
 	in := interference.Input{Now: f.Now, Pods: make([]interference.Pod, 0, len(a.pods)), Pace: f.Pace}
-	cpu, memory := f.holds(interference.CPU), f.holds(interference.Memory)
+	cpu, memory, network := f.holds(interference.CPU, s), f.holds(interference.Memory, s), f.holds(interference.Network, s)
 	for i := range a.pods {
 		u := &a.pods[i]
 		if n := len(in.Pods); n > 0 && in.Pods[n-1].UID == u.member.Pod.UID {
@@ -54,6 +55,9 @@ func interferenceInput(f *Facts, a *accounts, before unit.Micros, m *memo) inter
 			if memory && f.writes(u, protocol.FeatureMemory) {
 				p.Used[interference.Memory] = sum(f.last(sample.OfPod(p.UID), sample.MemoryWithPageCache))
 			}
+			if network && u.spec != nil && !u.spec.HostNetwork && len(u.spec.IPs) > 0 && !u.member.Pod.Ask.OptOut.Has(protocol.FeatureNetwork) {
+				p.Used[interference.Network] = sum(f.slowly(sample.OfPod(p.UID), sample.NetworkTransmit))
+			}
 		}
 		in.Pods = append(in.Pods, p)
 	}
@@ -61,13 +65,17 @@ func interferenceInput(f *Facts, a *accounts, before unit.Micros, m *memo) inter
 }
 
 // holds reports whether a cap on a BE pod would be put in force: of CPU time suppression does it, by the pod's quota; of memory the
-// memory loop, by memory.high of its containers.
-func (f *Facts) holds(r interference.Resource) bool {
+// memory loop, by memory.high of its containers; of what it sends the uplink's loop, where it shapes that.
+func (f *Facts) holds(r interference.Resource, s *State) bool {
 	feature, knob := protocol.FeatureBatch, plan.CPUQuota
 	switch r {
 	case interference.CPU, interference.Cache:
 	case interference.Memory:
 		if feature, knob = protocol.FeatureMemory, plan.MemoryHigh; !f.View.Kernel.Has(knob) {
+			return false
+		}
+	case interference.Network:
+		if feature, knob = protocol.FeatureNetwork, plan.NetShape; networkOff(f.View) != "" || !s.sends() {
 			return false
 		}
 	default:
@@ -78,10 +86,10 @@ func (f *Facts) holds(r interference.Resource) bool {
 }
 
 // held are the suspects whose caps are put in force: what is not proves nothing.
-func (f *Facts) held(suspects []interference.Suspicion) (out []interference.Suspicion) {
-	for _, s := range suspects {
-		if f.holds(s.Resource) {
-			out = append(out, s)
+func (f *Facts) held(s *State) (out []interference.Suspicion) {
+	for _, suspect := range s.Interference.Suspects {
+		if f.holds(suspect.Resource, s) {
+			out = append(out, suspect)
 		}
 	}
 	return out

@@ -12,7 +12,9 @@ import (
 	"github.com/koord-rt/koord-rt/api/strategy"
 	"github.com/koord-rt/koord-rt/model/node"
 	"github.com/koord-rt/koord-rt/model/plan"
+	"github.com/koord-rt/koord-rt/model/shape"
 	"github.com/koord-rt/koord-rt/model/unit"
+	"github.com/koord-rt/koord-rt/policy/interference"
 	"github.com/koord-rt/koord-rt/policy/netqos"
 )
 
@@ -30,7 +32,7 @@ func network(f *Facts, s *State, a *accounts, out *Outcome) {
 		return
 	}
 	held := s.Network.Held
-	s.Network, s.tick.Network = netqos.Step(s.Network, networkInput(f, a))
+	s.Network, s.tick.Network = netqos.Step(s.Network, networkInput(f, a, senders(s.Interference.Suspects)))
 	out.Node = append(slices.Clip(out.Node), s.tick.Network.Plan...)
 	out.Owns = out.Owns || !slices.Equal(held, s.Network.Held)
 }
@@ -52,8 +54,32 @@ func networkOff(v *node.View) string {
 	return ""
 }
 
+// sends reports whether what a node sends is shaped, so that a cap on a pod of it would be put in force. Until the uplink has been looked at
+// after a restart, what was shaped before counts.
+func (s *State) sends() bool {
+	egress := func(key string) bool { return strings.HasSuffix(key, "/"+shape.Egress.String()) }
+	if !s.tick.Network.Asked {
+		return slices.ContainsFunc(s.Network.Held, func(h netqos.Held) bool { return egress(h.Key) })
+	}
+	return slices.ContainsFunc(s.tick.Network.Directions, func(d netqos.Direction) bool { return egress(d.Key) })
+}
+
+// senders are the suspects that send less, by the pod's UID.
+func senders(suspects []interference.Suspicion) map[string]unit.BitRate {
+	var out map[string]unit.BitRate
+	for _, s := range suspects {
+		if s.Resource == interference.Network {
+			if out == nil {
+				out = map[string]unit.BitRate{}
+			}
+			out[s.Pod] = unit.BitRate(8 * s.Limit)
+		}
+	}
+	return out
+}
+
 // networkInput is what the uplink's loop looks at. A pod that runs and that Kubernetes has not told of has no known address.
-func networkInput(f *Facts, a *accounts) netqos.Input {
+func networkInput(f *Facts, a *accounts, caps map[string]unit.BitRate) netqos.Input {
 	in := netqos.Input{Off: networkOff(f.View), Strategy: f.View.Strategy, Link: f.Link}
 	if f.Node != nil {
 		if text := f.Node.Annotations[protocol.AnnotationNetworkBandwidth]; text != "" {
@@ -70,7 +96,7 @@ func networkInput(f *Facts, a *accounts) netqos.Input {
 		if m.Ask.OptOut.Has(protocol.FeatureNetwork) || u.spec != nil && u.spec.Finished() {
 			continue
 		}
-		p := netqos.Pod{UID: m.UID, Name: m.FullName(), Class: u.class, Limits: m.Ask.Network}
+		p := netqos.Pod{UID: m.UID, Name: m.FullName(), Class: u.class, Limits: m.Ask.Network, Cap: caps[m.UID]}
 		if u.spec != nil {
 			p.HostNetwork = u.spec.HostNetwork
 			for _, ip := range u.spec.IPs {
