@@ -134,7 +134,7 @@ lab-vm-full: build ## Lane 3 with every test on every kernel (about an hour)
 test-long: test lab-peers lab-vm-full ## make test, upstream's programs, and the full VM matrix
 
 .PHONY: lab-compat
-lab-compat: build ## containerd 2.0 and 1.7 with NRI, 1.6 behind the proxy
+lab-compat: build ## containerd 2.0 and 1.7 with NRI, 1.6 behind the proxy; NRI 0.8 to 0.12
 	$(LAB) -run 'Compat' ./test/e2e | $(VERDICT)
 
 .PHONY: bench

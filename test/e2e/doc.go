@@ -6,6 +6,6 @@
 //
 //	Host…    on this machine (lane 1)
 //	VM…      boots virtual machines that run the Guest… tests inside (lane 3)
-//	Compat…  other versions of containerd, on this machine
+//	Compat…  other versions of containerd and of NRI, on this machine
 //	Guest…   only inside a virtual machine
 package e2e

@@ -88,15 +88,8 @@ func (r *rig) attribute(run *kubelet.Running, w scenario.Want) (string, error) {
 	}
 	kind, name, _ := strings.Cut(w.File, " ")
 	switch kind {
-	case "@oom":
-		data, err := os.ReadFile(fmt.Sprintf("/proc/%d/oom_score_adj", pid))
-		return strings.TrimSpace(string(data)), err
-	case "@sched":
-		attr, err := unix.SchedGetAttr(pid, 0)
-		if err != nil {
-			return "", fmt.Errorf("read scheduling policy: %w", err)
-		}
-		return strconv.Itoa(int(attr.Policy)), nil
+	case "@oom", "@sched":
+		return processAttribute(pid, kind)
 	case "@resctrl":
 		return resctrlGroup(pid)
 	case "@env":
@@ -115,6 +108,19 @@ func (r *rig) attribute(run *kubelet.Running, w scenario.Want) (string, error) {
 		return r.access(run.Containers[w.Container], name)
 	}
 	return "", fmt.Errorf("attribute %q is unknown", w.File)
+}
+
+// processAttribute is a process's score for the OOM killer or its scheduling policy.
+func processAttribute(pid int, kind string) (string, error) {
+	if kind == "@oom" {
+		data, err := os.ReadFile(fmt.Sprintf("/proc/%d/oom_score_adj", pid))
+		return strings.TrimSpace(string(data)), err
+	}
+	attr, err := unix.SchedGetAttr(pid, 0)
+	if err != nil {
+		return "", fmt.Errorf("read scheduling policy: %w", err)
+	}
+	return strconv.Itoa(int(attr.Policy)), nil
 }
 
 // access opens a node of the number from inside the container. The device cgroup (on v2 its BPF program) refuses with EPERM before

@@ -27,6 +27,7 @@ const (
 // Names lists the parts that Get knows.
 func Names() []string {
 	list := []string{Containerd24, Runc, Crictl, Image, Containerd20, Containerd17}
+	list = append(list, NRIRuntimeNames()...)
 	list = append(list, ProxyLaneNames()...)
 	return append(list, ControlPlaneNames()...)
 }
@@ -82,6 +83,9 @@ func (c *Cache) Fetch(ctx context.Context, name string) error {
 // recipeOf is how a part is made, and its version.
 func recipeOf(name string, versions map[string]string) (builder, string, error) {
 	if b, version, ok := controlPlanePart(name, versions); ok {
+		return b, version, nil
+	}
+	if b, version, ok := nriRuntimePart(name, versions); ok {
 		return b, version, nil
 	}
 	if b, version, ok := proxyLanePart(name, versions); ok {
