@@ -258,6 +258,8 @@ func (f FS) Parse(id plan.ID, raw []byte) (plan.Value, error) {
 // Same reports whether the kernel's value is the wanted one, as far as the kernel can hold it: memory in whole pages,
 // CPU lists as sets, shares as the weight that the formula of the target's level makes of them. The other formula's
 // weight is not the same: v2's default of 100 is what one of them makes of 1024 shares, and siblings would be incomparable.
+// The quota of a systemd unit may be the one that systemd makes of the property: it writes that soon after each time it is
+// told ours, and the two would write over each other for ever.
 func (f FS) Same(s plan.Setting, current plan.Value) bool {
 	want := s.Value
 	switch s.Knob {
@@ -271,9 +273,16 @@ func (f FS) Same(s plan.Setting, current plan.Value) bool {
 		}
 		w := f.formula(s.Target.Level)
 		return w.Weight(unit.Shares(current.Int())) == w.Weight(unit.Shares(want.Int()))
+	case plan.CPUQuota:
+		return want == current || isUnit(s.Target.Cgroup) && plan.Int(unit.UnitQuota(unit.Micros(want.Int()))) == current
 	default:
 		return want == current
 	}
+}
+
+// isUnit reports a cgroup that systemd writes to.
+func isUnit(cgroup string) bool {
+	return strings.HasSuffix(cgroup, ".slice") || strings.HasSuffix(cgroup, ".scope")
 }
 
 // Holds compares a file's content with a setting. It does not allocate when they agree.

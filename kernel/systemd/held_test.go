@@ -6,6 +6,7 @@ package systemd
 import (
 	"errors"
 	"maps"
+	"strconv"
 	"testing"
 
 	"github.com/koord-rt/koord-rt/model/plan"
@@ -47,6 +48,24 @@ func TestTexts(t *testing.T) {
 	} {
 		if got := texts(c.props); !maps.Equal(got, c.want) {
 			t.Errorf("%s: %v, want %v", name, got, c.want)
+		}
+	}
+}
+
+// TestUnitQuota: what systemd makes of a quota is what model/unit says.
+func TestUnitQuota(t *testing.T) {
+	t.Parallel()
+	for _, q := range []unit.Micros{unit.Unlimited, 1000, 1001, 2000, 33300, 33333, 99999, 100000, 123400, 320000} {
+		props, err := Properties([]plan.Setting{set(plan.CPUQuota, plan.Int(q))}, unit.Linear)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := "max 100000"
+		if q > 0 {
+			want = strconv.FormatInt(int64(unit.UnitQuota(q)), 10) + " 100000"
+		}
+		if got := texts(map[string]any{props[0].Name: props[0].Value})[plan.CPUQuota]; got != want {
+			t.Errorf("%d is %q, want %q", q, got, want)
 		}
 	}
 }

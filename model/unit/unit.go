@@ -95,6 +95,16 @@ func QuotaFromMilli(m MilliCPU) Micros {
 	return max(Micros(int64(m)*int64(CFSPeriod)/1000), MinQuota)
 }
 
+// UnitQuota is what a quota of CFSPeriod becomes as the property of a systemd unit: CPU time per second in steps of 10 ms, here
+// rounded up.
+func UnitQuota(q Micros) Micros {
+	const step = CFSPeriod / 100
+	if q <= 0 {
+		return q
+	}
+	return (q + step - 1) / step * step
+}
+
 // MilliFromQuota is quota × 1000 / period; Unlimited or a bad period gives 0.
 func MilliFromQuota(q, period Micros) MilliCPU {
 	if q <= 0 || period <= 0 {
