@@ -113,7 +113,7 @@ func TestBare(t *testing.T) {
 	if got, _ := b.burst("/kubepods/c"); got != "/sys/fs/cgroup/cpu/kubepods/c/cpu.cfs_burst_us" || len(b.limits("/kubepods/c")) != 3 {
 		t.Errorf("v1: %s, %q", got, b.limits("/kubepods/c"))
 	}
-	b.turns = turnsFor(time.Microsecond)
+	b.turns = b.turnsFor(time.Microsecond)
 	for range 2 {
 		b.create()
 	}
