@@ -36,8 +36,15 @@ func (r *round) cpuUsage() {
 		r.quiet(CPUEvict, state+" is below "+figure.Percent(threshold.Fraction()))
 		return
 	}
+	used := c.Used.V
+	if c.UsedNow.OK && c.UsedNow.V < used {
+		if used = c.UsedNow.V; used < threshold.Milli(c.Capacity) {
+			r.quiet(CPUEvict, state+", and "+figure.CoresOf(used, c.Capacity)+" now, which is below "+figure.Percent(threshold.Fraction()))
+			return
+		}
+	}
 	ofCPU.run(r, &rule[unit.MilliCPU]{
-		feature: CPUEvict, need: c.Used.V - lower.Milli(c.Capacity), belongs: below(*most), anyone: true,
+		feature: CPUEvict, need: used - lower.Milli(c.Capacity), belongs: below(*most), anyone: true,
 		cause: state + " has reached " + figure.Percent(threshold.Fraction()) + ", down to " + figure.Percent(lower.Fraction()),
 		gives: ofCPU.used,
 	})
@@ -65,7 +72,14 @@ func (r *round) waiting() {
 		r.quiet(BECPUEvict, state+", not above "+figure.Percent(limit))
 		return
 	}
-	need := unit.MilliCPU(float64(c.Average.Used.V) * (1 - float64(limit/c.Pressure.V)))
+	pressure := c.Pressure.V
+	if c.PressureNow.OK && c.PressureNow.V < pressure {
+		if pressure = c.PressureNow.V; pressure <= limit {
+			r.quiet(BECPUEvict, state+", and "+figure.Percent(pressure)+" now, not above "+figure.Percent(limit))
+			return
+		}
+	}
+	need := unit.MilliCPU(float64(c.Average.Used.V) * (1 - float64(limit/pressure)))
 	ofCPU.run(r, &rule[unit.MilliCPU]{
 		feature: BECPUEvict, need: max(need, 1), belongs: be, gives: ofCPU.used,
 		cause: state + ", above " + figure.Percent(limit) + ", and use " + figure.CPUs(c.Average.Used.V),

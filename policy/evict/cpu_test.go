@@ -5,6 +5,7 @@ package evict_test
 
 import (
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -344,4 +345,54 @@ func TestScenario(t *testing.T) {
 	if evicted > 3 || in.Memory.Used.V > 96*gib {
 		t.Errorf("%d evicted, %d bytes used", evicted, in.Memory.Used.V)
 	}
+}
+
+// TestGoneIsGone: victims are in the averages for the rest of the window. What was crossed by them on average, and no longer is now, evicts
+// nobody else; less that is over now releases less.
+func TestGoneIsGone(t *testing.T) {
+	t.Parallel()
+	by := func(change func(*strategy.ResourceThresholdStrategy), measure func(*evict.CPU)) (string, string) {
+		in := starving(cpuPod("lazy", 500, 2000), cpuPod("busy", 2000, 2000), cpuPod("large", 2300, 6000))
+		for i := range in.Pods {
+			in.Pods[i].EvictionEnabled = true
+		}
+		in.Strategy = thresholds(change)
+		measure(&in.CPU)
+		_, out := evict.Step(evict.State{}, in)
+		return names(out), reasons(out)
+	}
+	node := func(t *strategy.ResourceThresholdStrategy) {
+		high := int32(9999)
+		t.CPUEvictThresholdPercent, t.CPUEvictLowerPercent, t.EvictEnabledPriorityThreshold = num(80), num(70), &high
+	}
+	pressure := func(t *strategy.ResourceThresholdStrategy) { t.CPUEvictPSIThresholdPercent = num(50) }
+	uses := func(average, now unit.MilliCPU) func(*evict.CPU) {
+		return func(c *evict.CPU) { c.Used, c.UsedNow = unit.Got(average), unit.Got(now) }
+	}
+	waits := func(average, now unit.Fraction) func(*evict.CPU) {
+		return func(c *evict.CPU) { c.Pressure, c.PressureNow = unit.Got(average), unit.Got(now) }
+	}
+	for name, tc := range map[string]struct {
+		change       func(*strategy.ResourceThresholdStrategy)
+		measure      func(*evict.CPU)
+		want, reason string
+	}{
+		"node, still":             {node, uses(28000, 30000), "busy large lazy", "release 5.6 CPUs"},
+		"node, a little less":     {node, uses(28000, 25700), "busy large", "release 3.3 CPUs"},
+		"node, no longer":         {node, uses(28000, 25500), "", "and 25.5 of 32 CPUs (79.69%) now, which is below 80%"},
+		"pressure, still":         {pressure, waits(0.9, 1), "large", "release 2.13 CPUs"},
+		"pressure, a little less": {pressure, waits(0.9, 0.6), "large", "release 0.8 CPUs"},
+		"pressure, no longer":     {pressure, waits(0.9, 0.5), "", "and 50% now, not above 50%"},
+	} {
+		got, why := by(tc.change, tc.measure)
+		if sorted(got) != tc.want || !strings.Contains(why, tc.reason) {
+			t.Errorf("%s: %q, want %q\n%s", name, got, tc.want, why)
+		}
+	}
+}
+
+func sorted(list string) string {
+	all := strings.Fields(list)
+	slices.Sort(all)
+	return strings.Join(all, " ")
 }

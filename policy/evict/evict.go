@@ -11,6 +11,9 @@
 //	         cpuEvictTimeWindowSeconds and now, the smaller of both
 //	waiting  CPU pressure of the BE tier over the window > cpuEvictPSIThresholdPercent: release use × (1 − threshold/pressure)
 //
+// An average over the window goes on telling of victims that are long gone: cpu and waiting too must be crossed on average and now, and the
+// smaller of both is released.
+//
 // Where the kernel has no CPU pressure, waiting falls back to starved with the pressure threshold as usage threshold.
 //
 // What pods that already leave still hold counts as released, as long as they can be expected to go. Victims are taken in
@@ -89,16 +92,16 @@ func (m *Memory) InUse() unit.Measured[unit.Bytes] {
 // CPU of the node.
 type CPU struct {
 	Capacity unit.MilliCPU
-	// Used by the node, average over the window.
-	Used                             unit.Measured[unit.MilliCPU]
+	// Used by the node, average over the window; UsedNow is the newest figure.
+	Used, UsedNow                    unit.Measured[unit.MilliCPU]
 	BatchAllocatable, MidAllocatable unit.Measured[unit.MilliCPU]
 	// Average and Current describe the BE tier over the window and now.
 	Average, Current Tier
 	// Covered is how much of the window has samples. Less than a third decides nothing.
 	Covered unit.Micros
-	// Pressure is the BE tier's PSI "some" over the window. NoPressure says that the kernel does not tell it at all.
-	Pressure   unit.Measured[unit.Fraction]
-	NoPressure bool
+	// Pressure is the BE tier's PSI "some" over the window, PressureNow the newest figure. NoPressure says that the kernel does not tell it at all.
+	Pressure, PressureNow unit.Measured[unit.Fraction]
+	NoPressure            bool
 }
 
 // Tier is the CPU of the BE pods.

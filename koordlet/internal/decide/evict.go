@@ -122,22 +122,33 @@ func meanOf(s sample.Summary) unit.Measured[unit.MilliCPU] {
 	return unit.Got(unit.MilliCPU(s.Avg*1000 + 0.5))
 }
 
+func lastOf(s sample.Summary) unit.Measured[unit.MilliCPU] {
+	if !s.Known() {
+		return unit.Measured[unit.MilliCPU]{}
+	}
+	return unit.Got(unit.MilliCPU(s.Last*1000 + 0.5))
+}
+
 // evictCPU describes the node and the best-effort tier over the window of the strategy. The pressure is that of the cgroup of
 // Kubernetes' BestEffort class: where a kernel that tells none of others has it all the same (Anolis), it counts.
 func evictCPU(f *Facts, a *accounts, held *suppress.Output) evict.CPU {
 	be := sample.OfQoS(protocol.QoSBE)
 	tier := f.over(be, sample.CPUUsage)
+	whole := f.over(sample.OfNode(), sample.CPUUsage)
 	out := evict.CPU{
-		Capacity: unit.MilliCPU(f.all().Len() * 1000), Used: f.mean(sample.OfNode()),
+		Capacity: unit.MilliCPU(f.all().Len() * 1000), Used: meanOf(whole), UsedNow: lastOf(whole),
 		Covered: unit.Micros(tier.Covered * float64(f.evictWindow())), NoPressure: f.NoPressure,
 	}
 	if tier.Known() {
 		limit, request := f.tierLimit(held), tierRequest(a)
 		out.Average = evict.Tier{Used: meanOf(tier), Request: meanOf(f.over(be, sample.CPURequest)), Limit: meanOf(f.over(be, sample.CPULimit))}
-		out.Current = evict.Tier{Used: unit.Got(unit.MilliCPU(tier.Last*1000 + 0.5)), Request: unit.Got(request), Limit: unit.Got(limit)}
+		out.Current = evict.Tier{Used: lastOf(tier), Request: unit.Got(request), Limit: unit.Got(limit)}
 	}
 	if stall := f.over(be, sample.StallCPUSome); stall.Known() {
-		out.Pressure, out.NoPressure = unit.Got(unit.Fraction(stall.Avg/float64(unit.Second))), false
+		part := func(micros float64) unit.Measured[unit.Fraction] {
+			return unit.Got(unit.Fraction(micros / float64(unit.Second)))
+		}
+		out.Pressure, out.PressureNow, out.NoPressure = part(stall.Avg), part(stall.Last), false
 	}
 	return out
 }
@@ -154,10 +165,11 @@ func (f *Facts) tierLimit(held *suppress.Output) unit.MilliCPU {
 	return unit.MilliCPU(f.all().Len() * 1000)
 }
 
-// tierRequest is the batch-cpu that the pods of the best-effort tier request.
+// tierRequest is the batch-cpu that the pods of the best-effort tier request, without those that have finished: their sandboxes may stand for
+// long, and nobody would be better off for their sake.
 func tierRequest(a *accounts) (sum unit.MilliCPU) {
 	for i := range a.pods {
-		if u := &a.pods[i]; u.class == protocol.QoSBE && u.spec != nil && !u.again {
+		if u := &a.pods[i]; u.class == protocol.QoSBE && u.spec != nil && !u.again && !u.spec.Finished() {
 			sum += u.spec.Requests().BatchCPU
 		}
 	}

@@ -107,6 +107,58 @@ func TestEvictByPressure(t *testing.T) {
 	}
 }
 
+// TestEvictOnAverageAndNow: what the window still knows of victims that are gone, and what finished pods have requested, evicts nobody.
+func TestEvictOnAverageAndNow(t *testing.T) {
+	t.Parallel()
+	be := sample.OfQoS(protocol.QoSBE)
+	for name, tc := range map[string]struct {
+		now  float64
+		want string
+	}{"still": {now: 860_000, want: "be2"}, "no longer": {now: 100_000}} {
+		f, w := crowded(t, func(t *strategy.ResourceThresholdStrategy) { t.CPUEvictPSIThresholdPercent = new(int64(70)) })
+		history(w, be, sample.StallCPUSome, 860_000)
+		put(w, be, sample.StallCPUSome, tc.now)
+		history(w, sample.OfPod("be"), sample.CPUUsage, 0.5)
+		history(w, sample.OfPod("be2"), sample.CPUUsage, 4)
+		measure(w, now-unit.Second/2, 14, 8, 4.7)
+		if _, out := decide.Step(decide.State{}, f); victims(&out) != tc.want {
+			t.Errorf("pressure, %s: %q, %+v", name, victims(&out), decision(&out, evict.BECPUEvict))
+		}
+	}
+	for name, tc := range map[string]struct {
+		now  float64
+		want string
+	}{"still": {30, "be2"}, "no longer": {14, ""}} {
+		f, w := crowded(t, func(t *strategy.ResourceThresholdStrategy) {
+			t.CPUEvictThresholdPercent, t.CPUEvictLowerPercent, t.EvictEnabledPriorityThreshold = new(int64(85)), new(int64(83)), new(int32(9999))
+		})
+		agreed := strings.Replace(labelBE, `{"koord`, `{"koordinator.sh/eviction-enabled":"true","koord`, 1)
+		f.Pods = podstest.Snapshot(t, podOf("be", 5500, 10000, agreed), podOf("be2", 5500, 10000, agreed))
+		history(w, sample.OfNode(), sample.CPUUsage, 30)
+		history(w, sample.OfPod("be"), sample.CPUUsage, 0.5)
+		history(w, sample.OfPod("be2"), sample.CPUUsage, 4)
+		measure(w, now-unit.Second/2, tc.now, 8, 0.5)
+		if _, out := decide.Step(decide.State{}, f); victims(&out) != tc.want {
+			t.Errorf("node, %s: %q, %+v", name, victims(&out), decision(&out, evict.CPUEvict))
+		}
+	}
+	for phase, want := range map[string]float64{"Running": 20, "Succeeded": 10} {
+		f, w := crowded(t, func(*strategy.ResourceThresholdStrategy) {})
+		f.Pods = podstest.Snapshot(t, podOf("be", 5500, 10000, labelBE), strings.Replace(podOf("be2", 5500, 10000, labelBE), "Running", phase, 1))
+		measure(w, now-unit.Second/2, 14, 8, 0.5)
+		_, out := decide.Step(decide.State{}, f)
+		got := -1.0
+		for _, s := range out.Samples {
+			if s.Metric == sample.CPURequest {
+				got = s.Value
+			}
+		}
+		if got != want {
+			t.Errorf("%s: BE requests %.0f CPUs, want %.0f", phase, got, want)
+		}
+	}
+}
+
 // TestFreeListsOfCPUs: they are looked at when the node seems to use too much; what they have neither evicts nor is a danger.
 func TestFreeListsOfCPUs(t *testing.T) {
 	t.Parallel()
