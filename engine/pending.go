@@ -17,10 +17,20 @@ import (
 // which Named or Dropped follows. A container whose pod demands a guarantee that could only be written after the start is
 // refused: the caller has no moment between creation and the first instruction, unless somebody else does it then.
 func (g *Engine) Prepare(ctx context.Context, sb Sandbox, c *workload.Container, render Render) error {
-	cr := g.Decide(sb, c)
+	return g.Decide(sb, c).Prepare(ctx, render)
+}
+
+// PreparesInMemory is InMemory for Prepare, which asks who else is there when the pod demands a guarantee.
+func (cr *Creation) PreparesInMemory() bool {
+	return cr.InMemory() && demanded(cr.v, cr.pod).Empty()
+}
+
+// Prepare is the rest of Engine.Prepare.
+func (cr *Creation) Prepare(ctx context.Context, render Render) error {
 	if err := cr.create(ctx, render); err != nil {
 		return err
 	}
+	g := cr.g
 	var r refusal
 	must := demanded(g.views.Load(), cr.pod)
 	for i := range cr.e.rest {
@@ -31,7 +41,7 @@ func (g *Engine) Prepare(ctx context.Context, sb Sandbox, c *workload.Container,
 	if len(r.reasons) == 0 || g.o.Beside != nil && g.o.Beside() {
 		return nil
 	}
-	g.Dropped(sb.ID, c.ID)
+	g.Dropped(cr.e.sandbox, cr.e.c.ID)
 	return &r
 }
 

@@ -45,10 +45,15 @@ func (p *Proxy) create(ctx context.Context, msg []byte) (relay.Verdict, answered
 	}
 	pending, parent := c.ID, p.parentOf(ctx, r)
 	var answeredAs atomic.Pointer[string] // the id, "" for none, nil while the runtime has not answered
+	var creation *engine.Creation
 	out, err := engine.Guard(p.engine, engine.Call[[]byte]{
 		Event:   metrics.EventCreateContainer,
 		Subject: pod.FullName() + "/" + r.Name,
-		Work:    func(ctx context.Context) ([]byte, error) { return p.prepare(ctx, pod, c, r, answers, parent) },
+		Before: func() bool {
+			creation = p.engine.Decide(engine.Sandbox{ID: r.Sandbox, Read: func() *workload.Pod { return pod }}, c)
+			return creation.PreparesInMemory()
+		},
+		Work: func(ctx context.Context) ([]byte, error) { return p.prepare(ctx, creation, r, c, answers, parent) },
 		Late: func() {
 			id := answeredAs.Load()
 			if id == nil {
@@ -79,11 +84,10 @@ func (p *Proxy) create(ctx context.Context, msg []byte) (relay.Verdict, answered
 }
 
 // prepare is the request as it goes on.
-func (p *Proxy) prepare(ctx context.Context, pod *workload.Pod, c *workload.Container, r *cri.CreateContainer, answers []hooks.Answer, parent string) ([]byte, error) {
+func (p *Proxy) prepare(ctx context.Context, creation *engine.Creation, r *cri.CreateContainer, c *workload.Container, answers []hooks.Answer, parent string) ([]byte, error) {
 	var out []byte
 	var failed error
-	sb := engine.Sandbox{ID: r.Sandbox, Read: func() *workload.Pod { return pod }}
-	err := p.engine.Prepare(ctx, sb, c, func(v *node.View, spec plan.Plan) plan.Plan {
+	err := creation.Prepare(ctx, func(v *node.View, spec plan.Plan) plan.Plan {
 		patch, rest := cri.Create(v, spec, r, c, mode.By(v, p.o.Version))
 		if patch, failed = containerPatch(patch, r, answers, parent); failed == nil {
 			out, failed = r.Patch(patch)
