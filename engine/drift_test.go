@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+package engine
+
+import (
+	"context"
+	"slices"
+	"testing"
+
+	"github.com/koord-rt/koord-rt/api/protocol"
+	"github.com/koord-rt/koord-rt/kernel/apply"
+	"github.com/koord-rt/koord-rt/model/drift"
+	"github.com/koord-rt/koord-rt/model/journal"
+	"github.com/koord-rt/koord-rt/model/plan"
+	"github.com/koord-rt/koord-rt/model/unit"
+	"github.com/koord-rt/koord-rt/model/workload"
+)
+
+// matching is a kernel that attributes by equal numbers and does not know systemd.
+type matching struct{ wishes }
+
+// Sources implements Kernel.
+func (*matching) Sources(_ context.Context, strays []apply.Stray) (out []drift.Source) {
+	for i := range strays {
+		out = append(out, drift.Attribute(strays[i].Found, strays[i].Claims, func(a, b plan.Value) bool { return a == b }))
+	}
+	return out
+}
+
+// shelf is a journal in memory.
+type shelf struct{ list []journal.Record }
+
+// Append implements journal.Journal.
+func (b *shelf) Append(records ...journal.Record) error {
+	b.list = append(b.list, records...)
+	return nil
+}
+
+func (b *shelf) sources() (out []string) {
+	for i := range b.list {
+		out = append(out, b.list[i].Source)
+	}
+	return out
+}
+
+// TestClaims: what the runtime would write to a container is what was asked for and what the specification has of ours; of a
+// pod's cgroup, it is the kubelet's request. Another container's claims are nobody's here, and a directory's are not known.
+func TestClaims(t *testing.T) {
+	t.Parallel()
+	g, _ := bursting(t)
+	g.o.Kernel = &matching{}
+	g.reg.putPod(podEntry{p: &workload.Pod{ID: "s", Cgroup: "/kubepods/podu", Base: workload.Resources{Quota: unit.Some(150000), Shares: unit.Some(2)}}})
+	mark := &stamp{make: func() *protocol.Applied { return &protocol.Applied{Set: map[string]string{"cpu.quota": "70000 batch"}} }}
+	g.reg.set(entry{sandbox: "s", mark: mark, c: &workload.Container{ID: "c", Base: workload.Resources{
+		Quota: unit.Some(100000), CPUs: "0-3", Unified: map[string]string{"memory.high": "max"},
+	}}})
+	container := plan.Target{Level: plan.LevelContainer, Container: "c", Cgroup: "/kubepods/podu/c"}
+	pod := plan.Target{Level: plan.LevelPod, Cgroup: "/kubepods/podu"}
+	for _, c := range []struct {
+		target plan.Target
+		knob   plan.Knob
+		found  plan.Value
+		want   string
+	}{
+		{container, plan.CPUQuota, plan.Int(100000), "runtime"}, {container, plan.CPUQuota, plan.Int(70000), "runtime"},
+		{container, plan.CPUQuota, plan.Int(60000), "someone"}, {container, plan.MemoryHigh, plan.Int(-1), "runtime"},
+		{container, plan.CPUSetCPUs, plan.Text("0-3"), "runtime"}, {container, plan.CPUShares, plan.Int(2), "someone"},
+		{pod, plan.CPUQuota, plan.Int(150000), "kubelet"}, {pod, plan.CPUShares, plan.Int(2), "kubelet"}, {pod, plan.CPUQuota, plan.Int(100000), "someone"},
+		{plan.Target{Level: plan.LevelContainer, Container: "gone"}, plan.CPUQuota, plan.Int(100000), "someone"},
+		{plan.Target{Level: plan.LevelQoS, Cgroup: "/kubepods"}, plan.CPUQuota, plan.Int(150000), "someone"},
+	} {
+		s := plan.Setting{Target: c.target, Knob: c.knob, Value: plan.Int(1)}
+		book := &shelf{}
+		g.o.Journal = book
+		g.Attribute(t.Context(), []apply.Result{{Setting: s, Before: c.found}, {Setting: s, Before: c.found, Strayed: true}})
+		if got := book.sources(); !slices.Equal(got, []string{c.want}) {
+			t.Errorf("%s of %s found %s: %q, want %s once", c.knob, c.target, c.found, got, c.want)
+		}
+	}
+}
