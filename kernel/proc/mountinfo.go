@@ -4,8 +4,11 @@
 package proc
 
 import (
+	"bufio"
+	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"slices"
 	"strconv"
@@ -29,11 +32,12 @@ type Mounts struct {
 // Mounts reads /proc/self/mountinfo. Lines that cannot be read are in the error; the others count.
 func (fs FS) Mounts() (Mounts, error) {
 	path := fs.Path("self", "mountinfo")
-	b, err := os.ReadFile(path)
+	f, err := os.Open(path)
 	if err != nil {
 		return Mounts{}, fmt.Errorf("read %s: %w", path, err)
 	}
-	m, err := ParseMountinfo(string(b))
+	defer f.Close()
+	m, err := ParseMountinfo(f)
 	if err != nil {
 		return m, fmt.Errorf("parse %s: %w", path, err)
 	}
@@ -47,18 +51,39 @@ func (fs FS) Mounts() (Mounts, error) {
 //
 // (Documentation/filesystems/proc.rst, 3.5). Where a thing is mounted twice, the first mount of its root counts; bind
 // mounts of inner directories do not. In a private cgroup namespace the host's root shows as "/../..".
-func ParseMountinfo(s string) (Mounts, error) {
+//
+// A node has a line or two for each container, of half a kilobyte each: the lines of other filesystems leave nothing behind.
+func ParseMountinfo(r io.Reader) (Mounts, error) {
 	m := Mounts{V1: map[string]string{}}
 	var errs []error
-	for line := range strings.Lines(s) {
-		if strings.TrimSpace(line) == "" {
+	lines := bufio.NewScanner(r)
+	lines.Buffer(make([]byte, 0, firstLine), longestLine)
+	for lines.Scan() {
+		line := lines.Bytes()
+		if _, tail, ok := bytes.Cut(line, []byte(" - ")); ok && !wanted(tail) || len(bytes.TrimSpace(line)) == 0 {
 			continue
 		}
-		if err := m.add(line); err != nil {
+		if err := m.add(string(line)); err != nil {
 			errs = append(errs, err)
 		}
 	}
-	return m, errors.Join(errs...)
+	return m, errors.Join(append(errs, lines.Err())...)
+}
+
+// The kernel's paths and options have at most a page each, before some letters become four.
+const (
+	firstLine   = 4 << 10
+	longestLine = 1 << 20
+)
+
+// wanted reports whether what follows the separator begins with a filesystem of Mounts.
+func wanted(tail []byte) bool {
+	name, _, _ := bytes.Cut(tail, []byte(" "))
+	switch string(name) {
+	case "cgroup", "cgroup2", "resctrl":
+		return true
+	}
+	return false
 }
 
 func (m *Mounts) add(line string) error {
