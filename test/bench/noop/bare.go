@@ -86,12 +86,14 @@ func (b *bare) create() {
 	b.took = append(b.took, measurement{"CreateContainer", begin, took})
 }
 
-// start does the system calls for one container. koord-nri has been there before: so that bare's files are as cold and as
-// empty as koord-nri's were, a burst goes to a group made for it beside the container's, with the same quota.
-func (b *bare) start(sb *api.PodSandbox, ctr *api.Container) (err error) {
-	cgroup, class := nri.Cgroup(sb, ctr), sb.GetLabels()["koordinator.sh/qosClass"]
+// start does the system calls of one container's start. It does so when the sandbox has started, at which koord-nri writes
+// nothing: right after koord-nri's own, everything that the kernel looks at would be in the caches. A burst goes to a group made
+// for it in the pod's, with a container's quota; limits are read of the pod, whose files the kubelet has just written, as
+// runc has a container's.
+func (b *bare) start(sb *api.PodSandbox) (err error) {
+	cgroup, class := nri.Pod(sb).Cgroup, sb.GetLabels()["koordinator.sh/qosClass"]
 	if class == "LS" {
-		cgroup += "-bare"
+		cgroup += "/bare"
 		remove, failed := b.sibling(cgroup)
 		if failed != nil {
 			return failed

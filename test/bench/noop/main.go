@@ -88,8 +88,13 @@ func (p *plugin) Synchronize(context.Context, []*api.PodSandbox, []*api.Containe
 	return nil, os.WriteFile(p.ready, nil, 0o600)
 }
 
-// RunPodSandbox does nothing, as all below.
-func (*plugin) RunPodSandbox(context.Context, *api.PodSandbox) error { return nil }
+// RunPodSandbox does nothing, or the bare system calls.
+func (p *plugin) RunPodSandbox(_ context.Context, sb *api.PodSandbox) error {
+	if p.bare == nil {
+		return nil
+	}
+	return p.bare.start(sb)
+}
 
 // UpdatePodSandbox does nothing.
 func (*plugin) UpdatePodSandbox(context.Context, *api.PodSandbox, *api.LinuxResources, *api.LinuxResources) error {
@@ -121,13 +126,8 @@ func (p *plugin) CreateContainer(context.Context, *api.PodSandbox, *api.Containe
 // stampLength is in bytes.
 const stampLength = 200
 
-// StartContainer does nothing, or the bare system calls.
-func (p *plugin) StartContainer(_ context.Context, sb *api.PodSandbox, ctr *api.Container) error {
-	if p.bare == nil {
-		return nil
-	}
-	return p.bare.start(sb, ctr)
-}
+// StartContainer does nothing, as all below.
+func (*plugin) StartContainer(context.Context, *api.PodSandbox, *api.Container) error { return nil }
 
 // UpdateContainer does nothing.
 func (*plugin) UpdateContainer(context.Context, *api.PodSandbox, *api.Container, *api.LinuxResources) ([]*api.ContainerUpdate, error) {
