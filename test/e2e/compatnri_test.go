@@ -98,6 +98,10 @@ func (r *nriRuntime) connect(v nriVersion, before *nriPod) {
 		r.t.Fatal(err)
 	}
 	r.makeDevices([]scenario.Device{{Path: "/dev/nvidia1", Major: 195, Minor: 1}})
+	r.makeVerbs([]scenario.Device{
+		{Type: protocol.DeviceRDMA, UUID: "mlx5_0", BusID: "0000:3b:00.0", Path: "/dev/infiniband/uverbs0", Major: 231, Minor: 192},
+		{Type: protocol.DeviceRDMA, Index: -1, Path: "/dev/infiniband/rdma_cm", Major: 10, Minor: 58, Control: true},
+	})
 	var strategy any
 	if err := yaml.Unmarshal([]byte(standard), &strategy); err != nil {
 		r.t.Fatal(err)
@@ -106,7 +110,7 @@ func (r *nriRuntime) connect(v nriVersion, before *nriPod) {
 	text, err := yaml.Marshal(map[string]any{
 		"apiVersion": "koord-rt.dev/v1alpha1", "kind": "NRIConfig", "strategy": strategy,
 		"socket": dir + "/nri.sock", "runDir": r.run, "stateDir": r.state,
-		"host":      map[string]any{"kubepodsRoot": "/" + r.root(), "cdiDirs": []string{r.cdi}, "dev": r.dev, "criEndpoint": "unix://" + dir + "/no-cri.sock"},
+		"host":      map[string]any{"kubepodsRoot": "/" + r.root(), "cdiDirs": []string{r.cdi}, "dev": r.dev, "sys": r.sys, "criEndpoint": "unix://" + dir + "/no-cri.sock"},
 		"metrics":   map[string]any{"address": "unix:" + r.run + "/metrics.sock"},
 		"reconnect": map[string]any{"min": "50ms", "max": "500ms"},
 	})
@@ -229,7 +233,7 @@ func withoutEmpty(m protoreflect.Message) {
 	})
 }
 
-// devices: a GPU comes by its CDI name where the runtime applies such, else as a node and a variable.
+// devices: a GPU comes by its CDI name where the runtime applies such, else as a node and a variable; RDMA as nodes.
 func (r *nriRuntime) devices(v nriVersion) {
 	r.t.Helper()
 	gpu := lsPod("nri-gpu")
@@ -248,6 +252,16 @@ func (r *nriRuntime) devices(v nriVersion) {
 	}
 	if !slices.Equal(names, wantNames) || !slices.Equal(nodes, wantNodes) {
 		r.t.Errorf("CDI devices %q and nodes %q, want %q and %q", names, nodes, wantNames, wantNodes)
+	}
+	rdma := lsPod("nri-rdma")
+	rdma.Annotations = map[string]string{protocol.AnnotationDeviceAllocated: `{"rdma":[{"minor":0,"resources":{"koordinator.sh/rdma":"100"}}]}`}
+	var verbs []string
+	for _, d := range r.runs(v, r.madeOf(rdma, "burstable", 204, 50000, 128<<20)).Adjust.GetLinux().GetDevices() {
+		verbs = append(verbs, fmt.Sprintf("%s %s %d:%d", d.Path, d.Type, d.Major, d.Minor))
+	}
+	slices.Sort(verbs)
+	if want := []string{"/dev/infiniband/rdma_cm c 10:58", "/dev/infiniband/uverbs0 c 231:192"}; !slices.Equal(verbs, want) {
+		r.t.Errorf("verbs nodes %q, want %q", verbs, want)
 	}
 }
 

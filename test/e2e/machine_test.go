@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -149,6 +150,7 @@ func (r *rig) readOf(s *scenario.Scenario, pods map[string]*kubelet.Running, w s
 func (r *rig) prepare(s *scenario.Scenario) {
 	r.t.Helper()
 	r.makeDevices(s.Devices)
+	r.makeVerbs(s.Devices)
 	if !s.Dynamic.Known && s.Cache == nil {
 		return
 	}
@@ -185,6 +187,46 @@ func (r *rig) makeDevices(devices []scenario.Device) {
 			r.t.Fatalf("make device node %s: %v", path, err)
 		}
 	}
+}
+
+// makeVerbs stands for a machine with RDMA devices: a tree of links to this machine's sysfs, but for the class of verbs devices, and
+// rdma_cm among the miscellaneous ones, as the kernel would have them. Debian's cloud kernels have no software RDMA (rdma_rxe).
+func (r *rig) makeVerbs(devices []scenario.Device) {
+	r.t.Helper()
+	if !slices.ContainsFunc(devices, func(d scenario.Device) bool { return d.Type == protocol.DeviceRDMA }) {
+		return
+	}
+	r.sys = filepath.Join(filepath.Dir(r.config), "sys")
+	err := errors.Join(linkAll("/sys", r.sys, "class"), linkAll("/sys/class", r.sys+"/class", "infiniband_verbs", "misc"),
+		linkAll("/sys/class/misc", r.sys+"/class/misc", "rdma_cm"))
+	for _, d := range devices {
+		if d.Type != protocol.DeviceRDMA {
+			continue
+		}
+		dir := filepath.Join(r.sys, "class/infiniband_verbs", filepath.Base(d.Path))
+		if d.Control {
+			dir = filepath.Join(r.sys, "class/misc", filepath.Base(d.Path))
+		}
+		err = errors.Join(err, os.MkdirAll(dir, 0o700), os.WriteFile(dir+"/dev", fmt.Appendf(nil, "%d:%d\n", d.Major, d.Minor), 0o600))
+		if !d.Control {
+			err = errors.Join(err, os.WriteFile(dir+"/ibdev", []byte(d.UUID+"\n"), 0o600), os.Symlink("../../../"+d.BusID, dir+"/device"))
+		}
+	}
+	if err != nil {
+		r.t.Fatalf("make a sysfs with RDMA devices: %v", err)
+	}
+}
+
+// linkAll makes a directory with links to everything in another one, but for some names.
+func linkAll(from, to string, without ...string) error {
+	entries, err := os.ReadDir(from)
+	err = errors.Join(err, os.MkdirAll(to, 0o700))
+	for _, e := range entries {
+		if !slices.Contains(without, e.Name()) {
+			err = errors.Join(err, os.Symlink(filepath.Join(from, e.Name()), filepath.Join(to, e.Name())))
+		}
+	}
+	return err
 }
 
 // orderKnob depends on who was there at creation, heldKnob may stand in the request already: the annotation need not

@@ -55,6 +55,7 @@ type rig struct {
 	gated   bool // koord-nri's writes into cgroups pass a gate
 	gate    *gate.Gate
 	dev     string // stands for /dev, where a scenario brings device nodes
+	sys     string // stands for /sys, where it brings RDMA devices
 }
 
 type rigOptions struct {
@@ -145,6 +146,9 @@ func (r *rig) base() map[string]any {
 	}
 	if r.dev != "" {
 		base["host"].(map[string]any)["dev"] = r.dev
+	}
+	if r.sys != "" {
+		base["host"].(map[string]any)["sys"] = r.sys
 	}
 	for k, v := range r.extra {
 		base[k] = v
