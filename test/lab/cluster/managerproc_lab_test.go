@@ -170,6 +170,7 @@ type front struct {
 	listener net.Listener
 	mu       sync.Mutex
 	replicas []*replica
+	open     map[net.Conn]bool // that came to it
 }
 
 func newFront(t *testing.T) *front {
@@ -178,7 +179,7 @@ func newFront(t *testing.T) *front {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &front{listener: l}
+	f := &front{listener: l, open: map[net.Conn]bool{}}
 	var all sync.WaitGroup
 	all.Go(func() {
 		for {
@@ -202,12 +203,28 @@ func (f *front) set(replicas []*replica) {
 	f.replicas = slices.Clone(replicas)
 }
 
+// only leads to one replica alone, and ends what leads elsewhere: API servers keep connections.
+func (f *front) only(r *replica) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.replicas = []*replica{r}
+	for in := range f.open {
+		_ = in.Close() // its relay ends by it
+	}
+}
+
 // relay connects one client with the first replica that takes it, until either has ended or the test has.
 func (f *front) relay(ctx context.Context, in net.Conn) {
 	f.mu.Lock()
 	replicas := f.replicas
+	f.open[in] = true
 	f.mu.Unlock()
-	defer in.Close()
+	defer func() {
+		_ = in.Close() // nothing is left to lose
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		delete(f.open, in)
+	}()
 	for _, r := range replicas {
 		out, err := net.DialTimeout("tcp", r.hooks, time.Second)
 		if err != nil {

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+//go:build lab
+
+package cluster_test
+
+import (
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/koord-rt/koord-rt/api/protocol"
+	"github.com/koord-rt/koord-rt/test/lab/cluster"
+)
+
+// documents: every manifest of the user's documents passes the webhooks. Their priority classes are taken over those that koord-manager's
+// manifests have made, and the pod of theirs is a batch pod with its order in the class, which nobody can say wrong, or change.
+func (a *admitted) documents(t *testing.T) {
+	ctx := t.Context()
+	for _, namespace := range []string{"default", "team-a", "critical-team", "batch-team"} {
+		if err := a.c.Namespace(ctx, namespace); err != nil {
+			t.Fatal(err)
+		}
+	}
+	files, err := filepath.Glob("testdata/manifests/*.yaml")
+	if err != nil || len(files) < 19 {
+		t.Fatalf("%d manifests of the documents, %v", len(files), err)
+	}
+	// A pod names its priority class, so that the classes come first.
+	files = append([]string{"testdata/manifests/m15-priorityclasses.yaml"}, files...)
+	var made []string
+	t.Cleanup(func() {
+		for _, path := range slices.Backward(made) {
+			if err := a.c.Admin().Delete(ctxAfter(t), path, 0); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	for _, file := range files {
+		objects, err := a.c.Admin().Apply(ctx, "user", true, []byte(read(t, file)))
+		if err != nil {
+			t.Errorf("%s: %v", file, err)
+		}
+		for _, o := range objects {
+			path, err := a.c.Admin().Path(ctx, o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !strings.Contains(path, "/priorityclasses/koord-") {
+				made = append(made, path)
+			}
+		}
+	}
+	const nginx = "/api/v1/namespaces/default/pods/nginx"
+	pod, err := a.c.Admin().Get(ctx, nginx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if pod.Int("spec", "priority") != 5000 || pod.Str("metadata", "labels", protocol.LabelPriority) != "5300" || pod.Str("spec", "priorityClassName") != "koord-batch" {
+		t.Errorf("the pod of the documents: %s, priority %d", pod.Compact("metadata", "labels"), pod.Int("spec", "priority"))
+	}
+	passes(t, "the refusal of another class's order", func() error { return a.refusesLabel(t) })
+	order := func(value any) func() error {
+		return func() error {
+			labels := map[string]any{"metadata": map[string]any{"labels": map[string]any{protocol.LabelPriority: value}}}
+			_, err := a.c.Admin().Patch(ctx, nginx+"?dryRun=All", cluster.MergePatch, labels)
+			return err
+		}
+	}
+	refused(t, "another order in the class", order("5400"), protocol.LabelPriority, `cannot be changed from "5300"`, "denied the request")
+	refused(t, "no order any more", order(nil), protocol.LabelPriority, `cannot be changed from "5300"`, "denied the request")
+	passes(t, "another label", func() error {
+		_, err := a.c.Admin().Patch(ctx, nginx+"?dryRun=All", cluster.MergePatch, map[string]any{"metadata": map[string]any{"labels": map[string]any{"env": "other"}}})
+		return err
+	})
+}
