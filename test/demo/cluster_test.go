@@ -8,6 +8,7 @@ package main
 import (
 	"bytes"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -109,6 +110,62 @@ func TestAdmitted(t *testing.T) {
 	}
 }
 
+// Admission and the kernel are held to what the profile says, and each slip is found.
+func TestMadeBatch(t *testing.T) {
+	t.Parallel()
+	deployment, err := cluster.ParseObject([]byte(crunchText(400, 8)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	inner, _ := deployment.At("spec", "template").(map[string]any)
+	const right = `{metadata: {name: crunch, labels: {koordinator.sh/qosClass: BE}, annotations: {node.koordinator.sh/extended-resource-spec:
+  '{"containers":{"work":{"limits":{"kubernetes.io/batch-cpu":"400","kubernetes.io/batch-memory":"128Mi"}}}}'}},
+ spec: {priority: 5000, priorityClassName: koord-batch, containers: [{name: work, resources: {limits: {kubernetes.io/batch-cpu: "400", kubernetes.io/batch-memory: 128Mi}}}]}}`
+	made := func(from, to string) (cluster.Object, error) {
+		if !strings.Contains(right, from) {
+			t.Fatalf("no %q", from)
+		}
+		o, err := cluster.ParseObject([]byte(strings.Replace(right, from, to, 1)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return o, madeBatch(inner, o)
+	}
+	pod, err := made("", "")
+	if err != nil {
+		t.Error(err)
+	}
+	for from, to := range map[string]string{
+		"qosClass: BE": "qosClass: LS", "priority: 5000": "priority: 0", `"kubernetes.io/batch-cpu":"400"`: `"kubernetes.io/batch-cpu":"300"`,
+		`kubernetes.io/batch-cpu: "400"`: `cpu: 400m, kubernetes.io/batch-cpu: "400"`, "kubernetes.io/batch-memory: 128Mi": "memory: 128Mi", `"work"`: `"other"`,
+		"extended-resource-spec": "extended-resources",
+	} {
+		if _, err := made(from, to); err == nil {
+			t.Errorf("%s in place of %s passes", to, from)
+		}
+	}
+	at := place{pod: "shop/crunch", container: "work"}
+	for name, tc := range map[string]struct {
+		cpu, memory, cpuFile, memoryFile string
+		ok                               bool
+	}{
+		"v1":            {"40000", "134217728", "cpu.cfs_quota_us", "memory.limit_in_bytes", true},
+		"v2":            {"40000 100000", "134217728", "cpu.max", "memory.max", true},
+		"no quota":      {"-1", "134217728", "cpu.cfs_quota_us", "memory.limit_in_bytes", false},
+		"no limit":      {"40000 100000", "max", "cpu.max", "memory.max", false},
+		"nothing there": {"40000", "134217728", "cpu.shares", "memory.limit_in_bytes", false},
+	} {
+		got := reading{}
+		for file, value := range map[string]string{tc.cpuFile: tc.cpu, tc.memoryFile: tc.memory} {
+			at.file = file
+			got[at] = value
+		}
+		if err := heldBy(got, at, pod); (err == nil) != tc.ok {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 // lending plays a run in which the node lends less with its second report under the load, and again what it did with the second after
 // it.
 func lending() *recording {
@@ -148,6 +205,25 @@ func TestLending(t *testing.T) {
 	}
 	if text := r.lentText(); !strings.Contains(text, "fell 50 s after") || !strings.Contains(text, "back 60 s after") {
 		t.Error(text)
+	}
+	// A node that lends the same all the time, or never more again, is no closed loop.
+	for _, lent := range []func(at time.Duration) float64{
+		func(time.Duration) float64 { return 1 },
+		func(at time.Duration) float64 {
+			if at > r.came {
+				return 0.5
+			}
+			return 1
+		},
+	} {
+		bad := *r
+		bad.samples = slices.Clone(r.samples)
+		for i := range bad.samples {
+			bad.samples[i].lent = lent(bad.samples[i].at)
+		}
+		if err := bad.verdict(); err == nil || !strings.Contains(err.Error(), "the node") {
+			t.Error(err)
+		}
 	}
 	var out bytes.Buffer
 	s := &screen{out: &out, width: 100}

@@ -215,6 +215,9 @@ func (d *clustered) makeBatch(ctx context.Context) error {
 	d.step("Deployment shop/crunch applied; its pod was admitted, placed by kube-scheduler on %s and ran after %.1f s",
 		d.batch.Str("spec", "nodeName"), time.Since(begun).Seconds())
 	d.screen.table([]string{"", "in the Deployment", "as admitted"}, admitted(template, d.batch), []string{dim, "", bold + ";" + green})
+	if err := madeBatch(template, d.batch); err != nil {
+		return err
+	}
 	return d.limits(ctx)
 }
 
@@ -275,7 +278,7 @@ func (d *clustered) limits(ctx context.Context) error {
 	}
 	d.step("read from the kernel, cgroup of the container:")
 	d.screen.table([]string{"", "in the kernel", "why (koordctl explain)"}, rows, []string{"", bold + ";" + green, ""})
-	return nil
+	return heldBy(got, place{pod: name, container: "work"}, d.batch)
 }
 
 // podDir is a pod's cgroup of a controller, containerOf the name of its first container's below it.

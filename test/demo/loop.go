@@ -359,6 +359,10 @@ func (r *recording) verdict() error {
 		return errors.New("BE was not allowed less while load was on the LS pod")
 	case all[len(all)-1].may <= all[1].may:
 		return errors.New("BE did not get back what it yielded")
+	case r.lends && all[1].lent >= all[0].lent:
+		return errors.New("the node lent no less while load was on the LS pod")
+	case r.lends && all[len(all)-1].lent <= all[1].lent:
+		return errors.New("the node did not lend more again after the load")
 	}
 	return nil
 }
