@@ -42,6 +42,7 @@ func dynamic(expires time.Time) node.Dynamic {
 			"uid-1": {Factors: map[string]unit.Fraction{"c1": 1.44}, Plus: 88000}, "uid-2": {Cap: 500},
 		},
 		MemoryHigh: map[string]node.MemoryHigh{"c2": {Bytes: 1 << 30, Reason: "the node's memory is tight"}},
+		DiskLimits: map[string]node.DiskLimit{"uid-2": {Read: 1 << 20, Write: 2 << 20, Reason: "it disturbs others"}},
 	}
 }
 
@@ -287,6 +288,11 @@ func FuzzParse(f *testing.F) {
 				if !(f >= 1) || f > maxFactor {
 					t.Fatalf("factor of %q: %v", id, f)
 				}
+			}
+		}
+		for uid, l := range d.DiskLimits {
+			if l.Read <= 0 || l.Write <= 0 {
+				t.Fatalf("disk limit of %q: %+v", uid, l)
 			}
 		}
 		for id, h := range d.MemoryHigh {

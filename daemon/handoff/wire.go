@@ -54,6 +54,8 @@ type wireDynamic struct {
 	// Quotas by pod UID and MemoryHigh by container id are what the loops decided last.
 	Quotas     map[string]wireQuota `json:"quotas,omitempty"`
 	MemoryHigh map[string]wireHigh  `json:"memoryHigh,omitempty"`
+	// DiskLimits by pod UID.
+	DiskLimits map[string]wireDisk `json:"diskLimits,omitempty"`
 	// Network says what network QoS cannot give, for people.
 	Network node.Network `json:"network,omitzero"`
 }
@@ -68,6 +70,13 @@ type wireQuota struct {
 // wireHigh is a memory.high in bytes.
 type wireHigh struct {
 	Bytes  unit.Bytes `json:"bytes"`
+	Reason string     `json:"reason,omitempty"`
+}
+
+// wireDisk are bytes per second.
+type wireDisk struct {
+	Read   unit.Bytes `json:"read"`
+	Write  unit.Bytes `json:"write"`
 	Reason string     `json:"reason,omitempty"`
 }
 
@@ -159,12 +168,31 @@ func parseDynamic(b []byte) (node.Dynamic, uint64, error) {
 	if err != nil {
 		return node.Dynamic{}, 0, fmt.Errorf("%w: dynamic state: %w", ErrFormat, err)
 	}
+	disks, err := w.disks()
+	if err != nil {
+		return node.Dynamic{}, 0, fmt.Errorf("%w: dynamic state: %w", ErrFormat, err)
+	}
 	return node.Dynamic{
-		Known: true, Expires: e.Expires, BECPUs: w.BECPUs, BESharesLSR: w.BESharesLSR, BEQuota: w.BEQuota, SharePools: w.SharePools,
+		DiskLimits: disks,
+		Known:      true, Expires: e.Expires, BECPUs: w.BECPUs, BESharesLSR: w.BESharesLSR, BEQuota: w.BEQuota, SharePools: w.SharePools,
 		BESharePools: w.BESharePools, SystemQoS: w.SystemQoS, SystemQoSExclusive: w.SystemQoSExclusive,
 		Normalization: w.Normalization, Quotas: quotas, MemoryHigh: high,
 		Network: node.Network{Missing: clip(w.Network.Missing), Limited: clip(w.Network.Limited)},
 	}, e.Generation, nil
+}
+
+// disks reads who is held at the disks.
+func (w *wireDynamic) disks() (out map[string]node.DiskLimit, err error) {
+	for uid, l := range w.DiskLimits {
+		if l.Read <= 0 || l.Write <= 0 || len(l.Reason) > maxReason {
+			return nil, fmt.Errorf("disk limit of pod %.64q: read %d, write %d, or a reason of %d", uid, l.Read, l.Write, len(l.Reason))
+		}
+		if out == nil {
+			out = make(map[string]node.DiskLimit, len(w.DiskLimits))
+		}
+		out[uid] = node.DiskLimit(l)
+	}
+	return out, nil
 }
 
 // clip bounds a text for people.

@@ -68,8 +68,12 @@ func (w *Writer) Dynamic(gen uint64, d node.Dynamic, now time.Time) error {
 		return fmt.Errorf("publish dynamic state: expires is not set")
 	}
 	quotas, high := wireLoops(&d)
+	disks := make(map[string]wireDisk, len(d.DiskLimits))
+	for uid, l := range d.DiskLimits {
+		disks[uid] = wireDisk(l)
+	}
 	payload, err := json.Marshal(wireDynamic{
-		Quotas: quotas, MemoryHigh: high, BECPUs: d.BECPUs, BESharesLSR: d.BESharesLSR, BEQuota: d.BEQuota, SharePools: d.SharePools,
+		Quotas: quotas, MemoryHigh: high, DiskLimits: disks, BECPUs: d.BECPUs, BESharesLSR: d.BESharesLSR, BEQuota: d.BEQuota, SharePools: d.SharePools,
 		BESharePools: d.BESharePools,
 		SystemQoS:    d.SystemQoS, SystemQoSExclusive: d.SystemQoSExclusive, Normalization: d.Normalization,
 		Network: node.Network{Missing: clip(d.Network.Missing), Limited: clip(d.Network.Limited)},

@@ -126,6 +126,8 @@ type Dynamic struct {
 	Quotas map[string]QuotaLoop
 	// MemoryHigh is what the memory loop makes of memory.high, by container id; who is not named has its own.
 	MemoryHigh map[string]MemoryHigh
+	// DiskLimits are BE pods, by UID, that are held for disturbing others at the disks.
+	DiskLimits map[string]DiskLimit
 	// Network is how the uplink's bandwidth is divided.
 	Network Network
 }
@@ -141,6 +143,12 @@ type Network struct {
 type MemoryHigh struct {
 	Bytes  unit.Bytes
 	Reason string
+}
+
+// DiskLimit is what one pod may read and write of each disk for the time being, in bytes per second (policy/interference).
+type DiskLimit struct {
+	Read, Write unit.Bytes
+	Reason      string
 }
 
 // QuotaLoop is what the loops make of the quotas of one pod.

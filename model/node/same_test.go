@@ -23,6 +23,7 @@ func TestSame(t *testing.T) {
 			SystemQoSExclusive: true, Normalization: 120,
 			Quotas:     map[string]node.QuotaLoop{"pod": {Factors: map[string]unit.Fraction{"c": 1.2}, Plus: 40000, Cap: 500}},
 			MemoryHigh: map[string]node.MemoryHigh{"c": {Bytes: 1 << 30, Reason: "tight"}},
+			DiskLimits: map[string]node.DiskLimit{"pod": {Read: 1 << 20, Write: 2 << 20}},
 			Network:    node.Network{Limited: "no ingress"},
 		}
 	}
@@ -69,6 +70,7 @@ func TestReach(t *testing.T) {
 			SystemQoSExclusive: true, Normalization: 120,
 			Quotas:     map[string]node.QuotaLoop{"a": {Cap: 500}, "b": {Plus: 40000}},
 			MemoryHigh: map[string]node.MemoryHigh{"c": {Bytes: 1 << 30}, "d": {Bytes: 1 << 20}},
+			DiskLimits: map[string]node.DiskLimit{"e": {Read: 1, Write: 1}},
 			Network:    node.Network{Limited: "no ingress"},
 		}
 	}
@@ -84,6 +86,8 @@ func TestReach(t *testing.T) {
 			want.BestEffort = true
 		case "Quotas":
 			want.Pods = map[string]bool{"a": true, "b": true}
+		case "DiskLimits":
+			want.Pods = map[string]bool{"e": true}
 		case "MemoryHigh":
 			want.Containers = map[string]bool{"c": true, "d": true}
 		default:

@@ -54,6 +54,7 @@ func (d *Draft) BlkIO() {
 			d.block(&given[i], classWhy(class), 0)
 		}
 	}
+	d.diskLimit()
 }
 
 // names is the block of a disk, by this name or another one that the disk has.

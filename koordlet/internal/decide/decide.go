@@ -96,6 +96,8 @@ type State struct {
 	Burst        burst.State        `json:"burst"`
 	Memory       memqos.State       `json:"memory"`
 	Interference interference.State `json:"interference"`
+	// Disks are the suspects that read and write less.
+	Disks []DiskUse `json:"disks,omitempty"`
 	// Apps are the settings of host applications that are ours.
 	Apps []HeldSetting `json:"apps,omitempty"`
 	// Owed are values of the tier and of host applications that are to be given back.
@@ -156,6 +158,7 @@ func Step(s State, f *Facts) (State, Outcome) {
 		out.Events = s.tick.Interference.Events
 	}
 	s.Interference.Suspects = f.held(&s)
+	s.Disks = f.diskUses(&s)
 	s.Suppress, out.Suppress = suppress.Step(s.Suppress, suppressInput(f, a, antagonists(s.Interference.Suspects, a)))
 	held, dir := s.TierHeld, s.TierDir
 	out.Tier = tier(f, &s, &out.Suppress)

@@ -33,12 +33,12 @@ var watched = [...]struct {
 }
 
 // interferenceInput is what interference detection looks at; before is the step before. A BE pod's use is told only of
-// what a cap can take from it: nobody shall be tried for what nothing is done about. So victims of disk pressure are found
-// and told, and have no suspects.
+// what a cap can take from it: nobody shall be tried for what nothing is done about.
 func interferenceInput(f *Facts, a *accounts, s *State) interference.Input {
 	before, m := s.Interference.At, s.memo
 	in := interference.Input{Now: f.Now, Pods: make([]interference.Pod, 0, len(a.pods)), Pace: f.Pace}
 	cpu, memory, network := f.holds(interference.CPU, s), f.holds(interference.Memory, s), f.holds(interference.Network, s)
+	disk := f.holds(interference.Disk, s)
 	for i := range a.pods {
 		u := &a.pods[i]
 		if n := len(in.Pods); n > 0 && in.Pods[n-1].UID == u.member.Pod.UID {
@@ -55,6 +55,9 @@ func interferenceInput(f *Facts, a *accounts, s *State) interference.Input {
 			if memory && f.writes(u, protocol.FeatureMemory) {
 				p.Used[interference.Memory] = sum(f.last(sample.OfPod(p.UID), sample.MemoryWithPageCache))
 			}
+			if disk && f.writes(u, protocol.FeatureBlkIO) {
+				p.Used[interference.Disk] = sum(f.slowly(sample.OfPod(p.UID), sample.DiskReadBytes), f.slowly(sample.OfPod(p.UID), sample.DiskWriteBytes))
+			}
 			if network && u.spec != nil && !u.spec.HostNetwork && len(u.spec.IPs) > 0 && !u.member.Pod.Ask.OptOut.Has(protocol.FeatureNetwork) {
 				p.Used[interference.Network] = sum(f.slowly(sample.OfPod(p.UID), sample.NetworkTransmit))
 			}
@@ -65,13 +68,18 @@ func interferenceInput(f *Facts, a *accounts, s *State) interference.Input {
 }
 
 // holds reports whether a cap on a BE pod would be put in force: of CPU time suppression does it, by the pod's quota; of memory the
-// memory loop, by memory.high of its containers; of what it sends the uplink's loop, where it shapes that.
+// memory loop, by memory.high of its containers; of what it sends the uplink's loop, where it shapes that; of what it
+// reads and writes its limits at the disks.
 func (f *Facts) holds(r interference.Resource, s *State) bool {
 	feature, knob := protocol.FeatureBatch, plan.CPUQuota
 	switch r {
 	case interference.CPU, interference.Cache:
 	case interference.Memory:
 		if feature, knob = protocol.FeatureMemory, plan.MemoryHigh; !f.View.Kernel.Has(knob) {
+			return false
+		}
+	case interference.Disk:
+		if feature, knob = protocol.FeatureBlkIO, plan.IOReadBPS; !f.View.Kernel.Has(knob) || !f.View.Kernel.Has(plan.IOWriteBPS) || f.View.Ceded.Has(plan.IOWriteBPS) {
 			return false
 		}
 	case interference.Network:
