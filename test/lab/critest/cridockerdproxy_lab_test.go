@@ -127,7 +127,7 @@ func TestCriDockerdProxied(t *testing.T) {
 	k.soon("while the proxy is dead", be, batchKnobs...)
 	k.must(k.proxy.Start(t.Context()))
 	k.eventually("the kubelet is connected again", func() error { _, err := k.client.Pods(t.Context()); return err })
-	// cri-dockerd does not tell a pod's cgroup: what runs already keeps its values, but the next life does not know it.
+	// What runs already keeps its values. That the next life knows it, although cri-dockerd tells no cgroup, is not shown here.
 	k.soon("in the next life", be, batchKnobs...)
 	k.soon("in the next life", ls, limitedKnobs("20000")...)
 	second := batchOnDocker
