@@ -34,7 +34,7 @@ type alone struct {
 }
 
 // TestHostKoordlet is what koordlet does beside the loops, and what it bears: host applications, shares of the classes under full
-// load, kernel parameters, ten kill -9 in a row, a full disk. At the end every file is as before it.
+// load, kernel parameters, ten kill -9 in a row, others who write, a full disk. At the end every file is as before it.
 func TestHostKoordlet(t *testing.T) {
 	h := &alone{rig: newRig(t, rigOptions{}), parameters: map[string]string{}}
 	h.ownRunDir()
@@ -46,7 +46,7 @@ func TestHostKoordlet(t *testing.T) {
 		name string
 		do   func(*alone)
 	}{
-		{"Killed", killedTenTimes}, {"HostApplications", appsTakePart}, {"Shares", sharesHold}, {"Parameters", parametersAreLent}, {"DiskFull", diskFull},
+		{"Killed", killedTenTimes}, {"Drift", driftIsTold}, {"HostApplications", appsTakePart}, {"Shares", sharesHold}, {"Parameters", parametersAreLent}, {"DiskFull", diskFull},
 		{"Restore", nothingIsLeftAlone},
 	} {
 		t.Run(s.name, func(t *testing.T) {
