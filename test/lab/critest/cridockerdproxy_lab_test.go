@@ -7,6 +7,7 @@ package critest_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -75,7 +76,7 @@ func limitedKnobs(quota string) (out []knob) {
 type knob struct{ level, controller, v1, v2 string }
 
 // TestCriDockerdProxied: our proxy in its CRI mode before cri-dockerd, where it stands in docs/user/proxy.md. A BE and an LS pod have
-// their values in the kernel, through a resize and a kill of the proxy, and features tells what Docker cannot carry.
+// their values in the kernel, through a resize and a kill of the proxy, whose next life knows them, and features tells what Docker cannot carry.
 func TestCriDockerdProxied(t *testing.T) {
 	d, _, socket := dockered(t)
 	k := &onDocker{t: t}
@@ -127,9 +128,7 @@ func TestCriDockerdProxied(t *testing.T) {
 	k.soon("while the proxy is dead", be, batchKnobs...)
 	k.must(k.proxy.Start(t.Context()))
 	k.eventually("the kubelet is connected again", func() error { _, err := k.client.Pods(t.Context()); return err })
-	// What runs already keeps its values. That the next life knows it, although cri-dockerd tells no cgroup, is not shown here.
-	k.soon("in the next life", be, batchKnobs...)
-	k.soon("in the next life", ls, limitedKnobs("20000")...)
+	k.rebuilt(be, ls)
 	second := batchOnDocker
 	second.Name, second.UID = "job-2", "5c1e0001-0000-4000-8000-000000000013"
 	next := k.pod(second)
@@ -141,6 +140,32 @@ func TestCriDockerdProxied(t *testing.T) {
 	if err != nil || names != "" {
 		t.Errorf("left in the engine: %q, %v", names, err)
 	}
+}
+
+// rebuilt shows that a next life of the proxy knows what runs, although cri-dockerd tells no cgroup and no resources: it decides the
+// kubelet's updates, also one that leaves the limit out, and writes again what somebody else has overwritten.
+func (k *onDocker) rebuilt(be, ls *kubelet.Running) {
+	k.t.Helper()
+	k.eventually("the containers are known", func() error {
+		text, err := k.proxy.Metrics(k.t.Context())
+		if err == nil && !strings.Contains(text, "\nkoord_rt_cri_containers 2\n") {
+			err = errors.New("koord_rt_cri_containers is not 2")
+		}
+		return err
+	})
+	k.soon("in the next life", be, batchKnobs...)
+	k.soon("in the next life", ls, limitedKnobs("20000")...)
+	k.must(k.client.UpdateContainer(k.t.Context(), be.Containers["main"], nativeOfBE))
+	k.soon("after the kubelet's update in the next life", be, batchKnobs...)
+	burst, file := "cpu.cfs_burst_us", k.kube.ContainerDir(ls, "main", "cpu")
+	if k.tree.V2() {
+		burst = "cpu.max.burst"
+	}
+	k.must(cgroups.Write(file, burst, "0"))
+	k.must(k.client.UpdateContainer(k.t.Context(), ls.Containers["main"], &runtimeapi.LinuxContainerResources{CpuShares: 300}))
+	k.soon("after an update without a limit", ls, limitedKnobs("20000")...)
+	k.resize(ls, "300m")
+	k.soon("after a resize in the next life", ls, limitedKnobs("30000")...)
 }
 
 func (k *onDocker) must(err error) {
