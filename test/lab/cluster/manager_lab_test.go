@@ -23,7 +23,8 @@ import (
 
 // TestClusterManager: the closed loop on one machine. koord-manager, with the rights of packaging/manifests, turns
 // slo-controller-config into the node's NodeSLO and NodeMetric, reports of koordlet into batch and mid resources of the node, and
-// a profile into a batch pod, which the stock scheduler places and koord-nri limits in the kernel; load takes batch resources away
+// a profile into a batch pod, which the stock scheduler places and koord-nri limits in the kernel; batch-memory is not raised while BE uses more
+// than it has requested; load takes batch resources away
 // and gives them back. koordlet is the account of packaging/manifests by a token of its node, held to it by their policy and by the webhook.
 // A broken ConfigMap, an API server that restarts, a leader that is killed, certificates that have ended and fifty others who
 // write the same objects change nothing of that; without any manager pods start all the same.
@@ -53,7 +54,7 @@ func TestClusterManager(t *testing.T) {
 		test func(*testing.T)
 	}{
 		{"strategy", m.config}, {"override", m.override}, {"broken", m.broken}, {"collect", m.collect}, {"lent", m.lent}, {"not sound", m.unsound},
-		{"admission", m.admission}, {"profile", m.profile}, {"certificates ended", m.expire}, {"load", m.load}, {"certificates renewed", m.renewed},
+		{"admission", m.admission}, {"profile", m.profile}, {"booked", m.booked}, {"certificates ended", m.expire}, {"load", m.load}, {"certificates renewed", m.renewed},
 		{"server away", m.away}, {"leader killed", m.takeover}, {"secret lost", m.lostSecret}, {"given back", m.givenBack}, {"secret made", m.renewed},
 		{"off", m.off}, {"agent", m.agentWrites}, {"root quota", m.rootOfNode}, {"rights", m.managerRights}, {"agent's rights", m.agentRights}, {"crowd", m.crowded}, {"no manager", m.unadmitted},
 	} {
