@@ -20,6 +20,8 @@
 // a minute, or for twice as long after each relapse. One suspect of a resource is on trial at a time. History, trial and calm
 // are an operator's to choose (Pace); the times here are the defaults.
 //
+// Caps of CPU and cache are suppression's to put in force, of memory the memory loop's, of disks block IO's, of the network the uplink's loop's.
+//
 // A sample is given to one step only, so that a slow signal (CPI, once a minute) is not counted every second.
 //
 // Input is an Input and the State of the step before, output victims, caps and what has changed, with reasons. It imports
