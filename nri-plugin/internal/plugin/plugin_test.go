@@ -181,8 +181,9 @@ func TestLateAndPanic(t *testing.T) {
 	h := newHost(t, "6.1")
 	h.run(t)
 	sb := h.pod(t, "web", "LS", nil)
+	const slow = 4 * time.Second // far beyond the deadline: a loaded machine shall not make the two alike
 	for name, set := range map[string]func(){
-		"late":  func() { h.kernel.set(600*time.Millisecond, false) },
+		"late":  func() { h.kernel.set(slow, false) },
 		"panic": func() { h.kernel.set(0, true) },
 	} {
 		ctr := ctrOf(sb, name)
@@ -190,7 +191,7 @@ func TestLateAndPanic(t *testing.T) {
 		set()
 		begin := time.Now()
 		must(t, h.start(t, sb, ctr))
-		if d := time.Since(begin); d > 550*time.Millisecond {
+		if d := time.Since(begin); d >= slow {
 			t.Errorf("%s: the runtime waited %v", name, d)
 		}
 		h.kernel.set(0, false)

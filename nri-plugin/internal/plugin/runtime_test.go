@@ -167,7 +167,7 @@ func newHostWith(t testing.TB, kernel string, list engine.Lister, change ...func
 	cfg := config.Default()
 	cfg.Socket, cfg.RunDir = h.socket, t.TempDir()
 	cfg.Reconnect = config.Reconnect{Min: config.Duration(10 * time.Millisecond), Max: config.Duration(50 * time.Millisecond)}
-	cfg.Deadline = config.Duration(300 * time.Millisecond)
+	cfg.Deadline = config.Duration(time.Second) // a loaded machine must not make a decision late
 	o := m.Options(t, cfg.Node, plugin.Edge{Version: "test"}, nodeStrategy, hostKnobs()...)
 	h.kernel = &slowKernel{Kernel: o.Kernel}
 	h.views = o.Views
