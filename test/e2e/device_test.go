@@ -294,6 +294,8 @@ func lifecycleCDI(r *rig) {
 			r.t.Error(err)
 		}
 	})
+	// A card that is there, and that the registry does not have.
+	r.makeDevices([]scenario.Device{{Path: "/dev/nvidia7", Major: 195, Minor: 7}})
 	r.up(standard, nil)
 	gpu := func(name, allocated string) *kubelet.Running {
 		p := lsPod(name)
@@ -310,9 +312,11 @@ func lifecycleCDI(r *rig) {
 	if got, err := r.value(run, "main @device /dev/nvidia1"); err != nil || got != "none" {
 		r.t.Errorf("the container has the other GPU's device too: %s (%v)", got, err)
 	}
-	// A name that is not in the registry would make the runtime fail the container: it gets no CDI device, and starts.
+	// A name that is not in the registry would make the runtime fail the container: it gets the node instead, and starts.
 	lost := gpu("cdi-lost", `{"gpu":[{"minor":7,"id":"GPU-gone",`+whole+`}]}`)
-	r.soon(2*time.Second, lost, []string{"main @env LAB_GPU=", "main @env NVIDIA_VISIBLE_DEVICES=GPU-gone"})
+	r.soon(2*time.Second, lost, []string{
+		"main @env LAB_GPU=", "main @env NVIDIA_VISIBLE_DEVICES=GPU-gone", "main @device /dev/nvidia7=c 195:7", "main @access 195:7=allowed",
+	})
 	r.named("cdi-lost", "scheduling.koordinator.sh/device-allocated")
 	r.now(r.pod(lsPod("cdi-none")), []string{"main @env LAB_GPU=", "main @env NVIDIA_VISIBLE_DEVICES="})
 	out, err := r.ctl("explain", "default/cdi-one/main")

@@ -174,6 +174,13 @@ func (p *viaProxy) subProxy(t *testing.T) *viaProxy {
 func (p *viaProxy) realDevices(devices []scenario.Device) {
 	p.t.Helper()
 	for _, d := range devices {
+		if dir := filepath.Dir(d.Path); os.Mkdir(dir, 0o755) == nil { // /dev/infiniband, where there is none
+			p.t.Cleanup(func() {
+				if err := os.Remove(dir); err != nil {
+					p.t.Error(err)
+				}
+			})
+		}
 		err := unix.Mknod(d.Path, unix.S_IFCHR|0o600, int(unix.Mkdev(d.Major, d.Minor)))
 		if errors.Is(err, unix.EEXIST) {
 			p.t.Fatalf("%s is on this machine already: the scenario's would be another", d.Path)
