@@ -10,8 +10,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os/exec"
 	"path/filepath"
 	"strings"
+	"testing"
 	"time"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -99,4 +101,45 @@ func driftIsTold(h *alone) {
 	h.a.tells(ls.Containers["main"], "cpu.burst", "3000", "someone")
 	h.says([]string{"explain", id}, "2 by runtime]")
 	h.says([]string{"explain", ls.Containers["main"]}, "3000 by someone]")
+}
+
+// TestGuestSystemdKoordlet: systemd's rounding of the tier's quota is no drift, a daemon-reload leaves the quota alone, and a quota that
+// an administrator gives the tier's slice by way of systemd is undone and said to be systemd's.
+func TestGuestSystemdKoordlet(t *testing.T) {
+	r := newRig(t, rigOptions{driver: kubelet.Systemd})
+	r.up("", nil)
+	be := r.pod(openPod("reload-be", "BE"))
+	a := r.koordlet(suppressAt("cfsQuota", 40))
+	quota := func() (int, error) { return r.tierQuota(be) }
+	// 40 % of eight CPUs, less what the system uses, by 100 µs: systemd's property has steps of 1000.
+	r.within(30*time.Second, "quota of the tier", 1, 3200, quota)
+	a.ticks(2, quietly)
+	const told, ticks = "koord_rt_koordlet_drift_total", 8
+	before := a.figure(told)
+	a.ticks(ticks, quietly)
+	// One or two may be: systemd can be late by a tick. Were its rounding written over, it would be each one.
+	if n := a.figure(told) - before; n >= ticks/2 {
+		t.Errorf("%v drifts in %v ticks although nobody has written but systemd, what koordlet has told it", n, ticks)
+	}
+
+	// The least that the tier gets is all that suppression leaves it, whatever the system uses: a quota that stays.
+	const least, quotaOfLeast = 3200, "320000 100000"
+	a.strategy(strings.Replace(suppressAt("cfsQuota", 40), "{", "{cpuSuppressMinPercent: 40, ", 1))
+	r.within(30*time.Second, "quota of the tier", least, least, quota)
+	a.ticks(3, quietly)
+	before = a.figure(told)
+	r.reload()
+	a.ticks(3, quietly)
+	tier := filepath.Dir(r.kube.PodDir(be, ""))
+	if got := r.file(tier, "cpu.max"); got != quotaOfLeast || a.figure(told) != before {
+		t.Errorf("a daemon-reload: cpu.max %s, %v drifts", got, a.figure(told)-before)
+	}
+
+	slice := filepath.Base(tier)
+	if out, err := exec.Command("systemctl", "set-property", "--runtime", slice, "CPUQuota=70%").CombinedOutput(); err != nil {
+		t.Fatalf("systemctl set-property %s: %v: %s", slice, err, out)
+	}
+	a.tells(slice, "cpu.quota", "70000", "systemd")
+	r.within(10*time.Second, "quota of the tier after the property", least, least, quota)
+	t.Logf("koordlet: a property of %s brought cpu.max 70000; repaired and told", slice)
 }
