@@ -19,8 +19,8 @@ import (
 
 // TestClusterManagerAdmission: what koord-manager's webhooks and packaging/manifests/policy-koordlet.yaml refuse at a real API server, and
 // what passes. An agent, known by a token of its node, evicts, deletes and writes what is its node's; quotas, reservations, migration
-// jobs and amplified nodes are held to their rules; every manifest of the documents passes; with koord-manager gone nobody waits for it
-// but the agent; and a replica whose lease is taken goes on admitting. The two nodes are objects without a kubelet.
+// jobs and amplified nodes are held to their rules; with koord-manager gone nobody waits for it but the agent; a replica whose lease is
+// taken goes on admitting; and every manifest of the documents passes. The two nodes are objects without a kubelet.
 func TestClusterManagerAdmission(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
@@ -37,7 +37,9 @@ func TestClusterManagerAdmission(t *testing.T) {
 		{"evictions", a.evictions}, {"deletions", a.deletions}, {"writes", a.writes}, {"quotas", a.quotas}, {"pods of quotas", a.quotaPods},
 		{"quota profiles", a.quotaProfiles},
 		{"reservations", a.reservations}, {"profiles of reservations", a.reservationProfiles}, {"jobs", a.jobs}, {"amplification", a.amplification},
-		{"new pods", a.newPods}, {"our scheduler", a.ourScheduler}, {"documents", a.documents}, {"rights", a.rights}, {"away", a.away}, {"lease taken", a.leaseTaken},
+		{"new pods", a.newPods}, {"our scheduler", a.ourScheduler}, {"rights", a.rights}, {"away", a.away},
+		// These make a ConfigMap, by which the manager takes the node's amplification back.
+		{"lease taken", a.leaseTaken}, {"documents", a.documents},
 	} {
 		if !t.Run(s.name, s.test) {
 			return

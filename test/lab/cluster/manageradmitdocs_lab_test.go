@@ -24,6 +24,7 @@ func (a *admitted) documents(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	passes(t, "the refusal of another class's order", func() error { return a.refusesLabel(t) })
 	files, err := filepath.Glob("testdata/manifests/*.yaml")
 	if err != nil || len(files) < 19 {
 		t.Fatalf("%d manifests of the documents, %v", len(files), err)
@@ -61,7 +62,6 @@ func (a *admitted) documents(t *testing.T) {
 	if pod.Int("spec", "priority") != 5000 || pod.Str("metadata", "labels", protocol.LabelPriority) != "5300" || pod.Str("spec", "priorityClassName") != "koord-batch" {
 		t.Errorf("the pod of the documents: %s, priority %d", pod.Compact("metadata", "labels"), pod.Int("spec", "priority"))
 	}
-	passes(t, "the refusal of another class's order", func() error { return a.refusesLabel(t) })
 	order := func(value any) func() error {
 		return func() error {
 			labels := map[string]any{"metadata": map[string]any{"labels": map[string]any{protocol.LabelPriority: value}}}

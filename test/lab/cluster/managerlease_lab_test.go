@@ -69,6 +69,7 @@ func (a *admitted) leaseTaken(t *testing.T) {
 	}
 	<-second.done
 	second.killed = true
+	a.front.set(a.replicas) // it passes over the one that has ended
 	if code := second.cmd.ProcessState.ExitCode(); code != 0 {
 		t.Errorf("a leader that was asked to end has ended with %d:\n%s", code, logEnd(second.log))
 	}
