@@ -101,6 +101,12 @@ func driftIsTold(h *alone) {
 	h.a.tells(ls.Containers["main"], "cpu.burst", "3000", "someone")
 	h.says([]string{"explain", id}, "2 by runtime]")
 	h.says([]string{"explain", ls.Containers["main"]}, "3000 by someone]")
+	// What somebody else wrote last is what a restore gives back, and the last step wants what was there before all of them.
+	if err := cgroups.Write(h.kube.ContainerDir(ls, "main", ctrl), burst, "0"); err != nil {
+		h.t.Fatal(err)
+	}
+	h.a.tells(ls.Containers["main"], "cpu.burst", "0", "someone")
+	h.settled()
 }
 
 // TestGuestSystemdKoordlet: systemd's rounding of the tier's quota is no drift, a daemon-reload leaves the quota alone, and a quota that
