@@ -170,8 +170,7 @@ func TestMadeBatch(t *testing.T) {
 // it.
 func lending() *recording {
 	r := &recording{lends: true}
-	for {
-		at := time.Duration(len(r.samples)+1) * every
+	return play(r, func(at time.Duration) sample {
 		s := sample{at: at, be: 1, may: 1, lent: 1.5}
 		switch {
 		case r.went != 0 && at < r.went+60*time.Second:
@@ -182,17 +181,8 @@ func lending() *recording {
 				s.lent = 0.5
 			}
 		}
-		r.samples = append(r.samples, s)
-		switch r.next() {
-		case loadComes:
-			r.came = at + time.Millisecond
-		case loadGoes:
-			r.went = at + time.Millisecond
-		case end:
-			return r
-		case goOn:
-		}
-	}
+		return s
+	})
 }
 
 // The load stays until the node lends less, and the recording goes on until it lends as before.

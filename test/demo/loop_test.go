@@ -67,8 +67,7 @@ func TestQuotient(t *testing.T) {
 // after it went.
 func recorded() *recording {
 	r := &recording{}
-	for {
-		at := time.Duration(len(r.samples)+1) * every
+	return play(r, func(at time.Duration) sample {
 		s := sample{at: at, be: 1.2, may: 1.2}
 		switch {
 		case r.went != 0:
@@ -80,7 +79,15 @@ func recorded() *recording {
 				s.be, s.may = 0.2, 0.2
 			}
 		}
-		r.samples = append(r.samples, s)
+		return s
+	})
+}
+
+// play runs a recording to its end, of what each moment shows.
+func play(r *recording, shows func(at time.Duration) sample) *recording {
+	for {
+		at := time.Duration(len(r.samples)+1) * every
+		r.samples = append(r.samples, shows(at))
 		switch r.next() {
 		case loadComes:
 			r.came = at + time.Millisecond
