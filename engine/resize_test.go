@@ -122,3 +122,43 @@ func TestBurstFallsAfterOlderDecisions(t *testing.T) {
 		})
 	}
 }
+
+// unlike is a kernel that holds other values than any plan.
+type unlike struct{ *seen }
+
+// Verify implements Kernel.
+func (unlike) Verify(p plan.Plan) (out []apply.Mismatch) {
+	for i := range p {
+		out = append(out, apply.Mismatch{Setting: p[i], Got: plan.Int(1 << 40)})
+	}
+	return out
+}
+
+// A pod's burst makes way for a quota that cannot hold it, and for one of which that is not known.
+func TestBurstStaysUnderAQuotaThatHoldsIt(t *testing.T) {
+	t.Parallel()
+	target := lsr("one").Target()
+	for name, c := range map[string]struct {
+		quota  unit.Opt
+		stands bool
+		falls  bool
+	}{
+		"as large":           {unit.Some(50000), true, false},
+		"unlimited":          {unit.Some(-1), true, false},
+		"smaller":            {unit.Some(49999), true, true},
+		"not told":           {unit.Opt{}, true, true},
+		"another one stands": {unit.Some(60000), false, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			g, k, sandbox, _ := resized(t, 60000, leftOf(target, plan.CPUBurst, 50000, 0, protocol.FeatureBurst.String()))
+			if !c.stands {
+				g.o.Kernel = unlike{k}
+			}
+			g.UpdatePod(t.Context(), sandbox, workload.Resources{Quota: c.quota})
+			if falls := k.has(target, plan.CPUBurst, 0); falls != c.falls {
+				t.Errorf("the burst falls: %t, want %t; asked of the kernel:\n%s", falls, c.falls, k.asked)
+			}
+		})
+	}
+}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/koord-rt/koord-rt/model/plan"
+	"github.com/koord-rt/koord-rt/model/unit"
 	"github.com/koord-rt/koord-rt/model/workload"
 )
 
@@ -16,7 +17,8 @@ import (
 var podChecks = [...]time.Duration{50 * time.Millisecond, 200 * time.Millisecond, time.Second, 3 * time.Second}
 
 // UpdatePod comes before the kubelet writes the pod's cgroup for a resize to base. What would make that write fail — a
-// burst above the new quota, cpu.idle beside a new weight — is taken away first and comes back with the checks.
+// burst above the new quota, cpu.idle beside a new weight — is taken away first and comes back with the checks. A burst that the
+// new quota holds stays: to write it twice costs the kernel a walk over every group on cgroup v1 (tg_set_cfs_bandwidth).
 func (g *Engine) UpdatePod(ctx context.Context, sb Sandbox, base workload.Resources) {
 	e := g.podOf(sb)
 	v := g.views.Load()
@@ -27,7 +29,7 @@ func (g *Engine) UpdatePod(ctx context.Context, sb Sandbox, base workload.Resour
 	g.unsettled.quiet(ctx, pod.ID)
 	var pl plan.Plan
 	for _, k := range [...]plan.Knob{plan.CPUBurst, plan.CPUIdle} {
-		if s := e.plan.Get(k); s != nil && !s.Observe && s.Value.Int() > 0 {
+		if s := e.plan.Get(k); s != nil && !s.Observe && s.Value.Int() > 0 && !g.fitting(s, base.Quota) {
 			low := *s
 			low.Value, low.Reason = plan.Int(0), "out of the way of the kubelet's resize"
 			pl = append(pl, low)
@@ -37,6 +39,12 @@ func (g *Engine) UpdatePod(ctx context.Context, sb Sandbox, base workload.Resour
 		g.count(g.o.Kernel.Apply(ctx, pl, v.Generation))
 	}
 	g.checkPodLater(pod.ID)
+}
+
+// fitting reports that a burst stands as planned and a quota holds it: the kernel refuses a limited quota below the burst. What stands
+// is read, since a plan may be newer than its writes.
+func (g *Engine) fitting(s *plan.Setting, quota unit.Opt) bool {
+	return s.Knob == plan.CPUBurst && quota.Set && (quota.V < 0 || s.Value.Int() <= quota.V) && len(g.o.Kernel.Verify(plan.Plan{*s})) == 0
 }
 
 // UpdatedPod starts the checks anew.
