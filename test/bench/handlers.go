@@ -169,7 +169,8 @@ func tellCrowds(r *report, ours map[int]*measured) {
 // takes in CreateContainer.
 func tellBare(r *report, bare map[int]*measured) {
 	for _, e := range []struct{ event, name string }{
-		{"CreateContainer", "bare arithmetic of " + took(bareWork.Seconds()) + " in CreateContainer"}, {"StartContainer", "bare system calls of StartContainer"},
+		{"CreateContainer", "bare arithmetic of " + took(bareWork.Seconds()) + " in CreateContainer"},
+		{"StartContainer/LS", "bare system calls of StartContainer, LS"}, {"StartContainer/BE", "bare system calls of StartContainer, BE"},
 	} {
 		for _, c := range concurrencies {
 			s := bare[c].bare[e.event].sorted()
