@@ -255,6 +255,16 @@ func TestDiffSeesDriftAndExitsWithOne(t *testing.T) {
 	}
 }
 
+// A node where no daemon has been, or another run directory, is no node without drift.
+func TestDiffOfNothing(t *testing.T) {
+	t.Parallel()
+	for _, args := range [][]string{{"diff"}, {"diff", "--exit-code"}, {"diff", "-o", "json"}} {
+		if out, err := newHost(t, "6.12").run(t, args...); err == nil || out != "" || !strings.Contains(err.Error(), "no status file in ") || !strings.Contains(err.Error(), "--run-dir") {
+			t.Errorf("koordctl %s: %v\n%s", strings.Join(args, " "), err, out)
+		}
+	}
+}
+
 func TestRestoreReturnsTheTreeByteIdentical(t *testing.T) {
 	t.Parallel()
 	h := newHost(t, "6.12")

@@ -31,6 +31,12 @@ func (e *env) diff(all, exitCode bool) error {
 	if err != nil {
 		return err
 	}
+	if len(m.records) == 0 {
+		// "0 of 0" would be good news of a node, or a run directory, where nobody has been.
+		if _, err := e.known(); err != nil {
+			return err
+		}
+	}
 	lines := m.lines(func(*plan.Target) bool { return true })
 	shown := make([]line, 0, len(lines))
 	drifted := 0

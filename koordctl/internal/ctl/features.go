@@ -21,14 +21,20 @@ func featuresCommand(e *env) *cobra.Command {
 	}
 }
 
-func (e *env) features() error {
+// known are the daemons that have left a status in the run directory; none is an error that says what to do.
+func (e *env) known() ([]status.Entry, error) {
 	runDir := e.path(e.runDir)
 	entries, err := status.ReadAll(runDir, e.path("/proc"))
+	if err == nil && len(entries) == 0 {
+		err = fmt.Errorf("no status file in %s: start koord-nri, or give its runDir with --run-dir; `koordctl doctor` says what is missing", runDir)
+	}
+	return entries, err
+}
+
+func (e *env) features() error {
+	entries, err := e.known()
 	if err != nil {
 		return err
-	}
-	if len(entries) == 0 {
-		return fmt.Errorf("no status file in %s: start koord-nri, or give its runDir with --run-dir; `koordctl doctor` says what is missing", runDir)
 	}
 	if e.output == outJSON {
 		if err := printJSON(e.out, entries); err != nil {
