@@ -5,13 +5,11 @@ package ledger
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -177,99 +175,6 @@ func TestCutAtEveryByte(t *testing.T) {
 	}
 }
 
-func TestCompactKeepsOldestOriginalAndNewest(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	l := open(t, dir, "nri", Options{})
-	for i := range 100 {
-		orig := ""
-		if i == 0 {
-			orig = "1024"
-		}
-		appendAll(t, l, record("a", plan.CPUShares, i, orig, fmt.Sprint(i)), record("gone", plan.CPUShares, i, orig, fmt.Sprint(i)))
-	}
-	failed := record("a", plan.CPUShares, 200, "", "666")
-	failed.Err = "EINVAL"
-	gone := journal.Record{Time: t0.Add(300 * time.Second), Target: target("gone"), Via: journal.ViaGone}
-	proof := record("a", plan.CPUShares, 201, "", "")
-	proof.Via = journal.ViaProof
-	var strayed [2]journal.Record
-	for i, by := range []string{"someone", "systemd"} {
-		strayed[i] = record("a", plan.CPUShares, 202+i, "", "")
-		strayed[i].Written, strayed[i].Want, strayed[i].Via, strayed[i].Found, strayed[i].Source = nil, "99", journal.ViaDrift, "5", by
-	}
-	appendAll(t, l, failed, proof, strayed[0], strayed[1], gone)
-	before := l.Stats().Bytes
-	if err := l.Compact(); err != nil {
-		t.Fatal(err)
-	}
-	appendAll(t, l, record("b", plan.CPUShares, 400, "", "after"))
-	rs := readAll(t, dir, 0)
-	if len(rs) != 6 || l.Stats().Bytes >= before/10 || l.Stats().Compactions != 1 {
-		t.Fatalf("%d records, %+v (before %d bytes)", len(rs), l.Stats(), before)
-	}
-	x := NewIndex(rs)
-	e := x.Entries()[0]
-	if e.Target != target("a") || e.Original == nil || e.Original.Original[0] != "1024" || e.Done.Want != "99" || e.Value.Want != "666" || e.Proof == nil ||
-		e.Drift == nil || e.Drift.Source != "systemd" || e.Drift.Found != "5" {
-		t.Errorf("entry: %+v", e)
-	}
-}
-
-func TestRunCompactsWhenTooLongAndAppendsGoOn(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	l := open(t, dir, "nri", Options{MaxBytes: 20 << 10})
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	var run, wg sync.WaitGroup
-	run.Go(func() { _ = l.Run(ctx) })
-	for g := range 4 {
-		wg.Go(func() {
-			for i := range 300 {
-				r := record(fmt.Sprint(g), plan.CPUShares, i, "1024", fmt.Sprint(i))
-				for deadline := time.Now().Add(10 * time.Second); errors.Is(l.Append(r), ErrFull); {
-					if time.Now().After(deadline) {
-						t.Error("full and never compacted")
-						return
-					}
-				}
-			}
-		})
-	}
-	wg.Wait()
-	cancel()
-	run.Wait()
-	if l.Stats().Compactions == 0 || l.Stats().CompactionErr != nil {
-		t.Fatalf("never compacted: %+v", l.Stats())
-	}
-	x := NewIndex(readAll(t, dir, 0))
-	if n := len(x.Entries()); n != 4 {
-		t.Fatalf("%d entries", n)
-	}
-	for _, e := range x.Entries() {
-		if e.Value.Want != "299" || !e.Original.Time.Equal(t0) {
-			t.Errorf("%s: newest %s, original of %s", e.Target, e.Value.Want, e.Original.Time)
-		}
-	}
-}
-
-func TestGoneDropsWhatIsBelow(t *testing.T) {
-	t.Parallel()
-	pod := plan.Target{Level: plan.LevelPod, Cgroup: "/kubepods/pod1", Pod: "1"}
-	inside := plan.Target{Level: plan.LevelContainer, Cgroup: "/kubepods/pod1/c", Pod: "1", Container: "c"}
-	other := plan.Target{Level: plan.LevelPod, Cgroup: "/kubepods/pod10", Pod: "10"}
-	var rs []journal.Record
-	for _, tg := range []plan.Target{pod, inside, other} {
-		rs = append(rs, journal.Record{Time: t0, Target: tg, Knob: "cpu.shares", Via: journal.ViaDirect})
-	}
-	rs = append(rs, journal.Record{Time: t0, Target: pod, Via: journal.ViaGone})
-	es := NewIndex(rs).Entries()
-	if len(es) != 1 || es[0].Target != other {
-		t.Errorf("left: %+v", es)
-	}
-}
-
 func TestReusedPathForgetsTheOldCgroup(t *testing.T) {
 	t.Parallel()
 	first, second := record("a", plan.CPUShares, 0, "1024", "512"), record("a", plan.CPUShares, 1, "2048", "2")
@@ -398,75 +303,5 @@ func TestRefusedRestoreForgetsNothing(t *testing.T) {
 	appendAll(t, l, late, refused)
 	if e := NewIndex(readAll(t, dir, 0)).Entries()[0]; e.Original == nil || e.Original.Written[0] != "300" {
 		t.Errorf("a refusal that is not the restore's: %+v", e.Original)
-	}
-}
-
-// What somebody else has written since is the original from then on, and compaction keeps the newest of it.
-func TestCompactKeepsWhatIsTheirs(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	l := open(t, dir, "nri", Options{})
-	for i := range 9 {
-		r := record("a", plan.CPUQuota, i, fmt.Sprint(i), "500")
-		r.Theirs = i == 3 || i == 5
-		appendAll(t, l, r)
-	}
-	if err := l.Compact(); err != nil {
-		t.Fatal(err)
-	}
-	rs := readAll(t, dir, 0)
-	if len(rs) != 3 || rs[0].Original[0] != "0" || rs[1].Original[0] != "5" || !rs[1].Theirs || rs[2].Original[0] != "8" {
-		t.Errorf("kept %+v", rs)
-	}
-	if e := NewIndex(rs).Entries()[0]; e.Original.Original[0] != "5" {
-		t.Errorf("original %+v", e.Original)
-	}
-}
-
-// Events are about pods that nobody says are gone: without a bound the file would grow with every pod that ever was.
-func TestCompactLeavesTheNewestOnly(t *testing.T) {
-	t.Parallel()
-	for newest, want := range map[int]int{0: 100, 10: 10, 200: 100} {
-		dir := t.TempDir()
-		l := open(t, dir, "koordlet", Options{Newest: newest})
-		for i := range 100 {
-			r := record(fmt.Sprint("p", i), plan.CPUQuota, i, "", "")
-			r.Knob, r.Written, r.Via = "eviction", nil, journal.ViaEvent
-			appendAll(t, l, r)
-		}
-		if err := l.Compact(); err != nil {
-			t.Fatal(err)
-		}
-		rs := readAll(t, dir, 0)
-		if len(rs) != want || rs[0].Target.Pod != fmt.Sprint("uid-p", 100-want) || rs[want-1].Target.Pod != "uid-p99" {
-			t.Errorf("of 100 with Newest %d: %d from %s on", newest, len(rs), rs[0].Target.Pod)
-		}
-		appendAll(t, l, record("late", plan.CPUQuota, 100, "1", "2"))
-		if rs := readAll(t, dir, 0); len(rs) != want+1 {
-			t.Errorf("afterwards: %d", len(rs))
-		}
-	}
-}
-
-// Settings of processes have a file per process: compaction keeps every file's first content.
-func TestCompactKeepsOriginalsOfEveryFile(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	l := open(t, dir, "nri", Options{})
-	for i := range 9 {
-		r := record("a", plan.OOMScoreAdj, i, fmt.Sprint(i), "500")
-		r.Files = []string{fmt.Sprintf("/proc/%d/oom_score_adj", i/2)}
-		appendAll(t, l, r)
-	}
-	if err := l.Compact(); err != nil {
-		t.Fatal(err)
-	}
-	var got []string
-	for _, r := range readAll(t, dir, 0) {
-		got = append(got, r.Files[0]+"="+r.Original[0])
-	}
-	want := []string{"/proc/0/oom_score_adj=0", "/proc/1/oom_score_adj=2", "/proc/2/oom_score_adj=4", "/proc/3/oom_score_adj=6", "/proc/4/oom_score_adj=8"}
-	if d := cmp.Diff(want, got); d != "" {
-		t.Error(d)
 	}
 }
