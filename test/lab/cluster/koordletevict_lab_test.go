@@ -57,8 +57,8 @@ func (n *governed) evict(t *testing.T) {
 		t.Errorf("be-low did not carry the condition of an eviction; seen: %q", got)
 	}
 	// Nobody keeps the budget's status here: the API server refuses until it has been brought up to date.
-	eventually(t, 30*time.Second, func() error { return n.told(t, "be-kept", "EvictionRefused", "Normal") })
-	if err := n.told(t, "be-low", "Evicted", "Warning"); err != nil {
+	eventually(t, 30*time.Second, func() error { return n.told(t, "be-kept", "EvictionRefused", "Normal", "BEMemoryEvict") })
+	if err := n.told(t, "be-low", "Evicted", "Warning", "BEMemoryEvict"); err != nil {
 		t.Error(err)
 	}
 	n.sees(t, `koord_rt_koordlet_evictions_total\{feature="BEMemoryEvict",outcome="refused"\} [1-9]`)
@@ -139,8 +139,8 @@ func (n *governed) untouched(t *testing.T, name string) {
 	}
 }
 
-// told looks for koordlet's event about a pod.
-func (n *governed) told(t *testing.T, pod, reason, kind string) error {
+// told looks for koordlet's event about a pod, which names the feature that it goes by.
+func (n *governed) told(t *testing.T, pod, reason, kind, feature string) error {
 	t.Helper()
 	list, err := n.c.Admin().Items(t.Context(), "/apis/events.k8s.io/v1/namespaces/batch/events")
 	if err != nil {
@@ -152,7 +152,7 @@ func (n *governed) told(t *testing.T, pod, reason, kind string) error {
 			continue
 		}
 		about := e.Str("regarding", "name") == pod && e.Str("reason") == reason
-		if about && e.Str("type") == kind && strings.Contains(e.Str("note"), "BEMemoryEvict") {
+		if about && e.Str("type") == kind && strings.Contains(e.Str("note"), feature) {
 			return nil
 		}
 		all = append(all, e.Str("type")+" "+e.Str("reason")+" "+e.Str("regarding", "name")+": "+e.Str("note"))

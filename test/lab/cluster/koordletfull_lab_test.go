@@ -51,7 +51,7 @@ func (n *governed) full(t *testing.T) {
 	t.Logf("MiB in use of %.0f (free on lists of CPUs beside them, in use by the tier): %s with hoard's %.0f, %s without, the mark is at %.0f",
 		total/mib, before, before.pod.anon/mib, after, mark*total/100/mib)
 	n.promised(t, since, mark, before.pod.anon)
-	if err := n.told(t, "hoard", "Evicted", "Warning"); err != nil {
+	if err := n.told(t, "hoard", "Evicted", "Warning", "BEMemoryEvict"); err != nil {
 		t.Error(err)
 	}
 

@@ -40,8 +40,9 @@ const (
 	managerPolicy = managerRules + `
 - {level: None}
 `
-	// loopPolicy has it write down what koordlet's account asks, too.
+	// loopPolicy has it write down what koordlet's account asks, too, and for whom it asks an eviction.
 	loopPolicy = managerRules + `
+- {level: Request, users: ["` + cluster.AgentUser + `"], resources: [{group: "", resources: [pods/eviction]}]}
 - {level: Metadata, users: ["` + cluster.AgentUser + `"]}
 ` + kubeletRules + `
 - {level: None}
