@@ -47,6 +47,7 @@ func TestClusterControlPlaneCRDs(t *testing.T) {
 	t.Run("columns", func(t *testing.T) { d.columns(ctx, t) })
 	t.Run("names", func(t *testing.T) { d.names(ctx, t) })
 	t.Run("versions", func(t *testing.T) { d.versions(ctx, t) })
+	t.Run("second version", func(t *testing.T) { d.secondVersion(ctx, t) })
 }
 
 // defined is a cluster with our definitions.
