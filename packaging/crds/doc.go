@@ -7,9 +7,7 @@
 // installs them. Its tests are the contract: what is released (released/*.yaml) keeps working, upstream's fields are there with
 // upstream's types, the schema's bounds are those of api/strategy, and what the node writes is not pruned.
 //
-// At a release, copy *.yaml into released/ in the commit that is tagged. A second version of a kind needs
-// `+kubebuilder:storageversion` on one of the two, a conversion webhook as soon as they differ in more than new fields, and both
-// served for a release.
+// At a release, copy *.yaml into released/ in the commit that is tagged. CONTRIBUTING.md says how a kind gets a second version.
 //
 // Inputs: none. Outputs: the files. It must not import anything of this module.
 package crds

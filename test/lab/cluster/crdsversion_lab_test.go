@@ -22,7 +22,7 @@ import (
 const nextVersion = "v9"
 
 // secondVersion: every kind can be moved to a second version of the same fields, with what is stored: both are served, objects are
-// written anew, and the first version goes (CONTRIBUTING.md, A second version of a kind).
+// written anew, and the first version goes (CONTRIBUTING.md, Add a second version of a kind).
 func (d *defined) secondVersion(ctx context.Context, t *testing.T) {
 	const folder = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 	list, err := d.c.Admin().Items(ctx, folder)
