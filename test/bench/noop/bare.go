@@ -26,9 +26,10 @@ type bare struct {
 	v2    bool
 	turns int // of the arithmetic
 
-	mu   sync.Mutex
-	took []measurement
-	sum  uint64 // of the arithmetic, kept so that the compiler keeps it
+	mu     sync.Mutex
+	starts map[string]start // by sandbox id
+	took   []measurement
+	sum    uint64 // of the arithmetic, kept so that the compiler keeps it
 }
 
 // measurement is one event: when it began, and how long the work took.
@@ -49,7 +50,7 @@ func newBare(work time.Duration) (*bare, error) {
 	if err := unix.Statfs("/sys/fs/cgroup", &st); err != nil {
 		return nil, fmt.Errorf("look at /sys/fs/cgroup: %w", err)
 	}
-	b := &bare{v2: st.Type == unix.CGROUP2_SUPER_MAGIC}
+	b := &bare{v2: st.Type == unix.CGROUP2_SUPER_MAGIC, starts: map[string]start{}}
 	b.turns = b.turnsFor(work)
 	return b, nil
 }
@@ -86,25 +87,50 @@ func (b *bare) create() {
 	b.took = append(b.took, measurement{"CreateContainer", begin, took})
 }
 
-// start does the system calls of one container's start. It does so when the sandbox has started, at which koord-nri writes
-// nothing: right after koord-nri's own, everything that the kernel looks at would be in the caches. A burst goes to a group made
-// for it in the pod's, with a container's quota; limits are read of the pod, whose files the kubelet has just written, as
-// runc has a container's.
-func (b *bare) start(sb *api.PodSandbox) (err error) {
-	cgroup, class := nri.Pod(sb).Cgroup, sb.GetLabels()["koordinator.sh/qosClass"]
-	if class == "LS" {
-		cgroup += "/bare"
-		remove, failed := b.sibling(cgroup)
-		if failed != nil {
-			return failed
+// prepare makes what start needs, when the sandbox runs: for an LS pod a group in the pod's with a container's quota. What is made
+// long before is no longer in the processor's caches, as a container's group is not when it starts.
+func (b *bare) prepare(sb *api.PodSandbox) error {
+	w := start{cgroup: nri.Pod(sb).Cgroup, class: sb.GetLabels()["koordinator.sh/qosClass"]}
+	if w.class == "LS" {
+		w.cgroup += "/bare"
+		remove, err := b.sibling(w.cgroup)
+		if err != nil {
+			return err
 		}
-		defer func() { err = errors.Join(err, remove()) }()
+		w.remove = remove
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.starts[sb.GetId()] = w
+	return nil
+}
+
+// start is what is to be done for one pod.
+type start struct {
+	cgroup, class string
+	remove        func() error // nil where nothing was made
+}
+
+// start does the system calls of one container's start, once for each pod, at its first CreateContainer, at which koord-nri
+// calls the kernel for nothing: right after koord-nri's own calls everything that the kernel looks at would be in the caches. LS has a
+// burst to write; a BE container's limits are proved, and are read of the pod, whose files the kubelet has written, as runc has a
+// container's.
+func (b *bare) start(sb *api.PodSandbox) (err error) {
+	b.mu.Lock()
+	w, ok := b.starts[sb.GetId()]
+	delete(b.starts, sb.GetId())
+	b.mu.Unlock()
+	if !ok {
+		return nil
+	}
+	if w.remove != nil {
+		defer func() { err = errors.Join(err, w.remove()) }()
 	}
 	begin := time.Now()
-	if class == "LS" {
-		err = writeAndRead(b.burst(cgroup))
+	if w.class == "LS" {
+		err = writeAndRead(b.burst(w.cgroup))
 	} else {
-		for _, path := range b.limits(cgroup) {
+		for _, path := range b.limits(w.cgroup) {
 			if err = writeAndRead(path, ""); err != nil {
 				break
 			}
@@ -113,7 +139,7 @@ func (b *bare) start(sb *api.PodSandbox) (err error) {
 	took := time.Since(begin)
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.took = append(b.took, measurement{"StartContainer/" + class, begin, took})
+	b.took = append(b.took, measurement{"StartContainer/" + w.class, begin, took})
 	return err
 }
 

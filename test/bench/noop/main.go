@@ -88,12 +88,12 @@ func (p *plugin) Synchronize(context.Context, []*api.PodSandbox, []*api.Containe
 	return nil, os.WriteFile(p.ready, nil, 0o600)
 }
 
-// RunPodSandbox does nothing, or the bare system calls.
+// RunPodSandbox does nothing, or prepares the bare system calls.
 func (p *plugin) RunPodSandbox(_ context.Context, sb *api.PodSandbox) error {
 	if p.bare == nil {
 		return nil
 	}
-	return p.bare.start(sb)
+	return p.bare.prepare(sb)
 }
 
 // UpdatePodSandbox does nothing.
@@ -110,9 +110,13 @@ func (*plugin) StopPodSandbox(context.Context, *api.PodSandbox) error { return n
 // RemovePodSandbox does nothing.
 func (*plugin) RemovePodSandbox(context.Context, *api.PodSandbox) error { return nil }
 
-// CreateContainer does nothing, or the arithmetic, or adds an annotation as long as koord-nri's on a container with burst and batch resources.
-func (p *plugin) CreateContainer(context.Context, *api.PodSandbox, *api.Container) (*api.ContainerAdjustment, []*api.ContainerUpdate, error) {
+// CreateContainer does nothing, or the bare system calls and the arithmetic, or adds an annotation as long as koord-nri's on a
+// container with burst and batch resources.
+func (p *plugin) CreateContainer(_ context.Context, sb *api.PodSandbox, _ *api.Container) (*api.ContainerAdjustment, []*api.ContainerUpdate, error) {
 	if p.bare != nil {
+		if err := p.bare.start(sb); err != nil {
+			return nil, nil, err
+		}
 		p.bare.create()
 	}
 	if !p.stamp {
