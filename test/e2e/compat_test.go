@@ -10,8 +10,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/koord-rt/koord-rt/api/protocol"
 	"github.com/koord-rt/koord-rt/test/lab/host"
 	"github.com/koord-rt/koord-rt/test/lab/parts"
+	"github.com/koord-rt/koord-rt/test/scenario"
 )
 
 // The older runtimes of the matrix have NRI 0.8: no scheduler field, no UpdatePodSandbox event, CDI dropped, or refused
@@ -32,6 +34,21 @@ func TestCompatContainerd17CDI(t *testing.T) {
 	r := newRig(t, rigOptions{containerd: parts.Containerd17})
 	r.extra = map[string]any{"cdi": "on"}
 	lifecycleCDI(r)
+}
+
+// TestCompatContainerd20CDI: 2.0 drops CDI devices of an adjustment without a word, so with the name in the registry the container
+// gets the node and the variable all the same, and features says why.
+func TestCompatContainerd20CDI(t *testing.T) {
+	r := newRig(t, rigOptions{containerd: parts.Containerd20})
+	registry(r, `{"cdiVersion":"0.6.0","kind":"nvidia.com/gpu","devices":[{"name":"GPU-lab-1","containerEdits":{"env":["LAB_GPU=one"]}}]}`)
+	r.makeDevices([]scenario.Device{{Path: "/dev/nvidia1", Major: 195, Minor: 1}})
+	r.up(standard, nil)
+	p := lsPod("cdi-dropped")
+	p.Annotations = map[string]string{protocol.AnnotationDeviceAllocated: `{"gpu":[{"minor":1,"id":"GPU-lab-1","resources":{"koordinator.sh/gpu-core":"100","koordinator.sh/gpu-memory-ratio":"100"}}]}`}
+	r.soon(2*time.Second, r.pod(p), []string{
+		"main @env LAB_GPU=", "main @env NVIDIA_VISIBLE_DEVICES=GPU-lab-1", "main @device /dev/nvidia1=c 195:1", "main @access 195:1=allowed",
+	})
+	r.degraded("devices", "does not apply CDI devices from NRI")
 }
 
 // TestCompatContainerd16: containerd without NRI, so with the proxy alone. It has no CDI and no UpdatePodSandboxResources either.

@@ -278,13 +278,9 @@ func (r *rig) mount(run *kubelet.Running, path string) string {
 	return ""
 }
 
-// lifecycleCDI gives a container the device that the scheduler allocated, by a CDI specification that stands for the
-// vendor's: its edits are a variable and a harmless character device under a GPU's name. There is no GPU here; what is
-// shown is the way from the annotation to the container.
-func lifecycleCDI(r *rig) {
-	spec := `{"cdiVersion":"0.6.0","kind":"nvidia.com/gpu","devices":[
-		{"name":"GPU-lab-0","containerEdits":{"env":["LAB_GPU=zero"],"deviceNodes":[{"path":"/dev/nvidia0","hostPath":"/dev/null","type":"c","major":1,"minor":3}]}},
-		{"name":"GPU-lab-1","containerEdits":{"env":["LAB_GPU=one"],"deviceNodes":[{"path":"/dev/nvidia1","hostPath":"/dev/zero","type":"c","major":1,"minor":5}]}}]}`
+// registry puts a vendor's specification into the runtime's CDI registry until the test ends.
+func registry(r *rig, spec string) {
+	r.t.Helper()
 	file := filepath.Join(r.host.CDI, "nvidia.json")
 	if err := os.WriteFile(file, []byte(spec), 0o600); err != nil {
 		r.t.Fatal(err)
@@ -294,6 +290,16 @@ func lifecycleCDI(r *rig) {
 			r.t.Error(err)
 		}
 	})
+}
+
+// lifecycleCDI gives a container the device that the scheduler allocated, by a CDI specification that stands for the
+// vendor's: its edits are a variable and a harmless character device under a GPU's name. There is no GPU here; what is
+// shown is the way from the annotation to the container.
+func lifecycleCDI(r *rig) {
+	spec := `{"cdiVersion":"0.6.0","kind":"nvidia.com/gpu","devices":[
+		{"name":"GPU-lab-0","containerEdits":{"env":["LAB_GPU=zero"],"deviceNodes":[{"path":"/dev/nvidia0","hostPath":"/dev/null","type":"c","major":1,"minor":3}]}},
+		{"name":"GPU-lab-1","containerEdits":{"env":["LAB_GPU=one"],"deviceNodes":[{"path":"/dev/nvidia1","hostPath":"/dev/zero","type":"c","major":1,"minor":5}]}}]}`
+	registry(r, spec)
 	// A card that is there, and that the registry does not have.
 	r.makeDevices([]scenario.Device{{Path: "/dev/nvidia7", Major: 195, Minor: 7}})
 	r.up(standard, nil)
