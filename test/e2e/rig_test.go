@@ -167,10 +167,18 @@ func (r *rig) root() string {
 	return "/" + r.host.Cgroup
 }
 
-// startWith starts koord-nri for a scenario.
+// startWith starts koord-nri for a scenario. A whole NodeSLO is the strategy file; in the lane of the proxy it stands in the
+// configuration.
 func (r *rig) startWith(s *scenario.Scenario) {
 	r.t.Helper()
-	text, err := s.NRIConfig(r.base())
+	base := r.base()
+	if m := s.Manifest(); m != nil {
+		if err := os.WriteFile(base["strategyFile"].(string), m, 0o600); err != nil {
+			r.t.Fatal(err)
+		}
+		s = s.WithoutStrategy()
+	}
+	text, err := s.NRIConfig(base)
 	if err != nil {
 		r.t.Fatal(err)
 	}

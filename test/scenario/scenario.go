@@ -305,6 +305,21 @@ func (s *Scenario) SetPlan(version, text string) {
 // Format renders the archive.
 func (s *Scenario) Format() []byte { return txtar.Format(s.archive) }
 
+// Manifest is the strategy where it is a whole NodeSLO, as a user has it in a file; nil where it is a bare spec.
+func (s *Scenario) Manifest() []byte {
+	if !bytes.Contains(s.Strategy, []byte("kind: NodeSLO")) {
+		return nil
+	}
+	return s.Strategy
+}
+
+// WithoutStrategy is the scenario for somebody who gives its strategy in another way.
+func (s *Scenario) WithoutStrategy() *Scenario {
+	out := *s
+	out.Strategy = nil
+	return &out
+}
+
 // NRIConfig is the configuration of koord-nri for the scenario: its config lines over the given ones, then the strategy
 // as a second document.
 func (s *Scenario) NRIConfig(base map[string]any) ([]byte, error) {
@@ -317,8 +332,8 @@ func (s *Scenario) NRIConfig(base map[string]any) ([]byte, error) {
 	for k, v := range base {
 		merged[k] = v
 	}
-	manifest := bytes.Contains(s.Strategy, []byte("kind: NodeSLO"))
-	if len(s.Strategy) > 0 && !manifest {
+	manifest := s.Manifest()
+	if len(s.Strategy) > 0 && manifest == nil {
 		var spec any
 		if err := yaml.Unmarshal(s.Strategy, &spec); err != nil {
 			return nil, fmt.Errorf("strategy of %s: %w", s.Name, err)
@@ -329,8 +344,8 @@ func (s *Scenario) NRIConfig(base map[string]any) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("config of %s: %w", s.Name, err)
 	}
-	if manifest {
-		out = append(append(out, "---\n"...), s.Strategy...)
+	if manifest != nil {
+		out = append(append(out, "---\n"...), manifest...)
 	}
 	return out, nil
 }
