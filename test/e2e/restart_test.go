@@ -192,12 +192,14 @@ func lifecycleSecondInstance(r *rig) {
 	r.now(r.pod(lsPod("second")), wants("LS", ""))
 }
 
-// lifecycleRuntimeKilled kills containerd under running containers. The plugin comes back by itself.
+// lifecycleRuntimeKilled kills containerd under running containers, and under one that has been created and not yet started. The
+// plugin comes back by itself.
 func lifecycleRuntimeKilled(r *rig) {
 	_, rest := cpus()
 	r.up(standard, nil)
 	lsr, ls, be := r.pod(lsrPod("down-lsr")), r.pod(lsPod("down-ls")), r.pod(bePod("down-be"))
 	pid := r.plugin.Process.Pid
+	between := r.created(lsPod("between-ls"))
 	for i := range 2 {
 		if err := r.host.Kill(); err != nil {
 			r.t.Fatal(err)
@@ -222,6 +224,12 @@ func lifecycleRuntimeKilled(r *rig) {
 		r.now(lsr, wants("LSR", ""))
 		r.now(ls, wants("LS", rest))
 		r.now(be, wants("BE", rest))
+		if i == 0 {
+			if err := r.kube.StartContainer(r.t.Context(), between, "main"); err != nil {
+				r.t.Fatalf("start what was created before the runtime was killed: %v", err)
+			}
+		}
+		r.now(between, wants("LS", rest)) // of which StartContainer writes the burst on cgroup v1
 		n := strconv.Itoa(i)
 		r.soon(5*time.Second, r.pod(lsPod("up-ls"+n)), wants("LS", rest))
 		r.now(r.pod(bePod("up-be"+n)), wants("BE", rest))
