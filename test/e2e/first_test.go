@@ -123,7 +123,11 @@ func (r *rig) tells(p kubelet.Pod, neighbours ...*kubelet.Running) kubelet.Pod {
 		if !r.tree.V2() {
 			mount = r.tree.Controllers[r.controller(f)]
 		}
-		fmt.Fprintf(&around, "pod.%s %s ", f, filepath.Join(aroundMount, strings.TrimPrefix(mount, cgroupMount), group, f))
+		dir := filepath.Join(aroundMount, strings.TrimPrefix(mount, cgroupMount), group)
+		fmt.Fprintf(&around, "pod.%s %s ", f, filepath.Join(dir, f))
+		if f == "memory.min" || f == "memory.low" {
+			fmt.Fprintf(&around, "above.%s %s ", f, filepath.Join(filepath.Dir(dir), f))
+		}
 	}
 	p.Containers[0].Command = []string{"sh", "-c", firstScript}
 	p.Containers[0].Env = map[string]string{"FILES": own, "AROUND": around.String()}

@@ -67,6 +67,8 @@ func (r *rig) firstOfVersion(runs map[string]*kubelet.Running, number string) []
 			{burst, ls, "cpu.max.burst", "50000", ""}, {burst, ls, "pod.cpu.max.burst", "50000", ""},
 			{memory, ls, "memory.min", "33554432", ""}, {memory, ls, "memory.low", "67108864", ""}, {memory, ls, "memory.high", "120795136", ""},
 			{memory, ls, "pod.memory.min", "33554432", ""}, {memory, ls, "pod.memory.low", "67108864", ""},
+			// What protects the pod is nothing without the directory above it, whose only protected pod this is.
+			{memory, ls, "above.memory.min", "33554432", ""}, {memory, ls, "above.memory.low", "67108864", ""},
 			{memory, ls, "memory.oom.group", "1", ""}, {memory, ls, "pod.memory.oom.group", "1", ""},
 			{blkio, be, "pod.io.max", number + " rbps=1048576 wbps=max riops=max wiops=100", ""},
 		}
