@@ -55,7 +55,7 @@ func lifecycleWhileSynchronizing(r *rig) {
 	r.soon(5*time.Second, waiting, wants("BE", rest))
 
 	pods := map[string]*kubelet.Running{}
-	for i := range 3 {
+	for i := range rounds(3) {
 		r.stop(syscall.SIGKILL)
 		l := r.load("sync"+strconv.Itoa(i), 3)
 		r.eventually(time.Minute, func() error { return l.made(2) }) // an emulated machine is slow
@@ -67,7 +67,7 @@ func lifecycleWhileSynchronizing(r *rig) {
 			r.soon(max(5*time.Second-time.Since(joined), 2*time.Second), run, wants(kindOf(name), rest))
 		}
 	}
-	r.t.Logf("%d pods around three joins", len(pods))
+	r.t.Logf("%d pods around %d joins", len(pods), rounds(3))
 }
 
 // made waits for a number of pods.

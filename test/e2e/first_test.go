@@ -47,7 +47,7 @@ func lifecycleFirstInstruction(r *rig) {
 	_, rest := cpus()
 	all := "0-" + strconv.Itoa(runtime.NumCPU()-1)
 	r.told(r.pod(r.tells(idlePod("first-idle"))), "@allowed", all, wants("idle", ""))
-	for i := range 3 {
+	for i := range rounds(3) {
 		n := strconv.Itoa(i)
 		ls, be := r.pod(r.tells(lsPod("first-ls"+n))), r.pod(r.tells(bePod("first-be"+n)))
 		r.told(ls, "@allowed", all, wants("LS", ""))
@@ -77,7 +77,7 @@ func lifecycleFirstInstruction(r *rig) {
 	for _, f := range r.firstTable() {
 		r.seen(f)
 	}
-	if n := r.metric("koord_rt_nri_proof_total", `result="ok"`); n < 30 {
+	if n := r.metric("koord_rt_nri_proof_total", `result="ok"`); n < float64(10*rounds(3)) {
 		r.t.Errorf("only %v values were proved at start", n)
 	}
 	if n := r.metric("koord_rt_nri_proof_total", `result="drift"`); n != 0 {

@@ -298,6 +298,15 @@ func patience(limit time.Duration) time.Duration {
 	return limit
 }
 
+// rounds is how often a test repeats what it shows: as often as said on a real machine, once in an emulated one, where a pod takes
+// seconds. The same moments are met again and again on the host, the guest has to show only that its kernel makes no difference.
+func rounds(n int) int {
+	if emulated() {
+		return 1
+	}
+	return n
+}
+
 // runtimeLimit is how long the lab's runtime waits for a plugin: containerd's default, more in an emulated machine.
 func runtimeLimit() time.Duration {
 	if emulated() {
