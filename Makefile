@@ -60,18 +60,18 @@ test-where:
 .PHONY: test
 test: test-where lab-ahead ## Run every test of the project (root; sets up what it needs)
 	@# Emulated machines leave a part of the CPUs idle and bear company. Lanes host and cluster have tests that measure what a
-	@# neighbour costs: they come after them, and what they need is compiled before. The binaries come first: two that compile
-	@# at once compile the same twice.
+	@# neighbour costs: those come after them, the others beside them. The binaries come first: two that compile at once compile
+	@# the same twice.
 	@$(MAKE) --no-print-directory build
 	@$(MAKE) --no-print-directory -j2 lab-vm beside-vm
-	@$(MAKE) --no-print-directory lab-host lab-cluster
+	@$(MAKE) --no-print-directory lab-host-alone lab-cluster-alone
 	@echo "make test: all lanes passed: lint, unit, fuzz, host, proxy, cluster, vm, compat"
 
 # One after the other, whatever -j says. As goals beside lab-vm they would all come before it: make goes on to the next goal
 # while a goal waits for what it needs.
 .PHONY: beside-vm
 beside-vm:
-	@for lane in lint test-unit fuzz-short lab-compiled lab-proxy lab-compat; do $(MAKE) --no-print-directory -j1 $$lane; done
+	@for lane in lint test-unit fuzz-short lab-compiled lab-proxy lab-compat lab-host-beside lab-cluster-beside; do $(MAKE) --no-print-directory -j1 $$lane; done
 
 .PHONY: test-quick
 test-quick: ## The inner loop: vet and unit tests, no lab (under a minute warm)
@@ -103,17 +103,35 @@ lab-parts: ## Build or fetch what the lab needs into the cache
 	go run ./test/lab/cmd/parts all
 
 .PHONY: lab-host
-lab-host: build ## Lane 1: real containerd on this host
-	$(LAB) -run 'Host' ./test/e2e | $(VERDICT)
+lab-host: ## Lane 1: real containerd on this host
+	@$(MAKE) --no-print-directory -j1 lab-host-beside lab-host-alone
+
+.PHONY: lab-host-beside
+lab-host-beside: build
+	$(LAB) -run '^TestHost(Conformance|CoreSched|Lifecycle|Proxy|Scenarios)' ./test/e2e | $(VERDICT)
 	$(LAB) ./test/lab/host | $(VERDICT)
+
+# What measures CPU, memory or network, or a machine that has them to spare.
+.PHONY: lab-host-alone
+lab-host-alone: build
+	$(LAB) -run '^TestHost(Demo|Koordlet|Memory|Network|Suppress)' ./test/e2e | $(VERDICT)
 
 .PHONY: lab-proxy
 lab-proxy: build ## Lane 1 with the proxy: critest, dockerd, cri-dockerd, upstream's hook server
 	$(LAB) -run 'Docker|CriDockerd|Critest' -p 1 ./test/lab/docker ./cri-proxy/internal/docker ./test/lab/critest | $(VERDICT)
 
 .PHONY: lab-cluster
-lab-cluster: build ## Lane 2: etcd, kube-apiserver and kubelet, and koord-manager between them
-	$(LAB) -run 'Cluster(ControlPlane|Node|Manager)' ./test/lab/cluster | $(VERDICT)
+lab-cluster: ## Lane 2: etcd, kube-apiserver and kubelet, and koord-manager between them
+	@$(MAKE) --no-print-directory -j1 lab-cluster-beside lab-cluster-alone
+
+.PHONY: lab-cluster-beside
+lab-cluster-beside: build
+	$(LAB) -run '^TestCluster(ControlPlane|Node$$|NodeThrough|Manager.)' ./test/lab/cluster | $(VERDICT)
+
+# What measures CPU.
+.PHONY: lab-cluster-alone
+lab-cluster-alone: build
+	$(LAB) -run '^TestCluster(NodeKoordlet|Manager$$)' ./test/lab/cluster | $(VERDICT)
 
 .PHONY: lab-peers
 lab-peers: build ## Upstream's whole koordlet as hook server, upstream's proxy, stock scheduler (ten minutes of building once)
