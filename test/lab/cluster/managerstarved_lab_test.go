@@ -24,8 +24,8 @@ const starvedConfig = `{"clusterStrategy": {"enable": true, "cpuSuppressPolicy":
   "cpuEvictBEUsageThresholdPercent": 0, "cpuEvictTimeWindowSeconds": 10, "memoryEvictThresholdPercent": 100}}`
 
 // starved: a batch pod takes most of the CPU that the node still lends, and suppression leaves its class a tenth of the node. The pod whose
-// annotation offers it goes, for exactly its UID, though by greed the small ones would have gone before it; as soon as they alone are
-// left they have enough, and stay.
+// annotation offers it goes, for exactly its UID, though it computes nothing and a small one does; as soon as these alone are left they
+// have enough, and stay.
 func (m *managed) starved(t *testing.T) {
 	allocatable, _ := m.batchCPU(t)
 	small := []string{"spark", "spark-after"}
@@ -45,6 +45,8 @@ func (m *managed) starved(t *testing.T) {
 		t.Fatalf("spark-wide requests %d batch-cpu, want %d", got, wide)
 	}
 
+	stop := m.spinIn(t, m.ready(t, "spark"), other) // of equal priority it would be the first to go
+	defer stop()
 	since := time.Now()
 	m.tell(t, map[string]string{keyThreshold: starvedConfig})
 	m.quotaWithin(t, 9, 11)
