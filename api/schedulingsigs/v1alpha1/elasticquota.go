@@ -11,6 +11,9 @@ import (
 // LabelProjectedFrom names the group of the quota that an object was made from.
 const LabelProjectedFrom = "koord-rt.dev/projected-from"
 
+// QuotaConflict is the condition of a quota of another group whose name an object of this group has that was not made from it.
+const QuotaConflict = "Conflict"
+
 // ElasticQuota guarantees an amount and lets more be used while the cluster is idle.
 //
 // +kubebuilder:object:root=true
@@ -76,6 +79,12 @@ type ElasticQuotaStatus struct {
 	// PodAllocatedQuota (documents) is the sum of the requests of pods that are bound.
 	// +optional
 	PodAllocatedQuota corev1.ResourceList `json:"podAllocatedQuota,omitempty"`
+	// Conditions of a quota of koordinator.sh or quota.koordinator.sh: Conflict is true while an object of scheduling.sigs.k8s.io that was not
+	// made from it has its name, and counts instead.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
 // NewElasticQuota is the canonical object for a quota of another group: same namespace, name, labels, annotations and spec.

@@ -25,9 +25,11 @@ import (
 // Quota is one of any group. Meta, Spec and Used belong to the cache: they are read only.
 type Quota struct {
 	Group string
-	Meta  *metav1.ObjectMeta
-	Spec  *sigsv1alpha1.ElasticQuotaSpec
-	Used  corev1.ResourceList
+	// Seed is the group of the quota that this canonical one stands for or has the name of; its own group for one of another group; "" for none.
+	Seed string
+	Meta *metav1.ObjectMeta
+	Spec *sigsv1alpha1.ElasticQuotaSpec
+	Used corev1.ResourceList
 }
 
 // Kinds are the objects that List reads.
@@ -35,7 +37,8 @@ func Kinds() []client.Object {
 	return []client.Object{&sigsv1alpha1.ElasticQuota{}, &koordinatorv1alpha1.ElasticQuota{}, &quotav1alpha1.ElasticQuota{}}
 }
 
-// List reads all quotas, those of scheduling.sigs.k8s.io, which the others become objects of (D1), first. A group that is not served has none.
+// List reads all quotas, those of scheduling.sigs.k8s.io, which the others become objects of (D1), first. A quota and the canonical object of its
+// namespace and name are one, and the canonical one says what it is: a pair is not counted twice. A group that is not served has none.
 func List(ctx context.Context, cached client.Reader) ([]Quota, error) {
 	var canonical sigsv1alpha1.ElasticQuotaList
 	var koord koordinatorv1alpha1.ElasticQuotaList
@@ -46,17 +49,26 @@ func List(ctx context.Context, cached client.Reader) ([]Quota, error) {
 		}
 	}
 	out := make([]Quota, 0, len(canonical.Items)+len(koord.Items)+len(team.Items))
+	at := make(map[client.ObjectKey]int, len(canonical.Items))
 	for i := range canonical.Items {
 		o := &canonical.Items[i]
-		out = append(out, Quota{sigsv1alpha1.GroupVersion.Group, &o.ObjectMeta, &o.Spec, o.Status.Used})
+		at[client.ObjectKeyFromObject(o)] = i
+		out = append(out, Quota{sigsv1alpha1.GroupVersion.Group, o.Labels[sigsv1alpha1.LabelProjectedFrom], &o.ObjectMeta, &o.Spec, o.Status.Used})
+	}
+	add := func(group string, m *metav1.ObjectMeta, spec *sigsv1alpha1.ElasticQuotaSpec, used corev1.ResourceList) {
+		if i, there := at[client.ObjectKey{Namespace: m.Namespace, Name: m.Name}]; there {
+			out[i].Seed = group
+			return
+		}
+		out = append(out, Quota{group, group, m, spec, used})
 	}
 	for i := range koord.Items {
 		o := &koord.Items[i]
-		out = append(out, Quota{koordinatorv1alpha1.GroupVersion.Group, &o.ObjectMeta, &o.Spec, o.Status.Used})
+		add(koordinatorv1alpha1.GroupVersion.Group, &o.ObjectMeta, &o.Spec, o.Status.Used)
 	}
 	for i := range team.Items {
 		o := &team.Items[i]
-		out = append(out, Quota{quotav1alpha1.GroupVersion.Group, &o.ObjectMeta, &o.Spec, o.Status.Used})
+		add(quotav1alpha1.GroupVersion.Group, &o.ObjectMeta, &o.Spec, o.Status.Used)
 	}
 	return out, nil
 }

@@ -22,7 +22,7 @@ import (
 	sigsv1alpha1 "github.com/koord-rt/koord-rt/api/schedulingsigs/v1alpha1"
 )
 
-// TestList: all three groups, the canonical one first; one that is not served has none, any other error is told.
+// TestList: all three groups, the canonical one first, and two of one namespace and name once; one that is not served has none, any other error is told.
 func TestList(t *testing.T) {
 	t.Parallel()
 	s := runtime.NewScheme()
@@ -32,13 +32,15 @@ func TestList(t *testing.T) {
 		}
 	}
 	m := metav1.ObjectMeta{Namespace: "ns", Name: "q"}
-	objects := []client.Object{&quotav1alpha1.ElasticQuota{ObjectMeta: m}, &koordinatorv1alpha1.ElasticQuota{ObjectMeta: m}, &sigsv1alpha1.ElasticQuota{ObjectMeta: m}}
+	own, other := m, m
+	own.Name, other.Name = "own", "other"
+	objects := []client.Object{&quotav1alpha1.ElasticQuota{ObjectMeta: m}, &koordinatorv1alpha1.ElasticQuota{ObjectMeta: other}, &sigsv1alpha1.ElasticQuota{ObjectMeta: m}, &sigsv1alpha1.ElasticQuota{ObjectMeta: own}}
 	for name, c := range map[string]struct {
 		err  error
 		want []string
 	}{
-		"all served":     {nil, []string{"scheduling.sigs.k8s.io", "koordinator.sh", "quota.koordinator.sh"}},
-		"one not served": {&meta.NoKindMatchError{}, []string{"scheduling.sigs.k8s.io", "quota.koordinator.sh"}},
+		"all served":     {nil, []string{"scheduling.sigs.k8s.io/own of ", "scheduling.sigs.k8s.io/q of quota.koordinator.sh", "koordinator.sh/other of koordinator.sh"}},
+		"one not served": {&meta.NoKindMatchError{}, []string{"scheduling.sigs.k8s.io/own of ", "scheduling.sigs.k8s.io/q of quota.koordinator.sh"}},
 		"no cache":       {errors.New("no cache"), nil},
 	} {
 		got, err := List(t.Context(), fake.NewClientBuilder().WithScheme(s).WithObjects(objects...).WithInterceptorFuncs(interceptor.Funcs{
@@ -51,7 +53,7 @@ func TestList(t *testing.T) {
 		}).Build())
 		var groups []string
 		for _, q := range got {
-			groups = append(groups, q.Group)
+			groups = append(groups, q.Group+"/"+q.Meta.Name+" of "+q.Seed)
 		}
 		if !slices.Equal(groups, c.want) || (err != nil) != (c.want == nil) {
 			t.Errorf("%s: %q, %v", name, groups, err)

@@ -20,6 +20,7 @@ import (
 	"github.com/koord-rt/koord-rt/api/protocol"
 	sigsv1alpha1 "github.com/koord-rt/koord-rt/api/schedulingsigs/v1alpha1"
 	slov1alpha1 "github.com/koord-rt/koord-rt/api/slo/v1alpha1"
+	"github.com/koord-rt/koord-rt/cluster/quotamirror"
 	"github.com/koord-rt/koord-rt/cluster/quotaprofile"
 )
 
@@ -80,7 +81,8 @@ func electedCache(o *Options) cache.Options {
 		&slov1alpha1.NodeMetric{}: {Transform: slimMetric(recommends)},
 		&slov1alpha1.NodeSLO{}:    {Transform: slimSLO},
 	}
-	if o.Runs(RoleSLO) && slices.Contains(o.Controllers, quotaprofile.Name) { // a kind that is named here must be served
+	reads := slices.Contains(o.Controllers, quotaprofile.Name) || slices.Contains(o.Controllers, quotamirror.Name)
+	if o.Runs(RoleSLO) && reads { // a kind that is named here must be served
 		out.ByObject[&sigsv1alpha1.ElasticQuota{}] = cache.ByObject{Transform: slimQuota}
 	}
 	out.NewInformer = informerOf(out.ByObject)

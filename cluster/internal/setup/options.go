@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/koord-rt/koord-rt/cluster/quotamirror"
 	"github.com/koord-rt/koord-rt/cluster/quotaprofile"
 	"github.com/koord-rt/koord-rt/cluster/slo/nodemetric"
 	"github.com/koord-rt/koord-rt/cluster/slo/noderesource"
@@ -178,7 +179,7 @@ func Parse(args []string, getenv func(string) string, out io.Writer) (o Options,
 
 // known are the controllers that there are.
 func known() []string {
-	return []string{nodemetric.Name, noderesource.Name, nodeslo.Name, quotaprofile.Name}
+	return []string{nodemetric.Name, noderesource.Name, nodeslo.Name, quotamirror.Name, quotaprofile.Name}
 }
 
 // later are controllers of Koordinator that are not here.

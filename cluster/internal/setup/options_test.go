@@ -25,7 +25,7 @@ func TestUpstreamsCommandLine(t *testing.T) {
 		t.Fatal(err, notes)
 	}
 	want := Options{
-		Roles: []string{"slo", "webhook"}, Controllers: []string{"nodemetric", "noderesource", "nodeslo", "quotaprofile"}, Elect: true, Namespace: "koordinator-system",
+		Roles: []string{"slo", "webhook"}, Controllers: []string{"nodemetric", "noderesource", "nodeslo", "quotamirror", "quotaprofile"}, Elect: true, Namespace: "koordinator-system",
 		Metrics: ":8080", Health: ":8000", QPS: 300, Burst: 500, ConfigNamespace: "koordinator-system", ConfigName: "slo-controller-config",
 		Reapply:  Reapply{Interval: 30 * time.Second, QPS: 10, Burst: 100},
 		LogLevel: "debug", LogFormat: "text", Recommend: Recommend{Every: time.Minute, ColdStart: time.Hour}, Webhook: Webhook{Port: 9876, Gates: map[string]bool{}},
@@ -71,7 +71,7 @@ func TestOptions(t *testing.T) {
 		o.Reapply != (Reapply{On: true, All: true, Interval: 5 * time.Second, QPS: 0.5, Burst: 7}) {
 		t.Errorf("%+v, %q, %v", o.Reapply, notes, err)
 	}
-	if o, _, err := parse("--controllers=*", "--feature-gates=WebhookFramework=false"); err != nil || len(o.Controllers) != 4 || o.Runs(RoleWebhook) || !o.Runs(RoleSLO) {
+	if o, _, err := parse("--controllers=*", "--feature-gates=WebhookFramework=false"); err != nil || len(o.Controllers) != 5 || o.Runs(RoleWebhook) || !o.Runs(RoleSLO) {
 		t.Errorf("%+v, %v", o, err)
 	}
 }

@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	"github.com/koord-rt/koord-rt/cluster/quotamirror"
 	"github.com/koord-rt/koord-rt/cluster/quotaprofile"
 	"github.com/koord-rt/koord-rt/cluster/reapply"
 	"github.com/koord-rt/koord-rt/cluster/recommender"
@@ -227,6 +228,7 @@ func (p *process) slo(mgr ctrl.Manager, registry prometheus.Registerer) error {
 		noderesource.Name: func() error {
 			return noderesource.Add(mgr, noderesource.Options{Store: store, Registry: registry, SharedGPU: p.o.SharedGPU})
 		},
+		quotamirror.Name:  func() error { return quotamirror.Add(mgr) },
 		quotaprofile.Name: func() error { return quotaprofile.Add(mgr) },
 	} {
 		if !slices.Contains(p.o.Controllers, name) {

@@ -81,14 +81,13 @@ func pressures(in []corev1.NodeCondition) []corev1.NodeCondition {
 	return out
 }
 
-// slimQuota keeps what the manager compares a root quota with: all but the status, and who wrote it.
+// slimQuota keeps what the manager compares a root quota or a mirror with, and who wrote its spec.
 func slimQuota(object any) (any, error) {
 	q, is := object.(*sigsv1alpha1.ElasticQuota)
 	if !is {
 		return object, nil
 	}
 	q.ManagedFields = kept.OfTheSpec(q.ManagedFields)
-	q.Status = sigsv1alpha1.ElasticQuotaStatus{}
 	return q, nil
 }
 

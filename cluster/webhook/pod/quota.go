@@ -17,7 +17,6 @@ import (
 
 	"github.com/koord-rt/koord-rt/api/protocol"
 	quotav1alpha1 "github.com/koord-rt/koord-rt/api/quota/v1alpha1"
-	sigsv1alpha1 "github.com/koord-rt/koord-rt/api/schedulingsigs/v1alpha1"
 	"github.com/koord-rt/koord-rt/cluster/internal/profiles"
 	"github.com/koord-rt/koord-rt/cluster/internal/quotas"
 	"github.com/koord-rt/koord-rt/policy/profile"
@@ -25,7 +24,7 @@ import (
 
 // quotaOf is the quota that a pod comes to, nil for none, and the name that the pod's label has.
 func (c cluster) quotaOf(ctx context.Context, p *profile.Pod, rules profile.QuotaRules) (*profile.Quota, string, error) {
-	list, err := quotas.List(ctx, c.cached) // of two that are one the canonical counts, which comes first
+	list, err := quotas.List(ctx, c.cached) // one of two that are one
 	if err != nil {
 		return nil, "", err
 	}
@@ -33,7 +32,7 @@ func (c cluster) quotaOf(ctx context.Context, p *profile.Pod, rules profile.Quot
 	for i, o := range list {
 		all[i] = profile.Quota{
 			Namespace: o.Meta.Namespace, Name: o.Meta.Name, Parent: o.Meta.Labels[protocol.LabelQuotaIsParent] == "true", Tree: o.Meta.Labels[protocol.LabelQuotaTreeID],
-			Whole:      o.Group != sigsv1alpha1.GroupVersion.Group || o.Meta.Labels[sigsv1alpha1.LabelProjectedFrom] != "",
+			Whole:      o.Seed != "",
 			Namespaces: o.Meta.Annotations[protocol.AnnotationQuotaNamespaces],
 		}
 	}

@@ -23,6 +23,9 @@ const Canonical = "scheduling.sigs.k8s.io"
 // Quota is an ElasticQuota of any of the three groups, as far as admission goes by it.
 type Quota struct {
 	Group, Namespace, Name string
+	// Seed is the group of the quota that a canonical one stands for or has the name of, "" for none; Mirror is one made from such a quota.
+	Seed   string
+	Mirror bool
 	// Parent is a name, [protocol.QuotaRoot] where none is given; Tree is the tree's id.
 	Parent, Tree string
 	// IsParent may have children; TreeRoot is the top of a tree, as large as its nodes; Force skips the sums of min.
@@ -39,6 +42,7 @@ func Read(group string, meta *metav1.ObjectMeta, spec *sigsv1alpha1.ElasticQuota
 	q := Quota{
 		Group: group, Namespace: meta.Namespace, Name: meta.Name, Parent: meta.Labels[protocol.LabelQuotaParent],
 		Tree: meta.Labels[protocol.LabelQuotaTreeID], Min: spec.Min, Max: spec.Max, Hard: spec.Hard, Used: used,
+		Mirror: group == Canonical && meta.Labels[sigsv1alpha1.LabelProjectedFrom] != "",
 	}
 	if q.Parent == "" {
 		q.Parent = protocol.QuotaRoot

@@ -35,6 +35,7 @@ func (s *state) tree(ctx context.Context) (*Tree, error) {
 	all := make([]Quota, len(list))
 	for i, o := range list {
 		all[i], _ = Read(o.Group, o.Meta, o.Spec, o.Used)
+		all[i].Seed = o.Seed
 	}
 	return NewTree(all, s.loose), nil
 }

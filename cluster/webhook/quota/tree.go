@@ -27,8 +27,13 @@ func NewTree(all []Quota, loose bool) *Tree {
 	seen := make(map[[2]string]int, len(all))
 	for i := range all {
 		q := &all[i]
-		if q.Group != Canonical {
+		switch {
+		case q.Group != Canonical:
 			t.seeds = append(t.seeds, *q)
+		case q.Seed != "":
+			seed := *q
+			seed.Group = q.Seed
+			t.seeds = append(t.seeds, seed)
 		}
 		key := [2]string{q.Namespace, q.Name}
 		at, there := seen[key]
@@ -109,12 +114,12 @@ func (t *Tree) CheckChange(now, was *Quota, pods []string) (refused, told []stri
 	return refused, told
 }
 
-// CheckDelete says why a quota cannot go. One of another group goes in any case as long as the canonical one stands.
+// CheckDelete says why a quota cannot go. One of another group goes in any case as long as a canonical one stands that does not go with it.
 func (t *Tree) CheckDelete(q *Quota, pods []string) []string {
 	if builtin(q.Name) {
 		return []string{"quota " + q.Name + " is the scheduler's own and cannot be deleted"}
 	}
-	if stands := t.find(q.Name); q.Group != Canonical && stands != nil && stands.Group == Canonical {
+	if stands := t.find(q.Name); q.Group != Canonical && stands != nil && stands.Group == Canonical && !stands.Mirror {
 		return nil
 	}
 	var out []string

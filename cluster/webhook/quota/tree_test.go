@@ -205,7 +205,8 @@ func TestCheckChange(t *testing.T) {
 
 func TestCheckDelete(t *testing.T) {
 	t.Parallel()
-	all := append(company(), quota("mine", "", "", of(team, "team")), quota("mine", "", "", of(Canonical, "team")), quota("gone", "", "", of(team, "gone")))
+	all := append(company(), quota("mine", "", "", of(team, "team")), quota("mine", "", "", of(Canonical, "team")), quota("gone", "", "", of(team, "gone")),
+		quota("mirror", "", "", of(Canonical, "team"), func(q *Quota) { q.Seed, q.Mirror = team, true }))
 	for name, c := range map[string]struct {
 		q    Quota
 		pods []string
@@ -217,6 +218,7 @@ func TestCheckDelete(t *testing.T) {
 		"with both":                     {q: quota("company", "", ""), pods: []string{"ns/a"}, want: []string{"children", "pods"}},
 		"the scheduler's":               {q: quota(protocol.QuotaDefault, "", ""), want: []string{"scheduler's own"}},
 		"a team's, the canonical there": {q: quota("mine", "", "", of(team, "team")), pods: []string{"team/a"}},
+		"a team's with its mirror":      {q: quota("mirror", "", "", of(team, "team")), pods: []string{"team/a"}, want: []string{"pods"}},
 		"the canonical of a team's":     {q: quota("mine", "", "", of(Canonical, "team")), pods: []string{"team/a"}, want: []string{"pods"}},
 		"a team's without canonical":    {q: quota("gone", "", "", of(team, "gone")), pods: []string{"team/a"}, want: []string{"pods"}},
 	} {

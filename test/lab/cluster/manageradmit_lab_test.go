@@ -35,7 +35,7 @@ func TestClusterManagerAdmission(t *testing.T) {
 		test func(*testing.T)
 	}{
 		{"evictions", a.evictions}, {"deletions", a.deletions}, {"writes", a.writes}, {"quotas", a.quotas}, {"pods of quotas", a.quotaPods},
-		{"quota profiles", a.quotaProfiles},
+		{"quota profiles", a.quotaProfiles}, {"mirrors of quotas", a.mirrors},
 		{"reservations", a.reservations}, {"profiles of reservations", a.reservationProfiles}, {"jobs", a.jobs}, {"amplification", a.amplification},
 		{"new pods", a.newPods}, {"our scheduler", a.ourScheduler}, {"rights", a.rights}, {"away", a.away},
 		// These make a ConfigMap, by which the manager takes the node's amplification back.
@@ -305,7 +305,8 @@ func (a *admitted) rights(t *testing.T) {
 			t.Errorf("koord-manager was denied: %s", right)
 		}
 	}
-	for _, right := range []string{"get pods", "watch pods", "watch elasticquotas", "watch koordelasticquotas", "watch teamelasticquotas", "watch elasticquotaprofiles", "patch elasticquotas", "patch elasticquotaprofiles"} {
+	for _, right := range []string{"get pods", "watch pods", "watch elasticquotas", "watch koordelasticquotas", "watch teamelasticquotas", "watch elasticquotaprofiles", "patch elasticquotas", "patch elasticquotaprofiles",
+		"patch koordelasticquotas/status", "patch teamelasticquotas/status"} {
 		if !used[right] {
 			t.Errorf("%q is granted and was not used", right)
 		}

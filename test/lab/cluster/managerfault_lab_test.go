@@ -225,6 +225,8 @@ func (m *managed) rightsOf(t *testing.T, files ...string) {
 		// With --scheduler-name, to know which pods need that scheduler.
 		"scheduling.koordinator.sh watch reservations", "scheduling.sigs.k8s.io watch elasticquotas",
 		"koordinator.sh watch koordelasticquotas", "quota.koordinator.sh watch teamelasticquotas",
+		// There are no quotas of these groups here; [admitted.rights] looks at them.
+		"koordinator.sh patch koordelasticquotas/status", "quota.koordinator.sh patch teamelasticquotas/status",
 	}
 	// A server that streams lists is not asked for any: what may be watched is listed by others.
 	excused := func(right string) bool {

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+//go:build lab
+
+package cluster_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/koord-rt/koord-rt/test/lab/cluster"
+)
+
+const (
+	mirrorOfM4  = "/apis/scheduling.sigs.k8s.io/v1alpha1/namespaces/default/elasticquotas/test-quota"
+	sourceM4    = "/apis/koordinator.sh/v1alpha1/namespaces/default/koordelasticquotas/test-quota"
+	mirrorOfM11 = "/apis/scheduling.sigs.k8s.io/v1alpha1/namespaces/team-a/elasticquotas/team-a-quota"
+	sourceM11   = "/apis/quota.koordinator.sh/v1alpha1/namespaces/team-a/teamelasticquotas/team-a-quota"
+)
+
+// reads waits until an object has a value.
+func (a *admitted) reads(t *testing.T, path, want string, steps ...any) cluster.Object {
+	t.Helper()
+	var o cluster.Object
+	eventually(t, 15*time.Second, func() (err error) {
+		if o, err = a.c.Admin().Get(t.Context(), path); err != nil {
+			return err
+		}
+		if got := o.Compact(steps...); got != want {
+			return fmt.Errorf("%v of %s is %s, want %s", steps, path, got, want)
+		}
+		return nil
+	})
+	return o
+}
+
+// mirrors: the documents' quotas are canonical objects too, which nobody else changes for long, and say what is said of those. An object that
+// somebody has made under the name counts, and the quota says so until it has gone.
+func (a *admitted) mirrors(t *testing.T) {
+	ctx := t.Context()
+	for _, name := range []string{"team-a", "lone"} {
+		if err := a.c.Namespace(ctx, name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	a.user(t, string(read(t, "testdata/manifests/m04-elasticquota-test.yaml")))
+	a.user(t, string(read(t, "testdata/manifests/m11-elasticquota-team-a.yaml")))
+	for mirror, source := range map[string]string{mirrorOfM4: sourceM4, mirrorOfM11: sourceM11} {
+		from, err := a.c.Admin().Get(ctx, source)
+		if err != nil {
+			t.Fatal(err)
+		}
+		o := a.reads(t, mirror, from.Compact("spec"), "spec")
+		if got, want := o.Str("metadata", "ownerReferences", 0, "uid"), from.Str("metadata", "uid"); got != want {
+			t.Errorf("%s goes with %q, want its source %s: %s", mirror, got, want, o.Compact("metadata"))
+		}
+	}
+	if o := a.reads(t, mirrorOfM11, `"quota.koordinator.sh"`, "metadata", "labels", "koord-rt.dev/projected-from"); o.Str("spec", "hard", "cpu") != "100" {
+		t.Errorf("M11: %s", o.Compact("spec"))
+	}
+	patch := func(path string, v map[string]any) {
+		t.Helper()
+		if _, err := a.c.Admin().Patch(ctx, path, cluster.MergePatch, v); err != nil {
+			t.Fatal(err)
+		}
+	}
+	status := map[string]any{"used": map[string]any{"cpu": "20"}, "allocatedQuota": map[string]any{"cpu": "100"}, "podAllocatedQuota": map[string]any{"cpu": "19"}}
+	patch(mirrorOfM11+"/status", map[string]any{"status": status})
+	for field, cpu := range map[string]string{"used": "20", "allocatedQuota": "100", "podAllocatedQuota": "19"} {
+		a.reads(t, sourceM11, `{"cpu":"`+cpu+`"}`, "status", field)
+	}
+
+	spec := a.reads(t, sourceM11, `50`, "spec", "priority").Compact("spec")
+	patch(mirrorOfM11, map[string]any{"spec": map[string]any{"max": map[string]any{"cpu": "300", "ephemeral-storage": "1Gi"}}})
+	a.reads(t, mirrorOfM11, spec, "spec")
+	patch(sourceM11, map[string]any{"spec": map[string]any{"max": map[string]any{"cpu": "250"}}})
+	a.reads(t, mirrorOfM11, `"250"`, "spec", "max", "cpu")
+
+	// A pair is one quota to a pod: it is held to it, and hears of it once.
+	err := func() error {
+		_, err := a.c.Admin().Create(ctx, "/api/v1/namespaces/team-a/pods?dryRun=All", cluster.Object{
+			"metadata": map[string]any{"name": "big"},
+			"spec": map[string]any{"schedulerName": "koord-scheduler", "containers": []any{map[string]any{
+				"name": "main", "image": "x", "resources": map[string]any{"requests": map[string]any{"cpu": "101"}},
+			}}},
+		})
+		return err
+	}()
+	if err == nil || strings.Count(err.Error(), "spec.hard of quota team-a/team-a-quota") != 1 {
+		t.Errorf("a pod above hard: %v", err)
+	}
+
+	// Who comes first has the name.
+	a.user(t, strings.ReplaceAll(quotaText("taken", ""), "namespace: batch", "namespace: lone"))
+	a.user(t, "apiVersion: koordinator.sh/v1alpha1\nkind: ElasticQuota\nmetadata: {name: taken, namespace: lone}\nspec: {min: {cpu: 1}, max: {cpu: 2}}\n")
+	const mirror, source = "/apis/scheduling.sigs.k8s.io/v1alpha1/namespaces/lone/elasticquotas/taken", "/apis/koordinator.sh/v1alpha1/namespaces/lone/koordelasticquotas/taken"
+	o := a.reads(t, source, `"True"`, "status", "conditions", 0, "status")
+	if text := o.Str("status", "conditions", 0, "message"); !strings.Contains(text, "lone/taken that was not made from this one") {
+		t.Errorf("the conflict says %q", text)
+	}
+	if o := a.reads(t, mirror, `50`, "spec", "max", "cpu"); o.At("metadata", "ownerReferences") != nil {
+		t.Errorf("somebody else's was changed: %s", o.Compact("metadata"))
+	}
+	remove := func(paths ...string) {
+		t.Helper()
+		for _, path := range paths {
+			if err := a.c.Admin().Delete(ctx, path, -1); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	remove(mirror)
+	a.reads(t, mirror, `"2"`, "spec", "max", "cpu")
+	a.reads(t, source, `"False"`, "status", "conditions", 0, "status")
+
+	writes := func() int {
+		return len(a.audit.read(t, func(c *call) bool {
+			return c.User.Name == managerUser && strings.HasPrefix(c.what(), "patch ") && strings.Contains(c.what(), "elasticquotas")
+		}))
+	}
+	time.Sleep(2 * time.Second)
+	before := writes()
+	patch(mirrorOfM4, map[string]any{"metadata": map[string]any{"annotations": map[string]any{"note": "a scheduler's"}}})
+	time.Sleep(2 * time.Second)
+	if after := writes(); after != before {
+		t.Errorf("%d writes, then %d without a change", before, after)
+	}
+	// Kubernetes' controller-manager, which deletes what has no owner, is not here. Nobody makes the mirror again.
+	remove(source, sourceM4, sourceM11)
+	remove(mirror, mirrorOfM4, mirrorOfM11)
+	time.Sleep(2 * time.Second)
+	for _, path := range []string{mirror, mirrorOfM4, mirrorOfM11} {
+		if _, err := a.c.Admin().Get(ctx, path); !cluster.Refused(err, "NotFound") {
+			t.Errorf("%s without its source: %v", path, err)
+		}
+	}
+}
