@@ -40,8 +40,8 @@ func team(change func(*quotav1alpha1.ElasticQuota)) *Source {
 func mirrored(change func(*sigsv1alpha1.ElasticQuota)) *sigsv1alpha1.ElasticQuota {
 	q := team(nil).mirror()
 	q.UID = "m"
-	q.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: manager, Operation: metav1.ManagedFieldsOperationApply, FieldsType: "FieldsV1", FieldsV1: &metav1.FieldsV1{Raw: []byte(
-		`{"f:metadata":{"f:labels":{"f:tier":{},"f:koord-rt.dev/projected-from":{},"f:` + protocol.LabelQuotaParent + `":{}}},"f:spec":{"f:min":{"f:cpu":{}},"f:max":{"f:cpu":{}}}}`)}}}
+	q.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: manager, Operation: metav1.ManagedFieldsOperationApply, FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(
+		`{"f:metadata":{"f:labels":{"f:tier":{},"f:koord-rt.dev/projected-from":{},"f:` + protocol.LabelQuotaParent + `":{}}},"f:spec":{"f:min":{"f:cpu":{}},"f:max":{"f:cpu":{}}}}`)}}
 	if change != nil {
 		change(q)
 	}
