@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"path"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -37,13 +38,15 @@ resourceQOSStrategy:
   beClass: {cpuQOS: {enable: true}, memoryQOS: {enable: true, throttlingPercent: 80}}
 `
 
-// slowKernel delays Apply and Verify by what a test asks for.
+// slowKernel delays Verify by what a test asks for, and Apply until it says.
 type slowKernel struct {
 	engine.Kernel
 	mu    sync.Mutex
 	delay time.Duration
 	panic bool
-	dead  bool // its process was killed: nothing reaches the kernel any more
+	dead  bool          // its process was killed: nothing reaches the kernel any more
+	hold  chan struct{} // closed by a test; nil holds nothing. Set before the plugin runs
+	held  atomic.Int32  // how many Apply have met hold
 }
 
 func (k *slowKernel) Apply(ctx context.Context, p plan.Plan, gen uint64) []apply.Result {
@@ -52,6 +55,10 @@ func (k *slowKernel) Apply(ctx context.Context, p plan.Plan, gen uint64) []apply
 	k.mu.Unlock()
 	if dead {
 		return nil
+	}
+	if k.hold != nil {
+		k.held.Add(1)
+		<-k.hold
 	}
 	return k.Kernel.Apply(ctx, p, gen)
 }
