@@ -50,23 +50,7 @@ func TestHostKoordletBeside(t *testing.T) {
 	b.yields(false)
 	b.a.ticks(3, quietly)
 	b.stands, b.first = b.portray(), b.holds()
-	for _, s := range []struct {
-		name string
-		do   func(*both)
-	}{
-		{"PluginKilled", besideKilledPlugin}, {"RuntimeKilled", besideKilledRuntime}, {"NothingLeft", besideNothingLeft},
-	} {
-		t.Run(s.name, func(t *testing.T) {
-			outer, begun := b.t, time.Now()
-			b.t = t
-			defer func() { b.t = outer }()
-			s.do(b)
-			b.t.Logf("%s took %s", s.name, time.Since(begun).Round(100*time.Millisecond))
-		})
-		if t.Failed() {
-			return // each goes on from where the one before has ended
-		}
-	}
+	inSteps(t, b.rig, b, []step[*both]{{"PluginKilled", besideKilledPlugin}, {"RuntimeKilled", besideKilledRuntime}, {"NothingLeft", besideNothingLeft}})
 }
 
 // bursts are wants of ls: what 1000 % would be is held at the quota.

@@ -42,22 +42,30 @@ func TestHostKoordlet(t *testing.T) {
 	h.before = h.treesOf(h.pods())
 	h.keepParameters()
 	h.a = h.koordlet(everywhere)
-	for _, s := range []struct {
-		name string
-		do   func(*alone)
-	}{
+	inSteps(t, h.rig, h, []step[*alone]{
 		{"Killed", killedTenTimes}, {"Drift", driftIsTold}, {"HostApplications", appsTakePart}, {"Shares", sharesHold}, {"Parameters", parametersAreLent}, {"DiskFull", diskFull},
 		{"Restore", nothingIsLeftAlone},
-	} {
+	})
+}
+
+// step is one part of a test on a node N.
+type step[N any] struct {
+	name string
+	do   func(N)
+}
+
+// inSteps takes the steps in order. Each goes on from where the one before has ended, so none follows a failure.
+func inSteps[N any](t *testing.T, r *rig, node N, steps []step[N]) {
+	for _, s := range steps {
 		t.Run(s.name, func(t *testing.T) {
-			outer, begun := h.t, time.Now()
-			h.t = t
-			defer func() { h.t = outer }()
-			s.do(h)
-			h.t.Logf("%s took %s", s.name, time.Since(begun).Round(100*time.Millisecond))
+			outer, begun := r.t, time.Now()
+			r.t = t
+			defer func() { r.t = outer }()
+			s.do(node)
+			r.t.Logf("%s took %s", s.name, time.Since(begun).Round(100*time.Millisecond))
 		})
 		if t.Failed() {
-			return // each goes on from where the one before has ended
+			return
 		}
 	}
 }
