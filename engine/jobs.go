@@ -12,7 +12,8 @@ import (
 // A handler adds its jobs just before it replies: started at once they would take a processor from the reply and from the
 // runtime, which goes on with the call for some milliseconds. So jobs wait until nothing was added for a lull, and longest at most. A pod's
 // cgroup, asked for by RunPodSandbox and again by CreateContainer, is written once then, while runc prepares the container;
-// whoever needs it earlier settles it himself (settled).
+// whoever needs it earlier settles it himself (settled). Where an edge tells when the runtime is at work on a call and when it has
+// answered (UnderWay), jobs wait for the answer: a creation takes about a lull.
 const (
 	lull    = 10 * time.Millisecond
 	longest = 50 * time.Millisecond
@@ -23,6 +24,7 @@ const (
 type jobs struct {
 	mu    sync.Mutex
 	queue []func(context.Context)
+	calls int // under way
 	wake  chan struct{}
 }
 
@@ -32,10 +34,33 @@ func (j *jobs) add(f func(context.Context)) {
 	j.mu.Lock()
 	j.queue = append(j.queue, f)
 	j.mu.Unlock()
+	j.rouse()
+}
+
+// rouse has lull look again.
+func (j *jobs) rouse() {
 	select {
 	case j.wake <- struct{}{}:
 	default:
 	}
+}
+
+// call counts a call that begins (1) or has been answered (-1).
+func (j *jobs) call(n int) {
+	j.mu.Lock()
+	j.calls += n
+	waiting := len(j.queue) > 0
+	j.mu.Unlock()
+	if waiting {
+		j.rouse()
+	}
+}
+
+// disturb reports that a call is under way.
+func (j *jobs) disturb() bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.calls > 0
 }
 
 func (j *jobs) take() []func(context.Context) {
@@ -63,7 +88,7 @@ func (j *jobs) run(ctx context.Context, each func(context.Context, func(context.
 	}
 }
 
-// lull returns when there is a job and nothing was added for a while; it is false when ctx has ended.
+// lull returns when there is a job, nothing was added for a while, and no call is under way; it is false when ctx has ended.
 func (j *jobs) lull(ctx context.Context, pause *time.Timer) bool {
 	select {
 	case <-ctx.Done():
@@ -72,7 +97,11 @@ func (j *jobs) lull(ctx context.Context, pause *time.Timer) bool {
 	}
 	end := time.Now().Add(longest)
 	for {
-		pause.Reset(min(lull, time.Until(end)))
+		left := time.Until(end)
+		if !j.disturb() {
+			left = min(lull, left)
+		}
+		pause.Reset(left)
 		select {
 		case <-ctx.Done():
 			return false
@@ -81,6 +110,17 @@ func (j *jobs) lull(ctx context.Context, pause *time.Timer) bool {
 		case <-j.wake:
 		}
 	}
+}
+
+// UnderWay says that the runtime is at work on a call that makes a container of a pod. Jobs, which would take a processor from it,
+// wait for answered, longest at most; then the pod's cgroup is brought to what the container needs at once, while the kubelet
+// turns to its next call, which would have to wait for that.
+func (g *Engine) UnderWay(sandbox string) (answered func()) {
+	g.jobs.call(1)
+	return sync.OnceFunc(func() {
+		g.jobs.call(-1)
+		g.crew.do(func() { g.shielded("sandbox "+sandbox, func() { g.settleOne(g.ctx(), sandbox) }) })
+	})
 }
 
 // jobsLoop runs jobs until ctx ends.

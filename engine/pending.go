@@ -13,19 +13,14 @@ import (
 	"github.com/koord-rt/koord-rt/model/workload"
 )
 
-// Prepare is Create where the runtime tells the container's id after it has made it: c.ID is a name of the caller's own,
-// which Named or Dropped follows. A container whose pod demands a guarantee that could only be written after the start is
-// refused: the caller has no moment between creation and the first instruction, unless somebody else does it then.
-func (g *Engine) Prepare(ctx context.Context, sb Sandbox, c *workload.Container, render Render) error {
-	return g.Decide(sb, c).Prepare(ctx, render)
-}
-
 // PreparesInMemory is InMemory for Prepare, which asks who else is there when the pod demands a guarantee.
 func (cr *Creation) PreparesInMemory() bool {
 	return cr.InMemory() && demanded(cr.v, cr.pod).Empty()
 }
 
-// Prepare is the rest of Engine.Prepare.
+// Prepare is Create where the runtime tells the container's id after it has made it: c.ID is a name of the caller's own,
+// which Named or Dropped follows. A container whose pod demands a guarantee that could only be written after the start is
+// refused: the caller has no moment between creation and the first instruction, unless somebody else does it then.
 func (cr *Creation) Prepare(ctx context.Context, render Render) error {
 	if err := cr.create(ctx, render); err != nil {
 		return err

@@ -87,7 +87,7 @@ func TestNamed(t *testing.T) {
 	r := newRig(t, 0)
 	sb := r.pod(t, nil)
 	var left plan.Plan
-	must(t, r.Prepare(t.Context(), sb, container(), func(_ *node.View, spec plan.Plan) plan.Plan { left = spec; return spec }))
+	must(t, r.Decide(sb, container()).Prepare(t.Context(), func(_ *node.View, spec plan.Plan) plan.Plan { left = spec; return spec }))
 	if left.Get(plan.CPUBurst) == nil {
 		t.Fatalf("plan = %v", left)
 	}
@@ -115,7 +115,7 @@ func TestNamed(t *testing.T) {
 func TestDropped(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, 0)
-	must(t, r.Prepare(t.Context(), r.pod(t, nil), container(), func(_ *node.View, spec plan.Plan) plan.Plan { return spec }))
+	must(t, r.Decide(r.pod(t, nil), container()).Prepare(t.Context(), func(_ *node.View, spec plan.Plan) plan.Plan { return spec }))
 	r.Dropped("s", "pending")
 	if _, _, ok := r.Known("pending"); ok {
 		t.Error("still known")
@@ -131,7 +131,7 @@ func TestPrepareRefuses(t *testing.T) {
 	t.Parallel()
 	must := map[string]string{protocol.AnnotationRequired: "cpu-burst"}
 	late := newRig(t, 0)
-	err := late.Prepare(t.Context(), late.pod(t, must), container(), func(_ *node.View, spec plan.Plan) plan.Plan { return spec })
+	err := late.Decide(late.pod(t, must), container()).Prepare(t.Context(), func(_ *node.View, spec plan.Plan) plan.Plan { return spec })
 	if err == nil || !strings.Contains(err.Error(), "cpu.burst") {
 		t.Errorf("error = %v", err)
 	}
@@ -139,7 +139,7 @@ func TestPrepareRefuses(t *testing.T) {
 		t.Error("a refused container is known")
 	}
 	able := newRig(t, paper(plan.KnobSet(plan.CPUBurst)))
-	if err := able.Prepare(t.Context(), able.pod(t, must), container(), func(*node.View, plan.Plan) plan.Plan { return nil }); err != nil {
+	if err := able.Decide(able.pod(t, must), container()).Prepare(t.Context(), func(*node.View, plan.Plan) plan.Plan { return nil }); err != nil {
 		t.Error(err)
 	}
 }
@@ -153,7 +153,7 @@ func TestForeign(t *testing.T) {
 	sb := r.pod(t, nil)
 	c := container()
 	c.Foreign = plan.Plan{{Knob: plan.CPUShares, Target: plan.Target{Level: plan.LevelContainer}, Value: plan.Int(77), Hook: "agent", Owner: protocol.FeatureBatch}}
-	must(t, r.Prepare(t.Context(), sb, c, func(_ *node.View, spec plan.Plan) plan.Plan {
+	must(t, r.Decide(sb, c).Prepare(t.Context(), func(_ *node.View, spec plan.Plan) plan.Plan {
 		if s := spec.Get(plan.CPUShares); s == nil || s.By() != "hook:agent" {
 			t.Errorf("plan = %v", spec)
 		}
@@ -231,10 +231,10 @@ func TestClaimsTogether(t *testing.T) {
 	a, b := claim("a", "1"), claim("b", "2")
 	all := func(_ *node.View, spec plan.Plan) plan.Plan { return spec }
 	for i := range 2000 {
-		must(t, r.Prepare(t.Context(), a, &workload.Container{ID: "pa", Name: "c"}, all))
+		must(t, r.Decide(a, &workload.Container{ID: "pa", Name: "c"}).Prepare(t.Context(), all))
 		var wg sync.WaitGroup
 		wg.Go(func() { r.Named("pa", "ida", "/kubepods/poda/ida") })
-		wg.Go(func() { _ = r.Prepare(t.Context(), b, &workload.Container{ID: "pb", Name: "c"}, all) })
+		wg.Go(func() { _ = r.Decide(b, &workload.Container{ID: "pb", Name: "c"}).Prepare(t.Context(), all) })
 		wg.Wait()
 		if got := r.Views().Load().Claims.LSE.String(); got != "1-2" {
 			t.Fatalf("round %d: claimed %q", i, got)
@@ -255,7 +255,7 @@ func TestForeignAtUpdate(t *testing.T) {
 	})
 	sb, c := r.pod(t, nil), container()
 	c.Foreign = plan.Plan{{Knob: plan.CPUQuota, Target: plan.Target{Level: plan.LevelContainer}, Value: plan.Int(120000), Hook: "agent"}}
-	must(t, r.Prepare(t.Context(), sb, c, func(*node.View, plan.Plan) plan.Plan { return nil }))
+	must(t, r.Decide(sb, c).Prepare(t.Context(), func(*node.View, plan.Plan) plan.Plan { return nil }))
 	r.Named("pending", "c1", "/kubepods/burstable/podu/c1")
 	_, full, _ := r.Update(t.Context(), sb, engine.Arrival{ID: "c1"}, workload.Resources{Quota: unit.Some(400000)}, nil)
 	if s := full.Get(plan.CPUQuota); s != nil && s.Value.Int() != 400000 {

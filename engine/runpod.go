@@ -35,6 +35,23 @@ func (g *Engine) RunPod(ctx context.Context, sb Sandbox) error {
 	return refuse(failing(must, g.o.Kernel.Verify(g.withPod(v, nil, e.p.ID, must))))
 }
 
+// Expect prepares for a pod whose sandbox the runtime is making: where its first container's quota must fit into the pod's, which the
+// kubelet has written, the files are opened while the runtime is at work, so that CreateContainer is decided in memory.
+// RunPod follows, or Unexpected where the pod does not become known.
+func (g *Engine) Expect(pod *workload.Pod) { g.o.Live.hold(pod.Cgroup) }
+
+// Unexpected takes Expect back: the runtime has not made the sandbox.
+func (g *Engine) Unexpected(pod *workload.Pod) {
+	if !g.reg.shared(pod) {
+		g.o.Live.drop(pod.Cgroup)
+	}
+}
+
+// RunsInMemory reports that RunPod needs memory only for a pod: it asks for no group and demands no guarantee.
+func (g *Engine) RunsInMemory(pod *workload.Pod) bool {
+	return pod.Ask.Resctrl == nil && demanded(g.views.Load(), pod).Empty()
+}
+
 // RunPodMustWait reports whether a pod with these annotations has to be taken in before the runtime goes on.
 func (g *Engine) RunPodMustWait(annotations map[string]string) bool {
 	_, group := annotations[protocol.AnnotationResctrl]

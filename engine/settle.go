@@ -42,12 +42,15 @@ func (g *Engine) settleAll(ctx context.Context) {
 	for _, sandbox := range g.unsettled.list() {
 		p.step()
 		g.beat(&g.pulses.jobs)
-		g.shielded("sandbox "+sandbox, func() {
-			g.settle(ctx, sandbox)
-			if pod, ok := g.reg.pod(sandbox); ok && !pod.stopped {
-				g.o.Live.hold(pod.p.Cgroup)
-			}
-		})
+		g.shielded("sandbox "+sandbox, func() { g.settleOne(ctx, sandbox) })
+	}
+}
+
+// settleOne settles a pod and keeps its quota at hand.
+func (g *Engine) settleOne(ctx context.Context, sandbox string) {
+	g.settle(ctx, sandbox)
+	if pod, ok := g.reg.pod(sandbox); ok && !pod.stopped {
+		g.o.Live.hold(pod.p.Cgroup)
 	}
 }
 

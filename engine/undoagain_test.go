@@ -49,7 +49,7 @@ func TestUndoIsTriedAgain(t *testing.T) {
 	for _, d := range []string{pod, dir} {
 		r.tree.Set(t, d, "cpu.max", "200000 100000")
 	}
-	must(t, r.Prepare(t.Context(), sb, container(), func(_ *node.View, spec plan.Plan) plan.Plan { return spec }))
+	must(t, r.Decide(sb, container()).Prepare(t.Context(), func(_ *node.View, spec plan.Plan) plan.Plan { return spec }))
 	r.Named("pending", "c1", dir)
 	must(t, r.Start(t.Context(), sb, engine.Arrival{ID: "c1"}, 0, ""))
 	stands := func(want string) func() bool {

@@ -25,7 +25,7 @@ func FuzzRuntime(f *testing.F) {
 			}
 		}
 		r := Runtime(name, version, told)
-		if why, ok := Supported(&r); ok != (r.NRI != "") || !ok && (r.Fields != node.Fields{} || why == "") {
+		if why, ok := r.Supported(); ok != (r.NRI != "") || !ok && (r.Fields != node.Fields{} || why == "") {
 			t.Fatalf("supported %t (%q) with NRI %q and %+v", ok, why, r.NRI, r.Fields)
 		}
 	})

@@ -315,7 +315,7 @@ func TestRuntime(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := nri.Runtime(c.runtime, c.version, c.told)
-			why, ok := nri.Supported(&r)
+			why, ok := r.Supported()
 			f := r.Fields
 			if ok != c.ok || r.NRI != c.nri || f.Unified != c.unified || f.CDI != c.cdi || f.Scheduler != c.sched || f.UpdatePod != c.updatePod {
 				t.Errorf("got %+v, %q, %v", r, why, ok)

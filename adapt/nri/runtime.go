@@ -116,16 +116,6 @@ func limit(f node.Fields, nri [3]int) node.Fields {
 	return f
 }
 
-// Supported reports whether the runtime may be worked with, and why not.
-func Supported(r *node.Runtime) (string, bool) {
-	for _, p := range r.Problems {
-		if strings.HasPrefix(p, "unsupported") {
-			return p, false
-		}
-	}
-	return "", true
-}
-
 // Events is the subscription: an older runtime refuses a plugin that names an event it does not know ("invalid plugin
 // events").
 func Events(r *node.Runtime) api.EventMask {

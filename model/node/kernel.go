@@ -4,6 +4,8 @@
 package node
 
 import (
+	"strings"
+
 	"github.com/koord-rt/koord-rt/model/plan"
 	"github.com/koord-rt/koord-rt/model/unit"
 )
@@ -120,8 +122,18 @@ type Runtime struct {
 	Weight, PodWeight unit.WeightFormula
 	// RequestTimeout is the runtime's per-event budget in milliseconds.
 	RequestTimeoutMS int64
-	// Problems say why the runtime is unsupported or limited.
+	// Problems say why the runtime is limited; one that begins with "unsupported", why it is not worked with at all.
 	Problems []string
+}
+
+// Supported reports whether the runtime may be worked with, and why not.
+func (r *Runtime) Supported() (why string, ok bool) {
+	for _, p := range r.Problems {
+		if strings.HasPrefix(p, "unsupported") {
+			return p, false
+		}
+	}
+	return "", true
 }
 
 // Fields of an NRI adjustment that take effect.

@@ -283,6 +283,17 @@ func TestTuning(t *testing.T) {
 	if _, out := burst.Step(s, in); len(out.Raises) != 0 {
 		t.Errorf("%+v", out.Raises)
 	}
+	in.Tune = true
+	for _, c := range []struct {
+		policy string
+		raised bool
+	}{{strategy.BurstNone, false}, {strategy.BurstCPUBurstOnly, false}, {strategy.BurstAuto, true}} {
+		in.Pods[0].Ask = &protocol.CPUBurst{Policy: &c.policy}
+		if _, out := burst.Step(s, in); (len(out.Raises) > 0) != c.raised {
+			t.Errorf("the pod's own policy is %s: %+v", c.policy, out.Raises)
+		}
+	}
+	in.Pods[0].Ask = nil
 	// A minute of hard throttling, not a moment of it.
 	in.Tune, in.Pool, in.Now = true, pool(20), 0
 	s = burst.State{}

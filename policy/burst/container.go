@@ -40,7 +40,7 @@ func wishOf(in *Input, p *Pod) wish {
 	w := wish{seconds: -1, tune: in.Tune}
 	if a := p.Ask; a != nil {
 		if a.Policy != nil {
-			policy = a.Policy
+			policy, w.tune = a.Policy, w.tune && Raises(*a.Policy) // who says none, or the burst only, means his quota
 		}
 		if a.CFSQuotaBurstPercent != nil {
 			percent = a.CFSQuotaBurstPercent
@@ -52,7 +52,7 @@ func wishOf(in *Input, p *Pod) wish {
 			seconds = a.CFSQuotaBurstPeriodSeconds
 		}
 	}
-	if policy != nil && percent != nil && *percent > 100 && (*policy == strategy.BurstAuto || *policy == strategy.BurstCFSQuotaOnly) {
+	if policy != nil && percent != nil && *percent > 100 && Raises(*policy) {
 		w.on, w.percent = true, unit.Percent(*percent)
 		if seconds != nil {
 			w.seconds = *seconds
@@ -61,6 +61,11 @@ func wishOf(in *Input, p *Pod) wish {
 		w.percent = tunePercent
 	}
 	return w
+}
+
+// Raises reports whether a policy raises quotas.
+func Raises(policy string) bool {
+	return policy == strategy.BurstAuto || policy == strategy.BurstCFSQuotaOnly
 }
 
 // stepContainer decides one container; keep says that its state is worth keeping.

@@ -29,9 +29,14 @@ const (
 // would be when active.
 func States(v *node.View) []node.FeatureState {
 	out := make([]node.FeatureState, 0, protocol.NumFeatures)
+	refused, supported := v.Runtime.Supported()
 	for f := range protocol.NumFeatures {
 		s := &report{v: v}
-		checks[f](s)
+		if supported {
+			checks[f](s)
+		} else {
+			s.missing = []string{"the runtime is " + refused}
+		}
 		line := node.FeatureState{Feature: f.String(), State: s.state(), Detail: s.detail()}
 		switch v.Modes[f] {
 		case node.Off:

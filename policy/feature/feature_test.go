@@ -14,6 +14,23 @@ import (
 	pt "github.com/koord-rt/koord-rt/policy/policytest"
 )
 
+// Beside a runtime that is not worked with nothing works, whatever the kernel has.
+func TestStatesRefusedRuntime(t *testing.T) {
+	t.Parallel()
+	v := pt.View()
+	v.Runtime = node.Runtime{Name: "containerd", Version: "1.7.24", Problems: []string{"unsupported: containerd 1.7.24 is older than 1.7.27"}}
+	v.Modes[protocol.FeatureBurst] = node.Off
+	for _, s := range feature.States(v) {
+		want := node.FeatureState{Feature: s.Feature, State: feature.Unsupported, Detail: "the runtime is unsupported: containerd 1.7.24 is older than 1.7.27"}
+		if s.Feature == protocol.FeatureBurst.String() {
+			want.State, want.Detail = feature.Off, "switched off in the configuration"
+		}
+		if s != want {
+			t.Errorf("%+v, want %+v", s, want)
+		}
+	}
+}
+
 func TestStates(t *testing.T) {
 	t.Parallel()
 	without := func(k plan.Knob, why string) func(*node.View) {

@@ -90,7 +90,7 @@ func checkRuntime(s *status.Entry) check {
 	}
 	c.Detail = s.RuntimeName + " " + s.RuntimeVersion + ", NRI " + s.NRIVersion
 	r := nri.Runtime(s.RuntimeName, s.RuntimeVersion, s.NRIVersion)
-	why, supported := nri.Supported(&r)
+	why, supported := r.Supported()
 	switch {
 	case !supported:
 		c.Result, c.Detail, c.Next = fail, c.Detail+": "+why, "upgrade containerd to 1.7.27 or newer"

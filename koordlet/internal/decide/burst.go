@@ -5,7 +5,6 @@ package decide
 
 import (
 	"github.com/koord-rt/koord-rt/api/protocol"
-	"github.com/koord-rt/koord-rt/api/strategy"
 	"github.com/koord-rt/koord-rt/model/node"
 	"github.com/koord-rt/koord-rt/model/sample"
 	"github.com/koord-rt/koord-rt/model/unit"
@@ -53,11 +52,11 @@ func mayBurst(in *burst.Input, u *usage) bool {
 	case protocol.QoSLSE, protocol.QoSLSR, protocol.QoSBE:
 		return false
 	}
-	policy := draft.Str(in.Strategy.Policy)
+	policy, tune := draft.Str(in.Strategy.Policy), in.Tune
 	if ask := u.member.Pod.Ask.CPUBurst; ask != nil && ask.Policy != nil {
-		policy = *ask.Policy
+		policy, tune = *ask.Policy, false
 	}
-	return in.Tune || policy == strategy.BurstAuto || policy == strategy.BurstCFSQuotaOnly
+	return tune || burst.Raises(policy)
 }
 
 // burstContainers appends the pod's containers.

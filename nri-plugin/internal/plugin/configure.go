@@ -40,7 +40,7 @@ func (p *Plugin) Configure(_ context.Context, _, name, version string) (api.Even
 	r.RequestTimeoutMS = timeout.Milliseconds()
 	p.engine.Views().SetRuntime(r)
 	p.m.SetBuild(p.o.Version, name, version, r.NRI)
-	if why, ok := nri.Supported(&r); !ok {
+	if why, ok := r.Supported(); !ok {
 		p.engine.Trouble("runtime", name+" "+version, errors.New(why))
 		return 0, fmt.Errorf("configure for %s %s: %s", name, version, why)
 	}
