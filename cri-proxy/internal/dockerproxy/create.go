@@ -35,9 +35,14 @@ func (p *Proxy) create(ctx context.Context, c *docker.Call) ([]byte, error) {
 	for i := range answers {
 		w.Foreign = append(w.Foreign, answers[i].Plan...)
 	}
+	var creation *engine.Creation
 	body, err := engine.Guard(p.engine, engine.Call[[]byte]{
 		Event: metrics.EventCreateContainer, Subject: subject(c),
-		Work: func(ctx context.Context) ([]byte, error) { return p.prepare(ctx, c, &w, answers) },
+		Before: func() bool {
+			creation = p.engine.Decide(sandbox(c.Pod), &w)
+			return creation.PreparesInMemory()
+		},
+		Work: func(ctx context.Context) ([]byte, error) { return p.prepare(ctx, creation, c, &w, answers) },
 		// The container is taken in by its start, as one that was made without us.
 		Late: func() { p.engine.Dropped(c.Pod.ID, w.ID) },
 	})
@@ -48,10 +53,10 @@ func (p *Proxy) create(ctx context.Context, c *docker.Call) ([]byte, error) {
 }
 
 // prepare is the body as it goes on; it is never nil without an error.
-func (p *Proxy) prepare(ctx context.Context, c *docker.Call, w *workload.Container, answers []hooks.Answer) ([]byte, error) {
+func (p *Proxy) prepare(ctx context.Context, creation *engine.Creation, c *docker.Call, w *workload.Container, answers []hooks.Answer) ([]byte, error) {
 	var body []byte
 	var failed error
-	err := p.engine.Prepare(ctx, sandbox(c.Pod), w, func(v *node.View, spec plan.Plan) (rest plan.Plan) {
+	err := creation.Prepare(ctx, func(v *node.View, spec plan.Plan) (rest plan.Plan) {
 		from := c.Create
 		if change, ok := containerChange(answers); ok {
 			if body, failed = from.Edit(change); failed == nil {

@@ -71,7 +71,9 @@ func (p *Proxy) create(ctx context.Context, msg []byte) (relay.Verdict, answered
 		p.engine.CreatedLate(pending) // the request goes on as it came
 	}
 	p.naming.begin()
+	settle := p.engine.UnderWay(r.Sandbox)
 	return relay.Verdict{Message: out}, func(_ context.Context, o outcome, res relay.Result) {
+		defer settle()
 		defer p.naming.end()
 		id, err := cri.ReadID(res.Reply)
 		answeredAs.Store(&id)

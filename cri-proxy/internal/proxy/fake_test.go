@@ -27,10 +27,11 @@ type fakeRuntime struct {
 	sandboxes  map[string]*runtimeapi.PodSandboxConfig
 	containers map[string]*runtimeapi.ContainerStatus
 	statuses   int
-	// refuse makes updates fail.
-	refuse atomic.Bool
-	// starting and removing, when set, are called by a start and a removal before it happens; asked by each question about
-	// one container.
+	// refuse makes updates fail, refusePods sandboxes.
+	refuse, refusePods atomic.Bool
+	// creating, starting and removing, when set, are called by their calls before they happen; asked by each question about one
+	// container.
+	creating atomic.Pointer[func()]
 	starting atomic.Pointer[func()]
 	removing atomic.Pointer[func()]
 	asked    atomic.Pointer[func(context.Context)]
@@ -92,6 +93,9 @@ func (f *fakeRuntime) ListContainers(context.Context, *runtimeapi.ListContainers
 }
 
 func (f *fakeRuntime) RunPodSandbox(_ context.Context, r *runtimeapi.RunPodSandboxRequest) (*runtimeapi.RunPodSandboxResponse, error) {
+	if f.refusePods.Load() {
+		return nil, status.Error(codes.Internal, "no network")
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	id := "sandbox-" + r.Config.Metadata.Name
@@ -100,6 +104,7 @@ func (f *fakeRuntime) RunPodSandbox(_ context.Context, r *runtimeapi.RunPodSandb
 }
 
 func (f *fakeRuntime) CreateContainer(_ context.Context, r *runtimeapi.CreateContainerRequest) (*runtimeapi.CreateContainerResponse, error) {
+	call(&f.creating)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.creates = append(f.creates, r)

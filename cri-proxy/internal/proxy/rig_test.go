@@ -127,6 +127,12 @@ const spec = "cpuBurstStrategy: {policy: cpuBurstOnly, cpuBurstPercent: 100}\nre
 
 func newRig(t *testing.T, change ...func(*config.Proxy)) *rig {
 	t.Helper()
+	return newRigOn(t, node.CgroupV2, nil, change...)
+}
+
+// newRigOn is newRig on another kind of node.
+func newRigOn(t *testing.T, version node.CgroupVersion, live *engine.Live, change ...func(*config.Proxy)) *rig {
+	t.Helper()
 	fake := &fakeRuntime{sandboxes: map[string]*runtimeapi.PodSandboxConfig{}, containers: map[string]*runtimeapi.ContainerStatus{}}
 	r := &rig{fake: fake, kernel: &fakeKernel{}, book: &book{}, reg: prometheus.NewRegistry()}
 	dir := t.TempDir()
@@ -146,13 +152,13 @@ func newRig(t *testing.T, change ...func(*config.Proxy)) *rig {
 	parsed, err := strategy.Parse([]byte(spec))
 	must(t, err)
 	static := engine.Static{Name: "n", Weight: unit.Quadratic, CPUAllocatable: 4000, Topology: &topo.Topology{}, Kernel: node.Kernel{
-		Release: "6.8", Major: 6, Minor: 8, Cgroup: node.CgroupV2,
+		Release: "6.8", Major: 6, Minor: 8, Cgroup: version,
 	}}
 	for _, k := range []plan.Knob{plan.CPUBurst, plan.CPUQuota, plan.CPUShares, plan.CPUPeriod, plan.MemoryLimit, plan.SchedPolicy, plan.OOMScoreAdj, plan.CDIDevice} {
 		static.Kernel.Knobs[k].OK = true
 	}
 	r.engine = engine.New(engine.Options{
-		Config: cfg.Node, Log: slog.New(slog.DiscardHandler), Metrics: m, Edge: proxy.Edge{Version: "test"}, Journal: r.book, Kernel: r.kernel,
+		Config: cfg.Node, Log: slog.New(slog.DiscardHandler), Metrics: m, Edge: proxy.Edge{Version: "test"}, Journal: r.book, Kernel: r.kernel, Live: live,
 		Views: engine.NewViews(cfg.Node, static, &parsed, "test"), ExitsUntold: true, Drift: time.Hour, Join: hooks.Join(cfg.Hooks, slog.New(slog.DiscardHandler)),
 		Beside: func() bool {
 			if f := r.inDecision.Load(); f != nil {
@@ -275,15 +281,20 @@ func (r *rig) events(t *testing.T, name string) uint64 {
 	return 0
 }
 
-// pod runs a sandbox; qos is Koordinator's.
-func (r *rig) pod(t *testing.T, name, qos string, annotations map[string]string) (string, *runtimeapi.PodSandboxConfig) {
-	t.Helper()
-	cfg := &runtimeapi.PodSandboxConfig{
+// podOf is a pod's configuration; qos is Koordinator's.
+func podOf(name, qos string, annotations map[string]string) *runtimeapi.PodSandboxConfig {
+	return &runtimeapi.PodSandboxConfig{
 		Metadata:    &runtimeapi.PodSandboxMetadata{Name: name, Namespace: "default", Uid: name},
 		Labels:      map[string]string{protocol.LabelQoSClass: qos},
 		Annotations: annotations,
 		Linux:       &runtimeapi.LinuxPodSandboxConfig{CgroupParent: "/kubepods/burstable/pod" + name},
 	}
+}
+
+// pod runs a sandbox.
+func (r *rig) pod(t *testing.T, name, qos string, annotations map[string]string) (string, *runtimeapi.PodSandboxConfig) {
+	t.Helper()
+	cfg := podOf(name, qos, annotations)
 	reply, err := r.RunPodSandbox(t.Context(), &runtimeapi.RunPodSandboxRequest{Config: cfg})
 	must(t, err)
 	return reply.PodSandboxId, cfg

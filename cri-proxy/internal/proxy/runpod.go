@@ -36,25 +36,38 @@ func (p *Proxy) runPod(ctx context.Context, msg []byte) (relay.Verdict, answered
 		}
 		pod = r.Pod("", r.Handler)
 	}
-	if err := p.engine.Guarded(metrics.EventRunPodSandbox, pod.FullName(), func(context.Context) error { return p.engine.Refuses(pod) }); err != nil {
+	if err := p.guardPod(pod, true, func(context.Context) error { return p.engine.Refuses(pod) }); err != nil {
 		return refuse(err), nil
 	}
 	p.naming.begin()
-	return relay.Verdict{Message: out}, func(_ context.Context, o outcome, res relay.Result) {
+	return relay.Verdict{Message: out, Meanwhile: func() { p.engine.Expect(pod) }}, func(_ context.Context, o outcome, res relay.Result) {
 		defer p.naming.end()
 		id, err := cri.ReadID(res.Reply)
 		if o != done || err != nil || id == "" {
+			p.engine.Unexpected(pod)
 			return
 		}
 		known := *pod
 		known.ID = id
 		p.Servers.Keep(id, stated(&r.SandboxConfig))
 		sb := engine.Sandbox{ID: id, Read: func() *workload.Pod { return &known }}
-		err = p.engine.Guarded(metrics.EventRunPodSandbox, pod.FullName(), func(ctx context.Context) error { return p.engine.RunPod(ctx, sb) })
+		err = p.guardPod(&known, p.engine.RunsInMemory(&known), func(ctx context.Context) error { return p.engine.RunPod(ctx, sb) })
 		if err != nil {
 			p.engine.Trouble(pod.FullName(), "pod", err)
 		}
+		if _, taken := p.engine.KnownPod(id); !taken {
+			p.engine.Unexpected(&known)
+		}
 	}
+}
+
+// guardPod is work on a pod within the deadline; the kubelet's next call, for the pod's first container, waits for it.
+func (p *Proxy) guardPod(pod *workload.Pod, memory bool, work func(context.Context) error) error {
+	_, err := engine.Guard(p.engine, engine.Call[struct{}]{
+		Event: metrics.EventRunPodSandbox, Subject: pod.FullName(), Memory: memory,
+		Work: func(ctx context.Context) (struct{}, error) { return struct{}{}, work(ctx) },
+	})
+	return err
 }
 
 // updatePod comes before the kubelet writes the pod's cgroup for a resize.

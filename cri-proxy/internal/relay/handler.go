@@ -54,6 +54,9 @@ type Verdict struct {
 	Message []byte
 	// Reject, when not nil, ends the call; the backend never sees a message.
 	Reject *Rejection
+	// Meanwhile, when not nil, is called when the request has gone on, and before Response: work that the backend need not wait
+	// for is done while it works. It is not called for a rejected request.
+	Meanwhile func()
 }
 
 // Result is how a call ended.

@@ -182,6 +182,9 @@ func (c *conn) serve(ctx context.Context, k *call, msg []byte, why Opaque) {
 		if v.Reject != nil {
 			return
 		}
+		if v.Meanwhile != nil {
+			c.guard(k.Path, v.Meanwhile)
+		}
 	}
 	res := <-k.done
 	c.guard(k.Path, func() { h.Response(c.srv.base, &k.Call, res) })
