@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -57,14 +58,14 @@ func Decide(s *Source, stored *sigsv1alpha1.ElasticQuota, now metav1.Time) (Plan
 			return Plan{}, fmt.Errorf("mirror of %s: %w", s, err)
 		}
 		if !s.made(stored, &owners) {
-			return Plan{Status: s.answer(nil, s.conflict(stored), now)}, nil
+			return Plan{Status: s.answer(nil, says{conflict: s.conflict(stored)}, now)}, nil
 		}
 	}
 	wanted := s.mirror()
 	if stored == nil {
-		return Plan{Mirror: wanted, Status: s.answer(nil, "", now)}, nil
+		return Plan{Mirror: wanted, Status: s.answer(nil, says{}, now)}, nil
 	}
-	plan := Plan{Status: s.answer(&stored.Status, "", now)}
+	plan := Plan{Status: s.answer(&stored.Status, says{}, now)}
 	if stored.DeletionTimestamp != nil {
 		return plan, nil // made again once it has gone
 	}
@@ -84,6 +85,23 @@ func Decide(s *Source, stored *sigsv1alpha1.ElasticQuota, now metav1.Time) (Plan
 	plan.Drop = added(have, want)
 	return plan, nil
 }
+
+// Refused is the status of a source whose mirror cannot be written as it should, and why; nil where it says so already. What the mirror says of use
+// holds on.
+func (s *Source) Refused(stored *sigsv1alpha1.ElasticQuota, why error, now metav1.Time) *sigsv1alpha1.ElasticQuotaStatus {
+	var of *sigsv1alpha1.ElasticQuotaStatus
+	if stored != nil {
+		of = &stored.Status
+	}
+	text := why.Error()
+	if len(text) > maxReason {
+		text = strings.ToValidUTF8(text[:maxReason-3], "") + "..."
+	}
+	return s.answer(of, says{refused: text}, now)
+}
+
+// maxReason keeps an admission's long story out of the object.
+const maxReason = 1024
 
 // String names the object in messages.
 func (s *Source) String() string {
@@ -126,9 +144,12 @@ func (s *Source) conflict(stored *sigsv1alpha1.ElasticQuota) string {
 		" that was not made from this one, and that one counts: delete it, or give this one another name"
 }
 
-// answer is the source's status with what the mirror says and why there is none; nil where it says so already. The condition is there in any case:
-// an apply of an empty status was seen to leave the one before.
-func (s *Source) answer(mirror *sigsv1alpha1.ElasticQuotaStatus, conflict string, now metav1.Time) *sigsv1alpha1.ElasticQuotaStatus {
+// says is why a mirror is not there, or is not as it should be.
+type says struct{ conflict, refused string }
+
+// answer is the source's status with what the mirror says and why there is none; nil where it says so already. The condition Conflict is there in
+// any case: an apply of an empty status was seen to leave the one before.
+func (s *Source) answer(mirror *sigsv1alpha1.ElasticQuotaStatus, why says, now metav1.Time) *sigsv1alpha1.ElasticQuotaStatus {
 	next := &sigsv1alpha1.ElasticQuotaStatus{}
 	if mirror != nil {
 		next.Used, next.AllocatedQuota, next.PodAllocatedQuota = mirror.Used, mirror.AllocatedQuota, mirror.PodAllocatedQuota
@@ -137,22 +158,42 @@ func (s *Source) answer(mirror *sigsv1alpha1.ElasticQuotaStatus, conflict string
 		Type: sigsv1alpha1.QuotaConflict, Status: metav1.ConditionFalse, Reason: "Mirrored",
 		Message: "the ElasticQuota of " + sigsv1alpha1.GroupVersion.Group + " by this name stands for this one", LastTransitionTime: now,
 	}
-	if conflict != "" {
-		c.Status, c.Reason, c.Message = metav1.ConditionTrue, "NameTaken", conflict
-	}
-	was := meta.FindStatusCondition(s.Status.Conditions, c.Type)
-	if was != nil && was.Status == c.Status {
-		c.LastTransitionTime = was.LastTransitionTime
+	switch {
+	case why.conflict != "":
+		c.Status, c.Reason, c.Message = metav1.ConditionTrue, "NameTaken", why.conflict
+	case why.refused != "":
+		c.Reason, c.Message = "NameFree", "the name is this one's, see the condition "+sigsv1alpha1.QuotaRefused
 	}
 	next.Conditions = []metav1.Condition{c}
+	if why.refused != "" {
+		next.Conditions = append(next.Conditions, metav1.Condition{
+			Type: sigsv1alpha1.QuotaRefused, Status: metav1.ConditionTrue, Reason: "MirrorRefused", Message: why.refused, LastTransitionTime: now,
+		})
+	}
+	for i := range next.Conditions {
+		c := &next.Conditions[i]
+		if was := meta.FindStatusCondition(s.Status.Conditions, c.Type); was != nil && was.Status == c.Status {
+			c.LastTransitionTime = was.LastTransitionTime
+		}
+	}
 	same := func(a, b corev1.ResourceList) bool {
 		return maps.EqualFunc(a, b, func(a, b resource.Quantity) bool { return a.Cmp(b) == 0 })
 	}
 	if same(next.Used, s.Status.Used) && same(next.AllocatedQuota, s.Status.AllocatedQuota) && same(next.PodAllocatedQuota, s.Status.PodAllocatedQuota) &&
-		was != nil && equality.Semantic.DeepEqual(*was, c) {
+		equality.Semantic.DeepEqual(next.Conditions, ours(s.Status.Conditions)) {
 		return nil
 	}
 	return next
+}
+
+// ours are the conditions that are written here, in the order in which they are: others may have theirs beside them.
+func ours(all []metav1.Condition) (out []metav1.Condition) {
+	for _, name := range []string{sigsv1alpha1.QuotaConflict, sigsv1alpha1.QuotaRefused} {
+		if c := meta.FindStatusCondition(all, name); c != nil {
+			out = append(out, *c)
+		}
+	}
+	return out
 }
 
 // added are fields that the mirror's spec has and should not, as a merge patch deletes them; nil for none.

@@ -5,9 +5,11 @@ package quotamirror
 
 import (
 	"encoding/json"
+	"errors"
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -63,9 +65,12 @@ func TestDecide(t *testing.T) {
 		drop   string
 		status string // part of it, "" for none
 	}{
-		"no mirror":                  {source: team(nil), mirror: true},
-		"a new one":                  {source: team(func(q *quotav1alpha1.ElasticQuota) { q.Status.Conditions = nil }), mirror: true, status: `"status":"False"`},
-		"as it should":               {source: team(nil), stored: mirrored(nil)},
+		"no mirror":    {source: team(nil), mirror: true},
+		"a new one":    {source: team(func(q *quotav1alpha1.ElasticQuota) { q.Status.Conditions = nil }), mirror: true, status: `"status":"False"`},
+		"as it should": {source: team(nil), stored: mirrored(nil)},
+		"another's condition": {source: team(func(q *quotav1alpha1.ElasticQuota) {
+			q.Status.Conditions = append([]metav1.Condition{{Type: "Audited", Status: metav1.ConditionTrue}}, q.Status.Conditions...)
+		}), stored: mirrored(nil)},
 		"the source goes":            {source: team(func(q *quotav1alpha1.ElasticQuota) { q.DeletionTimestamp = &ended })},
 		"the mirror goes":            {source: team(nil), stored: mirrored(func(q *sigsv1alpha1.ElasticQuota) { q.DeletionTimestamp, q.Spec.Max = &ended, nil })},
 		"the source changed":         {source: team(func(q *quotav1alpha1.ElasticQuota) { q.Spec.Hard = cpu("6") }), stored: mirrored(nil), mirror: true},
@@ -118,6 +123,39 @@ func TestDecide(t *testing.T) {
 				t.Errorf("%+v", p.Mirror.ObjectMeta)
 			}
 		})
+	}
+}
+
+// TestRefused: a source tells why its mirror is not as it should be, once, keeps what the mirror says of use, and tells it no more when the mirror
+// stands.
+func TestRefused(t *testing.T) {
+	t.Parallel()
+	begun := metav1.NewTime(time.Unix(5, 0))
+	why := errors.New("admission webhook denied the request: " + strings.Repeat("ü", 600))
+	stored := mirrored(func(q *sigsv1alpha1.ElasticQuota) { q.Status.Used = cpu("1") })
+	for name, s := range map[string]*sigsv1alpha1.ElasticQuota{"no mirror": nil, "an older mirror": stored} {
+		got := team(nil).Refused(s, why, begun)
+		if got == nil || len(got.Conditions) != 2 {
+			t.Fatalf("%s: %+v", name, got)
+		}
+		conflict, refused := got.Conditions[0], got.Conditions[1]
+		if conflict.Type != sigsv1alpha1.QuotaConflict || conflict.Status != metav1.ConditionFalse || strings.Contains(conflict.Message, "stands for this one") {
+			t.Errorf("%s: %+v", name, conflict)
+		}
+		if refused.Type != sigsv1alpha1.QuotaRefused || refused.Status != metav1.ConditionTrue || !strings.HasPrefix(refused.Message, "admission webhook denied") ||
+			len(refused.Message) > maxReason || !utf8.ValidString(refused.Message) {
+			t.Errorf("%s: %+v", name, refused)
+		}
+		if used := got.Used.Cpu().String(); (used == "1") != (s != nil) {
+			t.Errorf("%s: used %s", name, used)
+		}
+		known := team(func(q *quotav1alpha1.ElasticQuota) { q.Status = *got })
+		if again := known.Refused(s, why, metav1.Now()); again != nil {
+			t.Errorf("%s: told again: %+v", name, again)
+		}
+		if p, err := Decide(known, stored, metav1.Now()); err != nil || p.Status == nil || len(p.Status.Conditions) != 1 || p.Status.Conditions[0].Reason != "Mirrored" {
+			t.Errorf("%s, now there: %v, %+v", name, err, p.Status)
+		}
 	}
 }
 

@@ -6,6 +6,7 @@ package quotamirror
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -106,12 +107,12 @@ func (r *reconciler) write(ctx context.Context, s *Source, stored *sigsv1alpha1.
 	}
 	if p.Mirror != nil {
 		if err := behind(r.mirror(ctx, stored, p.Mirror)); err != nil {
-			return fmt.Errorf("apply the mirror of %s: %w", s, err)
+			return r.refused(ctx, s, stored, fmt.Errorf("apply the mirror of %s: %w", s, err))
 		}
 	}
 	if p.Drop != nil {
 		if err := behind(r.drop(ctx, stored, p.Drop)); err != nil {
-			return fmt.Errorf("take fields that it does not have out of the mirror of %s: %w", s, err)
+			return r.refused(ctx, s, stored, fmt.Errorf("take fields that it does not have out of the mirror of %s: %w", s, err))
 		}
 	}
 	if p.Status != nil {
@@ -120,6 +121,22 @@ func (r *reconciler) write(ctx context.Context, s *Source, stored *sigsv1alpha1.
 		}
 	}
 	return nil
+}
+
+// refused has the source say what an API server has against its mirror, and returns it: what is refused today may pass later. Of a server
+// that does not answer nothing is said.
+func (r *reconciler) refused(ctx context.Context, s *Source, stored *sigsv1alpha1.ElasticQuota, err error) error {
+	if !apierrors.IsForbidden(err) && !apierrors.IsInvalid(err) && !apierrors.IsBadRequest(err) {
+		return err
+	}
+	next := s.Refused(stored, err, metav1.Now())
+	if next == nil {
+		return err
+	}
+	if bad := r.status(ctx, s, next); bad != nil && !apierrors.IsConflict(bad) && !apierrors.IsNotFound(bad) {
+		err = errors.Join(err, fmt.Errorf("apply the status of %s: %w", s, bad))
+	}
+	return err
 }
 
 func (r *reconciler) mirror(ctx context.Context, stored, wanted *sigsv1alpha1.ElasticQuota) error {

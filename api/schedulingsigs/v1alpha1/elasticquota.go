@@ -14,6 +14,10 @@ const LabelProjectedFrom = "koord-rt.dev/projected-from"
 // QuotaConflict is the condition of a quota of another group whose name an object of this group has that was not made from it.
 const QuotaConflict = "Conflict"
 
+// QuotaRefused is the condition of a quota of another group whose object of this group the API server refuses, so that there is none or what it
+// says is older. It is there only then.
+const QuotaRefused = "Refused"
+
 // ElasticQuota guarantees an amount and lets more be used while the cluster is idle.
 //
 // +kubebuilder:object:root=true

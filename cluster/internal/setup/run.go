@@ -47,6 +47,15 @@ const (
 	pause = 5 * time.Second
 )
 
+// The times of the lease. A leader whose renewals fail hears of it renewEvery + renewFor after the last good one, and client-go tries to give the
+// lease back before it says so, by requests that end after half of renewFor. All of that must be over when another replica may take the lease:
+// with client-go's ten seconds a leader that was cut off worked two seconds too long.
+const (
+	leaseFor   = 15 * time.Second
+	renewFor   = 8 * time.Second
+	renewEvery = 2 * time.Second
+)
+
 // process is one koord-manager.
 type process struct {
 	o      Options
@@ -187,6 +196,8 @@ func (p *process) elected(ctx context.Context, registry prometheus.Registerer) (
 	if !p.o.Runs(RoleSLO) {
 		o.LeaderElectionID = leaseOfRecommender
 	}
+	lasts, renew, every := leaseFor, renewFor, renewEvery
+	o.LeaseDuration, o.RenewDeadline, o.RetryPeriod = &lasts, &renew, &every
 	o.NewCache = endingWith(ctx)
 	o.LeaderElectionReleaseOnCancel = true // nothing is done after the manager has stopped
 	mgr, err := ctrl.NewManager(p.rest, o)

@@ -142,6 +142,16 @@ func times(name corev1.ResourceName, q resource.Quantity, hundredths int64) reso
 	return *resource.NewQuantity(scale(q.Value()), q.Format)
 }
 
+// ownRatio is what somebody is told who writes a ratio: the manager writes it as Koordinator's does, whatever stands there.
+const ownRatio = "annotation " + protocol.AnnotationAmplificationRatio + ": koord-manager takes another value than its own back, at its next look at the node: " +
+	"write the ratio into resource-amplification-config of slo-controller-config, for some nodes into its nodeConfigs"
+
+// told reports whether an update writes a ratio of its own.
+func told(now, was map[string]string) bool {
+	const key = protocol.AnnotationAmplificationRatio
+	return now[key] != "" && now[key] != was[key]
+}
+
 // Check says what is wrong with what somebody writes about a node's amplification. Only what is new or changed is looked at.
 func Check(now, was map[string]string) []string {
 	changed := func(key string) (string, bool) {

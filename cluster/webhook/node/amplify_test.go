@@ -288,6 +288,10 @@ func TestCheck(t *testing.T) {
 			if got.Allowed != (c.want == nil) {
 				t.Errorf("allowed %t: %s", got.Allowed, got.Result.Message)
 			}
+			// Who writes a ratio by hand is told that it will not stay.
+			if told := got.Allowed && c.now[key] != "" && c.now[key] != c.was[key]; told != (len(got.Warnings) == 1) {
+				t.Errorf("warnings %q", got.Warnings)
+			}
 			for _, part := range c.want {
 				if !strings.Contains(got.Result.Message, part) {
 					t.Errorf("%q does not say %q", got.Result.Message, part)

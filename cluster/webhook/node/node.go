@@ -152,5 +152,9 @@ func (v validator) Handle(_ context.Context, req admission.Request) admission.Re
 	if problems := Check(now.Annotations, was.Annotations); len(problems) > 0 {
 		return v.answers.Refuse(validating, problems)
 	}
+	// The manager itself writes nodes/status, which does not come here.
+	if told(now.Annotations, was.Annotations) {
+		return admission.Allowed("").WithWarnings("koord-manager: " + ownRatio)
+	}
 	return admission.Allowed("")
 }
