@@ -134,8 +134,9 @@ lab-cluster-alone: build
 	$(LAB) -run '^TestCluster(NodeKoordlet|Manager$$)' ./test/lab/cluster | $(VERDICT)
 
 .PHONY: lab-peers
-lab-peers: build ## Upstream's whole koordlet as hook server, upstream's proxy, stock scheduler (ten minutes of building once)
+lab-peers: build ## Upstream's koordlet and proxy, kube-controller-manager, make demo-cluster (ten minutes of building once)
 	$(LAB) -run 'Upstream|Components' -p 1 ./test/lab/cluster ./test/lab/critest | $(VERDICT)
+	$(LAB) -run '^TestDemoCluster$$' ./test/e2e | $(VERDICT)
 
 .PHONY: lab-vm
 lab-vm: LABTIME = 100m

@@ -44,13 +44,13 @@ type kernelLane struct {
 	only *regexp.Regexp
 }
 
-// kernelLanes are the host, as design/lab.md has it (cgroup v1, two CPUs, no resctrl), and the machines of the VM lane that run the
-// scenarios. None has cookies.
-func kernelLanes(t *testing.T) []kernelLane {
+// kernelLanes are the host, as design/lab.md has it (cgroup v1, two CPUs, no resctrl), and the machines of the VM lane that run
+// TestGuest and TestGuestSystemd of this name. None has cookies.
+func kernelLanes(t *testing.T, test string) []kernelLane {
 	t.Helper()
 	out := []kernelLane{{name: "host", version: "v1", topology: "host2", only: regexp.MustCompile("")}}
 	for _, g := range vmTests(t, "TestVM(") {
-		if !g.name.MatchString("TestGuestScenarios") && !g.name.MatchString("TestGuestSystemdScenarios") {
+		if !g.name.MatchString("TestGuest"+test) && !g.name.MatchString("TestGuestSystemd"+test) {
 			continue
 		}
 		l := kernelLane{name: g.machine, version: "v2", topology: "vm8", has: []string{scenario.NeedResctrl}, only: g.sub}
@@ -71,7 +71,7 @@ func TestEveryFeatureIsShownOnBothVersions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	lanes := kernelLanes(t)
+	lanes := kernelLanes(t, "Scenarios")
 	if len(lanes) < 5 {
 		t.Fatalf("%d lanes found: the search in vm_test.go is wrong", len(lanes))
 	}
@@ -100,7 +100,7 @@ func shownBy(all []scenario.Scenario, lanes []kernelLane) map[cell][]string {
 			if _, fits := s.Fits(l.version, l.topology, l.has...); !fits || !l.only.MatchString(s.Name) {
 				continue
 			}
-			features := readBack(s, l.version, s.WantPlan[l.version])
+			features := readBack(s, l.version)
 			slices.Sort(features)
 			for _, f := range slices.Compact(features) {
 				c := cell{f, l.version}
@@ -115,24 +115,28 @@ func shownBy(all []scenario.Scenario, lanes []kernelLane) map[cell][]string {
 var planLine = regexp.MustCompile(`^(\w+) (\S+) ([a-z0-9_.]+)(?:\[([^\]]*)\])? = .* \(([a-z-]+): `)
 
 // readBack lists the features whose settings the scenario reads back.
-func readBack(s *scenario.Scenario, version, text string) (out []protocol.Feature) {
-	for line := range strings.Lines(text) {
+func readBack(s *scenario.Scenario, version string) (out []protocol.Feature) {
+	eachRead(s, version, func(names ...string) {
+		if f, ok := protocol.ParseFeature(names[1]); ok {
+			out = append(out, f)
+		}
+	})
+	return out
+}
+
+// eachRead tells of each planned setting that the scenario reads back.
+func eachRead(s *scenario.Scenario, version string, tell func(knobAndOwner ...string)) {
+	for line := range strings.Lines(s.WantPlan[version]) {
 		m := planLine.FindStringSubmatch(line)
 		if m == nil || strings.HasSuffix(strings.TrimSpace(line), " observe-only") {
 			continue
 		}
-		f, ok := protocol.ParseFeature(m[5])
-		if !ok {
-			continue
-		}
-		for _, w := range s.Want[version] {
-			if subjectOf(w) == m[1]+" "+m[2] && fileOf(m[3], m[4], version) == w.File {
-				out = append(out, f)
-				break
-			}
+		if slices.ContainsFunc(s.Want[version], func(w scenario.Want) bool {
+			return subjectOf(w) == m[1]+" "+m[2] && fileOf(m[3], m[4], version) == w.File
+		}) {
+			tell(m[3], m[5])
 		}
 	}
-	return out
 }
 
 // subjectOf is a wanted line's target as plans print it.

@@ -8,6 +8,8 @@ import (
 	"errors"
 	"fmt"
 
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
 	"github.com/koord-rt/koord-rt/test/lab/cri"
 	"github.com/koord-rt/koord-rt/test/lab/kubelet"
 )
@@ -21,23 +23,32 @@ func (b *bench) creates(ctx context.Context, r *report, shared *rig, rd *road) (
 	if b.o.proxy.third && rd.way(wayUpstream) != nil {
 		names = append(names, wayUpstream)
 	}
+	if b.o.proxy.apart {
+		names = append(names, wayRelay, wayAsked)
+	}
 	var sides []*side
-	var clients []*cri.Client
+	var ends []func() error
 	defer func() {
-		for _, c := range clients {
-			err = errors.Join(err, c.Close())
+		for _, end := range ends {
+			err = errors.Join(err, end())
 		}
 	}()
 	for i, name := range names {
-		client, err := cri.Dial(rd.way(name).socket)
+		w, over := rd.way(name), plain
+		if name == wayAsked {
+			ours, err := askedByOurs(ctx, shared, rd)
+			if err != nil {
+				return err
+			}
+			w, over = rd.way(wayDirect), func(c runtimeapi.RuntimeServiceClient) runtimeapi.RuntimeServiceClient {
+				return &asking{RuntimeServiceClient: c, ours: ours}
+			}
+		}
+		rig, end, err := through(ctx, shared, w, over)
 		if err != nil {
 			return err
 		}
-		clients = append(clients, client)
-		rig, err := through(ctx, shared, client)
-		if err != nil {
-			return err
-		}
+		ends = append(ends, end)
 		sides = append(sides, &side{name: name, rig: rig, prefix: fmt.Sprintf("pair%d", i)})
 	}
 	b.say("proxy: %d pairs of pods after %d that do not count", b.o.proxy.pairs, warmPairs)
@@ -56,6 +67,9 @@ func (b *bench) creates(ctx context.Context, r *report, shared *rig, rd *road) (
 	for _, s := range sides {
 		if s != direct {
 			judgeCreates(r, s, direct)
+		}
+		if s.name == wayAsked {
+			judgeCreates(r, sides[0], s)
 		}
 	}
 	for _, s := range sides {
@@ -86,27 +100,36 @@ func tellAfterStart(ctx context.Context, r *report, ours *process) error {
 	return nil
 }
 
-// through is a kubelet of its own on the same runtime, over another client. Only the shared rig is closed.
-func through(ctx context.Context, shared *rig, client *cri.Client) (*rig, error) {
-	r := &rig{host: shared.host, tree: shared.tree, calls: &stopwatch{RuntimeServiceClient: client.Runtime}}
+// through is a kubelet of its own on the same runtime, over a client of its own; over stands between its kubelet and its
+// stopwatch. Only the shared rig is closed; end closes the client.
+func through(ctx context.Context, shared *rig, w *way, over func(runtimeapi.RuntimeServiceClient) runtimeapi.RuntimeServiceClient) (r *rig, end func() error, err error) {
+	client, err := cri.Dial(w.socket)
+	if err != nil {
+		return nil, nil, err
+	}
+	r = &rig{host: shared.host, tree: shared.tree, calls: &stopwatch{RuntimeServiceClient: client.Runtime}}
 	timed := *client
-	timed.Runtime = r.calls
-	var err error
-	r.kube, err = kubelet.New(ctx, kubelet.Options{CRI: &timed, LogDir: r.host.Logs, Root: r.host.Cgroup})
-	return r, err
+	timed.Runtime = over(r.calls)
+	if r.kube, err = kubelet.New(ctx, kubelet.Options{CRI: &timed, LogDir: r.host.Logs, Root: r.host.Cgroup}); err != nil {
+		return nil, nil, errors.Join(err, client.Close())
+	}
+	return r, client.Close, nil
 }
 
-// judgeCreates compares one way with none in between; the goal is that of CreateContainer through ours.
-func judgeCreates(r *report, s, direct *side) {
+// plain sends what it is given.
+func plain(c runtimeapi.RuntimeServiceClient) runtimeapi.RuntimeServiceClient { return c }
+
+// judgeCreates compares one way with another; the goal is that of CreateContainer through ours beside none in between.
+func judgeCreates(r *report, s, other *side) {
 	for c, name := range calls {
-		a, z := s.seconds[c], direct.seconds[c]
+		a, z := s.seconds[c], other.seconds[c]
 		all := ratioOfMedians(a, z, resamples)
-		fig := figure{fmt.Sprintf("%s, median %s / direct [95 %%]", name, s.name), "", fmt.Sprintf("%s (%s / %s)", all, took(a.sorted().median()), took(z.sorted().median())), ""}
-		if name == "CreateContainer" && s.name == wayOurs {
+		fig := figure{fmt.Sprintf("%s, median %s / %s [95 %%]", name, s.name, other.name), "", fmt.Sprintf("%s (%s / %s)", all, took(a.sorted().median()), took(z.sorted().median())), ""}
+		if name == "CreateContainer" && s.name == wayOurs && other.name == wayDirect {
 			fig.goal, fig.verdict = "≤ 1.03", all.verdict(pairGoal)
 		}
 		r.figures = append(r.figures, fig)
-		r.note("%s/direct %-16s all %s  LS %s  BE %s", s.name, name, all,
+		r.note("%s/%s %-16s all %s  LS %s  BE %s", s.name, other.name, name, all,
 			ratioOfMedians(half(a, 0), half(z, 0), resamples), ratioOfMedians(half(a, 1), half(z, 1), resamples))
 	}
 }

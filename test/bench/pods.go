@@ -18,6 +18,9 @@ const (
 	batchMemory = 64 << 20 // bytes
 )
 
+// classLabel names a pod's QoS class.
+const classLabel = "koordinator.sh/qosClass"
+
 // pod number i of a benchmark with n containers: LS and BE by turns.
 func pod(prefix string, i, n int) kubelet.Pod {
 	if i%2 == 0 {
@@ -29,7 +32,7 @@ func pod(prefix string, i, n int) kubelet.Pod {
 func named(prefix, class string, i, n int) kubelet.Pod {
 	p := kubelet.Pod{
 		Name: fmt.Sprintf("%s-%s-%d", prefix, strings.ToLower(class), i), UID: fmt.Sprintf("%s-4000-8000-%012d", prefix, i),
-		Labels:      map[string]string{"koordinator.sh/qosClass": class, "app": prefix, "pod-template-hash": "7c5ddbdf54"},
+		Labels:      map[string]string{classLabel: class, "app": prefix, "pod-template-hash": "7c5ddbdf54"},
 		Annotations: map[string]string{"kubernetes.io/config.source": "api"},
 	}
 	for c := range n {

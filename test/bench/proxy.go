@@ -31,13 +31,14 @@ const (
 type proxyOptions struct {
 	calls, pairs, rounds, clients, buffer int
 	load                                  time.Duration
-	third                                 bool
+	third, apart                          bool
 }
 
 func (o *proxyOptions) flags(f *flag.FlagSet) {
 	f.IntVar(&o.calls, "calls", 2000, "proxy: rounds of ListContainers, one call each way")
 	f.IntVar(&o.pairs, "proxy-pairs", 500, "proxy: pairs of pods, direct and through ours")
 	f.BoolVar(&o.third, "third", false, "proxy: make each pod through upstream's, too")
+	f.BoolVar(&o.apart, "apart-pairs", false, "proxy: make each pod through the relay, too, and directly with the request that ours would have written")
 	f.IntVar(&o.rounds, "load-rounds", 12, "proxy: rounds of the read load")
 	f.DurationVar(&o.load, "load", 500*time.Millisecond, "proxy: length of the read load each way and round")
 	f.IntVar(&o.clients, "clients", 64, "proxy: clients of the read load")

@@ -29,6 +29,7 @@ const (
 	wayRelay    = "relay"
 	wayOurs     = "ours"
 	wayUpstream = "upstream"
+	wayAsked    = "direct, our request"
 )
 
 // maxReply is kubelet's limit of one CRI message in bytes.

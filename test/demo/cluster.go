@@ -42,7 +42,7 @@ type clustered struct {
 	web, batch cluster.Object
 }
 
-// errBusy ends the demo early: this machine has nothing left to show it with. It has been said.
+// errBusy: this machine has nothing left to show it with. As a step's it ends the demo early, and has been said.
 var errBusy = errors.New("other programs use this machine")
 
 func (d *clustered) run(ctx context.Context) error {

@@ -103,8 +103,5 @@ func (d *clustered) loadComesAndGoes(ctx context.Context) error {
 		return err
 	}
 	d.report(ctx, rec, m)
-	if err := rec.verdict(); err != nil {
-		return fmt.Errorf("%w\nkoordlet:\n%s", err, d.agent.tail())
-	}
-	return nil
+	return d.judged(rec)
 }

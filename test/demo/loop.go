@@ -33,13 +33,14 @@ const suppression = `  resourceUsedThresholdWithBE: {enable: true, cpuSuppressTh
 
 // Figures of the loop.
 const (
-	// every is between two samples; the phases are counted in them. A phase that does not come to its end ends with most. What
-	// the kernel's pressure trigger took on cgroup v2 comes back after ten calm seconds, in steps as ever.
+	// every is between two samples; the phases are counted in them. A phase that does not come to its end ends with most: where a
+	// hypervisor gives a machine few of its CPUs, LS pods wait for them longer than the load lasts. What the kernel's pressure
+	// trigger took on cgroup v2 comes back after ten calm seconds, in steps as ever.
 	every     = 500 * time.Millisecond
 	calmFor   = 8
 	loadFor   = 16
 	returnFor = settling
-	most      = 60
+	most      = 160
 	mostLent  = 220
 	// room is the part of the node that BE must be allowed before the load comes: with less there is nothing to yield.
 	room = 0.15
@@ -114,8 +115,8 @@ func (d *demo) loop(ctx context.Context, m machine) error {
 		return err
 	}
 	d.report(ctx, rec, meter)
-	if err := rec.verdict(); err != nil {
-		return fmt.Errorf("%w\nkoordlet:\n%s", err, d.agent.tail())
+	if err := d.judged(rec); err != nil {
+		return err
 	}
 	return d.endLoop(ctx, ls, be)
 }
@@ -291,12 +292,14 @@ func (d *demo) report(ctx context.Context, r *recording, m *meter) {
 	if returned != 0 {
 		text += fmt.Sprintf("It had nine tenths again %.1f s after the load went: less at once, more by a tenth of the node a second.", returned.Seconds())
 	} else {
-		text += "It does not have nine tenths again yet: other programs use this machine, or LS pods still wait for CPUs."
+		text += "It does not have nine tenths again yet."
 	}
 	d.sentence(text)
 	if r.lends {
 		d.sentence(r.lentText())
 	}
+	calm, now := r.others()
+	d.sentence(fmt.Sprintf("All other programs used %.2f CPUs before the load and %.2f after it, as /proc/stat tells.", calm, now))
 	if why := d.why(ctx, m.began.Add(r.came), m.began.Add(r.went)); why != "" {
 		d.sentence("The decision under the load, from koordlet's /events: " + why)
 	}
@@ -348,23 +351,6 @@ func smallest(lines io.Reader, from, to time.Time) string {
 		}
 	}
 	return why
-}
-
-// verdict is an error when the loop did not work.
-func (r *recording) verdict() error {
-	yielded, _ := r.reactions()
-	all := r.moments()
-	switch {
-	case yielded == 0:
-		return errors.New("BE was not allowed less while load was on the LS pod")
-	case all[len(all)-1].may <= all[1].may:
-		return errors.New("BE did not get back what it yielded")
-	case r.lends && all[1].lent >= all[0].lent:
-		return errors.New("the node lent no less while load was on the LS pod")
-	case r.lends && all[len(all)-1].lent <= all[1].lent:
-		return errors.New("the node did not lend more again after the load")
-	}
-	return nil
 }
 
 // endLoop stops koordlet and the pods. What it has set stays without it; the class' quota is taken back for whoever goes on

@@ -7,6 +7,7 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"math"
 	"strconv"
 	"strings"
@@ -129,6 +130,55 @@ func TestPhases(t *testing.T) {
 	}
 	if n := len(still.samples); n > calmFor+2*most || still.verdict() == nil {
 		t.Errorf("%d samples, %v", n, still.verdict())
+	}
+}
+
+// What does not come back is a fault, unless other programs have taken its place: then it could not be shown, and that is no fault.
+func TestVerdict(t *testing.T) {
+	t.Parallel()
+	run := func(lends bool, returned, lent, others float64) *recording {
+		r := &recording{lends: lends}
+		return play(r, func(at time.Duration) sample {
+			s := sample{at: at, may: 1.2, lent: 1, others: 0.3}
+			switch {
+			case r.went != 0:
+				s.may, s.lent, s.others = returned, lent, others
+			case r.came != 0:
+				s.may, s.lent = 0.2, 0.4
+			}
+			return s
+		})
+	}
+	for name, tc := range map[string]struct {
+		run  *recording
+		want string
+		busy bool
+	}{
+		"all came back":                      {run(true, 1.2, 1, 0.3), "", false},
+		"all came back beside others":        {run(true, 1.2, 1, 1.3), "", false},
+		"nothing came back":                  {run(false, 0.2, 0, 0.3), "BE did not get back", false},
+		"nothing came back, others are some": {run(false, 0.2, 0, 0.7), "BE did not get back", false},
+		"others took it":                     {run(false, 0.2, 0, 0.9), "BE did not get back", true},
+		"nothing is lent":                    {run(true, 1.2, 0.4, 0.3), "did not lend more again", false},
+		"nothing is lent, for others":        {run(true, 1.2, 0.4, 0.7), "did not lend more again", true},
+	} {
+		err := tc.run.verdict()
+		if (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) || errors.Is(err, errBusy) != tc.busy {
+			t.Errorf("%s: %v, want %q, busy %t", name, err, tc.want, tc.busy)
+		}
+	}
+}
+
+func TestBusyTime(t *testing.T) {
+	t.Parallel()
+	const stat = "cpu  100 20 30 4000 500 6 7 8 90 10\ncpu0 1 1 1 1 1 1 1 1 1 1\n"
+	if got, err := busyTime(stat); err != nil || got != 1710*time.Millisecond {
+		t.Errorf("%s, %v; want 1.71s: idle and iowait are not busy, guests are users'", got, err)
+	}
+	for _, text := range []string{"", "cpu0 1 2 3 4 5 6 7 8", "cpu 1 2 3", "cpu 1 2 x 4 5 6 7 8"} {
+		if got, err := busyTime(text); err == nil {
+			t.Errorf("%q: %s", text, got)
+		}
 	}
 }
 

@@ -8,6 +8,7 @@ package main
 import (
 	"fmt"
 	"math"
+	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -27,6 +28,8 @@ type sample struct {
 	may float64
 	// lent is the node's batch-cpu; 0 where there is no cluster.
 	lent float64
+	// others is what all but the two pods used since the sample before.
+	others float64
 }
 
 // meter reads what both pods use and what the best-effort class may use, from their cgroups.
@@ -37,6 +40,7 @@ type meter struct {
 	// last is the look before: when, and the CPU time until then.
 	last           time.Time
 	lsTime, beTime time.Duration
+	busyTime       time.Duration // of the whole machine
 	began          time.Time
 	// pods are both, for people.
 	pods string
@@ -74,13 +78,41 @@ func (m *meter) read() (sample, error) {
 			return sample{}, err
 		}
 	}
+	text, err := os.ReadFile("/proc/stat")
+	if err != nil {
+		return sample{}, fmt.Errorf("read CPU time of the machine: %w", err)
+	}
+	busy, err := busyTime(string(text))
+	if err != nil {
+		return sample{}, err
+	}
 	now := time.Now()
 	s := sample{at: now.Sub(m.began), may: may, lent: lent}
 	if passed := now.Sub(m.last).Seconds(); !m.last.IsZero() && passed > 0 {
 		s.ls, s.be = (ls-m.lsTime).Seconds()/passed, (be-m.beTime).Seconds()/passed
+		s.others = max((busy-m.busyTime).Seconds()/passed-s.ls-s.be, 0)
 	}
-	m.last, m.lsTime, m.beTime = now, ls, be
+	m.last, m.lsTime, m.beTime, m.busyTime = now, ls, be, busy
 	return s, nil
+}
+
+// busyTime is for how long the CPUs of /proc/stat were not idle: "cpu  user nice system idle iowait irq softirq steal guest guest_nice" in
+// hundredths of a second (proc_stat(5)); guest is a part of user. What a hypervisor stole was nobody's here either.
+func busyTime(text string) (time.Duration, error) {
+	line, _, _ := strings.Cut(text, "\n")
+	fields := strings.Fields(line)
+	if len(fields) < 9 || fields[0] != "cpu" {
+		return 0, fmt.Errorf("read CPU time of the machine: /proc/stat begins with %q", line)
+	}
+	var busy time.Duration
+	for _, i := range []int{1, 2, 3, 6, 7, 8} {
+		n, err := strconv.ParseInt(fields[i], 10, 64)
+		if err != nil {
+			return 0, fmt.Errorf("read CPU time of the machine: %w", err)
+		}
+		busy += time.Duration(n) * 10 * time.Millisecond
+	}
+	return busy, nil
 }
 
 // used is the CPU time of a cgroup and all below it: usage_usec of cpu.stat, on v1 cpuacct.usage in ns.

@@ -137,7 +137,7 @@ func mean(list []sample) sample {
 	var m sample
 	for _, s := range list {
 		n := float64(len(list))
-		m = sample{s.at, m.ls + s.ls/n, m.be + s.be/n, m.may + s.may/n, m.lent + s.lent/n}
+		m = sample{s.at, m.ls + s.ls/n, m.be + s.be/n, m.may + s.may/n, m.lent + s.lent/n, m.others + s.others/n}
 	}
 	return m
 }
@@ -225,9 +225,9 @@ func (r *recording) lending() (lower, again time.Duration) {
 func (r *recording) lentText() string {
 	switch lower, again := r.lending(); {
 	case lower == 0:
-		return "batch-cpu did not fall by a quarter: other programs used less of this machine while the load was on it."
+		return "batch-cpu did not fall by a quarter while the load was on the machine."
 	case again == 0:
-		return fmt.Sprintf("batch-cpu fell %.0f s after the load came. It is not back yet: other programs use this machine.", lower.Seconds())
+		return fmt.Sprintf("batch-cpu fell %.0f s after the load came. It is not back yet.", lower.Seconds())
 	default:
 		return fmt.Sprintf("batch-cpu fell %.0f s after the load came and was back %.0f s after it went: "+
 			"the node reports every 30 s what it used in the last minute.", lower.Seconds(), again.Seconds())

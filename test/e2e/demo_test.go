@@ -133,7 +133,7 @@ func (q *demoQuota) yielded(t *testing.T) {
 // it left.
 func demoOnHold(t *testing.T, dir, name string, args ...string) {
 	var out syncBuffer
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, &out, &out
@@ -170,8 +170,8 @@ func demoOnHold(t *testing.T, dir, name string, args ...string) {
 	demoIsGone(t, text)
 }
 
-// demoDir is the folder of the demo's containerd.
-var demoDir = regexp.MustCompile(`containerd runs in (/tmp/krt\w+)`)
+// demoDir is the folder of the demo's containerd and, where there is one, its cluster.
+var demoDir = regexp.MustCompile(`(?:containerd runs|kube-apiserver [\d.]+ run) in (/tmp/krt\w+)`)
 
 // demoCgroup is the name of the demo's own cgroup.
 func demoCgroup(t *testing.T, text string) string {

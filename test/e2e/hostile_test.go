@@ -36,7 +36,8 @@ func lifecycleStrategyFile(r *rig) {
 	run := r.pod(lsPod("strategy"))
 	r.now(run, wantBurst("20000"))
 
-	for i, bad := range []string{"cpuBurstStrategy: {policy: auto, cpuBurstPer", "cpuBurstStrategy: {policy: auto, cpuBurstPercent: -7}\n", "\x00\x01"} {
+	bad := []string{"cpuBurstStrategy: {policy: auto, cpuBurstPer", "cpuBurstStrategy: {policy: auto, cpuBurstPercent: -7}\n", "\x00\x01", identities("3"), identities("-2")}
+	for i, bad := range bad {
 		refused := strings.Count(r.log.String(), "what=strategy")
 		put(bad)
 		r.eventually(5*time.Second, func() error {
@@ -46,13 +47,20 @@ func lifecycleStrategyFile(r *rig) {
 			return nil
 		})
 		r.now(run, wantBurst("20000"))
-		r.now(r.pod(lsPod(fmt.Sprint("strategy-bad", i))), wantBurst("20000"))
+		if i < rounds(len(bad)) {
+			r.now(r.pod(lsPod(fmt.Sprint("strategy-bad", i))), wantBurst("20000"))
+		}
+	}
+	for _, value := range []string{"3", "-2"} {
+		if text := value + ", want -1..2"; !strings.Contains(r.log.String(), text) {
+			r.t.Errorf("the log does not say %q of the group identity", text)
+		}
 	}
 	if !strings.Contains(r.log.String(), file) {
 		r.t.Errorf("the log does not name the file")
 	}
-	if n := r.metric("koord_rt_nri_problems_total", `key="strategy"`); n != 3 {
-		r.t.Errorf("%v bad strategies were counted, want 3", n)
+	if n := r.metric("koord_rt_nri_problems_total", `key="strategy"`); n != float64(len(bad)) {
+		r.t.Errorf("%v bad strategies were counted, want %d", n, len(bad))
 	}
 	r.eventually(8*time.Second, func() error {
 		for _, p := range r.status().Problems {
@@ -62,11 +70,30 @@ func lifecycleStrategyFile(r *rig) {
 		}
 		return fmt.Errorf("the status does not tell of the bad strategy: %v", r.status().Problems)
 	})
-	put(burst("80"))
+	put(burst("80") + identities("0"))
 	r.soon(5*time.Second, run, wantBurst("40000"))
 	r.now(r.pod(lsPod("strategy-good")), wantBurst("40000"))
+	// LSR before LS before BE, whichever number the strategy gives to LSR.
+	_, rest := cpus()
+	lsr, be := r.pod(lsrPod("strategy-lsr")), r.pod(idlePod("strategy-be"))
+	ordered := func() {
+		r.t.Helper()
+		r.now(lsr, append(wants("LSR", ""), "main @sched=0", "pod cpu.idle=0"))
+		r.soon(5*time.Second, run, []string{"main @sched=0", "pod cpu.idle=0", "main cpuset.cpus=" + rest})
+		r.now(be, wants("idle", rest))
+	}
+	ordered()
+	put(burst("60") + identities("2"))
+	r.soon(5*time.Second, run, wantBurst("30000"))
+	ordered()
 	put("cpuBurstStrategy: {policy: none}\n")
 	r.soon(5*time.Second, run, wantBurst("0"))
+}
+
+// identities is M5's order of the classes, with another value for LSR.
+func identities(lsr string) string {
+	return "resourceQOSStrategy:\n  lsrClass: {cpuQOS: {enable: true, groupIdentity: " + lsr + "}}\n" +
+		"  lsClass: {cpuQOS: {enable: true, groupIdentity: 2}}\n  beClass: {cpuQOS: {enable: true, groupIdentity: -1}}\n"
 }
 
 // lifecycleHostileAnnotations starts pods whose labels and annotations nobody can use. They start with what is valid

@@ -23,9 +23,9 @@ import (
 	"github.com/koord-rt/koord-rt/test/lab/kubelet"
 )
 
-// drifts are the records of drift that koordlet's /events has.
-func (a *agent) drifts() (out []journal.Record, err error) {
-	resp, err := over(filepath.Join(a.r.run, "koordlet-metrics.sock")).Get("http://koordlet/events?size=2048")
+// events are koordlet's since then that keep wants, newest first.
+func (a *agent) events(since time.Time, keep func(*journal.Record) bool) (out []journal.Record, err error) {
+	resp, err := over(filepath.Join(a.r.run, "koordlet-metrics.sock")).Get("http://koordlet/events?size=2048&since=" + since.UTC().Format(time.RFC3339Nano))
 	if err != nil {
 		return nil, err
 	}
@@ -37,10 +37,15 @@ func (a *agent) drifts() (out []journal.Record, err error) {
 		} else if err != nil {
 			return nil, fmt.Errorf("/events: %w", err)
 		}
-		if r.Via == journal.ViaDrift {
+		if keep(&r) {
 			out = append(out, r)
 		}
 	}
+}
+
+// drifts are the records of drift that koordlet's /events has.
+func (a *agent) drifts() ([]journal.Record, error) {
+	return a.events(time.Time{}, func(r *journal.Record) bool { return r.Via == journal.ViaDrift })
 }
 
 // tells waits until /events has a drift of a knob of a cgroup whose path contains part, and checks whose it is said to be.

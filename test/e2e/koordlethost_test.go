@@ -28,22 +28,29 @@ type alone struct {
 	*rig
 	a      *agent
 	ls, be []*kubelet.Running
+	// narrow has a limit that stops it all the time, until rest ends its load.
+	narrow *kubelet.Running
+	rest   func()
 	// before is the kernel without us, parameters the node's kernel parameters.
 	before     portrait
 	parameters map[string]string
 }
 
 // TestHostKoordlet is what koordlet does beside the loops, and what it bears: host applications, shares of the classes under full
-// load, kernel parameters, ten kill -9 in a row, others who write, a full disk. At the end every file is as before it.
+// load, kernel parameters, room for who is throttled though nobody needs the CPUs, ten kill -9 in a row, others who write, a full
+// disk. At the end every file is as before it.
 func TestHostKoordlet(t *testing.T) {
 	h := &alone{rig: newRig(t, rigOptions{}), parameters: map[string]string{}}
 	h.ownRunDir()
 	h.crowd()
+	h.narrow = h.pod(narrowPod())
 	h.before = h.treesOf(h.pods())
 	h.keepParameters()
+	h.extra = map[string]any{"tune": true}
 	h.a = h.koordlet(everywhere)
+	h.rest = h.burn(h.narrow, 1) // a minute later it is tuned
 	inSteps(t, h.rig, h, []step[*alone]{
-		{"Killed", killedTenTimes}, {"Drift", driftIsTold}, {"HostApplications", appsTakePart}, {"Shares", sharesHold}, {"Parameters", parametersAreLent}, {"DiskFull", diskFull},
+		{"Killed", killedTenTimes}, {"Drift", driftIsTold}, {"HostApplications", appsTakePart}, {"Tuned", throttledGetsRoom}, {"Shares", sharesHold}, {"Parameters", parametersAreLent}, {"DiskFull", diskFull},
 		{"Restore", nothingIsLeftAlone},
 	})
 }

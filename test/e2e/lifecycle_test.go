@@ -53,6 +53,7 @@ var lifecycles = []lifecycle{
 	{"SwitchedOff", lifecycleSwitchedOff},
 	{"SecondInstance", lifecycleSecondInstance},
 	{"RuntimeKilled", lifecycleRuntimeKilled},
+	{"KilledBusy", lifecycleKilledBusy},
 	{"NewSandbox", lifecycleNewSandbox},
 }
 

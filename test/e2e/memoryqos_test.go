@@ -8,6 +8,8 @@ package e2e
 import (
 	"fmt"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -25,7 +27,7 @@ func TestGuestMemoryQoS(t *testing.T) {
 		t.Fatal("cgroup v1 has no memory.min: this test would show nothing")
 	}
 	r := newRig(t, rigOptions{})
-	for name, test := range map[string]func(*rig){"Ours": oursAfterKill, "Kubelets": kubeletsAfterKill} {
+	for name, test := range map[string]func(*rig){"Ours": oursAfterKill, "Kubelets": kubeletsAfterKill, "Allocatable": throttledByAllocatable} {
 		t.Run(name, func(t *testing.T) {
 			sub := r.sub(t)
 			sub.freshRun()
@@ -40,7 +42,7 @@ func oursAfterKill(r *rig) {
 	r.up(standard+protecting, nil)
 	pods := []*kubelet.Running{r.pod(lsPod("qos-first")), r.pod(lsrPod("qos-lsr"))}
 	r.protected(pods)
-	for i := range 4 {
+	for i := range 3 {
 		made := make(chan error, 1)
 		var run *kubelet.Running
 		go func() (err error) {
@@ -95,6 +97,35 @@ func kubeletsAfterKill(r *rig) {
 		r.again()
 	}
 	r.kubeletOwns(true)
+}
+
+// throttledByAllocatable: a container without a limit is throttled at a share of what the kubelet leaves to pods, which it writes to
+// memory.max of kubepods; with a share of 0 it is not throttled.
+func throttledByAllocatable(r *rig) {
+	const leaves = 1 << 30
+	if err := cgroups.Write(r.kubepods(""), "memory.max", strconv.Itoa(leaves)); err != nil {
+		r.t.Fatal(err)
+	}
+	r.t.Cleanup(func() {
+		if err := cgroups.Write(r.kubepods(""), "memory.max", "max"); err != nil {
+			r.t.Error(err)
+		}
+	})
+	put := func(percent string) {
+		r.t.Helper()
+		text := "resourceQOSStrategy: {lsClass: {memoryQOS: {enable: true, throttlingPercent: " + percent + "}}}\n"
+		if err := os.WriteFile(filepath.Join(filepath.Dir(r.config), "strategy.yaml"), []byte(text), 0o600); err != nil {
+			r.t.Fatal(err)
+		}
+	}
+	put("50")
+	r.up("", nil)
+	p := lsPod("qos-unlimited")
+	p.Containers[0].Resources.Limits = nil
+	run := r.pod(p)
+	r.now(run, []string{"main memory.max=max", "main memory.high=" + strconv.Itoa(leaves/2)})
+	put("0")
+	r.soon(5*time.Second, run, []string{"main memory.high=max"})
 }
 
 // kubeletOwns fails unless koordctl features says whose the protections are.

@@ -200,7 +200,7 @@ func lifecycleRuntimeKilled(r *rig) {
 	lsr, ls, be := r.pod(lsrPod("down-lsr")), r.pod(lsPod("down-ls")), r.pod(bePod("down-be"))
 	pid := r.plugin.Process.Pid
 	between := r.created(lsPod("between-ls"))
-	for i := range 2 {
+	for i := range rounds(2) {
 		if err := r.host.Kill(); err != nil {
 			r.t.Fatal(err)
 		}

@@ -132,12 +132,15 @@ func shown(out string, all bool) string {
 // kernelSensitive are the scenarios whose result depends on the kernel, not only on the cgroup version.
 const kernelSensitive = "/^(batch|burst|cpuset-lsr|identity|llc|llc-pod|memory-annotation|memory-m5|normalization|oom)$"
 
-// unitScenarios set what systemd keeps as properties of its units: a repair must set them there too. Half a minute each
-// under systemd, so make test takes a few.
+// proxied are those of them that the proxy does not go through under systemd (fewUnits) as well.
+const proxied = "/^(burst|cpuset-lsr|identity|llc|llc-pod|memory-annotation|normalization|oom)$"
+
+// underUnits set what systemd keeps as properties of its units: a repair must set them there too, which fewUnits show. Half a minute
+// each under systemd. With repaired they set every knob that a repair sets on cgroup v2 (TestConformanceCoversEveryKnob of test/arch).
 const (
-	unitScenarios = "/^(batch|burst|cpuset-lsr|memory-m5)$"
-	underUnits    = "/^(batch|burst|cpuset-lsr|identity|llc|memory-m5)$"
-	fewUnits      = "/^(batch|memory-m5)$"
+	underUnits = "/^(batch|burst|cpuset-lsr|identity|llc|memory-m5)$"
+	fewUnits   = "/^(batch|memory-m5)$"
+	repaired   = "/^(caps-llc-off|cpuset-lsr|memory-annotation|normalization|oom-default)$"
 )
 
 // onV1 are the scenarios of cgroup v1 in a VM, vmOnly those of them that no host runs: they are for its CPUs, or need RDT.
@@ -152,7 +155,7 @@ const (
 // runs on cgroup v2.
 const (
 	underSystemd = "/^(FirstInstruction|Resize|Restore|Required|Away|BlockIO)$"
-	elsewhere    = "/^(ByteIdentical|Observe|WhileSynchronizing|Split|ResizeExclusive|CPUManager|IdleUpdated|GivenBack|Expiry|StrategyFile|HostileAnnotations|Stuck|SlowKernel|Koordctl|Caps|CDI|HAMi|PluginKilled|SwitchedOff|SecondInstance|RuntimeKilled|NewSandbox)$"
+	elsewhere    = "/^(ByteIdentical|Observe|WhileSynchronizing|Split|ResizeExclusive|CPUManager|IdleUpdated|GivenBack|Expiry|StrategyFile|HostileAnnotations|Stuck|SlowKernel|Koordctl|Caps|CDI|HAMi|PluginKilled|SwitchedOff|SecondInstance|RuntimeKilled|KilledBusy|NewSandbox)$"
 )
 
 // TestVM is lane 3: every scenario on cgroup v2, those that depend on the kernel on each kernel of the matrix, under
@@ -160,8 +163,8 @@ const (
 // (TestEveryLabTestHasALane and TestEveryLifecycleRunsOnV2 of test/arch); on v1 the host lane runs the lifecycles.
 func TestVM(t *testing.T) {
 	boot(t, []machine{
-		{"6.12", vm.Options{Kernel: "6.12"}, "^TestGuest(Scenarios|PageCache|CoreSched|KernelPackages|MemoryQoS)$|^TestGuestConformance$" + unitScenarios},
-		{"6.12-loops", vm.Options{Kernel: "6.12"}, "^TestGuest(Demo|Koordlet)$|^TestGuestProxyScenarios$" + kernelSensitive},
+		{"6.12", vm.Options{Kernel: "6.12"}, "^TestGuest(Scenarios|PageCache|CoreSched|KernelPackages|MemoryQoS)$|^TestGuestConformance$" + repaired},
+		{"6.12-loops", vm.Options{Kernel: "6.12"}, "^TestGuest(Demo|Koordlet)$|^TestGuestProxyScenarios$" + proxied},
 		{"6.12-systemd", vm.Options{Kernel: "6.12", Flavour: vm.Systemd}, "^TestGuestSystemdScenarios$" + underUnits + "|^TestGuestSystemd(Conformance|ProxyScenarios)$" + fewUnits + "|^TestGuestSystemd(Docker|Koordlet)$"},
 		{"6.12-systemd-life", vm.Options{Kernel: "6.12", Flavour: vm.Systemd}, "^TestGuestSystemdLifecycle$" + underSystemd},
 		{"7.2", vm.Options{Kernel: "7.2"}, "^TestGuestScenarios$" + kernelSensitive},

@@ -16,7 +16,7 @@ import (
 )
 
 // TestClusterComponents: with the stock scheduler and controller manager a Deployment runs on the node, in a
-// namespace that nobody prepared.
+// namespace that nobody prepared, and the mirror of a quota that koord-manager has made goes with the quota.
 func TestClusterComponents(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 40*time.Minute)
 	defer cancel()
@@ -31,6 +31,10 @@ func TestClusterComponents(t *testing.T) {
 			t.Error(err)
 		}
 	})
+	// The collector of garbage looks for new kinds twice a minute.
+	if err := c.ApplyFolder(ctx, definitions); err != nil {
+		t.Fatal(err)
+	}
 	for _, part := range []string{parts.KubeControllers, parts.KubeScheduler} {
 		if err := c.StartComponent(ctx, part); err != nil {
 			t.Fatal(err)
@@ -72,5 +76,39 @@ spec:
 	}
 	if _, err := c.Admin().Wait(wait, path, "end of deployment", func(d cluster.Object) bool { return d == nil }); err != nil {
 		t.Fatal(err)
+	}
+
+	t.Run("mirror", func(t *testing.T) { mirrorGoes(t, c) })
+}
+
+// mirrorGoes: Kubernetes' garbage collector deletes the mirror of a quota that has been deleted, and nobody makes it again.
+func mirrorGoes(t *testing.T, c *cluster.Cluster) {
+	ctx := t.Context()
+	if err := c.InstallManager(ctx, filepath.Dir(manifest(""))); err != nil {
+		t.Fatal(err)
+	}
+	m := &managed{governed: &governed{colocated: &colocated{c: c}, outer: t, dir: t.TempDir()}}
+	m.manager(t, "manager", "--roles=slo")
+	const source, mirror = "/apis/koordinator.sh/v1alpha1/namespaces/shop/koordelasticquotas/team", "/apis/scheduling.sigs.k8s.io/v1alpha1/namespaces/shop/elasticquotas/team"
+	const text = "apiVersion: koordinator.sh/v1alpha1\nkind: ElasticQuota\nmetadata: {name: team, namespace: shop}\nspec: {min: {cpu: 1}, max: {cpu: 2}}\n"
+	if _, err := c.Admin().Apply(ctx, "user", true, []byte(text)); err != nil {
+		t.Fatal(err)
+	}
+	wait, stop := context.WithTimeout(ctx, 90*time.Second)
+	defer stop()
+	if _, err := c.Admin().Wait(wait, mirror, "mirror", func(o cluster.Object) bool { return o != nil }); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Admin().Delete(ctx, source, -1); err != nil {
+		t.Fatal(err)
+	}
+	begun := time.Now()
+	if _, err := c.Admin().Wait(wait, mirror, "end of the mirror", func(o cluster.Object) bool { return o == nil }); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("the mirror went %s after its source", time.Since(begun).Round(time.Millisecond))
+	time.Sleep(3 * time.Second)
+	if _, err := c.Admin().Get(ctx, mirror); !cluster.Refused(err, "NotFound") {
+		t.Errorf("a mirror without its source: %v", err)
 	}
 }

@@ -69,6 +69,7 @@ type call struct {
 	Stage string    `json:"stage"`
 	Verb  string    `json:"verb"`
 	At    time.Time `json:"requestReceivedTimestamp"`
+	From  []string  `json:"sourceIPs"`
 	User  struct {
 		Name string `json:"username"`
 	} `json:"user"`

@@ -94,7 +94,7 @@ func (m *managed) begin(ctx context.Context, t *testing.T) {
 	m.governed.configure(t)
 	m.plugin(t)
 	m.governed.start(t)
-	m.front = newFront(t)
+	m.front = newFront(t, nil)
 	m.apply(t, "pods.yaml")
 	m.create(t, "web", "labels: {koordinator.sh/qosClass: LS}", `resources: {requests: {cpu: 100m, memory: 32Mi}, limits: {cpu: "1", memory: 64Mi}}`)
 	m.ls, m.be, m.top, m.web = m.ready(t, "ls"), m.ready(t, "be-low"), m.ready(t, "be-kept"), m.ready(t, "web")

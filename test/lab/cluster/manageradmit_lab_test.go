@@ -19,8 +19,8 @@ import (
 
 // TestClusterManagerAdmission: what koord-manager's webhooks and packaging/manifests/policy-koordlet.yaml refuse at a real API server, and
 // what passes. An agent, known by a token of its node, evicts, deletes and writes what is its node's; quotas, reservations, migration
-// jobs and amplified nodes are held to their rules; with koord-manager gone nobody waits for it but the agent; a replica whose lease is
-// taken goes on admitting; and every manifest of the documents passes. The two nodes are objects without a kubelet.
+// jobs and amplified nodes are held to their rules, by one process for each role that has this role's rights alone; with koord-manager gone nobody
+// waits for it but the agent; a replica whose lease is taken, or that is cut off, goes on admitting, and the other one takes over; and every manifest of the documents passes. The two nodes are objects without a kubelet.
 func TestClusterManagerAdmission(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
@@ -39,7 +39,7 @@ func TestClusterManagerAdmission(t *testing.T) {
 		{"reservations", a.reservations}, {"profiles of reservations", a.reservationProfiles}, {"jobs", a.jobs}, {"amplification", a.amplification},
 		{"new pods", a.newPods}, {"our scheduler", a.ourScheduler}, {"rights", a.rights}, {"away", a.away},
 		// These make a ConfigMap, by which the manager takes the node's amplification back.
-		{"lease taken", a.leaseTaken}, {"documents", a.documents},
+		{"lease taken", a.leaseTaken}, {"leader cut off", a.leaderCutOff}, {"leader ended", a.leaderEnded}, {"documents", a.documents},
 	} {
 		if !t.Run(s.name, s.test) {
 			return
@@ -51,6 +51,7 @@ func TestClusterManagerAdmission(t *testing.T) {
 // admitted is a control plane with koord-manager, two nodes a and b, and an agent on each.
 type admitted struct {
 	*managed
+	controllers    *replica // the process with the role slo; that of the role webhook is the only replica, until both are killed
 	agentA, agentB *cluster.Client
 	unbound        *cluster.Client   // an agent whose token is bound to no node
 	uid            map[string]string // of pods
@@ -114,9 +115,34 @@ subjects: [{kind: ServiceAccount, name: koordlet, namespace: `+system+`}]
 	a.agentA = a.agent(t, map[string]any{"apiVersion": "v1", "kind": "Node", "name": "a", "uid": a.uid["a"]})
 	a.agentB = a.agent(t, map[string]any{"apiVersion": "v1", "kind": "Pod", "name": "koordlet-b", "uid": a.uid["koordlet-b"]})
 	a.unbound = a.agent(t, nil)
-	a.front = newFront(t)
-	a.replica(t)
+	a.front = newFront(t, nil)
+	a.apart(ctx, t)
 	a.hook(t)
+}
+
+// apart starts koord-manager as two processes, each with one role and an account that has the rights of this role alone.
+func (a *admitted) apart(ctx context.Context, t *testing.T) {
+	t.Helper()
+	flags := func(role string) []string {
+		const subject = "subjects:\n- kind: ServiceAccount\n  name: koord-manager\n  namespace: " + system + "\n"
+		text := read(t, manifest("rbac-"+role))
+		if strings.Count(text, subject) != 2 {
+			t.Fatalf("rbac-%s binds otherwise than this test knows", role)
+		}
+		// The account of a process that has both roles, which comes later, stays.
+		more := strings.ReplaceAll(strings.TrimPrefix(subject, "subjects:\n"), "koord-manager", "koord-manager-"+role)
+		if _, err := a.c.Admin().Apply(ctx, "lab", false, []byte(strings.ReplaceAll(text, subject, subject+more))); err != nil {
+			t.Fatal(err)
+		}
+		kubeconfig, err := a.c.Kubeconfig(managerUser+"-"+role, "system:serviceaccounts", "system:serviceaccounts:"+system)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return []string{"--roles=" + role, "--kubeconfig=" + kubeconfig}
+	}
+	a.replica(t, flags("webhook")...)
+	// Profiles are applied again by the rights of both roles, as the guide says.
+	a.controllers = a.manager(t, "controllers", append(flags("slo"), "--feature-gates=MultiQuotaTree=true")...)
 }
 
 // user applies a text as an administrator.
@@ -289,26 +315,26 @@ func (a *admitted) writes(t *testing.T) {
 	refused(t, "another node's report taken away", func() error { return a.agentA.Delete(ctx, reports+"/b", -1) }, `nodemetrics "b" is another node's`)
 }
 
-// rights: nothing was denied, and what only these webhooks use is used.
+// rights: each role's process has had enough with its own role, and what only these tests use is used.
 func (a *admitted) rights(t *testing.T) {
-	used, denied := map[string]bool{}, map[string]bool{}
-	for _, c := range a.audit.read(t, func(c *call) bool { return c.User.Name == managerUser }) {
-		right := c.what()
-		used[right] = true
-		// A server that starts denies everything until it has read the roles: what is granted later was not missing.
-		if no := c.Response.Code == 401 || c.Response.Code == 403; no || denied[right] {
-			denied[right] = no
-		}
-	}
-	for right, last := range denied {
-		if last {
-			t.Errorf("koord-manager was denied: %s", right)
-		}
-	}
-	for _, right := range []string{"get pods", "watch pods", "watch elasticquotas", "watch koordelasticquotas", "watch teamelasticquotas", "watch elasticquotaprofiles", "patch elasticquotas", "patch elasticquotaprofiles",
-		"patch koordelasticquotas/status", "patch teamelasticquotas/status"} {
-		if !used[right] {
-			t.Errorf("%q is granted and was not used", right)
+	for user, rights := range map[string][]string{
+		sloUser: {
+			" patch nodes/status", "slo.koordinator.sh patch nodeslos", "slo.koordinator.sh patch nodemetrics",
+			"scheduling.sigs.k8s.io patch elasticquotas", "quota.koordinator.sh patch elasticquotaprofiles",
+			"koordinator.sh patch koordelasticquotas/status", "quota.koordinator.sh patch teamelasticquotas/status",
+		},
+		webhookUser: {
+			" get pods", " watch pods", "scheduling.sigs.k8s.io watch elasticquotas", "koordinator.sh watch koordelasticquotas",
+			"quota.koordinator.sh watch teamelasticquotas", "quota.koordinator.sh watch elasticquotaprofiles",
+			"config.koordinator.sh watch clustercolocationprofiles", " create secrets",
+			"admissionregistration.k8s.io patch validatingwebhookconfigurations", "admissionregistration.k8s.io patch mutatingwebhookconfigurations",
+		},
+	} {
+		used := a.asked(t, user)
+		for _, right := range rights {
+			if !used[right] {
+				t.Errorf("%q is granted to %s and was not used", right, user)
+			}
 		}
 	}
 }
@@ -317,6 +343,7 @@ func (a *admitted) rights(t *testing.T) {
 func (a *admitted) away(t *testing.T) {
 	ctx := t.Context()
 	a.replicas[0].kill(t)
+	a.controllers.kill(t)
 	refused(t, "an agent's eviction", func() error { return a.evict(ctx, a.agentA, "db-a", a.uid["db-a"], false) }, "failed calling webhook", "veviction.koordinator.sh")
 	if err := a.evict(ctx, a.c.Admin(), "db-a", "", false); err != nil {
 		t.Errorf("an administrator's eviction: %v", err)

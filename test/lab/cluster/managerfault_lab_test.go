@@ -196,11 +196,11 @@ func (m *managed) managerRights(t *testing.T) {
 	m.quietly(t)
 }
 
-// rightsOf compares the roles of manifests with what koord-manager has asked.
-func (m *managed) rightsOf(t *testing.T, files ...string) {
+// asked is what somebody has asked of the API server, as "GROUP VERB RESOURCE". It fails where that was denied.
+func (m *managed) asked(t *testing.T, user string) (used map[string]bool) {
 	t.Helper()
 	used, denied := map[string]bool{}, map[string]bool{}
-	for _, c := range m.audit.read(t, func(c *call) bool { return c.User.Name == managerUser }) {
+	for _, c := range m.audit.read(t, func(c *call) bool { return c.User.Name == user }) {
 		right := c.Object.Group + " " + c.what()
 		used[right] = true
 		// A server that starts denies everything until it has read the roles: what is granted later was not missing.
@@ -210,9 +210,16 @@ func (m *managed) rightsOf(t *testing.T, files ...string) {
 	}
 	for right, last := range denied {
 		if last {
-			t.Errorf("koord-manager was denied: %s", right)
+			t.Errorf("%s was denied: %s", user, right)
 		}
 	}
+	return used
+}
+
+// rightsOf compares the roles of manifests with what koord-manager has asked.
+func (m *managed) rightsOf(t *testing.T, files ...string) {
+	t.Helper()
+	used := m.asked(t, managerUser)
 	spare := []string{
 		// An apply that makes the object needs it beside patch, and stands in the log as patch.
 		"slo.koordinator.sh create nodeslos", "slo.koordinator.sh create nodemetrics", "scheduling.sigs.k8s.io create elasticquotas",

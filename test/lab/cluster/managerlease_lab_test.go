@@ -8,6 +8,7 @@ package cluster_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"syscall"
 	"testing"
@@ -24,15 +25,15 @@ const (
 
 // leaseTaken: of two replicas one leads. When another takes its lease, its controllers end and the process goes on: nobody leads,
 // nothing of the strategy is written, and either replica admits pods all the same. When the lease is given back one of them leads
-// again and writes what was missed, once. A leader that is asked to end gives its lease to the other.
+// again and writes what was missed, once.
 func (a *admitted) leaseTaken(t *testing.T) {
 	// The lease of the one that was killed would hold for a while.
 	if err := a.c.Admin().Delete(t.Context(), leases, -1); err != nil {
 		t.Fatal(err)
 	}
 	a.replicas = nil
-	a.replica(t)
-	a.replica(t)
+	a.replicaBehind(t, "127.0.0.2")
+	a.replicaBehind(t, "127.0.0.3")
 	a.working(t)
 	first := a.leader(t)
 	a.tell(t, map[string]string{keyThreshold: thresholdConfig(61)})
@@ -52,8 +53,8 @@ func (a *admitted) leaseTaken(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if n := a.sloWrites(t); n != written {
-		t.Errorf("%d writes of NodeSLOs without the lease", n-written)
+	if n := a.sloWrites(t); len(n) != len(written) {
+		t.Errorf("%d writes of NodeSLOs without the lease", len(n)-len(written))
 	}
 
 	back()
@@ -63,7 +64,12 @@ func (a *admitted) leaseTaken(t *testing.T) {
 	}
 	second := a.leader(t)
 	t.Logf("the lease is back with the same replica: %t", second == first)
+}
 
+// leaderEnded: a leader that is asked to end gives its lease to the other.
+func (a *admitted) leaderEnded(t *testing.T) {
+	second := a.leader(t)
+	before := a.threshold(t, 64)
 	if err := second.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
@@ -74,9 +80,9 @@ func (a *admitted) leaseTaken(t *testing.T) {
 		t.Errorf("a leader that was asked to end has ended with %d:\n%s", code, logEnd(second.log))
 	}
 	a.leader(t)
-	a.tell(t, map[string]string{keyThreshold: thresholdConfig(63)})
-	if after := a.threshold(t, 63); after != before+2 {
-		t.Errorf("two changes of the strategy took the NodeSLO from generation %d to %d", before, after)
+	a.tell(t, map[string]string{keyThreshold: thresholdConfig(65)})
+	if after := a.threshold(t, 65); after != before+1 {
+		t.Errorf("one change of the strategy took the NodeSLO from generation %d to %d", before, after)
 	}
 }
 
@@ -162,12 +168,12 @@ func (a *admitted) threshold(t *testing.T, want int) (generation int) {
 	return generation
 }
 
-// sloWrites counts what koord-manager has written of NodeSLOs.
-func (a *admitted) sloWrites(t *testing.T) int {
+// sloWrites are what koord-manager has written of NodeSLOs.
+func (a *admitted) sloWrites(t *testing.T) []call {
 	t.Helper()
-	return len(a.audit.read(t, func(c *call) bool {
-		return c.User.Name == managerUser && c.Stage == "ResponseComplete" && c.Object.Resource == "nodeslos" && c.Verb != "get" && c.Verb != "list" && c.Verb != "watch"
-	}))
+	return a.audit.read(t, func(c *call) bool {
+		return c.User.Name == managerUser && c.Stage == "ResponseComplete" && c.Object.Resource == "nodeslos" && !slices.Contains([]string{"get", "list", "watch"}, c.Verb)
+	})
 }
 
 // refusesLabel is an error unless a batch pod with an order of production is refused by the webhook.

@@ -116,9 +116,11 @@ func (a *admitted) mirrors(t *testing.T) {
 	a.reads(t, mirror, `"2"`, "spec", "max", "cpu")
 	a.reads(t, source, `"False"`, "status", "conditions", 0, "status")
 
+	a.barredMirror(t)
+
 	writes := func() int {
 		return len(a.audit.read(t, func(c *call) bool {
-			return c.User.Name == managerUser && strings.HasPrefix(c.what(), "patch ") && strings.Contains(c.what(), "elasticquotas")
+			return c.User.Name == sloUser && strings.HasPrefix(c.what(), "patch ") && strings.Contains(c.what(), "elasticquotas")
 		}))
 	}
 	time.Sleep(2 * time.Second)
@@ -128,13 +130,65 @@ func (a *admitted) mirrors(t *testing.T) {
 	if after := writes(); after != before {
 		t.Errorf("%d writes, then %d without a change", before, after)
 	}
-	// Kubernetes' controller-manager, which deletes what has no owner, is not here. Nobody makes the mirror again.
+	// Kubernetes' controller-manager, which deletes what has no owner, is not here (TestClusterComponents has it). Nobody makes the mirror again.
 	remove(source, sourceM4, sourceM11)
 	remove(mirror, mirrorOfM4, mirrorOfM11)
 	time.Sleep(2 * time.Second)
 	for _, path := range []string{mirror, mirrorOfM4, mirrorOfM11} {
 		if _, err := a.c.Admin().Get(ctx, path); !cluster.Refused(err, "NotFound") {
 			t.Errorf("%s without its source: %v", path, err)
+		}
+	}
+}
+
+// barredMirror: a quota whose mirror a policy of the cluster refuses says so, and why; when the policy has gone the mirror comes, and it says it
+// no more.
+func (a *admitted) barredMirror(t *testing.T) {
+	ctx := t.Context()
+	const policies = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies/barred"
+	a.user(t, `
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: barred}
+spec:
+  failurePolicy: Fail
+  matchConstraints:
+    resourceRules: [{apiGroups: [scheduling.sigs.k8s.io], apiVersions: ["*"], operations: [CREATE, UPDATE], resources: [elasticquotas]}]
+  validations: [{expression: "!has(object.metadata.labels) || !('barred' in object.metadata.labels)", message: "barred by the cluster"}]
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {name: barred}
+spec: {policyName: barred, validationActions: [Deny]}
+`)
+	const mirrors, source = "/apis/scheduling.sigs.k8s.io/v1alpha1/namespaces/barred/elasticquotas", "/apis/koordinator.sh/v1alpha1/namespaces/barred/koordelasticquotas/barred"
+	if err := a.c.Namespace(ctx, "barred"); err != nil {
+		t.Fatal(err)
+	}
+	try := cluster.Object{
+		"apiVersion": "scheduling.sigs.k8s.io/v1alpha1", "kind": "ElasticQuota", "metadata": map[string]any{"name": "try", "labels": map[string]any{"barred": "yes"}},
+		"spec": map[string]any{"min": map[string]any{"cpu": "1"}, "max": map[string]any{"cpu": "2"}},
+	}
+	refused(t, "a quota that is barred", func() error {
+		_, err := a.c.Admin().Create(ctx, mirrors+"?dryRun=All", try)
+		return err
+	}, "barred by the cluster")
+	a.user(t, "apiVersion: koordinator.sh/v1alpha1\nkind: ElasticQuota\nmetadata: {name: barred, namespace: barred, labels: {barred: 'yes'}}\nspec: {min: {cpu: 1}, max: {cpu: 2}}\n")
+	o := a.reads(t, source, `"Refused"`, "status", "conditions", 1, "type")
+	if text := o.Str("status", "conditions", 1, "message"); !strings.Contains(text, "barred by the cluster") {
+		t.Errorf("the refusal says %q", text)
+	}
+	if err := a.c.Admin().Delete(ctx, policies, -1); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.c.Admin().Delete(ctx, strings.Replace(policies, "policies/", "policybindings/", 1), -1); err != nil {
+		t.Fatal(err)
+	}
+	a.reads(t, mirrors+"/barred", `"2"`, "spec", "max", "cpu")
+	a.reads(t, source, `null`, "status", "conditions", 1)
+	for _, path := range []string{source, mirrors + "/barred"} {
+		if err := a.c.Admin().Delete(ctx, path, -1); err != nil {
+			t.Fatal(err)
 		}
 	}
 }

@@ -22,8 +22,13 @@ import (
 	"github.com/koord-rt/koord-rt/test/lab/cluster"
 )
 
-// managerUser is who koord-manager is.
-const managerUser = cluster.ManagerUser
+// managerUser is who koord-manager is, sloUser and webhookUser who it is where each role has a process and an account of its own.
+const (
+	managerUser  = cluster.ManagerUser
+	sloUser      = managerUser + "-slo"
+	webhookUser  = managerUser + "-webhook"
+	managerUsers = `"` + managerUser + `", "` + sloUser + `", "` + webhookUser + `"`
+)
 
 // managerRules have the API server write down what koord-manager asks and writes, keys of certificates excepted.
 const managerRules = `
@@ -31,9 +36,9 @@ apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived]
 rules:
-- {level: Metadata, users: ["` + managerUser + `"], resources: [{group: "", resources: [secrets]}]}
-- {level: Request, users: ["` + managerUser + `"], verbs: [create, patch, update, delete]}
-- {level: Metadata, users: ["` + managerUser + `"]}
+- {level: Metadata, users: [` + managerUsers + `], resources: [{group: "", resources: [secrets]}]}
+- {level: Request, users: [` + managerUsers + `], verbs: [create, patch, update, delete]}
+- {level: Metadata, users: [` + managerUsers + `]}
 `
 
 const (
@@ -61,21 +66,28 @@ type replica struct {
 	metrics string // URL
 	hooks   string // address of its webhooks
 	killed  bool   // by this test
+	server  *front // between it and its API server, where the test has put one
 }
 
 // replica starts one more koord-manager; it lasts as long as the whole test.
-func (m *managed) replica(t *testing.T) *replica {
+func (m *managed) replica(t *testing.T, more ...string) *replica {
+	t.Helper()
+	r := m.manager(t, "manager-"+strconv.Itoa(len(m.replicas)), more...)
+	m.replicas = append(m.replicas, r)
+	m.front.set(m.replicas)
+	return r
+}
+
+// manager starts a koord-manager that no API server calls; more are flags that go before the usual ones.
+func (m *managed) manager(t *testing.T, name string, more ...string) *replica {
 	t.Helper()
 	at := freeAddresses(t, 3)
 	flags, err := m.c.ManagerFlags(at[0], at[1], at[2])
 	if err != nil {
 		t.Fatal(err)
 	}
-	log := filepath.Join(m.dir, "manager-"+strconv.Itoa(len(m.replicas))+".log")
-	r := &replica{log: log, metrics: "http://" + at[0] + "/metrics", hooks: at[2]}
-	r.process = startProgram(m.outer, log, bin("koord-manager"), slices.Concat(flags, gatedFlags(), []string{"--v=4"})...)
-	m.replicas = append(m.replicas, r)
-	m.front.set(m.replicas)
+	r := &replica{log: filepath.Join(m.dir, name+".log"), metrics: "http://" + at[0] + "/metrics", hooks: at[2]}
+	r.process = startProgram(m.outer, r.log, bin("koord-manager"), slices.Concat(flags, gatedFlags(), []string{"--v=4"}, more)...)
 	return r
 }
 
@@ -166,21 +178,23 @@ func (m *managed) leader(t *testing.T) *replica {
 	return found
 }
 
-// front is what a Service is in a cluster: one address in front of the webhooks of all replicas that answer.
+// front is what a Service is in a cluster: one address in front of the webhooks of all replicas that answer. It can stand in front of an API
+// server as well.
 type front struct {
 	listener net.Listener
+	from     net.Addr // that it connects from, nil for any
 	mu       sync.Mutex
 	replicas []*replica
 	open     map[net.Conn]bool // that came to it
 }
 
-func newFront(t *testing.T) *front {
+func newFront(t *testing.T, from net.Addr) *front {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &front{listener: l, open: map[net.Conn]bool{}}
+	f := &front{listener: l, from: from, open: map[net.Conn]bool{}}
 	var all sync.WaitGroup
 	all.Go(func() {
 		for {
@@ -227,7 +241,7 @@ func (f *front) relay(ctx context.Context, in net.Conn) {
 		delete(f.open, in)
 	}()
 	for _, r := range replicas {
-		out, err := net.DialTimeout("tcp", r.hooks, time.Second)
+		out, err := (&net.Dialer{Timeout: time.Second, LocalAddr: f.from}).Dial("tcp", r.hooks)
 		if err != nil {
 			continue
 		}

@@ -137,7 +137,7 @@ spec:
 	a.rootQuota(t, "pool-c-root", map[string]string{"cpu": "9"})
 	time.Sleep(2 * time.Second) // the quota's own coming is looked at, too
 	writes := func() int {
-		return len(a.audit.read(t, func(c *call) bool { return c.User.Name == managerUser && c.what() == "patch elasticquotas" }))
+		return len(a.audit.read(t, func(c *call) bool { return c.User.Name == sloUser && c.what() == "patch elasticquotas" }))
 	}
 	before := writes()
 	note := map[string]any{"metadata": map[string]any{"annotations": map[string]any{"note": "looked at, and nothing to write"}}}

@@ -5,8 +5,8 @@
 // reclaim memory first or another writer holds its lock.
 //
 // Input: a command that is not started yet, and directories. Output: the started command, whose writes into files below the
-// directories wait while the gate is shut; everything else it does goes on. It is a seccomp filter that asks about
-// each write(2) and pwrite64(2), so the program under test is the one that is shipped, and no debugger stops it.
+// directories, or to a socket that it has connected to, wait while the gate is shut; everything else it does goes on. It is a seccomp
+// filter that asks about each write(2) and pwrite64(2), so the program under test is the one that is shipped, and no debugger stops it.
 // It must not import any package under test.
 package gate
 
@@ -27,9 +27,12 @@ type Gate struct {
 	dirs []string
 
 	mu       sync.Mutex
-	listener int // -1 when all have ended
-	shut     bool
+	listener int      // -1 when all have ended
+	pid      int      // of the command
+	files    bool     // writes below dirs wait
+	socket   string   // writes to connections with it wait, "" for none
 	waiting  []uint64 // notifications without an answer
+	sent     int      // those of them that are writes to the socket
 }
 
 // Start starts a command whose writes below dirs pass the gate, which is open. exited is closed when the command has ended and
@@ -56,32 +59,50 @@ func Start(cmd *exec.Cmd, dirs ...string) (g *Gate, exited <-chan struct{}, err 
 	if err := <-started; err != nil {
 		return nil, nil, fmt.Errorf("start %s behind a gate: %w", cmd.Path, err)
 	}
+	g.mu.Lock()
+	g.pid = cmd.Process.Pid
+	g.mu.Unlock()
 	return g, done, nil
 }
 
-// Shut makes writes wait from now on.
+// Shut makes writes below the directories wait from now on.
 func (g *Gate) Shut() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.shut = true
+	g.files = true
+}
+
+// ShutSocket makes what the command, but none of its children, writes to the unix socket at path wait from now on: an answer is
+// decided, and nobody hears it.
+func (g *Gate) ShutSocket(path string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.socket = path
 }
 
 // Open lets those that wait pass, and all that follow.
 func (g *Gate) Open() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.shut = false
+	g.files, g.socket = false, ""
 	for _, id := range g.waiting {
 		g.pass(id)
 	}
-	g.waiting = nil
+	g.waiting, g.sent = nil, 0
 }
 
-// Waiting is how many writes wait.
+// Waiting is how many writes wait, of either kind.
 func (g *Gate) Waiting() int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return len(g.waiting)
+}
+
+// Sent is how many of those that wait are writes to the socket.
+func (g *Gate) Sent() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.sent
 }
 
 // notification is struct seccomp_notif, answer struct seccomp_notif_resp (linux/seccomp.h).
@@ -133,7 +154,7 @@ func (g *Gate) serve(listener int) {
 	defer func() {
 		g.mu.Lock()
 		defer g.mu.Unlock()
-		g.listener, g.waiting = -1, nil
+		g.listener, g.waiting, g.sent = -1, nil, 0
 		_ = unix.Close(listener)
 	}()
 	for {
@@ -152,11 +173,15 @@ func (g *Gate) serve(listener int) {
 }
 
 func (g *Gate) judge(n *notification) {
-	below := g.below(n.tid, int(n.args[0]))
+	below, socket := g.target(n.tid, int(n.args[0]))
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.shut && below {
+	sent := socket && g.socket != "" && peer(g.pid, int(n.args[0])) == g.socket
+	if g.files && below || sent {
 		g.waiting = append(g.waiting, n.id)
+		if sent {
+			g.sent++
+		}
 		return
 	}
 	g.pass(n.id)
@@ -168,17 +193,36 @@ func (g *Gate) pass(id uint64) {
 	_, _, _ = unix.Syscall(unix.SYS_IOCTL, uintptr(g.listener), unix.SECCOMP_IOCTL_NOTIF_SEND, uintptr(unsafe.Pointer(&a)))
 }
 
-// below reports whether a thread's descriptor is a file in one of the directories.
-func (g *Gate) below(tid uint32, fd int) bool {
+// target says what a thread's descriptor is: a file in one of the directories, a socket, or neither.
+func (g *Gate) target(tid uint32, fd int) (below, socket bool) {
 	path := make([]byte, unix.PathMax)
 	n, err := unix.Readlink("/proc/"+strconv.Itoa(int(tid))+"/fd/"+strconv.Itoa(fd), path)
 	if err != nil {
-		return false
+		return false, false
 	}
 	for _, d := range g.dirs {
 		if strings.HasPrefix(string(path[:n]), d+"/") {
-			return true
+			return true, false
 		}
 	}
-	return false
+	return false, strings.HasPrefix(string(path[:n]), "socket:[")
+}
+
+// peer is the path of the unix socket that a process's descriptor is connected to, "" for any other descriptor.
+func peer(pid, fd int) string {
+	process, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		return ""
+	}
+	defer unix.Close(process)
+	ours, err := unix.PidfdGetfd(process, fd, 0)
+	if err != nil {
+		return ""
+	}
+	defer unix.Close(ours)
+	name, err := unix.Getpeername(ours)
+	if to, ok := name.(*unix.SockaddrUnix); ok && err == nil {
+		return to.Name
+	}
+	return ""
 }

@@ -5,7 +5,9 @@ package gate
 
 import (
 	"bufio"
+	"errors"
 	"io"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -65,5 +67,93 @@ func TestGate(t *testing.T) {
 	content(held, "2\n")
 	if n := g.Waiting(); n != 0 {
 		t.Errorf("%d writes wait at an open gate", n)
+	}
+}
+
+// What a program writes to the socket waits, and what it writes to another one and to files does not.
+func TestGateSocket(t *testing.T) {
+	dir := t.TempDir()
+	said := map[string]chan string{}
+	for _, name := range []string{"held", "free"} {
+		l, err := net.Listen("unix", filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		said[name] = make(chan string, 1)
+		go func() {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			defer conn.Close()
+			text, _ := io.ReadAll(conn) // a failure is another text than the wanted one
+			said[name] <- string(text)
+		}()
+	}
+	cmd := exec.Command(os.Args[0], "-test.run=^TestSpeak$")
+	cmd.Env = append(os.Environ(), "GATE_SPEAK="+dir)
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, exited, err := Start(cmd, "/nowhere")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill(); <-exited })
+	g.ShutSocket(filepath.Join(dir, "held"))
+	_, _ = io.WriteString(in, "\n")
+	if text := <-said["free"]; text != "word" {
+		t.Errorf("the other socket has %q", text)
+	}
+	for deadline := time.Now().Add(time.Minute); g.Sent() == 0; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("no write waits")
+		}
+	}
+	if text, err := os.ReadFile(filepath.Join(dir, "file")); err != nil || string(text) != "word" {
+		t.Errorf("the file holds %q, %v", text, err)
+	}
+	select {
+	case text := <-said["held"]:
+		t.Errorf("%q came through a shut gate", text)
+	default:
+	}
+	g.Open()
+	if text := <-said["held"]; text != "word" {
+		t.Errorf("the socket has %q", text)
+	}
+	if n := g.Sent(); n != 0 {
+		t.Errorf("%d writes wait at an open gate", n)
+	}
+}
+
+// TestSpeak is the program of TestGateSocket: at a line it writes to a file and both sockets.
+func TestSpeak(t *testing.T) {
+	dir := os.Getenv("GATE_SPEAK")
+	if dir == "" {
+		t.Log("a program for TestGateSocket, which starts it")
+		return
+	}
+	conns := map[string]net.Conn{}
+	for _, name := range []string{"free", "held"} {
+		conn, err := net.Dial("unix", filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		conns[name] = conn
+	}
+	if _, err := bufio.NewReader(os.Stdin).ReadString('\n'); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "file"), []byte("word"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"free", "held"} {
+		_, err := io.WriteString(conns[name], "word")
+		if err := errors.Join(err, conns[name].Close()); err != nil {
+			t.Fatal(err)
+		}
 	}
 }

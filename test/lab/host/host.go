@@ -25,6 +25,7 @@ import (
 // Options of a Host; the zero value is containerd 2.4 with NRI.
 type Options struct {
 	Version         string            // optional: parts.Containerd24 (default), Containerd20, Containerd17 or Containerd16 (no NRI, no CDI)
+	Bin             string            // optional: folder of another containerd, configured as one of Version is
 	Cache           *parts.Cache      // optional; default parts.Open with progress on standard error
 	DisableNRI      bool              // optional: no NRI at all
 	RequestTimeout  time.Duration     // optional: NRI plugin_request_timeout, default 2 s
@@ -111,9 +112,11 @@ func (o *Options) setDefaults() error {
 
 // prepare fetches the parts and writes the folder of the Host.
 func (h *Host) prepare(ctx context.Context) error {
-	bin, err := h.options.Cache.Get(ctx, h.options.Version)
-	if err != nil {
-		return err
+	bin, err := h.options.Bin, error(nil)
+	if bin == "" {
+		if bin, err = h.options.Cache.Get(ctx, h.options.Version); err != nil {
+			return err
+		}
 	}
 	runc := h.options.RuncPath
 	if runc == "" {

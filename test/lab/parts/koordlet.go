@@ -9,6 +9,8 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+
+	"github.com/koord-rt/koord-rt/test/lab"
 )
 
 // koordletBuild is upstream's node agent, built by its own go.mod: a peer for tests
@@ -67,4 +69,14 @@ func (k koordletBuild) build(ctx context.Context, c *Cache, dir string) error {
 	}
 	// Its own resource definitions, applied by tests at run time.
 	return runQuiet(ctx, "", nil, "cp", "-r", filepath.Join(root, "config/crd/bases"), filepath.Join(dir, "crds"))
+}
+
+// UpstreamSource is upstream's source as published, in Go's module cache: read-only, and checked by Go's checksum database.
+func UpstreamSource(ctx context.Context) (string, error) {
+	v, err := lab.Versions()
+	if err != nil {
+		return "", err
+	}
+	root, _, err := downloadModule(ctx, koordinatorModule, "v"+v["UPSTREAM_KOORDINATOR"])
+	return root, err
 }

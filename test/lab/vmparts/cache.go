@@ -2,7 +2,7 @@
 // Copyright The koord-rt Authors
 
 // Package vmparts builds and caches what the virtual machine lane of the lab boots: the emulator, kernels with their
-// modules, a static busybox and a systemd root filesystem.
+// modules, a static busybox and a systemd root filesystem; and what else the lab takes from a Debian suite that is not the host's.
 //
 // Inputs are the Debian suites named in test/lab/versions.env and the package mirror of the host's own apt
 // configuration (or KOORD_RT_DEBIAN_MIRROR). Outputs are folders of the lab's cache, one per part, written once and

@@ -135,7 +135,7 @@ func virtualMachine(ctx context.Context, cache *parts.Cache) error {
 		}
 		fmt.Println("kernel", kernel.Release)
 	}
-	for name, get := range map[string]func(context.Context) (string, error){"busybox": store.Busybox, "rootfs": store.Rootfs} {
+	for name, get := range map[string]func(context.Context) (string, error){"busybox": store.Busybox, "rootfs": store.Rootfs, "containerd-too-old": store.ContainerdTooOld} {
 		path, err := get(ctx)
 		if err != nil {
 			return err
