@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -111,13 +112,15 @@ func TestUntoldUpdate(t *testing.T) {
 	if diff := cmp.Diff("70000 100000", r.tree.Get(t, dir, "cpu.max")); diff != "" {
 		t.Errorf("undone although nobody knows whose it is: %s", diff)
 	}
-	if got := sources(r.book, "c1", "cpu.quota"); !slices.Equal(got, []string{"300000 runtime"}) {
+	// A pass that was under way at the downward resize may have met it, too.
+	got := sources(r.book, "c1", "cpu.quota")
+	if !slices.Contains(got, "300000 runtime") || slices.ContainsFunc(got, func(s string) bool { return !strings.HasSuffix(s, " runtime") }) {
 		t.Errorf("drift before the human: %q", got)
 	}
 	rt.set(300000, nil)
 	holds("a human's hand", "100000 100000")
 	enginetest.Eventually(t, "who it was", func() bool {
-		return slices.Equal(sources(r.book, "c1", "cpu.quota"), []string{"300000 runtime", "70000 someone"})
+		return slices.Equal(sources(r.book, "c1", "cpu.quota"), append(got, "70000 someone"))
 	})
 	if n := plan.CPUQuota; len(r.book.Of("c1", n.String())) == 0 {
 		t.Error("nothing in the journal")
