@@ -165,12 +165,13 @@ func tellCrowds(r *report, ours map[int]*measured) {
 	}
 }
 
-// tellBare shows what StartContainer's system calls take when nothing else is done there, and what a piece of arithmetic
+// tellBare shows what StartContainer's and UpdateContainer's system calls take when nothing else is done there, and what a piece of arithmetic
 // takes in CreateContainer.
 func tellBare(r *report, bare map[int]*measured) {
 	for _, e := range []struct{ event, name string }{
 		{"CreateContainer", "bare arithmetic of " + took(bareWork.Seconds()) + " in CreateContainer"},
 		{"StartContainer/LS", "bare system calls of StartContainer, LS"}, {"StartContainer/BE", "bare system calls of StartContainer, BE"},
+		{"UpdateContainer/LS", "bare system calls of UpdateContainer, LS"},
 	} {
 		for _, c := range concurrencies {
 			s := bare[c].bare[e.event].sorted()

@@ -18,8 +18,8 @@ import (
 	"github.com/koord-rt/koord-rt/adapt/nri"
 )
 
-// bare is what the kernel alone asks for in StartContainer: the system calls that put the values of the benchmarks' pods in
-// force and read them back, without decision, ledger or registry. No plugin that keeps the same promise can be faster.
+// bare is what the kernel alone asks for in StartContainer and UpdateContainer: the system calls that put the values of the
+// benchmarks' pods in force and read them back, without decision, ledger or registry. No plugin that keeps the same promise can be faster.
 // In CreateContainer it computes for a while: no memory, no lock, no system call, so what it takes longer than alone is the
 // machine's doing.
 type bare struct {
@@ -27,7 +27,8 @@ type bare struct {
 	turns int // of the arithmetic
 
 	mu     sync.Mutex
-	starts map[string]start // by sandbox id
+	starts map[string]start // by sandbox id, until the pod's first CreateContainer
+	groups map[string]start // of LS pods from then on, until their first UpdateContainer or their end
 	took   []measurement
 	sum    uint64 // of the arithmetic, kept so that the compiler keeps it
 }
@@ -41,8 +42,9 @@ type measurement struct {
 
 // What an LS container of the benchmarks gets, in microseconds.
 const (
-	burst = "100000"
-	quota = "100000"
+	burst   = "100000"
+	lowered = "50000" // before a resize downwards
+	quota   = "100000"
 )
 
 func newBare(work time.Duration) (*bare, error) {
@@ -50,7 +52,7 @@ func newBare(work time.Duration) (*bare, error) {
 	if err := unix.Statfs("/sys/fs/cgroup", &st); err != nil {
 		return nil, fmt.Errorf("look at /sys/fs/cgroup: %w", err)
 	}
-	b := &bare{v2: st.Type == unix.CGROUP2_SUPER_MAGIC, starts: map[string]start{}}
+	b := &bare{v2: st.Type == unix.CGROUP2_SUPER_MAGIC, starts: map[string]start{}, groups: map[string]start{}}
 	b.turns = b.turnsFor(work)
 	return b, nil
 }
@@ -116,19 +118,13 @@ type start struct {
 // burst to write; a BE container's limits are proved, and are read of the pod, whose files the kubelet has written, as runc has a
 // container's.
 func (b *bare) start(sb *api.PodSandbox) (err error) {
-	b.mu.Lock()
-	w, ok := b.starts[sb.GetId()]
-	delete(b.starts, sb.GetId())
-	b.mu.Unlock()
+	w, ok := b.take(b.starts, sb.GetId())
 	if !ok {
 		return nil
 	}
-	if w.remove != nil {
-		defer func() { err = errors.Join(err, w.remove()) }()
-	}
 	begin := time.Now()
 	if w.class == "LS" {
-		err = writeAndRead(b.burst(w.cgroup))
+		err = writeAndRead(b.burst(w.cgroup), burst)
 	} else {
 		for _, path := range b.limits(w.cgroup) {
 			if err = writeAndRead(path, ""); err != nil {
@@ -140,14 +136,52 @@ func (b *bare) start(sb *api.PodSandbox) (err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.took = append(b.took, measurement{"StartContainer/" + w.class, begin, took})
+	if w.remove != nil {
+		b.groups[sb.GetId()] = w
+	}
 	return err
 }
 
-func (b *bare) burst(cgroup string) (path, value string) {
-	if b.v2 {
-		return filepath.Join("/sys/fs/cgroup", cgroup, "cpu.max.burst"), burst
+// update lowers the burst of an LS pod's group, once for each pod, at its first UpdateContainer: the load's first resize is upwards, at
+// which koord-nri calls the kernel for nothing.
+func (b *bare) update(sb *api.PodSandbox) error {
+	w, ok := b.take(b.groups, sb.GetId())
+	if !ok {
+		return nil
 	}
-	return filepath.Join("/sys/fs/cgroup/cpu", cgroup, "cpu.cfs_burst_us"), burst
+	begin := time.Now()
+	err := writeAndRead(b.burst(w.cgroup), lowered)
+	took := time.Since(begin)
+	b.mu.Lock()
+	b.took = append(b.took, measurement{"UpdateContainer/" + w.class, begin, took})
+	b.mu.Unlock()
+	return errors.Join(err, w.remove())
+}
+
+// stop removes what a pod's first create or update would have.
+func (b *bare) stop(sb *api.PodSandbox) error {
+	for _, all := range []map[string]start{b.starts, b.groups} {
+		if w, ok := b.take(all, sb.GetId()); ok && w.remove != nil {
+			return w.remove()
+		}
+	}
+	return nil
+}
+
+func (b *bare) take(all map[string]start, sandbox string) (start, bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	w, ok := all[sandbox]
+	delete(all, sandbox)
+	return w, ok
+}
+
+// burst is the file that holds a group's burst.
+func (b *bare) burst(cgroup string) string {
+	if b.v2 {
+		return filepath.Join("/sys/fs/cgroup", cgroup, "cpu.max.burst")
+	}
+	return filepath.Join("/sys/fs/cgroup/cpu", cgroup, "cpu.cfs_burst_us")
 }
 
 // sibling makes a group with the quota of an LS container.

@@ -2,8 +2,8 @@
 // Copyright The koord-rt Authors
 
 // Command noop is an NRI plugin that subscribes to the events of koord-nri and does nothing with them: what is left of a
-// request's time when it answers is the price of NRI itself. With -bare it does the bare system calls of StartContainer
-// and a fixed piece of arithmetic in CreateContainer, with -stamp it adds one annotation to each container.
+// request's time when it answers is the price of NRI itself. With -bare it does the bare system calls of StartContainer and
+// UpdateContainer and a fixed piece of arithmetic in CreateContainer, with -stamp it adds one annotation to each container.
 //
 // Input is the NRI socket; output is a file that appears when the runtime has synchronised, and with -bare a file of what
 // each of both took. Only the benchmarks run it.
@@ -41,7 +41,7 @@ func serve(ctx context.Context, args []string) (err error) {
 	ready := f.String("ready", "", "file to create when synchronised")
 	nice := f.Int("nice", 0, "nice value")
 	index := f.String("index", "05", "place among the runtime's plugins")
-	took := f.String("bare", "", "do StartContainer's system calls and CreateContainer's arithmetic, and write to this file at the end what each took")
+	took := f.String("bare", "", "do StartContainer's and UpdateContainer's system calls and CreateContainer's arithmetic, and write to this file at the end what each took")
 	work := f.Duration("work", 0, "processor time of the arithmetic")
 	stamp := f.Bool("stamp", false, "add an annotation to each container")
 	if err := f.Parse(args); err != nil {
@@ -69,7 +69,7 @@ func serve(ctx context.Context, args []string) (err error) {
 	return s.Run(ctx)
 }
 
-// plugin implements the stub's interfaces, with empty methods but two.
+// plugin implements the stub's interfaces, with empty methods unless it is asked for more.
 type plugin struct {
 	ready   string
 	session stub.Stub
@@ -104,8 +104,13 @@ func (*plugin) UpdatePodSandbox(context.Context, *api.PodSandbox, *api.LinuxReso
 // PostUpdatePodSandbox does nothing.
 func (*plugin) PostUpdatePodSandbox(context.Context, *api.PodSandbox) error { return nil }
 
-// StopPodSandbox does nothing.
-func (*plugin) StopPodSandbox(context.Context, *api.PodSandbox) error { return nil }
+// StopPodSandbox does nothing, or removes what the bare system calls needed.
+func (p *plugin) StopPodSandbox(_ context.Context, sb *api.PodSandbox) error {
+	if p.bare == nil {
+		return nil
+	}
+	return p.bare.stop(sb)
+}
 
 // RemovePodSandbox does nothing.
 func (*plugin) RemovePodSandbox(context.Context, *api.PodSandbox) error { return nil }
@@ -130,15 +135,18 @@ func (p *plugin) CreateContainer(_ context.Context, sb *api.PodSandbox, _ *api.C
 // stampLength is in bytes.
 const stampLength = 200
 
-// StartContainer does nothing, as all below.
+// StartContainer does nothing.
 func (*plugin) StartContainer(context.Context, *api.PodSandbox, *api.Container) error { return nil }
 
-// UpdateContainer does nothing.
-func (*plugin) UpdateContainer(context.Context, *api.PodSandbox, *api.Container, *api.LinuxResources) ([]*api.ContainerUpdate, error) {
-	return nil, nil
+// UpdateContainer does nothing, or the bare system call.
+func (p *plugin) UpdateContainer(_ context.Context, sb *api.PodSandbox, _ *api.Container, _ *api.LinuxResources) ([]*api.ContainerUpdate, error) {
+	if p.bare == nil {
+		return nil, nil
+	}
+	return nil, p.bare.update(sb)
 }
 
-// PostUpdateContainer does nothing.
+// PostUpdateContainer does nothing, as all below.
 func (*plugin) PostUpdateContainer(context.Context, *api.PodSandbox, *api.Container) error {
 	return nil
 }
