@@ -111,6 +111,7 @@ func (b *bench) handlers(ctx context.Context, r *report) (err error) {
 	judgeHandlers(r, results["ours"])
 	tellBare(r, results["bare"])
 	judgeRPC(r, results["ours"], results["noop"])
+	tellRPC(r, results["bare"], results["noop"])
 	noteHandlers(r, results)
 	return nil
 }
@@ -203,18 +204,34 @@ func judgeRPC(r *report, ours, noop map[int]*measured) {
 	for _, e := range rpcEvents {
 		for _, c := range concurrencies {
 			a, z := ours[c].remote[e.String()], noop[c].remote[e.String()]
-			qa, qz, how := a.quantile, z.quantile, "interpolated"
-			if x, y := ours[c].exact[e.String()].sorted(), noop[c].exact[e.String()].sorted(); len(x) > 0 && len(y) > 0 {
-				qa, qz, how = x.quantile, y.quantile, "exact"
-			}
 			for _, q := range []float64{0.5, 0.99} {
-				ratio := qa(q) / qz(q)
-				r.judge(fmt.Sprintf("RPC %s at %d, p%g, ours / noop", e, c, q*100), "≤ 1.1",
-					fmt.Sprintf("%.2f (%s / %s, %s)", ratio, took(qa(q)), took(qz(q)), how), ratio <= rpcGoal)
+				ratio, how := ratioRPC(e, q, ours[c], noop[c])
+				r.judge(fmt.Sprintf("RPC %s at %d, p%g, ours / noop", e, c, q*100), "≤ 1.1", how, ratio <= rpcGoal)
 			}
 			r.tell(fmt.Sprintf("RPC %s at %d, mean, ours / noop", e, c), "%.2f (%s / %s)", a.mean()/z.mean(), took(a.mean()), took(z.mean()))
 		}
 	}
+}
+
+// tellRPC shows what the call of a plugin takes in the median that does nothing but the arithmetic and one annotation, or in half of
+// the updates one write: no plugin that decides anything and says so in its answer is nearer to one that does nothing.
+func tellRPC(r *report, bare, noop map[int]*measured) {
+	for _, e := range []metrics.Event{metrics.EventCreateContainer, metrics.EventUpdateContainer} {
+		for _, c := range concurrencies {
+			_, how := ratioRPC(e, 0.5, bare[c], noop[c])
+			r.tell(fmt.Sprintf("RPC %s at %d, p50, bare / noop", e, c), "%s", how)
+		}
+	}
+}
+
+// ratioRPC compares a quantile of an event's calls as the runtime sees them, exactly where each is known.
+func ratioRPC(e metrics.Event, q float64, one, other *measured) (ratio float64, how string) {
+	a, z := one.remote[e.String()].quantile(q), other.remote[e.String()].quantile(q)
+	how = "interpolated"
+	if x, y := one.exact[e.String()].sorted(), other.exact[e.String()].sorted(); len(x) > 0 && len(y) > 0 {
+		a, z, how = x.quantile(q), y.quantile(q), "exact"
+	}
+	return a / z, fmt.Sprintf("%.2f (%s / %s, %s)", a/z, took(a), took(z), how)
 }
 
 func noteHandlers(r *report, results map[string]map[int]*measured) {

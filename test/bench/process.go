@@ -103,7 +103,7 @@ func (b *bench) prepareNoop(ctx context.Context, r *rig, p *process, dir, index 
 	}
 	if p.name == "bare" {
 		p.bare = filepath.Join(dir, "took")
-		p.cmd.Args = append(p.cmd.Args, "-bare", p.bare, "-work", bareWork.String())
+		p.cmd.Args = append(p.cmd.Args, "-bare", p.bare, "-work", bareWork.String(), "-stamp")
 	}
 	p.ready = func() error {
 		_, err := os.Stat(ready)

@@ -26,11 +26,10 @@ type bare struct {
 	v2    bool
 	turns int // of the arithmetic
 
-	mu     sync.Mutex
-	starts map[string]start // by sandbox id, until the pod's first CreateContainer
-	groups map[string]start // of LS pods from then on, until their first UpdateContainer or their end
-	took   []measurement
-	sum    uint64 // of the arithmetic, kept so that the compiler keeps it
+	mu   sync.Mutex
+	pods map[string]*pod // by sandbox id
+	took []measurement
+	sum  uint64 // of the arithmetic, kept so that the compiler keeps it
 }
 
 // measurement is one event: when it began, and how long the work took.
@@ -52,7 +51,7 @@ func newBare(work time.Duration) (*bare, error) {
 	if err := unix.Statfs("/sys/fs/cgroup", &st); err != nil {
 		return nil, fmt.Errorf("look at /sys/fs/cgroup: %w", err)
 	}
-	b := &bare{v2: st.Type == unix.CGROUP2_SUPER_MAGIC, starts: map[string]start{}, groups: map[string]start{}}
+	b := &bare{v2: st.Type == unix.CGROUP2_SUPER_MAGIC, pods: map[string]*pod{}}
 	b.turns = b.turnsFor(work)
 	return b, nil
 }
@@ -89,91 +88,74 @@ func (b *bare) create() {
 	b.took = append(b.took, measurement{"CreateContainer", begin, took})
 }
 
-// prepare makes what start needs, when the sandbox runs: for an LS pod a group in the pod's with a container's quota. What is made
-// long before is no longer in the processor's caches, as a container's group is not when it starts.
+// prepare makes what update and stop need, when the sandbox runs: for an LS pod a group in the pod's with a container's quota and burst.
+// What is made long before is no longer in the processor's caches, as a container's group is not when it starts.
 func (b *bare) prepare(sb *api.PodSandbox) error {
-	w := start{cgroup: nri.Pod(sb).Cgroup, class: sb.GetLabels()["koordinator.sh/qosClass"]}
-	if w.class == "LS" {
-		w.cgroup += "/bare"
-		remove, err := b.sibling(w.cgroup)
+	p := &pod{cgroup: nri.Pod(sb).Cgroup, class: sb.GetLabels()["koordinator.sh/qosClass"]}
+	if p.class == "LS" {
+		p.cgroup += "/bare"
+		remove, err := b.sibling(p.cgroup)
 		if err != nil {
 			return err
 		}
-		w.remove = remove
+		p.remove = remove
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.starts[sb.GetId()] = w
+	b.pods[sb.GetId()] = p
 	return nil
 }
 
-// start is what is to be done for one pod.
-type start struct {
+// pod is one whose calls are still to be made.
+type pod struct {
 	cgroup, class string
 	remove        func() error // nil where nothing was made
+	updated       bool
 }
 
-// start does the system calls of one container's start, once for each pod, at its first CreateContainer, at which koord-nri
-// calls the kernel for nothing: right after koord-nri's own calls everything that the kernel looks at would be in the caches. LS has a
-// burst to write; a BE container's limits are proved, and are read of the pod, whose files the kubelet has written, as runc has a
-// container's.
-func (b *bare) start(sb *api.PodSandbox) (err error) {
-	w, ok := b.take(b.starts, sb.GetId())
+// update lowers the burst of an LS pod's group, once for each pod, at its first UpdateContainer: the load's first resize is upwards, at
+// which koord-nri calls the kernel for nothing. Right after koord-nri's own calls everything that the kernel looks at would be in
+// the caches.
+func (b *bare) update(sb *api.PodSandbox) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	p, ok := b.pods[sb.GetId()]
+	if !ok || p.updated || p.class != "LS" {
+		return nil
+	}
+	p.updated = true
+	begin := time.Now()
+	err := writeAndRead(b.burst(p.cgroup), lowered)
+	b.took = append(b.took, measurement{"UpdateContainer/" + p.class, begin, time.Since(begin)})
+	return err
+}
+
+// stop does the system calls of one container's start, once for each pod, when its sandbox stops, at which koord-nri calls the kernel
+// for nothing either. LS has a burst to write; a BE container's limits are proved, and are read of the pod, whose files the kubelet
+// has written, as runc has a container's.
+func (b *bare) stop(sb *api.PodSandbox) (err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	p, ok := b.pods[sb.GetId()]
 	if !ok {
 		return nil
 	}
+	delete(b.pods, sb.GetId())
+	if p.remove != nil {
+		defer func() { err = errors.Join(err, p.remove()) }()
+	}
 	begin := time.Now()
-	if w.class == "LS" {
-		err = writeAndRead(b.burst(w.cgroup), burst)
+	if p.class == "LS" {
+		err = writeAndRead(b.burst(p.cgroup), burst)
 	} else {
-		for _, path := range b.limits(w.cgroup) {
+		for _, path := range b.limits(p.cgroup) {
 			if err = writeAndRead(path, ""); err != nil {
 				break
 			}
 		}
 	}
-	took := time.Since(begin)
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.took = append(b.took, measurement{"StartContainer/" + w.class, begin, took})
-	if w.remove != nil {
-		b.groups[sb.GetId()] = w
-	}
+	b.took = append(b.took, measurement{"StartContainer/" + p.class, begin, time.Since(begin)})
 	return err
-}
-
-// update lowers the burst of an LS pod's group, once for each pod, at its first UpdateContainer: the load's first resize is upwards, at
-// which koord-nri calls the kernel for nothing.
-func (b *bare) update(sb *api.PodSandbox) error {
-	w, ok := b.take(b.groups, sb.GetId())
-	if !ok {
-		return nil
-	}
-	begin := time.Now()
-	err := writeAndRead(b.burst(w.cgroup), lowered)
-	took := time.Since(begin)
-	b.mu.Lock()
-	b.took = append(b.took, measurement{"UpdateContainer/" + w.class, begin, took})
-	b.mu.Unlock()
-	return errors.Join(err, w.remove())
-}
-
-// stop removes what a pod's first create or update would have.
-func (b *bare) stop(sb *api.PodSandbox) error {
-	for _, all := range []map[string]start{b.starts, b.groups} {
-		if w, ok := b.take(all, sb.GetId()); ok && w.remove != nil {
-			return w.remove()
-		}
-	}
-	return nil
-}
-
-func (b *bare) take(all map[string]start, sandbox string) (start, bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	w, ok := all[sandbox]
-	delete(all, sandbox)
-	return w, ok
 }
 
 // burst is the file that holds a group's burst.
@@ -184,7 +166,7 @@ func (b *bare) burst(cgroup string) string {
 	return filepath.Join("/sys/fs/cgroup/cpu", cgroup, "cpu.cfs_burst_us")
 }
 
-// sibling makes a group with the quota of an LS container.
+// sibling makes a group with the quota and the burst of an LS container.
 func (b *bare) sibling(cgroup string) (remove func() error, err error) {
 	dir, file, value := filepath.Join("/sys/fs/cgroup/cpu", cgroup), "cpu.cfs_quota_us", quota
 	if b.v2 {
@@ -199,8 +181,12 @@ func (b *bare) sibling(cgroup string) (remove func() error, err error) {
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("make a group of bare's own: %w", err)
 	}
-	if err := os.WriteFile(filepath.Join(dir, file), []byte(value), 0); err != nil {
-		return nil, errors.Join(fmt.Errorf("give bare's group a quota: %w", err), remove())
+	err = os.WriteFile(filepath.Join(dir, file), []byte(value), 0)
+	if err == nil {
+		err = os.WriteFile(b.burst(cgroup), []byte(burst), 0)
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("give bare's group a quota and a burst: %w", err), remove())
 	}
 	return remove, nil
 }

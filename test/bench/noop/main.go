@@ -104,7 +104,7 @@ func (*plugin) UpdatePodSandbox(context.Context, *api.PodSandbox, *api.LinuxReso
 // PostUpdatePodSandbox does nothing.
 func (*plugin) PostUpdatePodSandbox(context.Context, *api.PodSandbox) error { return nil }
 
-// StopPodSandbox does nothing, or removes what the bare system calls needed.
+// StopPodSandbox does nothing, or the bare system calls of a start.
 func (p *plugin) StopPodSandbox(_ context.Context, sb *api.PodSandbox) error {
 	if p.bare == nil {
 		return nil
@@ -115,13 +115,10 @@ func (p *plugin) StopPodSandbox(_ context.Context, sb *api.PodSandbox) error {
 // RemovePodSandbox does nothing.
 func (*plugin) RemovePodSandbox(context.Context, *api.PodSandbox) error { return nil }
 
-// CreateContainer does nothing, or the bare system calls and the arithmetic, or adds an annotation as long as koord-nri's on a
-// container with burst and batch resources.
-func (p *plugin) CreateContainer(_ context.Context, sb *api.PodSandbox, _ *api.Container) (*api.ContainerAdjustment, []*api.ContainerUpdate, error) {
+// CreateContainer does nothing, or the arithmetic, or adds an annotation as long as koord-nri's on a container with burst and batch
+// resources.
+func (p *plugin) CreateContainer(context.Context, *api.PodSandbox, *api.Container) (*api.ContainerAdjustment, []*api.ContainerUpdate, error) {
 	if p.bare != nil {
-		if err := p.bare.start(sb); err != nil {
-			return nil, nil, err
-		}
 		p.bare.create()
 	}
 	if !p.stamp {
@@ -138,7 +135,7 @@ const stampLength = 200
 // StartContainer does nothing.
 func (*plugin) StartContainer(context.Context, *api.PodSandbox, *api.Container) error { return nil }
 
-// UpdateContainer does nothing, or the bare system call.
+// UpdateContainer does nothing, or its bare system calls.
 func (p *plugin) UpdateContainer(_ context.Context, sb *api.PodSandbox, _ *api.Container, _ *api.LinuxResources) ([]*api.ContainerUpdate, error) {
 	if p.bare == nil {
 		return nil, nil
