@@ -62,7 +62,7 @@ var origins = [plan.NumKnobs]origin{
 	plan.IOWriteBPS:           {"2.6.37", "4.5", "", "ENODEV for a device that is gone"},
 	plan.IOReadIOPS:           {"2.6.37", "4.5", "", "ENODEV for a device that is gone"},
 	plan.IOWriteIOPS:          {"2.6.37", "4.5", "", "ENODEV for a device that is gone"},
-	plan.IOWeight:             {anolis, "5.4", "", "without iocost or BFQ on the device: no file, or no effect"},
+	plan.IOWeight:             {anolis, "5.4", "", "without iocost on the device (io.cost.qos): no effect, EOPNOTSUPP on newer kernels; BFQ reads io.bfq.weight instead"},
 	plan.IOLatency:            {"", "4.19", "", missing},
 	plan.RDTClass:             {"", "", "resctrl GROUP/tasks, 4.10", "group missing: ENOENT"},
 	plan.RDTSchemata:          {"", "", "resctrl GROUP/schemata, 4.10", "EINVAL, cause in info/last_cmd_status"},

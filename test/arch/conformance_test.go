@@ -23,7 +23,7 @@ var unrepaired = map[string]string{
 	"io.write_bps":              "as io.read_bps",
 	"io.read_iops":              "the disk's name differs between machines: the lifecycle Restore reads it on a pod that was there before us",
 	"io.write_iops":             "as io.read_bps",
-	"io.weight":                 "no disk here has iocost or BFQ, without which newer kernels refuse it",
+	"io.weight":                 "as io.read_bps, and iocost is the node's to switch on: the lifecycle BlockIO does so and reads it",
 	"io.latency":                "every kernel of test/lab/versions.env has CONFIG_BLK_CGROUP_IOLATENCY unset",
 	"rdt.mon_group":             "the emulated CPU does not count",
 	"core_sched.cookie":         noCookies,

@@ -75,6 +75,7 @@ func lifecycleBlockIO(r *rig) {
 			return errors.Join(r.differs(both, byAnnotation), r.differs(class, byClass), shares())
 		})
 	}
+	r.iocost(name, number)
 
 	bad := bePod("io-unknown")
 	bad.Annotations["koordinator.sh/blkioQOS"] = `{"blocks":[{"name":"/dev/nosuchdisk","type":"device","ioCfg":{"readBPS":1}}]}`
@@ -129,6 +130,49 @@ func (r *rig) weightAndLatency(name, number string) (held func() error) {
 			errs = append(errs, c())
 		}
 		return errors.Join(errs...)
+	}
+}
+
+// iocost switches on what makes weights act, where the kernel has it: from then on every kernel takes a weight, and features says
+// nothing against it.
+func (r *rig) iocost(name, number string) {
+	r.t.Helper()
+	qos := filepath.Join(r.tree.Unified, "io.cost.qos")
+	if _, err := os.Stat(qos); err != nil {
+		if !errors.Is(err, os.ErrNotExist) || emulated() && r.tree.V2() {
+			r.t.Errorf("the kernels of the lab's VMs have iocost: %v", err)
+		}
+		return
+	}
+	turn := func(enable string) {
+		r.t.Helper()
+		if err := cgroups.Write(r.tree.Unified, "io.cost.qos", number+" enable="+enable); err != nil {
+			r.t.Fatal(err)
+		}
+	}
+	turn("1")
+	defer turn("0")
+	r.stop(syscall.SIGTERM)
+	r.again() // it looks at the kernel when it starts
+	for _, f := range r.status().Features {
+		if f.Feature == protocol.FeatureBlkIO.String() && strings.Contains(f.Detail, "io.weight") {
+			r.t.Errorf("%s has iocost on, features: %s", name, f.Detail)
+		}
+	}
+	asks := bePod("io-weight")
+	asks.Annotations["koordinator.sh/blkioQOS"] = `{"blocks":[{"name":"/dev/` + name + `","type":"device","ioCfg":{"ioWeightPercent":70}}]}`
+	run := r.pod(asks)
+	stands := func() error {
+		text, err := r.value(run, "pod io.weight")
+		if err == nil && !slices.Contains(strings.Split(text, "\n"), number+" 70") {
+			err = fmt.Errorf("io.weight is %q, want the line %s 70", text, number)
+		}
+		return err
+	}
+	r.eventually(3*time.Second, stands)
+	if r.driver == kubelet.Systemd {
+		r.reload()
+		r.standing(time.Second, stands)
 	}
 }
 

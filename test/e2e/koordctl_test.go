@@ -16,7 +16,10 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/koord-rt/koord-rt/test/lab/cgroups"
 )
@@ -157,6 +160,15 @@ func (r *rig) diagnosed(program string, kill func()) {
 	if !known {
 		r.t.Errorf("doctor does not find %s connected", program)
 	}
+	beside := r.beside()
+	for _, l := range ask() {
+		if want, ok := beside[l.Check]; ok && strings.Contains(l.Detail, want) {
+			delete(beside, l.Check)
+		}
+	}
+	for check, want := range beside {
+		r.t.Errorf("doctor's %s does not name %s", check, want)
+	}
 	kill()
 	r.eventually(5*time.Second, func() error {
 		for _, l := range ask() {
@@ -166,6 +178,43 @@ func (r *rig) diagnosed(program string, kill func()) {
 		}
 		return fmt.Errorf("doctor does not see that %s was killed (%s)", program, filepath.Base(r.run))
 	})
+}
+
+// beside puts another plugin where the lab's runtime starts plugins from, and lets a program run that has the name of a foreign agent:
+// which check of doctor must name what.
+func (r *rig) beside() map[string]string {
+	r.t.Helper()
+	const agent = "nri-memory-qos"
+	plugin := filepath.Join(r.host.NRIPlugin, "10-other") // not executable: the runtime leaves it
+	if err := os.WriteFile(plugin, nil, 0o600); err != nil {
+		r.t.Fatal(err)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	cmd := &exec.Cmd{Path: self, Args: []string{agent}, Env: []string{standsStill + "=1"}, SysProcAttr: &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}}
+	if err := cmd.Start(); err != nil {
+		r.t.Fatal(err)
+	}
+	r.t.Cleanup(func() {
+		err := errors.Join(os.Remove(plugin), cmd.Process.Kill())
+		_ = cmd.Wait() // killed
+		if err != nil {
+			r.t.Error(err)
+		}
+	})
+	return map[string]string{"nri-plugins": plugin, "other-agents": agent + " (pid " + strconv.Itoa(cmd.Process.Pid)}
+}
+
+// standsStill makes this program wait for its end, whatever it is called: a guest's commands go by the name that they are called.
+const standsStill = "KOORD_RT_STANDS_STILL"
+
+func TestMain(m *testing.M) {
+	for os.Getenv(standsStill) != "" {
+		_ = unix.Pause() // its only answer is that a signal came
+	}
+	os.Exit(m.Run())
 }
 
 // processes counts the processes with a name.

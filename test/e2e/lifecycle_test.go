@@ -35,6 +35,7 @@ var lifecycles = []lifecycle{
 	{"Resize", lifecycleResize},
 	{"ResizeExclusive", lifecycleResizeExclusive},
 	{"CPUManager", lifecycleCPUManager},
+	{"StaticManagers", lifecycleStaticManagers},
 	{"IdleUpdated", lifecycleIdleUpdated},
 	{"GivenBack", lifecycleGivenBack},
 	{"Expiry", lifecycleExpiry},

@@ -6,8 +6,11 @@
 package e2e
 
 import (
+	"os"
+	"path/filepath"
 	"runtime"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -140,4 +143,46 @@ func lifecycleCPUManager(r *rig) {
 	r.now(ls, wants("LS", rest))
 	r.now(be, wants("BE", rest))
 	r.now(lsr, wants("LSR", ""))
+}
+
+// lifecycleStaticManagers has the checkpoints of a kubelet whose static CPU and memory managers place containers, which both tell
+// the runtime at creation: what they have placed stays there, also when a pod comes whose CPUs the scheduler chose.
+func lifecycleStaticManagers(r *rig) {
+	last, rest := cpus()
+	paths := r.base()["host"].(map[string]any)
+	for key, policy := range map[string]string{"kubeletCPUManagerState": "static", "kubeletMemoryManagerState": "Static"} {
+		file := filepath.Join(r.state, key)
+		if err := os.WriteFile(file, []byte(`{"policyName":"`+policy+`"}`), 0o600); err != nil {
+			r.t.Fatal(err)
+		}
+		paths[key] = file
+	}
+	r.up(standard, map[string]any{"host": paths})
+	placed := func(p kubelet.Pod, cpus string) *kubelet.Running {
+		p.Containers[0].CPUs, p.Containers[0].Mems = cpus, "0"
+		return r.pod(p)
+	}
+	ls, be := placed(lsPod("static-ls"), allCPUs()), placed(bePod("static-be"), allCPUs())
+	lsr := placed(lsrPod("static-lsr"), last) // whose CPU may be on another memory node than the manager's
+	stays := func(shared string) {
+		r.t.Helper()
+		r.now(lsr, append(wants("LSR", ""), "main cpuset.mems=0"))
+		r.now(ls, append(wants("LS", shared), "main cpuset.mems=0"))
+		r.now(be, append(wants("BE", shared), "main cpuset.mems=0"))
+	}
+	stays(allCPUs())
+	// The manager takes CPUs out of its shared pool.
+	for _, run := range []*kubelet.Running{ls, be} {
+		if err := r.host.CRI().UpdateContainer(r.t.Context(), run.Containers["main"], &runtimeapi.LinuxContainerResources{CpusetCpus: rest}); err != nil {
+			r.t.Fatal(err)
+		}
+	}
+	stays(rest)
+	r.degraded("cpuset", "kubelet's static CPU manager is on")
+	out, _ := r.ctl("doctor", "-o", "json", "--containerd-config", r.host.Config, "--nri-socket", r.host.NRISocket) // others may be amiss
+	for _, owned := range []string{"cpuset.cpus", "cpuset.mems"} {
+		if !strings.Contains(out, "kubelet's static policy owns "+owned) {
+			r.t.Errorf("doctor does not see whose %s is:\n%s", owned, out)
+		}
+	}
 }

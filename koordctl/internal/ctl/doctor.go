@@ -66,8 +66,8 @@ func (e *env) doctor(containerd, socket string) error {
 	main := mainOf(found)
 	node := e.nodeConfig(main)
 	checks = append(checks, e.checkRunDir(), e.checkLedger(), e.checkHandoff(found))
-	checks = append(checks, e.checkAgents(found), e.checkOtherPlugins(), e.checkCgroups(node.Host.KubepodsRoot), e.checkResctrl())
-	checks = append(checks, e.checkKubelet()...)
+	checks = append(checks, e.checkAgents(found), e.checkOtherPlugins(containerd, entryOf(found, writerNRI)), e.checkCgroups(node.Host.KubepodsRoot), e.checkResctrl())
+	checks = append(checks, e.checkKubelet(node)...)
 	checks = append(checks, e.checkMemoryQoS(main, node.Host.KubeletMemoryQoS))
 	if err := e.printChecks(checks); err != nil {
 		return err
@@ -95,6 +95,16 @@ func (e *env) checkDaemons(found []installed, containerd, socket string) []check
 		}
 	}
 	return checks
+}
+
+// entryOf is what a daemon has written of itself, nil where it has not run.
+func entryOf(found []installed, writer string) *status.Entry {
+	for i := range found {
+		if found[i].writer == writer {
+			return found[i].status
+		}
+	}
+	return nil
 }
 
 // mainOf is the daemon whose configuration holds for the node: the first that is there.

@@ -52,7 +52,7 @@ func TestNRIDisabled(t *testing.T) {
 		"[plugins.'io.containerd.nri.v1.nri']\ndisable_connections = true":  {false, false},
 		"[plugins.'io.containerd.nri.v1.nri'.x]\ndisable = true":            {false, false},
 	} {
-		if set, disabled := tomlFlag(text, nriSection, "disable"); set != want[0] || disabled != want[1] {
+		if set, disabled := tomlKey(text, nriSection, "disable"); set != want[0] || (disabled == "true") != want[1] {
 			t.Errorf("%q: set %v, disabled %v", text, set, disabled)
 		}
 	}

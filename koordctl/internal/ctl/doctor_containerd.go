@@ -103,26 +103,47 @@ func readHead(path string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, 1<<20))
 }
 
+// keyIn is the value of a configuration's key, as it is written there, and the file that sets it.
+type keyIn struct {
+	set         bool
+	value, file string
+}
+
+// keyOf is what holds of a key: the last file that sets it. In containerd 1.x an imported file replaces the whole table of a plugin
+// (its server's mergeConfig), so that what it leaves out has its default again.
+func keyOf(files []text, plugin *status.Entry, key string, plugins ...string) (out keyIn) {
+	for _, f := range files {
+		for _, p := range plugins {
+			if oldContainerd(plugin) && hasTable(f.content, p) {
+				out = keyIn{}
+			}
+			if set, value := tomlKey(f.content, p, key); set {
+				out = keyIn{set, value, f.path}
+			}
+		}
+	}
+	return out
+}
+
 // flagIn is a boolean of a configuration and the file that sets it.
 type flagIn struct {
 	set, on bool
 	file    string
 }
 
-// flagOf is what holds of a flag: the last file that sets it. In containerd 1.x an imported file replaces the whole table of a plugin
-// (its server's mergeConfig), so that what it leaves out has its default again.
-func flagOf(files []text, plugin *status.Entry, key string, plugins ...string) (out flagIn) {
-	for _, f := range files {
-		for _, p := range plugins {
-			if oldContainerd(plugin) && hasTable(f.content, p) {
-				out = flagIn{}
-			}
-			if set, on := tomlFlag(f.content, p, key); set {
-				out = flagIn{set, on, f.path}
-			}
+func flagOf(files []text, plugin *status.Entry, key string, plugins ...string) flagIn {
+	k := keyOf(files, plugin, key, plugins...)
+	return flagIn{k.set, k.value == "true", k.file}
+}
+
+// folderOf is a folder of the host that a key names, else the default.
+func folderOf(files []text, plugin *status.Entry, key, section, absent string) string {
+	if k := keyOf(files, plugin, key, section); k.set {
+		if m := quoted.FindStringSubmatch(k.value); m != nil && m[1]+m[2] != "" {
+			return m[1] + m[2]
 		}
 	}
-	return out
+	return absent
 }
 
 // hasTable reports whether a text has a plugin's table or one below it.
@@ -145,9 +166,8 @@ func tableOf(line string) (string, bool) {
 	return strings.Trim(strings.NewReplacer(`"`, "", `'`, "", " ", "").Replace(line), "[]"), true
 }
 
-// tomlFlag finds a boolean key of a plugin's section in a TOML text: the header in any quoting, then the section's own
-// keys.
-func tomlFlag(text, plugin, key string) (set, on bool) {
+// tomlKey finds a key of a plugin's section in a TOML text: the header in any quoting, then the section's own keys.
+func tomlKey(text, plugin, key string) (set bool, value string) {
 	in := false
 	for l := range strings.Lines(text) {
 		if name, ok := tableOf(l); ok {
@@ -157,8 +177,8 @@ func tomlFlag(text, plugin, key string) (set, on bool) {
 		l, _, _ = strings.Cut(l, "#")
 		k, v, isPair := strings.Cut(l, "=")
 		if in && isPair && strings.TrimSpace(k) == key {
-			set, on = true, strings.TrimSpace(v) == "true"
+			set, value = true, strings.TrimSpace(v)
 		}
 	}
-	return set, on
+	return set, value
 }

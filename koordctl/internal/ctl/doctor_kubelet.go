@@ -17,12 +17,12 @@ import (
 	"github.com/koord-rt/koord-rt/daemon/status"
 )
 
-// checkKubelet recognises kubelet's own managers: their knobs are left to them.
-func (e *env) checkKubelet() []check {
+// checkKubelet recognises kubelet's own managers, by the checkpoints that the daemons look at: their knobs are left to them.
+func (e *env) checkKubelet(n config.Node) []check {
 	var out []check
-	for _, m := range []struct{ name, file, static, knob string }{
-		{"kubelet-cpu", "/var/lib/kubelet/cpu_manager_state", "static", "cpuset.cpus"},
-		{"kubelet-memory", "/var/lib/kubelet/memory_manager_state", "Static", "cpuset.mems"},
+	for _, m := range []struct{ name, file, static, knob, next string }{
+		{"kubelet-cpu", n.Host.KubeletCPUManagerState, "static", "cpuset.cpus", "to pin containers; until then those that the kubelet has placed keep their CPUs, unless the scheduler gave their pod some"},
+		{"kubelet-memory", n.Host.KubeletMemoryManagerState, "Static", "cpuset.mems", "to choose memory nodes; until then it chooses none"},
 	} {
 		c := check{Name: m.name, Result: ok, Detail: "no static policy"}
 		b, err := readHead(e.path(m.file))
@@ -37,7 +37,7 @@ func (e *env) checkKubelet() []check {
 			c.Result, c.Detail, c.Next = warn, m.file+" cannot be read", "kubelet writes it anew when it starts"
 		case state.PolicyName == m.static:
 			c.Result, c.Detail = warn, "kubelet's static policy owns "+m.knob
-			c.Next = "set kubelet's policy to none where koord-rt is to pin containers; until then the cpuset feature stays away"
+			c.Next = "set kubelet's policy to none where koord-rt is " + m.next
 		}
 		out = append(out, c)
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/koord-rt/koord-rt/daemon/handoff"
 	"github.com/koord-rt/koord-rt/daemon/ledger"
+	"github.com/koord-rt/koord-rt/daemon/status"
 	"github.com/koord-rt/koord-rt/model/node"
 )
 
@@ -147,11 +148,18 @@ func agentOf(name string) string {
 	return ""
 }
 
-// checkOtherPlugins lists NRI plugins that the runtime starts by itself.
-func (e *env) checkOtherPlugins() check {
+// checkOtherPlugins lists NRI plugins that the runtime starts by itself, from where its configuration says.
+func (e *env) checkOtherPlugins(containerd string, plugin *status.Entry) check {
 	c := check{Name: "nri-plugins", Result: ok, Detail: "no other is installed"}
+	files, err := e.containerdConfig(containerd, plugin)
+	if err != nil {
+		return check{Name: c.Name, Result: warn, Detail: err.Error(), Next: "run koordctl as root"}
+	}
 	var others []string
-	for _, dir := range []string{"/opt/nri/plugins", "/etc/nri/conf.d"} {
+	for _, dir := range []string{
+		folderOf(files, plugin, "plugin_path", nriSection, "/opt/nri/plugins"),
+		folderOf(files, plugin, "plugin_config_path", nriSection, "/etc/nri/conf.d"),
+	} {
 		entries, err := os.ReadDir(e.path(dir))
 		if err != nil && !errors.Is(err, os.ErrNotExist) {
 			return check{Name: c.Name, Result: warn, Detail: err.Error(), Next: "run koordctl as root"}

@@ -222,7 +222,9 @@ func TestDoctorOfABrokenNode(t *testing.T) {
 	s.Problems = []status.Problem{{Where: "default/web", Key: "koordinator.sh/cpuBurst", Reason: "not JSON"}}
 	s.Counters = map[string]uint64{"unmanaged": 2, "failOpen": 1}
 	h.alive(t, s)
-	h.file(t, "/etc/containerd/config.toml", "version = 2\n[plugins.'io.containerd.nri.v1.nri']\n  disable = true # off\n")
+	h.file(t, "/etc/containerd/config.toml", "version = 2\n[plugins.'io.containerd.nri.v1.nri']\n  disable = true # off\n  plugin_config_path = \"/srv/nri.d\"\n")
+	h.file(t, "/srv/nri.d/20-topology.conf", "")
+	h.file(t, "/etc/nri/conf.d/30-not-read.conf", "")
 	h.file(t, "/proc/4242/cmdline", "/koordlet\x00-v=4\x00")
 	h.file(t, "/proc/4243/cmdline", "/usr/bin/nri-resource-policy-balloons\x00")
 	h.file(t, "/proc/cpuinfo", "flags : fpu cat_l3\n")

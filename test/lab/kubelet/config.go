@@ -119,6 +119,7 @@ func (k *Kubelet) containerConfig(p Pod, c Container, class QoS, d demand, resta
 			SecurityContext: &runtimeapi.LinuxContainerSecurityContext{NamespaceOptions: k.namespaces(), Privileged: p.Privileged},
 		},
 	}
+	config.Linux.Resources.CpusetCpus, config.Linux.Resources.CpusetMems = c.CPUs, c.Mems
 	for _, name := range slices.Sorted(maps.Keys(c.Env)) {
 		config.Envs = append(config.Envs, &runtimeapi.KeyValue{Key: name, Value: []byte(c.Env[name])})
 	}

@@ -8,8 +8,8 @@
 //
 // Input: a Pod (a struct that a scenario file can hold) and a CRI client. Output:
 // cgroups, a sandbox, containers. Left out of kubelet: probes, volumes, hugepage
-// limits, swap for pods, pid limits, MemoryQoS, CPU and memory managers, init
-// containers, pod-level resources. It must not import any package under test.
+// limits, swap for pods, pid limits, MemoryQoS, CPU and memory managers (a pod may
+// say what they would), init containers, pod-level resources. It must not import any package under test.
 package kubelet
 
 import (
@@ -44,6 +44,8 @@ type Container struct {
 	CDIDevices []string          `json:"cdiDevices,omitempty"` // optional: names as a device plugin would return
 	Mounts     []Mount           `json:"mounts,omitempty"`     // optional: folders of the machine
 	Resources  Resources         `json:"resources,omitzero"`   // optional
+	CPUs       string            `json:"cpus,omitempty"`       // optional: where static CPU and memory managers put it
+	Mems       string            `json:"mems,omitempty"`       // optional
 }
 
 // Mount is a folder of the machine, with what is mounted below it, that a container can read.
