@@ -26,7 +26,6 @@ import (
 	"github.com/koord-rt/koord-rt/api/protocol"
 	"github.com/koord-rt/koord-rt/model/journal"
 	"github.com/koord-rt/koord-rt/test/lab/cgroups"
-	"github.com/koord-rt/koord-rt/test/lab/host"
 	"github.com/koord-rt/koord-rt/test/lab/kubelet"
 	"github.com/koord-rt/koord-rt/test/scenario"
 )
@@ -38,16 +37,17 @@ var safeLives = []proxyLife{
 	{"Restore", proxyRestore},
 	{"Koordctl", proxyKoordctl},
 	{"Hooks", proxyHooks},
+	{"Transparent", proxyTransparent},
 }
 
 // TestHostProxySafe is what the proxy refuses, hides, passes on and gives back.
 func TestHostProxySafe(t *testing.T) {
-	proxyLives(t, rigOptions{nri: host.Options{DisableNRI: true}}, safeLives)
+	proxyLives(t, rigOptions{nri: wide}, safeLives)
 }
 
 // TestGuestProxySafe is the same in a VM.
 func TestGuestProxySafe(t *testing.T) {
-	proxyLives(t, rigOptions{nri: host.Options{DisableNRI: true}}, safeLives)
+	proxyLives(t, rigOptions{nri: wide}, safeLives)
 }
 
 // proxyRequired: fail-closed by the pod's annotation.
