@@ -162,21 +162,3 @@ func TestBurstStaysUnderAQuotaThatHoldsIt(t *testing.T) {
 		})
 	}
 }
-
-// A container's smaller quota makes the pod's burst fall until the kubelet has told of that pod once: from then on it tells before it
-// writes the pod's cgroup.
-func TestToldPodKeepsItsBurst(t *testing.T) {
-	t.Parallel()
-	target := lsr("one").Target()
-	g, k, sandbox, arrival := resized(t, 60000, leftOf(target, plan.CPUBurst, 50000, 0, protocol.FeatureBurst.String()))
-	g.UpdatePod(t.Context(), sandbox, workload.Resources{Quota: unit.Some(80000)})
-	g.Update(t.Context(), sandbox, arrival, workload.Resources{Quota: unit.Some(80000)}, nil)
-	g.Update(t.Context(), sandbox, arrival, workload.Resources{Quota: unit.Some(20000)}, nil)
-	if k.has(target, plan.CPUBurst, 0) {
-		t.Errorf("the pod's burst falls with the container's update:\n%s", k.asked)
-	}
-	g.UpdatePod(t.Context(), sandbox, workload.Resources{Quota: unit.Some(20000)})
-	if !k.has(target, plan.CPUBurst, 0) {
-		t.Errorf("the pod's burst stays at the pod's own event:\n%s", k.asked)
-	}
-}

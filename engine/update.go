@@ -95,9 +95,8 @@ func (g *Engine) Updated(id string) {
 
 // lowerBurst makes room for a smaller quota: a quota below the burst that stands in the kernel is EINVAL, on the
 // container and, when the kubelet follows, on the pod. The new bursts come with the reply and with the checks of the pod. What
-// stands is what the plans before this update have written, an earlier life's as well. A kubelet that has told of this pod's resize
-// once tells of the next too, before it writes the pod's cgroup (UpdatePod): to lower the pod's burst here as well would only cost
-// a walk over every group.
+// stands is what the plans before this update have written, an earlier life's as well. The pod's falls here even where UpdatePod
+// follows: the second of two walks over every group costs little, as UpdatePod's only one it would cost all (docs/benchmarks).
 func (g *Engine) lowerBurst(ctx context.Context, v *node.View, pod podEntry, old, next plan.Plan, before, asked unit.Opt) {
 	if !v.Kernel.Has(plan.CPUBurst) || v.Ceded.Has(plan.CPUBurst) || !asked.Set {
 		return
@@ -112,7 +111,7 @@ func (g *Engine) lowerBurst(ctx context.Context, v *node.View, pod podEntry, old
 			pl = append(pl, lowered(*had, want))
 		}
 	}
-	if had := pod.plan.Get(plan.CPUBurst); had != nil && !had.Observe && !pod.told && (len(pl) > 0 || falls(before, asked)) {
+	if had := pod.plan.Get(plan.CPUBurst); had != nil && !had.Observe && (len(pl) > 0 || falls(before, asked)) {
 		pl = append(pl, lowered(*had, 0))
 		g.checkPodLater(pod.p.ID)
 	}
