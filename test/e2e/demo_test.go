@@ -58,12 +58,16 @@ func demoParts(t *testing.T, text string) {
 	t.Helper()
 	for _, part := range []string{
 		"1. Without koord-nri", "2. With koord-nri", "web/app  class LS\n", "job/work  class BE\n", "db/pg  class LSR\n",
-		"3. The same in crictl", "koord-rt.dev/applied", "4. Ask koordctl", "the scheduler's CPUs", "5. What works",
+		"3. The same in crictl", "koord-rt.dev/applied", "True is info.runtimeSpec", "4. Ask koordctl", "the scheduler's CPUs", "5. What works",
 		"6. koordlet: load comes", "load comes: ", "load goes\n", "BE may use  ", "from koordlet's /events: 65% of ", "are gone.",
 	} {
 		if !strings.Contains(text, part) {
 			t.Errorf("the demo does not print %q", part)
 		}
+	}
+	// What crictl says in its two places of the BE container: as the kubelet asked, and as it runs.
+	if !regexp.MustCompile(`(?m)^ +oom_score_adj +1000 +900$`).MatchString(text) {
+		t.Error("the demo does not show status.resources beside info.runtimeSpec")
 	}
 }
 
