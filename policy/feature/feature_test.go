@@ -74,7 +74,7 @@ func TestStates(t *testing.T) {
 		"llc":                  {protocol.FeatureLLC, nil, feature.Active, ""},
 		"llc not mounted":      {protocol.FeatureLLC, func(v *node.View) { v.Kernel.RDT = node.RDT{Why: "no resctrl in /proc/filesystems"} }, feature.Unsupported, "/proc/filesystems"},
 		"llc without MB":       {protocol.FeatureLLC, func(v *node.View) { v.Kernel.RDT.MB = false }, feature.Degraded, "no memory bandwidth"},
-		"blkio":                {protocol.FeatureBlkIO, nil, feature.Active, "volume groups"},
+		"blkio":                {protocol.FeatureBlkIO, nil, feature.Active, "type volumegroup or podvolume are not resolved"},
 		"blkio without iocost": {protocol.FeatureBlkIO, func(v *node.View) { v.Kernel.Knobs[plan.IOWeight].Degraded = "no device has iocost on" }, feature.Degraded, "io.weight: no device has iocost on"},
 		"blkio on v1":          {protocol.FeatureBlkIO, func(v *node.View) { v.Kernel.Cgroup = node.CgroupV1 }, feature.Degraded, "does not look at ancestors"},
 		"oom score":            {protocol.FeatureOOMScore, func(v *node.View) { v.Runtime.Fields.OOMScoreAdj = false }, feature.Active, "written at StartContainer"},

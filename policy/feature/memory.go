@@ -86,7 +86,7 @@ func blkio(r *report) {
 		r.late(plan.IOReadBPS, plan.IOWriteBPS, plan.IOReadIOPS, plan.IOWriteIOPS)
 		r.limited = append(r.limited, "the throttle of cgroup v1 does not look at ancestors: each container of a pod gets the pod's limits")
 	}
-	r.notes = append(r.notes, "volume groups and pod volumes are resolved by the node agent")
+	r.notes = append(r.notes, "blocks of type volumegroup or podvolume are not resolved: name the disk")
 }
 
 func oomScore(r *report) {
