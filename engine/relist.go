@@ -86,14 +86,16 @@ func (g *Engine) unknownIn(dir string) []string {
 	return out
 }
 
-// containerID reads the id out of a directory's name: "ID" with the cgroupfs driver, "cri-containerd-ID.scope" or
-// "crio-ID.scope" with systemd's.
+// containerID reads the id out of a directory's name: "ID" or, CRI-O's, "crio-ID" with the cgroupfs driver, "cri-containerd-ID.scope"
+// or "crio-ID.scope" with systemd's. "crio-conmon-ID" is a monitor's.
 func containerID(name string) (string, bool) {
 	if scope, ok := strings.CutSuffix(name, ".scope"); ok {
 		if strings.HasPrefix(scope, "crio-conmon-") {
 			return "", false
 		}
 		name = scope[strings.LastIndexByte(scope, '-')+1:]
+	} else {
+		name = strings.TrimPrefix(name, "crio-")
 	}
 	if len(name) != 64 || strings.Trim(name, "0123456789abcdef") != "" {
 		return "", false

@@ -82,25 +82,30 @@ func (o oneMore) Container(context.Context, string, ...*protocol.Applied) (*work
 	return o.pod, o.c, nil
 }
 
-// A container that Synchronize missed is found by its cgroup, fetched over CRI, and brought to its plan.
+// A container that Synchronize missed is found by its cgroup, whatever the runtime calls that, fetched over CRI, and brought to its plan.
 func TestRelist(t *testing.T) {
 	t.Parallel()
 	id := strings.Repeat("0123456789abcdef", 4)
-	dir := "/kubepods/burstable/podweb"
-	more := oneMore{
-		pod: &workload.Pod{ID: "sandbox-web", UID: "web", Namespace: "default", Name: "web", Cgroup: dir, KubeQoS: 2, QoSCgroup: "/kubepods/burstable"},
-		c: &workload.Container{
-			ID: id, Name: "missed", State: workload.StateRunning, Cgroup: path.Join(dir, id),
-			Base: workload.Resources{Quota: unit.Some(200000), Period: unit.Some(100000), Shares: unit.Some(1024), MemoryLimit: unit.Some(1 << 30)},
-		},
+	for name, group := range map[string]string{"containerd": id, "CRI-O": "crio-" + id} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := "/kubepods/burstable/podweb"
+			more := oneMore{
+				pod: &workload.Pod{ID: "sandbox-web", UID: "web", Namespace: "default", Name: "web", Cgroup: dir, KubeQoS: 2, QoSCgroup: "/kubepods/burstable"},
+				c: &workload.Container{
+					ID: id, Name: "missed", State: workload.StateRunning, Cgroup: path.Join(dir, group),
+					Base: workload.Resources{Quota: unit.Some(200000), Period: unit.Some(100000), Shares: unit.Some(1024), MemoryLimit: unit.Some(1 << 30)},
+				},
+			}
+			h := newHostWith(t, "6.1", more)
+			h.rt = newRuntime(t, h.socket)
+			sb := h.sandbox(t, "web", "LS", nil)
+			h.runc(t, &api.Container{Linux: &api.LinuxContainer{CgroupsPath: path.Join(dir, group), Resources: resources(1024, 200000, 1<<30)}}, nil)
+			h.rt.add(sb)
+			h.run(t)
+			enginetest.Eventually(t, "burst of the missed container", func() bool {
+				return h.tree.Get(t, path.Join(dir, group), "cpu.max.burst") == "100000"
+			})
+		})
 	}
-	h := newHostWith(t, "6.1", more)
-	h.rt = newRuntime(t, h.socket)
-	sb := h.sandbox(t, "web", "LS", nil)
-	h.runc(t, &api.Container{Linux: &api.LinuxContainer{CgroupsPath: path.Join(dir, id), Resources: resources(1024, 200000, 1<<30)}}, nil)
-	h.rt.add(sb)
-	h.run(t)
-	enginetest.Eventually(t, "burst of the missed container", func() bool {
-		return h.tree.Get(t, path.Join(dir, id), "cpu.max.burst") == "100000"
-	})
 }
