@@ -6,6 +6,9 @@
 package e2e
 
 import (
+	"maps"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -26,6 +29,28 @@ func TestCompatContainerd20(t *testing.T) {
 
 func TestCompatContainerd17(t *testing.T) {
 	runScenarios(t, rigOptions{containerd: parts.Containerd17})
+}
+
+// TestGuestCompat17 runs scenarios with 1.7 on cgroup v2, where its NRI has to carry what v1 has files of ours for.
+func TestGuestCompat17(t *testing.T) { runScenarios(t, rigOptions{containerd: parts.Containerd17}) }
+
+// withOld adds containerd 1.7 to a guest's files where its tests want it.
+func withOld(t *testing.T, files map[string]string, given, match string) (map[string]string, string) {
+	t.Helper()
+	if !strings.Contains(match, "Compat17") {
+		return files, given
+	}
+	cache, err := parts.Open(parts.Options{Progress: os.Stderr})
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, err := cache.Get(t.Context(), parts.Containerd17)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := maps.Clone(files)
+	out[dir] = filepath.Join(guestCache, filepath.Base(dir))
+	return out, given + parts.Containerd17 + "=" + out[dir] + " "
 }
 
 // TestCompatContainerd17CDI: with enable_cdi, which the lab's 1.7 has, CDI devices of an adjustment are applied there too;

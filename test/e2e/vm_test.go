@@ -147,6 +147,8 @@ const (
 const (
 	onV1   = "/^(batch|burst|cpuset-dynamic|cpuset-lsr|identity|llc|llc-pod|memory-m5)$"
 	vmOnly = "/^(cpuset-dynamic|cpuset-lsr|llc|llc-pod)$"
+	// What NRI 0.8 carries in other ways than later ones, or not at all.
+	oldRuntime = "/^(identity|memory-annotation)$"
 	// A quarter of a minute each.
 	fewPoints = "/^(RunPodSandbox|StartContainerFrozen)$"
 )
@@ -169,7 +171,7 @@ func TestVM(t *testing.T) {
 		{"6.12-systemd-life", vm.Options{Kernel: "6.12", Flavour: vm.Systemd}, "^TestGuestSystemdLifecycle$" + underSystemd},
 		{"7.2", vm.Options{Kernel: "7.2"}, "^TestGuestScenarios$" + kernelSensitive},
 		// Emulated, 6.1 is twice as fast as 7.2.
-		{"6.1", vm.Options{Kernel: "6.1"}, "^TestGuestScenarios$" + kernelSensitive + "|^TestGuestLifecycle$" + elsewhere},
+		{"6.1", vm.Options{Kernel: "6.1"}, "^TestGuestScenarios$" + kernelSensitive + "|^TestGuestLifecycle$" + elsewhere + "|^TestGuestCompat17$" + oldRuntime},
 		{"6.1-v1", vm.Options{Kernel: "6.1", CgroupV1: true}, "^TestGuestScenarios$" + onV1 + "|^TestGuestKernelPackages$|^TestGuest(Conformance|ProxyScenarios)$" + vmOnly},
 		// Lives of the proxy are shorter here than on the host: fewer kills and restarts, two points of KilledBetween.
 		{"6.1-proxy", vm.Options{Kernel: "6.1"}, "^TestGuestProxy(Beside|Killed|Safe)$|^TestGuestProxyBesideScenarios$/^batch$|^TestGuestProxyKilledBetween$" + fewPoints},
@@ -182,7 +184,7 @@ func TestFullVM(t *testing.T) {
 		{"6.12", vm.Options{Kernel: "6.12"}, "^TestGuest(Scenarios|ProxyScenarios|Conformance|PageCache|CoreSched|KernelPackages|MemoryQoS|Demo|Koordlet|Lifecycle)$"},
 		{"6.12-systemd", vm.Options{Kernel: "6.12", Flavour: vm.Systemd}, "^TestGuestSystemd(Scenarios|ProxyScenarios|Conformance|Lifecycle|Docker|Koordlet)$"},
 		{"7.2", vm.Options{Kernel: "7.2"}, "^TestGuest(Scenarios|PageCache|MemoryQoS|Lifecycle)$"},
-		{"6.1", vm.Options{Kernel: "6.1"}, "^TestGuest(Scenarios|PageCache|MemoryQoS|Lifecycle)$"},
+		{"6.1", vm.Options{Kernel: "6.1"}, "^TestGuest(Scenarios|PageCache|MemoryQoS|Lifecycle|Compat17)$"},
 		{"6.1-proxy", vm.Options{Kernel: "6.1"}, "^TestGuestProxy(Beside|BesideScenarios|Killed|KilledBetween|Safe)$"},
 		{"6.1-v1", vm.Options{Kernel: "6.1", CgroupV1: true}, "^TestGuest(Scenarios|ProxyScenarios|Conformance|KernelPackages|Lifecycle)$"},
 	})
@@ -203,6 +205,7 @@ func boot(t *testing.T, machines []machine) {
 			m.match = match // for people who look at one guest test
 		}
 		t.Run(m.name, func(t *testing.T) {
+			files, given := withOld(t, files, given, m.match)
 			for _, f := range inVM(t, m.o, withDocker(t, files, m.match), given, m.match) {
 				failed = append(failed, m.name+": "+f)
 			}
