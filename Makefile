@@ -156,6 +156,13 @@ test-long: test lab-peers lab-vm-full ## make test, upstream's programs, and the
 lab-compat: build ## containerd 2.0 and 1.7 with NRI, 1.6 behind the proxy; NRI 0.8 to 0.12
 	$(LAB) -run 'Compat' ./test/e2e | $(VERDICT)
 
+# Not part of test-long: there is no recipe for CRI-O here. Go's module proxy does not serve it, nor has Debian a package.
+.PHONY: lab-crio
+lab-crio: export KOORD_RT_PARTS = cri-o=$(CRIO)
+lab-crio: build ## koord-nri and the proxy on a CRI-O that you bring: make lab-crio CRIO=FOLDER (crio, conmon, pinns)
+	@[ -x "$(CRIO)/crio" -a -x "$(CRIO)/conmon" -a -x "$(CRIO)/pinns" ] || { echo "make lab-crio CRIO=FOLDER: crio, conmon and pinns must be in FOLDER"; exit 1; }
+	$(LAB) -run '^TestCRIO' ./test/e2e | $(VERDICT)
+
 .PHONY: bench
 bench: build ## The figures of docs/benchmarks (root, about an hour and ten minutes)
 	@go run ./test/bench

@@ -320,6 +320,10 @@ func TestRuntime(t *testing.T) {
 			if ok != c.ok || r.NRI != c.nri || f.Unified != c.unified || f.CDI != c.cdi || f.Scheduler != c.sched || f.UpdatePod != c.updatePod {
 				t.Errorf("got %+v, %q, %v", r, why, ok)
 			}
+			// CRI-O takes no refusal at the start (TestCRIOLifecycle): whoever asks what limits it has to be told.
+			if told := strings.Contains(strings.Join(r.Problems, "\n"), "fail-closed"); told != (ok && c.runtime == "cri-o") {
+				t.Errorf("problems %q", r.Problems)
+			}
 			events := nri.Events(&r)
 			if old := !c.updatePod; old && int32(events)&^0x7ff != 0 {
 				t.Errorf("events %#x: an NRI before 0.10 refuses bits above 0x400", int32(events))

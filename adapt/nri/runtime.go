@@ -27,6 +27,7 @@ const (
 	problemNoCDI  = "CDI devices of an NRI adjustment are not applied before containerd 2.1: device nodes are used instead"
 	problemNoPID  = "CRI-O before 1.36 does not tell the container's process: knobs of processes are set later, by repair"
 	problemSched  = "no scheduler field: SCHED_IDLE is set at start"
+	problemStarts = "CRI-O starts a container whose start koord-nri refuses: fail-closed ends at its creation, unless the proxy is used instead"
 )
 
 // releases is read from the sources of each release: what is applied, not merely accepted.
@@ -48,11 +49,11 @@ func releases(runtime string) []release {
 		}
 	case "cri-o":
 		return []release{
-			{1, 32, 0, "0.9", base, []string{problemNoPID, problemSched}},
-			{1, 34, 0, "0.10", pod, []string{problemNoPID, problemSched}},
-			{1, 35, 0, "0.11", sched, []string{problemNoPID}},
-			{1, 36, 0, "0.11", sched, nil},
-			{1, 37, 0, "0.12", sched, nil},
+			{1, 32, 0, "0.9", base, []string{problemStarts, problemNoPID, problemSched}},
+			{1, 34, 0, "0.10", pod, []string{problemStarts, problemNoPID, problemSched}},
+			{1, 35, 0, "0.11", sched, []string{problemStarts, problemNoPID}},
+			{1, 36, 0, "0.11", sched, []string{problemStarts}},
+			{1, 37, 0, "0.12", sched, []string{problemStarts}},
 		}
 	}
 	return nil

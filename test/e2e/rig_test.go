@@ -25,6 +25,7 @@ import (
 	"github.com/koord-rt/koord-rt/test/lab/gate"
 	"github.com/koord-rt/koord-rt/test/lab/host"
 	"github.com/koord-rt/koord-rt/test/lab/kubelet"
+	"github.com/koord-rt/koord-rt/test/lab/parts"
 	"github.com/koord-rt/koord-rt/test/scenario"
 )
 
@@ -43,6 +44,7 @@ type rig struct {
 	kube    *kubelet.Kubelet
 	tree    cgroups.Tree
 	driver  kubelet.Driver
+	crio    bool   // the runtime is CRI-O
 	version string // "v1" or "v2"
 	run     string // koord-nri's runDir
 	state   string
@@ -77,7 +79,7 @@ func newRig(t *testing.T, o rigOptions) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &rig{t: t, host: h, driver: o.driver, memory: o.memory, log: &syncBuffer{}}
+	r := &rig{t: t, host: h, driver: o.driver, crio: o.containerd == parts.CRIO, memory: o.memory, log: &syncBuffer{}}
 	t.Cleanup(r.close)
 	if r.tree, err = cgroups.Detect(); err != nil {
 		t.Fatal(err)
@@ -85,7 +87,7 @@ func newRig(t *testing.T, o rigOptions) *rig {
 	if r.version = "v1"; r.tree.V2() {
 		r.version = "v2"
 	}
-	if r.kube, err = kubelet.New(ctx, kubelet.Options{CRI: h.CRI(), LogDir: h.Logs, Root: h.Cgroup, Driver: o.driver, MemoryCapacity: o.memory, PodNetwork: o.podNetwork}); err != nil {
+	if r.kube, err = kubelet.New(ctx, kubelet.Options{CRI: h.CRI(), LogDir: h.Logs, Root: h.Cgroup, Driver: o.driver, MemoryCapacity: o.memory, PodNetwork: o.podNetwork, CRIO: r.crio}); err != nil {
 		t.Fatal(err)
 	}
 	r.freshRun()

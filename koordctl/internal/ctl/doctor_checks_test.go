@@ -176,7 +176,7 @@ func TestCheckRuntime(t *testing.T) {
 		{"containerd", "v1.7.27", "0.8", ok, "containerd v1.7.27"},
 		{"containerd", "1.7.26", "0.8", fail, "older than 1.7.27"},
 		{"containerd", "2.0.0-rc.1", "0.8", ok, ""},
-		{"cri-o", "1.37.0", "0.12", warn, ""},
+		{"cri-o", "1.37.0", "0.12", warn, "starts a container whose start koord-nri refuses"},
 		{"containerd", "weekly", "", fail, "not known"},
 	} {
 		got := checkRuntime(&status.Entry{Status: status.Status{RuntimeName: c.name, RuntimeVersion: c.version, NRIVersion: c.nri}})

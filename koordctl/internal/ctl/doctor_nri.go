@@ -95,7 +95,10 @@ func checkRuntime(s *status.Entry) check {
 	case !supported:
 		c.Result, c.Detail, c.Next = fail, c.Detail+": "+why, "upgrade containerd to 1.7.27 or newer"
 	case s.RuntimeName != "containerd":
-		c.Result, c.Next = warn, "only containerd is tested; koordctl features says what works"
+		c.Result, c.Next = warn, "only containerd is tested at every release; koordctl features says what works"
+		if len(r.Problems) > 0 {
+			c.Detail += ": " + strings.Join(r.Problems, "; ")
+		}
 	}
 	return c
 }

@@ -86,10 +86,10 @@ func runcCgroups(root string) []string {
 	return out
 }
 
-// uses recognises containerd and the shims of the folder: processes with an argument
-// that is the folder's socket or configuration.
+// uses recognises the runtime of the folder: containerd and its shims by an argument that
+// is the folder's socket or configuration, CRI-O and its monitors by one below it.
 func uses(dir string, args []string) bool {
 	socket, config := filepath.Join(dir, "containerd.sock"), filepath.Join(dir, "config.toml")
 	return strings.HasPrefix(filepath.Base(args[0]), "containerd") &&
-		(slices.Contains(args[1:], socket) || slices.Contains(args[1:], config))
+		(slices.Contains(args[1:], socket) || slices.Contains(args[1:], config)) || usesCRIO(dir, args)
 }

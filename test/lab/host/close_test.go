@@ -19,10 +19,14 @@ func TestUses(t *testing.T) {
 		"/c/containerd-shim-runc-v2 -namespace k8s.io -address /tmp/krt1/containerd.sock": true,
 		"containerd --config /tmp/krt12/config.toml":                                      false,
 		"/c/containerd --config /tmp/krt1/config.toml.old":                                false,
-		"/c/containerd":                   false,
-		"vi /tmp/krt1/config.toml":        false,
-		"koord-nri /tmp/krt1/config.toml": false,
-		"":                                false, // a kernel thread
+		"/c/containerd":                                               false,
+		"vi /tmp/krt1/config.toml":                                    false,
+		"koord-nri /tmp/krt1/config.toml":                             false,
+		"/c/crio --config /tmp/krt1/config.toml":                      true,
+		"/c/conmon -b /tmp/krt1/state/overlay-containers/a/userdata":  true,
+		"/c/conmon -b /tmp/krt12/state/overlay-containers/a/userdata": false,
+		"vi /tmp/krt1/state/config.json":                              false,
+		"":                                                            false, // a kernel thread
 	} {
 		if got := uses("/tmp/krt1", strings.Split(line, " ")); got != want {
 			t.Errorf("%q: %t", line, got)

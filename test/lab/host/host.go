@@ -2,7 +2,8 @@
 // Copyright The koord-rt Authors
 
 // Package host runs a private containerd on this machine: own root, state, sockets,
-// NRI, CDI and metrics, built by package parts, with the lab's image loaded.
+// NRI, CDI and metrics, built by package parts, with the lab's image loaded; or a
+// CRI-O that is given to package parts.
 //
 // Input: Options. Output: a Host with a CRI client, paths, and Kill, Restart and
 // Close. Errors are returned, so tests, demonstrations and benchmarks use it alike.
@@ -24,14 +25,14 @@ import (
 
 // Options of a Host; the zero value is containerd 2.4 with NRI.
 type Options struct {
-	Version         string            // optional: parts.Containerd24 (default), Containerd20, Containerd17 or Containerd16 (no NRI, no CDI)
+	Version         string            // optional: parts.Containerd24 (default), Containerd20, Containerd17, Containerd16 (no NRI, no CDI), or CRIO
 	Bin             string            // optional: folder of another containerd, configured as one of Version is
 	Cache           *parts.Cache      // optional; default parts.Open with progress on standard error
 	DisableNRI      bool              // optional: no NRI at all
 	RequestTimeout  time.Duration     // optional: NRI plugin_request_timeout, default 2 s
 	RegisterTimeout time.Duration     // optional: NRI plugin_registration_timeout, default 5 s
 	SystemdCgroup   bool              // optional: runc's systemd cgroup driver; default cgroupfs
-	Snapshotter     string            // optional: default overlayfs, native where overlayfs cannot work
+	Snapshotter     string            // optional: default overlayfs, native where overlayfs cannot work; not CRI-O's
 	RuncPath        string            // optional: another runc; default the lab's
 	Handlers        []string          // optional: more runtime handlers, all the same runc
 	DropIns         map[string]string // optional: file name in conf.d -> TOML, merged over the configuration; containerd 1.7 replaces a plugin's whole section
@@ -42,7 +43,7 @@ type Options struct {
 type Paths struct {
 	Dir       string // /tmp/krtXXXX
 	Config    string // configuration file
-	Socket    string // containerd's gRPC and CRI socket
+	Socket    string // the runtime's CRI socket, containerd's for gRPC as well
 	NRISocket string // socket for plugins that connect themselves
 	NRIPlugin string // folder of plugins that containerd launches (NN-name)
 	NRIConfig string // folder of their configurations
@@ -143,7 +144,11 @@ func (h *Host) prepare(ctx context.Context) error {
 			return fmt.Errorf("create lab folder: %w", err)
 		}
 	}
-	if err := os.WriteFile(h.Config, []byte(h.render()), 0o644); err != nil {
+	if h.isCRIO() {
+		if err := h.configureCRIO(); err != nil {
+			return err
+		}
+	} else if err := os.WriteFile(h.Config, []byte(h.render()), 0o644); err != nil {
 		return fmt.Errorf("write containerd configuration: %w", err)
 	}
 	for name, text := range h.options.DropIns {
@@ -177,7 +182,11 @@ func (h *Host) Restart(ctx context.Context) error {
 	if err := h.Stop(); err != nil {
 		return err
 	}
-	p, err := startProcess(h.Log, h.Bin, filepath.Join(h.Bin, "containerd"), "--config", h.Config)
+	program, args := "containerd", []string{"--config", h.Config}
+	if h.isCRIO() {
+		program, args = "crio", h.crioArgs()
+	}
+	p, err := startProcess(h.Log, h.Bin, filepath.Join(h.Bin, program), args...)
 	if err != nil {
 		return err
 	}
@@ -192,7 +201,7 @@ func (h *Host) Restart(ctx context.Context) error {
 		}
 	}()
 	if err := h.cri.WaitReady(ready); err != nil {
-		return fmt.Errorf("start containerd: %w; end of its log:\n%s", err, tail(h.Log, 3000))
+		return fmt.Errorf("start %s: %w; end of its log:\n%s", program, err, tail(h.Log, 3000))
 	}
 	return nil
 }
@@ -205,6 +214,9 @@ func (h *Host) Stop() error { return h.end(termSignal, 10*time.Second) }
 
 // LoadImage imports parts.ImageRef and waits until CRI knows it; Start has done it.
 func (h *Host) LoadImage(ctx context.Context) error {
+	if h.isCRIO() {
+		return h.pullImage(ctx)
+	}
 	image, err := h.options.Cache.File(ctx, parts.Image, "image.tar")
 	if err != nil {
 		return err

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"syscall"
 	"time"
 )
@@ -33,7 +34,8 @@ func startProcess(log, path, name string, args ...string) (*process, error) {
 	defer f.Close()
 	cmd := exec.Command(name, args...)
 	cmd.Stdout, cmd.Stderr = f, f
-	cmd.Env = append(os.Environ(), "PATH="+path+":"+os.Getenv("PATH"))
+	// The machine's storage.conf would win over a runtime's own configuration where that has a default.
+	cmd.Env = append(os.Environ(), "PATH="+path+":"+os.Getenv("PATH"), "CONTAINERS_STORAGE_CONF="+filepath.Join(filepath.Dir(log), "storage.conf"))
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start %s: %w", name, err)

@@ -32,6 +32,7 @@ type Options struct {
 	MemoryCapacity int64       // optional: bytes, default the machine's MemTotal
 	CPUs           int         // optional: cores, default the machine's
 	PodNetwork     bool        // optional: pods have addresses of their own, by the runtime's CNI; default the machine's network
+	CRIO           bool        // optional: the runtime is CRI-O, which names containers' cgroups otherwise; default containerd
 }
 
 // Kubelet makes pods; safe for concurrent use by several pods, not of one pod.
@@ -168,13 +169,18 @@ func (k *Kubelet) PodDir(r *Running, controller string) string {
 }
 
 // ContainerDir is the directory of a container's cgroup for one controller, in
-// containerd's naming; "" if the container is not created.
+// the runtime's naming; "" if the container is not created.
 func (k *Kubelet) ContainerDir(r *Running, name, controller string) string {
 	id, dir := r.Containers[name], k.groups.dir(r.group, controller)
 	if id == "" || dir == "" {
 		return ""
 	}
-	if k.groups.driver == Systemd {
+	switch systemd := k.groups.driver == Systemd; {
+	case k.options.CRIO && systemd:
+		id = "crio-" + id + ".scope"
+	case k.options.CRIO:
+		id = "crio-" + id
+	case systemd:
 		id = "cri-containerd-" + id + ".scope"
 	}
 	return filepath.Join(dir, id)
