@@ -173,7 +173,7 @@ func TestUntoldPod(t *testing.T) {
 }
 
 // crioContainer and crioPods are what CRI-O answers, put together from its sources (server/container_status.go,
-// server/sandbox_status.go and server/sandbox_run_linux.go of 1.24, 1.28 and 1.36): none was recorded from a running CRI-O.
+// server/sandbox_status.go and server/sandbox_run_linux.go of 1.24, 1.28 and 1.36); TestCRIORecorded has those of a running one.
 const crioContainer = `{"sandboxID":"sb1","pid":42,"runtimeSpec":{"ociVersion":"1.2.0",
  "process":{"env":["A=secret"],"oomScoreAdj":-998},"annotations":{"io.kubernetes.cri-o.SandboxID":"sb1",
  "koord-rt.dev/applied":"{\"gen\":3,\"by\":\"koord-runtime-proxy/x\",\"set\":{\"cpu.shares\":\"512 batch\"},\"base\":{\"cpu.shares\":\"2\"}}"},

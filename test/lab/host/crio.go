@@ -76,7 +76,8 @@ func (h *Host) storage() string {
 	return "overlay"
 }
 
-// renderCRIO writes every path, so that nothing of the machine's is read or written.
+// renderCRIO writes every path, so that nothing of the machine's is read or written. Only the cache of blobs has no key and stays in
+// /var/lib/containers/cache.
 func (h *Host) renderCRIO(runc string) string {
 	var b bytes.Buffer
 	put := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
