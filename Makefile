@@ -118,7 +118,7 @@ lab-host-alone: build
 
 .PHONY: lab-proxy
 lab-proxy: build ## Lane 1 with the proxy: critest, dockerd, cri-dockerd, upstream's hook server
-	$(LAB) -run 'Docker|CriDockerd|Critest' -p 1 ./test/lab/docker ./cri-proxy/internal/docker ./test/lab/critest | $(VERDICT)
+	$(LAB) -run 'Docker|CriDockerd|Critest|DisturbedHost' -p 1 ./test/lab/docker ./cri-proxy/internal/docker ./cri-proxy/internal/proxy ./test/lab/critest | $(VERDICT)
 
 .PHONY: lab-cluster
 lab-cluster: ## Lane 2: etcd, kube-apiserver and kubelet, and koord-manager between them

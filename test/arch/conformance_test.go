@@ -5,6 +5,7 @@ package arch
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -45,22 +46,54 @@ func TestConformanceCoversEveryKnob(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	covers(t, all, "Conformance", unrepaired, plan.KnobSet(plan.Env, plan.Device)) // which the conformance tests leave out
+}
+
+// unproxied is unrepaired of the scenarios that go through the proxy.
+var unproxied = func() map[string]string {
+	out := maps.Clone(unrepaired)
+	for _, creation := range []string{"device", "env", "devices"} {
+		delete(out, creation)
+		out["v2 "+creation] = "the proxy's lives CDI and HAMi read it, which TestEveryProxyLifeRunsOnV2 looks after"
+	}
+	out["cdi"] = "the proxy's life CDI reads it, beside a registry of devices"
+	out["mount"] = "the proxy's life HAMi reads it, beside HAMi-core's library"
+	out["io.read_iops"] = "the disk's name differs between machines: the proxy's life Restore reads it on a pod that was there and on a new one"
+	return out
+}()
+
+// TestProxyScenariosCoverEveryKnob: on both cgroup versions a scenario that make test runs through the proxy reads back every knob and
+// every feature, in the request or right after the start.
+func TestProxyScenariosCoverEveryKnob(t *testing.T) {
+	t.Parallel()
+	all, err := scenario.All()
+	if err != nil {
+		t.Fatal(err)
+	}
+	covers(t, all, "ProxyScenarios", unproxied, 0)
+}
+
+// covers looks for each knob and feature on each cgroup version for a scenario of a lane's test that reads it back; absent says by name, or
+// by version and name, why there is none, without are knobs that this test does not read.
+func covers(t *testing.T, all []scenario.Scenario, test string, absent map[string]string, without plan.Knobs) {
+	t.Helper()
 	for _, version := range []string{"v1", "v2"} {
-		repaired := repairedBy(all, kernelLanes(t, "Conformance"), version)
-		for name, absent := range wantedRepairs(version) {
-			why := cmp.Or(unrepaired[name], absent)
+		shown := repairedBy(all, kernelLanes(t, test), version, without)
+		for name, nowhere := range wantedRepairs(version) {
+			said := cmp.Or(absent[version+" "+name], absent[name])
+			why := cmp.Or(said, nowhere)
 			switch {
-			case len(repaired[name]) == 0 && why == "":
-				t.Errorf("no conformance test of make test reads back %s on cgroup %s", name, version)
-			case len(repaired[name]) > 0 && unrepaired[name] != "":
-				t.Errorf("%s on cgroup %s is read back by %v, yet is said not to be: %s", name, version, repaired[name], why)
+			case len(shown[name]) == 0 && why == "":
+				t.Errorf("no %s of make test read back %s on cgroup %s", test, name, version)
+			case len(shown[name]) > 0 && said != "":
+				t.Errorf("%s on cgroup %s is read back by %v, yet is said not to be: %s", name, version, shown[name], why)
 			default:
-				t.Logf("%s %-30s %s%s", version, name, strings.Join(repaired[name], " "), why)
+				t.Logf("%s %-30s %s%s", version, name, strings.Join(shown[name], " "), why)
 			}
 		}
 	}
-	for name := range unrepaired {
-		if _, known := wantedRepairs("v2")[name]; !known {
+	for name := range absent {
+		if _, known := wantedRepairs("v2")[strings.TrimPrefix(name, "v2 ")]; !known {
 			t.Errorf("%s is neither a knob nor a feature", name)
 		}
 	}
@@ -88,7 +121,7 @@ func wantedRepairs(version string) map[string]string {
 }
 
 // repairedBy lists for each knob and feature the scenarios with the lanes, "SCENARIO@LANE", that read it back.
-func repairedBy(all []scenario.Scenario, lanes []kernelLane, version string) map[string][]string {
+func repairedBy(all []scenario.Scenario, lanes []kernelLane, version string, without plan.Knobs) map[string][]string {
 	out := map[string][]string{}
 	for i := range all {
 		s := &all[i]
@@ -97,8 +130,8 @@ func repairedBy(all []scenario.Scenario, lanes []kernelLane, version string) map
 				continue
 			}
 			eachRead(s, version, func(names ...string) {
-				if k, _ := plan.ParseKnob(names[0]); k == plan.Env || k == plan.Device {
-					return // which the conformance tests leave out
+				if k, _ := plan.ParseKnob(names[0]); without.Has(k) {
+					return
 				}
 				for _, name := range names {
 					if by := s.Name + "@" + l.name; !slices.Contains(out[name], by) {

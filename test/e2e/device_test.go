@@ -250,7 +250,9 @@ func percentOfMemory(r *rig) int64 {
 
 // lifecycleHAMi has HAMi-core's library on the node: the container that shares a card finds it preloaded, mounted read-only from the
 // node, with the lock directory beside it; a whole card comes without.
-func lifecycleHAMi(r *rig) {
+func lifecycleHAMi(r *rig) { hamiCore(r, r.up) }
+
+func hamiCore(r *rig, up func(spec string, more map[string]any)) {
 	const content = "no ELF file: nobody loads it\n"
 	lib := filepath.Join(r.host.Dir, "libvgpu.so")
 	if err := os.WriteFile(lib, []byte(content), 0o644); err != nil {
@@ -270,7 +272,7 @@ func lifecycleHAMi(r *rig) {
 	r.makeDevices([]scenario.Device{{Path: "/dev/nvidia0", Major: 195}})
 	paths := r.base()["host"].(map[string]any)
 	paths["hamiLibrary"] = lib
-	r.up(standard, map[string]any{"host": paths})
+	up(standard, map[string]any{"host": paths})
 	gpu := func(name, share string) *kubelet.Running {
 		p := lsPod(name)
 		p.Labels["koordinator.sh/gpu-isolation-provider"] = "HAMi-core"
@@ -340,13 +342,18 @@ func registry(r *rig, spec string) {
 // vendor's: its edits are a variable and a harmless character device under a GPU's name. There is no GPU here; what is
 // shown is the way from the annotation to the container.
 func lifecycleCDI(r *rig) {
+	cdiDevices(r, r.up)
+	r.named("cdi-lost", "scheduling.koordinator.sh/device-allocated")
+}
+
+func cdiDevices(r *rig, up func(spec string, more map[string]any)) {
 	spec := `{"cdiVersion":"0.6.0","kind":"nvidia.com/gpu","devices":[
 		{"name":"GPU-lab-0","containerEdits":{"env":["LAB_GPU=zero"],"deviceNodes":[{"path":"/dev/nvidia0","hostPath":"/dev/null","type":"c","major":1,"minor":3}]}},
 		{"name":"GPU-lab-1","containerEdits":{"env":["LAB_GPU=one"],"deviceNodes":[{"path":"/dev/nvidia1","hostPath":"/dev/zero","type":"c","major":1,"minor":5}]}}]}`
 	registry(r, spec)
 	// A card that is there, and that the registry does not have.
 	r.makeDevices([]scenario.Device{{Path: "/dev/nvidia7", Major: 195, Minor: 7}})
-	r.up(standard, nil)
+	up(standard, nil)
 	gpu := func(name, allocated string) *kubelet.Running {
 		p := lsPod(name)
 		p.Annotations = map[string]string{"scheduling.koordinator.sh/device-allocated": allocated}
@@ -367,7 +374,6 @@ func lifecycleCDI(r *rig) {
 	r.soon(2*time.Second, lost, []string{
 		"main @env LAB_GPU=", "main @env NVIDIA_VISIBLE_DEVICES=GPU-gone", "main @device /dev/nvidia7=c 195:7", "main @access 195:7=allowed",
 	})
-	r.named("cdi-lost", "scheduling.koordinator.sh/device-allocated")
 	r.now(r.pod(lsPod("cdi-none")), []string{"main @env LAB_GPU=", "main @env NVIDIA_VISIBLE_DEVICES="})
 	out, err := r.ctl("explain", "default/cdi-one/main")
 	if err != nil || !strings.Contains(out, "nvidia.com/gpu=GPU-lab-1") {

@@ -22,6 +22,7 @@ import (
 	"github.com/koord-rt/koord-rt/api/protocol"
 	"github.com/koord-rt/koord-rt/daemon/status"
 	"github.com/koord-rt/koord-rt/test/lab/cri"
+	"github.com/koord-rt/koord-rt/test/lab/gate"
 	"github.com/koord-rt/koord-rt/test/lab/kubelet"
 	"github.com/koord-rt/koord-rt/test/scenario"
 )
@@ -32,7 +33,7 @@ type viaProxy struct {
 	client *cri.Client
 	socket string
 	cmd    *exec.Cmd
-	exited chan struct{}
+	exited <-chan struct{}
 	out    *syncBuffer
 }
 
@@ -108,14 +109,7 @@ func (p *viaProxy) again() {
 	cmd := exec.Command(bin("koord-runtime-proxy"), "--config", filepath.Join(filepath.Dir(p.config), "proxy.yaml"))
 	cmd.Stderr, cmd.Stdout = p.out, p.out
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := cmd.Start(); err != nil {
-		p.t.Fatalf("start koord-runtime-proxy: %v", err)
-	}
-	exited := make(chan struct{})
-	go func() {
-		_ = cmd.Wait() // the exit state is read where it matters
-		close(exited)
-	}()
+	exited := p.launched(cmd)
 	p.cmd, p.exited = cmd, exited
 	p.eventually(15*time.Second, func() error {
 		select {
@@ -135,6 +129,28 @@ func (p *viaProxy) again() {
 		}
 		return fmt.Errorf("koord-runtime-proxy (pid %d) is not connected yet", cmd.Process.Pid)
 	})
+}
+
+// launched starts the command, behind a gate where the rig says so.
+func (p *viaProxy) launched(cmd *exec.Cmd) <-chan struct{} {
+	p.t.Helper()
+	if p.gated {
+		g, exited, err := gate.Start(cmd, p.tree.Mounts()...)
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		p.gate = g
+		return exited
+	}
+	if err := cmd.Start(); err != nil {
+		p.t.Fatalf("start koord-runtime-proxy: %v", err)
+	}
+	exited := make(chan struct{})
+	go func() {
+		_ = cmd.Wait() // the exit state is read where it matters
+		close(exited)
+	}()
+	return exited
 }
 
 // end stops the proxy; the kubelet goes back to the runtime itself.

@@ -38,6 +38,9 @@ var safeLives = []proxyLife{
 	{"Koordctl", proxyKoordctl},
 	{"Hooks", proxyHooks},
 	{"Transparent", proxyTransparent},
+	{"CDI", proxyCDI},
+	{"HAMi", proxyHAMi},
+	{"SlowKernel", proxySlowKernel},
 }
 
 // TestHostProxySafe is what the proxy refuses, hides, passes on and gives back.

@@ -217,9 +217,9 @@ func (w wires) runtimesOwn() {
 
 // large: messages to the runtime and from it, beyond 16 MiB, beyond what the proxy decodes, beyond what the runtime takes.
 func (w wires) large(run *kubelet.Running) {
-	sizes := []int{16<<20 - 100, 24 << 20, 40 << 20, runtimeTakes + 1}
-	if emulated() {
-		sizes = []int{24 << 20, runtimeTakes + 1}
+	sizes, half := []int{16<<20 - 100, 24 << 20, 40 << 20, runtimeTakes + 1}, 15<<20
+	if emulated() { // where each MiB takes its time
+		sizes, half = []int{17 << 20}, 2<<20
 	}
 	for _, n := range sizes {
 		list := w.same("/runtime.v1.RuntimeService/ListContainers", unread(n), true)
@@ -228,7 +228,6 @@ func (w wires) large(run *kubelet.Running) {
 			w.p.t.Errorf("%d bytes: %.200s, %.200s", n, list.Status, create.Status)
 		}
 	}
-	const half = 15 << 20
 	says := &runtimeapi.ExecSyncRequest{ContainerId: run.Containers["main"], Cmd: []string{"sh", "-c", fmt.Sprintf("head -c %d /dev/zero; head -c %[1]d /dev/zero >&2", half)}}
 	raw, err := proto.Marshal(says)
 	if err != nil {

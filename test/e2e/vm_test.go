@@ -132,7 +132,8 @@ func shown(out string, all bool) string {
 // kernelSensitive are the scenarios whose result depends on the kernel, not only on the cgroup version.
 const kernelSensitive = "/^(batch|burst|cpuset-lsr|identity|llc|llc-pod|memory-annotation|memory-m5|normalization|oom)$"
 
-// proxied are those of them that the proxy does not go through under systemd (fewUnits) as well.
+// proxied are what the proxy goes through on cgroup v2 and not under systemd (fewUnits): with those every knob and feature
+// (TestProxyScenariosCoverEveryKnob of test/arch).
 const proxied = "/^(burst|cpuset-lsr|identity|llc|llc-pod|memory-annotation|normalization|oom)$"
 
 // underUnits set what systemd keeps as properties of its units: a repair must set them there too, which fewUnits show. Half a minute

@@ -133,11 +133,19 @@ func newRig(t *testing.T, change ...func(*config.Proxy)) *rig {
 // newRigOn is newRig on another kind of node.
 func newRigOn(t *testing.T, version node.CgroupVersion, live *engine.Live, change ...func(*config.Proxy)) *rig {
 	t.Helper()
+	return newRigAt(t, "", version, live, change...)
+}
+
+// newRigAt is newRigOn with a runtime that serves at a socket; "" is the fake one.
+func newRigAt(t *testing.T, socket string, version node.CgroupVersion, live *engine.Live, change ...func(*config.Proxy)) *rig {
+	t.Helper()
 	fake := &fakeRuntime{sandboxes: map[string]*runtimeapi.PodSandboxConfig{}, containers: map[string]*runtimeapi.ContainerStatus{}}
 	r := &rig{fake: fake, kernel: &fakeKernel{}, book: &book{}, reg: prometheus.NewRegistry()}
 	dir := t.TempDir()
-	r.socket = filepath.Join(dir, "r.sock")
-	r.serve(t)
+	if r.socket = socket; socket == "" {
+		r.socket = filepath.Join(dir, "r.sock")
+		r.serve(t)
+	}
 	list, err := cri.NewLister("unix://" + r.socket)
 	must(t, err)
 	t.Cleanup(func() { must(t, list.Close()) })
