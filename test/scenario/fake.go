@@ -39,7 +39,7 @@ type Fake struct {
 	procs *processes
 	// cookies are core scheduling's.
 	cookies *cookies
-	env     map[string]map[string]string // container id -> "@env NAME" or "@device PATH" -> value
+	given   map[string]map[string]string // container id -> "@env NAME" or "@device PATH" -> value
 }
 
 // NewFake builds the tree as the kubelet leaves it before the first container, and the scenario's paper on its kernel.
@@ -57,7 +57,7 @@ func NewFake(t testing.TB, s *Scenario, version string) *Fake {
 		t.Fatal(err)
 	}
 	f := &Fake{
-		Tree: tree, fs: fs, procs: newProcesses(), env: map[string]map[string]string{},
+		Tree: tree, fs: fs, procs: newProcesses(), given: map[string]map[string]string{},
 		cookies: &cookies{byPID: map[int]uint64{}, byGroup: map[string]uint64{}},
 	}
 	o := apply.Options{FS: fs, Roots: tree.Roots, Journal: discard{}, Tasks: f.procs, Cookies: f.cookies, Groups: f.procs, Writer: tree}
@@ -125,7 +125,7 @@ func (f *Fake) NRI(ctx context.Context, t testing.TB) {
 		f.do(ctx, t, pp.Plan)
 		for i, c := range pp.Containers {
 			adj, rest := nri.Adjust(f.Paper.View, pp.Plans[i], c, "test")
-			f.runc(t, pp.Pod, c, adj)
+			f.runc(t, pp.Pod, c, ofNRI(c, adj))
 			f.do(ctx, t, rest)
 		}
 	}
@@ -136,7 +136,7 @@ func (f *Fake) Reconcile(ctx context.Context, t testing.TB) {
 	t.Helper()
 	for _, pp := range f.Paper.Pods {
 		for _, c := range pp.Containers {
-			f.runc(t, pp.Pod, c, nil)
+			f.runc(t, pp.Pod, c, specified{resources: c.Base})
 		}
 	}
 	f.groups(ctx, t)
@@ -180,12 +180,22 @@ func (f *Fake) do(ctx context.Context, t testing.TB, p plan.Plan) {
 	}
 }
 
-// runc makes the container's cgroup from the request, changed by the adjustment, in runc's order: memory, cpu, cpuset,
-// then the unified keys.
-func (f *Fake) runc(t testing.TB, p *workload.Pod, c *workload.Container, adj *nriapi.ContainerAdjustment) {
+// specified is what the runtime hands to runc.
+type specified struct {
+	resources workload.Resources
+	// swap: the limit of memory and swap follows the memory limit.
+	swap   bool
+	oom    unit.Opt // over resources' own
+	policy int
+	class  string
+	given  map[string]string // "@env NAME" or "@device PATH" -> value
+}
+
+// runc makes the container's cgroup, in runc's order: memory, cpu, cpuset, then the unified keys.
+func (f *Fake) runc(t testing.TB, p *workload.Pod, c *workload.Container, spec specified) {
 	t.Helper()
 	f.Tree.Mkdir(t, c.Cgroup)
-	r := mark.Overlay(c.Base, nri.Resources(adj.GetLinux().GetResources()))
+	r := spec.resources
 	target := c.Target(p)
 	ints := []struct {
 		k plan.Knob
@@ -196,8 +206,7 @@ func (f *Fake) runc(t testing.TB, p *workload.Pod, c *workload.Container, adj *n
 			f.write(t, plan.Setting{Target: target, Knob: i.k, Value: plan.Int(i.o.V)})
 		}
 	}
-	if f.fs.Version() == node.CgroupV1 && adj.GetLinux().GetResources().GetMemory().GetLimit().GetValue() > 0 {
-		// NRI's generator sets the swap limit to every memory limit it is given (facts 2.3).
+	if f.fs.Version() == node.CgroupV1 && spec.swap {
 		if err := f.Tree.Write(f.Tree.Path(c.Cgroup, "memory.memsw.limit_in_bytes"), strconv.FormatInt(r.MemoryLimit.V, 10), false); err != nil {
 			t.Error(err)
 		}
@@ -225,31 +234,40 @@ func (f *Fake) runc(t testing.TB, p *workload.Pod, c *workload.Container, adj *n
 			t.Fatal(err)
 		}
 	}
-	f.specOnly(c, pid, adj)
+	if spec.oom.Set {
+		f.procs.oom[pid] = int(spec.oom.V)
+	}
+	f.procs.policy[pid] = spec.policy
+	if spec.class != "" {
+		f.procs.group[pid] = spec.class
+	}
+	f.given[c.ID] = spec.given
 }
 
 // policies are the SCHED_* numbers behind NRI's names.
 var policies = map[nriapi.LinuxSchedulerPolicy]int{nriapi.LinuxSchedulerPolicy_SCHED_IDLE: 5, nriapi.LinuxSchedulerPolicy_SCHED_BATCH: 3}
 
-// specOnly plays what else the adjustment asks of runc.
-func (f *Fake) specOnly(c *workload.Container, pid int, adj *nriapi.ContainerAdjustment) {
-	if o := adj.GetLinux().GetOomScoreAdj(); o != nil {
-		f.procs.oom[pid] = int(o.GetValue())
+// ofNRI is the request as a plugin's reply changes it.
+func ofNRI(c *workload.Container, adj *nriapi.ContainerAdjustment) specified {
+	linux := adj.GetLinux()
+	out := specified{
+		resources: mark.Overlay(c.Base, nri.Resources(linux.GetResources())),
+		swap:      linux.GetResources().GetMemory().GetLimit().GetValue() > 0, // by NRI's generator (facts 2.3)
+		class:     linux.GetResources().GetRdtClass().GetValue(), given: map[string]string{},
 	}
-	if s := adj.GetLinux().GetScheduler(); s != nil {
-		f.procs.policy[pid] = policies[s.GetPolicy()]
+	if o := linux.GetOomScoreAdj(); o != nil {
+		out.oom = unit.Some(o.GetValue())
 	}
-	if class := adj.GetLinux().GetResources().GetRdtClass(); class != nil {
-		f.procs.group[pid] = class.GetValue()
+	if s := linux.GetScheduler(); s != nil {
+		out.policy = policies[s.GetPolicy()]
 	}
-	env := map[string]string{}
 	for _, e := range adj.GetEnv() {
-		env["@env "+e.GetKey()] = e.GetValue()
+		out.given["@env "+e.GetKey()] = e.GetValue()
 	}
-	for _, d := range adj.GetLinux().GetDevices() {
-		env["@device "+d.GetPath()] = fmt.Sprintf("%s %d:%d", d.GetType(), d.GetMajor(), d.GetMinor())
+	for _, d := range linux.GetDevices() {
+		out.given["@device "+d.GetPath()] = fmt.Sprintf("%s %d:%d", d.GetType(), d.GetMajor(), d.GetMinor())
 	}
-	f.env[c.ID] = env
+	return out
 }
 
 // Read is the present value behind a wanted line.
@@ -277,7 +295,7 @@ func (f *Fake) Read(w Want) (string, error) {
 	case "@resctrl":
 		return f.procs.group[pid], nil
 	}
-	given := f.env[path.Base(dir)]
+	given := f.given[path.Base(dir)]
 	if number, asked := strings.CutPrefix(w.File, "@access "); asked {
 		return access(given, number), nil
 	}
