@@ -151,6 +151,7 @@ func asleep(seconds string) bool {
 
 // deadline: it is the runtime that ends a call in time. The client, which is no gRPC library, names a deadline and would wait.
 func (w wires) deadline(run *kubelet.Running) {
+	limit := patience(time.Second) // long enough for the call to reach the runtime on a machine with little time
 	for way, socket := range map[string]string{"directly": w.p.host.Socket, "through the proxy": w.p.socket} {
 		transport := &http.Transport{Protocols: new(http.Protocols), DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return (&net.Dialer{}).DialContext(ctx, "unix", socket)
@@ -163,7 +164,7 @@ func (w wires) deadline(run *kubelet.Running) {
 		if err != nil {
 			w.p.t.Fatal(err)
 		}
-		req.Header = http.Header{"Content-Type": {"application/grpc"}, "Te": {"trailers"}, "Grpc-Timeout": {"500m"}}
+		req.Header = http.Header{"Content-Type": {"application/grpc"}, "Te": {"trailers"}, "Grpc-Timeout": {fmt.Sprintf("%dm", limit.Milliseconds())}}
 		reply, err := client.Do(req)
 		code := ""
 		if err == nil {
@@ -173,7 +174,7 @@ func (w wires) deadline(run *kubelet.Running) {
 		}
 		// grpc-go's server resets a stream whose time is over, unless the method is quicker.
 		if reset := err != nil && strings.Contains(err.Error(), "CANCEL; received from peer"); !reset && code != fmt.Sprint(uint32(codes.DeadlineExceeded)) {
-			w.p.t.Errorf("%s: a call of 500 ms ended with grpc-status %q, %v", way, code, err)
+			w.p.t.Errorf("%s: a call of %s ended with grpc-status %q, %v", way, limit, code, err)
 		}
 		transport.CloseIdleConnections()
 		w.over("ExecSync", ended+1)
