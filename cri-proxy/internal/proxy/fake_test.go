@@ -32,7 +32,7 @@ type fakeRuntime struct {
 	// creating, starting and removing, when set, are called by their calls before they happen; asked by each question about one
 	// container.
 	creating atomic.Pointer[func()]
-	starting atomic.Pointer[func()]
+	starting atomic.Pointer[func(context.Context)]
 	removing atomic.Pointer[func()]
 	asked    atomic.Pointer[func(context.Context)]
 	// before and after, when set, are called by an update before and after it happens.
@@ -153,8 +153,10 @@ func (f *fakeRuntime) change(id string, edit func(c *runtimeapi.ContainerStatus)
 	f.containers[id] = c
 }
 
-func (f *fakeRuntime) StartContainer(_ context.Context, r *runtimeapi.StartContainerRequest) (*runtimeapi.StartContainerResponse, error) {
-	call(&f.starting)
+func (f *fakeRuntime) StartContainer(ctx context.Context, r *runtimeapi.StartContainerRequest) (*runtimeapi.StartContainerResponse, error) {
+	if f := f.starting.Load(); f != nil {
+		(*f)(ctx)
+	}
 	f.change(r.ContainerId, func(c *runtimeapi.ContainerStatus) { c.State = runtimeapi.ContainerState_CONTAINER_RUNNING })
 	return &runtimeapi.StartContainerResponse{}, nil
 }

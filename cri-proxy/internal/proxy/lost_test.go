@@ -172,7 +172,7 @@ func TestEndDuringAQuestion(t *testing.T) {
 	must(t, err)
 	entered, gate, asked := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	defer close(gate)
-	starting := func() { close(entered); <-gate }
+	starting := func(context.Context) { close(entered); <-gate }
 	r.fake.starting.Store(&starting)
 	var once sync.Once
 	question := func(ctx context.Context) {

@@ -69,7 +69,11 @@ func TestLostStart(t *testing.T) {
 	reply, err := r.CreateContainer(t.Context(), createOf(sandbox, cfg))
 	must(t, err)
 	entered, gate := make(chan struct{}), make(chan struct{})
-	f := func() { close(entered); <-gate }
+	f := func(ctx context.Context) {
+		close(entered)
+		<-ctx.Done() // the proxy has heard that the kubelet has gone: an answer before that would be measured
+		<-gate
+	}
 	r.fake.starting.Store(&f)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
