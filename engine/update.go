@@ -96,7 +96,7 @@ func (g *Engine) Updated(id string) {
 // lowerBurst makes room for a smaller quota: a quota below the burst that stands in the kernel is EINVAL, on the
 // container and, when the kubelet follows, on the pod. The new bursts come with the reply and with the checks of the pod. What
 // stands is what the plans before this update have written, an earlier life's as well. The pod's falls here even where UpdatePod
-// follows: the second of two walks over every group costs little, as UpdatePod's only one it would cost all (docs/benchmarks).
+// follows: right behind the container's, its walk over every group finds the caches warm, in UpdatePod it would not.
 func (g *Engine) lowerBurst(ctx context.Context, v *node.View, pod podEntry, old, next plan.Plan, before, asked unit.Opt) {
 	if !v.Kernel.Has(plan.CPUBurst) || v.Ceded.Has(plan.CPUBurst) || !asked.Set {
 		return
