@@ -8,6 +8,7 @@ package e2e
 import (
 	"fmt"
 	"os"
+	"path"
 	"path/filepath"
 	"strings"
 	"time"
@@ -101,20 +102,33 @@ func identities(lsr string) string {
 func lifecycleHostileAnnotations(r *rig) {
 	r.up(standard, nil)
 	big := strings.Repeat("x", 1<<20)
-	for name, c := range map[string]struct{ key, value string }{
-		"hostile-big":    {"koordinator.sh/cpuBurst", big},
-		"hostile-json":   {"koordinator.sh/memoryQOS", `{"minLimitPercent":`},
-		"hostile-cpuset": {"scheduling.koordinator.sh/resource-status", `{"cpuset":"0-4294967295,,7-1"}`},
-		"hostile-deep":   {"koordinator.sh/blkioQOS", strings.Repeat("[", 20000)},
-		"hostile-device": {"scheduling.koordinator.sh/device-allocated", `{"gpu":[{"minor":-1,"id":"../../etc"}]}`},
-		"hostile-group":  {"node.koordinator.sh/resctrl", `{"llc":{"schemata":{"range":[90,10]}}}`},
-		"hostile-need":   {"koord-rt.dev/required", "everything,batch"},
-	} {
+	bad := map[string]string{
+		"koordinator.sh/cpuBurst":                    big,
+		"koordinator.sh/memoryQOS":                   `{"minLimitPercent":`,
+		"scheduling.koordinator.sh/resource-status":  `{"cpuset":"0-4294967295,,7-1"}`,
+		"koordinator.sh/blkioQOS":                    strings.Repeat("[", 20000),
+		"scheduling.koordinator.sh/device-allocated": `{"gpu":[{"minor":-1,"id":"../../etc"}]}`,
+		"node.koordinator.sh/resctrl":                `{"llc":{"schemata":{"range":[90,10]}}}`,
+		"koord-rt.dev/required":                      "everything,batch",
+	}
+	pods := map[string][]string{} // keys by name: each alone, but together where a pod takes its time
+	for key := range bad {
+		name := "hostile-" + strings.ToLower(path.Base(key))
+		if emulated() {
+			name = "hostile-together"
+		}
+		pods[name] = append(pods[name], key)
+	}
+	for name, keys := range pods {
 		p := bePod(name)
-		p.Annotations[c.key] = c.value
+		for _, key := range keys {
+			p.Annotations[key] = bad[key]
+		}
 		run := r.pod(p)
 		r.now(run, wants("BE", ""))
-		r.named(name, c.key)
+		for _, key := range keys {
+			r.named(name, key)
+		}
 	}
 	classes := lsPod("hostile-class")
 	classes.Labels["koordinator.sh/qosClass"] = "GOLD"
