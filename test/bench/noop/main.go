@@ -69,7 +69,7 @@ func serve(ctx context.Context, args []string) (err error) {
 	return s.Run(ctx)
 }
 
-// plugin implements the stub's interfaces, with empty methods unless it is asked for more.
+// plugin is the benchmark's peer: it answers every event at once and asks for nothing; as bare or with a stamp it does that much and no more.
 type plugin struct {
 	ready   string
 	session stub.Stub
