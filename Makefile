@@ -179,6 +179,7 @@ lint: ## gofmt, vet, staticcheck, house rules
 .PHONY: generate
 generate: ## Rewrite docs/reference, packaging/crds and the deep copies of api/ from the code
 	$(TOOL) controller-gen object:headerFile=hack/boilerplate.go.txt crd paths=./api/... output:crd:dir=packaging/crds
+	go run ./hack/crdbounds packaging/crds
 	go run ./hack/reference
 
 IMAGE ?= koord-manager:latest

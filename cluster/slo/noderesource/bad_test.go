@@ -64,6 +64,9 @@ func TestBadInput(t *testing.T) {
 				in.Node.Annotations[key] = "\xff{"
 			}
 		}, 25000, ""},
+		"an annotation that takes minutes to read": {func(in *scene) {
+			in.Node.Annotations[protocol.AnnotationRawAllocatable] = `{"cpu":"1e-99999999"}`
+		}, 25000, ""},
 		"a zone without resources": {func(in *scene) {
 			in.Topology = &topologyv1alpha1.NodeResourceTopology{Zones: []topologyv1alpha1.Zone{{Name: "node--1"}, {}}}
 		}, 25000, ""},

@@ -4,7 +4,6 @@
 package noderesource
 
 import (
-	"encoding/json"
 	"fmt"
 	"time"
 
@@ -13,6 +12,7 @@ import (
 
 	"github.com/koord-rt/koord-rt/api/protocol"
 	"github.com/koord-rt/koord-rt/cluster/internal/kept"
+	"github.com/koord-rt/koord-rt/cluster/internal/quantity"
 	"github.com/koord-rt/koord-rt/model/topo"
 	"github.com/koord-rt/koord-rt/model/unit"
 	"github.com/koord-rt/koord-rt/policy/capacity"
@@ -33,7 +33,7 @@ func nodeOf(n *corev1.Node) (out capacity.Node, problems []string) {
 	allocatable := kept.Amounts(n.Status.Allocatable)
 	if text := n.Annotations[protocol.AnnotationRawAllocatable]; text != "" {
 		raw := corev1.ResourceList{}
-		if err := json.Unmarshal([]byte(text), &raw); err != nil {
+		if err := quantity.Unmarshal([]byte(text), &raw); err != nil {
 			problems = append(problems, fmt.Sprintf("annotation %s: %v; what the kubelet keeps is taken from status.allocatable",
 				protocol.AnnotationRawAllocatable, err))
 		}
@@ -89,8 +89,8 @@ func bookedOf(text string) ([]capacity.Amounts, error) {
 	return out, nil
 }
 
-// quantity writes a whole number.
-func quantity(v int64) string { return resource.NewQuantity(v, resource.DecimalSI).String() }
+// written is a whole number as text.
+func written(v int64) string { return resource.NewQuantity(v, resource.DecimalSI).String() }
 
 // instant is a time as the formulas take it.
 func instant(t time.Time) unit.Micros { return unit.Micros(t.UnixMicro()) }

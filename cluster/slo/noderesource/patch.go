@@ -53,7 +53,7 @@ func (d *decision) resourcePatch() (patch map[string]any, due bool) {
 		}
 		patch[name] = nil
 		if want.Set {
-			patch[name] = quantity(want.V)
+			patch[name] = written(want.V)
 		}
 		if slices.Contains(ofDevices, name) || have != same {
 			due = true // a device is there or it is not

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/koord-rt/koord-rt/api/protocol"
+	"github.com/koord-rt/koord-rt/cluster/internal/quantity"
 )
 
 // Node is what the decision goes by.
@@ -48,7 +49,7 @@ func recordOf(n *Node) (out record) {
 	if text == "" {
 		return record{}
 	}
-	if err := json.Unmarshal([]byte(text), &out.raw); err != nil {
+	if err := quantity.Unmarshal([]byte(text), &out.raw); err != nil {
 		return record{} // the next word of the kubelet replaces it
 	}
 	by, own := n.Annotations[protocol.AnnotationAmplifiedBy]
@@ -167,7 +168,7 @@ func Check(now, was map[string]string) []string {
 	}
 	if text, ok := changed(protocol.AnnotationRawAllocatable); ok {
 		var raw corev1.ResourceList
-		if err := json.Unmarshal([]byte(text), &raw); err != nil {
+		if err := quantity.Unmarshal([]byte(text), &raw); err != nil {
 			out = append(out, fmt.Sprintf("annotation %s: no list of resources: koord-manager writes it, leave it out", protocol.AnnotationRawAllocatable))
 		}
 	}

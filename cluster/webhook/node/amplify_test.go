@@ -272,6 +272,7 @@ func TestCheck(t *testing.T) {
 		"taken away":              {m{}, m{key: `2`}, nil},
 		"raw":                     {m{raw: `{"cpu":"10"}`}, nil, nil},
 		"raw that is no list":     {m{raw: `{"cpu":"ten"}`}, nil, []string{"leave it out"}},
+		"raw that takes minutes":  {m{raw: `{"cpu":"1e-99999999"}`}, nil, []string{"leave it out"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -10,12 +10,17 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
+
+	"github.com/koord-rt/koord-rt/cluster/internal/quantity"
 )
 
 // patched is the pod with a profile's strategic merge patch. A patch that would move the pod, or that makes no pod of it, is
 // an error. Errors of the libraries can quote the document, and with it a secret in the environment, so only fields and kinds
 // of JSON are passed on.
 func patched(p *corev1.Pod, patch []byte) (*corev1.Pod, error) {
+	if quantity.Check(patch) != nil {
+		return nil, fmt.Errorf("patch: a quantity has %w", quantity.ErrExponent)
+	}
 	doc, err := json.Marshal(p)
 	if err != nil {
 		return nil, errors.New("the pod cannot be encoded")

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	schedulingv1alpha1 "github.com/koord-rt/koord-rt/api/scheduling/v1alpha1"
+	"github.com/koord-rt/koord-rt/cluster/internal/quantity"
 )
 
 // reserver gives new Reservations what profiles give the pods they are made for (gate ReservationMutatingWebhook).
@@ -25,7 +26,7 @@ func (r *reserver) Handle(ctx context.Context, req admission.Request) admission.
 		return admission.Allowed("")
 	}
 	var was, now schedulingv1alpha1.Reservation
-	if err := json.Unmarshal(req.Object.Raw, &was); err != nil {
+	if err := quantity.Unmarshal(req.Object.Raw, &was); err != nil {
 		return admission.Allowed("") // the validating webhook says what is wrong
 	}
 	if was.Spec.Template == nil || len(was.Spec.Template.Spec.Containers) == 0 {

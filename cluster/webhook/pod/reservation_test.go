@@ -43,6 +43,7 @@ func TestReservation(t *testing.T) {
 		"opted out":                {strings.Replace(roomText, "name: room", `name: room, labels: {koord-rt.dev/opt-out: "true"}`, 1), spark, false, false, ""},
 		"gate off":                 {roomText, spark, true, false, ""},
 		"no template":              {roomText[:strings.Index(roomText, "  template")], spark, false, false, ""},
+		"an amount to wait for":    {strings.Replace(roomText, `cpu: "8"`, `cpu: "1e-99999999"`, 1), spark, false, false, ""}, // refused when it is validated
 		"no reservation":           {"spec: 3", spark, false, false, ""},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -4,7 +4,6 @@
 package quota
 
 import (
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/koord-rt/koord-rt/api/protocol"
 	sigsv1alpha1 "github.com/koord-rt/koord-rt/api/schedulingsigs/v1alpha1"
+	"github.com/koord-rt/koord-rt/cluster/internal/quantity"
 )
 
 // Canonical is the group that the others' quotas become objects of (D1).
@@ -72,7 +72,7 @@ func Read(group string, meta *metav1.ObjectMeta, spec *sigsv1alpha1.ElasticQuota
 		if text == "" {
 			continue
 		}
-		if err := json.Unmarshal([]byte(text), f.to); err != nil {
+		if err := quantity.Unmarshal([]byte(text), f.to); err != nil {
 			problems = append(problems, fmt.Sprintf("annotation %s: cannot be read: want JSON as %s", f.key, f.want))
 		}
 	}

@@ -29,6 +29,7 @@ import (
 
 	"github.com/koord-rt/koord-rt/api/protocol"
 	sigsv1alpha1 "github.com/koord-rt/koord-rt/api/schedulingsigs/v1alpha1"
+	"github.com/koord-rt/koord-rt/cluster/internal/quantity"
 	"github.com/koord-rt/koord-rt/cluster/internal/quotas"
 	"github.com/koord-rt/koord-rt/cluster/webhook/answer"
 )
@@ -80,7 +81,7 @@ type object struct {
 
 func decode(req *admission.Request, raw []byte) (Quota, []string, error) {
 	var o object
-	if err := json.Unmarshal(raw, &o); err != nil {
+	if err := quantity.Unmarshal(raw, &o); err != nil {
 		return Quota{}, nil, err
 	}
 	o.Metadata.Namespace = req.Namespace
@@ -175,7 +176,7 @@ func (m *mutator) Handle(ctx context.Context, req admission.Request) admission.R
 		return admission.Allowed("")
 	}
 	var o object
-	if err := json.Unmarshal(req.Object.Raw, &o); err != nil {
+	if err := quantity.Unmarshal(req.Object.Raw, &o); err != nil {
 		return m.answers.Open(mutating, "decode", "the ElasticQuota cannot be decoded")
 	}
 	labels := map[string]string{}

@@ -11,7 +11,6 @@ package reservation
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"slices"
 	"time"
@@ -23,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	schedulingv1alpha1 "github.com/koord-rt/koord-rt/api/scheduling/v1alpha1"
+	"github.com/koord-rt/koord-rt/cluster/internal/quantity"
 	"github.com/koord-rt/koord-rt/cluster/webhook/answer"
 )
 
@@ -60,12 +60,12 @@ func Add(mgr ctrl.Manager, o Options, answers *answer.Answers) error {
 func decode[T any](a *answer.Answers, name string, req *admission.Request) (now, was *T, instead *admission.Response) {
 	now, was = new(T), new(T)
 	if req.Operation == admissionv1.Update {
-		if err := json.Unmarshal(req.OldObject.Raw, was); err != nil {
+		if err := quantity.Unmarshal(req.OldObject.Raw, was); err != nil {
 			out := a.Open(name, "decode", "the object as it was cannot be decoded")
 			return nil, nil, &out
 		}
 	}
-	if err := json.Unmarshal(req.Object.Raw, now); err != nil {
+	if err := quantity.Unmarshal(req.Object.Raw, now); err != nil {
 		out := a.Refuse(name, []string{"the object cannot be decoded: " + err.Error() + ": write templates as those of pods"})
 		return nil, nil, &out
 	}

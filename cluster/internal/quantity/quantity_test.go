@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+package quantity
+
+import (
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+func TestCheck(t *testing.T) {
+	t.Parallel()
+	for text, place := range map[string]string{
+		`{"cpu":"1","memory":"2Gi","a":"1e3","b":"1E-9","c":"2E","d":1e3,"e":null}`: "",
+		`{"cpu":"1e-99999999"}`:                             "cpu",
+		`{"cpu":"1E-99999999"}`:                             "cpu",
+		`{"cpu":"1\u0065-99999999"}`:                        "cpu",
+		`{"cpu":" +.5e+99999999 "}`:                         "cpu",
+		`{"cpu":1e-99999999}`:                               "cpu",
+		`{"spec":{"list":[{"x":"1"},{"x":"-1e-0001000"}]}}`: "spec.list[1].x",
+		`"1e-1000"`:                                         "",
+		`{"note":"see 1e-99999999","hash":"9e1234f","id":"1e-99999999x","end":"1e"}`: "",
+		`{"not json`: "",
+		``:           "",
+	} {
+		err := Check([]byte(text))
+		refused := place != "" || text == `"1e-1000"`
+		if errors.Is(err, ErrExponent) != refused || err != nil && !strings.HasPrefix(err.Error(), place+": ") {
+			t.Errorf("%s: %v, want one about %q", text, err, place)
+		}
+	}
+}
+
+func TestUnmarshal(t *testing.T) {
+	t.Parallel()
+	var list corev1.ResourceList
+	if err := Unmarshal([]byte(`{"cpu":"1e3"}`), &list); err != nil || list.Cpu().Value() != 1000 {
+		t.Errorf("%v, %v", list, err)
+	}
+	if err := Unmarshal([]byte(`{"cpu":"1e-99999999"}`), &list); !errors.Is(err, ErrExponent) {
+		t.Errorf("a quantity that nobody can wait for: %v", err)
+	}
+	if err := Unmarshal([]byte(`{"cpu":"much"}`), &list); err == nil {
+		t.Error("no quantity, and no error")
+	}
+}
+
+// FuzzUnmarshal: whatever is written ends, and nothing else is refused than json.Unmarshal would refuse.
+func FuzzUnmarshal(f *testing.F) {
+	for _, text := range []string{`{"cpu":"1"}`, `{"cpu":"1e-99999999"}`, `{"cpu":"1e-999"}`, `{"cpu":-1E+0999999}`, `{"a":" 1e-9 "}`, `[]`, `null`} {
+		f.Add([]byte(text))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		var list, plain corev1.ResourceList
+		err := Unmarshal(data, &list)
+		if errors.Is(err, ErrExponent) {
+			return
+		}
+		if want := json.Unmarshal(data, &plain); (err == nil) != (want == nil) {
+			t.Errorf("%v, json.Unmarshal: %v", err, want)
+		}
+	})
+}
