@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The koord-rt Authors
 
-// Command crdbounds bounds the exponents of the quantities in the definitions that controller-gen has made. Its pattern for a
-// Kubernetes quantity takes "1e-99999999", for which Kubernetes' parser computes that power of ten: a single stored object would
-// stop every program that lists its kind. It takes "1e1.5" too, which no parser reads.
+// Command crdbounds bounds the quantities in the definitions that controller-gen has made. Its pattern for a Kubernetes quantity takes
+// "1e-99999999", for which Kubernetes' parser computes that power of ten, and a million digits, which it cannot write within
+// minutes: a single stored object would stop every program that lists its kind. It takes "1e1.5" too, which no parser reads.
 //
 // Input: the folder with the definitions. Output: the same files. It must not be imported.
 package main
@@ -17,10 +17,10 @@ import (
 )
 
 const (
-	// generated is controller-gen's pattern for the exponent.
-	generated = `[eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))`
-	// bounded is what quantities need: their smallest unit is 1e-9, their largest value 9.2e18.
-	bounded = `[eE](\+|-)?[0-9]{1,2}`
+	// generated is controller-gen's pattern.
+	generated = `^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$`
+	// bounded is more than quantities need: their smallest unit is 1e-9, their largest value 9.2e18.
+	bounded = `^(\+|-)?(([0-9]{1,40}(\.[0-9]{0,40})?)|(\.[0-9]{1,40}))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?[0-9]{1,2}))?$`
 )
 
 func main() {

@@ -104,12 +104,15 @@ func with(value any, more map[string]any) any {
 	return m
 }
 
-// TestExponents: no definition lets a quantity in whose exponent Kubernetes' parser would compute for minutes (hack/crdbounds), or that
+// TestQuantities: no definition lets a quantity in for which Kubernetes' parser would compute for minutes (hack/crdbounds), or that
 // it cannot read; what it writes and people use goes in. On a program that lists the kind such an object would act as an attack.
-func TestExponents(t *testing.T) {
+func TestQuantities(t *testing.T) {
 	t.Parallel()
 	tried := 0
 	for name, d := range current(t) {
+		if strings.HasPrefix(name, "nodeslos.") {
+			continue // whose amounts api/strategy reads (TestBounds), and never Kubernetes' parser
+		}
 		for _, v := range d.Spec.Versions {
 			v.Schema.Root.walk("", func(path string, s *schema) {
 				if s.kind() != "int-or-string" || s.Pattern == "" { // a percentage, no quantity
@@ -117,12 +120,12 @@ func TestExponents(t *testing.T) {
 				}
 				tried++
 				takes := regexp.MustCompile(s.Pattern)
-				for _, text := range []string{"1e-99999999", "1E99999999", "1e-100", "1e1.5", "1e.5"} {
+				for _, text := range []string{"1e-99999999", "1E99999999", "1e-100", "1e1.5", "1e.5", strings.Repeat("9", 41), "0." + strings.Repeat("0", 41)} {
 					if takes.MatchString(text) {
 						t.Errorf("%s %s: %s takes %s", name, v.Name, path, text)
 					}
 				}
-				for _, text := range []string{"1", "100m", "2Gi", "1E", "1e3", "1E18", "5e-1", "1n"} {
+				for _, text := range []string{"1", "100m", "2Gi", "1E", "1e3", "1E18", "5e-1", "1n", "9223372036854775807", "0.000000001", "5.", ".5", "+1", "-1"} {
 					if !takes.MatchString(text) {
 						t.Errorf("%s %s: %s does not take %s", name, v.Name, path, text)
 					}

@@ -21,8 +21,8 @@ var accepted = map[string]string{}
 // Patterns of a quantity before and after hack/crdbounds: what only the first takes, no program could read, or not in time. An object
 // with it was never of use to anybody, so this one narrowing is no break.
 const (
-	anyExponent   = `^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$`
-	shortExponent = `^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?[0-9]{1,2}))?$`
+	anyNumber     = `^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$`
+	boundedNumber = `^(\+|-)?(([0-9]{1,40}(\.[0-9]{0,40})?)|(\.[0-9]{1,40}))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?[0-9]{1,2}))?$`
 )
 
 // TestReleasedKeepsWorking: an object that was accepted under the released definitions is accepted under these, and means the
@@ -129,7 +129,7 @@ func narrower(old, now *schema) []string {
 			say("no longer takes %v", e)
 		}
 	}
-	if now.Pattern != "" && now.Pattern != old.Pattern && (old.Pattern != anyExponent || now.Pattern != shortExponent) {
+	if now.Pattern != "" && now.Pattern != old.Pattern && (old.Pattern != anyNumber || now.Pattern != boundedNumber) {
 		say("pattern has become %s", now.Pattern)
 	}
 	for _, b := range []struct {

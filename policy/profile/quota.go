@@ -65,7 +65,7 @@ func FindQuota(p *Pod, quotas []Quota, rules QuotaRules) (at int, named string) 
 // lists reports whether the annotation has a namespace; one that cannot be read has none.
 func (q *Quota) lists(namespace string) bool {
 	var list []string
-	return strings.Contains(q.Namespaces, namespace) && json.Unmarshal([]byte(q.Namespaces), &list) == nil && slices.Contains(list, namespace)
+	return len(q.Namespaces) <= protocol.MaxValueBytes && strings.Contains(q.Namespaces, namespace) && json.Unmarshal([]byte(q.Namespaces), &list) == nil && slices.Contains(list, namespace)
 }
 
 // CheckQuota says why a pod cannot be one of a quota: it is a parent, or the pod alone asks for more than the quota may ever have. What the

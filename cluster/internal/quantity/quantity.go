@@ -5,8 +5,8 @@
 // open, and objects that a mutating webhook sees before their schema is checked.
 //
 // Kubernetes' parser (k8s.io/apimachinery/pkg/api/resource) computes a power of ten as large as the exponent says: "1e-9999999"
-// takes seconds, a digit more takes minutes, and nobody can end it. So exponents are looked at before. Input: JSON. Output: the
-// value, or an error that names the place. It must not import Kubernetes clients.
+// takes seconds, a digit more takes minutes, and nobody can end it. To write a number of a million digits takes it minutes too. So
+// numbers are looked at before. Input: JSON. Output: the value, or an error that names the place. It must not import Kubernetes clients.
 package quantity
 
 import (
@@ -14,16 +14,21 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 )
 
-// ErrExponent is wrapped by the errors about exponents.
-var ErrExponent = errors.New("an exponent of more than three digits")
+// ErrNumber is wrapped by the errors about numbers.
+var ErrNumber = errors.New("more digits than an amount can have")
 
-// maxExponentDigits is far beyond what any quantity needs (its smallest unit is 1e-9, its largest 9.2e18), and cheap to compute.
-const maxExponentDigits = 3
+// What quantities need is less by far: their smallest unit is 1e-9, their largest value 9.2e18. These are cheap to compute.
+const (
+	maxExponentDigits = 3
+	maxNumber         = 64
+	// maxSuffix is the longest of "Ki", "m" and the like.
+	maxSuffix = 2
+	// maxDepth is less than [json.Unmarshal] takes; objects of Kubernetes have a tenth.
+	maxDepth = 1000
+)
 
 // Unmarshal is [json.Unmarshal] of a value that may hold quantities anywhere.
 func Unmarshal(data []byte, to any) error {
@@ -33,56 +38,66 @@ func Unmarshal(data []byte, to any) error {
 	return json.Unmarshal(data, to)
 }
 
-// Check refuses JSON in which a string or number has an exponent that Kubernetes' parser had better not see. What is no JSON it leaves
-// to the decoder.
+// Check refuses JSON in which a string or number is one that Kubernetes' parser had better not see, also one that a later value of the
+// same key replaces: the parser sees both. What is no JSON it leaves to the decoder.
 //
 // Example: {"cpu":"1e-99999999"} is refused, with "cpu" in the error; {"note":"see 1e-99999999"} is not, for that is no number.
 func Check(data []byte) error {
-	if !bytes.ContainsAny(data, `eE\`) {
-		return nil
-	}
-	var document any
 	decoder := json.NewDecoder(bytes.NewReader(data))
 	decoder.UseNumber()
-	if decoder.Decode(&document) != nil {
-		return nil
-	}
-	return check("", document)
+	return check(decoder, "", 0)
 }
 
-func check(path string, value any) error {
-	switch v := value.(type) {
-	case map[string]any:
-		for _, key := range slices.Sorted(maps.Keys(v)) {
-			if err := check(strings.TrimPrefix(path+"."+key, "."), v[key]); err != nil {
-				return err
-			}
-		}
-	case []any:
-		for i, element := range v {
-			if err := check(fmt.Sprintf("%s[%d]", path, i), element); err != nil {
-				return err
-			}
-		}
+// check reads one value. An error of the decoder ends it without one: json.Unmarshal will have the same.
+func check(decoder *json.Decoder, path string, depth int) error {
+	token, err := decoder.Token()
+	if err != nil {
+		return nil
+	}
+	switch v := token.(type) {
 	case json.Number:
 		return checkText(path, string(v))
 	case string:
 		return checkText(path, v)
+	case json.Delim:
+		if depth == maxDepth {
+			return fmt.Errorf("%.100s: nested deeper than %d", path, maxDepth)
+		}
+		for i := 0; decoder.More(); i++ {
+			at := fmt.Sprintf("%s[%d]", path, i)
+			if v == '{' {
+				key, err := decoder.Token()
+				if err != nil {
+					return nil
+				}
+				at = strings.TrimPrefix(fmt.Sprint(path, ".", key), ".")
+			}
+			if err := check(decoder, at, depth+1); err != nil {
+				return err
+			}
+		}
+		if _, err := decoder.Token(); err != nil { // the end of it
+			return nil
+		}
 	}
 	return nil
 }
 
-// checkText refuses a number with a long exponent. The parser trims spaces, and reads the exponent as [strconv.ParseInt] does.
+// checkText refuses a number with too many digits, before its exponent or in it. The parser trims spaces, and reads the exponent as
+// [strconv.ParseInt] does.
 func checkText(path, text string) error {
-	const shown = 40
+	const shown, digits = 40, "0123456789"
 	text = strings.TrimSpace(text)
-	at := strings.IndexAny(text, "eE")
-	if at < 0 || strings.Trim(text[:at], "+-.0123456789") != "" {
-		return nil
+	rest := strings.TrimLeft(text, "+-."+digits)
+	number := len(text) - len(rest)
+	exponent, scientific := "", false
+	if rest != "" && (rest[0] == 'e' || rest[0] == 'E') {
+		exponent = strings.TrimLeft(rest[1:], "+-")
+		scientific = strings.Trim(exponent, digits) == ""
 	}
-	exponent := strings.TrimLeft(text[at+1:], "+-")
-	if len(exponent) <= maxExponentDigits || strings.Trim(exponent, "0123456789") != "" {
-		return nil
+	long := number > maxNumber && (len(rest) <= maxSuffix || scientific)
+	if number > 0 && scientific && len(exponent) > maxExponentDigits || long {
+		return fmt.Errorf("%.100s: %.*q has %w", path, shown, text, ErrNumber)
 	}
-	return fmt.Errorf("%s: %.*q has %w: write the amount without", path, shown, text, ErrExponent)
+	return nil
 }

@@ -22,6 +22,7 @@ import (
 	slov1alpha1 "github.com/koord-rt/koord-rt/api/slo/v1alpha1"
 	"github.com/koord-rt/koord-rt/cluster/quotamirror"
 	"github.com/koord-rt/koord-rt/cluster/quotaprofile"
+	"github.com/koord-rt/koord-rt/cluster/webhook/pod"
 )
 
 // The two managers read nothing in common, so each has a cache of its own, and one that is given up takes its memory along. Reads of
@@ -30,6 +31,11 @@ import (
 // servingCache is that of the webhooks: profiles, namespaces, priority classes, reservations, quotas, and who of the pods names a quota.
 func servingCache(o *Options) cache.Options {
 	out := base(o)
+	strip := out.DefaultTransform
+	out.DefaultTransform = func(object any) (any, error) { // a kind that is named below must be served, and Reservations need not be
+		object, err := strip(object)
+		return pod.RoomOnly(object), err
+	}
 	named := labels.NewSelector()
 	if r, err := labels.NewRequirement(protocol.LabelQuotaName, selection.Exists, nil); err == nil { // a constant
 		named = named.Add(*r)

@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"net/http"
 	"runtime/debug"
+	"slices"
 	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -99,8 +100,20 @@ func (a *Answers) FailedOpen(webhook, reason string) prometheus.Counter {
 	return a.failedOpen.WithLabelValues(webhook, reason)
 }
 
-// Refuse refuses a request, saying everything that is wrong with it.
+// Most is how many problems of a request are looked for at least and told at most: who writes a hundred thousand wrong entries
+// shall not have as many sentences made, logged and sent.
+const Most = 20
+
+// Few are the first problems, and how many more there are.
+func Few(problems []string) []string {
+	if len(problems) <= Most {
+		return problems
+	}
+	return append(slices.Clip(problems[:Most]), fmt.Sprintf("and at least %d more", len(problems)-Most))
+}
+
+// Refuse refuses a request, saying what is wrong with it.
 func (a *Answers) Refuse(webhook string, problems []string) admission.Response {
 	a.refused.WithLabelValues(webhook).Inc()
-	return admission.Denied(strings.Join(problems, "; "))
+	return admission.Denied(strings.Join(Few(problems), "; "))
 }

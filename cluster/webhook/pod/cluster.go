@@ -14,6 +14,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -73,7 +75,7 @@ func (o Options) warm(ctx context.Context, c cache.Cache) error {
 		kinds = append(kinds, &quotav1alpha1.ElasticQuotaProfile{})
 	}
 	if o.SchedulerName != "" {
-		kinds = append(kinds, &schedulingv1alpha1.Reservation{})
+		kinds = append(kinds, rooms())
 		for _, kind := range quotaKinds() {
 			quota := &metav1.PartialObjectMetadata{}
 			kind.Kind = strings.TrimSuffix(kind.Kind, "List")
@@ -142,7 +144,8 @@ func (c cluster) quota(ctx context.Context, namespace string) (bool, error) {
 
 // reservations are those that pods can still come to.
 func (c cluster) reservations(ctx context.Context) ([]profile.Reservation, error) {
-	var list schedulingv1alpha1.ReservationList
+	var list unstructured.UnstructuredList
+	list.SetGroupVersionKind(schedulingv1alpha1.GroupVersion.WithKind("ReservationList"))
 	err := c.cached.List(ctx, &list, client.UnsafeDisableDeepCopy)
 	switch {
 	case meta.IsNoMatchError(err):
@@ -152,14 +155,51 @@ func (c cluster) reservations(ctx context.Context) ([]profile.Reservation, error
 	}
 	var out []profile.Reservation
 	for i := range list.Items {
-		r := &list.Items[i]
+		var r room
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(list.Items[i].Object, &r); err != nil {
+			continue // what cannot be read is nobody's
+		}
 		ended := []schedulingv1alpha1.ReservationPhase{schedulingv1alpha1.ReservationSucceeded, schedulingv1alpha1.ReservationFailed}
 		if slices.Contains(ended, r.Status.Phase) {
 			continue
 		}
-		out = append(out, profile.Reservation{Name: r.Name, Owners: owners(r.Spec.Owners)})
+		out = append(out, profile.Reservation{Name: list.Items[i].GetName(), Owners: owners(r.Spec.Owners)})
 	}
 	return out, nil
+}
+
+// room is a Reservation as far as admissions read it.
+type room struct {
+	Spec struct {
+		Owners []schedulingv1alpha1.ReservationOwner `json:"owners"`
+	} `json:"spec"`
+	Status struct {
+		Phase schedulingv1alpha1.ReservationPhase `json:"phase"`
+	} `json:"status"`
+}
+
+// rooms are Reservations as they are kept: as JSON, for their templates are open, and one that means nothing, or whose amounts take
+// minutes to read, would else stop everybody who lists the kind.
+func rooms() *unstructured.Unstructured {
+	out := &unstructured.Unstructured{}
+	out.SetGroupVersionKind(schedulingv1alpha1.GroupVersion.WithKind("Reservation"))
+	return out
+}
+
+// RoomOnly keeps of a Reservation what admissions read; it is for the cache, which keeps everything else as it is.
+func RoomOnly(object any) any {
+	r, is := object.(*unstructured.Unstructured)
+	if !is || r.GetKind() != rooms().GetKind() {
+		return object
+	}
+	owners, _, _ := unstructured.NestedFieldNoCopy(r.Object, "spec", "owners")
+	phase, _, _ := unstructured.NestedFieldNoCopy(r.Object, "status", "phase")
+	meta, _, _ := unstructured.NestedFieldNoCopy(r.Object, "metadata")
+	kept := map[string]any{"apiVersion": r.GetAPIVersion(), "kind": r.GetKind(), "metadata": meta, "spec": map[string]any{"owners": owners}}
+	if phase != nil {
+		kept["status"] = map[string]any{"phase": phase}
+	}
+	return &unstructured.Unstructured{Object: kept}
 }
 
 func owners(list []schedulingv1alpha1.ReservationOwner) []profile.Owner {

@@ -11,10 +11,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	"github.com/koord-rt/koord-rt/api/apitest"
 	koordinatorv1alpha1 "github.com/koord-rt/koord-rt/api/koordinator/v1alpha1"
 	"github.com/koord-rt/koord-rt/api/protocol"
 	quotav1alpha1 "github.com/koord-rt/koord-rt/api/quota/v1alpha1"
@@ -81,5 +83,48 @@ func TestSurroundings(t *testing.T) {
 	unserved.mutator.cached = bare
 	if _, _, resp := unserved.create(t, plain); len(resp.Patches) > 0 || len(resp.Warnings) > 0 {
 		t.Errorf("kinds that are not served: %v, %v", resp.Patches, resp.Warnings)
+	}
+}
+
+// TestRoomsThatMeanNothing: a Reservation whose template or owners mean nothing, stored while nobody looked, keeps no other from its pods, and
+// of each only what admissions read is kept.
+func TestRoomsThatMeanNothing(t *testing.T) {
+	t.Parallel()
+	const plain = "{apiVersion: v1, kind: Pod, metadata: {name: a, namespace: team, labels: {app: spark}}, spec: {schedulerName: default-scheduler, containers: [{name: c}]}}"
+	const kind = "apiVersion: scheduling.koordinator.sh/v1alpha1, kind: Reservation, "
+	var kept []unstructured.Unstructured
+	for _, text := range []string{
+		"{" + kind + "metadata: {name: containers}, spec: {owners: [{labelSelector: {matchLabels: {app: other}}}], template: {spec: {containers: 3}}}}",
+		"{" + kind + "metadata: {name: owners}, spec: {owners: 3}}",
+		"{" + kind + "metadata: {name: none}}",
+		"{" + kind + `metadata: {name: amount, uid: u}, spec: {ttl: soon, owners: [{labelSelector: {matchLabels: {app: spark}}}],
+			template: {spec: {containers: [{resources: {requests: {cpu: "1e-99999999"}}}]}}}, status: {phase: Available, nodeName: n}}`,
+	} {
+		room := &unstructured.Unstructured{Object: *apitest.Document[map[string]any](t, text)}
+		one, is := RoomOnly(room).(*unstructured.Unstructured)
+		if !is {
+			t.Fatal("no object is kept")
+		}
+		if _, has, _ := unstructured.NestedFieldNoCopy(one.Object, "spec", "template"); has || one.GetName() != room.GetName() || one.GetUID() != room.GetUID() {
+			t.Errorf("kept: %v", one.Object)
+		}
+		kept = append(kept, *one)
+	}
+	w := newWorld(t, Options{SchedulerName: "koord-scheduler"})
+	under := w.mutator.cached.(client.WithWatch)
+	w.mutator.cached = interceptor.NewClient(under, interceptor.Funcs{
+		List: func(ctx context.Context, c client.WithWatch, o client.ObjectList, opts ...client.ListOption) error {
+			if list, is := o.(*unstructured.UnstructuredList); is {
+				list.Items = kept
+				return nil
+			}
+			return c.List(ctx, o, opts...)
+		},
+	})
+	if p, _, _ := w.create(t, plain); p.Annotations[protocol.AnnotationSchedulerReason] != "reservation amount" {
+		t.Errorf("%q", p.Annotations[protocol.AnnotationSchedulerReason])
+	}
+	if other := (&corev1.Pod{}); RoomOnly(other) != any(other) {
+		t.Error("another kind does not stay as it is")
 	}
 }

@@ -96,8 +96,8 @@ func Add(mgr ctrl.Manager, o Options, answers *answer.Answers) error {
 	server.Register(ReservationPath, &webhook.Admission{
 		Handler: answers.Guard(reserving, &reserver{&mutator{cluster: shared, name: reserving, options: reserves, answers: answers}}),
 	})
-	server.Register(ValidatePath, &webhook.Admission{
+	server.Register(ValidatePath, answers.Sized(validating, &webhook.Admission{
 		Handler: answers.Guard(validating, &validator{cluster: shared, decoder: decoder, options: o, limits: limits, answers: answers, wait: quotas.Settling}),
-	})
+	}))
 	return nil
 }

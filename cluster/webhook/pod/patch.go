@@ -19,7 +19,7 @@ import (
 // of JSON are passed on.
 func patched(p *corev1.Pod, patch []byte) (*corev1.Pod, error) {
 	if quantity.Check(patch) != nil {
-		return nil, fmt.Errorf("patch: a quantity has %w", quantity.ErrExponent)
+		return nil, fmt.Errorf("patch: a quantity has %w", quantity.ErrNumber)
 	}
 	doc, err := json.Marshal(p)
 	if err != nil {

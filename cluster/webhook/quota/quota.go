@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,6 +14,7 @@ import (
 	"github.com/koord-rt/koord-rt/api/protocol"
 	sigsv1alpha1 "github.com/koord-rt/koord-rt/api/schedulingsigs/v1alpha1"
 	"github.com/koord-rt/koord-rt/cluster/internal/quantity"
+	"github.com/koord-rt/koord-rt/cluster/webhook/answer"
 )
 
 // Canonical is the group that the others' quotas become objects of (D1).
@@ -72,6 +72,10 @@ func Read(group string, meta *metav1.ObjectMeta, spec *sigsv1alpha1.ElasticQuota
 		if text == "" {
 			continue
 		}
+		if len(text) > protocol.MaxValueBytes {
+			problems = append(problems, fmt.Sprintf("annotation %s: has %d bytes, at most %d are read", f.key, len(text), protocol.MaxValueBytes))
+			continue
+		}
 		if err := quantity.Unmarshal([]byte(text), f.to); err != nil {
 			problems = append(problems, fmt.Sprintf("annotation %s: cannot be read: want JSON as %s", f.key, f.want))
 		}
@@ -102,12 +106,15 @@ func CheckSelf(q *Quota) []string {
 		{"annotation " + protocol.AnnotationQuotaSharedWeight, q.Weight}, {"annotation " + protocol.AnnotationQuotaTotal, q.Total},
 	} {
 		for _, name := range names(l.list) {
-			if v := l.list[name]; v.Sign() < 0 {
+			if v := l.list[name]; v.Sign() < 0 && len(out) <= answer.Most {
 				out = append(out, fmt.Sprintf("%s: %s is %s: must not be negative", l.at, name, v.String()))
 			}
 		}
 	}
 	for _, name := range names(q.Min) {
+		if len(out) > 2*answer.Most {
+			break // more than are told, and not as many as somebody can provoke
+		}
 		least := q.Min[name]
 		limited := false
 		for _, l := range []struct {
@@ -142,7 +149,7 @@ func CheckSelf(q *Quota) []string {
 // names are a list's resources in order.
 func names(l corev1.ResourceList) []corev1.ResourceName { return slices.Sorted(maps.Keys(l)) }
 
-// lacking are the resources of a that b has not, in order, as text.
+// lacking are some of the resources of a that b has not, in order, as text.
 func lacking(a, b corev1.ResourceList) string {
 	var out []string
 	for _, name := range names(a) {
@@ -150,5 +157,5 @@ func lacking(a, b corev1.ResourceList) string {
 			out = append(out, string(name))
 		}
 	}
-	return strings.Join(out, ", ")
+	return list(out)
 }

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/koord-rt/koord-rt/api/protocol"
+	"github.com/koord-rt/koord-rt/cluster/webhook/answer"
 )
 
 // Tree are all quotas of a cluster, and the rules between them. It is a value: deciding changes nothing.
@@ -220,6 +221,13 @@ func checkSum(parent *Quota, children []*Quota) []string {
 
 // checkNamespaces: a namespace's pods come to one quota.
 func (t *Tree) checkNamespaces(q *Quota) []string {
+	if len(q.Namespaces) == 0 {
+		return nil
+	}
+	mine := make(map[string]struct{}, len(q.Namespaces))
+	for _, ns := range q.Namespaces {
+		mine[ns] = struct{}{}
+	}
 	var out []string
 	for i := range t.quotas {
 		o := &t.quotas[i]
@@ -227,7 +235,7 @@ func (t *Tree) checkNamespaces(q *Quota) []string {
 			continue
 		}
 		for _, ns := range o.Namespaces {
-			if slices.Contains(q.Namespaces, ns) {
+			if _, both := mine[ns]; both && len(out) <= answer.Most {
 				out = append(out, fmt.Sprintf("annotation %s: namespace %s belongs to quota %s already: take it out of one of the two",
 					protocol.AnnotationQuotaNamespaces, ns, o.Name))
 			}

@@ -109,10 +109,10 @@ func (v *validator) Handle(ctx context.Context, req admission.Request) admission
 	}
 	out := admission.Allowed("")
 	if len(refused) > 0 {
-		logf.FromContext(ctx).Info("quota refused", "problems", refused)
+		logf.FromContext(ctx).Info("quota refused", "problems", answer.Few(refused))
 		out = v.answers.Refuse(validating, refused)
 	}
-	for _, p := range told {
+	for _, p := range answer.Few(told) {
 		out.Warnings = append(out.Warnings, "koord-manager: it was wrong before: "+p)
 	}
 	return out

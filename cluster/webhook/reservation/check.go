@@ -15,17 +15,25 @@ import (
 
 	"github.com/koord-rt/koord-rt/api/protocol"
 	schedulingv1alpha1 "github.com/koord-rt/koord-rt/api/scheduling/v1alpha1"
+	"github.com/koord-rt/koord-rt/cluster/webhook/answer"
 )
+
+// maxOwners bounds a list that every admission of a pod goes through.
+const maxOwners = 1024
 
 // verdict is what is refused, and what is taken and hardly meant.
 type verdict struct{ refused, warned []string }
 
-func (v *verdict) refuse(format string, args ...any) {
-	v.refused = append(v.refused, fmt.Sprintf(format, args...))
-}
+func (v *verdict) refuse(format string, args ...any) { v.refused = keep(v.refused, format, args) }
 
-func (v *verdict) warn(format string, args ...any) {
-	v.warned = append(v.warned, fmt.Sprintf(format, args...))
+func (v *verdict) warn(format string, args ...any) { v.warned = keep(v.warned, format, args) }
+
+// keep adds a sentence, to more than are told but not to as many as somebody can provoke.
+func keep(list []string, format string, args []any) []string {
+	if len(list) > 2*answer.Most {
+		return list
+	}
+	return append(list, fmt.Sprintf(format, args...))
 }
 
 // CheckNew says what is wrong with a new reservation at an instant.
@@ -54,7 +62,10 @@ func (v *verdict) spec(at string, s *schedulingv1alpha1.ReservationSpec) {
 	if len(s.Owners) == 0 {
 		v.refuse("%s.owners: none, so nobody could ever use the room: name pods by labelSelector, controller or object", at)
 	}
-	for i := range s.Owners {
+	if len(s.Owners) > maxOwners {
+		v.refuse("%s.owners: %d, at most %d: name pods by labelSelector", at, len(s.Owners), maxOwners)
+	}
+	for i := range s.Owners[:min(len(s.Owners), maxOwners)] {
 		v.owner(fmt.Sprintf("%s.owners[%d]", at, i), &s.Owners[i])
 	}
 	if t := s.TTL; t != nil {

@@ -121,7 +121,7 @@ func TestReservation(t *testing.T) {
 		"a template that asks nothing":  {with("template", "{spec: {containers: [{name: a}]}}"), nil, []string{"asks for nothing"}},
 		"a template with pod resources": {with("template", "{spec: {containers: [{name: a}], resources: {requests: {cpu: 1}}}}"), nil, nil},
 		"a template that is no pod's":   {with("template", "{spec: {containers: 3}}"), []string{"cannot be decoded", "templates as those of pods"}, nil},
-		"an amount to wait for":         {with("template", `{spec: {containers: [{resources: {requests: {cpu: "1e-99999999"}}}]}}`), []string{"cannot be decoded: ", "exponent"}, nil},
+		"an amount to wait for":         {with("template", `{spec: {containers: [{resources: {requests: {cpu: "1e-99999999"}}}]}}`), []string{"cannot be decoded: ", "more digits"}, nil},
 		"an amount that is none":        {with("template", "{spec: {containers: [{resources: {requests: {cpu: much}}}]}}"), []string{"cannot be decoded"}, nil},
 		"a negative amount":             {with("template", "{spec: {containers: [{resources: {requests: {cpu: -1}}}]}}"), []string{"spec.template.spec.containers[0].resources.requests: cpu is -1"}, nil},
 		"above its limit":               {with("template", "{spec: {containers: [{resources: {requests: {cpu: 2}, limits: {cpu: 1}}}]}}"), []string{"cpu asks for 2, above its limit 1"}, nil},

@@ -50,8 +50,8 @@ func Add(mgr ctrl.Manager, o Options, answers *answer.Answers) error {
 		return errors.New("add reservation webhooks: no answers given")
 	}
 	server := mgr.GetWebhookServer()
-	server.Register(Path, &webhook.Admission{Handler: answers.Guard(validating, &validator{options: o, answers: answers, now: time.Now})})
-	server.Register(JobPath, &webhook.Admission{Handler: answers.Guard(jobs, &jobValidator{options: o, answers: answers})})
+	server.Register(Path, answers.Sized(validating, &webhook.Admission{Handler: answers.Guard(validating, &validator{options: o, answers: answers, now: time.Now})}))
+	server.Register(JobPath, answers.Sized(jobs, &webhook.Admission{Handler: answers.Guard(jobs, &jobValidator{options: o, answers: answers})}))
 	return nil
 }
 
@@ -76,10 +76,10 @@ func decode[T any](a *answer.Answers, name string, req *admission.Request) (now,
 func reply(ctx context.Context, a *answer.Answers, name string, refused, warned []string) admission.Response {
 	out := admission.Allowed("")
 	if len(refused) > 0 {
-		logf.FromContext(ctx).Info("refused", "webhook", name, "problems", refused)
+		logf.FromContext(ctx).Info("refused", "webhook", name, "problems", answer.Few(refused))
 		out = a.Refuse(name, refused)
 	}
-	for _, w := range warned {
+	for _, w := range answer.Few(warned) {
 		out.Warnings = append(out.Warnings, "koord-manager: "+w)
 	}
 	return out
