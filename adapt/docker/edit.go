@@ -44,9 +44,13 @@ func (c *Create) Edit(ch Change) ([]byte, error) {
 		root = append(root, edit{"Labels", text})
 	}
 	if len(ch.EnvRemoved) > 0 {
+		gone := make(map[string]bool, len(ch.EnvRemoved))
+		for _, name := range ch.EnvRemoved {
+			gone[name] = true
+		}
 		left := slices.DeleteFunc(slices.Clone(c.env), func(kv string) bool {
 			name, _, _ := strings.Cut(kv, "=")
-			return slices.Contains(ch.EnvRemoved, name)
+			return gone[name]
 		})
 		text, err := json.Marshal(left)
 		if err != nil {

@@ -4,9 +4,13 @@
 package docker
 
 import (
+	"encoding/json"
 	"errors"
+	"strconv"
 	"testing"
 
+	"github.com/koord-rt/koord-rt/model/mark"
+	"github.com/koord-rt/koord-rt/model/plan"
 	"github.com/koord-rt/koord-rt/model/unit"
 )
 
@@ -51,6 +55,36 @@ func TestEdit(t *testing.T) {
 		if !errors.Is(err, c.want) {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// Not parallel: it counts the process's allocations. Read anew for each setting, 300 variables would be 90000 readings.
+func TestVariablesAreReadOnce(t *testing.T) {
+	const n = 300
+	var env []string
+	var p plan.Plan
+	for i := range n {
+		env = append(env, "A"+strconv.Itoa(i)+"=1")
+		p = append(p, setting(plan.Env, "B"+strconv.Itoa(i), plan.Text("2")))
+	}
+	p[0].Key, p[1].Key = "A7", "A7"
+	text, err := json.Marshal(env)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := create(t, `{"Env":`+string(text)+`}`)
+	w := c.Container()
+	var body []byte
+	allocs := testing.AllocsPerRun(3, func() {
+		if body, _, err = c.Apply(view(), p, w, mark.By{Program: "x", Version: "1"}); err != nil {
+			t.Fatal(err)
+		}
+	})
+	if allocs > 40*n {
+		t.Errorf("%.0f allocations for %d settings", allocs, n)
+	}
+	if got := create(t, string(body)).env; len(got) != 2*n-2 || got[7] != "A7=2" || got[n] != "B2=2" {
+		t.Errorf("%q", got)
 	}
 }
 

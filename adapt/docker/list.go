@@ -52,29 +52,31 @@ func (c *Create) putEnv(e *editor, s *plan.Setting) bool {
 	if s.Key == "" || strings.ContainsAny(s.Key, "=\x00") {
 		return false
 	}
-	v, err := c.root.get("Env")
-	for _, f := range e.root {
-		if f.key == "Env" {
-			v = f.text
-		}
-	}
-	var list []json.RawMessage
-	if err != nil || v != nil && json.Unmarshal(v, &list) != nil {
+	if e.envAt == nil && !c.readEnv(e) {
 		return false
 	}
-	value := quote(s.Key + "=" + s.Value.String())
-	for i := range list {
-		var have string
-		if json.Unmarshal(list[i], &have) != nil {
-			return false
-		}
-		if name, _, _ := strings.Cut(have, "="); name == s.Key {
-			list[i] = value
-			e.root = upsert(e.root, "Env", array(list))
-			return true
+	i, ok := e.envAt[s.Key]
+	if !ok {
+		i = len(e.env)
+		e.env, e.envAt[s.Key] = append(e.env, nil), i
+	}
+	e.env[i] = quote(s.Key + "=" + s.Value.String())
+	return true
+}
+
+// readEnv reads the body's variables once for all settings. Of a name that stands there twice the first place counts.
+func (c *Create) readEnv(e *editor) bool {
+	v, err := c.root.get("Env")
+	if err != nil || v != nil && json.Unmarshal(v, &e.env) != nil {
+		return false
+	}
+	e.envAt = make(map[string]int, len(c.env))
+	for i, kv := range c.env {
+		name, _, _ := strings.Cut(kv, "=")
+		if _, ok := e.envAt[name]; !ok {
+			e.envAt[name] = i
 		}
 	}
-	e.root = upsert(e.root, "Env", array(list, value))
 	return true
 }
 

@@ -36,6 +36,9 @@ func (c *Create) Apply(v *node.View, p plan.Plan, w *workload.Container, by mark
 			rest = append(rest, *s)
 		}
 	}
+	if e.envAt != nil {
+		e.root = upsert(e.root, "Env", array(e.env))
+	}
 	if err := c.label(&e, Mark(p, w, by)); err != nil {
 		return nil, nil, err
 	}
@@ -165,6 +168,8 @@ type editor struct {
 	update  bool
 	fields  []edit // of HostConfig, or of an update
 	root    []edit
+	env     []json.RawMessage // Env of a new container with its edits
+	envAt   map[string]int    // places of the names in env; nil until a variable is set
 }
 
 func (e *editor) set(key string, n int64) {

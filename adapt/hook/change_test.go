@@ -4,6 +4,7 @@
 package hook_test
 
 import (
+	"strconv"
 	"strings"
 	"testing"
 
@@ -126,6 +127,23 @@ func TestChangeWithProblems(t *testing.T) {
 	}
 	if len(text) != 22 || strings.Contains(all, "secret") {
 		t.Errorf("%d problems:\n%s", len(text), all)
+	}
+}
+
+// An answer of 4 MiB holds hundreds of thousands of lines, each looked for among those before it.
+func TestChangeIsBounded(t *testing.T) {
+	t.Parallel()
+	var limits strings.Builder
+	for i := range 600 {
+		limits.WriteString("1:" + strconv.Itoa(i) + " rbps=1\n")
+	}
+	a := hook.ContainerAnswer{Resources: &hook.Resources{Unified: map[string]string{"io.max": limits.String(), "memory.high": "7"}}}
+	c := a.Change(&hook.ContainerRequest{}, "x", target)
+	if len(c.Plan) != 513 || c.Plan.Get(plan.MemoryHigh) == nil {
+		t.Errorf("%d settings", len(c.Plan))
+	}
+	if len(c.Problems) != 1 || c.Problems[0].String() != `unified: "io.max": more than 512 settings in one answer` {
+		t.Errorf("problems %v", c.Problems)
 	}
 }
 

@@ -14,6 +14,9 @@ import (
 	"github.com/koord-rt/koord-rt/model/unit"
 )
 
+// maxSettings bounds what files of lines make of one answer: each setting is looked for among those before it.
+const maxSettings = 512
+
 // unified takes cgroup v2 files. A file that a knob stands for becomes that knob, so that it cannot be set a second time
 // beside it; files without a knob are passed on.
 func (d *differ) unified(asked, answered map[string]string) {
@@ -112,6 +115,9 @@ func (d *differ) lines(file, value string) string {
 		words := strings.Fields(line)
 		if len(words) == 0 {
 			continue
+		}
+		if len(d.out.Plan) >= maxSettings {
+			return "more than " + strconv.Itoa(maxSettings) + " settings in one answer"
 		}
 		if why := d.line(file, words); why != "" {
 			return why

@@ -272,13 +272,13 @@ func TestNames(t *testing.T) {
 
 func TestCheckCPUList(t *testing.T) {
 	t.Parallel()
-	for _, list := range []string{"0", "0-3,8", "8191", "5,5,1-2", "007"} {
+	for _, list := range []string{"0", "0-3,8", "8191", "5,5,1-2", "007", "0-8191", "0-4095,0-4095"} {
 		if err := protocol.CheckCPUList(list); err != nil {
 			t.Errorf("%q: %v", list, err)
 		}
 	}
 	many := strings.TrimSuffix(strings.Repeat("1,", protocol.MaxEntries+1), ",")
-	for _, list := range []string{"", ",", "0,", "3-1", "8192", "0-8192", "-1", "0- 3", "0-3\n", "a", "0-3:1/2", "1--2", many} {
+	for _, list := range []string{"", ",", "0,", "3-1", "8192", "0-8192", "-1", "0- 3", "0-3\n", "a", "0-3:1/2", "1--2", many, "0-8191,0", "0-4095,1-4097"} {
 		if err := protocol.CheckCPUList(list); err == nil {
 			t.Errorf("%.20q accepted", list)
 		}

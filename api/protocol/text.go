@@ -124,12 +124,13 @@ func encode(v any) string {
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
 // CheckCPUList checks a kernel CPU list such as "0-3,8": numbers and ranges, rising within a range, ids at most
-// [MaxCPU], at most [MaxEntries] parts, no spaces. The empty list is an error.
+// [MaxCPU], at most [MaxEntries] parts, no more CPUs than there are ids, one in two parts counted twice, no spaces. The
+// empty list is an error.
 func CheckCPUList(list string) error {
 	if len(list) > MaxValueBytes {
 		return errTooLong(list)
 	}
-	parts := 0
+	parts, cpus := 0, 0
 	for part := range strings.SplitSeq(list, ",") {
 		if parts++; parts > MaxEntries {
 			return fmt.Errorf("CPU list has more than %d parts", MaxEntries)
@@ -142,6 +143,10 @@ func CheckCPUList(list string) error {
 		}
 		if !ok || high < low {
 			return fmt.Errorf("CPU list %s: part %s, want ids 0..%d as in 0-3,8", quote(list), quote(part), MaxCPU)
+		}
+		// Whoever makes a set of the list adds every CPU of every part.
+		if cpus += high - low + 1; cpus > MaxCPU+1 {
+			return fmt.Errorf("CPU list %s names more than %d CPUs", quote(list), MaxCPU+1)
 		}
 	}
 	return nil

@@ -50,14 +50,19 @@ func (s *CPUSet) add(id int) {
 }
 
 // ParseCPUSet reads the kernel's list format ("0-3,8", cpuset(7)). Empty is the empty set; strides are not accepted.
+// Parts may overlap, but no list names more CPUs than there are ids, or "0-8191,0-8191,…" would be added for a long time.
 func ParseCPUSet(list string) (CPUSet, error) {
 	var s CPUSet
+	cpus := 0
 	list = strings.TrimSpace(list)
 	for list != "" {
 		part, rest, more := strings.Cut(list, ",")
 		lo, hi, err := parseRange(part)
 		if err != nil {
 			return CPUSet{}, err
+		}
+		if cpus += hi - lo + 1; cpus > MaxCPU+1 {
+			return CPUSet{}, fmt.Errorf("%w: names more than %d CPUs", ErrCPUList, MaxCPU+1)
 		}
 		for id := lo; id <= hi; id++ {
 			s.add(id)

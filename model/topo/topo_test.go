@@ -20,13 +20,15 @@ func TestParseCPUSet(t *testing.T) {
 		" 0-1\n":        "0-1",
 		"63-64,127,128": "63-64,127-128",
 		"8191":          "8191",
+		"0-8191":        "0-8191",
+		"0-4095,0-4095": "0-4095",
 	} {
 		got, err := ParseCPUSet(in)
 		if err != nil || got.String() != want {
 			t.Errorf("%q: got %q, %v; want %q", in, got, err, want)
 		}
 	}
-	for _, in := range []string{"x", "-1", "3-1", "0-4294967295", "8192", "1,", ",", "1-", "0x3", "1--2", "99999999999999999999999999"} {
+	for _, in := range []string{"x", "-1", "3-1", "0-4294967295", "8192", "1,", ",", "1-", "0x3", "1--2", "99999999999999999999999999", "0-8191,0", "0-4095,1-4097"} {
 		if got, err := ParseCPUSet(in); !errors.Is(err, ErrCPUList) || !got.Empty() {
 			t.Errorf("%q: got %q, %v; want an error and nothing", in, got, err)
 		}

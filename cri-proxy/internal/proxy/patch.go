@@ -21,7 +21,7 @@ func containerPatch(patch *cri.ContainerPatch, r *cri.CreateContainer, answers [
 		patch = &cri.ContainerPatch{}
 	}
 	patch.CgroupParent = parent
-	var gone []string
+	gone := map[string]bool{}
 	for i := range answers {
 		a := &answers[i]
 		patch.Annotations = append(pairs(a.Annotations), patch.Annotations...) // our mark comes last and holds
@@ -30,7 +30,9 @@ func containerPatch(patch *cri.ContainerPatch, r *cri.CreateContainer, answers [
 		if a.Swap.Set {
 			patch.Resources.Swap = a.Swap
 		}
-		gone = append(gone, a.EnvRemoved...)
+		for _, name := range a.EnvRemoved {
+			gone[name] = true
+		}
 	}
 	if len(gone) == 0 {
 		return patch, nil
@@ -39,7 +41,7 @@ func containerPatch(patch *cri.ContainerPatch, r *cri.CreateContainer, answers [
 	if err != nil {
 		return nil, err
 	}
-	had = slices.DeleteFunc(had, func(e cri.Pair) bool { return slices.Contains(gone, e.Key) })
+	had = slices.DeleteFunc(had, func(e cri.Pair) bool { return gone[e.Key] })
 	patch.DropEnvs, patch.Envs = true, append(had, patch.Envs...)
 	return patch, nil
 }

@@ -5,8 +5,9 @@
 // what nobody reads: the kubelet's list of pods is megabytes, what is kept of it kilobytes.
 //
 // Inputs are an io.Reader and bounds; outputs are byte slices that are valid until the next call. Brackets and strings are
-// checked, the rest of a value is left to whoever decodes it. It imports the standard library only; it knows no Kubernetes
-// object beside the shape of a list.
+// checked, the rest of a value is left to whoever decodes it. A value beyond the bounds is read past, so that it takes
+// nothing but itself from whoever reads. It imports the standard library only; it knows no Kubernetes object beside the shape
+// of a list.
 package jsonscan
 
 import (
@@ -45,7 +46,9 @@ func NewReader(src io.Reader, maxValue int) *Reader {
 	return &Reader{src: src, buf: make([]byte, min(firstBuffer, max(maxValue, 1)+1)), max: maxValue}
 }
 
-// Value is the next value, valid until the next call. At the end of the stream it is io.EOF.
+// Value is the next value, valid until the next call. At the end of the stream it is io.EOF. Of a value that is too long or
+// too deep it is the beginning, beside ErrTooLarge, and the next call goes on behind it; any other error, and ErrTooLarge
+// beside nil, ends the stream.
 func (r *Reader) Value() ([]byte, error) {
 	if _, err := r.peek(); err != nil {
 		return nil, err
@@ -58,7 +61,9 @@ func (r *Reader) Value() ([]byte, error) {
 		case err != nil:
 			return nil, err
 		case off > r.max:
-			return nil, fmt.Errorf("%w: more than %d bytes", ErrTooLarge, r.max)
+			return r.pass(&s, off, done)
+		case done && s.deep:
+			return r.take(off), fmt.Errorf("%w: nested deeper than %d", ErrTooLarge, MaxDepth)
 		case done:
 			return r.take(off), nil
 		}
@@ -146,9 +151,10 @@ func (r *Reader) fill() error {
 	return err
 }
 
-// List reads a Kubernetes list: each gets the raw elements of "items" in order, and the raw "metadata" is returned. An error
-// of each ends the walk. A list that is cut off is an error even if each has seen all of its items.
-func List(src io.Reader, maxValue, maxItems int, each func(raw []byte) error) (metadata []byte, err error) {
+// List reads a Kubernetes list: each gets the raw elements of "items" in order, and the raw "metadata" is returned. Of an
+// element that is too long or too deep, which is not whole, each gets the beginning: one object must not hide the others. An
+// error of each ends the walk. A list that is cut off is an error even if each has seen all of its items.
+func List(src io.Reader, maxValue, maxItems int, each func(raw []byte, whole bool) error) (metadata []byte, err error) {
 	r := NewReader(src, maxValue)
 	if err := r.expect('{'); err != nil {
 		return nil, err
@@ -195,7 +201,7 @@ func List(src io.Reader, maxValue, maxItems int, each func(raw []byte) error) (m
 }
 
 // items walks one array; null is an empty one.
-func (r *Reader) items(maxItems int, each func(raw []byte) error) error {
+func (r *Reader) items(maxItems int, each func(raw []byte, whole bool) error) error {
 	c, err := r.peek()
 	if err != nil {
 		return inside(err)
@@ -216,10 +222,10 @@ func (r *Reader) items(maxItems int, each func(raw []byte) error) error {
 			return fmt.Errorf("%w: more than %d items", ErrTooLarge, maxItems)
 		}
 		raw, err := r.Value()
-		if err != nil {
+		if err != nil && raw == nil {
 			return inside(err)
 		}
-		if err := each(raw); err != nil {
+		if err := each(raw, err == nil); err != nil {
 			return err
 		}
 	}
@@ -241,7 +247,7 @@ func (r *Reader) next(first bool, closing byte) (bool, error) {
 }
 
 // Field is the raw value at a path of keys below an object; false when there is none. A key given twice counts once, the
-// first time.
+// first time. raw may be the beginning of an object: a value that is cut off there is what there is of it.
 func Field(raw []byte, path ...string) ([]byte, bool) {
 	for _, want := range path {
 		value, ok := member(raw, want)
@@ -281,15 +287,15 @@ func member(raw []byte, want string) ([]byte, bool) {
 	return nil, false
 }
 
-// cut takes the first value off b.
+// cut takes the first value off b, or what there is of it.
 func cut(b []byte) (value, rest []byte, ok bool) {
 	b = trim(b)
 	if len(b) == 0 {
 		return nil, nil, false
 	}
 	var s skipper
-	n, done, err := s.scan(b)
-	if err != nil || !done && !s.bare {
+	n, _, err := s.scan(b)
+	if err != nil {
 		return nil, nil, false
 	}
 	return b[:n], b[n:], true

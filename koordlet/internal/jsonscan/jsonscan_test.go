@@ -32,7 +32,8 @@ func TestReaderValue(t *testing.T) {
 		"cut in a string":    {`"abc`, nil, io.ErrUnexpectedEOF},
 		"wrong bracket":      {`{"a":1]`, nil, ErrSyntax},
 		"comma first":        {`,`, nil, ErrSyntax},
-		"deep":               {strings.Repeat("[", MaxDepth+1), nil, ErrTooLarge},
+		"deep":               {strings.Repeat("[", MaxDepth+1) + strings.Repeat("]", MaxDepth+1), nil, ErrTooLarge},
+		"deep, not end":      {strings.Repeat("[", MaxDepth+1), nil, io.ErrUnexpectedEOF},
 		"deepest":            {strings.Repeat("[", MaxDepth) + strings.Repeat("]", MaxDepth), []string{strings.Repeat("[", MaxDepth) + strings.Repeat("]", MaxDepth)}, io.EOF},
 		"largest":            {`"` + strings.Repeat("x", 98) + `"`, []string{`"` + strings.Repeat("x", 98) + `"`}, io.EOF},
 		"too large":          {`"` + strings.Repeat("x", 99) + `"`, nil, ErrTooLarge},
@@ -97,12 +98,20 @@ func TestList(t *testing.T) {
 		"two lists":     {`{"items":[]}{}`, "", nil, ErrSyntax},
 		"html":          {`<html>`, "", nil, ErrSyntax},
 		"empty":         {``, "", nil, io.ErrUnexpectedEOF},
+		"one too large": {`{"items":[{"a":1},{"name":"x","b":"` + strings.Repeat(`]}`, 3000) + `"},{"c":3}],"metadata":{}}`, `{}`, []string{`{"a":1}`, `{"name":"x",`, `{"c":3}`}, nil},
+		"one too deep":  {`{"items":[{"name":"x",` + strings.Repeat(`"a":{`, MaxDepth) + strings.Repeat("}", MaxDepth+1) + `,{"c":3}]}`, "", []string{`{"name":"x",`, `{"c":3}`}, nil},
+		"a word":        {`{"items":[` + strings.Repeat("7", 3000) + `,{"c":3}]}`, "", []string{strings.Repeat("7", 12), `{"c":3}`}, nil},
+		"endless":       {`{"items":[{"b":"` + strings.Repeat("x", 9000) + `"}]}`, "", nil, ErrTooLarge},
+		"cut in a long": {`{"items":[{"b":"` + strings.Repeat("x", 3000), "", nil, io.ErrUnexpectedEOF},
 		"array":         {`[]`, "", nil, ErrSyntax},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var got []string
-			metadata, err := List(iotest.OneByteReader(strings.NewReader(c.in)), 1000, 3, func(raw []byte) error {
+			metadata, err := List(iotest.OneByteReader(strings.NewReader(c.in)), 1000, 3, func(raw []byte, whole bool) error {
+				if !whole {
+					raw = raw[:12]
+				}
 				got = append(got, string(raw))
 				return nil
 			})
@@ -115,7 +124,7 @@ func TestList(t *testing.T) {
 		})
 	}
 	stop := errors.New("enough")
-	if _, err := List(strings.NewReader(`{"items":[1]}`), 10, 10, func([]byte) error { return stop }); !errors.Is(err, stop) {
+	if _, err := List(strings.NewReader(`{"items":[1]}`), 10, 10, func([]byte, bool) error { return stop }); !errors.Is(err, stop) {
 		t.Errorf("error %v, want %v", err, stop)
 	}
 }
@@ -141,6 +150,19 @@ func TestField(t *testing.T) {
 				t.Errorf("%s %v, want %s %v", got, ok, c.want, c.ok)
 			}
 		})
+	}
+	// A beginning has what stands in it; what it cuts off is no text and has no fields behind the cut.
+	const half = `{"object":{"metadata":{"name":"a","labels":{"x":"y`
+	if got, ok := Field([]byte(half), "object", "metadata", "name"); !ok || string(got) != `"a"` {
+		t.Errorf("%s %v", got, ok)
+	}
+	if got, ok := Field([]byte(half), "object", "metadata", "labels", "x"); ok {
+		if text, ok := String(got); ok {
+			t.Errorf("half a text is %q", text)
+		}
+	}
+	if got, ok := Field([]byte(half), "object", "metadata", "uid"); ok {
+		t.Errorf("uid %s", got)
 	}
 	for _, bad := range []string{"", "[", `{"a"`, `{"a":`, `{"a":}`, `{a:1}`} {
 		if got, ok := Field([]byte(bad), "x"); ok {
@@ -173,7 +195,9 @@ func FuzzList(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, data []byte, chunk uint8) {
 		var got []string
-		_, err := List(&chunks{data: data, n: int(chunk) + 1}, 1<<12, 1<<10, func(raw []byte) error {
+		large := false
+		_, err := List(&chunks{data: data, n: int(chunk) + 1}, 1<<12, 1<<10, func(raw []byte, whole bool) error {
+			large = large || !whole
 			got = append(got, compact(raw))
 			return nil
 		})
@@ -183,7 +207,7 @@ func FuzzList(f *testing.F) {
 		if json.Unmarshal(data, &want) != nil || bytes.Count(data, []byte("tems")) != 1 || bytes.Contains(data, []byte(`\`)) || !bytes.Contains(data, []byte(`"items"`)) {
 			return
 		}
-		if !bytes.HasPrefix(bytes.TrimSpace(data), []byte(`{"items"`)) || errors.Is(err, ErrTooLarge) {
+		if !bytes.HasPrefix(bytes.TrimSpace(data), []byte(`{"items"`)) || errors.Is(err, ErrTooLarge) || large {
 			return
 		}
 		var all []string
@@ -226,7 +250,7 @@ func BenchmarkList(b *testing.B) {
 	b.SetBytes(int64(len(list)))
 	for b.Loop() {
 		n := 0
-		if _, err := List(bytes.NewReader(list), 1<<20, 1000, func([]byte) error { n++; return nil }); err != nil || n != 80 {
+		if _, err := List(bytes.NewReader(list), 1<<20, 1000, func([]byte, bool) error { n++; return nil }); err != nil || n != 80 {
 			b.Fatal(n, err)
 		}
 	}

@@ -24,7 +24,9 @@ type Sink interface {
 	Begin()
 	// Object is an object of the list, or one that is new or has changed since.
 	Object(raw []byte)
-	// Delete is an object that is gone, as it was last.
+	// TooLarge is the same of an object that is too large to be read; head is its beginning, with name and UID.
+	TooLarge(head []byte)
+	// Delete is an object that is gone, as it was last; the beginning of one that is too large.
 	Delete(raw []byte)
 	End()
 	// State is nil while the watch stands, else why it does not.
@@ -145,8 +147,8 @@ func (f *follower) list(ctx context.Context) error {
 	}
 	defer func() { _ = resp.Body.Close() }()
 	f.sink.Begin()
-	metadata, err := jsonscan.List(resp.Body, maxAnswer, maxListItems, func(raw []byte) error {
-		f.sink.Object(raw)
+	metadata, err := jsonscan.List(resp.Body, maxAnswer, maxListItems, func(raw []byte, whole bool) error {
+		f.object(raw, whole)
 		return nil
 	})
 	if err != nil {
@@ -186,8 +188,8 @@ func (f *follower) watch(ctx context.Context) error {
 	r := jsonscan.NewReader(resp.Body, maxAnswer)
 	for {
 		raw, err := r.Value()
-		if err == nil {
-			if err := f.event(raw); err != nil {
+		if err == nil || raw != nil {
+			if err := f.event(raw, err == nil); err != nil {
 				return err
 			}
 			f.retry.reset()
@@ -207,8 +209,17 @@ func (f *follower) watch(ctx context.Context) error {
 	}
 }
 
-// event passes one watch event on.
-func (f *follower) event(raw []byte) error {
+// object passes an object on that is there.
+func (f *follower) object(raw []byte, whole bool) {
+	if whole {
+		f.sink.Object(raw)
+	} else {
+		f.sink.TooLarge(raw)
+	}
+}
+
+// event passes one watch event on, or the beginning of one that is too large.
+func (f *follower) event(raw []byte, whole bool) error {
 	field, _ := jsonscan.Field(raw, "type")
 	kind, _ := jsonscan.String(field)
 	object, ok := jsonscan.Field(raw, "object")
@@ -217,7 +228,7 @@ func (f *follower) event(raw []byte) error {
 	}
 	switch kind {
 	case "ADDED", "MODIFIED":
-		f.sink.Object(object)
+		f.object(object, whole)
 	case "DELETED":
 		f.sink.Delete(object)
 	case "BOOKMARK":

@@ -27,6 +27,7 @@ func (l *log) add(s string) { l.lines <- s }
 
 func (l *log) Begin()            { l.add("begin") }
 func (l *log) Object(raw []byte) { l.add("object " + name(raw)) }
+func (l *log) TooLarge(b []byte) { l.add("too large " + name(b)) }
 func (l *log) Delete(raw []byte) { l.add("delete " + name(raw)) }
 func (l *log) End()              { l.add("end") }
 func (l *log) State(err error) {
@@ -183,6 +184,29 @@ func TestFollowSurvivesNonsense(t *testing.T) {
 	l := follow(t, client(t, s), kube.FollowOptions{Resource: kube.Nodes})
 	l.expect(t, "broken", "broken", "broken", "broken", "broken", "begin", "object half", "broken", "begin", "end", "well", "broken", "broken",
 		"begin", "object node-001", "end", "well")
+}
+
+// An object that is too large does not hide the others: neither in a list nor in a watch, where its end is told, too.
+func TestFollowReadsPastWhatIsTooLarge(t *testing.T) {
+	t.Parallel()
+	s := kubetest.New(t)
+	// The encoder writes each of these as six bytes, as the API server does.
+	large := func(name string) string {
+		return `{"metadata":{"name":"` + name + `"},"spec":{"nodeName":"n","args":["` + strings.Repeat("<", 1<<20) + `"]}}`
+	}
+	const pods = "/api/v1/pods"
+	s.Put(t, pods, large("a"))
+	s.Put(t, pods, `{"metadata":{"name":"b"}}`)
+	l := follow(t, client(t, s), kube.FollowOptions{Resource: kube.Pods})
+	l.expect(t, "begin", "too large a", "object b", "end", "well")
+	s.Put(t, pods, large("c"))
+	s.Put(t, pods, `{"metadata":{"name":"d"}}`)
+	l.expect(t, "too large c", "object d")
+	s.Delete(pods, "c")
+	l.expect(t, "delete c")
+	for _, r := range s.Requests("GET " + pods)[2:] {
+		t.Errorf("asked again: %s", r.Query)
+	}
 }
 
 // A machine that lost its power closes no connection: pings find that out, and the watch goes on over another one.

@@ -111,14 +111,20 @@ type singleSink[T any] struct{ s *Single[T] }
 
 func (k singleSink[T]) Begin() { k.s.listed = &received[T]{} }
 
-func (k singleSink[T]) Object(raw []byte) {
+func (k singleSink[T]) Object(raw []byte) { k.object(raw, k.s.decode) }
+
+func (k singleSink[T]) TooLarge(head []byte) {
+	k.object(head, func([]byte) (none T, err error) { return none, jsonscan.ErrTooLarge })
+}
+
+func (k singleSink[T]) object(raw []byte, decode func(raw []byte) (T, error)) {
 	s := k.s
 	if !s.mine(raw) {
 		return
 	}
 	r := received[T]{exists: true}
 	r.version, _ = versionOf(raw, "metadata")
-	if r.value, r.err = s.decode(raw); r.err != nil {
+	if r.value, r.err = decode(raw); r.err != nil {
 		r.err = fmt.Errorf("%s %s: %w: %w", s.o.Resource, s.name, ErrMalformed, r.err)
 	}
 	if s.listed != nil {

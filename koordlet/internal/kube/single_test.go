@@ -87,6 +87,10 @@ func TestSingle(t *testing.T) {
 	await(t, told, "nonsense", func(o kube.Observation[slo]) bool {
 		return errors.Is(o.Err, kube.ErrMalformed) && o.Exists && o.Known && o.Value.Spec.Size == 2 && strings.Contains(o.Err.Error(), "nodeslos.slo.koordinator.sh node-001")
 	})
+	server.Put(t, slos, `{"metadata":{"name":"node-001"},"spec":{"size":9},"status":{"a":"`+strings.Repeat("<", 1<<20)+`"}}`)
+	await(t, told, "too large", func(o kube.Observation[slo]) bool {
+		return errors.Is(o.Err, kube.ErrMalformed) && o.Exists && o.Value.Spec.Size == 2 && strings.Contains(o.Err.Error(), "too large")
+	})
 	server.Down(true)
 	await(t, told, "server away", func(o kube.Observation[slo]) bool {
 		return o.Err != nil && !errors.Is(o.Err, kube.ErrMalformed) && o.Value.Spec.Size == 2

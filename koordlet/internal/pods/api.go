@@ -35,12 +35,17 @@ func (s *APISink) Begin() {
 }
 
 // Object is a pod of the list, or one that is new or has changed.
-func (s *APISink) Object(raw []byte) {
-	uid, ok := uidOf(raw)
+func (s *APISink) Object(raw []byte) { s.put(raw, decoded) }
+
+// TooLarge is the same of a pod of which there is only the beginning.
+func (s *APISink) TooLarge(head []byte) { s.put(head, tooLarge) }
+
+func (s *APISink) put(raw []byte, read func(raw []byte) known) {
+	uid, ok := metadataOf(raw, "uid")
 	if !ok {
 		return
 	}
-	entry := decoded(raw)
+	entry := read(raw)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.next != nil {
@@ -57,7 +62,7 @@ func (s *APISink) Object(raw []byte) {
 
 // Delete is a pod that is gone.
 func (s *APISink) Delete(raw []byte) {
-	uid, ok := uidOf(raw)
+	uid, ok := metadataOf(raw, "uid")
 	if !ok {
 		return
 	}
@@ -110,9 +115,9 @@ func (s *APISink) take() (pods []*Pod, problems []string, synced bool, err error
 	return pods, problems, s.synced, s.err
 }
 
-// uidOf is metadata.uid.
-func uidOf(raw []byte) (string, bool) {
-	field, ok := jsonscan.Field(raw, "metadata", "uid")
+// metadataOf is a text of an object's metadata.
+func metadataOf(raw []byte, key string) (string, bool) {
+	field, ok := jsonscan.Field(raw, "metadata", key)
 	if !ok {
 		return "", false
 	}

@@ -22,7 +22,8 @@ var ErrPod = errors.New("not a usable pod")
 
 // Bounds of one pod.
 const (
-	// MaxObject is the longest pod object that is read; the API server accepts about half of it.
+	// MaxObject is the longest pod object that is read. The API server accepts longer ones: etcd takes 1.5 MiB, and JSON
+	// writes each <, > and & of a text as six bytes. Such a pod is left out and told of; the others are read.
 	MaxObject = 4 << 20
 	// maxContainers bounds what is kept; the API server accepts far more, nobody runs them.
 	maxContainers = 512

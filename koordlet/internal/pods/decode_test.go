@@ -27,7 +27,7 @@ func recorded(t testing.TB, file string) (pods []*Pod, problems []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = jsonscan.List(bytes.NewReader(data), MaxObject, maxPods, func(raw []byte) error {
+	_, err = jsonscan.List(bytes.NewReader(data), MaxObject, maxPods, func(raw []byte, _ bool) error {
 		entry := decoded(raw)
 		problems = append(problems, entry.problems...)
 		if entry.pod != nil {
@@ -276,7 +276,7 @@ func FuzzDecode(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	if _, err := jsonscan.List(bytes.NewReader(data), MaxObject, maxPods, func(raw []byte) error {
+	if _, err := jsonscan.List(bytes.NewReader(data), MaxObject, maxPods, func(raw []byte, _ bool) error {
 		f.Add(bytes.Clone(raw))
 		return nil
 	}); err != nil {

@@ -72,7 +72,11 @@ func (k *Kubelet) List(ctx context.Context) (pods []*Pod, problems []string, err
 		return nil, nil, fmt.Errorf("ask the kubelet: %w", refusal(resp))
 	}
 	next := make(map[uint64]known, len(k.seen))
-	_, err = jsonscan.List(resp.Body, MaxObject, maxPods, func(raw []byte) error {
+	_, err = jsonscan.List(resp.Body, MaxObject, maxPods, func(raw []byte, whole bool) error {
+		if !whole {
+			problems = append(problems, tooLarge(raw).problems...)
+			return nil
+		}
 		hash := maphash.Bytes(k.seed, raw)
 		entry, ok := k.seen[hash]
 		if !ok {
@@ -102,6 +106,14 @@ func decoded(raw []byte) known {
 		problems[i] = p.FullName() + ": " + text
 	}
 	return known{pod: p, problems: problems}
+}
+
+// tooLarge is an object of which there is only the beginning.
+func tooLarge(head []byte) known {
+	namespace, _ := metadataOf(head, "namespace")
+	name, _ := metadataOf(head, "name")
+	return known{problems: []string{fmt.Sprintf("%v: %.64q/%.64q: more than %d bytes, or nested deeper than %d",
+		ErrPod, namespace, name, MaxObject, jsonscan.MaxDepth)}}
 }
 
 // refusal explains a status that is not OK.

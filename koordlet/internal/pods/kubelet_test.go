@@ -6,6 +6,7 @@ package pods
 import (
 	"bytes"
 	"crypto/tls"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -84,6 +85,48 @@ func TestKubeletList(t *testing.T) {
 	}
 	if k.Weakness() != "" {
 		t.Errorf("weakness %q", k.Weakness())
+	}
+}
+
+// 800 KB of '<' are more than four of JSON, and the API server takes them: the pod is told of, and the others are read.
+func TestKubeletListWithOversizedPod(t *testing.T) {
+	t.Parallel()
+	args, err := json.Marshal(strings.Repeat("<", 800_000))
+	if err != nil {
+		t.Fatal(err)
+	}
+	large := `{"metadata":{"name":"big","namespace":"shop","uid":"x"},"spec":{"containers":[{"name":"c","args":[` + string(args) + `]}]}}`
+	deep := `{"metadata":{"name":"deep","namespace":"shop","managedFields":` + strings.Repeat(`{"f:a":`, 100) + "{}" + strings.Repeat("}", 100) + `}}`
+	k := answers(t, func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = fmt.Fprintf(w, `{"items":[%s,%s,%s,%s]}`, object("a"), large, deep, object("b"))
+	})
+	for range 2 {
+		pods, problems, err := k.List(t.Context())
+		if err != nil || len(pods) != 2 || pods[0].UID != "a" || pods[1].UID != "b" {
+			t.Fatalf("%d pods, error %v", len(pods), err)
+		}
+		if len(problems) != 2 || !strings.Contains(problems[0], `"shop"/"big": more than`) || !strings.Contains(problems[1], `"shop"/"deep"`) {
+			t.Errorf("problems %q", problems)
+		}
+	}
+}
+
+// The same at the API server. A pod that was known goes, and its end is learned from a beginning, too.
+func TestAPISinkWithOversizedPod(t *testing.T) {
+	t.Parallel()
+	s := newAPISink()
+	s.Begin()
+	s.Object(object("a"))
+	s.Object(object("b"))
+	s.End()
+	head := []byte(`{"metadata":{"name":"b","namespace":"shop","uid":"b","annotations":{"a":"<<`)
+	s.TooLarge(head)
+	if pods, problems, _, _ := s.take(); len(pods) != 1 || len(problems) != 1 || !strings.Contains(problems[0], `"shop"/"b"`) {
+		t.Errorf("%d pods, problems %q", len(pods), problems)
+	}
+	s.Delete(head)
+	if pods, problems, _, _ := s.take(); len(pods) != 1 || len(problems) != 0 {
+		t.Errorf("%d pods, problems %q", len(pods), problems)
 	}
 }
 

@@ -25,6 +25,12 @@ func (s *Server) list(w http.ResponseWriter, r *http.Request, c *collection) {
 	answer(w, http.StatusOK, Object{"kind": "List", "apiVersion": "v1", "metadata": Object{"resourceVersion": strconv.Itoa(s.version)}, "items": items})
 }
 
+// event has the order of the API server, whose clients may look at the beginning only.
+type event struct {
+	Type   string `json:"type"`
+	Object Object `json:"object"`
+}
+
 // watch streams changes behind the version asked for.
 func (s *Server) watch(w http.ResponseWriter, r *http.Request, c *collection) {
 	q := r.URL.Query()
@@ -60,7 +66,7 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request, c *collection) {
 			}
 			from = e.version
 			if e.kind == "BOOKMARK" || selected(r, e.object) {
-				if encoder.Encode(Object{"type": e.kind, "object": e.object}) != nil {
+				if encoder.Encode(event{e.kind, e.object}) != nil {
 					return
 				}
 			}
