@@ -47,9 +47,9 @@ func launch(name, logFile string, args ...string) (*process, error) {
 	return p, nil
 }
 
-// ready waits until the daemon's status file says that it works.
+// ready waits until the daemon's status file says that it works, as long as an emulated machine beside others may need.
 func (p *process) ready(ctx context.Context, runDir string, works func(*status.Status) bool) error {
-	return poll(ctx, 15*time.Second, func() error {
+	return poll(ctx, time.Minute, func() error {
 		if p.ended() {
 			return fmt.Errorf("%s ended: %s", p.name, p.tail())
 		}

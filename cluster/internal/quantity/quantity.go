@@ -45,14 +45,20 @@ func Unmarshal(data []byte, to any) error {
 func Check(data []byte) error {
 	decoder := json.NewDecoder(bytes.NewReader(data))
 	decoder.UseNumber()
-	return check(decoder, "", 0)
+	if err := check(decoder, "", 0); !errors.Is(err, errNoJSON) {
+		return err
+	}
+	return nil
 }
 
-// check reads one value. An error of the decoder ends it without one: json.Unmarshal will have the same.
+// errNoJSON ends the walk: what the decoder says of it json.Unmarshal says too.
+var errNoJSON = errors.New("no JSON")
+
+// check reads one value.
 func check(decoder *json.Decoder, path string, depth int) error {
 	token, err := decoder.Token()
 	if err != nil {
-		return nil
+		return errNoJSON
 	}
 	switch v := token.(type) {
 	case json.Number:
@@ -68,7 +74,7 @@ func check(decoder *json.Decoder, path string, depth int) error {
 			if v == '{' {
 				key, err := decoder.Token()
 				if err != nil {
-					return nil
+					return errNoJSON
 				}
 				at = strings.TrimPrefix(fmt.Sprint(path, ".", key), ".")
 			}
@@ -77,7 +83,7 @@ func check(decoder *json.Decoder, path string, depth int) error {
 			}
 		}
 		if _, err := decoder.Token(); err != nil { // the end of it
-			return nil
+			return errNoJSON
 		}
 	}
 	return nil

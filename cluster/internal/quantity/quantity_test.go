@@ -30,8 +30,8 @@ func TestCheck(t *testing.T) {
 		`{"spec":{"list":[{"x":"1"},{"x":"-1e-0001000"}]}}`: "spec.list[1].x",
 		`"1e-1000"`: "",
 		`{"note":"see 1e-99999999","hash":"9e1234f","id":"1e-99999999x","end":"1e"}`: "",
-		`{"not json`: "",
-		``:           "",
+		`{"not json`: "", "[\x01": "", `[A`: "", `{"a":b`: "", `{"a" 1}`: "", `[1 2]`: "", `{"a":[}`: "",
+		``: "",
 	} {
 		err := Check([]byte(text))
 		refused := place != "" || text == `"1e-1000"`
@@ -67,7 +67,7 @@ func TestUnmarshal(t *testing.T) {
 
 // FuzzUnmarshal: whatever is written ends, and nothing else is refused than json.Unmarshal would refuse.
 func FuzzUnmarshal(f *testing.F) {
-	for _, text := range []string{`{"cpu":"1"}`, `{"cpu":"1e-99999999"}`, `{"cpu":"1e-999"}`, `{"cpu":-1E+0999999}`, `{"a":" 1e-9 "}`, `[]`, `null`} {
+	for _, text := range []string{`{"cpu":"1"}`, `{"cpu":"1e-99999999"}`, `{"cpu":"1e-999"}`, `{"cpu":-1E+0999999}`, `{"a":" 1e-9 "}`, `[]`, `null`, "[\x01", `{"a":b`} {
 		f.Add([]byte(text))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {

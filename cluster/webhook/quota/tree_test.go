@@ -252,6 +252,7 @@ func FuzzRead(f *testing.F) {
 	f.Add("true", "company", `{"cpu":"1"}`, `["x"]`, `["cpu"]`)
 	f.Add("", "web", `{"cpu":"9999999999999999999999999E"}`, `[null]`, `[""]`)
 	f.Add("true", "web", `{"cpu":"1e-99999999"}`, `[]`, `[]`)
+	f.Add("true", "web", `{"cpu":"1"}`, `[]`, `[A`)
 	f.Add("false", "fuzz", `{"":-1}`, `null`, `{}`)
 	f.Fuzz(func(t *testing.T, is, parent, weight, namespaces, strict string) {
 		meta := &metav1.ObjectMeta{Namespace: "ns", Name: "fuzz", Labels: map[string]string{
