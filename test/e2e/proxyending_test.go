@@ -117,10 +117,11 @@ func (w wires) events() {
 	w.over(method, ended+2)
 }
 
-// over waits until the runtime has ended so many calls of a method.
+// over waits until the runtime has ended so many calls of a method. containerd takes up to a minute to clean up an exec that was
+// given up while it was being started (io.containerd.timeout.cri.defercleanup).
 func (w wires) over(method string, want float64) {
 	w.p.t.Helper()
-	w.p.eventually(20*time.Second, func() error {
+	w.p.eventually(90*time.Second, func() error {
 		if n := w.handled("handled", method); n != want {
 			return fmt.Errorf("the runtime has ended %v calls of %s, want %v", n, method, want)
 		}

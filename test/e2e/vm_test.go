@@ -93,7 +93,7 @@ func inVM(t *testing.T, o vm.Options, files map[string]string, given, match stri
 		o.Timeout = 25 * time.Minute
 	}
 	o.MemoryMiB = 3072
-	ctx, cancel := context.WithTimeout(t.Context(), o.Timeout+2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), o.Timeout+8*time.Minute) // a boot may come twice
 	defer cancel()
 	r, err := vm.Boot(ctx, o)
 	if err != nil {
@@ -102,6 +102,9 @@ func inVM(t *testing.T, o vm.Options, files map[string]string, given, match stri
 	out, err := r.Stdout()
 	if err != nil {
 		t.Fatal(err)
+	}
+	if r.BootFailed != "" {
+		t.Logf("the first boot failed: %s", r.BootFailed)
 	}
 	t.Logf("kernel %s, %s, %s of CPU:\n%s", r.Release, r.Took.Round(time.Second), r.CPU.Round(time.Second), shown(out, r.ExitCode != 0))
 	proveNoCookies(t, out, r.Config)

@@ -170,7 +170,7 @@ func bootFacts(t *testing.T, o vm.Options, script string) (vm.Result, map[string
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("guest took %s", r.Took)
+	t.Logf("guest took %s %s", r.Took, r.BootFailed)
 	facts := map[string]string{}
 	for line := range strings.Lines(out) {
 		key, value, _ := strings.Cut(line, "=")

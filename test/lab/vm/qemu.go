@@ -12,7 +12,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/koord-rt/koord-rt/test/lab/vm/guestcfg"
@@ -58,8 +60,9 @@ func drive(serial, file string, snapshot bool) []string {
 	return []string{"-drive", spec, "-device", "virtio-blk-pci,discard=off,write-zeroes=off,drive=" + serial + ",serial=" + serial}
 }
 
-// run boots, waits for the end and unpacks the result. cpu is the time that the emulator computed.
-func (m machine) run(ctx context.Context, work string, o Options) (exit guestcfg.Exit, cpu time.Duration, err error) {
+// run boots, waits for the end and unpacks the result. A guest whose command has not begun within the limit is ended. cpu is
+// the time that the emulator computed.
+func (m machine) run(ctx context.Context, work string, o Options, limit time.Duration) (exit guestcfg.Exit, cpu time.Duration, err error) {
 	log, err := os.Create(filepath.Join(o.OutputDir, consoleFile))
 	if err != nil {
 		return exit, 0, fmt.Errorf("create console log: %w", err)
@@ -67,16 +70,28 @@ func (m machine) run(ctx context.Context, work string, o Options) (exit guestcfg
 	defer func() { err = errors.Join(err, log.Close()) }()
 	limited, cancel := context.WithTimeout(ctx, o.Timeout)
 	defer cancel()
+	begun := &lineSeen{line: guestcfg.Begins}
+	tooLate := time.AfterFunc(limit, func() {
+		if !begun.seen.Load() {
+			cancel()
+		}
+	})
+	defer tooLate.Stop()
 	tail := &tailBuffer{limit: 32 << 10}
 	command := append(append([]string{}, m.emulator.Command...), m.arguments(work, o)...)
 	cmd := exec.CommandContext(limited, command[0], command[1:]...)
 	cmd.Env = append(append(os.Environ(), m.emulator.Env...), "TMPDIR="+work)
-	cmd.Stdout = io.MultiWriter(log, tail, o.Console)
+	cmd.Stdout = io.MultiWriter(log, tail, begun, o.Console)
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
+	start := time.Now()
 	runErr := cmd.Run()
 	if state := cmd.ProcessState; state != nil {
 		cpu = state.UserTime() + state.SystemTime()
+	}
+	incomplete := ErrIncomplete
+	if !begun.seen.Load() {
+		incomplete = fmt.Errorf("%w, %w", ErrIncomplete, errNotBegun)
 	}
 	exit, complete, err := unpackResult(filepath.Join(work, outFile), o.OutputDir)
 	switch {
@@ -85,13 +100,30 @@ func (m machine) run(ctx context.Context, work string, o Options) (exit guestcfg
 	case strings.Contains(tail.String(), "Kernel panic - not syncing"):
 		return exit, cpu, fmt.Errorf("%w: %s", ErrPanic, tail)
 	case limited.Err() != nil && ctx.Err() == nil:
-		return exit, cpu, fmt.Errorf("%w: %s passed: %s", ErrIncomplete, o.Timeout, tail)
+		return exit, cpu, fmt.Errorf("%w: %s passed: %s", incomplete, time.Since(start).Round(time.Second), tail)
 	case runErr != nil:
 		return exit, cpu, fmt.Errorf("run emulator: %w: %s", errors.Join(runErr, ctx.Err()), bytes.TrimSpace(stderr.Bytes()))
 	case !complete:
-		return exit, cpu, fmt.Errorf("%w: %s", ErrIncomplete, tail)
+		return exit, cpu, fmt.Errorf("%w: %s", incomplete, tail)
 	}
 	return exit, cpu, nil
+}
+
+// lineSeen tells whether a text has been written to it.
+type lineSeen struct {
+	line string
+	rest []byte // of earlier writes, shorter than the line
+	seen atomic.Bool
+}
+
+func (l *lineSeen) Write(p []byte) (int, error) {
+	if l.seen.Load() {
+		return len(p), nil
+	}
+	l.rest = append(l.rest, p...)
+	l.seen.Store(bytes.Contains(l.rest, []byte(l.line)))
+	l.rest = slices.Clone(l.rest[max(0, len(l.rest)-len(l.line)+1):])
+	return len(p), nil
 }
 
 // tailBuffer keeps the last bytes written to it.

@@ -49,6 +49,8 @@ const (
 	outMiB           = 1024
 	// bootAllowance is kept from Options.Timeout for booting and for bringing the result back.
 	bootAllowance = 30 * time.Second
+	// bootLimit is how long a guest may take until its command begins: half a minute is usual.
+	bootLimit = 5 * time.Minute
 )
 
 var (
@@ -56,6 +58,8 @@ var (
 	ErrPanic = errors.New("guest kernel panicked")
 	// ErrIncomplete is a guest that ended, or was ended, before it delivered its result.
 	ErrIncomplete = errors.New("guest delivered no result")
+	// errNotBegun comes with ErrIncomplete where the command has not begun.
+	errNotBegun = errors.New("its command did not begin")
 )
 
 // Options says what to boot. Kernel and Command are required.
@@ -84,6 +88,8 @@ type Result struct {
 	Config   string // path of the kernel's build configuration
 	Took     time.Duration
 	CPU      time.Duration // that the emulator computed: what a guest costs, however busy the host is
+	// BootFailed is the end of a first guest that did not come to its command; empty where the first did.
+	BootFailed string
 }
 
 // Stdout returns what the command wrote to its standard output.
@@ -120,22 +126,36 @@ func Boot(ctx context.Context, o Options) (Result, error) {
 			return Result{}, fmt.Errorf("create output folder: %w", err)
 		}
 	}
-	work, err := os.MkdirTemp("", "koord-vm-")
-	if err != nil {
-		return Result{}, fmt.Errorf("create work folder: %w", err)
-	}
-	defer os.RemoveAll(work)
-	if err := machine.prepare(ctx, work, o); err != nil {
-		return Result{}, err
-	}
 	release, err := takeSlot(ctx, cache.Root())
 	if err != nil {
 		return Result{}, err
 	}
 	defer release()
+	r, err := machine.boot(ctx, o)
+	if errors.Is(err, errNotBegun) && ctx.Err() == nil {
+		// An emulated CPU can sleep through its timer and whatever wakes it: systemd gives up after 90 seconds then. Nothing of
+		// the caller's has run, so nothing of it is hidden by one more try.
+		fmt.Fprintf(o.Console, "boot the guest once more: %v\n", err)
+		first := err.Error()
+		r, err = machine.boot(ctx, o)
+		r.BootFailed = first
+	}
+	return r, err
+}
+
+// boot runs the guest once.
+func (m machine) boot(ctx context.Context, o Options) (Result, error) {
+	r := Result{Output: o.OutputDir, Release: m.kernel.Release, Config: m.kernel.Config}
+	work, err := os.MkdirTemp("", "koord-vm-")
+	if err != nil {
+		return r, fmt.Errorf("create work folder: %w", err)
+	}
+	defer os.RemoveAll(work)
+	if err := m.prepare(ctx, work, o); err != nil {
+		return r, err
+	}
 	start := time.Now()
-	r := Result{Output: o.OutputDir, Release: machine.kernel.Release, Config: machine.kernel.Config}
-	exit, cpu, err := machine.run(ctx, work, o)
+	exit, cpu, err := m.run(ctx, work, o, bootLimit)
 	r.Took, r.CPU = time.Since(start), cpu
 	if err != nil {
 		return r, err

@@ -6,6 +6,8 @@ package vm
 import (
 	"archive/tar"
 	"bytes"
+	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,6 +15,7 @@ import (
 	"time"
 
 	"github.com/koord-rt/koord-rt/test/lab/vm/guestcfg"
+	"github.com/koord-rt/koord-rt/test/lab/vmparts"
 )
 
 func TestOptionsRefused(t *testing.T) {
@@ -169,5 +172,36 @@ func TestTailBuffer(t *testing.T) {
 	}
 	if b.String() != "defg" {
 		t.Errorf("got %q", b.String())
+	}
+}
+
+// TestRunTellsWhetherTheCommandBegan stands a script where the emulator is: a guest is booted again only where nothing of the
+// caller's has run.
+func TestRunTellsWhetherTheCommandBegan(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		script   string
+		limit    time.Duration
+		notBegun bool
+	}{
+		"hangs before":           {"echo booting; exec sleep 60", 100 * time.Millisecond, true},
+		"ends before":            {"echo booting", time.Minute, true},
+		"ends after":             {"printf 'booting\nkoord-vm: the '; sleep 0.1; printf 'command begins\nnow'", time.Minute, false},
+		"hangs after":            {"echo " + guestcfg.Begins + "; exec sleep 60", time.Minute, false},
+		"hangs after, long boot": {"echo " + guestcfg.Begins + "; exec sleep 60", 500 * time.Millisecond, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			work := t.TempDir()
+			if err := makeSparse(filepath.Join(work, outFile), 1); err != nil {
+				t.Fatal(err)
+			}
+			m := machine{emulator: vmparts.Emulator{Command: []string{"sh", "-c", c.script}}}
+			o := Options{OutputDir: t.TempDir(), Timeout: 2 * time.Second, Console: io.Discard}
+			_, _, err := m.run(t.Context(), work, o, c.limit)
+			if !errors.Is(err, ErrIncomplete) || errors.Is(err, errNotBegun) != c.notBegun {
+				t.Errorf("got %v, want ErrIncomplete, and that its command did not begin: %v", err, c.notBegun)
+			}
+		})
 	}
 }

@@ -46,6 +46,7 @@ func runCommand(cfg guestcfg.Config) (exit guestcfg.Exit, err error) {
 	if err != nil {
 		return exit, fmt.Errorf("open null device: %w", err)
 	}
+	fmt.Fprintln(os.Stderr, guestcfg.Begins)
 	pid, err := syscall.ForkExec(program, cfg.Command, &syscall.ProcAttr{
 		Dir: "/", Env: env,
 		Files: []uintptr{null.Fd(), streams[0].write.Fd(), streams[1].write.Fd()},

@@ -30,6 +30,9 @@ const (
 	ExitEntry   = "exit.json"
 )
 
+// Begins is the console's line before the command runs: until it comes, nothing of the caller's has run.
+const Begins = "koord-vm: the command begins"
+
 // CopyLimit in bytes: smaller files are copied to their place, so that programs can replace them by rename; larger ones
 // and folders are bind mounts from the disk.
 const CopyLimit = 1 << 20
