@@ -35,39 +35,93 @@ func (m *managed) starved(t *testing.T) {
 	if request := wide + int64(len(small))*500; request*15/100 < tenth {
 		t.Fatalf("batch pods would request %d of %d: a tenth of the node, %d, would be enough for them", request, allocatable, tenth)
 	}
-	main := fmt.Sprintf("resources: {requests: {cpu: %dm, memory: 16Mi}, limits: {cpu: %dm, memory: 16Mi}}", wide, wide)
-	meta := "labels: {app: spark}, annotations: {" + protocol.AnnotationEvictionPriority + `: "-5"}`
-	if _, err := m.c.Admin().Apply(t.Context(), "user", false, []byte(podText("spark-wide", meta, "", main))); err != nil {
-		t.Fatal(err)
-	}
-	pod := m.ready(t, "spark-wide")
-	if got := quantityAt(t, pod, "spec", "containers", 0, "resources", "requests", protocol.ResourceBatchCPU) / 1000; got != wide {
-		t.Fatalf("spark-wide requests %d batch-cpu, want %d", got, wide)
-	}
+	pod := m.batchPod(t, "spark-wide", "labels: {app: spark}, annotations: {"+protocol.AnnotationEvictionPriority+`: "-5"}`, wide)
 
 	stop := m.spinIn(t, m.ready(t, "spark"), other) // of equal priority it would be the first to go
 	defer stop()
 	since := time.Now()
 	m.tell(t, map[string]string{keyThreshold: starvedConfig})
 	m.quotaWithin(t, 9, 11)
-	first := m.wrote(t, 60*time.Second, "create pods/eviction", since)
-	t.Logf("%s is evicted %s after the strategy; batch pods requested %d, the class has %d", first.Object.Name,
-		first.At.Sub(since).Round(time.Millisecond), wide+int64(len(small))*500, tenth)
-	m.gone(t, "spark-wide")
-	eventually(t, 10*time.Second, func() error { return m.told(t, "spark-wide", "Evicted", "Warning", "BECPUEvict") })
-
-	m.ticksTo(t, m.ticked(t)+12) // longer than the window, of which the rule wants the last second too
+	m.goesAlone(t, pod, "BECPUEvict", since)
 	m.quotaWithin(t, 9, 11)
+	m.calm(t, 59)
+}
+
+// overbooked: batch pods request more of batch-cpu than a part of it that lies between what they request with and without the wide pod.
+// That one goes, which alone has agreed to it; nobody computes anything.
+func (m *managed) overbooked(t *testing.T) {
+	allocatable, _ := m.batchCPU(t)
+	const rest = 2 * 500 // of spark and spark-after
+	wide := (allocatable - rest) * 3 / 4
+	pod := m.batchPod(t, "spark-wide", "labels: {app: spark, "+protocol.LabelEvictionEnabled+`: "true"}`, wide)
+	percent := (rest + wide/2) * 100 / allocatable
+	since := time.Now()
+	m.tell(t, map[string]string{keyThreshold: fmt.Sprintf(`{"clusterStrategy": {"enable": true, "cpuSuppressPolicy": "cfsQuota", "memoryEvictThresholdPercent": 100,
+  "cpuAllocatableEvictThresholdPercent": %d, "cpuAllocatableEvictLowerPercent": %d, "allocatableEvictPriorityThreshold": 5999}}`, percent, percent-1)})
+	m.goesAlone(t, pod, "CPUAllocatableEvict", since)
+	m.calm(t, 58)
+}
+
+// overusedConfig is resource-threshold-config by which pods of low priority that have agreed go while the node computes four fifths of
+// what it can, until it is half. Suppression leaves the best-effort class what the others do not use.
+const overusedConfig = `{"clusterStrategy": {"enable": true, "cpuSuppressPolicy": "cfsQuota", "cpuSuppressThresholdPercent": 100,
+  "cpuEvictThresholdPercent": 80, "cpuEvictLowerPercent": 50, "cpuEvictTimeWindowSeconds": 10, "evictEnabledPriorityThreshold": 5999,
+  "memoryEvictThresholdPercent": 100}}`
+
+// overused: a best-effort pod computes on every CPU of the node. It goes; pods of its priority that have not agreed to it stay.
+func (m *managed) overused(t *testing.T) {
+	meta := "labels: {koordinator.sh/qosClass: BE, " + protocol.LabelEvictionEnabled + `: "true"}`
+	// Its own processes compute: one of the host in its cgroup would keep the container from ending.
+	main := fmt.Sprintf(`command: [sh, -c, "for i in $(seq %d); do while :; do :; done & done; wait"]`, runtime.NumCPU())
+	if _, err := m.c.Admin().Apply(t.Context(), "user", false, []byte(podText("greedy", meta, "priorityClassName: batch-low", main))); err != nil {
+		t.Fatal(err)
+	}
+	pod := m.ready(t, "greedy")
+	since := time.Now()
+	m.tell(t, map[string]string{keyThreshold: overusedConfig})
+	m.goesAlone(t, pod, "CPUEvict", since)
+	m.calm(t, 57)
+}
+
+// batchPod makes a batch pod that requests some thousandths of a CPU.
+func (m *managed) batchPod(t *testing.T, name, meta string, request int64) cluster.Object {
+	t.Helper()
+	main := fmt.Sprintf("resources: {requests: {cpu: %dm, memory: 16Mi}, limits: {cpu: %dm, memory: 16Mi}}", request, request)
+	if _, err := m.c.Admin().Apply(t.Context(), "user", false, []byte(podText(name, meta, "", main))); err != nil {
+		t.Fatal(err)
+	}
+	pod := m.ready(t, name)
+	if got := quantityAt(t, pod, "spec", "containers", 0, "resources", "requests", protocol.ResourceBatchCPU) / 1000; got != request {
+		t.Fatalf("%s requests %d batch-cpu, want %d", name, got, request)
+	}
+	return pod
+}
+
+// goesAlone wants one eviction since then, that of exactly this pod, by this feature, and every other pod to stay for longer than the
+// window, of which each rule wants the last second too.
+func (m *managed) goesAlone(t *testing.T, pod cluster.Object, feature string, since time.Time) {
+	t.Helper()
+	name := pod.Str("metadata", "name")
+	first := m.wrote(t, 60*time.Second, "create pods/eviction", since)
+	t.Logf("%s is evicted %s after the strategy", first.Object.Name, first.At.Sub(since).Round(time.Millisecond))
+	m.gone(t, name)
+	eventually(t, 10*time.Second, func() error { return m.told(t, name, "Evicted", "Warning", feature) })
+	m.ticksTo(t, m.ticked(t)+12)
 	var got []string
 	for _, c := range m.agentCalls(t, func(c *call) bool { return c.what() == "create pods/eviction" && c.At.After(since) }) {
 		got = append(got, fmt.Sprintf("%s %s %d", c.Object.Name, c.body(t).Str("deleteOptions", "preconditions", "uid"), c.Response.Code))
 	}
-	if want := []string{"spark-wide " + pod.Str("metadata", "uid") + " 201"}; !slices.Equal(got, want) {
+	if want := []string{name + " " + pod.Str("metadata", "uid") + " 201"}; !slices.Equal(got, want) {
 		t.Errorf("evictions (pod, UID, answer) %q, want %q", got, want)
 	}
-	for _, name := range append(small, "be-low", "be-kept", "ls", "web") {
+	for _, name := range []string{"spark", "spark-after", "be-low", "be-kept", "ls", "web"} {
 		m.untouched(t, name)
 	}
-	m.tell(t, map[string]string{keyThreshold: thresholdOff(59)})
-	m.slo(t, 10*time.Second, "NodeSLO after the eviction", func(o cluster.Object) bool { return percent(o, "cpuSuppressThresholdPercent") == 59 })
+}
+
+// calm switches all thresholds off; high tells one strategy from the next.
+func (m *managed) calm(t *testing.T, high int) {
+	t.Helper()
+	m.tell(t, map[string]string{keyThreshold: thresholdOff(high)})
+	m.slo(t, 10*time.Second, "NodeSLO after the eviction", func(o cluster.Object) bool { return percent(o, "cpuSuppressThresholdPercent") == high })
 }
