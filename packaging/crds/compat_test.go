@@ -18,8 +18,9 @@ import (
 // accepted are changes against the rules that somebody has decided on: the change in words, and why.
 var accepted = map[string]string{}
 
-// Patterns of a quantity before and after hack/crdbounds: what only the first takes, no program could read, or not in time. An object
-// with it was never of use to anybody, so this one narrowing is no break.
+// Patterns of a quantity before and after hack/crdbounds: what only the first takes has a fraction in its exponent, which no program
+// reads, more digits than any amount needs, or an exponent by which a program computes for minutes. Nobody has use for an object with it, so
+// this one narrowing is no break.
 const (
 	anyNumber     = `^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$`
 	boundedNumber = `^(\+|-)?(([0-9]{1,40}(\.[0-9]{0,40})?)|(\.[0-9]{1,40}))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?[0-9]{1,2}))?$`

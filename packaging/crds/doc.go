@@ -3,7 +3,7 @@
 
 // Package crds holds the custom resource definitions that the manager, the node agent and the scheduler need, as files.
 //
-// `make generate` makes them from the types below api/ with controller-gen; nobody edits them. `kubectl apply -f packaging/crds`
+// `make generate` makes them from the types below api/ with controller-gen and hack/crdbounds; nobody edits them. `kubectl apply -f packaging/crds`
 // installs them. Its tests are the contract: what is released (released/*.yaml) keeps working, upstream's fields are there with
 // upstream's types, the schema's bounds are those of api/strategy, and what the node writes is not pruned.
 //

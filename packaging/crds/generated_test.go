@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-// TestGenerated: the definitions and the deep copies are what controller-gen makes of the types. It is built from hack/tools, as
+// TestGenerated: the definitions and the deep copies are what controller-gen and hack/crdbounds make of the types. It is built from hack/tools, as
 // `make generate` does.
 func TestGenerated(t *testing.T) {
 	t.Parallel()

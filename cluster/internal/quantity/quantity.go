@@ -6,7 +6,8 @@
 //
 // Kubernetes' parser (k8s.io/apimachinery/pkg/api/resource) computes a power of ten as large as the exponent says: "1e-9999999"
 // takes seconds, a digit more takes minutes, and nobody can end it. To write a number of a million digits takes it minutes too. So
-// numbers are looked at before. Input: JSON. Output: the value, or an error that names the place. It must not import Kubernetes clients.
+// quantities are looked at before. Input: JSON and the Go type it is read into, which says where quantities stand: a label may be
+// "1e23456". Output: the value, or an error that names the place. It must not import Kubernetes clients.
 package quantity
 
 import (
@@ -14,7 +15,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
+
+	"k8s.io/apimachinery/pkg/api/resource"
 )
 
 // ErrNumber is wrapped by the errors about numbers.
@@ -26,84 +30,219 @@ const (
 	maxNumber         = 64
 	// maxSuffix is the longest of "Ki", "m" and the like.
 	maxSuffix = 2
-	// maxDepth is less than [json.Unmarshal] takes; objects of Kubernetes have a tenth.
-	maxDepth = 1000
 )
 
-// Unmarshal is [json.Unmarshal] of a value that may hold quantities anywhere.
+// Unmarshal is [json.Unmarshal] of a value that may hold quantities.
 func Unmarshal(data []byte, to any) error {
-	if err := Check(data); err != nil {
+	if err := Check(data, to); err != nil {
 		return err
 	}
 	return json.Unmarshal(data, to)
 }
 
-// Check refuses JSON in which a string or number is one that Kubernetes' parser had better not see, also one that a later value of the
-// same key replaces: the parser sees both. What is no JSON it leaves to the decoder.
+// Check refuses JSON in which a quantity is one that Kubernetes' parser had better not see, also one that a later value of the same key
+// replaces: the parser sees both. What does not fit the type it leaves to the decoder. Only the type of the second argument counts.
 //
-// Example: {"cpu":"1e-99999999"} is refused, with "cpu" in the error; {"note":"see 1e-99999999"} is not, for that is no number.
-func Check(data []byte) error {
-	decoder := json.NewDecoder(bytes.NewReader(data))
-	decoder.UseNumber()
-	if err := check(decoder, "", 0); !errors.Is(err, errNoJSON) {
+// Example: as a corev1.ResourceList {"cpu":"1e-99999999"} is refused, with "cpu" in the error; as a map of strings it is not.
+func Check(data []byte, as any) error {
+	t := reflect.TypeOf(as)
+	w := walk{decoder: json.NewDecoder(bytes.NewReader(data)), fields: map[reflect.Type]map[string]reflect.Type{}}
+	w.decoder.UseNumber()
+	if !w.holds(t) {
+		return nil
+	}
+	err := w.value(t)
+	if far := (*placed)(nil); errors.As(err, &far) {
+		return fmt.Errorf("%.100s: %w", strings.TrimPrefix(far.path, "."), far.err)
+	}
+	return nil // what is no JSON json.Unmarshal says
+}
+
+// placed is an error about a number, and where it stands. The path is made on the way out: made on the way in it would cost a key's
+// length for each value beneath it.
+type placed struct {
+	path string
+	err  error
+}
+
+func (p *placed) Error() string { return p.err.Error() }
+
+// under adds a step to the place of an error.
+func under(err error, step string) error {
+	if p := (*placed)(nil); errors.As(err, &p) {
+		return &placed{step + p.path, p.err}
+	}
+	return err
+}
+
+// walk reads one document beside the type it is meant for.
+type walk struct {
+	decoder *json.Decoder
+	// fields are those of a struct that hold quantities, by folded name.
+	fields map[reflect.Type]map[string]reflect.Type
+}
+
+var (
+	amount  = reflect.TypeFor[resource.Quantity]()
+	decodes = reflect.TypeFor[json.Unmarshaler]()
+)
+
+// value reads one value. An error that is none of a number is the decoder's.
+func (w walk) value(t reflect.Type) error {
+	token, err := w.decoder.Token()
+	if err != nil {
 		return err
 	}
-	return nil
-}
-
-// errNoJSON ends the walk: what the decoder says of it json.Unmarshal says too.
-var errNoJSON = errors.New("no JSON")
-
-// check reads one value.
-func check(decoder *json.Decoder, path string, depth int) error {
-	token, err := decoder.Token()
-	if err != nil {
-		return errNoJSON
-	}
+	t = held(t)
 	switch v := token.(type) {
 	case json.Number:
-		return checkText(path, string(v))
+		return checked(t, string(v))
 	case string:
-		return checkText(path, v)
+		return checked(t, v)
 	case json.Delim:
-		if depth == maxDepth {
-			return fmt.Errorf("%.100s: nested deeper than %d", path, maxDepth)
+		switch {
+		case v == '{' && t.Kind() == reflect.Map:
+			return w.object(func(string) reflect.Type { return t.Elem() })
+		case v == '{' && t.Kind() == reflect.Struct && t != amount:
+			fields := w.of(t)
+			return w.object(func(key string) reflect.Type { return fields[fold(key)] })
+		case v == '[' && (t.Kind() == reflect.Slice || t.Kind() == reflect.Array):
+			return w.list(t.Elem())
 		}
-		for i := 0; decoder.More(); i++ {
-			at := fmt.Sprintf("%s[%d]", path, i)
-			if v == '{' {
-				key, err := decoder.Token()
-				if err != nil {
-					return errNoJSON
-				}
-				at = strings.TrimPrefix(fmt.Sprint(path, ".", key), ".")
-			}
-			if err := check(decoder, at, depth+1); err != nil {
-				return err
-			}
-		}
-		if _, err := decoder.Token(); err != nil { // the end of it
-			return errNoJSON
-		}
+		return w.skip(1)
 	}
 	return nil
 }
 
-// checkText refuses a number with too many digits, before its exponent or in it. The parser trims spaces, and reads the exponent as
-// [strconv.ParseInt] does.
-func checkText(path, text string) error {
+// object reads what follows '{'.
+func (w walk) object(typeOf func(key string) reflect.Type) error {
+	for w.decoder.More() {
+		token, err := w.decoder.Token()
+		if err != nil {
+			return err
+		}
+		key, _ := token.(string) // nothing else stands there
+		if t := typeOf(key); t == nil || !w.holds(t) {
+			err = w.skip(0)
+		} else if err = w.value(t); err != nil {
+			err = under(err, fmt.Sprintf(".%.40s", key))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	_, err := w.decoder.Token() // the end of it
+	return err
+}
+
+// list reads what follows '['.
+func (w walk) list(t reflect.Type) error {
+	for i := 0; w.decoder.More(); i++ {
+		if err := w.value(t); err != nil {
+			return under(err, fmt.Sprintf("[%d]", i))
+		}
+	}
+	_, err := w.decoder.Token()
+	return err
+}
+
+// skip reads to the end of one value, or of so many that are open.
+func (w walk) skip(open int) error {
+	for {
+		token, err := w.decoder.Token()
+		if err != nil {
+			return err
+		}
+		switch token {
+		case json.Delim('{'), json.Delim('['):
+			open++
+		case json.Delim('}'), json.Delim(']'):
+			open--
+		}
+		if open == 0 {
+			return nil
+		}
+	}
+}
+
+// of are the fields of a struct that hold quantities, those of embedded ones among them.
+func (w walk) of(t reflect.Type) map[string]reflect.Type {
+	if out, known := w.fields[t]; known {
+		return out
+	}
+	w.fields[t] = nil // until it is known; see holds
+	out := map[string]reflect.Type{}
+	for f := range t.Fields() {
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		switch inner := held(f.Type); {
+		case name == "-" || !f.IsExported() && !f.Anonymous:
+		case name == "" && f.Anonymous && inner.Kind() == reflect.Struct && !plain(inner):
+			for name, t := range w.of(inner) {
+				out[name] = t
+			}
+		case w.holds(f.Type):
+			if name == "" {
+				name = f.Name
+			}
+			out[fold(name)] = f.Type
+		}
+	}
+	w.fields[t] = out
+	return out
+}
+
+// holds reports whether values of a type can hold quantities that [json.Unmarshal] reads.
+func (w walk) holds(t reflect.Type) bool {
+	t = held(t)
+	if t == amount {
+		return true
+	}
+	if plain(t) {
+		return false
+	}
+	switch t.Kind() {
+	case reflect.Map, reflect.Slice, reflect.Array:
+		return w.holds(t.Elem())
+	case reflect.Struct:
+		if fields, known := w.fields[t]; known && fields == nil {
+			return true // a type within itself: better looked at in vain
+		}
+		return len(w.of(t)) > 0
+	}
+	return false
+}
+
+// held is what a pointer points to.
+func held(t reflect.Type) reflect.Type {
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	return t
+}
+
+// plain reports whether a type reads its JSON itself: of those quantities alone compute.
+func plain(t reflect.Type) bool { return t == amount || reflect.PointerTo(t).Implements(decodes) }
+
+// fold is a name as [json.Unmarshal] compares it, for which Kelvin's sign is a k and the long s an s.
+func fold(name string) string { return strings.ToLower(strings.ToUpper(name)) }
+
+// checked refuses a quantity with too many digits, before its exponent or in it. The parser trims spaces, and reads the exponent as
+// [strconv.ParseInt] does; without digits before it the number is a zero, to compare which takes the power all the same.
+func checked(t reflect.Type, text string) error {
 	const shown, digits = 40, "0123456789"
+	if t != amount {
+		return nil
+	}
 	text = strings.TrimSpace(text)
 	rest := strings.TrimLeft(text, "+-."+digits)
-	number := len(text) - len(rest)
 	exponent, scientific := "", false
 	if rest != "" && (rest[0] == 'e' || rest[0] == 'E') {
 		exponent = strings.TrimLeft(rest[1:], "+-")
 		scientific = strings.Trim(exponent, digits) == ""
 	}
-	long := number > maxNumber && (len(rest) <= maxSuffix || scientific)
-	if number > 0 && scientific && len(exponent) > maxExponentDigits || long {
-		return fmt.Errorf("%.100s: %.*q has %w", path, shown, text, ErrNumber)
+	long := len(text)-len(rest) > maxNumber && (len(rest) <= maxSuffix || scientific)
+	if scientific && len(exponent) > maxExponentDigits || long {
+		return &placed{"", fmt.Errorf("%.*q has %w", shown, text, ErrNumber)}
 	}
-	return nil
+	return nil // another suffix the parser refuses before it computes
 }

@@ -100,9 +100,13 @@ func (a *Answers) FailedOpen(webhook, reason string) prometheus.Counter {
 	return a.failedOpen.WithLabelValues(webhook, reason)
 }
 
-// Most is how many problems of a request are looked for at least and told at most: who writes a hundred thousand wrong entries
-// shall not have as many sentences made, logged and sent.
-const Most = 20
+// Who writes a hundred thousand wrong entries shall not have as many sentences made, logged and sent.
+const (
+	// Most is how many problems of a request are told.
+	Most = 20
+	// Enough is how many are looked for: far more than are told, since those that an object had before do not count at a change.
+	Enough = 1000
+)
 
 // Few are the first problems, and how many more there are.
 func Few(problems []string) []string {

@@ -30,7 +30,7 @@ import (
 
 // cluster answers what an admission asks beside the pod.
 type cluster struct {
-	// cached is the manager's cache; live asks the API server for what the cache may not have seen yet.
+	// cached is the manager's cache itself, for its client asks the API server for what is kept as JSON; live asks the API server for what the cache may not have seen yet.
 	cached, live client.Reader
 }
 
@@ -153,17 +153,20 @@ func (c cluster) reservations(ctx context.Context) ([]profile.Reservation, error
 	case err != nil:
 		return nil, fmt.Errorf("list Reservations: %w", err)
 	}
+	ended := []schedulingv1alpha1.ReservationPhase{schedulingv1alpha1.ReservationSucceeded, schedulingv1alpha1.ReservationFailed}
 	var out []profile.Reservation
 	for i := range list.Items {
-		var r room
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(list.Items[i].Object, &r); err != nil {
-			continue // what cannot be read is nobody's
-		}
-		ended := []schedulingv1alpha1.ReservationPhase{schedulingv1alpha1.ReservationSucceeded, schedulingv1alpha1.ReservationFailed}
-		if slices.Contains(ended, r.Status.Phase) {
+		item := &list.Items[i]
+		phase, _, _ := unstructured.NestedString(item.Object, "status", "phase") // one that is no text has not ended
+		if slices.Contains(ended, schedulingv1alpha1.ReservationPhase(phase)) {
 			continue
 		}
-		out = append(out, profile.Reservation{Name: list.Items[i].GetName(), Owners: owners(r.Spec.Owners)})
+		var r room
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(item.Object, &r); err != nil {
+			logf.FromContext(ctx).V(1).Info("a Reservation is nobody's, for its owners cannot be read", "reservation", item.GetName(), "problem", err.Error())
+			continue
+		}
+		out = append(out, profile.Reservation{Name: item.GetName(), Owners: owners(r.Spec.Owners)})
 	}
 	return out, nil
 }
@@ -173,9 +176,6 @@ type room struct {
 	Spec struct {
 		Owners []schedulingv1alpha1.ReservationOwner `json:"owners"`
 	} `json:"spec"`
-	Status struct {
-		Phase schedulingv1alpha1.ReservationPhase `json:"phase"`
-	} `json:"status"`
 }
 
 // rooms are Reservations as they are kept: as JSON, for their templates are open, and one that means nothing, or whose amounts take
@@ -189,7 +189,7 @@ func rooms() *unstructured.Unstructured {
 // RoomOnly keeps of a Reservation what admissions read; it is for the cache, which keeps everything else as it is.
 func RoomOnly(object any) any {
 	r, is := object.(*unstructured.Unstructured)
-	if !is || r.GetKind() != rooms().GetKind() {
+	if !is || r.GroupVersionKind().GroupKind() != rooms().GroupVersionKind().GroupKind() {
 		return object
 	}
 	owners, _, _ := unstructured.NestedFieldNoCopy(r.Object, "spec", "owners")

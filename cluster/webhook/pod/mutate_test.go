@@ -244,7 +244,7 @@ spec: {labels: {other: applied}}
 		"no PriorityClass":            {manualProfile, nil, "profile", `there is no PriorityClass "koord-batch"`},
 		"patch of another kind":       {replaced("terminationGracePeriodSeconds: 30", "containers: none"), []client.Object{priorityClass("koord-batch", 5000)}, "profile", "patch: "},
 		"patch of another type":       {replaced("terminationGracePeriodSeconds: 30", "terminationGracePeriodSeconds: soon"), []client.Object{priorityClass("koord-batch", 5000)}, "profile", "patch: field spec.terminationGracePeriodSeconds cannot be a JSON string"},
-		"patch that takes minutes":    {replaced("terminationGracePeriodSeconds: 30", `overhead: {cpu: "1e-99999999"}`), []client.Object{priorityClass("koord-batch", 5000)}, "profile", "patch: a quantity has more digits"},
+		"patch that takes minutes":    {replaced("terminationGracePeriodSeconds: 30", `overhead: {cpu: "1e-99999999"}`), []client.Object{priorityClass("koord-batch", 5000)}, "profile", `patch: spec.overhead.cpu: "1e-99999999" has more digits`},
 		"patch without containers":    {replaced("terminationGracePeriodSeconds: 30", "containers: null"), []client.Object{priorityClass("koord-batch", 5000)}, "profile", "must leave the pod a container"},
 		"patch that moves the pod":    {replaced("    spec:\n", "    metadata: {namespace: kube-system}\n    spec:\n"), []client.Object{priorityClass("koord-batch", 5000)}, "profile", "must not change the pod's name or namespace"},
 		"selector that means nothing": {replaced("  selector:\n    matchLabels:\n      koordinator.sh/enable-colocation: \"true\"\n", "  selector:\n    matchExpressions: [{key: a, operator: Is}]\n"), []client.Object{priorityClass("koord-batch", 5000)}, "broken-profile", ""},

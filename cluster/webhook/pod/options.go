@@ -85,7 +85,7 @@ func Add(mgr ctrl.Manager, o Options, answers *answer.Answers) error {
 	if err := mgr.Add(manager.RunnableFunc(func(ctx context.Context) error { return o.warm(ctx, mgr.GetCache()) })); err != nil {
 		return fmt.Errorf("add pod webhooks: %w", err)
 	}
-	shared := cluster{cached: mgr.GetClient(), live: mgr.GetAPIReader()}
+	shared := cluster{cached: mgr.GetCache(), live: mgr.GetAPIReader()}
 	decoder := admission.NewDecoder(mgr.GetScheme())
 	server := mgr.GetWebhookServer()
 	server.Register(MutatePath, &webhook.Admission{

@@ -18,8 +18,8 @@ import (
 // an error. Errors of the libraries can quote the document, and with it a secret in the environment, so only fields and kinds
 // of JSON are passed on.
 func patched(p *corev1.Pod, patch []byte) (*corev1.Pod, error) {
-	if quantity.Check(patch) != nil {
-		return nil, fmt.Errorf("patch: a quantity has %w", quantity.ErrNumber)
+	if err := quantity.Check(patch, p); err != nil {
+		return nil, fmt.Errorf("patch: %w", err)
 	}
 	doc, err := json.Marshal(p)
 	if err != nil {

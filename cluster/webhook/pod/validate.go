@@ -57,7 +57,7 @@ func (v *validator) Handle(ctx context.Context, req admission.Request) admission
 	for i, p := range problems {
 		texts[i] = p.String()
 	}
-	logf.FromContext(ctx).Info("pod refused", "problems", texts)
+	logf.FromContext(ctx).Info("pod refused", "problems", answer.Few(texts))
 	return v.answers.Refuse(validating, texts)
 }
 

@@ -106,14 +106,14 @@ func CheckSelf(q *Quota) []string {
 		{"annotation " + protocol.AnnotationQuotaSharedWeight, q.Weight}, {"annotation " + protocol.AnnotationQuotaTotal, q.Total},
 	} {
 		for _, name := range names(l.list) {
-			if v := l.list[name]; v.Sign() < 0 && len(out) <= answer.Most {
+			if v := l.list[name]; v.Sign() < 0 && len(out) < answer.Enough {
 				out = append(out, fmt.Sprintf("%s: %s is %s: must not be negative", l.at, name, v.String()))
 			}
 		}
 	}
 	for _, name := range names(q.Min) {
-		if len(out) > 2*answer.Most {
-			break // more than are told, and not as many as somebody can provoke
+		if len(out) >= answer.Enough {
+			break
 		}
 		least := q.Min[name]
 		limited := false
@@ -132,6 +132,9 @@ func CheckSelf(q *Quota) []string {
 		}
 	}
 	for _, name := range q.Strict {
+		if len(out) >= answer.Enough {
+			break
+		}
 		used, counted := q.Used[corev1.ResourceName(name)]
 		most, ok := q.Max[corev1.ResourceName(name)]
 		switch {

@@ -235,7 +235,7 @@ func (t *Tree) checkNamespaces(q *Quota) []string {
 			continue
 		}
 		for _, ns := range o.Namespaces {
-			if _, both := mine[ns]; both && len(out) <= answer.Most {
+			if _, both := mine[ns]; both && len(out) < answer.Enough {
 				out = append(out, fmt.Sprintf("annotation %s: namespace %s belongs to quota %s already: take it out of one of the two",
 					protocol.AnnotationQuotaNamespaces, ns, o.Name))
 			}

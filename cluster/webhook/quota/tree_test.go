@@ -4,6 +4,8 @@
 package quota
 
 import (
+	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -14,6 +16,7 @@ import (
 
 	"github.com/koord-rt/koord-rt/api/protocol"
 	sigsv1alpha1 "github.com/koord-rt/koord-rt/api/schedulingsigs/v1alpha1"
+	"github.com/koord-rt/koord-rt/cluster/webhook/answer"
 )
 
 const (
@@ -155,6 +158,7 @@ func TestCheckChange(t *testing.T) {
 		pods   []string
 		more   []Quota
 		want   []string
+		wrong  int // how many amounts are negative before
 		told   int
 	}{
 		"nothing":                      {name: "web", change: func(*Quota) {}},
@@ -179,6 +183,10 @@ func TestCheckChange(t *testing.T) {
 			name: "web", change: func(q *Quota) { q.Min = amounts("cpu=61") }, more: []Quota{quota("late", "cpu=70", "cpu=200", below("company"))},
 			want: []string{"131 cpu"},
 		},
+		// More is wrong than is told, and no sentence that was not said before is new.
+		"much wrong before, and a part mended": {
+			name: "alone", change: func(q *Quota) { q.Max = maps.Clone(q.Max); delete(q.Max, "a00") }, wrong: 3 * answer.Most, told: 3*answer.Most - 1,
+		},
 		"wrong before, and mended": {
 			name: "web", change: func(q *Quota) { q.Min = amounts("cpu=30") }, more: []Quota{quota("late", "cpu=70", "cpu=200", below("company"))},
 		},
@@ -187,6 +195,10 @@ func TestCheckChange(t *testing.T) {
 			t.Parallel()
 			all := append(company(), c.more...)
 			was := all[slices.IndexFunc(all, func(q Quota) bool { return q.Name == c.name })]
+			for i := range c.wrong {
+				was.Max = maps.Clone(was.Max)
+				was.Max[corev1.ResourceName(fmt.Sprintf("a%02d", i))] = resource.MustParse("-1")
+			}
 			now := was
 			c.change(&now)
 			refused, told := NewTree(all, false).CheckChange(&now, &was, c.pods)

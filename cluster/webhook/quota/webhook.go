@@ -84,12 +84,33 @@ func decode(req *admission.Request, raw []byte) (Quota, []string, error) {
 	if err := quantity.Unmarshal(raw, &o); err != nil {
 		return Quota{}, nil, err
 	}
+	q, problems := o.read(req)
+	return q, problems, nil
+}
+
+// decodeOld decodes a quota as it is stored. One from before its amounts had bounds is known by its metadata: whoever corrects or deletes
+// it is checked all the same.
+func decodeOld(req *admission.Request) (Quota, []string, error) {
+	q, problems, err := decode(req, req.OldObject.Raw)
+	if !errors.Is(err, quantity.ErrNumber) {
+		return q, problems, err
+	}
+	var o object
+	if err := json.Unmarshal(req.OldObject.Raw, &struct {
+		Metadata *metav1.ObjectMeta `json:"metadata"`
+	}{&o.Metadata}); err != nil {
+		return Quota{}, nil, err
+	}
+	q, problems = o.read(req)
+	return q, problems, nil
+}
+
+func (o *object) read(req *admission.Request) (Quota, []string) {
 	o.Metadata.Namespace = req.Namespace
 	if req.Name != "" { // a name that is to be generated is only in the object
 		o.Metadata.Name = req.Name
 	}
-	q, problems := Read(req.Resource.Group, &o.Metadata, &o.Spec, o.Status.Used)
-	return q, problems, nil
+	return Read(req.Resource.Group, &o.Metadata, &o.Spec, o.Status.Used)
 }
 
 type validator struct {
@@ -122,7 +143,7 @@ var errDecode = errors.New("cannot be decoded")
 
 func (v *validator) check(ctx context.Context, req *admission.Request) (refused, told []string, err error) {
 	if req.Operation == admissionv1.Delete {
-		q, _, err := decode(req, req.OldObject.Raw)
+		q, _, err := decodeOld(req)
 		if err != nil {
 			return nil, nil, errDecode
 		}
@@ -133,7 +154,10 @@ func (v *validator) check(ctx context.Context, req *admission.Request) (refused,
 		return refused, nil, err
 	}
 	now, unreadable, err := decode(req, req.Object.Raw)
-	if err != nil {
+	switch {
+	case errors.Is(err, quantity.ErrNumber):
+		return []string{err.Error()}, nil, nil
+	case err != nil:
 		return nil, nil, errDecode
 	}
 	if req.Operation == admissionv1.Create {
@@ -143,7 +167,7 @@ func (v *validator) check(ctx context.Context, req *admission.Request) (refused,
 		refused, err = v.settle(ctx, func(t *Tree) ([]string, error) { return t.CheckNew(&now), nil })
 		return refused, nil, err
 	}
-	was, before, err := decode(req, req.OldObject.Raw)
+	was, before, err := decodeOld(req)
 	if err != nil {
 		return nil, nil, errDecode
 	}
@@ -176,7 +200,10 @@ func (m *mutator) Handle(ctx context.Context, req admission.Request) admission.R
 		return admission.Allowed("")
 	}
 	var o object
-	if err := quantity.Unmarshal(req.Object.Raw, &o); err != nil {
+	switch err := quantity.Unmarshal(req.Object.Raw, &o); {
+	case errors.Is(err, quantity.ErrNumber):
+		return m.answers.Refuse(mutating, []string{err.Error()})
+	case err != nil:
 		return m.answers.Open(mutating, "decode", "the ElasticQuota cannot be decoded")
 	}
 	labels := map[string]string{}

@@ -113,6 +113,10 @@ func TestHandle(t *testing.T) {
 	t.Parallel()
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "x", Name: "p", Labels: map[string]string{protocol.LabelQuotaName: "web"}}}
 	big := strings.Replace(childText, "cpu: 60", "cpu: 160", 1)
+	long := strings.Replace(childText, "cpu: 60", `cpu: "1e-99999999"`, 1) // stored before amounts had bounds
+	noted := func(text string) string {                                    // an annotation that looks like a number nobody can wait for
+		return strings.Replace(text, "namespace: ns", "namespace: ns, annotations: {note: '1e99999999'}", 1)
+	}
 	for name, c := range map[string]struct {
 		operation admissionv1.Operation
 		now, was  string
@@ -135,6 +139,15 @@ func TestHandle(t *testing.T) {
 		},
 		"a child with a pod goes":    {admissionv1.Delete, "", childText, []client.Object{pod}, "pods (x/p)"},
 		"a child without pods goes":  {admissionv1.Delete, "", childText, nil, ""},
+		"an amount to wait for":      {admissionv1.Create, long, "", nil, `spec.min.cpu: "1e-99999999" has more digits`},
+		"changed to one":             {admissionv1.Update, long, childText, []client.Object{apitest.Document[sigsv1alpha1.ElasticQuota](t, parentText)}, "more digits"},
+		"one corrected":              {admissionv1.Update, childText, long, []client.Object{apitest.Document[sigsv1alpha1.ElasticQuota](t, parentText)}, ""},
+		"one corrected, and grown":   {admissionv1.Update, big, long, []client.Object{apitest.Document[sigsv1alpha1.ElasticQuota](t, parentText)}, "160 cpu"},
+		"one with a pod goes":        {admissionv1.Delete, "", long, []client.Object{pod}, "pods (x/p)"},
+		"one goes":                   {admissionv1.Delete, "", long, nil, ""},
+		"a note, and too large":      {admissionv1.Create, noted(big), "", []client.Object{apitest.Document[sigsv1alpha1.ElasticQuota](t, parentText)}, "160 cpu together, it has 100"},
+		"a note, and a pod":          {admissionv1.Delete, "", noted(childText), []client.Object{pod}, "pods (x/p)"},
+		"a note":                     {admissionv1.Create, noted(childText), "", []client.Object{apitest.Document[sigsv1alpha1.ElasticQuota](t, parentText)}, ""},
 		"a child with a pod, parent": {admissionv1.Update, strings.Replace(childText, "labels: {", `labels: {quota.scheduling.koordinator.sh/is-parent: "true", `, 1), childText, []client.Object{pod, apitest.Document[sigsv1alpha1.ElasticQuota](t, parentText)}, "has pods (x/p)"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -156,6 +169,16 @@ func TestOtherGroups(t *testing.T) {
 		request(t, admissionv1.Create, "koordinator.sh", "metadata: {name: second}\nspec: {min: {cpu: 1}, max: {cpu: 2}}", ""))
 	if got.Allowed || !strings.Contains(got.Result.Message, "namespace ns has the quota team of quota.koordinator.sh already") {
 		t.Errorf("%+v", got.Result)
+	}
+}
+
+// TestMutateRefuses: the answer to an amount that nobody can wait for is no answer to nothing.
+func TestMutateRefuses(t *testing.T) {
+	t.Parallel()
+	got := (&mutator{state: cached(t, nil), answers: answers(t)}).Handle(t.Context(),
+		request(t, admissionv1.Create, Canonical, `{metadata: {name: a}, spec: {max: {cpu: "1e-99999999"}}}`, ""))
+	if got.Allowed || !strings.Contains(got.Result.Message, "spec.max.cpu") {
+		t.Errorf("%+v", got)
 	}
 }
 

@@ -28,9 +28,9 @@ func (v *verdict) refuse(format string, args ...any) { v.refused = keep(v.refuse
 
 func (v *verdict) warn(format string, args ...any) { v.warned = keep(v.warned, format, args) }
 
-// keep adds a sentence, to more than are told but not to as many as somebody can provoke.
+// keep adds a sentence, but not to as many as somebody can provoke.
 func keep(list []string, format string, args []any) []string {
-	if len(list) > 2*answer.Most {
+	if len(list) >= answer.Enough {
 		return list
 	}
 	return append(list, fmt.Sprintf(format, args...))
@@ -49,6 +49,13 @@ func CheckNew(r *schedulingv1alpha1.Reservation, now time.Time) (refused, warned
 	if r.Spec.TTL == nil && r.Spec.Expires == nil {
 		v.refuse("spec.ttl: neither ttl nor expires is given: say how long the room is kept; ttl 0 is for ever")
 	}
+	return v.refused, v.warned
+}
+
+// CheckSpec says what is wrong with a reservation whatever the time is, and whatever it was.
+func CheckSpec(r *schedulingv1alpha1.Reservation) (refused, warned []string) {
+	var v verdict
+	v.spec("spec", &r.Spec)
 	return v.refused, v.warned
 }
 

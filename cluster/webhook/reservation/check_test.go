@@ -85,8 +85,8 @@ func with(fields ...string) string {
 	meta, status := "", ""
 	for i := 0; i < len(fields); i += 2 {
 		switch fields[i] {
-		case "annotations":
-			meta = ", annotations: " + fields[i+1]
+		case "annotations", "labels":
+			meta += ", " + fields[i] + ": " + fields[i+1]
 		case "status":
 			status = "status: " + fields[i+1] + "\n"
 		default:
@@ -160,7 +160,9 @@ func TestReservationChange(t *testing.T) {
 		"nobody, placed":                {with("status", placed, "owners", "[]"), with("status", placed), []string{"spec.owners"}, nil},
 		"wrong before":                  {with("owners", "[]", "ttl", "1h"), with("owners", "[]"), nil, nil},
 		"an end that is past":           {with("expires", `"2020-01-01T00:00:00Z"`), with(), nil, nil}, // ends it
-		"unreadable before":             {with(), with("template", "3"), nil, []string{"let pass"}},
+		"unreadable before, corrected":  {with(), with("template", "3"), nil, nil},
+		"unreadable before, and wrong":  {with("owners", "[]"), with("template", "3", "owners", "[]"), []string{"spec.owners"}, nil},
+		"a label that looks long":       {with("labels", "{git-sha: 1e23456}", "owners", "[]"), with("labels", "{git-sha: 1e23456}"), []string{"spec.owners"}, nil},
 		"unreadable now":                {with("template", "3"), with(), []string{"cannot be decoded"}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -184,6 +186,8 @@ func TestTrust(t *testing.T) {
 		"a template's devices":  {with("template", template), "", "spec.template.metadata: annotation scheduling.koordinator.sh/device-allocated"},
 		"CPUs that were there":  {with("annotations", cpus, "ttl", "1h"), with("annotations", cpus), ""},
 		"an annotation of ours": {with("annotations", "{a: b}"), "", ""},
+		"CPUs, unreadable":      {with("annotations", cpus), with("template", "3"), "only the scheduler"},
+		"CPUs that were there with what was unreadable": {with("annotations", cpus), with("annotations", cpus, "template", "3"), ""},
 	} {
 		if got := ask(t, r, "user", c.now, c.was); got.Allowed != (c.says == "") || !strings.Contains(got.Result.Message, c.says) {
 			t.Errorf("%s: allowed %t: %s", name, got.Allowed, got.Result.Message)

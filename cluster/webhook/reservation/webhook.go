@@ -11,6 +11,7 @@ package reservation
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"slices"
 	"time"
@@ -56,20 +57,30 @@ func Add(mgr ctrl.Manager, o Options, answers *answer.Answers) error {
 }
 
 // decode reads an object as it is to be, and at an update as it was. One that cannot be read is refused where it comes into being: the
-// definitions leave templates open, and a single one that means nothing stops everybody who lists the kind.
-func decode[T any](a *answer.Answers, name string, req *admission.Request) (now, was *T, instead *admission.Response) {
-	now, was = new(T), new(T)
-	if req.Operation == admissionv1.Update {
-		if err := quantity.Unmarshal(req.OldObject.Raw, was); err != nil {
-			out := a.Open(name, "decode", "the object as it was cannot be decoded")
-			return nil, nil, &out
-		}
+// definitions leave templates open, and a single one that means nothing stops everybody who lists the kind. Of one that is stored already
+// the metadata is read alone, and the rest is not known.
+func decode[T any](a *answer.Answers, name string, req *admission.Request) (now, was *T, known bool, instead *admission.Response) {
+	now, was, known = new(T), new(T), req.Operation == admissionv1.Update
+	if known && quantity.Unmarshal(req.OldObject.Raw, was) != nil {
+		was, known = headOf[T](req.OldObject.Raw), false
 	}
 	if err := quantity.Unmarshal(req.Object.Raw, now); err != nil {
 		out := a.Refuse(name, []string{"the object cannot be decoded: " + err.Error() + ": write templates as those of pods"})
-		return nil, nil, &out
+		return nil, nil, false, &out
 	}
-	return now, was, nil
+	return now, was, known, nil
+}
+
+// headOf is an object with nothing but its metadata.
+func headOf[T any](raw []byte) *T {
+	out := new(T)
+	var head struct {
+		Metadata json.RawMessage `json:"metadata"`
+	}
+	if json.Unmarshal(raw, &head) == nil && head.Metadata != nil {
+		_ = json.Unmarshal(slices.Concat([]byte(`{"metadata":`), head.Metadata, []byte("}")), out) // the API server has made it
+	}
+	return out
 }
 
 // reply refuses, or passes with warnings.
@@ -96,15 +107,18 @@ func (v *validator) Handle(ctx context.Context, req admission.Request) admission
 	if req.Operation != admissionv1.Create && req.Operation != admissionv1.Update {
 		return admission.Allowed("")
 	}
-	now, was, instead := decode[schedulingv1alpha1.Reservation](v.answers, validating, &req)
+	now, was, known, instead := decode[schedulingv1alpha1.Reservation](v.answers, validating, &req)
 	if instead != nil {
 		return *instead
 	}
 	var refused, warned []string
-	if req.Operation == admissionv1.Create {
+	switch {
+	case req.Operation == admissionv1.Create:
 		refused, warned = CheckNew(now, v.now())
-	} else {
+	case known:
 		refused, warned = CheckChange(now, was)
+	default:
+		refused, warned = CheckSpec(now)
 	}
 	if !slices.Contains(v.options.Schedulers, req.UserInfo.Username) {
 		refused = append(refused, CheckTrust("metadata", now.Annotations, was.Annotations)...)
@@ -130,15 +144,15 @@ func (v *jobValidator) Handle(ctx context.Context, req admission.Request) admiss
 	if req.Operation != admissionv1.Create && req.Operation != admissionv1.Update {
 		return admission.Allowed("")
 	}
-	now, was, instead := decode[schedulingv1alpha1.PodMigrationJob](v.answers, jobs, &req)
+	now, was, known, instead := decode[schedulingv1alpha1.PodMigrationJob](v.answers, jobs, &req)
 	if instead != nil {
 		return *instead
 	}
 	var refused, warned []string
-	if req.Operation == admissionv1.Create {
-		refused, warned = CheckNewJob(now)
-	} else {
+	if known {
 		refused, warned = CheckJobChange(now, was)
+	} else {
+		refused, warned = CheckNewJob(now)
 	}
 	if !slices.Contains(v.options.Deschedulers, req.UserInfo.Username) {
 		refused = append(refused, CheckJobTrust(now.Annotations, was.Annotations)...)
