@@ -197,7 +197,7 @@ func follow(t *testing.T, w *Watcher) <-chan Snapshot {
 
 func await(t *testing.T, changes <-chan Snapshot, what string, good func(Snapshot) bool) {
 	t.Helper()
-	deadline := time.After(10 * time.Second)
+	deadline := time.After(60 * time.Second)
 	for {
 		select {
 		case s := <-changes:
@@ -221,7 +221,7 @@ func TestWatcherFollows(t *testing.T) {
 	await(t, changes, "pods", func(s Snapshot) bool { return len(s.Pods) == 1 })
 	must(t, os.WriteFile(filepath.Join(run, PodsFile), []byte("{"), 0o600))
 	await(t, changes, "problem", func(s Snapshot) bool { return len(s.Problems) == 1 && len(s.Pods) == 1 })
-	must(t, pub.Dynamic(1, dynamic(time.Now().Add(300*time.Millisecond)), t0))
+	must(t, pub.Dynamic(1, dynamic(time.Now().Add(3*time.Second)), t0))
 	await(t, changes, "dynamic", func(s Snapshot) bool { return s.Dynamic.Known })
 	await(t, changes, "expiry", func(s Snapshot) bool { return !s.Dynamic.Known })
 	if w.Snapshot().StrategyGeneration != 1 {

@@ -116,11 +116,13 @@ func TestShaping(t *testing.T) {
 				fds = append(fds, src)
 			}
 			start, before := time.Now(), n.counts(key)
-			data := make([]byte, 1400)
+			data, offered := make([]byte, 1400), make([]float64, len(fds))
 			for time.Since(start) < 1500*time.Millisecond {
-				for _, fd := range fds {
+				for i, fd := range fds {
 					for range 8 {
-						_, _ = unix.Write(fd, data) // full queues are the point
+						if wrote, err := unix.Write(fd, data); err == nil { // full queues are the point
+							offered[i] += float64(wrote)
+						}
 					}
 				}
 			}
@@ -135,8 +137,10 @@ func TestShaping(t *testing.T) {
 			if most := 1e6*elapsed + 1<<17; slow > most {
 				t.Errorf("the pod sent %.0f bytes, its limit allows %.0f", slow, most)
 			}
-			if be < 1e5 || slow < be/4 || slow > 3*be/4 || ls < 2*be {
-				t.Errorf("LS %.0f, BE %.0f, limited pod %.0f bytes: somebody is held down for nothing, or two pods of one class are not alike", ls, be, slow)
+			// On a starved machine this is no flood: then LS has nearly all that was offered.
+			if be < 1e5 || slow < be/4 || slow > 3*be/4 || ls < 2*be && ls < 0.9*offered[0] {
+				t.Errorf("LS %.0f of %.0f, BE %.0f, limited pod %.0f bytes: somebody is held down for nothing, or two pods of one class are not alike",
+					ls, offered[0], be, slow)
 			}
 		})
 	}

@@ -191,7 +191,7 @@ func (d *demo) ctl(ctx context.Context, args ...string) ([]byte, error) {
 
 // close takes everything back, whatever state the demo is in, and looks whether anything is left.
 func (d *demo) close() error {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute) // two daemons may take half a minute each to end
 	defer cancel()
 	errs := []error{d.agent.stop()}
 	if d.kube != nil {

@@ -64,7 +64,8 @@ func lifecycleWhileSynchronizing(r *rig) {
 		r.eventually(time.Minute, func() error { return l.made(6) })
 		for name, run := range l.end(r) {
 			pods[name] = run
-			r.soon(max(5*time.Second-time.Since(joined), 2*time.Second), run, wants(kindOf(name), rest))
+			// Where pods take no longer than usual, that is before the first check for drift.
+			r.promptly(max(shortest-time.Since(joined), 5*time.Second), func() error { return r.differs(run, wants(kindOf(name), rest)) })
 		}
 	}
 	r.t.Logf("%d pods around %d joins", len(pods), rounds(3))

@@ -58,7 +58,6 @@ type busy struct {
 	*rig
 	standing []*kubelet.Running // LS and BE
 	later    []*kubelet.Running
-	connects int
 }
 
 // stand fails unless the standing pods soon have their values; shared are the CPUs that are left to them, "" for all.
@@ -113,7 +112,7 @@ func (b *busy) interrupted(kill func(), request func(context.Context) error) err
 // runtimeKilled is interrupted for containerd. It is back when it returns, and connected with the koord-nri that had lived on.
 func (b *busy) runtimeKilled(request func(context.Context) error) {
 	b.t.Helper()
-	pid := b.plugin.Process.Pid
+	pid, before := b.plugin.Process.Pid, b.metric("koord_rt_nri_connects_total")
 	err := b.interrupted(func() {
 		if err := b.host.Kill(); err != nil {
 			b.t.Fatal(err)
@@ -126,10 +125,10 @@ func (b *busy) runtimeKilled(request func(context.Context) error) {
 	if err := b.host.Restart(b.t.Context()); err != nil {
 		b.t.Fatal(err)
 	}
-	b.connects++
 	b.eventually(10*time.Second, func() error {
-		if n := b.metric("koord_rt_nri_connects_total"); n != float64(b.connects+1) || b.metric("koord_rt_nri_connected") != 1 {
-			return fmt.Errorf("%v connections were made, want %d and the last one to stand", n, b.connects+1)
+		// One that was lost while it was slow to register counts, too.
+		if n := b.metric("koord_rt_nri_connects_total"); n <= before || b.metric("koord_rt_nri_connected") != 1 {
+			return fmt.Errorf("%v connections were made, want more than %v and the last one to stand", n, before)
 		}
 		return nil
 	})

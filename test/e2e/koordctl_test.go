@@ -55,7 +55,7 @@ func lifecycleKoordctl(r *rig) {
 		r.t.Errorf("diff --exit-code after a change by hand: %v\n%s", err, out)
 	}
 	held()
-	r.soon(15*time.Second, be, wants("BE", rest))
+	r.soon(30*time.Second, be, wants("BE", rest))
 	r.says([]string{"diff", "--exit-code"}, "0 of ")
 	if r.metric("koord_rt_nri_proof_total", `result="drift"`) == 0 {
 		r.t.Error("the drift was repaired and not counted")

@@ -137,7 +137,7 @@ func (a *agent) lives() {
 func (a *agent) connected() {
 	a.r.t.Helper()
 	cmd := a.cmd
-	a.r.eventually(15*time.Second, func() error {
+	a.r.eventually(time.Minute, func() error {
 		a.lives()
 		entries, err := status.ReadAll(a.r.run, "/proc")
 		if err != nil {
@@ -157,10 +157,11 @@ func (a *agent) end(sig syscall.Signal) {
 		return
 	}
 	_ = a.cmd.Process.Signal(sig) // it may have ended by itself
+	limit := patience(30 * time.Second)
 	select {
 	case <-a.exited:
-	case <-time.After(10 * time.Second):
-		a.r.t.Errorf("koordlet did not end within 10 s of %s", sig)
+	case <-time.After(limit):
+		a.r.t.Errorf("koordlet did not end within %s of %s", limit, sig)
 		_ = a.cmd.Process.Kill()
 		<-a.exited
 	}

@@ -109,7 +109,7 @@ func (r *rig) again() {
 // synced waits until the present process has answered a Synchronize and is connected.
 func (r *rig) synced() {
 	r.t.Helper()
-	r.eventually(15*time.Second, func() error {
+	r.eventually(time.Minute, func() error {
 		m, err := r.metrics()
 		if err != nil {
 			return err
@@ -128,7 +128,7 @@ func (r *rig) metrics() (map[string]float64, error) {
 
 // over is a client of a unix socket.
 func over(socket string) *http.Client {
-	return &http.Client{Timeout: 2 * time.Second, Transport: &http.Transport{
+	return &http.Client{Timeout: patience(15 * time.Second), Transport: &http.Transport{
 		DisableKeepAlives: true,
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return (&net.Dialer{}).DialContext(ctx, "unix", socket)
@@ -199,7 +199,7 @@ func (r *rig) pod(p kubelet.Pod) *kubelet.Running {
 // cleanPod stops a pod with the test; twice is as good as once.
 func (r *rig) cleanPod(run *kubelet.Running) {
 	r.t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), patience(time.Minute))
 		defer cancel()
 		if err := r.kube.StopPod(ctx, run); err != nil {
 			r.t.Errorf("stop pod %s: %v", run.Pod.Name, err)

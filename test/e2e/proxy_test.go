@@ -111,7 +111,7 @@ func (p *viaProxy) again() {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	exited := p.launched(cmd)
 	p.cmd, p.exited = cmd, exited
-	p.eventually(15*time.Second, func() error {
+	p.eventually(time.Minute, func() error {
 		select {
 		case <-exited:
 			p.t.Fatalf("koord-runtime-proxy ended: %s\n%s", cmd.ProcessState, tail(p.out.String(), 3000))
@@ -160,10 +160,11 @@ func (p *viaProxy) end(sig syscall.Signal) {
 	}
 	p.kube.Through(p.host.CRI())
 	_ = p.cmd.Process.Signal(sig) // it may have ended by itself
+	limit := patience(30 * time.Second)
 	select {
 	case <-p.exited:
-	case <-time.After(15 * time.Second):
-		p.t.Errorf("koord-runtime-proxy did not end within 15 s of %s", sig)
+	case <-time.After(limit):
+		p.t.Errorf("koord-runtime-proxy did not end within %s of %s", limit, sig)
 		_ = p.cmd.Process.Kill()
 		<-p.exited
 	}

@@ -175,7 +175,7 @@ func besidePluginKilled(p *viaProxy) {
 		if err := cgroups.Write(p.kube.ContainerDir(ls, "main", "cpu"), burst, "0"); err != nil {
 			p.t.Fatal(err)
 		}
-		p.soon(12*time.Second, ls, wants("LS", rest)) // at the latest by the check for drift
+		p.soon(30*time.Second, ls, wants("LS", rest)) // at the latest by the check for drift
 		for _, pod := range []kubelet.Pod{bePod(fmt.Sprint("alone-be", i)), lsPod(fmt.Sprint("alone-more-ls", i))} {
 			p.soon(2*time.Second, p.pod(pod), wants(kindOf(pod.Name), rest))
 		}

@@ -25,7 +25,7 @@ import (
 // between is a rig whose runtime can be held in the middle of a call.
 type between struct {
 	*viaProxy
-	slow, entered string // files: runc's create waits while the first exists, and makes the second
+	slow, entered string // files: runc's create waits while the first exists, and a moment more, and makes the second
 }
 
 // TestHostProxyKilledBetween kills the proxy after it has forwarded a request and before the answer, and compares with a
@@ -46,7 +46,16 @@ func killedBetween(t *testing.T) {
 	}
 	dir := t.TempDir()
 	b := &between{slow: filepath.Join(dir, "slow"), entered: filepath.Join(dir, "entered")}
-	script := fmt.Sprintf("#!/bin/sh\nif [ -e %s ]; then case \" $* \" in *\" create \"*) touch %s; sleep %d;; esac; fi\nexec %s \"$@\"\n", b.slow, b.entered, patience(time.Second)/time.Second, runc)
+	// runc is held until the kill has been made, however long that takes, and a moment more, in which containerd sees that its client
+	// has gone. A test that has died does not hold it for ever.
+	script := fmt.Sprintf(`#!/bin/sh
+if [ -e %[1]s ]; then case " $* " in *" create "*)
+	touch %[2]s
+	n=0; while [ -e %[1]s ] && [ $n -lt 600 ]; do sleep 0.1; n=$((n+1)); done
+	sleep %[3]d;;
+esac; fi
+exec %[4]s "$@"
+`, b.slow, b.entered, patience(time.Second)/time.Second, runc)
 	wrapper := filepath.Join(dir, "runc")
 	if err := os.WriteFile(wrapper, []byte(script), 0o700); err != nil {
 		t.Fatal(err)
@@ -244,7 +253,7 @@ func (b *between) dial(socket string) *cri.Client {
 	return c
 }
 
-// hold makes the runtime slow or stops it; release ends that.
+// hold makes the runtime slow or stops it; release, or the end of the test, ends that.
 func (b *between) hold(frozen bool) (release func()) {
 	b.t.Helper()
 	if frozen {
@@ -252,13 +261,17 @@ func (b *between) hold(frozen bool) (release func()) {
 		if err := unix.Kill(pid, unix.SIGSTOP); err != nil {
 			b.t.Fatal(err)
 		}
-		return func() { _ = unix.Kill(pid, unix.SIGCONT) }
+		release = func() { _ = unix.Kill(pid, unix.SIGCONT) } // a second one does nothing
+		b.t.Cleanup(release)
+		return release
 	}
 	_ = os.Remove(b.entered) // of an earlier point
 	if err := os.WriteFile(b.slow, nil, 0o600); err != nil {
 		b.t.Fatal(err)
 	}
-	return func() { _ = os.Remove(b.slow) }
+	release = func() { _ = os.Remove(b.slow) } // a second one finds nothing
+	b.t.Cleanup(release)
+	return release
 }
 
 // inside returns when the runtime has the request. A stopped one cannot tell; a request needs a few milliseconds.
@@ -274,7 +287,7 @@ func (b *between) inside(frozen bool) {
 // settledLeftovers is what there is more than before, when that has not changed for a while.
 func (b *between) settledLeftovers(before map[string]int) map[string]int {
 	b.t.Helper()
-	const quiet = 2 * time.Second
+	quiet := patience(3 * time.Second)
 	now, since := b.leftovers(), time.Now()
 	b.eventually(30*time.Second, func() error {
 		next := b.leftovers()

@@ -10,8 +10,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
-	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -63,13 +61,7 @@ func (p *viaProxy) crash() {
 // proxyMetric is the present sum of a metric's series of the proxy.
 func (p *viaProxy) proxyMetric(parts ...string) float64 {
 	p.t.Helper()
-	client := http.Client{Timeout: 2 * time.Second, Transport: &http.Transport{
-		DisableKeepAlives: true,
-		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return (&net.Dialer{}).DialContext(ctx, "unix", filepath.Join(p.run, "proxy-metrics.sock"))
-		},
-	}}
-	m, err := scrape(&client, "http://koord-runtime-proxy/metrics")
+	m, err := scrape(over(filepath.Join(p.run, "proxy-metrics.sock")), "http://koord-runtime-proxy/metrics")
 	if err != nil {
 		p.t.Fatal(err)
 	}

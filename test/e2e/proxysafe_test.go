@@ -110,13 +110,17 @@ func proxySecrets(p *viaProxy) {
 	p.soon(2*time.Second, p.pod(secret("secret-plain")), wants("BE", ""))
 
 	hooked := p.hookServer("unix")
+	var asks []*kubelet.Running
 	p.eventually(10*time.Second, func() error {
-		p.soon(2*time.Second, p.pod(secret(fmt.Sprintf("secret-%d", time.Now().UnixNano()))), wants("BE", ""))
+		asks = append(asks, p.pod(secret(fmt.Sprintf("secret-%d", time.Now().UnixNano()))))
 		if !hooked.saw(hook.PreCreateContainer, marker) {
 			return errors.New("the hook server has not been asked")
 		}
 		return nil
 	})
+	for _, run := range asks {
+		p.soon(2*time.Second, run, wants("BE", ""))
+	}
 	hooked.fail()
 	p.soon(2*time.Second, p.pod(secret("secret-failing")), wants("BE", ""))
 	broken := secret("secret-broken")
@@ -264,7 +268,7 @@ func proxyKoordctl(p *viaProxy) {
 		p.t.Fatal(err)
 	}
 	p.drifted("default/ctl-be")
-	p.soon(15*time.Second, be, wants("BE", rest))
+	p.soon(30*time.Second, be, wants("BE", rest))
 	if p.proxyMetric("koord_rt_cri_proof_total", `result="drift"`) == 0 {
 		p.t.Error("the drift was repaired and not counted")
 	}

@@ -139,7 +139,7 @@ func (r *rig) atOnce(s *scenario.Scenario, pods map[string]*kubelet.Running, wan
 // settle compares the kernel with every wanted line, those of displaced containers as well, which follow within moments of the reply.
 func (r *rig) settle(s *scenario.Scenario, pods map[string]*kubelet.Running, wants []scenario.Want) {
 	r.t.Helper()
-	deadline := time.Now().Add(patience(5 * time.Second))
+	deadline := time.Now().Add(patience(shortest))
 	for _, w := range wants {
 		got, err := r.readOf(s, pods, w)
 		for (err != nil || got != w.Value) && time.Now().Before(deadline) {

@@ -80,12 +80,13 @@ func stuckDropped(r *rig) {
 	r.standsStill()
 	release()
 	r.eventually(10*time.Second, func() error {
-		if n := r.metric("koord_rt_nri_connects_total"); n != 2 {
+		if n := r.metric("koord_rt_nri_connects_total"); n < 2 {
 			return fmt.Errorf("%v connections were made, want another one", n)
 		}
 		return nil
 	})
 	r.oneConnection()
+	connects := r.metric("koord_rt_nri_connects_total") // 2, and more where one was lost while it was slow to register
 	for kind, run := range between {
 		r.soon(5*time.Second, run, wants(kind, ""))
 	}
@@ -102,7 +103,7 @@ func stuckDropped(r *rig) {
 		r.soon(5*time.Second, run, wants(kind, rest))
 	}
 	r.soon(5*time.Second, after, wants("LS", rest))
-	r.connectedTimes(2)
+	r.connectedTimes(connects)
 }
 
 // standsStill fails unless the plugin's process is stopped.

@@ -93,7 +93,7 @@ func inVM(t *testing.T, o vm.Options, files map[string]string, given, match stri
 		o.Timeout = 25 * time.Minute
 	}
 	o.MemoryMiB = 3072
-	ctx, cancel := context.WithTimeout(t.Context(), o.Timeout+8*time.Minute) // a boot may come twice
+	ctx, cancel := context.WithTimeout(t.Context(), o.Timeout+12*time.Minute) // a boot may come twice, with five minutes each
 	defer cancel()
 	r, err := vm.Boot(ctx, o)
 	if err != nil {
@@ -153,7 +153,7 @@ const (
 	vmOnly = "/^(cpuset-dynamic|cpuset-lsr|llc|llc-pod)$"
 	// What NRI 0.8 carries in other ways than later ones, or not at all.
 	oldRuntime = "/^(identity|memory-annotation)$"
-	// A quarter of a minute each.
+	// A minute each.
 	fewPoints = "/^(RunPodSandbox|StartContainerFrozen)$"
 )
 

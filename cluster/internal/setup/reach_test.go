@@ -110,7 +110,7 @@ func TestServingEndsWithItsContext(t *testing.T) {
 // probe asks a probe until it answers.
 func probe(t *testing.T, url string) int {
 	t.Helper()
-	for end := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(60 * time.Second); ; time.Sleep(5 * time.Millisecond) {
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
 		if err != nil {
 			t.Fatal(err)
@@ -156,7 +156,7 @@ func TestProbesBeforeTheAPIServer(t *testing.T) {
 		}
 	}
 	there.Store(true)
-	for end := time.Now().Add(10 * time.Second); probe(t, "http://"+p.o.Health+"/readyz") != http.StatusOK; time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(60 * time.Second); probe(t, "http://"+p.o.Health+"/readyz") != http.StatusOK; time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("not ready with an API server that answers")
 		}
@@ -219,7 +219,7 @@ func TestControllersOutliveRefusals(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
-	case <-time.After(10 * time.Second):
+	case <-time.After(60 * time.Second):
 		t.Error("controllers without rights do not end")
 	}
 }

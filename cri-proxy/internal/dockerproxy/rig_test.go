@@ -195,6 +195,7 @@ func newRig(t *testing.T, change ...func(*config.Proxy)) *rig {
 
 	cfg := config.DefaultProxy()
 	cfg.Deadline, cfg.Hooks.Dir = config.Duration(5*time.Second), filepath.Join(dir, "hooks")
+	cfg.Hooks.Timeout = config.Duration(time.Minute) // a loaded machine must not make a hook server late
 	must(t, os.Mkdir(cfg.Hooks.Dir, 0o700))
 	for _, f := range change {
 		f(&cfg)

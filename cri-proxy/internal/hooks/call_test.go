@@ -170,7 +170,7 @@ func TestTimeout(t *testing.T) {
 	dir := t.TempDir()
 	register(t, dir, "slow", endpoint, "Ignore", all()...)
 	r := open(t, dir, nil)
-	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	if _, err := call(ctx, r, hook.PreCreateContainer); err != nil || ctx.Err() != nil {
 		t.Errorf("%v, %v: nothing is left for the call itself", err, ctx.Err())

@@ -143,7 +143,7 @@ func TestStrangeDirectories(t *testing.T) {
 // follow runs the registry's watcher and returns a wait for a state.
 func follow(t *testing.T, dir string, poll time.Duration) (r *hooks.Registry, until func(want string, problem string)) {
 	t.Helper()
-	r = open(t, dir, func(o *hooks.Options) { o.Poll = poll })
+	r = open(t, dir, func(o *hooks.Options) { patient(o); o.Poll = poll })
 	ctx, cancel := context.WithCancel(context.Background())
 	done, told := make(chan error, 1), make(chan struct{}, 1000)
 	go func() {

@@ -9,11 +9,13 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/koord-rt/koord-rt/api/config"
 	"github.com/koord-rt/koord-rt/api/protocol"
 	"github.com/koord-rt/koord-rt/model/plan"
 	"github.com/koord-rt/koord-rt/model/workload"
@@ -100,7 +102,7 @@ func TestLostStart(t *testing.T) {
 // A decision that comes after its deadline leaves the request as it came, says so, and is made up for by direct writes.
 func TestLateDecision(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
+	r := newRig(t, func(c *config.Proxy) { c.Deadline = config.Duration(time.Second) }) // which the pod's own decision must keep
 	gate := make(chan struct{})
 	f := func() { <-gate }
 	r.inDecision.Store(&f)

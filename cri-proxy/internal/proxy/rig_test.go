@@ -152,7 +152,7 @@ func newRigAt(t *testing.T, socket string, version node.CgroupVersion, live *eng
 	m, err := metrics.NewEngine(r.reg, "cri")
 	must(t, err)
 	cfg := config.DefaultProxy()
-	cfg.Deadline, cfg.Hooks.Dir = config.Duration(200*time.Millisecond), dir
+	cfg.Deadline, cfg.Hooks.Dir = config.Duration(5*time.Second), dir // a loaded machine must not make a decision late
 	cfg.Reconnect.Min = config.Duration(10 * time.Millisecond)
 	for _, f := range change {
 		f(&cfg)

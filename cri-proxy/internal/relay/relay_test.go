@@ -140,8 +140,11 @@ func TestDeadlineAndCancelReachBackendAndHandler(t *testing.T) {
 	ctxErr := make(chan error, 8)
 	h := &handler{}
 	l := newLab(t, h, relay.Limits{})
+	if _, err := invoke(short(t), l.conn, "Echo", []byte("first")); err != nil { // no deadline below has to hold a dial
+		t.Fatal(err)
+	}
 	for _, method := range []string{"Wait", "WantWait"} {
-		ctx, cancel := context.WithTimeout(context.Background(), 150*time.Millisecond)
+		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 		_, err := invoke(ctx, l.conn, method, []byte("x"))
 		cancel()
 		if status.Code(err) != codes.DeadlineExceeded {
@@ -170,7 +173,7 @@ func TestDeadlineAndCancelReachBackendAndHandler(t *testing.T) {
 		return relay.Verdict{}
 	}
 	h.mu.Unlock()
-	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
 	if _, err := invoke(ctx, l.conn, "WantEcho", []byte("x")); status.Code(err) != codes.DeadlineExceeded {
 		t.Errorf("deadline in handler: %v", err)

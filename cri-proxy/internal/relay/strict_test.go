@@ -332,7 +332,7 @@ func checkBalance(t *testing.T, c *conn, given int64) {
 		flow, waiting, held = c.flow, len(c.waiting), c.held
 		return flow.queued == 0 && waiting == 0 && held == 0 && -flow.debt() < grantBatch && flow.backend == given
 	}
-	for stop := time.Now().Add(5 * time.Second); !balanced() && time.Now().Before(stop); {
+	for stop := time.Now().Add(30 * time.Second); !balanced() && time.Now().Before(stop); {
 		time.Sleep(time.Millisecond)
 	}
 	if !balanced() {

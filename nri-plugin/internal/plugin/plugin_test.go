@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/containerd/nri/pkg/adaptation"
 	"github.com/containerd/nri/pkg/api"
 	nrilog "github.com/containerd/nri/pkg/log"
 	"go.uber.org/goleak"
@@ -22,6 +23,9 @@ import (
 
 func TestMain(m *testing.M) {
 	nrilog.Set(quiet{})
+	// A loaded machine must not have the runtime drop a plugin.
+	adaptation.SetPluginRequestTimeout(time.Minute)
+	adaptation.SetPluginRegistrationTimeout(time.Minute)
 	goleak.VerifyTestMain(m)
 }
 
@@ -183,7 +187,7 @@ func TestLateAndPanic(t *testing.T) {
 	sb := h.pod(t, "web", "LS", nil)
 	const slow = 4 * time.Second // far beyond the deadline: a loaded machine shall not make the two alike
 	for name, set := range map[string]func(){
-		"late":  func() { h.kernel.set(slow, false) },
+		"late":  func() { h.kernel.set(slow, false); h.engine.SetDeadline(time.Second) },
 		"panic": func() { h.kernel.set(0, true) },
 	} {
 		ctr := ctrOf(sb, name)
@@ -195,6 +199,7 @@ func TestLateAndPanic(t *testing.T) {
 			t.Errorf("%s: the runtime waited %v", name, d)
 		}
 		h.kernel.set(0, false)
+		h.engine.SetDeadline(deadline)
 	}
 	if s := h.engine.Status(); s.Counters["late"] != 1 || s.Counters["failOpen"] != 1 {
 		t.Errorf("counters = %v", s.Counters)

@@ -82,6 +82,9 @@ func (k *slowKernel) Verify(p plan.Plan) []apply.Mismatch {
 	return k.Kernel.Verify(p)
 }
 
+// deadline is long: a loaded machine must not make a decision late.
+const deadline = 10 * time.Second
+
 // host is one machine: fake kernel, runtime, and our plugin.
 type host struct {
 	machine *enginetest.Machine
@@ -174,7 +177,7 @@ func newHostWith(t testing.TB, kernel string, list engine.Lister, change ...func
 	cfg := config.Default()
 	cfg.Socket, cfg.RunDir = h.socket, t.TempDir()
 	cfg.Reconnect = config.Reconnect{Min: config.Duration(10 * time.Millisecond), Max: config.Duration(50 * time.Millisecond)}
-	cfg.Deadline = config.Duration(time.Second) // a loaded machine must not make a decision late
+	cfg.Deadline = config.Duration(deadline)
 	o := m.Options(t, cfg.Node, plugin.Edge{Version: "test"}, nodeStrategy, hostKnobs()...)
 	h.kernel = &slowKernel{Kernel: o.Kernel}
 	h.views = o.Views

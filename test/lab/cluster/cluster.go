@@ -180,7 +180,7 @@ func (c *Cluster) StartAPIServer(ctx context.Context) error {
 	if c.api, err = startProcess(c.file("apiserver.log"), bin, append(args, c.options.APIServerArgs...)...); err != nil {
 		return err
 	}
-	ready, cancel := c.api.alive(ctx, 60*time.Second)
+	ready, cancel := c.api.alive(ctx, 3*time.Minute)
 	defer cancel()
 	err = poll(ready, "kube-apiserver", func(ctx context.Context) error {
 		_, err := c.admin.Text(ctx, "/readyz")

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"testing"
 	"time"
+	"unicode"
 
 	"github.com/koord-rt/koord-rt/test/lab/cluster"
 )
@@ -139,7 +140,7 @@ func (n *governed) untouched(t *testing.T, name string) {
 	}
 }
 
-// told looks for koordlet's event about a pod, which names the feature that it goes by.
+// told looks for koordlet's event about a pod, which names the feature that it goes by: CPUEvict is not BECPUEvict.
 func (n *governed) told(t *testing.T, pod, reason, kind, feature string) error {
 	t.Helper()
 	list, err := n.c.Admin().Items(t.Context(), "/apis/events.k8s.io/v1/namespaces/batch/events")
@@ -152,13 +153,16 @@ func (n *governed) told(t *testing.T, pod, reason, kind, feature string) error {
 			continue
 		}
 		about := e.Str("regarding", "name") == pod && e.Str("reason") == reason
-		if about && e.Str("type") == kind && strings.Contains(e.Str("note"), feature) {
+		if about && e.Str("type") == kind && slices.Contains(strings.FieldsFunc(e.Str("note"), notInName), feature) {
 			return nil
 		}
 		all = append(all, e.Str("type")+" "+e.Str("reason")+" "+e.Str("regarding", "name")+": "+e.Str("note"))
 	}
 	return fmt.Errorf("no event %s about %s; koordlet's events: %q", reason, pod, all)
 }
+
+// notInName is what stands between the names of features.
+func notInName(r rune) bool { return !unicode.IsLetter(r) }
 
 // asked: the evictions came in the order of the priorities, each for exactly the pod that was meant, and the one that was
 // refused was not asked for again before the time that the API server had named.

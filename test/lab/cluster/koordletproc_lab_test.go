@@ -88,6 +88,23 @@ func eventually(t *testing.T, limit time.Duration, check func() error) {
 	}
 }
 
+// atRest is a count that has not moved for 5 s: what began before has come to its end. Looks are counted, since a starved machine may
+// take none in that time.
+func atRest(t *testing.T, count func() int) int {
+	t.Helper()
+	is, same := count(), 0
+	for end := time.Now().Add(3 * time.Minute); same < 10; same++ {
+		time.Sleep(500 * time.Millisecond)
+		if now := count(); now != is {
+			is, same = now, -1
+		}
+		if time.Now().After(end) {
+			t.Fatalf("no rest in 3 min: %d", is)
+		}
+	}
+	return is
+}
+
 // asks is koordlet's answer on its socket.
 func (n *governed) asks(t *testing.T, url string, header http.Header) ([]byte, error) {
 	t.Helper()

@@ -130,7 +130,7 @@ func (k *Kubelet) Restart(ctx context.Context) error {
 	if k.process, err = startProcess(k.Log, bin, args...); err != nil {
 		return err
 	}
-	ready, cancel := k.process.alive(ctx, 90*time.Second)
+	ready, cancel := k.process.alive(ctx, 3*time.Minute)
 	defer cancel()
 	_, err = k.cluster.admin.Wait(ready, "/api/v1/nodes/"+k.Node, "node "+k.Node, func(n Object) bool {
 		return heartbeat(n).After(begun) && n.Condition("Ready") == "True"
@@ -174,7 +174,7 @@ func (k *Kubelet) Metrics(ctx context.Context) (string, error) {
 // Close deletes the node's pods, waits until they are gone, ends the kubelet and removes its node,
 // mounts, control groups and files. Close it before its runtime. It may be called again.
 func (k *Kubelet) Close(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 60*time.Second)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 4*time.Minute)
 	defer cancel()
 	var errs []error
 	if k.process != nil {
@@ -193,7 +193,7 @@ func (k *Kubelet) Close(ctx context.Context) error {
 }
 
 func (k *Kubelet) removePods(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, 3*time.Minute)
 	defer cancel()
 	mine := "/api/v1/pods?fieldSelector=spec.nodeName=" + k.Node
 	pods, err := k.cluster.admin.Items(ctx, mine)

@@ -60,11 +60,13 @@ func (a *admitted) leaderCutOff(t *testing.T) {
 	var idle time.Duration // from the end of the first one's term
 	nobody := cut          // when the other one did not lead yet
 	eventually(t, 60*time.Second, func() error {
-		// Asked before the other one: a leader that ends in between is none of two.
+		// Asked before the other one: a leader that ends in between is none of two. Times are of the question, which may be answered late.
+		asked := time.Now()
 		led, err := first.has(t.Context(), "koordinator_manager_is_leader 1")
 		if err != nil {
 			return err
 		}
+		otherAsked := time.Now()
 		leads, err := other.has(t.Context(), "koordinator_manager_is_leader 1")
 		switch {
 		case err != nil:
@@ -74,10 +76,10 @@ func (a *admitted) leaderCutOff(t *testing.T) {
 		case led:
 			return errors.New("the one that is cut off leads")
 		case idle == 0:
-			idle = time.Since(cut)
+			idle = asked.Sub(cut)
 		}
 		if !leads {
-			nobody = time.Now()
+			nobody = otherAsked
 			return errors.New("nobody leads")
 		}
 		return nil

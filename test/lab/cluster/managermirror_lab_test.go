@@ -25,7 +25,7 @@ const (
 func (a *admitted) reads(t *testing.T, path, want string, steps ...any) cluster.Object {
 	t.Helper()
 	var o cluster.Object
-	eventually(t, 15*time.Second, func() (err error) {
+	eventually(t, 3*time.Minute, func() (err error) {
 		if o, err = a.c.Admin().Get(t.Context(), path); err != nil {
 			return err
 		}
@@ -123,8 +123,7 @@ func (a *admitted) mirrors(t *testing.T) {
 			return c.User.Name == sloUser && strings.HasPrefix(c.what(), "patch ") && strings.Contains(c.what(), "elasticquotas")
 		}))
 	}
-	time.Sleep(2 * time.Second)
-	before := writes()
+	before := atRest(t, writes)
 	patch(mirrorOfM4, map[string]any{"metadata": map[string]any{"annotations": map[string]any{"note": "a scheduler's"}}})
 	time.Sleep(2 * time.Second)
 	if after := writes(); after != before {

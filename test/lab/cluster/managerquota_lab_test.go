@@ -135,11 +135,10 @@ spec:
 	}
 	remove(quotaPath + "pool-c-root")
 	a.rootQuota(t, "pool-c-root", map[string]string{"cpu": "9"})
-	time.Sleep(2 * time.Second) // the quota's own coming is looked at, too
 	writes := func() int {
 		return len(a.audit.read(t, func(c *call) bool { return c.User.Name == sloUser && c.what() == "patch elasticquotas" }))
 	}
-	before := writes()
+	before := atRest(t, writes) // the quota's own coming is looked at, too
 	note := map[string]any{"metadata": map[string]any{"annotations": map[string]any{"note": "looked at, and nothing to write"}}}
 	if _, err := a.c.Admin().Patch(ctx, quotaProfiles+"pool-c", cluster.MergePatch, note); err != nil {
 		t.Fatal(err)

@@ -280,7 +280,7 @@ func (n *colocated) resize(t *testing.T) {
 	}
 	n.lsrHolds(t, lsr)
 	n.holds(t, lsr, "cpu", "cpu.shares=409", "cpu.weight=16")
-	settled := n.updated(t)
+	settled := atRest(t, func() int { return n.updated(t) })
 	if settled == start {
 		t.Error("no UpdateContainerResources came through the proxy: the resizes prove nothing")
 	}

@@ -94,7 +94,7 @@ func setRuntime(t *testing.T, d *docker.Daemon, runc string) {
 	if err := syscall.Kill(pid, syscall.SIGHUP); err != nil {
 		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(10 * time.Second); ; {
+	for deadline := time.Now().Add(3 * time.Minute); ; {
 		got, err := d.Docker(t.Context(), d.Socket, nil, "info", "--format", "{{.DefaultRuntime}}")
 		if err == nil && got == "lab" {
 			return

@@ -43,14 +43,14 @@ func startDaemon(log, program string, args ...string) (*daemon, error) {
 	return d, nil
 }
 
-// waitReady polls until the socket says RuntimeReady, the child ends or 30 s have passed.
+// waitReady polls until the socket says RuntimeReady, the child ends or 3 min have passed.
 func (d *daemon) waitReady(ctx context.Context, socket string) error {
 	client, err := cri.Dial(socket)
 	if err != nil {
 		return err
 	}
 	defer client.Close()
-	ready, cancel := context.WithTimeout(ctx, 30*time.Second)
+	ready, cancel := context.WithTimeout(ctx, 3*time.Minute)
 	defer cancel()
 	go func() { // a child that dies ends the wait at once
 		select {

@@ -48,7 +48,7 @@ func (d *Daemon) StartProxy(ctx context.Context, o ProxyOptions) (*Proxy, error)
 	at := func(name string) string { return filepath.Join(d.Dir, name) }
 	p := &Proxy{Socket: at("koord.sock"), d: d, o: o, run: at("run")}
 	config := fmt.Sprintf("apiVersion: koord-rt.dev/v1alpha1\nkind: ProxyConfig\nrunDir: %s\nstateDir: %s\nstrategyFile: %s\n"+
-		"host: {kubepodsRoot: /%s}\nmetrics: {address: \"unix:%s\"}\nreconnect: {min: 50ms, max: 500ms}\nhooks: {dir: %s}\nstrategy:\n  %s\n",
+		"host: {kubepodsRoot: /%s}\nmetrics: {address: \"unix:%s\"}\nreconnect: {min: 50ms, max: 500ms}\nhooks: {dir: %s}\ndeadline: 1900ms\nstrategy:\n  %s\n",
 		p.run, at("state"), at("strategy.yaml"), d.Cgroup, at("metrics.sock"), at("hooks"), o.Strategy)
 	if err := os.WriteFile(at("proxy.yaml"), []byte(config), 0o600); err != nil {
 		return nil, fmt.Errorf("write configuration of the proxy: %w", err)

@@ -191,7 +191,7 @@ func (h *Host) Restart(ctx context.Context) error {
 		return err
 	}
 	h.process = p
-	ready, cancel := context.WithTimeout(ctx, 30*time.Second)
+	ready, cancel := context.WithTimeout(ctx, 3*time.Minute)
 	defer cancel()
 	go func() { // a containerd that dies ends the wait at once
 		select {
@@ -224,7 +224,7 @@ func (h *Host) LoadImage(ctx context.Context) error {
 	if err := h.Ctr(ctx, "images", "import", "--snapshotter", h.options.Snapshotter, image); err != nil {
 		return err
 	}
-	wait, cancel := context.WithTimeout(ctx, 30*time.Second)
+	wait, cancel := context.WithTimeout(ctx, 3*time.Minute)
 	defer cancel()
 	return h.cri.WaitImage(wait, parts.ImageRef)
 }

@@ -149,7 +149,7 @@ func TestCommandKilledForTime(t *testing.T) {
 
 func TestPanicIsAnError(t *testing.T) {
 	_, err := vm.Boot(t.Context(), vm.Options{
-		Kernel: "6.12", Timeout: time.Minute, OutputDir: t.TempDir(),
+		Kernel: "6.12", Timeout: 5 * time.Minute, OutputDir: t.TempDir(),
 		Command: []string{"sh", "-c", "echo c > /proc/sysrq-trigger"},
 	})
 	if !errors.Is(err, vm.ErrPanic) {
@@ -161,7 +161,7 @@ func bootFacts(t *testing.T, o vm.Options, script string) (vm.Result, map[string
 	t.Helper()
 	o.Command = []string{"/bin/sh", "-c", script}
 	o.OutputDir = t.TempDir()
-	o.Timeout = 2 * time.Minute
+	o.Timeout = 5 * time.Minute
 	r, err := vm.Boot(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)

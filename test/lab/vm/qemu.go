@@ -60,23 +60,19 @@ func drive(serial, file string, snapshot bool) []string {
 	return []string{"-drive", spec, "-device", "virtio-blk-pci,discard=off,write-zeroes=off,drive=" + serial + ",serial=" + serial}
 }
 
-// run boots, waits for the end and unpacks the result. A guest whose command has not begun within the limit is ended. cpu is
-// the time that the emulator computed.
+// run boots, waits for the end and unpacks the result. A guest whose command has not begun within the limit is ended, and one that has
+// not ended o.Timeout after that. cpu is the time that the emulator computed.
 func (m machine) run(ctx context.Context, work string, o Options, limit time.Duration) (exit guestcfg.Exit, cpu time.Duration, err error) {
 	log, err := os.Create(filepath.Join(o.OutputDir, consoleFile))
 	if err != nil {
 		return exit, 0, fmt.Errorf("create console log: %w", err)
 	}
 	defer func() { err = errors.Join(err, log.Close()) }()
-	limited, cancel := context.WithTimeout(ctx, o.Timeout)
+	limited, cancel := context.WithCancel(ctx)
 	defer cancel()
-	begun := &lineSeen{line: guestcfg.Begins}
-	tooLate := time.AfterFunc(limit, func() {
-		if !begun.seen.Load() {
-			cancel()
-		}
-	})
+	tooLate := time.AfterFunc(limit, cancel)
 	defer tooLate.Stop()
+	begun := &lineSeen{line: guestcfg.Begins, first: func() { tooLate.Reset(o.Timeout) }}
 	tail := &tailBuffer{limit: 32 << 10}
 	command := append(append([]string{}, m.emulator.Command...), m.arguments(work, o)...)
 	cmd := exec.CommandContext(limited, command[0], command[1:]...)
@@ -109,11 +105,12 @@ func (m machine) run(ctx context.Context, work string, o Options, limit time.Dur
 	return exit, cpu, nil
 }
 
-// lineSeen tells whether a text has been written to it.
+// lineSeen tells whether a text has been written to it, and calls first when it is.
 type lineSeen struct {
-	line string
-	rest []byte // of earlier writes, shorter than the line
-	seen atomic.Bool
+	line  string
+	first func()
+	rest  []byte // of earlier writes, shorter than the line
+	seen  atomic.Bool
 }
 
 func (l *lineSeen) Write(p []byte) (int, error) {
@@ -121,7 +118,10 @@ func (l *lineSeen) Write(p []byte) (int, error) {
 		return len(p), nil
 	}
 	l.rest = append(l.rest, p...)
-	l.seen.Store(bytes.Contains(l.rest, []byte(l.line)))
+	if bytes.Contains(l.rest, []byte(l.line)) {
+		l.seen.Store(true)
+		l.first()
+	}
 	l.rest = slices.Clone(l.rest[max(0, len(l.rest)-len(l.line)+1):])
 	return len(p), nil
 }

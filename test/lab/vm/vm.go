@@ -47,9 +47,9 @@ const (
 	defaultMemoryMiB = 2048
 	defaultDiskMiB   = 1024
 	outMiB           = 1024
-	// bootAllowance is kept from Options.Timeout for booting and for bringing the result back.
-	bootAllowance = 30 * time.Second
-	// bootLimit is how long a guest may take until its command begins: half a minute is usual.
+	// resultAllowance is kept from Options.Timeout for bringing the result back.
+	resultAllowance = 30 * time.Second
+	// bootLimit is how long a guest may take until its command begins, which Options.Timeout does not count: half a minute is usual.
 	bootLimit = 5 * time.Minute
 )
 
@@ -70,8 +70,8 @@ type Options struct {
 	Files    map[string]string // host path of a file or folder -> absolute guest path
 	Env      []string          // KEY=value for the command
 	Command  []string          // program and arguments; found through the guest's PATH
-	// Timeout bounds boot and command together, default 5 minutes. 30 seconds (at most half) before its end the
-	// command is killed inside the guest, so that its files still come back, with exit code 124.
+	// Timeout bounds the time from the command's begin to the guest's end, default 5 minutes. 30 seconds (at most half) before
+	// that the command is killed inside the guest, so that its files still come back, with exit code 124.
 	Timeout   time.Duration
 	Console   io.Writer // optional: sees the guest's console and the command's output as they come
 	OutputDir string    // existing folder for the result; default a new temporary one that the caller removes
@@ -206,9 +206,9 @@ func (o Options) withDefaults() (Options, error) {
 	return o, nil
 }
 
-// guestSeconds is how long the command may run inside the guest.
+// guestSeconds is how long after the command's begin it is killed inside the guest.
 func (o Options) guestSeconds() int {
-	return int((o.Timeout - min(bootAllowance, o.Timeout/2)).Seconds())
+	return int((o.Timeout - min(resultAllowance, o.Timeout/2)).Seconds())
 }
 
 // machine is the set of parts of one guest.

@@ -179,16 +179,19 @@ func TestTailBuffer(t *testing.T) {
 // caller's has run.
 func TestRunTellsWhetherTheCommandBegan(t *testing.T) {
 	t.Parallel()
+	const hangs = "; exec sleep 60"
 	for name, c := range map[string]struct {
-		script   string
-		limit    time.Duration
-		notBegun bool
+		script         string
+		limit, timeout time.Duration
+		notBegun       bool
 	}{
-		"hangs before":           {"echo booting; exec sleep 60", 100 * time.Millisecond, true},
-		"ends before":            {"echo booting", time.Minute, true},
-		"ends after":             {"printf 'booting\nkoord-vm: the '; sleep 0.1; printf 'command begins\nnow'", time.Minute, false},
-		"hangs after":            {"echo " + guestcfg.Begins + "; exec sleep 60", time.Minute, false},
-		"hangs after, long boot": {"echo " + guestcfg.Begins + "; exec sleep 60", 500 * time.Millisecond, false},
+		"hangs before": {"echo booting" + hangs, 100 * time.Millisecond, time.Second, true},
+		"ends before":  {"echo booting", time.Minute, time.Second, true},
+		"ends after":   {"printf 'booting\nkoord-vm: the '; sleep 0.1; printf 'command begins\nnow'", time.Minute, time.Minute, false},
+		// The command's time begins where the boot's ends: one guest boots for longer than the command may take, the other's boot may
+		// not take as long as that.
+		"hangs after, longer boot":  {"sleep 2; echo " + guestcfg.Begins + hangs, time.Minute, time.Second, false},
+		"hangs after, shorter boot": {"echo " + guestcfg.Begins + hangs, 5 * time.Second, 7 * time.Second, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -197,8 +200,12 @@ func TestRunTellsWhetherTheCommandBegan(t *testing.T) {
 				t.Fatal(err)
 			}
 			m := machine{emulator: vmparts.Emulator{Command: []string{"sh", "-c", c.script}}}
-			o := Options{OutputDir: t.TempDir(), Timeout: 2 * time.Second, Console: io.Discard}
+			o := Options{OutputDir: t.TempDir(), Timeout: c.timeout, Console: io.Discard}
+			start := time.Now()
 			_, _, err := m.run(t.Context(), work, o, c.limit)
+			if took := time.Since(start); !c.notBegun && strings.HasSuffix(c.script, hangs) && took < c.timeout {
+				t.Errorf("ended after %s, its command may take %s", took, c.timeout)
+			}
 			if !errors.Is(err, ErrIncomplete) || errors.Is(err, errNotBegun) != c.notBegun {
 				t.Errorf("got %v, want ErrIncomplete, and that its command did not begin: %v", err, c.notBegun)
 			}

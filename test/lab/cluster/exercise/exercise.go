@@ -82,8 +82,8 @@ func Run(t *testing.T, c *cluster.Cluster, o Options) {
 	t.Run("delete", n.remove)
 }
 
-// limit bounds every wait of a subtest.
-const limit = 60 * time.Second
+// limit bounds every wait of a subtest. It is less than the 300 s between two relists with evented PLEG.
+const limit = 3 * time.Minute
 
 func (n *node) path(kind, name string) string {
 	return "/api/v1/namespaces/" + n.ns + "/" + kind + "/" + name
