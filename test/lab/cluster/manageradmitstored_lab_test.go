@@ -206,13 +206,14 @@ spec: {ttl: 10m, owners: [{labelSelector: {matchLabels: {app: held}}}], template
 		return "metadata: {annotations: {koord-rt.dev/scheduler-reason: null}}\nspec: {schedulerName: " + name + "}"
 	}
 	const batch = "priorityClassName: koord-batch, containers: [{name: main, image: x}]"
+	plain := podCase{name: "nothing of it", in: "ours", meta: "{labels: {a: b}}", want: kept("default-scheduler")}
 	all := []podCase{
 		{name: "a quota in the namespace", in: "counted", meta: "{labels: {a: b}}", want: given("quota in the namespace")},
 		{name: "a reservation", in: "ours", meta: "{labels: {app: held}}", want: given("reservation held")},
 		{name: "a priority class", in: "ours", meta: "{labels: {a: b}}", spec: "{" + batch + "}", want: given("priority class koord-batch")},
 		{name: "a label", in: "ours", meta: "{labels: {koordinator.sh/qosClass: LS}}", want: given("label koordinator.sh/qosClass")},
 		{name: "a device", in: "ours", meta: "{labels: {a: b}}", spec: gpuSpec("50"), want: given("device koordinator.sh/gpu-core")},
-		{name: "nothing of it", in: "ours", meta: "{labels: {a: b}}", want: kept("default-scheduler")},
+		plain,
 		{name: "keep-scheduler", in: "ours", meta: "{labels: {koord-rt.dev/keep-scheduler: \"true\"}}", spec: "{" + batch + "}", want: kept("default-scheduler")},
 		{name: "a pod that opts out", in: "ours", meta: "{labels: {koord-rt.dev/opt-out: \"true\"}}", spec: "{" + batch + "}", want: kept("default-scheduler")},
 		{name: "another scheduler", in: "ours", meta: "{labels: {a: b}}", spec: "{schedulerName: other, " + batch + "}", want: kept("other")},
@@ -226,6 +227,19 @@ spec: {ttl: 10m, owners: [{labelSelector: {matchLabels: {app: held}}}], template
 		passes(t, all[i].name, func() error { return a.admit(t, &all[i]) })
 	}
 	a.admits(t, all)
+	// It reads what is there from its cache: the API server is not asked at each pod.
+	lists := func() int {
+		return len(a.audit.read(t, func(c *call) bool { return c.what() == "list reservations" && c.User.Name == managerUser }))
+	}
+	before := lists()
+	for range 3 {
+		if err := a.admit(t, &plain); err != nil { // it is asked whether any Reservation is for the pod
+			t.Error(err)
+		}
+	}
+	if n := lists() - before; n > 0 {
+		t.Errorf("Reservations were listed %d times for 3 pods", n)
+	}
 }
 
 // also has the API server call an address too by one of the webhooks, for namespaces of this test.
