@@ -120,9 +120,8 @@ func TestShaping(t *testing.T) {
 			for time.Since(start) < 1500*time.Millisecond {
 				for i, fd := range fds {
 					for range 8 {
-						if wrote, err := unix.Write(fd, data); err == nil { // full queues are the point
-							offered[i] += float64(wrote)
-						}
+						_, _ = unix.Write(fd, data) // full queues are the point
+						offered[i] += float64(len(data))
 					}
 				}
 			}

@@ -165,26 +165,37 @@ func (w walk) skip(open int) error {
 	}
 }
 
-// of are the fields of a struct that hold quantities, those of embedded ones among them.
+// of are the fields of a struct that hold quantities, those of embedded ones among them where no field of its own has the name. A struct
+// with an embedded quantity reads its JSON as a quantity does, and is none that is known here: objects of Kubernetes have no such.
 func (w walk) of(t reflect.Type) map[string]reflect.Type {
 	if out, known := w.fields[t]; known {
 		return out
 	}
 	w.fields[t] = nil // until it is known; see holds
 	out := map[string]reflect.Type{}
+	own := map[string]bool{}
+	var embedded []reflect.Type
 	for f := range t.Fields() {
-		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-		switch inner := held(f.Type); {
-		case name == "-" || !f.IsExported() && !f.Anonymous:
-		case name == "" && f.Anonymous && inner.Kind() == reflect.Struct && !plain(inner):
-			for name, t := range w.of(inner) {
+		tag := f.Tag.Get("json")
+		name, _, _ := strings.Cut(tag, ",")
+		if inner := held(f.Type); tag == "-" || !f.IsExported() && !f.Anonymous {
+			continue
+		} else if name == "" && f.Anonymous && inner.Kind() == reflect.Struct && !plain(inner) {
+			embedded = append(embedded, inner)
+			continue
+		}
+		if name == "" {
+			name = f.Name
+		}
+		if own[fold(name)] = true; w.holds(f.Type) {
+			out[fold(name)] = f.Type
+		}
+	}
+	for _, e := range embedded {
+		for name, t := range w.of(e) {
+			if !own[name] {
 				out[name] = t
 			}
-		case w.holds(f.Type):
-			if name == "" {
-				name = f.Name
-			}
-			out[fold(name)] = f.Type
 		}
 	}
 	w.fields[t] = out

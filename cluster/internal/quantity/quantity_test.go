@@ -34,6 +34,7 @@ type document struct {
 // Embedded is a struct whose fields are the outer one's.
 type Embedded struct {
 	Memory resource.Quantity `json:"memory"`
+	Note   resource.Quantity `json:"note"` // the outer one's stands before it
 }
 
 func TestCheck(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
@@ -27,6 +28,10 @@ import (
 	"github.com/koord-rt/koord-rt/cluster/internal/profiles"
 	"github.com/koord-rt/koord-rt/policy/profile"
 )
+
+// longest is how long the cache of a kind is waited for that cannot be read: the rest of an admission is worth more than what it tells,
+// and has 3 s in all.
+const longest = time.Second
 
 // cluster answers what an admission asks beside the pod.
 type cluster struct {
@@ -127,6 +132,8 @@ func quotaKinds() []schema.GroupVersionKind {
 
 // quota reports whether a namespace has an ElasticQuota of any group. A group that is not served has none.
 func (c cluster) quota(ctx context.Context, namespace string) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, longest)
+	defer cancel()
 	for _, kind := range quotaKinds() {
 		var list metav1.PartialObjectMetadataList
 		list.SetGroupVersionKind(kind)
@@ -144,6 +151,8 @@ func (c cluster) quota(ctx context.Context, namespace string) (bool, error) {
 
 // reservations are those that pods can still come to.
 func (c cluster) reservations(ctx context.Context) ([]profile.Reservation, error) {
+	ctx, cancel := context.WithTimeout(ctx, longest)
+	defer cancel()
 	var list unstructured.UnstructuredList
 	list.SetGroupVersionKind(schedulingv1alpha1.GroupVersion.WithKind("ReservationList"))
 	err := c.cached.List(ctx, &list, client.UnsafeDisableDeepCopy)

@@ -18,9 +18,6 @@ import (
 // an error. Errors of the libraries can quote the document, and with it a secret in the environment, so only fields and kinds
 // of JSON are passed on.
 func patched(p *corev1.Pod, patch []byte) (*corev1.Pod, error) {
-	if err := quantity.Check(patch, p); err != nil {
-		return nil, fmt.Errorf("patch: %w", err)
-	}
 	doc, err := json.Marshal(p)
 	if err != nil {
 		return nil, errors.New("the pod cannot be encoded")
@@ -30,10 +27,14 @@ func patched(p *corev1.Pod, patch []byte) (*corev1.Pod, error) {
 		return nil, errors.New("patch: it is no strategic merge patch of a pod; try it with kubectl patch")
 	}
 	var out corev1.Pod
-	if err := json.Unmarshal(merged, &out); err != nil {
+	// Of what is merged, not of the patch: by its directives it can put an amount where it does not stand itself.
+	if err := quantity.Unmarshal(merged, &out); err != nil {
 		var typed *json.UnmarshalTypeError
-		if errors.As(err, &typed) {
+		switch {
+		case errors.As(err, &typed):
 			return nil, fmt.Errorf("patch: field %s cannot be a JSON %s", typed.Field, kindOf(typed.Value))
+		case errors.Is(err, quantity.ErrNumber):
+			return nil, fmt.Errorf("patch: %w", err)
 		}
 		return nil, errors.New("patch: what it makes is no pod")
 	}

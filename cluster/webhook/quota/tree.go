@@ -211,7 +211,7 @@ func checkSum(parent *Quota, children []*Quota) []string {
 	var out []string
 	for _, name := range names(sum) {
 		has, ok := parent.Min[name]
-		if total := sum[name]; ok && total.Cmp(has) > 0 {
+		if total := sum[name]; ok && total.Cmp(has) > 0 && len(out) < answer.Enough {
 			out = append(out, fmt.Sprintf("spec.min: the children of quota %s (%s) are guaranteed %s %s together, it has %s: lower theirs or raise its own",
 				parent.Name, list(quotaNames(children)), total.String(), name, has.String()))
 		}

@@ -85,7 +85,7 @@ func with(fields ...string) string {
 	meta, status := "", ""
 	for i := 0; i < len(fields); i += 2 {
 		switch fields[i] {
-		case "annotations", "labels":
+		case "annotations", "labels", "deletionTimestamp":
 			meta += ", " + fields[i] + ": " + fields[i+1]
 		case "status":
 			status = "status: " + fields[i+1] + "\n"
@@ -161,6 +161,9 @@ func TestReservationChange(t *testing.T) {
 		"wrong before":                  {with("owners", "[]", "ttl", "1h"), with("owners", "[]"), nil, nil},
 		"an end that is past":           {with("expires", `"2020-01-01T00:00:00Z"`), with(), nil, nil}, // ends it
 		"unreadable before, corrected":  {with(), with("template", "3"), nil, nil},
+		"unreadable still, a label":     {with("template", "3", "labels", "{a: b}"), with("template", "3"), nil, []string{"write its template"}},
+		"unreadable still, going":       {with("template", "3", "ttl", "1h", "deletionTimestamp", `"2026-01-01T00:00:00Z"`), with("template", "3"), nil, []string{"write its template"}},
+		"unreadable still, changed":     {with("template", "3", "ttl", "1h"), with("template", "3"), []string{"cannot be decoded"}, nil},
 		"unreadable before, and wrong":  {with("owners", "[]"), with("template", "3", "owners", "[]"), []string{"spec.owners"}, nil},
 		"a label that looks long":       {with("labels", "{git-sha: 1e23456}", "owners", "[]"), with("labels", "{git-sha: 1e23456}"), []string{"spec.owners"}, nil},
 		"unreadable now":                {with("template", "3"), with(), []string{"cannot be decoded"}, nil},
@@ -180,13 +183,14 @@ func TestTrust(t *testing.T) {
 	template := "{metadata: {annotations: " + devices + "}, spec: {containers: [{resources: {requests: {cpu: 1}}}]}}"
 	r, j := handlers(t)
 	for name, c := range map[string]struct{ now, was, says string }{
-		"made with CPUs":        {with("annotations", cpus), "", "metadata: annotation scheduling.koordinator.sh/resource-status: only the scheduler"},
-		"given CPUs":            {with("annotations", cpus), with(), "only the scheduler"},
-		"CPUs taken away":       {with(), with("annotations", cpus), "may remove it"},
-		"a template's devices":  {with("template", template), "", "spec.template.metadata: annotation scheduling.koordinator.sh/device-allocated"},
-		"CPUs that were there":  {with("annotations", cpus, "ttl", "1h"), with("annotations", cpus), ""},
-		"an annotation of ours": {with("annotations", "{a: b}"), "", ""},
-		"CPUs, unreadable":      {with("annotations", cpus), with("template", "3"), "only the scheduler"},
+		"made with CPUs":                                {with("annotations", cpus), "", "metadata: annotation scheduling.koordinator.sh/resource-status: only the scheduler"},
+		"given CPUs":                                    {with("annotations", cpus), with(), "only the scheduler"},
+		"CPUs taken away":                               {with(), with("annotations", cpus), "may remove it"},
+		"a template's devices":                          {with("template", template), "", "spec.template.metadata: annotation scheduling.koordinator.sh/device-allocated"},
+		"CPUs that were there":                          {with("annotations", cpus, "ttl", "1h"), with("annotations", cpus), ""},
+		"an annotation of ours":                         {with("annotations", "{a: b}"), "", ""},
+		"CPUs, unreadable":                              {with("annotations", cpus), with("template", "3"), "only the scheduler"},
+		"CPUs, unreadable still":                        {with("annotations", cpus, "template", "3"), with("template", "3"), "only the scheduler"},
 		"CPUs that were there with what was unreadable": {with("annotations", cpus), with("annotations", cpus, "template", "3"), ""},
 	} {
 		if got := ask(t, r, "user", c.now, c.was); got.Allowed != (c.says == "") || !strings.Contains(got.Result.Message, c.says) {

@@ -10,6 +10,7 @@
 package reservation
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -17,6 +18,7 @@ import (
 	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
@@ -56,20 +58,55 @@ func Add(mgr ctrl.Manager, o Options, answers *answer.Answers) error {
 	return nil
 }
 
+// seen is what can be told of an object.
+type seen int
+
+const (
+	fresh      seen = iota // it is new, or was stored and cannot be read: nothing of it was right before
+	changed                // both can be read
+	unreadable             // neither can, and the request changes the metadata alone, or the object is being deleted
+)
+
 // decode reads an object as it is to be, and at an update as it was. One that cannot be read is refused where it comes into being: the
 // definitions leave templates open, and a single one that means nothing stops everybody who lists the kind. Of one that is stored already
-// the metadata is read alone, and the rest is not known.
-func decode[T any](a *answer.Answers, name string, req *admission.Request) (now, was *T, known bool, instead *admission.Response) {
-	now, was, known = new(T), new(T), req.Operation == admissionv1.Update
-	if known && quantity.Unmarshal(req.OldObject.Raw, was) != nil {
-		was, known = headOf[T](req.OldObject.Raw), false
+// the metadata is read alone; that can change, else nobody could take its finalizers away.
+func decode[T any](a *answer.Answers, name string, req *admission.Request) (now, was *T, what seen, instead *admission.Response) {
+	now, was = new(T), new(T)
+	update := req.Operation == admissionv1.Update
+	if update {
+		what = changed
+		if quantity.Unmarshal(req.OldObject.Raw, was) != nil {
+			was, what = headOf[T](req.OldObject.Raw), fresh
+		}
 	}
-	if err := quantity.Unmarshal(req.Object.Raw, now); err != nil {
-		out := a.Refuse(name, []string{"the object cannot be decoded: " + err.Error() + ": write templates as those of pods"})
-		return nil, nil, false, &out
+	err := quantity.Unmarshal(req.Object.Raw, now)
+	switch {
+	case err == nil:
+		return now, was, what, nil
+	case update && what == fresh && stays(req.Object.Raw, req.OldObject.Raw):
+		return headOf[T](req.Object.Raw), was, unreadable, nil
 	}
-	return now, was, known, nil
+	out := a.Refuse(name, []string{"the object cannot be decoded: " + err.Error() + ": write templates as those of pods"})
+	return nil, nil, fresh, &out
 }
+
+// stays reports whether an object's spec is what it was, or does not matter any more.
+func stays(now, was []byte) bool {
+	var o [2]struct {
+		Metadata struct {
+			DeletionTimestamp *metav1.Time `json:"deletionTimestamp"`
+		} `json:"metadata"`
+		Spec json.RawMessage `json:"spec"`
+	}
+	for i, raw := range [][]byte{now, was} {
+		if json.Unmarshal(raw, &o[i]) != nil {
+			return false
+		}
+	}
+	return o[0].Metadata.DeletionTimestamp != nil || bytes.Equal(o[0].Spec, o[1].Spec)
+}
+
+const stillUnreadable = "the object cannot be decoded: write its template as those of pods, or delete it"
 
 // headOf is an object with nothing but its metadata.
 func headOf[T any](raw []byte) *T {
@@ -107,7 +144,7 @@ func (v *validator) Handle(ctx context.Context, req admission.Request) admission
 	if req.Operation != admissionv1.Create && req.Operation != admissionv1.Update {
 		return admission.Allowed("")
 	}
-	now, was, known, instead := decode[schedulingv1alpha1.Reservation](v.answers, validating, &req)
+	now, was, what, instead := decode[schedulingv1alpha1.Reservation](v.answers, validating, &req)
 	if instead != nil {
 		return *instead
 	}
@@ -115,10 +152,12 @@ func (v *validator) Handle(ctx context.Context, req admission.Request) admission
 	switch {
 	case req.Operation == admissionv1.Create:
 		refused, warned = CheckNew(now, v.now())
-	case known:
+	case what == changed:
 		refused, warned = CheckChange(now, was)
-	default:
+	case what == fresh:
 		refused, warned = CheckSpec(now)
+	default:
+		warned = []string{stillUnreadable}
 	}
 	if !slices.Contains(v.options.Schedulers, req.UserInfo.Username) {
 		refused = append(refused, CheckTrust("metadata", now.Annotations, was.Annotations)...)
@@ -144,15 +183,18 @@ func (v *jobValidator) Handle(ctx context.Context, req admission.Request) admiss
 	if req.Operation != admissionv1.Create && req.Operation != admissionv1.Update {
 		return admission.Allowed("")
 	}
-	now, was, known, instead := decode[schedulingv1alpha1.PodMigrationJob](v.answers, jobs, &req)
+	now, was, what, instead := decode[schedulingv1alpha1.PodMigrationJob](v.answers, jobs, &req)
 	if instead != nil {
 		return *instead
 	}
 	var refused, warned []string
-	if known {
+	switch what {
+	case changed:
 		refused, warned = CheckJobChange(now, was)
-	} else {
+	case fresh:
 		refused, warned = CheckNewJob(now)
+	case unreadable:
+		warned = []string{stillUnreadable}
 	}
 	if !slices.Contains(v.options.Deschedulers, req.UserInfo.Username) {
 		refused = append(refused, CheckJobTrust(now.Annotations, was.Annotations)...)

@@ -281,6 +281,9 @@ func (n *colocated) resize(t *testing.T) {
 	n.lsrHolds(t, lsr)
 	n.holds(t, lsr, "cpu", "cpu.shares=409", "cpu.weight=16")
 	settled := atRest(t, func() int { return n.updated(t) })
+	if asked := settled - start; asked > 20 {
+		t.Errorf("two resizes made the kubelet ask for %d updates", asked)
+	}
 	if settled == start {
 		t.Error("no UpdateContainerResources came through the proxy: the resizes prove nothing")
 	}
