@@ -87,10 +87,10 @@ func inVM(t *testing.T, o vm.Options, files map[string]string, given, match stri
 	// containerd's files lie on a real filesystem, not on a tmpfs: overlayfs and page cache behave as on a node.
 	o.Command = []string{"sh", "-c", `mkdir -p /disk/tmp && mount --bind /disk/tmp /tmp && cd /tmp || exit 99
 		[ -e /etc/hosts ] || echo 127.0.0.1 localhost >/etc/hosts
-		exec /disk/bin/e2e.test -test.v -test.timeout 24m -test.run '` + match + "'"}
+		exec /disk/bin/e2e.test -test.v -test.timeout 34m -test.run '` + match + "'"}
 	o.OutputDir = t.TempDir()
 	if o.Timeout == 0 {
-		o.Timeout = 25 * time.Minute
+		o.Timeout = 35 * time.Minute
 	}
 	o.MemoryMiB = 3072
 	ctx, cancel := context.WithTimeout(t.Context(), o.Timeout+12*time.Minute) // a boot may come twice, with five minutes each
