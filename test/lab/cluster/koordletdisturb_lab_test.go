@@ -83,20 +83,22 @@ func (n *governed) happened(t *testing.T, since time.Time) (out []string) {
 	return out
 }
 
-// tells waits for an event about a pod. It asks now and then only: answering is work, which would be measured too.
-func (n *governed) tells(t *testing.T, since time.Time, pod, what string) string {
+// tells waits for one of some events about a pod. It asks now and then only: answering is work, which would be measured too.
+func (n *governed) tells(t *testing.T, since time.Time, pod string, whats ...string) string {
 	t.Helper()
 	var found string
 	eventually(t, 60*time.Second, func() error {
 		time.Sleep(400 * time.Millisecond)
 		all := n.happened(t, since)
 		for _, e := range all {
-			if strings.HasPrefix(e, "batch/"+pod+": "+what) {
-				found = e
-				return nil
+			for _, what := range whats {
+				if strings.HasPrefix(e, "batch/"+pod+": "+what) {
+					found = e
+					return nil
+				}
 			}
 		}
-		return fmt.Errorf("no event %q about %s: %q", what, pod, all)
+		return fmt.Errorf("no event %q about %s: %q", whats, pod, all)
 	})
 	return found
 }
@@ -116,12 +118,16 @@ func (n *governed) interference(t *testing.T) {
 			t.Logf("events: %q", n.happened(t, begun.Add(-time.Minute)))
 		}
 	}()
-	stop := n.spinIn(t, n.be, quiet)
-	told := []string{n.tells(t, begun, "victim", "disturbed: CPU scheduling delay"), n.tells(t, begun, "be-low", "suspected of disturbing others about cpu")}
-	held := n.heldTo(t, n.be, 10000, 60000)
-	t.Logf("held to %d µs after %s", held, time.Since(begun).Round(100*time.Millisecond))
-	n.sees(t, `koord_rt_koordlet_pod_disturbed\{figure="now",[^}]*pod_name="victim"[^}]*\} .*`)
-	told = append(told, n.tells(t, begun, "be-low", "guilty"))
+	stop, told := n.tried(t)
+	if strings.Contains(told[len(told)-1], ": innocent") {
+		// The machine's other guests can keep the victim from getting better. An innocent pod is left alone for five minutes.
+		stop()
+		t.Logf("tried again in five minutes: %q", told)
+		time.Sleep(5*time.Minute + 10*time.Second)
+		if stop, told = n.tried(t); strings.Contains(told[len(told)-1], ": innocent") {
+			t.Fatalf("be-low is innocent: %q", told)
+		}
+	}
 	n.extended(t)
 	stop()
 	told = append(told, n.tells(t, begun, "be-low", "released: nobody is disturbed any more"))
@@ -135,13 +141,24 @@ func (n *governed) interference(t *testing.T) {
 	second := time.Now()
 	stop, foreign := n.spinIn(t, n.be, other), spin(t, quiet, strange)
 	told = append(told, n.tells(t, second, "be-low", "suspected of disturbing others about cpu"))
-	held = n.heldTo(t, n.be, 10000, 60000)
+	held := n.heldTo(t, n.be, 10000, 60000)
 	told = append(told, n.tells(t, second, "be-low", "innocent, released"))
 	n.heldTo(t, n.be, -1, -1)
 	t.Logf("tried with %d µs, and free; all of it after %s:\n%s", held, time.Since(begun).Round(100*time.Millisecond), strings.Join(told, "\n"))
 	foreign()
 	stop()
 	n.up(t)
+}
+
+// tried has a best-effort pod disturb, and waits for what koordlet tells, up to its verdict.
+func (n *governed) tried(t *testing.T) (stop func(), told []string) {
+	begun := time.Now()
+	stop = n.spinIn(t, n.be, quiet)
+	told = []string{n.tells(t, begun, "victim", "disturbed: CPU scheduling delay"), n.tells(t, begun, "be-low", "suspected of disturbing others about cpu")}
+	held := n.heldTo(t, n.be, 10000, 60000)
+	t.Logf("held to %d µs after %s", held, time.Since(begun).Round(100*time.Millisecond))
+	n.sees(t, `koord_rt_koordlet_pod_disturbed\{figure="now",[^}]*pod_name="victim"[^}]*\} .*`)
+	return stop, append(told, n.tells(t, begun, "be-low", "guilty", "innocent, released"))
 }
 
 // extended: both stand in the NodeMetric, the one with what it suffers, the other with what it is held to.

@@ -63,8 +63,9 @@ func (m *managed) overbooked(t *testing.T) {
 }
 
 // overusedConfig is resource-threshold-config by which pods of low priority that have agreed go while the node computes four fifths of
-// what it can, until it is half. Suppression leaves the best-effort class what the others do not use.
-const overusedConfig = `{"clusterStrategy": {"enable": true, "cpuSuppressPolicy": "cfsQuota", "cpuSuppressThresholdPercent": 100,
+// what it can, until it is half. Suppression leaves the best-effort class nine tenths of the node: it would hold it to less, and there were
+// nothing to evict for, where an LS pod waits for a CPU.
+const overusedConfig = `{"clusterStrategy": {"enable": true, "cpuSuppressPolicy": "cfsQuota", "cpuSuppressThresholdPercent": 100, "cpuSuppressMinPercent": 90,
   "cpuEvictThresholdPercent": 80, "cpuEvictLowerPercent": 50, "cpuEvictTimeWindowSeconds": 10, "evictEnabledPriorityThreshold": 5999,
   "memoryEvictThresholdPercent": 100}}`
 
