@@ -35,7 +35,8 @@ const longest = time.Second
 
 // cluster answers what an admission asks beside the pod.
 type cluster struct {
-	// cached is the manager's cache itself, for its client asks the API server for what is kept as JSON; live asks the API server for what the cache may not have seen yet.
+	// cached is the manager's cache itself, for its client asks the API server for what is kept as JSON; live asks the API server for what
+	// the cache may not have seen yet.
 	cached, live client.Reader
 }
 
@@ -149,21 +150,20 @@ func (c cluster) quota(ctx context.Context, namespace string) (bool, error) {
 	return false, nil
 }
 
-// reservations are those that pods can still come to.
-func (c cluster) reservations(ctx context.Context) ([]profile.Reservation, error) {
+// reservations are those that pods can still come to, and how many are nobody's because their owners cannot be read.
+func (c cluster) reservations(ctx context.Context) (out []profile.Reservation, broken int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, longest)
 	defer cancel()
 	var list unstructured.UnstructuredList
 	list.SetGroupVersionKind(schedulingv1alpha1.GroupVersion.WithKind("ReservationList"))
-	err := c.cached.List(ctx, &list, client.UnsafeDisableDeepCopy)
+	err = c.cached.List(ctx, &list, client.UnsafeDisableDeepCopy)
 	switch {
 	case meta.IsNoMatchError(err):
-		return nil, nil
+		return nil, 0, nil
 	case err != nil:
-		return nil, fmt.Errorf("list Reservations: %w", err)
+		return nil, 0, fmt.Errorf("list Reservations: %w", err)
 	}
 	ended := []schedulingv1alpha1.ReservationPhase{schedulingv1alpha1.ReservationSucceeded, schedulingv1alpha1.ReservationFailed}
-	var out []profile.Reservation
 	for i := range list.Items {
 		item := &list.Items[i]
 		phase, _, _ := unstructured.NestedString(item.Object, "status", "phase") // one that is no text has not ended
@@ -173,11 +173,12 @@ func (c cluster) reservations(ctx context.Context) ([]profile.Reservation, error
 		var r room
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(item.Object, &r); err != nil {
 			logf.FromContext(ctx).V(1).Info("a Reservation is nobody's, for its owners cannot be read", "reservation", item.GetName(), "problem", err.Error())
+			broken++
 			continue
 		}
 		out = append(out, profile.Reservation{Name: item.GetName(), Owners: owners(r.Spec.Owners)})
 	}
-	return out, nil
+	return out, broken, nil
 }
 
 // room is a Reservation as far as admissions read it.

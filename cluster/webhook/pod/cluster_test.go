@@ -124,6 +124,9 @@ func TestRoomsThatMeanNothing(t *testing.T) {
 	if p, _, _ := w.create(t, plain); p.Annotations[protocol.AnnotationSchedulerReason] != "reservation amount" {
 		t.Errorf("%q", p.Annotations[protocol.AnnotationSchedulerReason])
 	}
+	if n := w.failedOpen("broken-reservation"); n != 1 {
+		t.Errorf("a pod's admission that met one nobody can read was counted %v times", n)
+	}
 	if other := (&corev1.Pod{}); RoomOnly(other) != any(other) {
 		t.Error("another kind does not stay as it is")
 	}

@@ -198,8 +198,14 @@ func (c *change) apply(ctx context.Context, a profile.Application, patch []byte)
 // schedule gives the pod to our scheduler if it needs it.
 func (c *change) schedule(ctx context.Context) {
 	reason, err := profile.Schedule(&c.value, c.options.SchedulerName, profile.Surroundings{
-		Quota:        func() (bool, error) { return c.quota(ctx, c.pod.Namespace) },
-		Reservations: func() ([]profile.Reservation, error) { return c.reservations(ctx) },
+		Quota: func() (bool, error) { return c.quota(ctx, c.pod.Namespace) },
+		Reservations: func() ([]profile.Reservation, error) {
+			list, broken, err := c.reservations(ctx)
+			if broken > 0 {
+				c.answers.Count(c.name, "broken-reservation")
+			}
+			return list, err
+		},
 	})
 	if err != nil {
 		c.warn(ctx, "scheduler", err)

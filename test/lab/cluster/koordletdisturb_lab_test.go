@@ -152,6 +152,7 @@ func (n *governed) interference(t *testing.T) {
 
 // tried has a best-effort pod disturb, and waits for what koordlet tells, up to its verdict.
 func (n *governed) tried(t *testing.T) (stop func(), told []string) {
+	t.Helper()
 	begun := time.Now()
 	stop = n.spinIn(t, n.be, quiet)
 	told = []string{n.tells(t, begun, "victim", "disturbed: CPU scheduling delay"), n.tells(t, begun, "be-low", "suspected of disturbing others about cpu")}
