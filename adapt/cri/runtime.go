@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/koord-rt/koord-rt/model/cgrouppath"
 	"github.com/koord-rt/koord-rt/model/node"
 )
 
@@ -91,7 +92,7 @@ func release(version string) (int, bool) {
 //	containerd, "/kubepods/podU"                → "/kubepods/podU/ID"
 //	cri-o, "/kubepods.slice/kubepods-podU.slice" → "/kubepods.slice/kubepods-podU.slice/crio-ID.scope"
 func Cgroup(name, pod, id string) string {
-	if pod == "" || id == "" || strings.ContainsAny(id, "/:\x00") || id == "." || id == ".." {
+	if _, err := cgrouppath.Below(pod, id); pod == "" || err != nil {
 		return ""
 	}
 	slice := strings.HasSuffix(path.Base(pod), ".slice")

@@ -162,6 +162,19 @@ func TestPodAndContainer(t *testing.T) {
 			t.Errorf("%s is a %s", body, got)
 		}
 	}
+	for in, want := range map[[2]string]string{
+		{"/kubepods/podU", "c1"}:                       "/kubepods/podU/c1",
+		{"/kubepods.slice/kubepods-podU.slice", "c1"}:  "/kubepods.slice/kubepods-podU.slice/docker-c1.scope",
+		{"/kubepods/podU", ""}:                         "",
+		{"/kubepods/podU", "."}:                        "",
+		{"/kubepods/podU", ".."}:                       "",
+		{"/kubepods.slice/kubepods-podU.slice", "a/b"}: "",
+		{"", "c1"}: "",
+	} {
+		if got := Cgroup(in[0], in[1]); got != want {
+			t.Errorf("Cgroup(%q) = %q, want %q", in, got, want)
+		}
+	}
 	if bad := create(t, `{"HostConfig":{"CgroupParent":"../up"}}`).Pod(); bad.Cgroup != "" || len(bad.Problems) != 1 || bad.Problems[0].Key != "cgroup-parent" {
 		t.Errorf("bad parent: %+v", bad)
 	}

@@ -107,15 +107,11 @@ func (in *Inspect) Container(marks ...*protocol.Applied) *workload.Container {
 // parent is not one of a pod's.
 func (in *Inspect) cgroup() string {
 	parent := in.HostConfig.CgroupParent
-	if parent == "" || strings.ContainsAny(in.ID, "/:") {
-		return ""
+	dir, err := cgrouppath.Below(parent, in.ID)
+	if err == nil && strings.HasSuffix(parent, ".slice") {
+		dir, err = cgrouppath.Container(parent[strings.LastIndexByte(parent, '/')+1:] + ":docker:" + in.ID)
 	}
-	name := parent + "/" + in.ID
-	if strings.HasSuffix(parent, ".slice") {
-		name = parent[strings.LastIndexByte(parent, '/')+1:] + ":docker:" + in.ID
-	}
-	dir, err := cgrouppath.Container(name)
-	if err != nil {
+	if parent == "" || err != nil {
 		return ""
 	}
 	return dir

@@ -4,8 +4,6 @@
 package nri
 
 import (
-	"strings"
-
 	"github.com/containerd/nri/pkg/api"
 
 	"github.com/koord-rt/koord-rt/api/protocol"
@@ -57,10 +55,14 @@ func Cgroup(p *api.PodSandbox, c *api.Container) string {
 		return dir
 	}
 	parent, err := cgrouppath.Sandbox(p.GetLinux().GetCgroupParent(), p.GetLinux().GetCgroupsPath())
-	if err != nil || c.GetId() == "" || strings.ContainsAny(c.GetId(), "/:") {
+	if err != nil {
 		return ""
 	}
-	return parent + "/" + c.GetId()
+	dir, err := cgrouppath.Below(parent, c.GetId())
+	if err != nil {
+		return ""
+	}
+	return dir
 }
 
 // Resources reads a resource block. Zero means "leave alone" everywhere in NRI and is absent here.

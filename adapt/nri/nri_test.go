@@ -272,6 +272,11 @@ func TestPod(t *testing.T) {
 	if p.Base.Shares != unit.Some(1126) || p.Base.Quota != unit.Some(210000) || p.Base.MemoryLimit != unit.Some(1<<30+1<<20) {
 		t.Errorf("base = %+v", p.Base)
 	}
+	for id, want := range map[string]string{"c1": "/kubepods/burstable/poduid-1/c1", ".": "", "..": "", "a/b": "", "": ""} {
+		if c := nri.Container(sandbox(nil, nil), &api.Container{Id: id}); c.Cgroup != want {
+			t.Errorf("container %q is at %q, want %q", id, c.Cgroup, want)
+		}
+	}
 	lost := nri.Pod(&api.PodSandbox{Id: "x", Linux: &api.LinuxPodSandbox{CgroupParent: "/../etc"}})
 	if lost.Cgroup != "" || len(lost.Problems) == 0 {
 		t.Errorf("pod outside of the root = %+v", lost)
@@ -357,6 +362,7 @@ func BenchmarkAdjust(b *testing.B) {
 
 func FuzzContainer(f *testing.F) {
 	f.Add("c1", "/kubepods/burstable/poduid-1/c1", `{"gen":1,"by":"x","set":{"cpu.shares":"5 batch"},"base":{"cpu.shares":"x"}}`, "0-3")
+	f.Add("..", "a.slice:b:c", "", "")
 	f.Add("../..", "a.slice:b:c", strings.Repeat("{", 100), "0-4294967295")
 	f.Fuzz(func(t *testing.T, id, path, mark, cpus string) {
 		ctr := container()

@@ -105,6 +105,15 @@ func Slice(name string) (string, error) {
 	return plain(b.String())
 }
 
+// Below is the directory name of dir, as a container's ID is of its pod. A name that is no single one is refused: "." is the
+// pod itself, and ".." all pods of its class.
+func Below(dir, name string) (string, error) {
+	if name == "" || name == "." || strings.ContainsAny(name, "/:") {
+		return "", fmt.Errorf("%w: %.200q is no name below %.200q", ErrPath, name, dir)
+	}
+	return plain(dir + "/" + name)
+}
+
 // plain cleans a cgroupfs path and refuses one that leaves the root or names it.
 func plain(p string) (string, error) {
 	if p == "" || len(p) > maxLen || strings.IndexByte(p, 0) >= 0 {

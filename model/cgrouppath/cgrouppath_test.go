@@ -88,6 +88,28 @@ func TestSandbox(t *testing.T) {
 	}
 }
 
+func TestBelow(t *testing.T) {
+	t.Parallel()
+	for in, want := range map[[2]string]string{
+		{"/kubepods/podU", "c1"}:         "/kubepods/podU/c1",
+		{"kubepods/podU", "c1..2"}:       "/kubepods/podU/c1..2",
+		{"", "c1"}:                       "/c1",
+		{"/kubepods/podU", ""}:           "",
+		{"/kubepods/podU", "."}:          "",
+		{"/kubepods/podU", ".."}:         "",
+		{"/kubepods/podU", "a/b"}:        "",
+		{"/kubepods/podU", "a:b"}:        "",
+		{"/kubepods/podU", "a\x00b"}:     "",
+		{"/kubepods/../podU", "c1"}:      "",
+		{strings.Repeat("a", 4095), "b"}: "",
+	} {
+		got, err := cgrouppath.Below(in[0], in[1])
+		if got != want || (err == nil) != (want != "") || err != nil && !errors.Is(err, cgrouppath.ErrPath) {
+			t.Errorf("Below(%.60q) = %q, %v; want %q", in, got, err, want)
+		}
+	}
+}
+
 func TestOfPod(t *testing.T) {
 	t.Parallel()
 	tests := map[string]cgrouppath.Pod{
