@@ -58,6 +58,7 @@ func TestHostNetwork(t *testing.T) {
 	n.divided()
 	n.podsComeAndGo()
 	n.floods()
+	n.disturbed()
 	n.a.strategy("cpuBurstStrategy: {policy: none}\n")
 	n.back("without a strategy for it", before)
 

@@ -10,6 +10,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -144,7 +145,8 @@ func (n *uplink) start(spec string) {
 			n.t.Fatal(err)
 		}
 	}
-	n.extra = map[string]any{"nodeName": "example.com"} // that is whom the certificate of httptest is for
+	n.extra = maps.Clone(soonJudged)
+	n.extra["nodeName"] = "example.com" // that is whom the certificate of httptest is for
 	n.a = n.newAgent()
 	n.a.kubelet = map[string]any{"endpoint": server.URL, "caFile": ca, "tokenFile": secret, "interval": "1s", "queryConfig": false}
 	n.a.dress = func(cmd *exec.Cmd) {

@@ -64,6 +64,25 @@ func (s *State) sends() bool {
 	return slices.ContainsFunc(s.tick.Network.Directions, func(d netqos.Direction) bool { return egress(d.Key) })
 }
 
+// passed is what comes out at the uplink of what a pod sends, in bytes per second. Who does not slow down when packets are lost (UDP) sends
+// more than its class or its own limit lets through: that is lost here, others do not meet it, and half of it would be no cut.
+func (s *State) passed(pod string, sent unit.Measured[interference.Level]) unit.Measured[interference.Level] {
+	for i := range s.tick.Network.Directions {
+		d := &s.tick.Network.Directions[i]
+		at := slices.IndexFunc(d.Pods, func(p shape.Pod) bool { return p.Name == pod })
+		if at < 0 || !strings.HasSuffix(d.Key, "/"+shape.Egress.String()) {
+			continue
+		}
+		if c := d.Shape.Find(d.Pods[at].Class); c != nil {
+			sent.V = min(sent.V, interference.Level(c.Ceil)/8)
+		}
+		if limit := d.Pods[at].Limit; limit > 0 {
+			sent.V = min(sent.V, interference.Level(limit)/8)
+		}
+	}
+	return sent
+}
+
 // senders are the suspects that send less, by the pod's UID.
 func senders(suspects []interference.Suspicion) map[string]unit.BitRate {
 	var out map[string]unit.BitRate

@@ -9,6 +9,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"os"
 	"path/filepath"
 	"regexp"
 	"runtime"
@@ -270,11 +271,25 @@ func (n *governed) serverStarts(t *testing.T) {
 	t.Logf("the API server is back after %s", now.Sub(begun).Round(time.Millisecond))
 }
 
-// serverAway: what the API server said last is put in force again while it is away, and what it says afterwards too.
+// serverAway: what the API server said last is put in force again while it is away, and what it says afterwards too. That is ten
+// seconds, or as long as KOORD_RT_AWAY says, for people who want to see more; koordlet's log does not fill the disk meanwhile.
 func (n *governed) serverAway(t *testing.T) {
+	length := 10 * time.Second
+	if text := os.Getenv("KOORD_RT_AWAY"); text != "" {
+		var err error
+		if length, err = time.ParseDuration(text); err != nil {
+			t.Fatal(err)
+		}
+	}
 	n.serverEnds(t)
 	n.sees(t, `koord_rt_koordlet_source_state\{source="nodeslo",state="degraded"\} 1`)
-	n.bears(t, 10)
+	log := len(read(t, filepath.Join(n.dir, "koordlet.log")))
+	n.bears(t, length.Seconds()) // a tick is a second
+	log = len(read(t, filepath.Join(n.dir, "koordlet.log"))) - log
+	t.Logf("the API server was away for %s: %d bytes of log", time.Since(n.away[len(n.away)-1].from).Round(time.Second), log)
+	if most := 16<<10 + 128*int(length.Seconds()); log > most {
+		t.Errorf("koordlet logged %d bytes while the API server was away, want %d at most", log, most)
+	}
 	file, none := n.quotaFile()
 	if err := cgroups.Write(n.class(), file, none); err != nil {
 		t.Fatal(err)

@@ -24,6 +24,7 @@ const (
 	initramfsFile = "initramfs.cpio"
 	diskFile      = "disk.img"
 	outFile       = "out.img"
+	slowFile      = "slow.img"
 	consoleFile   = "console.log" // in the output folder
 )
 
@@ -45,6 +46,11 @@ func (m machine) prepare(ctx context.Context, work string, o Options) error {
 	}
 	if err := m.writeInitramfs(filepath.Join(work, initramfsFile), program, cfg); err != nil {
 		return err
+	}
+	if o.SlowDisk > 0 {
+		if err := makeSparse(filepath.Join(work, slowFile), slowMiB); err != nil {
+			return err
+		}
 	}
 	return makeSparse(filepath.Join(work, outFile), outMiB)
 }

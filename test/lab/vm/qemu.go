@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -42,21 +43,21 @@ func (m machine) arguments(work string, o Options) []string {
 		"-kernel", m.kernel.Vmlinux, "-initrd", filepath.Join(work, initramfsFile),
 		"-append", kernelLine,
 	}
-	args = append(args, drive(guestcfg.DiskSerial, filepath.Join(work, diskFile), false)...)
-	args = append(args, drive(guestcfg.OutSerial, filepath.Join(work, outFile), false)...)
+	args = append(args, drive(guestcfg.DiskSerial, filepath.Join(work, diskFile), "")...)
+	args = append(args, drive(guestcfg.OutSerial, filepath.Join(work, outFile), "")...)
+	if o.SlowDisk > 0 {
+		args = append(args, drive(guestcfg.SlowSerial, filepath.Join(work, slowFile), ",throttling.bps-total="+strconv.Itoa(o.SlowDisk))...)
+	}
 	if o.Flavour == Systemd {
-		args = append(args, drive(guestcfg.RootSerial, m.rootfs, true)...)
+		args = append(args, drive(guestcfg.RootSerial, m.rootfs, ",snapshot=on")...)
 	}
 	return args
 }
 
 // drive attaches a raw image. A snapshot's changes go to a temporary file and are lost; cache=unsafe is safe enough
 // for images that live as long as the guest.
-func drive(serial, file string, snapshot bool) []string {
-	spec := "if=none,format=raw,cache=unsafe,id=" + serial + ",file=" + strings.ReplaceAll(file, ",", ",,")
-	if snapshot {
-		spec += ",snapshot=on"
-	}
+func drive(serial, file, more string) []string {
+	spec := "if=none,format=raw,cache=unsafe,id=" + serial + ",file=" + strings.ReplaceAll(file, ",", ",,") + more
 	return []string{"-drive", spec, "-device", "virtio-blk-pci,discard=off,write-zeroes=off,drive=" + serial + ",serial=" + serial}
 }
 

@@ -47,6 +47,7 @@ const (
 	defaultMemoryMiB = 2048
 	defaultDiskMiB   = 1024
 	outMiB           = 1024
+	slowMiB          = 64
 	// resultAllowance is kept from Options.Timeout for bringing the result back.
 	resultAllowance = 30 * time.Second
 	// bootLimit is how long a guest may take until its command begins, which Options.Timeout does not count: half a minute is usual.
@@ -77,6 +78,9 @@ type Options struct {
 	OutputDir string    // existing folder for the result; default a new temporary one that the caller removes
 	MemoryMiB int       // both NUMA nodes together, default 2048
 	DiskMiB   int       // free space on /disk beyond Files, default 1024; sparse on the host
+	// SlowDisk attaches an empty disk of 64 MiB with the serial number guestcfg.SlowSerial that reads and writes so many bytes per
+	// second, and no more, whoever asks. Zero attaches none.
+	SlowDisk int
 }
 
 // Result is what came back.
@@ -186,6 +190,8 @@ func (o Options) withDefaults() (Options, error) {
 	switch {
 	case o.Kernel == "":
 		return o, errors.New("boot guest: no kernel series given")
+	case o.SlowDisk < 0:
+		return o, fmt.Errorf("boot guest: a disk of %d bytes per second", o.SlowDisk)
 	case len(o.Command) == 0:
 		return o, errors.New("boot guest: no command given")
 	case o.Flavour != Bare && o.Flavour != Systemd:

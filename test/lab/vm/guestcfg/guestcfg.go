@@ -21,6 +21,7 @@ const (
 	DiskSerial = "koord-disk" // ext4, read-write: the caller's files and free space
 	OutSerial  = "koord-out"  // raw: a tar stream written at the end
 	RootSerial = "koord-root" // ext4: root filesystem of a systemd guest
+	SlowSerial = "koord-slow" // raw and empty: a disk with so many bytes per second and no more
 )
 
 // Entries of the tar stream besides "out/...". ExitEntry is the last one: a stream without it is not complete.

@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+//go:build lab
+
+package e2e
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/koord-rt/koord-rt/model/journal"
+	"github.com/koord-rt/koord-rt/test/lab/cgroups"
+	"github.com/koord-rt/koord-rt/test/lab/kubelet"
+	"github.com/koord-rt/koord-rt/test/lab/vm/guestcfg"
+)
+
+// slowBPS is what the guest's slow disk reads in a second.
+const slowBPS = 4 * mib
+
+// disturbs lets best effort disturb: its CPUs are all, its memory and its reads are nobody's business until somebody waits for them.
+const disturbs = "resourceUsedThresholdWithBE: {enable: true, cpuSuppressPolicy: cfsQuota, cpuSuppressThresholdPercent: 100, memoryEvictThresholdPercent: 100}\n"
+
+// soonJudged is a koordlet's patience for these tests: a pod is judged after 20 s.
+var soonJudged = map[string]any{
+	"collect":      map[string]any{"slowInterval": "1s"},
+	"interference": map[string]any{"history": "20s", "trial": "8s", "calm": "6s"},
+}
+
+// TestGuestInterference: a best-effort pod makes a latency-sensitive one wait for a disk, then for memory. Each time koordlet tells who
+// suffers and who is suspected, holds that one by io.max and by memory.high, finds it guilty, since the other waits less, and gives back
+// what it took when nobody is disturbed any more. How long it waits (PSI) and what holds it is read from the kernel.
+func TestGuestInterference(t *testing.T) {
+	if !cgroupV2() || runtime.NumCPU() != 8 {
+		t.Fatalf("the figures are for cgroup v2 and 8 CPUs, here are %d", runtime.NumCPU())
+	}
+	// Waits are counted of tasks that start from now on.
+	if err := os.WriteFile("/proc/sys/kernel/task_delayacct", []byte("1"), 0); err != nil {
+		t.Fatal(err)
+	}
+	l := &loops{rig: newRig(t, rigOptions{})}
+	l.put(disturbs)
+	l.up("", nil)
+	l.ls, l.be = l.pod(openPod("quiet-ls", "LS")), l.pod(openPod("greedy-be", "BE"))
+	l.a = l.newAgent()
+	l.extra = soonJudged
+	l.a.configure(nil)
+	l.extra = nil
+	l.a.start()
+	inSteps(t, l.rig, l, []step[*loops]{{"Disk", disturbedAtDisk}, {"Memory", disturbedInMemory}})
+}
+
+// disturbance is one that best effort makes.
+type disturbance struct {
+	about   string   // the resource
+	signals []string // one of them tells it first
+	stall   string   // the pressure file of whoever waits
+	begin   func() (stop func())
+	held    func() error // nil when the kernel holds the one that disturbs
+	free    func() error // nil when it does not
+}
+
+// disturb makes it, and takes it away again.
+func (l *loops) disturb(d disturbance) {
+	l.t.Helper()
+	calm := l.waits(d.stall)
+	l.ticks(5, quietly)
+	calm.end()
+	stalled, begun := l.waits(d.stall), time.Now()
+	stop := d.begin()
+	l.eventually(20*time.Second, func() error { // the load does what it is for
+		now := l.waits(d.stall)
+		time.Sleep(time.Second)
+		if now.end(); now.part < calm.part+0.05 {
+			return fmt.Errorf("the pod waits %s of the time, undisturbed %s; %s: %s; io.stat %q and %q, memory.current %s", now, calm, d.stall, l.file(l.dir(l.ls), d.stall),
+				l.file(l.dir(l.ls), "io.stat"), l.file(l.dir(l.be), "io.stat"), l.file(l.dir(l.be), "memory.current"))
+		}
+		return nil
+	})
+	told := []string{l.a.interferes(begun, l.ls, d.signals...), l.a.interferes(begun, l.be, "suspected of disturbing others about "+d.about)}
+	stalled.end()
+	l.eventually(20*time.Second, d.held)
+	told = append(told, l.a.interferes(begun, l.be, "guilty", "innocent, released"))
+	held := l.waits(d.stall)
+	l.ticks(3, quietly)
+	held.end()
+	if stalled.part < calm.part+0.02 || held.part > stalled.part/2 {
+		l.t.Errorf("the pod waits %s of the time undisturbed, %s disturbed, %s while the other is held", calm, stalled, held)
+	}
+	stop()
+	told = append(told, l.a.interferes(begun, l.be, "released: nobody is disturbed any more"))
+	l.eventually(20*time.Second, d.free)
+	l.tell("%s: the pod waits %s of the time undisturbed, %s disturbed, %s while the other is held; %s", d.about, calm, stalled, held, strings.Join(told, "; "))
+}
+
+// interferes waits until koordlet tells one of some things about a pod, and returns it.
+func (a *agent) interferes(since time.Time, run *kubelet.Running, whats ...string) (found string) {
+	a.r.t.Helper()
+	a.r.eventually(60*time.Second, func() error {
+		list, err := a.events(since, func(r *journal.Record) bool { return r.Knob == "interference" })
+		if err != nil {
+			return err
+		}
+		var all []string
+		for i := len(list) - 1; i >= 0; i-- {
+			for _, what := range whats {
+				if list[i].Target.Pod == run.Pod.UID && strings.HasPrefix(list[i].Reason, what) {
+					found = run.Pod.Name + " " + list[i].Reason
+					return nil
+				}
+			}
+			all = append(all, list[i].Target.Name+": "+list[i].Reason)
+		}
+		return fmt.Errorf("nothing told of %s that begins with %q: %q", run.Pod.Name, whats, all)
+	})
+	return found
+}
+
+// waiting is the part of the time in which tasks of the latency-sensitive pod stalled.
+type waiting struct {
+	l     *loops
+	file  string
+	from  time.Time
+	total int // µs at from
+	part  float64
+}
+
+func (w *waiting) String() string { return strconv.FormatFloat(w.part*100, 'f', 1, 64) + " %" }
+
+var stallTotal = regexp.MustCompile(`(?m)^some .* total=(\d+)$`)
+
+func (l *loops) waits(file string) *waiting {
+	l.t.Helper()
+	return &waiting{l: l, file: file, from: time.Now(), total: l.stalled(file)}
+}
+
+func (w *waiting) end() {
+	w.l.t.Helper()
+	w.part = float64(w.l.stalled(w.file)-w.total) / float64(time.Since(w.from).Microseconds())
+}
+
+// stalled is the total of a pressure file.
+func (l *loops) stalled(file string) int {
+	l.t.Helper()
+	text, err := cgroups.Read(l.dir(l.ls), file)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	m := stallTotal.FindStringSubmatch(text)
+	if m == nil {
+		l.t.Fatalf("%s: %q", file, text)
+	}
+	n, err := strconv.Atoi(m[1])
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	return n
+}
+
+// slowDisk is the one that the guest has for this.
+func (l *loops) slowDisk() (dev, number string) {
+	l.t.Helper()
+	files, err := filepath.Glob("/sys/block/*/serial")
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			l.t.Fatal(err)
+		}
+		if strings.TrimSpace(string(text)) == guestcfg.SlowSerial {
+			return "/dev/" + filepath.Base(filepath.Dir(file)), l.file(filepath.Dir(file), "dev")
+		}
+	}
+	l.t.Fatalf("no disk is %s, of %q", guestcfg.SlowSerial, files)
+	return "", ""
+}
+
+// disturbedAtDisk: the one reads a page twenty times a second, the other as much as the disk gives, four reads at once.
+func disturbedAtDisk(l *loops) {
+	dev, number := l.slowDisk()
+	rest := l.loading(l.dir(l.ls), "reads", dev, "4096", "1", "50ms")
+	defer rest()
+	l.ticks(26, quietly) // 20 s of history, and what is lost at its ends
+	limits := func() string {
+		for line := range strings.Lines(l.file(l.kube.PodDir(l.be, ""), "io.max")) {
+			if rest, ok := strings.CutPrefix(line, number+" "); ok {
+				return strings.TrimSpace(rest)
+			}
+		}
+		return ""
+	}
+	var most string
+	l.disturb(disturbance{
+		about: "disk", signals: []string{"disturbed: disk latency", "disturbed: IO pressure"}, stall: "io.pressure",
+		begin: func() func() { return l.loading(l.dir(l.be), "reads", dev, strconv.Itoa(256<<10), "4", "0s") },
+		held: func() error {
+			var read int
+			most = limits()
+			if _, err := fmt.Sscanf(most, "rbps=%d ", &read); err != nil || read < slowBPS/4 || read > slowBPS*3/4 {
+				return fmt.Errorf("io.max of the pod is %q for %s, want about half of %d bytes per second", most, number, slowBPS)
+			}
+			return nil
+		},
+		free: func() error {
+			if text := limits(); text != "" {
+				return fmt.Errorf("io.max of the pod is still %q", text)
+			}
+			return nil
+		},
+	})
+	l.tell("io.max of the pod while it is held: %s", most)
+}
+
+// uncached is a file of which nothing is in the page cache: who reads it first is charged for it.
+func (l *loops) uncached(size int) string {
+	l.t.Helper()
+	name := filepath.Join(l.t.TempDir(), "data")
+	err := os.WriteFile(name, make([]byte, size), 0o600)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	f, err := os.OpenFile(name, os.O_RDWR, 0)
+	if err == nil {
+		err = errors.Join(f.Sync(), unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED), f.Close())
+	}
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	return name
+}
+
+// disturbedInMemory: the one takes 8 MiB and gives them back, ten times a second, the other fills what all pods may have with the page cache
+// of a file that it reads again and again, so that somebody has to give for each of those.
+func disturbedInMemory(l *loops) {
+	const room, taken = 96 * mib, 8 * mib
+	file := l.uncached(192 * mib)
+	rest := l.loading(l.dir(l.ls), "holds", strconv.Itoa(taken), "100ms")
+	defer rest()
+	l.ticks(26, quietly)
+	defer l.room(room)()
+	high := func() (int, error) {
+		text, err := cgroups.Read(l.dir(l.be), "memory.high")
+		if err != nil || text == "max" {
+			return -1, err
+		}
+		return strconv.Atoi(text)
+	}
+	var most int
+	l.disturb(disturbance{
+		about: "memory", signals: []string{"disturbed: memory"}, stall: "memory.pressure",
+		begin: func() func() { return l.loading(l.dir(l.be), "caches", file) },
+		held: func() (err error) {
+			if most, err = high(); err == nil && (most < 16*mib || most > room*9/10) {
+				err = fmt.Errorf("memory.high of the container is %d, want about four fifths of %d", most, room)
+			}
+			return err
+		},
+		free: func() error {
+			now, err := high()
+			if err == nil && now != -1 {
+				err = fmt.Errorf("memory.high of the container is still %d", now)
+			}
+			return err
+		},
+	})
+	l.tell("memory.high of the container while it is held: %d", most)
+}
