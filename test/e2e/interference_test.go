@@ -65,7 +65,7 @@ type disturbance struct {
 	about   string   // the resource
 	signals []string // one of them tells it first
 	stall   string   // the pressure file of whoever waits
-	begin   func() (stop func())
+	begin   func() *burden
 	held    func() error // nil when the kernel holds the one that disturbs
 	free    func() error // nil when it does not
 }
@@ -77,7 +77,7 @@ func (l *loops) disturb(d disturbance) {
 	l.ticks(5, quietly)
 	calm.end()
 	stalled, begun := l.waits(d.stall), time.Now()
-	stop := d.begin()
+	load := d.begin()
 	l.eventually(20*time.Second, func() error { // the load does what it is for
 		now := l.waits(d.stall)
 		time.Sleep(time.Second)
@@ -97,7 +97,7 @@ func (l *loops) disturb(d disturbance) {
 	if stalled.part < calm.part+0.02 || held.part > stalled.part/2 {
 		l.t.Errorf("the pod waits %s of the time undisturbed, %s disturbed, %s while the other is held", calm, stalled, held)
 	}
-	stop()
+	load.stop()
 	told = append(told, l.a.interferes(begun, l.be, "released: nobody is disturbed any more"))
 	l.eventually(20*time.Second, d.free)
 	l.tell("%s: the pod waits %s of the time undisturbed, %s disturbed, %s while the other is held; %s", d.about, calm, stalled, held, strings.Join(told, "; "))
@@ -190,8 +190,8 @@ func (l *loops) slowDisk() (dev, number string) {
 // disturbedAtDisk: the one reads a page twenty times a second, the other as much as the disk gives, four reads at once.
 func disturbedAtDisk(l *loops) {
 	dev, number := l.slowDisk()
-	rest := l.loading(l.dir(l.ls), "reads", dev, "4096", "1", "50ms")
-	defer rest()
+	rest := l.loading(l.ls, "reads", dev, "4096", "1", "50ms")
+	defer rest.stop()
 	l.ticks(26, quietly) // 20 s of history, and what is lost at its ends
 	limits := func() string {
 		for line := range strings.Lines(l.file(l.kube.PodDir(l.be, ""), "io.max")) {
@@ -204,7 +204,7 @@ func disturbedAtDisk(l *loops) {
 	var most string
 	l.disturb(disturbance{
 		about: "disk", signals: []string{"disturbed: disk latency", "disturbed: IO pressure"}, stall: "io.pressure",
-		begin: func() func() { return l.loading(l.dir(l.be), "reads", dev, strconv.Itoa(256<<10), "4", "0s") },
+		begin: func() *burden { return l.loading(l.be, "reads", dev, strconv.Itoa(256<<10), "4", "0s") },
 		held: func() error {
 			var read int
 			most = limits()
@@ -246,8 +246,8 @@ func (l *loops) uncached(size int) string {
 func disturbedInMemory(l *loops) {
 	const room, taken = 96 * mib, 8 * mib
 	file := l.uncached(192 * mib)
-	rest := l.loading(l.dir(l.ls), "holds", strconv.Itoa(taken), "100ms")
-	defer rest()
+	rest := l.loading(l.ls, "holds", strconv.Itoa(taken), "100ms")
+	defer rest.stop()
 	l.ticks(26, quietly)
 	defer l.room(room)()
 	high := func() (int, error) {
@@ -260,7 +260,7 @@ func disturbedInMemory(l *loops) {
 	var most int
 	l.disturb(disturbance{
 		about: "memory", signals: []string{"disturbed: memory"}, stall: "memory.pressure",
-		begin: func() func() { return l.loading(l.dir(l.be), "caches", file) },
+		begin: func() *burden { return l.loading(l.be, "caches", file) },
 		held: func() (err error) {
 			if most, err = high(); err == nil && (most < 16*mib || most > room*9/10) {
 				err = fmt.Errorf("memory.high of the container is %d, want about four fifths of %d", most, room)

@@ -9,72 +9,96 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"net"
 	"os"
 	"os/exec"
 	"strconv"
 	"strings"
 	"sync"
 	"syscall"
+	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/koord-rt/koord-rt/test/lab/cgroups"
+	"github.com/koord-rt/koord-rt/test/lab/kubelet"
 )
 
 // loadOf makes this program a load instead of the tests. Its words:
 //
-//	reads DISK BYTES AT-ONCE PAUSE    reads so much of a disk at any place, past the page cache, and pauses, so many at once; the disk
-//	                                  is its descriptor 3, since a container may not open it
-//	holds BYTES PAUSE                 takes anonymous memory and gives it back, and pauses
-//	caches FILE                       reads a file into the page cache over and over
+//	reads DISK BYTES AT-ONCE PAUSE   reads so much of a disk at any place, past the page cache, and pauses, so many at once; the disk is
+//	                                 its descriptor 3, since a container may not open it
+//	holds BYTES PAUSE                takes anonymous memory and gives it back, and pauses
+//	caches FILE                      reads a file into the page cache over and over
+//	asks ADDRESS PAUSE               sends something small by TCP, waits until it is back, and pauses; prints when it sent and how long it
+//	                                 took, in µs, a line for each
+//	pours ADDRESS CONNECTIONS        sends by TCP as much as it can
 const loadOf = "KOORD_RT_LOAD"
 
-// loading runs a load in a container's cgroup until the result is called. It is there before it does anything: what it makes others wait for, and
-// waits for itself, is the container's.
-func (r *rig) loading(dir string, words ...string) (stop func()) {
+// burden is a load that runs in a container's cgroups, and in its pod's network where it is about that.
+type burden struct {
+	t     *testing.T
+	words []string
+	cmd   *exec.Cmd
+	out   syncBuffer
+	said  syncBuffer
+	once  sync.Once
+}
+
+// loading begins a load. It is in place before it does anything: what it makes others wait for, and waits for itself, is the container's.
+func (r *rig) loading(run *kubelet.Running, words ...string) *burden {
 	r.t.Helper()
 	self, err := os.Executable()
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	cmd := exec.Command(self)
-	cmd.Env = append(os.Environ(), loadOf+"="+strings.Join(words, " "))
-	said := &syncBuffer{}
-	cmd.Stderr = said
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if words[0] == "reads" {
+	l := &burden{t: r.t, words: words, cmd: exec.Command(self)}
+	switch words[0] {
+	case "reads":
 		disk, err := os.OpenFile(words[1], os.O_RDONLY|unix.O_DIRECT, 0)
 		if err != nil {
 			r.t.Fatal(err)
 		}
 		defer disk.Close()
-		cmd.ExtraFiles = []*os.File{disk}
+		l.cmd.ExtraFiles = []*os.File{disk}
+	case "asks", "pours":
+		pid, err := r.pid(run, "main")
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		l.cmd = exec.Command("nsenter", "-t", strconv.Itoa(pid), "-n", self)
 	}
-	begin, err := cmd.StdinPipe()
+	l.cmd.Env = append(os.Environ(), loadOf+"="+strings.Join(words, " "))
+	l.cmd.Stdout, l.cmd.Stderr = &l.out, &l.said
+	l.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	begin, err := l.cmd.StdinPipe()
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	if err := cmd.Start(); err != nil {
+	if err := l.cmd.Start(); err != nil {
 		r.t.Fatal(err)
 	}
-	var once sync.Once
-	stop = func() {
-		once.Do(func() {
-			_ = cmd.Process.Kill() // it is not to have ended before
-			if err := cmd.Wait(); said.String() != "" {
-				r.t.Errorf("load %q: %v: %s", words, err, said)
-			}
-		})
-	}
-	r.t.Cleanup(stop)
-	if err := cgroups.Write(dir, "cgroup.procs", strconv.Itoa(cmd.Process.Pid)); err != nil {
-		r.t.Fatal(err)
+	r.t.Cleanup(l.stop)
+	for _, dir := range r.containerDirs(run) {
+		if err := cgroups.Write(dir, "cgroup.procs", strconv.Itoa(l.cmd.Process.Pid)); err != nil {
+			r.t.Fatal(err)
+		}
 	}
 	if err := begin.Close(); err != nil {
 		r.t.Fatal(err)
 	}
-	return stop
+	return l
+}
+
+// stop ends it. One that has ended by itself has failed.
+func (l *burden) stop() {
+	l.once.Do(func() {
+		_ = l.cmd.Process.Kill() // it may have ended
+		if err := l.cmd.Wait(); l.said.String() != "" {
+			l.t.Errorf("load %q: %v: %s", l.words, err, l.said.String())
+		}
+	})
 }
 
 // runLoad never returns but with an error.
@@ -112,6 +136,14 @@ func runLoad(words []string) error {
 		return holdsMemory(number(1), pause())
 	case len(words) == 2 && words[0] == "caches":
 		return cachesFile(words[1])
+	case len(words) == 3 && words[0] == "asks":
+		return asksPeer(words[1], pause())
+	case len(words) == 3 && words[0] == "pours":
+		errs := make(chan error)
+		for range number(2) {
+			go func() { errs <- poursOut(words[1]) }()
+		}
+		return <-errs
 	}
 	return fmt.Errorf("load %q is not known", words)
 }
@@ -153,6 +185,38 @@ func cachesFile(name string) error {
 			_, err = f.Read(buf)
 		}
 		if err := f.Close(); err != nil {
+			return err
+		}
+	}
+}
+
+func asksPeer(address string, pause time.Duration) error {
+	c, err := net.DialTimeout("tcp", address, 10*time.Second)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	for data := make([]byte, 64); ; time.Sleep(pause) {
+		begun := time.Now()
+		_, err := c.Write(data)
+		if err == nil {
+			_, err = io.ReadFull(c, data)
+		}
+		if err != nil {
+			return err
+		}
+		fmt.Println(begun.UnixMicro(), time.Since(begun).Microseconds())
+	}
+}
+
+func poursOut(address string) error {
+	c, err := net.DialTimeout("tcp", address, 10*time.Second)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	for data := make([]byte, 16<<10); ; {
+		if _, err := c.Write(data); err != nil {
 			return err
 		}
 	}

@@ -14,11 +14,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
-
-	"github.com/koord-rt/koord-rt/test/lab/kubelet"
 )
 
 // Beyond the world behind the uplink (RFC 5737), past a link that has less than best effort may send: 16 Mbit/s, with a queue of 100 ms.
@@ -36,16 +33,31 @@ func (n *uplink) disturbed() {
 	n.a.strategy(shared + disturbs)
 	n.divided()
 	n.beyond()
-	trips := n.trips()
-	n.a.ticks(26, quietly) // 20 s of history, and what is lost at its ends
-	calm := trips.over(n, 3)
+	address := func(port uint16) string { return netip.AddrPortFrom(netip.MustParseAddr(beyondFar), port).String() }
+	asks := n.loading(n.ls, "asks", address(echoPort), "50ms")
+	over := func(ticks float64) time.Duration {
+		from := time.Now()
+		n.a.ticks(ticks, quietly)
+		return asks.trips(from)
+	}
+	defer asks.stop()
+	over(20) // of history
+	calm := over(6)
 	begun := time.Now()
-	stop := n.pours(4)
+	pours := n.loading(n.be, "pours", address(sinkPort), "4")
+	n.eventually(20*time.Second, func() error { // the load does what it is for
+		from := time.Now()
+		time.Sleep(time.Second)
+		if now := asks.trips(from); now < 10*time.Millisecond {
+			return fmt.Errorf("round trips take %s, undisturbed %s; koordlet has %g", now, calm, n.a.figure("koord_rt_koordlet_pod_network_rtt_seconds", n.ls.Pod.Name))
+		}
+		return nil
+	})
 	told := []string{
 		n.a.interferes(begun, n.ls, "disturbed: network latency"),
 		n.a.interferes(begun, n.be, "suspected of disturbing others about network"),
 	}
-	disturbed := trips.since(begun)
+	disturbed := asks.trips(begun)
 	var egress direction
 	for _, d := range n.directions() {
 		if d.name == "egress" {
@@ -68,11 +80,11 @@ func (n *uplink) disturbed() {
 		return nil
 	})
 	told = append(told, n.a.interferes(begun, n.be, "guilty", "innocent, released"))
-	while := trips.over(n, 3)
+	while := over(3)
 	if disturbed < 10*time.Millisecond || disturbed < 4*calm || while > disturbed/2 {
 		n.t.Errorf("round trips took %s undisturbed, %s disturbed, %s while the other was held to %s", calm, disturbed, while, held)
 	}
-	stop()
+	pours.stop()
 	told = append(told, n.a.interferes(begun, n.be, "released: nobody is disturbed any more"))
 	n.eventually(20*time.Second, func() error {
 		if text := limit(); text != "" {
@@ -131,98 +143,19 @@ func (n *uplink) beyond() {
 
 }
 
-// dial opens a pod's connection to a place beyond the world.
-func (n *uplink) dial(run *kubelet.Running, port uint16) (c net.Conn) {
-	n.t.Helper()
-	pid, err := n.pid(run, "main")
-	if err == nil {
-		err = inside(pid, func() (err error) {
-			c, err = net.DialTimeout("tcp4", netip.AddrPortFrom(netip.MustParseAddr(beyondFar), port).String(), 10*time.Second)
-			return err
-		})
-	}
-	if err != nil {
-		n.t.Fatal(err)
-	}
-	n.t.Cleanup(func() { _ = c.Close() })
-	return c
-}
-
-// trips are the round trips of a pod that asks something small twenty times a second.
-type trips struct {
-	mu   sync.Mutex
-	took []trip
-}
-
-type trip struct {
-	at   time.Time
-	took time.Duration
-}
-
-func (n *uplink) trips() *trips {
-	n.t.Helper()
-	c, out := n.dial(n.ls, echoPort), &trips{}
-	go func() {
-		for data := make([]byte, 64); ; time.Sleep(50 * time.Millisecond) {
-			begun := time.Now()
-			_, err := c.Write(data)
-			if err == nil {
-				_, err = io.ReadFull(c, data)
-			}
-			if err != nil {
-				return // closed with the test
-			}
-			out.mu.Lock()
-			out.took = append(out.took, trip{begun, time.Since(begun)})
-			out.mu.Unlock()
-		}
-	}()
-	return out
-}
-
-// since is the median of those that began since then.
-func (s *trips) since(from time.Time) time.Duration {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+// trips is the median of the round trips that began since then.
+func (l *burden) trips(from time.Time) time.Duration {
+	l.t.Helper()
 	var all []time.Duration
-	for _, t := range s.took {
-		if !t.at.Before(from) {
-			all = append(all, t.took)
+	for line := range strings.Lines(l.out.String()) {
+		var at, took int64
+		if _, err := fmt.Sscan(line, &at, &took); err == nil && strings.HasSuffix(line, "\n") && at >= from.UnixMicro() {
+			all = append(all, time.Duration(took)*time.Microsecond)
 		}
 	}
 	if len(all) == 0 {
-		return 0
+		l.t.Fatalf("load %q prints nothing: %.300q", l.words, l.out.String())
 	}
 	slices.Sort(all)
-	return all[len(all)/2].Round(10 * time.Microsecond)
-}
-
-// over is the median over some of koordlet's ticks.
-func (s *trips) over(n *uplink, ticks float64) time.Duration {
-	n.t.Helper()
-	from := time.Now()
-	n.a.ticks(ticks, quietly)
-	return s.since(from)
-}
-
-// pours has the best-effort pod send as much as it can by some connections, until the result is called.
-func (n *uplink) pours(connections int) (stop func()) {
-	n.t.Helper()
-	var all []net.Conn
-	for range connections {
-		c := n.dial(n.be, sinkPort)
-		all = append(all, c)
-		go func() {
-			for data := make([]byte, 16<<10); ; {
-				if _, err := c.Write(data); err != nil {
-					return // closed by stop
-				}
-			}
-		}()
-	}
-	return func() {
-		for _, c := range all {
-			_ = c.Close()
-		}
-	}
+	return all[len(all)/2]
 }
