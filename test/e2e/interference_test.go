@@ -87,7 +87,8 @@ func (l *loops) disturb(d disturbance) {
 		}
 		return nil
 	})
-	told := []string{l.a.interferes(begun, l.ls, d.signals...), l.a.interferes(begun, l.be, "suspected of disturbing others about "+d.about)}
+	// A machine that gives the guest no time may have disturbed it before.
+	told := []string{l.a.interferes(time.Time{}, l.ls, d.signals...), l.a.interferes(begun, l.be, "suspected of disturbing others about "+d.about)}
 	stalled.end()
 	l.eventually(20*time.Second, d.held)
 	told = append(told, l.a.interferes(begun, l.be, "guilty", "innocent, released"))

@@ -54,7 +54,7 @@ func (n *uplink) disturbed() {
 		return nil
 	})
 	told := []string{
-		n.a.interferes(begun, n.ls, "disturbed: network latency"),
+		n.a.interferes(time.Time{}, n.ls, "disturbed: network latency"), // a busy machine may have disturbed it before
 		n.a.interferes(begun, n.be, "suspected of disturbing others about network"),
 	}
 	disturbed := asks.trips(begun)
