@@ -225,6 +225,7 @@ func TestApplyCreate(t *testing.T) {
 		"mems":             {`{}`, setting(plan.CPUSetMems, "", plan.Text("0")), `{"CpusetMems":"0"}`},
 		"memory":           {`{}`, setting(plan.MemoryLimit, "", plan.Int(8<<20)), `{"Memory":8388608}`},
 		"memory and swap":  {`{"Memory":9,"MemorySwap":10}`, setting(plan.MemoryLimit, "", plan.Int(8<<20)), `{"Memory":8388608,"MemorySwap":8388609}`},
+		"swap of all bits": {`{"Memory":9,"MemorySwap":9223372036854775807}`, setting(plan.MemoryLimit, "", plan.Int(8<<20)), `{"Memory":8388608,"MemorySwap":9223372036854775807}`},
 		"swap unlimited":   {`{"Memory":9,"MemorySwap":-1}`, setting(plan.MemoryLimit, "", plan.Int(8<<20)), `{"Memory":8388608,"MemorySwap":-1}`},
 		"unlimited":        {`{"Memory":9,"MemorySwap":9}`, setting(plan.MemoryLimit, "", plan.Int(-1)), `{"Memory":0,"MemorySwap":0}`},
 		"memory too low":   {`{}`, setting(plan.MemoryLimit, "", plan.Int(4096)), ""},

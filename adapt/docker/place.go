@@ -6,6 +6,7 @@ package docker
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"strconv"
 
 	"github.com/koord-rt/koord-rt/api/protocol"
@@ -220,7 +221,7 @@ func (e *editor) putMemory(n int64) bool {
 	}
 	switch {
 	case swap > 0 && memory > 0 && swap >= memory:
-		e.set("MemorySwap", n+swap-memory)
+		e.set("MemorySwap", n+min(swap-memory, math.MaxInt64-n)) // a sum beyond int64 would be negative, which the daemon refuses
 	case swap > 0 && n > swap:
 		return false
 	}

@@ -147,6 +147,16 @@ func TestChangeIsBounded(t *testing.T) {
 	}
 }
 
+// A device has one name, so that one answer cannot set it twice.
+func TestDeviceHasNoLeadingZeros(t *testing.T) {
+	t.Parallel()
+	a := hook.ContainerAnswer{Resources: &hook.Resources{Unified: map[string]string{"io.max": "8:0 rbps=1\n08:0 rbps=2\n", "io.weight": "8:00 50"}}}
+	c := a.Change(&hook.ContainerRequest{}, "x", target)
+	if diff := cmp.Diff([]string{"io.read_bps[8:0]=1 hook:x blkio"}, lines(c.Plan)); diff != "" || len(c.Problems) != 2 {
+		t.Errorf("problems %v, plan (-want +got):\n%s", c.Problems, diff)
+	}
+}
+
 func TestFieldAndFileOfOneKnob(t *testing.T) {
 	t.Parallel()
 	a := hook.ContainerAnswer{Resources: &hook.Resources{Memory: 5, Unified: map[string]string{"memory.max": "6"}}}

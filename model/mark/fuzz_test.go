@@ -17,10 +17,12 @@ func FuzzPlanOf(f *testing.F) {
 	f.Add("io.read_bps[8:0]", "1 blkio")
 	f.Add("env[X]", "set devices")
 	f.Add("cpu.shares[", "x  batch")
+	f.Add("cpu.shares", "512 hook:x")
+	f.Add("cpu.shares", "512 hook:")
 	f.Fuzz(func(t *testing.T, knob, value string) {
 		target := plan.Target{Level: plan.LevelContainer, Container: "c"}
 		for _, s := range mark.PlanOf(&protocol.Applied{Set: map[string]string{knob: value}}, target) {
-			if mark.SpecOnly(s.Knob) || s.Target != target || !strings.HasPrefix(knob, s.Knob.String()) || !strings.HasSuffix(value, " "+s.Owner.String()) {
+			if mark.SpecOnly(s.Knob) || s.Target != target || !strings.HasPrefix(knob, s.Knob.String()) || !strings.HasSuffix(value, " "+s.By()) {
 				t.Fatalf("%q=%q is read as %s", knob, value, s.String())
 			}
 		}

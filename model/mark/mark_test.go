@@ -100,6 +100,14 @@ func TestRebaseOfAnIdleGroup(t *testing.T) {
 	}
 }
 
+func TestPlanOfKnowsTheHook(t *testing.T) {
+	t.Parallel()
+	back := mark.PlanOf(&protocol.Applied{Set: map[string]string{"cpu.shares": "512 hook:x", "cpu.quota": "5 hook:"}}, plan.Target{})
+	if len(back) != 1 || back[0].Knob != plan.CPUShares || back[0].By() != "hook:x" {
+		t.Errorf("want the shares of x, and nothing of a hook without a name:\n%s", back)
+	}
+}
+
 func TestOverlay(t *testing.T) {
 	t.Parallel()
 	base := workload.Resources{Shares: unit.Some(2), Quota: unit.Some(3), CPUs: "0", Unified: map[string]string{"a": "1", "b": "2"}}

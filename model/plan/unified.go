@@ -103,7 +103,8 @@ func Unified(s Setting) (key, value string, ok bool) {
 	}
 }
 
-// IsDevice reports whether s is "major:minor" in decimal.
+// IsDevice reports whether s is "major:minor" in decimal, as the kernel writes it: with leading zeros one device would have several names, and
+// none of them would be found in a file that is read back.
 func IsDevice(s string) bool {
 	major, minor, ok := strings.Cut(s, ":")
 	return ok && isNumber(major) && isNumber(minor)
@@ -111,5 +112,5 @@ func IsDevice(s string) bool {
 
 func isNumber(s string) bool {
 	_, err := strconv.ParseUint(s, 10, 32)
-	return err == nil && s[0] != '+'
+	return err == nil && (s == "0" || s[0] != '0')
 }

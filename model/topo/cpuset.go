@@ -33,20 +33,32 @@ func CPUs(ids ...int) CPUSet {
 // Range returns the set lo..hi.
 func Range(lo, hi int) CPUSet {
 	var s CPUSet
-	for id := max(lo, 0); id <= min(hi, MaxCPU); id++ {
-		s.add(id)
-	}
+	s.addRange(lo, hi)
 	return s
 }
 
-func (s *CPUSet) add(id int) {
-	if id < 0 || id > MaxCPU {
+func (s *CPUSet) add(id int) { s.addRange(id, id) }
+
+// addRange sets whole words, not each id: a file of thousands of lists that each say "0-8191" must not cost millions of steps.
+func (s *CPUSet) addRange(lo, hi int) {
+	lo, hi = max(lo, 0), min(hi, MaxCPU)
+	if lo > hi {
 		return
 	}
-	for w := id / 64; w >= len(s.words); {
-		s.words = append(s.words, 0)
+	if missing := hi/64 + 1 - len(s.words); missing > 0 {
+		s.words = append(s.words, make([]uint64, missing)...)
 	}
-	s.words[id/64] |= 1 << (id % 64)
+	const all = ^uint64(0)
+	for w := lo / 64; w <= hi/64; w++ {
+		mask := all
+		if w == lo/64 {
+			mask &= all << (lo % 64)
+		}
+		if w == hi/64 {
+			mask &= all >> (63 - hi%64)
+		}
+		s.words[w] |= mask
+	}
 }
 
 // ParseCPUSet reads the kernel's list format ("0-3,8", cpuset(7)). Empty is the empty set; strides are not accepted.
@@ -64,9 +76,7 @@ func ParseCPUSet(list string) (CPUSet, error) {
 		if cpus += hi - lo + 1; cpus > MaxCPU+1 {
 			return CPUSet{}, fmt.Errorf("%w: names more than %d CPUs", ErrCPUList, MaxCPU+1)
 		}
-		for id := lo; id <= hi; id++ {
-			s.add(id)
-		}
+		s.addRange(lo, hi)
 		if more && rest == "" {
 			return CPUSet{}, fmt.Errorf("%w: ends with a comma", ErrCPUList)
 		}

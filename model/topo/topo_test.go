@@ -35,6 +35,30 @@ func TestParseCPUSet(t *testing.T) {
 	}
 }
 
+func TestRangesOverWords(t *testing.T) {
+	t.Parallel()
+	edges := []int{-70, -1, 0, 1, 62, 63, 64, 65, 127, 128, 191, 192, MaxCPU - 1, MaxCPU, MaxCPU + 1, 2 * MaxCPU}
+	for _, lo := range edges {
+		for _, hi := range edges {
+			var want []int
+			for id := max(lo, 0); id <= min(hi, MaxCPU); id++ {
+				want = append(want, id)
+			}
+			if got := Range(lo, hi); !slices.Equal(got.List(), want) || !got.Equal(CPUs(want...)) {
+				t.Errorf("%d..%d is %s", lo, hi, got)
+			}
+		}
+	}
+}
+
+func TestRangeIsOneAllocation(t *testing.T) { // it counts for the whole process, so it runs alone
+	for name, f := range map[string]func(){"Range": func() { Range(0, MaxCPU) }, "ParseCPUSet": func() { _, _ = ParseCPUSet("0-8191") }} {
+		if n := testing.AllocsPerRun(10, f); n > 1 {
+			t.Errorf("%s: %v allocations", name, n)
+		}
+	}
+}
+
 func TestSetAlgebra(t *testing.T) {
 	t.Parallel()
 	a, b := Range(0, 3), CPUs(2, 3, 70)

@@ -46,6 +46,7 @@ func TestCgroup(t *testing.T) {
 		"another base":    {app("BE", &strategy.CgroupPath{Base: "Elsewhere", RelativePath: "x"}), "", "Elsewhere"},
 		"no name":         {&strategy.HostApplication{QoS: "BE"}, "", "no name"},
 		"a name of dots":  {&strategy.HostApplication{Name: ".."}, "", "no name"},
+		"a dot":           {&strategy.HostApplication{Name: ".", QoS: "BE"}, "", "no name"},
 	} {
 		dir, err := hostapp.Cgroup(tc.app, systemd())
 		if (err == nil) != (tc.why == "") || dir != tc.want || err != nil && !strings.Contains(err.Error(), tc.why) {

@@ -171,6 +171,8 @@ func FuzzRestore(f *testing.F) {
 	f.Add("u", int64(start), int64(start-1e9), 3, uint32(10000), 9, uint32(1), 1500.5)
 	f.Add("__node__", int64(0), int64(1), 0, uint32(0), 157, uint32(1), 1e-300)
 	f.Add("u", int64(math.MaxInt64), int64(math.MinInt64), 157, uint32(10000), -1, uint32(0), 1e38)
+	f.Add("u", int64(-unit.Minute), int64(-unit.Minute), 3, uint32(10000), 9, uint32(1), 1500.5)
+	f.Add("u", int64(math.MaxInt64), int64(math.MaxInt64), 3, uint32(10000), 3, uint32(10000), 1e7)
 	f.Fuzz(func(t *testing.T, key string, updated, reference int64, i int, a uint32, j int, b uint32, total float64) {
 		d := Distribution{Wall(reference), map[int]uint32{i: a, j: b}, total}
 		s := NewSet(Default())
@@ -180,7 +182,11 @@ func FuzzRestore(f *testing.F) {
 			}
 			return
 		}
-		s.Train(Wall(updated)+Wall(unit.Minute), Training{Node: used(1, gib), Pods: []PodUsage{pod(key, protocol.PriorityNone, used(1, gib))}})
+		next := Wall(updated) + Wall(unit.Minute)
+		if next <= 0 {
+			return // no clock stands there: 0 means that there is no time, and the end of int64 is 292,000 years away
+		}
+		s.Train(next, Training{Node: used(1, gib), Pods: []PodUsage{pod(key, protocol.PriorityNone, used(1, gib))}})
 		p, ok := s.Peaks(Key(key))
 		if !ok || p.P60.CPU > p.Max.CPU || p.P60.Memory > p.Max.Memory || p.P60.CPU <= 0 {
 			t.Fatalf("%+v %v", p, ok)

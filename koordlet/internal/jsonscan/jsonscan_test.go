@@ -190,6 +190,7 @@ func FuzzList(f *testing.F) {
 	for _, s := range []string{
 		`{"kind":"PodList","metadata":{"resourceVersion":"7"},"items":[{"a":"}"},{"b":[2,null,-1.5e3]}]}`,
 		`{"items":null}`, `{"items":[[[]]]}`, `{"items":[1`, `{"items":["\"",true]}`,
+		`{"items":[1],"ITEMS":[2]}`, `{"items":[1],"itemſ":[2]}`,
 	} {
 		f.Add([]byte(s), uint8(3))
 	}
@@ -204,7 +205,8 @@ func FuzzList(f *testing.F) {
 		var want struct {
 			Items []json.RawMessage `json:"items"`
 		}
-		if json.Unmarshal(data, &want) != nil || bytes.Count(data, []byte("tems")) != 1 || bytes.Contains(data, []byte(`\`)) || !bytes.Contains(data, []byte(`"items"`)) {
+		// encoding/json takes a key in any case, which List does not, and ſ is an s to it.
+		if json.Unmarshal(data, &want) != nil || bytes.Count(bytes.ToLower(data), []byte("items")) != 1 || bytes.ContainsAny(data, `\ſ`) {
 			return
 		}
 		if !bytes.HasPrefix(bytes.TrimSpace(data), []byte(`{"items"`)) || errors.Is(err, ErrTooLarge) || large {

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -183,18 +182,21 @@ func (d *decoder) containers(p *Pod, w *wirePod) error {
 		return fmt.Errorf("%d containers, at most %d are kept", n, maxContainers)
 	}
 	p.Containers = make([]Container, 0, n)
+	statuses := statusesByName(w.Status.InitContainerStatuses)
 	for i := range s.InitContainers {
 		kind := Init
 		if s.InitContainers[i].RestartPolicy == "Always" {
 			kind = Sidecar
 		}
-		p.Containers = append(p.Containers, d.container(&s.InitContainers[i], kind, w.Status.InitContainerStatuses))
+		p.Containers = append(p.Containers, d.container(&s.InitContainers[i], kind, statuses))
 	}
+	statuses = statusesByName(w.Status.ContainerStatuses)
 	for i := range s.Containers {
-		p.Containers = append(p.Containers, d.container(&s.Containers[i], Regular, w.Status.ContainerStatuses))
+		p.Containers = append(p.Containers, d.container(&s.Containers[i], Regular, statuses))
 	}
+	statuses = statusesByName(w.Status.EphemeralContainerStatuses)
 	for i := range s.EphemeralContainers {
-		p.Containers = append(p.Containers, d.container(&s.EphemeralContainers[i], Ephemeral, w.Status.EphemeralContainerStatuses))
+		p.Containers = append(p.Containers, d.container(&s.EphemeralContainers[i], Ephemeral, statuses))
 	}
 	for i := range p.Containers {
 		c := &p.Containers[i]
@@ -205,17 +207,28 @@ func (d *decoder) containers(p *Pod, w *wirePod) error {
 	return nil
 }
 
-func (d *decoder) container(w *wireContainer, kind Kind, statuses []wireStatus) Container {
+// statusesByName finds the first status of each name. MaxObject has room for a million of them, too many to be looked through for
+// each container.
+func statusesByName(list []wireStatus) map[string]*wireStatus {
+	out := make(map[string]*wireStatus, min(len(list), maxContainers))
+	for i := range list {
+		if s := &list[i]; out[s.Name] == nil {
+			out[s.Name] = s
+		}
+	}
+	return out
+}
+
+func (d *decoder) container(w *wireContainer, kind Kind, statuses map[string]*wireStatus) Container {
 	c := Container{Name: w.Name, Kind: kind}
 	if kind != Ephemeral {
 		c.Requests = d.amounts(w.Name, w.Resources.Requests)
 		c.Limits = d.amounts(w.Name, w.Resources.Limits)
 	}
-	i := slices.IndexFunc(statuses, func(s wireStatus) bool { return s.Name == w.Name })
-	if i < 0 {
+	s := statuses[w.Name]
+	if s == nil {
 		return c
 	}
-	s := &statuses[i]
 	c.ID = s.ContainerID
 	if _, id, ok := strings.Cut(s.ContainerID, "://"); ok {
 		c.ID = id

@@ -6,6 +6,7 @@ package pods
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -219,6 +220,31 @@ func TestSums(t *testing.T) {
 				t.Errorf("limits %d, want %d", got, x.limits)
 			}
 		})
+	}
+}
+
+// manyStatuses is a pod of as many containers as are kept, with a status of the last one behind lots of others and another behind it.
+func manyStatuses() []byte {
+	var b strings.Builder
+	b.WriteString(`{"metadata":{"uid":"u","namespace":"d","name":"p"},"spec":{"containers":[{"name":"c1"}`)
+	for i := 2; i <= maxContainers; i++ {
+		fmt.Fprintf(&b, `,{"name":"c%d"}`, i)
+	}
+	b.WriteString(`]},"status":{"containerStatuses":[` + strings.Repeat(`{},`, 300_000))
+	fmt.Fprintf(&b, `{"name":"c%d","containerID":"x://first"},{"name":"c%d","containerID":"x://second"}]}}`, maxContainers, maxContainers)
+	return []byte(b.String())
+}
+
+func TestStatusIsTheFirstOfItsName(t *testing.T) {
+	t.Parallel()
+	p, problems, err := Decode(manyStatuses())
+	if err != nil || problems != nil || len(p.Containers) != maxContainers {
+		t.Fatalf("%v, %v", problems, err)
+	}
+	for i, c := range p.Containers {
+		if want := map[bool]string{true: "first"}[i == maxContainers-1]; c.ID != want {
+			t.Errorf("%s has ID %q, want %q", c.Name, c.ID, want)
+		}
 	}
 }
 

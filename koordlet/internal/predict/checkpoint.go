@@ -41,10 +41,11 @@ func ParseCheckpoint(b []byte) (predict.Checkpoint, error) {
 	if c.UID == "" || len(c.UID) > maxUID {
 		return predict.Checkpoint{}, fmt.Errorf("parse checkpoint: UID has %d characters, want 1..%d", len(c.UID), maxUID)
 	}
-	if c.LastUpdated.IsZero() {
+	updated := wall(c.LastUpdated)
+	if updated == 0 {
 		return predict.Checkpoint{}, errors.New("parse checkpoint of " + c.UID + ": no LastUpdated")
 	}
-	return predict.Checkpoint{Key: predict.Key(c.UID), Updated: wall(c.LastUpdated), CPU: c.CPU.value(), Memory: c.Memory.value()}, nil
+	return predict.Checkpoint{Key: predict.Key(c.UID), Updated: updated, CPU: c.CPU.value(), Memory: c.Memory.value()}, nil
 }
 
 // FormatCheckpoint writes one model, with times in whole seconds as upstream has them.
@@ -64,8 +65,9 @@ func text(d predict.Distribution) histogram {
 	return histogram{ReferenceTimestamp: utc(d.Reference), BucketWeights: d.Weights, TotalWeight: d.Total}
 }
 
-// wall keeps the zero time zero.
+// wall keeps the zero time zero. A part of a second is dropped as in utc, so that what is written reads back as the same.
 func wall(t time.Time) predict.Wall {
+	t = t.Truncate(time.Second)
 	if t.IsZero() {
 		return 0
 	}

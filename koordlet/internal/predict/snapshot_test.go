@@ -34,6 +34,8 @@ func TestParseCheckpoint(t *testing.T) {
 		"no key":   {`{}`, "parse checkpoint: UID has 0 characters, want 1..253"},
 		"long key": {`{"UID":"` + strings.Repeat("x", 254) + `"}`, "parse checkpoint: UID has 254 characters, want 1..253"},
 		"no time":  {`{"UID":"u","LastUpdated":null}`, "parse checkpoint of u: no LastUpdated"},
+		"epoch":    {`{"UID":"u","LastUpdated":"1970-01-01T00:00:00.5Z"}`, "parse checkpoint of u: no LastUpdated"},
+		"year 1":   {`{"UID":"u","LastUpdated":"0001-01-01T00:00:00.5Z"}`, "parse checkpoint of u: no LastUpdated"},
 	} {
 		if _, err := ParseCheckpoint([]byte(c.in)); err == nil || err.Error() != c.want {
 			t.Errorf("%s:\n got %v\nwant %s", name, err, c.want)
@@ -52,6 +54,10 @@ const upstreams = `{"UID":"__node__","LastUpdated":"2026-05-02T09:30:00Z",
 func FuzzParseCheckpoint(f *testing.F) {
 	f.Add([]byte(upstreams))
 	f.Add([]byte(`{"UID":"u","LastUpdated":"2026-05-02T09:30:00.5+02:00","CPU":{"bucketWeights":{"-1":1},"totalWeight":1e-3}}`))
+	for _, second := range []string{"1970-01-01T00:00:00Z", "1970-01-01T00:00:00.5Z", "0001-01-01T00:00:00.5Z"} {
+		f.Add([]byte(`{"UID":"u","LastUpdated":"` + second + `"}`))
+		f.Add([]byte(`{"UID":"u","LastUpdated":"2026-05-02T09:30:00Z","CPU":{"referenceTimestamp":"` + second + `"}}`))
+	}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		c, err := ParseCheckpoint(b)
 		if err != nil {

@@ -29,7 +29,7 @@ func decodeLZ4Legacy(in []byte, size int) ([]byte, error) {
 			return nil, errLZ4
 		}
 		var err error
-		if out, err = decodeLZ4Block(out, in[4:4+n]); err != nil {
+		if out, err = decodeLZ4Block(out, in[4:4+n], size); err != nil {
 			return nil, err
 		}
 		in = in[4+n:]
@@ -41,13 +41,16 @@ func decodeLZ4Legacy(in []byte, size int) ([]byte, error) {
 }
 
 // decodeLZ4Block appends one block to out: token, literals, 16 bit match offset, and again; it ends with literals
-// (LZ4 block format).
-func decodeLZ4Block(out, in []byte) ([]byte, error) {
+// (LZ4 block format). More than limit bytes of output are an error: each byte of a match's length stands for 255 of them.
+func decodeLZ4Block(out, in []byte, limit int) ([]byte, error) {
 	for len(in) > 0 {
 		token := in[0]
 		literals, rest, ok := lz4Length(int(token>>4), in[1:])
 		if !ok || literals > len(rest) {
 			return nil, errLZ4
+		}
+		if literals > limit-len(out) {
+			return nil, lz4TooLong(limit)
 		}
 		out = append(out, rest[:literals]...)
 		in = rest[literals:]
@@ -62,12 +65,19 @@ func decodeLZ4Block(out, in []byte) ([]byte, error) {
 		if !ok || offset == 0 || offset > len(out) {
 			return nil, errLZ4
 		}
+		if match+lz4MinMatch > limit-len(out) {
+			return nil, lz4TooLong(limit)
+		}
 		in = rest
 		for from, end := len(out)-offset, len(out)+match+lz4MinMatch; len(out) < end; from++ {
 			out = append(out, out[from]) // byte by byte: a match may overlap what it produces
 		}
 	}
 	return out, nil
+}
+
+func lz4TooLong(limit int) error {
+	return fmt.Errorf("decompress lz4: more than the %d bytes that the header says", limit)
 }
 
 // lz4Length completes a four bit length: 15 continues in following bytes until one is not 255.

@@ -5,6 +5,7 @@ package vmparts
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -53,6 +54,7 @@ func TestDecodeLZ4LegacyRefuses(t *testing.T) {
 		"offset zero":         frame(0x14, 'a', 0, 0, 0x10, 'z'),
 		"endless length":      frame(0xf0, 255, 255),
 		"shorter than header": frame(0x10, 'a'),
+		"longer than header":  frame(0xb0, 'a', 'b', 'c', 'd', 'e', 'f', 'g', 'h', 'i', 'j', 'k'),
 	} {
 		if _, err := decodeLZ4Legacy(in, 10); err == nil {
 			t.Errorf("%s: accepted", name)
@@ -60,13 +62,36 @@ func TestDecodeLZ4LegacyRefuses(t *testing.T) {
 	}
 }
 
+// manifold is a block of n bytes whose match is 255 times as long.
+func manifold(n int) []byte {
+	return slices.Concat([]byte{0x1f, 'a', 1, 0}, bytes.Repeat([]byte{255}, n), []byte{0, 0x10, 'z'})
+}
+
+// A block makes nothing beyond what the header says, so that a damaged kernel image does not take the memory of the host.
+func TestDecodeLZ4BlockStopsAtTheSize(t *testing.T) {
+	t.Parallel()
+	if out, err := decodeLZ4Block(make([]byte, 0, 10), manifold(1<<20), 10); err == nil || out != nil {
+		t.Errorf("%d bytes, %v", len(out), err)
+	}
+	for limit, block := range map[int][]byte{10: {0x14, 'a', 1, 0, 0x10, 'z'}, 3: {0x30, 'a', 'b', 'c'}} {
+		if out, err := decodeLZ4Block(nil, block, limit); err != nil || len(out) != limit {
+			t.Errorf("%q, %v, want %d bytes", out, err, limit)
+		}
+		if out, err := decodeLZ4Block(nil, block, limit-1); err == nil {
+			t.Errorf("%q of at most %d bytes", out, limit-1)
+		}
+	}
+}
+
 func FuzzDecodeLZ4Block(f *testing.F) {
 	f.Add([]byte{0x14, 'a', 1, 0, 0x10, 'z'})
+	f.Add(manifold(300))
 	f.Fuzz(func(t *testing.T, in []byte) {
 		head := []byte("head")
-		out, err := decodeLZ4Block(bytes.Clone(head), in)
-		if err == nil && !bytes.HasPrefix(out, head) {
-			t.Errorf("earlier output was changed: %q", out)
+		const limit = 1 << 16
+		out, err := decodeLZ4Block(bytes.Clone(head), in, limit)
+		if err == nil && (!bytes.HasPrefix(out, head) || len(out) > limit) {
+			t.Errorf("earlier output was changed, or there is too much: %d bytes, %.20q", len(out), out)
 		}
 	})
 }
