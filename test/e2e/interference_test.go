@@ -8,6 +8,7 @@ package e2e
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -53,11 +54,13 @@ func TestGuestInterference(t *testing.T) {
 	l.up("", nil)
 	l.ls, l.be = l.pod(openPod("quiet-ls", "LS")), l.pod(openPod("greedy-be", "BE"))
 	l.a = l.newAgent()
-	l.extra = soonJudged
+	l.a.kubelet = l.serve() // who is to leave is known by what it tells
+	l.extra = maps.Clone(soonJudged)
+	l.extra["nodeName"] = servesFor
 	l.a.configure(nil)
 	l.extra = nil
 	l.a.start()
-	inSteps(t, l.rig, l, []step[*loops]{{"Disk", disturbedAtDisk}, {"Memory", disturbedInMemory}})
+	inSteps(t, l.rig, l, []step[*loops]{{"Disk", disturbedAtDisk}, {"Memory", disturbedInMemory}, {"Starved", starvedOfCPU}})
 }
 
 // disturbance is one that best effort makes.
@@ -73,13 +76,13 @@ type disturbance struct {
 // disturb makes it, and takes it away again.
 func (l *loops) disturb(d disturbance) {
 	l.t.Helper()
-	calm := l.waits(d.stall)
+	calm := l.waits(l.ls, d.stall)
 	l.ticks(5, quietly)
 	calm.end()
-	stalled, begun := l.waits(d.stall), time.Now()
+	stalled, begun := l.waits(l.ls, d.stall), time.Now()
 	load := d.begin()
 	l.eventually(20*time.Second, func() error { // the load does what it is for
-		now := l.waits(d.stall)
+		now := l.waits(l.ls, d.stall)
 		time.Sleep(time.Second)
 		if now.end(); now.part < calm.part+0.05 {
 			return fmt.Errorf("the pod waits %s of the time, undisturbed %s; %s: %s; io.stat %q and %q, memory.current %s", now, calm, d.stall, l.file(l.dir(l.ls), d.stall),
@@ -92,7 +95,7 @@ func (l *loops) disturb(d disturbance) {
 	stalled.end()
 	l.eventually(20*time.Second, d.held)
 	told = append(told, l.a.interferes(begun, l.be, "guilty", "innocent, released"))
-	held := l.waits(d.stall)
+	held := l.waits(l.ls, d.stall)
 	l.ticks(3, quietly)
 	held.end()
 	if stalled.part < calm.part+0.02 || held.part > stalled.part/2 {
@@ -127,11 +130,12 @@ func (a *agent) interferes(since time.Time, run *kubelet.Running, whats ...strin
 	return found
 }
 
-// waiting is the part of the time in which tasks of the latency-sensitive pod stalled.
+// waiting is the part of the time in which tasks of a pod stalled.
 type waiting struct {
 	l     *loops
 	file  string
 	from  time.Time
+	run   *kubelet.Running
 	total int // µs at from
 	part  float64
 }
@@ -140,20 +144,20 @@ func (w *waiting) String() string { return strconv.FormatFloat(w.part*100, 'f', 
 
 var stallTotal = regexp.MustCompile(`(?m)^some .* total=(\d+)$`)
 
-func (l *loops) waits(file string) *waiting {
+func (l *loops) waits(run *kubelet.Running, file string) *waiting {
 	l.t.Helper()
-	return &waiting{l: l, file: file, from: time.Now(), total: l.stalled(file)}
+	return &waiting{l: l, run: run, file: file, from: time.Now(), total: l.stalled(run, file)}
 }
 
 func (w *waiting) end() {
 	w.l.t.Helper()
-	w.part = float64(w.l.stalled(w.file)-w.total) / float64(time.Since(w.from).Microseconds())
+	w.part = float64(w.l.stalled(w.run, w.file)-w.total) / float64(time.Since(w.from).Microseconds())
 }
 
 // stalled is the total of a pressure file.
-func (l *loops) stalled(file string) int {
+func (l *loops) stalled(run *kubelet.Running, file string) int {
 	l.t.Helper()
-	text, err := cgroups.Read(l.dir(l.ls), file)
+	text, err := cgroups.Read(l.dir(run), file)
 	if err != nil {
 		l.t.Fatal(err)
 	}
@@ -277,4 +281,40 @@ func disturbedInMemory(l *loops) {
 		},
 	})
 	l.tell("memory.high of the container while it is held: %d", most)
+}
+
+// starvedOfCPU: two processes of a best-effort pod that have one CPU wait for it half of the time each, so that one always waits. koordlet
+// decides that the pod must leave, by what the kernel counts, and as long as that is so. Here is no API server to ask, so that is all.
+func starvedOfCPU(l *loops) {
+	const above = 40
+	decided := func(since time.Time) ([]journal.Record, error) {
+		return l.a.events(since, func(r *journal.Record) bool { return r.Knob == "eviction" })
+	}
+	l.put(strings.TrimSuffix(disturbs, "}\n") + ", cpuEvictTimeWindowSeconds: 6, cpuEvictPSIThresholdPercent: " + strconv.Itoa(above) + "}\n")
+	l.ticks(8, func() error {
+		if list, err := decided(time.Time{}); err != nil || len(list) != 0 {
+			return fmt.Errorf("%v is to leave while nobody waits: %w", list, err)
+		}
+		return nil
+	})
+	waits, stop := l.waits(l.be, "cpu.pressure"), []func(){l.spin(l.be, 7), l.spin(l.be, 7)}
+	var why journal.Record
+	l.eventually(30*time.Second, func() error {
+		list, err := decided(time.Time{})
+		if err == nil && len(list) == 0 {
+			err = errors.New("nobody is to leave")
+		}
+		if err == nil {
+			why = list[0]
+		}
+		return err
+	})
+	waits.end()
+	if why.Owner != "BECPUEvict" || why.Target.Pod != l.be.Pod.UID || why.Want != "observed" || !strings.Contains(why.Reason, "wait for a CPU") || waits.part*100 < above {
+		l.t.Errorf("%s waits %s: %+v", l.be.Pod.Name, waits, why)
+	}
+	for _, end := range stop {
+		end()
+	}
+	l.tell("starved: %s waits for a CPU %s of the time: %s is %s by %s: %s", l.be.Pod.Name, waits, why.Target.Name, why.Want, why.Owner, why.Reason)
 }

@@ -7,17 +7,13 @@ package e2e
 
 import (
 	"encoding/hex"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"maps"
 	"net"
-	"net/http"
-	"net/http/httptest"
 	"net/netip"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"runtime"
 	"strconv"
@@ -117,38 +113,13 @@ func (n *uplink) tool(name string, args ...string) string {
 // atHome starts koordlet where process 1 is itself: what it takes for the machine's network is that of process 1.
 const atHome = `mount --bind /proc/$$ /proc/1 && exec "$0" "$@"`
 
-// start starts koordlet, which asks the lab's kubelet for the pods, with TLS and a token.
+// start starts koordlet, which asks the lab's kubelet for the pods.
 func (n *uplink) start(spec string) {
 	n.t.Helper()
-	const token = "lab-token"
-	answer := func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path != "/pods" || r.Header.Get("Authorization") != "Bearer "+token {
-			http.Error(w, "not for you", http.StatusForbidden)
-			return
-		}
-		text, err := n.kube.Served()
-		if err != nil {
-			http.Error(w, err.Error(), http.StatusInternalServerError)
-			return
-		}
-		_, _ = w.Write(text) // koordlet may have ended
-	}
-	server := httptest.NewUnstartedServer(http.HandlerFunc(answer)) // listens in this thread's namespace
-	server.StartTLS()
-	n.t.Cleanup(server.Close)
-	dir := filepath.Dir(n.config)
-	ca, secret := filepath.Join(dir, "kubelet.crt"), filepath.Join(dir, "token")
-	for path, data := range map[string][]byte{
-		ca: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}), secret: []byte(token),
-	} {
-		if err := os.WriteFile(path, data, 0o600); err != nil {
-			n.t.Fatal(err)
-		}
-	}
-	n.extra = maps.Clone(soonJudged)
-	n.extra["nodeName"] = "example.com" // that is whom the certificate of httptest is for
 	n.a = n.newAgent()
-	n.a.kubelet = map[string]any{"endpoint": server.URL, "caFile": ca, "tokenFile": secret, "interval": "1s", "queryConfig": false}
+	n.a.kubelet = n.serve()
+	n.extra = maps.Clone(soonJudged)
+	n.extra["nodeName"] = servesFor
 	n.a.dress = func(cmd *exec.Cmd) {
 		cmd.Args = append([]string{"sh", "-c", atHome, cmd.Path}, cmd.Args[1:]...)
 		cmd.Path = "/bin/sh"
