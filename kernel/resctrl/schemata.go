@@ -101,6 +101,10 @@ func ParseSchemata(s string) (Schemata, error) {
 	return out, errors.Join(errs...)
 }
 
+// maxIDs bounds the entries of a line, of which each is looked for among the others. Each has a CPU at least, and the largest kernels are built
+// for 8192 (arch/x86/Kconfig, NR_CPUS).
+const maxIDs = 8192
+
 // ParseLine parses "L3:0=ff;1=ff".
 func ParseLine(line string) (Line, error) {
 	resource, body, ok := strings.Cut(strings.TrimSpace(line), ":")
@@ -115,6 +119,9 @@ func ParseLine(line string) (Line, error) {
 		value = strings.TrimSpace(value)
 		if !ok || err != nil || value == "" || strings.ContainsAny(value, "=: \t\n") {
 			return Line{}, fmt.Errorf("%w: %s: %.80q", ErrSchemata, resource, part)
+		}
+		if len(l.Entries) == maxIDs {
+			return Line{}, fmt.Errorf("%w: %s has more than %d ids", ErrSchemata, resource, maxIDs)
 		}
 		if _, twice := l.Get(int(n)); twice {
 			return Line{}, fmt.Errorf("%w: %s names id %d twice", ErrSchemata, resource, n)

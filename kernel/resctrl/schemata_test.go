@@ -5,6 +5,7 @@ package resctrl
 
 import (
 	"errors"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -29,6 +30,22 @@ func TestParseSchemataKeepsGoodLines(t *testing.T) {
 	s, err := ParseSchemata("L3:0=ff\nrubbish\nMB:0=10;0=20\nL2:a=1\nMB:0=\n")
 	if !errors.Is(err, ErrSchemata) || s.String() != "L3:0=ff\n" {
 		t.Errorf("got %q, %v", s, err)
+	}
+}
+
+// More ids than a machine can have CPUs are an error, since each is looked for among the others.
+func TestParseLineOfManyIDs(t *testing.T) {
+	t.Parallel()
+	parts := make([]string, maxIDs)
+	for id := range parts {
+		parts[id] = strconv.Itoa(id) + "=f"
+	}
+	line := "L3:" + strings.Join(parts, ";")
+	if l, err := ParseLine(line); err != nil || len(l.Entries) != maxIDs {
+		t.Errorf("%d ids, %v", len(l.Entries), err)
+	}
+	if _, err := ParseLine(line + ";9000=f"); !errors.Is(err, ErrSchemata) || !strings.Contains(err.Error(), "L3 has more than 8192 ids") {
+		t.Errorf("one more: %v", err)
 	}
 }
 

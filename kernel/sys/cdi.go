@@ -10,7 +10,39 @@ import (
 	"slices"
 
 	"tags.cncf.io/container-device-interface/pkg/cdi"
+	specs "tags.cncf.io/container-device-interface/specs-go"
 )
+
+// noNulls refuses a spec with a null among the entries of a list: the library follows these pointers without a look, and would end the process.
+type noNulls struct{}
+
+// Validate is what the library asks.
+func (noNulls) Validate(s *specs.Spec) error {
+	if list := nullIn(&s.ContainerEdits); list != "" {
+		return fmt.Errorf("containerEdits.%s has a null entry", list)
+	}
+	for i := range s.Devices {
+		if list := nullIn(&s.Devices[i].ContainerEdits); list != "" {
+			return fmt.Errorf("device %.100q: containerEdits.%s has a null entry", s.Devices[i].Name, list)
+		}
+	}
+	return nil
+}
+
+// nullIn names the list of edits that has a null entry, of all whose entries are pointers.
+func nullIn(e *specs.ContainerEdits) string {
+	switch {
+	case slices.Contains(e.DeviceNodes, nil):
+		return "deviceNodes"
+	case slices.Contains(e.NetDevices, nil):
+		return "netDevices"
+	case slices.Contains(e.Hooks, nil):
+		return "hooks"
+	case slices.Contains(e.Mounts, nil):
+		return "mounts"
+	}
+	return ""
+}
 
 // CDIDirs are the registry's default directories, lowest priority first (CDI specification, "Configuration").
 func CDIDirs() []string { return []string{"/etc/cdi", "/var/run/cdi"} }
@@ -24,6 +56,7 @@ func CDIDirs() []string { return []string{"/etc/cdi", "/var/run/cdi"} }
 // 0.4 MB to a stripped binary and no resident memory to speak of, as its cache is dropped on return and its watcher is
 // off.
 func CDINames(dirs ...string) (map[string]struct{}, error) {
+	cdi.SetSpecValidator(noNulls{}) // the library takes one for the whole process, under a lock; always this one
 	cache, err := cdi.NewCache(cdi.WithAutoRefresh(false), cdi.WithSpecDirs(dirs...))
 	if err != nil {
 		return nil, fmt.Errorf("read CDI registry: %w", err)

@@ -53,6 +53,29 @@ func TestCDINames(t *testing.T) {
 	}
 }
 
+// A null in a list, a device's or all devices', is an error of its file: the library would follow it. The other files count.
+func TestCDINullEntries(t *testing.T) {
+	t.Parallel()
+	for _, list := range []string{"deviceNodes", "netDevices", "hooks", "mounts"} {
+		edits := `"containerEdits":{"` + list + `":[null]}`
+		dir := kerneltest.Lay(t, map[string]string{
+			"device.json": `{"cdiVersion":"1.1.0","kind":"a.example/gpu","devices":[{"name":"x",` + edits + `}]}`,
+			"common.json": `{"cdiVersion":"1.1.0","kind":"b.example/gpu","devices":[{"name":"x","containerEdits":{"env":["A=b"]}}],` + edits + `}`,
+			"good.json":   cdiJSON,
+		}, "\n")
+		got, err := CDINames(dir)
+		if len(got) != 2 || err == nil {
+			t.Errorf("%s: got %v, %v", list, got, err)
+			continue
+		}
+		for _, want := range []string{"device.json", "common.json", "containerEdits." + list + " has a null entry", `device "x"`} {
+			if !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: no %s in %v", list, want, err)
+			}
+		}
+	}
+}
+
 // Two files of one directory that claim a name make it unresolvable, whatever another directory says.
 func TestCDIConflict(t *testing.T) {
 	t.Parallel()

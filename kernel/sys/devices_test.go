@@ -65,6 +65,9 @@ func TestRDMA(t *testing.T) {
 		"class/infiniband_verbs/uverbs0/ibdev":  "mlx5_0",
 		"class/infiniband_verbs/uverbs12/dev":   "231:204",
 		"class/infiniband_verbs/uverbs12/ibdev": "rxe0",
+		"class/infiniband_verbs/5/dev":          "231:197", // names that no kernel gives
+		"class/infiniband_verbs/uverbs-5/dev":   "231:197",
+		"class/infiniband_verbs/uverbs+5/dev":   "231:197",
 		"class/misc/rdma_cm/dev":                "10:58",
 	}, "\n")
 	for name, device := range map[string]string{"uverbs0": "devices/pci0000:3a/0000:3A:02.0/0000:3B:00.1", "uverbs12": "devices/virtual/net/eth0"} {

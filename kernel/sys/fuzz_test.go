@@ -36,6 +36,7 @@ func FuzzTopology(f *testing.F) {
 func FuzzRDMA(f *testing.F) {
 	f.Add("uverbs0", "231:192\n", "mlx5_0\n", "0000:3b:00.0")
 	f.Add("uverbsx", "1", "", "..")
+	f.Add("uverbs-5", "231:192", "", "")
 	f.Fuzz(func(t *testing.T, name, dev, ibdev, function string) {
 		const class = "class/infiniband_verbs/"
 		if name = filepath.Base(name); strings.ContainsRune(name, 0) || name == "." || name == ".." || name == "/" || len(name) > 200 {
@@ -52,7 +53,7 @@ func FuzzRDMA(f *testing.F) {
 			t.Fatalf("%+v with error %v", devices, err)
 		}
 		for _, d := range devices {
-			if d.Major < 0 || d.MinorNumber < 0 || !strings.HasPrefix(d.Path, "/dev/infiniband/") || d.BusID != "" && !isBusID(d.BusID) {
+			if d.Major < 0 || d.MinorNumber < 0 || d.Minor < 0 != d.Control || !strings.HasPrefix(d.Path, "/dev/infiniband/") || d.BusID != "" && !isBusID(d.BusID) {
 				t.Fatalf("%+v", d)
 			}
 		}
@@ -62,6 +63,7 @@ func FuzzRDMA(f *testing.F) {
 func FuzzCDINames(f *testing.F) {
 	f.Add(`{"cdiVersion":"0.6.0","kind":"nvidia.com/gpu","devices":[{"name":"0","containerEdits":{"env":["A=b"]}}]}`)
 	f.Add("cdiVersion: 0.6.0\nkind: x\n")
+	f.Add(`{"cdiVersion":"1.1.0","kind":"nvidia.com/gpu","devices":[{"name":"0","containerEdits":{"deviceNodes":[null]}}]}`)
 	f.Fuzz(func(t *testing.T, spec string) {
 		dir := kerneltest.Lay(t, map[string]string{"vendor.json": spec, "vendor.yaml": spec}, "")
 		names, err := CDINames(dir)

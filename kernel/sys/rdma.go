@@ -25,11 +25,12 @@ func (fs FS) RDMA() ([]node.DeviceNode, error) {
 	var out []node.DeviceNode
 	var errs []error
 	for _, name := range names {
-		index, err := strconv.Atoi(strings.TrimPrefix(name, "uverbs"))
-		if err != nil {
+		number, ok := strings.CutPrefix(name, "uverbs")
+		index, err := strconv.ParseUint(number, 10, 31) // takes no sign
+		if !ok || err != nil {
 			continue // abi_version
 		}
-		d, err := fs.uverbs(name, index)
+		d, err := fs.uverbs(name, int(index))
 		if err != nil {
 			errs = append(errs, fmt.Errorf("read RDMA device %s: %w", name, err))
 			continue

@@ -4,11 +4,14 @@
 package usage
 
 import (
+	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/koord-rt/koord-rt/kernel/scan"
 	"github.com/koord-rt/koord-rt/model/unit"
 )
 
@@ -214,10 +217,53 @@ func FuzzCounters(f *testing.F) {
 	})
 }
 
+// Nothing is counted into the negative: a node that is named again and again is an error, and two values at their most are none.
+func TestNUMASum(t *testing.T) {
+	t.Parallel()
+	const most = " N0=1152921504606846975"
+	var n NUMA
+	if err := parseNUMAStatV2([]byte("inactive_anon"+most+"\nactive_anon"+most), &n); err != nil || n.Nodes[0].Anon != 2*1152921504606846975 {
+		t.Errorf("%+v, %v", n, err)
+	}
+	for parser, err := range map[string]error{
+		"v2": parseNUMAStatV2([]byte("inactive_anon"+strings.Repeat(most, 9)), &NUMA{}),
+		"v1": parseNUMAStatV1([]byte("hierarchical_anon=1"+strings.Repeat(" N0=281474976710655", 9)), &NUMA{}),
+	} {
+		if !errors.Is(err, scan.ErrFormat) {
+			t.Errorf("%s: %v", parser, err)
+		}
+	}
+}
+
+// More devices than a machine has are an error, since each is looked for among the others.
+func TestTooManyDevices(t *testing.T) {
+	t.Parallel()
+	var v1, v2 strings.Builder
+	for i := range maxDevices {
+		fmt.Fprintf(&v2, "8:%d\n", i)
+		fmt.Fprintf(&v1, "8:%d Read 1\n8:%d Write 2\n", i, i)
+	}
+	var io IO
+	if err := parseIOStat([]byte(v2.String()), &io); err != nil || len(io.Devices) != maxDevices {
+		t.Errorf("%d devices, %v", len(io.Devices), err)
+	}
+	if err := parseServiceBytes([]byte(v1.String()), &io); err != nil || len(io.Devices) != maxDevices || io.Devices[5].WriteBytes != 2 {
+		t.Errorf("%d devices, %v", len(io.Devices), err)
+	}
+	for parser, err := range map[string]error{
+		"v2": parseIOStat([]byte(v2.String()+"9:0"), &IO{}), "v1": parseServiceBytes([]byte(v1.String()+"9:0 Read 1"), &IO{}),
+	} {
+		if !errors.Is(err, scan.ErrFormat) {
+			t.Errorf("%s: %v", parser, err)
+		}
+	}
+}
+
 // FuzzTables feeds the parsers of the slower files.
 func FuzzTables(f *testing.F) {
 	for _, seed := range []string{kidled, "8:16 rbytes=1459200 wbytes=314773504 rios=192 wios=353", "254:0 Read 91312128\nTotal 5",
-		"hierarchical_anon=14189 N0=14189 N1=0", "inactive_anon N0=2301952 N1=0", "0-3,8", "50000 100000", "high 31\nmax 7", "max"} {
+		"hierarchical_anon=14189 N0=14189 N1=0", "inactive_anon N0=2301952 N1=0", "0-3,8", "50000 100000", "high 31\nmax 7", "max",
+		"inactive_anon" + strings.Repeat(" N0=1152921504606846975", 9)} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {

@@ -153,12 +153,19 @@ func table[T any](b *root.Buffer, base, path, name string, parse func([]byte, *T
 	return nil
 }
 
-// device finds the row of a device or adds one.
+// maxDevices bounds the search below, which is linear for want of allocations. A machine has a few block devices, with many paths to a SAN
+// some thousand.
+const maxDevices = 1 << 14
+
+// device finds the row of a device or adds one, nil where there are too many. It begins with the last: v1 has lines of one device in a row.
 func (io *IO) device(major, minor uint64) *Device {
-	for i := range io.Devices {
+	for i := len(io.Devices) - 1; i >= 0; i-- {
 		if d := &io.Devices[i]; uint64(d.Major) == major && uint64(d.Minor) == minor {
 			return d
 		}
+	}
+	if len(io.Devices) == maxDevices {
+		return nil
 	}
 	io.Devices = append(io.Devices, Device{Major: uint32(major), Minor: uint32(minor)}) //nolint:gosec // deviceID bounds them
 	return &io.Devices[len(io.Devices)-1]

@@ -53,7 +53,11 @@ func blkio(b []byte, out *IO, fields func(*Device) (read, write *uint64)) error 
 		if !ok1 || !ok2 {
 			return scan.ErrFormat
 		}
-		read, write := fields(out.device(major, minor))
+		d := out.device(major, minor)
+		if d == nil {
+			return scan.ErrFormat
+		}
+		read, write := fields(d)
 		if isRead {
 			*read = n
 		} else {
@@ -121,6 +125,12 @@ func parseNUMAStatV1(b []byte, out *NUMA) error {
 	return nil
 }
 
+// A value is at most an eighth of what 64 bits hold and a node's sum of several a quarter, so that the sum of its fields fits.
+const (
+	maxValue = math.MaxInt64 / 8
+	maxSum   = math.MaxInt64 / 4
+)
+
 // add takes "N0=14189 N1=0", each times scale, to the field of each node.
 func (n *NUMA) add(rest []byte, scale uint64, field func(*NodeMemory) *unit.Bytes) error {
 	for {
@@ -134,14 +144,17 @@ func (n *NUMA) add(rest []byte, scale uint64, field func(*NodeMemory) *unit.Byte
 		}
 		id, ok1 := scan.Uint(key[1:])
 		v, ok2 := scan.Uint(value)
-		if !ok1 || !ok2 || v > math.MaxInt64/8/scale {
+		if !ok1 || !ok2 || v > maxValue/scale {
 			return scan.ErrFormat
 		}
 		m := n.node(id)
 		if m == nil {
 			return scan.ErrFormat
 		}
-		*field(m) += unit.Bytes(v * scale) //nolint:gosec // bounded above
+		sum := field(m)
+		if *sum += unit.Bytes(v * scale); *sum > maxSum { //nolint:gosec // bounded above
+			return scan.ErrFormat
+		}
 	}
 }
 

@@ -36,6 +36,9 @@ func parseIOStat(b []byte, out *IO) error {
 			return scan.ErrFormat
 		}
 		d := out.device(major, minor)
+		if d == nil {
+			return scan.ErrFormat
+		}
 		for {
 			var f []byte
 			if f, rest = scan.Field(rest); len(f) == 0 {

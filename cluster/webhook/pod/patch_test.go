@@ -17,6 +17,7 @@ func FuzzPatch(f *testing.F) {
 		`{"spec":{"containers":[{"$patch":"delete","name":"app"}]}}`, `{"$patch":"replace"}`, `{"spec":null}`, `{"spec":{"containers":null}}`, `{"spec":{"containers":[{"$patch":"replace"}]}}`, `{"$retainKeys":["spec"]}`, `null`, `[]`, `{`,
 		`{"metadata":{"labels":null,"name":"b"}}`, `{"spec":{"containers":7}}`, `{"spec":{"$setElementOrder/containers":[{"name":"x"}]}}`,
 		`{"spec":{"containers":[{"name":"app","resources":{"limits":{"cpu":"x"}}}]}}`,
+		`{"spec":{"containers":[{"name":{}},{"name":{}}]}}`, `{"metadata":{"$setElementOrder/finalizers":[{}],"finalizers":[{}]}}`,
 	} {
 		f.Add(seed)
 	}
@@ -39,4 +40,25 @@ func FuzzPatch(f *testing.F) {
 		}
 		read(out)
 	})
+}
+
+// What the library panics of is a patch that does not fit, and one that it would compute for seconds is none at all.
+func TestPatchRefused(t *testing.T) {
+	t.Parallel()
+	const none = "no strategic merge patch"
+	many := `{"spec":{"containers":[` + strings.Repeat(`{"name":"a"},`, maxPatch/10) + `{"name":"b"}]}}`
+	for patch, want := range map[string]string{
+		`{"spec":{"containers":[{"name":{}},{"name":{}}]}}`:                   none,
+		`{"spec":{"containers":[{"name":[]},{"name":[]}]}}`:                   none,
+		`{"metadata":{"$setElementOrder/finalizers":[{}],"finalizers":[{}]}}`: none,
+		many: "bytes, at most 65536",
+		`{"metadata":{"labels":{"a":"b"}}}` + strings.Repeat(" ", maxPatch-33):        "",
+		`{"metadata":{"labels":{"a":"b"}}}` + strings.Repeat(" ", maxPatch-33) + "\n": "bytes, at most",
+	} {
+		p := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "app"}}}}
+		out, err := patched(p, []byte(patch))
+		if (err == nil) != (want == "") || (out == nil) != (err != nil) || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%.100s: %v, want %q", patch, err, want)
+		}
+	}
 }

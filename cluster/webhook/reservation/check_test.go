@@ -4,7 +4,6 @@
 package reservation
 
 import (
-	"encoding/json"
 	"os"
 	"strings"
 	"testing"
@@ -12,11 +11,13 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	admissionv1 "k8s.io/api/admission/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 	"sigs.k8s.io/yaml"
 
 	schedulingv1alpha1 "github.com/koord-rt/koord-rt/api/scheduling/v1alpha1"
+	"github.com/koord-rt/koord-rt/cluster/internal/quantity"
 	"github.com/koord-rt/koord-rt/cluster/webhook/answer"
 )
 
@@ -176,6 +177,27 @@ func TestReservationChange(t *testing.T) {
 	}
 }
 
+// Of several labels that are wrong always the same one is named: what stays wrong would be refused anew by another sentence.
+func TestWrongLabelsStay(t *testing.T) {
+	t.Parallel()
+	owners := []schedulingv1alpha1.ReservationOwner{{LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"-": "x", "_": "y", "+": "z", "a": "!"}}}}
+	r := &schedulingv1alpha1.Reservation{Spec: schedulingv1alpha1.ReservationSpec{Owners: owners}}
+	j := &schedulingv1alpha1.PodMigrationJob{Spec: schedulingv1alpha1.PodMigrationJobSpec{
+		ReservationOptions: &schedulingv1alpha1.PodMigrateReservationOptions{Template: &schedulingv1alpha1.ReservationTemplateSpec{Spec: r.Spec}},
+	}}
+	if refused, _ := CheckNew(r, noon()); !strings.Contains(strings.Join(refused, "; "), `labelSelector: key: Invalid value: "+"`) {
+		t.Errorf("refused %q", refused)
+	}
+	for range 50 {
+		if refused, _ := CheckChange(r, r); len(refused) > 0 {
+			t.Fatalf("no change is refused: %q", refused)
+		}
+		if refused, _ := CheckJobChange(j, j); len(refused) > 0 {
+			t.Fatalf("no change of a job is refused: %q", refused)
+		}
+	}
+}
+
 // TestTrust: where the room is only schedulers say, on the object and in its template.
 func TestTrust(t *testing.T) {
 	t.Parallel()
@@ -311,16 +333,18 @@ func FuzzReservation(f *testing.F) {
 	f.Add(`{"spec":{"template":{"spec":{"containers":[{"resources":{"requests":{"cpu":"1"}}}]}},"owners":[{}],"ttl":"1h"}}`)
 	f.Add(`{"spec":{"podRef":{"namespace":"a","name":"b"},"reservationOptions":{"template":{"spec":{"owners":[{"object":null}]}}}}}`)
 	f.Add(`{"spec":{"expires":"2026-01-01T00:00:00Z","taints":[{}]},"status":{"nodeName":"n"}}`)
+	f.Add(`{"spec":{"owners":[{"labelSelector":{"matchLabels":{"-":"x","_":"y","+":"z"}}}]}}`)
+	f.Add(`{"spec":{"template":{"spec":{"containers":[{"resources":{"requests":{"cpu":"1e-9999999"}}}]}}}}`) // decoded as admission does it
 	f.Fuzz(func(t *testing.T, text string) {
 		var r schedulingv1alpha1.Reservation
-		if json.Unmarshal([]byte(text), &r) == nil {
+		if quantity.Unmarshal([]byte(text), &r) == nil {
 			if refused, _ := CheckChange(&r, &r); len(refused) > 0 {
 				t.Errorf("no change is refused: %q", refused)
 			}
 			_, _ = CheckNew(&r, noon())
 		}
 		var j schedulingv1alpha1.PodMigrationJob
-		if json.Unmarshal([]byte(text), &j) == nil {
+		if quantity.Unmarshal([]byte(text), &j) == nil {
 			if refused, _ := CheckJobChange(&j, &j); len(refused) > 0 {
 				t.Errorf("no change is refused: %q", refused)
 			}

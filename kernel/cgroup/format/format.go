@@ -44,23 +44,24 @@ func Int(raw []byte) (int64, error) {
 
 // Word is the i-th word of a line, nil when there are fewer. cpu.max is "$MAX $PERIOD".
 func Word(raw []byte, i int) []byte {
-	for {
-		raw = bytes.TrimLeft(raw, " \t\n")
-		end := bytes.IndexAny(raw, " \t\n")
-		if end < 0 {
-			end = len(raw)
-		}
-		if i == 0 {
-			if end == 0 {
-				return nil
-			}
-			return raw[:end]
-		}
-		if end == len(raw) {
-			return nil
-		}
-		raw, i = raw[end:], i-1
+	word, rest := cut(raw)
+	for ; i > 0 && word != nil; i-- {
+		word, rest = cut(rest)
 	}
+	return word
+}
+
+// cut takes the first word off a line; it is nil where none is left.
+func cut(raw []byte) (word, rest []byte) {
+	raw = bytes.TrimLeft(raw, " \t\n")
+	end := bytes.IndexAny(raw, " \t\n")
+	if end < 0 {
+		end = len(raw)
+	}
+	if end == 0 {
+		return nil, nil
+	}
+	return raw[:end], raw[end:]
 }
 
 // Line is the rest of the line that starts with the key: Line("8:0 rbps=1 wbps=max\n", "8:0") is "rbps=1 wbps=max".
@@ -82,9 +83,9 @@ func Line(raw []byte, key string) ([]byte, bool) {
 
 // Pair is the value of "name=value" in a line of such words.
 func Pair(line []byte, name string) ([]byte, bool) {
-	for i := 0; ; i++ {
-		w := Word(line, i)
-		if w == nil {
+	for {
+		var w []byte
+		if w, line = cut(line); w == nil {
 			return nil, false
 		}
 		if len(w) > len(name) && string(w[:len(name)]) == name && w[len(name)] == '=' {

@@ -5,6 +5,7 @@ package format_test
 
 import (
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/koord-rt/koord-rt/kernel/cgroup/format"
@@ -86,11 +87,24 @@ func TestSameList(t *testing.T) {
 	}
 }
 
+// A line is walked through once: by a walk from its start for each word this test would last for hours.
+func TestPairOfManyWords(t *testing.T) {
+	t.Parallel()
+	line := []byte(strings.Repeat("a ", 1<<20) + "rbps=7")
+	if got, ok := format.Pair(line, "rbps"); !ok || string(got) != "7" {
+		t.Errorf("Pair = %.20q, %v", got, ok)
+	}
+	if got, ok := format.Pair(line, "wbps"); ok {
+		t.Errorf("Pair of a name that is not there = %.20q", got)
+	}
+}
+
 // FuzzParsers: no content makes a parser panic, and numbers that are accepted are at least -1 where -1 is "no limit".
 func FuzzParsers(f *testing.F) {
 	f.Add([]byte("8:0 rbps=1 wbps=max\n8:16 target=5\ndefault 100"), "8:0")
 	f.Add([]byte("max 100000"), "rbps")
 	f.Add([]byte("9223372036854771712\n"), "")
+	f.Add([]byte("8:0 "+strings.Repeat("a ", 1<<15)), "8:0")
 	f.Fuzz(func(t *testing.T, raw []byte, key string) {
 		for i := range 4 {
 			if w := format.Word(raw, i); w != nil && len(w) == 0 {
