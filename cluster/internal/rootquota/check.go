@@ -9,11 +9,11 @@ import (
 	"slices"
 	"strconv"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/koord-rt/koord-rt/api/protocol"
 	quotav1alpha1 "github.com/koord-rt/koord-rt/api/quota/v1alpha1"
+	"github.com/koord-rt/koord-rt/cluster/internal/selector"
 )
 
 // own are the quotas that the scheduler makes itself.
@@ -42,7 +42,7 @@ func Check(s *quotav1alpha1.ElasticQuotaProfileSpec) []string {
 	}
 	if s.NodeSelector == nil {
 		out = append(out, "spec.nodeSelector: missing: say which nodes the quota is made of; {} is all")
-	} else if _, err := metav1.LabelSelectorAsSelector(s.NodeSelector); err != nil {
+	} else if err := selector.Check(s.NodeSelector); err != nil {
 		out = append(out, fmt.Sprintf("spec.nodeSelector: %v", err))
 	}
 	return out

@@ -11,12 +11,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/selection"
 
 	"github.com/koord-rt/koord-rt/api/protocol"
 	schedulingv1alpha1 "github.com/koord-rt/koord-rt/api/scheduling/v1alpha1"
+	"github.com/koord-rt/koord-rt/cluster/internal/selector"
 	"github.com/koord-rt/koord-rt/cluster/webhook/answer"
 )
 
@@ -142,10 +140,8 @@ func (v *verdict) owner(at string, o *schedulingv1alpha1.ReservationOwner) {
 	if o.Object == nil && o.Controller == nil && o.LabelSelector == nil {
 		v.warn("%s: says nothing, so every pod of the cluster may use the room: name pods by labelSelector, controller or object", at)
 	}
-	if o.LabelSelector != nil {
-		if err := readable(o.LabelSelector); err != nil {
-			v.refuse("%s.labelSelector: %v", at, err)
-		}
+	if err := selector.Check(o.LabelSelector); err != nil {
+		v.refuse("%s.labelSelector: %v", at, err)
 	}
 	if c := o.Controller; c != nil && c.Name == "" && c.UID == "" {
 		v.refuse("%s.controller: has neither name nor uid: say which %s it is", at, or(c.Kind, "controller"))
@@ -158,18 +154,6 @@ func (v *verdict) owner(at string, o *schedulingv1alpha1.ReservationOwner) {
 			v.refuse("%s.object: has neither name nor uid: say which pod it is", at)
 		}
 	}
-}
-
-// readable says what is wrong with a selector, of several things always the same one: the library names the first label that it comes
-// across in a map, and by its sentence is known what was wrong before.
-func readable(s *metav1.LabelSelector) error {
-	for _, key := range slices.Sorted(maps.Keys(s.MatchLabels)) {
-		if _, err := labels.NewRequirement(key, selection.Equals, []string{s.MatchLabels[key]}); err != nil {
-			return err
-		}
-	}
-	_, err := metav1.LabelSelectorAsSelector(s)
-	return err
 }
 
 func or(a, b string) string {
