@@ -21,6 +21,9 @@ func ParseApplied(s string) (Applied, error) {
 	if len(out.Set) == 0 {
 		out.Set = nil
 	}
+	if len(out.Base) == 0 {
+		out.Base = nil
+	}
 	return out, nil
 }
 

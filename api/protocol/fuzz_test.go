@@ -5,6 +5,7 @@ package protocol_test
 
 import (
 	"reflect"
+	"strings"
 	"testing"
 
 	"github.com/koord-rt/koord-rt/api/protocol"
@@ -25,6 +26,9 @@ func roundTrip[T any](t *testing.T, in string, parse func(string) (T, error), fo
 		return
 	}
 	text := format(got)
+	if len(text) > protocol.MaxValueBytes {
+		return // written longer than it was read: escapes, quantities in base units
+	}
 	again, err := parse(text)
 	if err != nil {
 		t.Fatalf("%q: written as %q, refused: %v", in, text, err)
@@ -71,6 +75,8 @@ func FuzzResctrl(f *testing.F) {
 
 func FuzzApplied(f *testing.F) {
 	f.Add(`{"gen":3,"by":"koord-nri/1.0","set":{"cpu.shares":"512 batch","memory.high":"<max> memory-qos"}}`)
+	f.Add(`{"base":{}}`)
+	f.Add(`{"set":{"a":"` + strings.Repeat("\xff", 22000) + `"}}`)
 	fuzz(f, "", protocol.ParseApplied, protocol.FormatApplied)
 }
 
@@ -128,6 +134,15 @@ func FuzzParsePod(f *testing.F) {
 			t.Fatalf("%v then %v", problems, second)
 		}
 	})
+}
+
+// An empty map says as little as none.
+func TestAppliedEmptyMaps(t *testing.T) {
+	t.Parallel()
+	got, err := protocol.ParseApplied(`{"set":{},"base":{}}`)
+	if err != nil || !reflect.DeepEqual(got, protocol.Applied{}) {
+		t.Errorf("%+v, %v", got, err)
+	}
 }
 
 func TestFormatExamples(t *testing.T) {

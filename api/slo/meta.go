@@ -54,7 +54,11 @@ func (t *Time) UnmarshalJSON(data []byte) error {
 	if err != nil {
 		return fmt.Errorf("decode time: %w", err)
 	}
-	*t = At(parsed)
+	at := At(parsed)
+	if year := at.Year(); year < 0 || year > 9999 {
+		return fmt.Errorf("decode time: %.60q: in UTC its year is %d, which RFC 3339 cannot write", text, year)
+	}
+	*t = at
 	return nil
 }
 

@@ -23,6 +23,8 @@ const (
 // decoder walks a node tree beside a Go value.
 type decoder struct {
 	nodes int
+	// bytes are those of the texts that are copied, as often as aliases name them.
+	bytes int
 	errs  []error
 }
 
@@ -213,6 +215,9 @@ func (d *decoder) plain(node *yaml.Node, path string, depth int) (any, bool) {
 	case yaml.MappingNode:
 		out := make(map[string]any, len(node.Content)/2)
 		for _, pair := range d.pairs(node, path) {
+			if !d.copied(pair.at, path) {
+				return nil, false
+			}
 			if out[pair.key], ok = d.plain(pair.value, join(path, pair.key), depth+1); !ok {
 				return nil, false
 			}
@@ -227,7 +232,19 @@ func (d *decoder) plain(node *yaml.Node, path string, depth int) (any, bool) {
 		}
 		return out, true
 	}
+	if !d.copied(node, path) {
+		return nil, false
+	}
 	return d.plainScalar(node, path)
+}
+
+// copied counts a text that is written out again; false stops the walk.
+func (d *decoder) copied(node *yaml.Node, path string) bool {
+	if d.bytes += len(node.Value); d.bytes > MaxFileBytes {
+		d.fail(node, path, ErrTooLarge)
+		return false
+	}
+	return true
 }
 
 // plainScalar keeps numbers as they are written where JSON allows it.

@@ -5,7 +5,9 @@ package strategy_test
 
 import (
 	"encoding/json"
+	"errors"
 	"reflect"
+	"strings"
 	"testing"
 
 	"github.com/koord-rt/koord-rt/api/strategy"
@@ -51,4 +53,21 @@ func FuzzDecode(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestCopiesOfAliases: a long text that many aliases name is not written out that often.
+func TestCopiesOfAliases(t *testing.T) {
+	t.Parallel()
+	long, many := strings.Repeat("<", 300_000), strings.Repeat("*a, ", 20_000)
+	for name, text := range map[string]string{
+		"value": `extensions: {a: &a "` + long + `", b: [` + many + `]}`,
+		"key":   "extensions: {a: &a {? " + strings.ReplaceAll(long, "<", "x") + " : 1}, b: [" + many + "]}",
+	} {
+		if spec, err := strategy.Parse([]byte(text)); !errors.Is(err, strategy.ErrTooLarge) || !reflect.DeepEqual(spec, strategy.Spec{}) {
+			t.Errorf("%s: %.200v, want %v", name, err, strategy.ErrTooLarge)
+		}
+	}
+	if _, err := strategy.Parse([]byte(`extensions: {a: &a "` + long + `", b: [*a, *a]}`)); err != nil {
+		t.Errorf("three copies: %.200v", err)
+	}
 }

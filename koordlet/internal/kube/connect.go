@@ -13,6 +13,7 @@ import (
 
 	yaml "sigs.k8s.io/yaml/goyaml.v3"
 
+	"github.com/koord-rt/koord-rt/api/strategy"
 	"github.com/koord-rt/koord-rt/koordlet/internal/trust"
 )
 
@@ -105,8 +106,11 @@ func FromKubeconfig(path string) (Config, error) {
 
 // ParseKubeconfig reads the text of a kubeconfig; dir is what its relative paths are below.
 func ParseKubeconfig(data []byte, dir string) (Config, error) {
+	if len(data) > maxKubeconfig {
+		return Config{}, fmt.Errorf("parse: more than %d bytes", maxKubeconfig)
+	}
 	var k kubeconfig
-	if err := yaml.Unmarshal(data, &k); err != nil {
+	if err := strategy.Loose(data, &k); err != nil {
 		return Config{}, fmt.Errorf("parse: %w", err)
 	}
 	cl, u, err := k.current()

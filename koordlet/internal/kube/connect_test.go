@@ -5,6 +5,7 @@ package kube_test
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -45,6 +46,9 @@ func TestKubeconfig(t *testing.T) {
 		"data not base64":   {head + "clusters: [{name: c, cluster: {server: 'https://h', certificate-authority-data: '%'}}]\nusers: [{name: u}]", kube.Config{}, "certificate-authority-data"},
 		"not YAML":          {"{", kube.Config{}, "parse"},
 		"a list, no config": {"[1]", kube.Config{}, "parse"},
+		"a key many times":  {strings.Repeat("a:\n", 1000), kube.Config{}, "duplicate key"},
+		"many keys":         {keys(60_000), kube.Config{}, "too large"},
+		"a long text":       {strings.Repeat("#", 2<<20), kube.Config{}, "more than"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -57,6 +61,15 @@ func TestKubeconfig(t *testing.T) {
 			}
 		})
 	}
+}
+
+// keys is a mapping of n distinct keys.
+func keys(n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, "a%d:\n", i)
+	}
+	return b.String()
 }
 
 func FuzzParseKubeconfig(f *testing.F) {

@@ -9,5 +9,5 @@
 // and an agent with a budget of 40 MiB follows three objects and the pods of one node. Nothing here ends because the API
 // server is away: what was known stays known, and the state says since when and why.
 //
-// It may import koordlet/internal/{amount,jsonscan,trust} and api/protocol; never client-go or apimachinery.
+// It may import koordlet/internal/{amount,jsonscan,trust}, api/protocol and api/strategy; never client-go or apimachinery.
 package kube

@@ -58,6 +58,8 @@ func TestParse(t *testing.T) {
 		`{"kind":"Status"}`:      "neither an answer",
 		"\tkind: x":              "parse the kubelet's configuration",
 		strings.Repeat("#", 2e6): "longer than",
+		"kind: KubeletConfiguration\n" + strings.Repeat("a:\n", 1000):                                   "duplicate key",
+		"kind: KubeletConfiguration\nkubeReserved: {" + manyKeys() + "}\n":                                "too large",
 		`{"kubeletconfig":{"reservedSystemCPUs":"x"}}`:                                                    "reservedSystemCPUs",
 		`{"kubeletconfig":{"kubeReserved":{"cpu":"-1"}}}`:                                                 "kubeReserved",
 		`{"kubeletconfig":{"systemReserved":{"cpu":["1"]}}}`:                                              "not a single value",
@@ -70,6 +72,14 @@ func TestParse(t *testing.T) {
 			t.Errorf("%.60s: %+v, %v; want an error about %s", text, got, err, want)
 		}
 	}
+}
+
+func manyKeys() string {
+	var b strings.Builder
+	for i := range 30_000 {
+		b.WriteString("a" + strconv.Itoa(i) + ": 1, ")
+	}
+	return b.String()
 }
 
 func manyOptions() (out []string) {

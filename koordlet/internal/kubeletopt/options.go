@@ -91,7 +91,7 @@ func Parse(b []byte) (Options, error) {
 		return Options{}, fmt.Errorf("parse the kubelet's configuration: longer than %d bytes", maxBytes)
 	}
 	var d document
-	if err := yaml.Unmarshal(b, &d); err != nil {
+	if err := strategy.Loose(b, &d); err != nil {
 		return Options{}, fmt.Errorf("parse the kubelet's configuration: %w", err)
 	}
 	c := &d.File
