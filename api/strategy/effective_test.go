@@ -149,6 +149,7 @@ func TestValidateRanges(t *testing.T) {
 		`{"cpuBurstStrategy":{"cfsQuotaBurstPeriodSeconds":-2}}`:                                                            "-2, want >= -1",
 		`{"systemStrategy":{"watermarkScaleFactor":401}}`:                                                                   "401, want 1..400",
 		`{"hostApplications":[{"name":"a/b"}]}`:                                                                             "hostApplications[0].name",
+		`{"hostApplications":[{"name":"."}]}`:                                                                               "hostApplications[0].name",
 		`{"hostApplications":[{"name":"a","cgroupPath":{"base":"CgroupRoot","parentDir":"/../x"}}]}`:                        "cgroupPath.parentDir",
 	} {
 		_, err := strategy.Parse([]byte(in))
