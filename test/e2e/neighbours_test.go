@@ -38,10 +38,11 @@ var soonJudged = map[string]any{
 	"interference": map[string]any{"history": "20s", "trial": "8s", "calm": "6s"},
 }
 
-// TestGuestInterference: a best-effort pod makes a latency-sensitive one wait for a disk, then for memory. Each time koordlet tells who
-// suffers and who is suspected, holds that one by io.max and by memory.high, finds it guilty, since the other waits less, and gives back
-// what it took when nobody is disturbed any more. How long it waits (PSI) and what holds it is read from the kernel.
-func TestGuestInterference(t *testing.T) {
+// TestGuestNeighbours is koordlet beside a kubelet that tells it the pods, and a best-effort pod that takes what a latency-sensitive one needs:
+// a disk, then memory. Each time koordlet tells who suffers and who is suspected, holds that one by io.max and by memory.high, finds it guilty,
+// since the other waits less, and gives back what it took when nobody is disturbed any more. Where holding does not help, it decides who must
+// leave. How long a pod waits (PSI), what it has and what holds it is read from the kernel.
+func TestGuestNeighbours(t *testing.T) {
 	if !cgroupV2() || runtime.NumCPU() != 8 {
 		t.Fatalf("the figures are for cgroup v2 and 8 CPUs, here are %d", runtime.NumCPU())
 	}
@@ -60,7 +61,7 @@ func TestGuestInterference(t *testing.T) {
 	l.a.configure(nil)
 	l.extra = nil
 	l.a.start()
-	inSteps(t, l.rig, l, []step[*loops]{{"Disk", disturbedAtDisk}, {"Memory", disturbedInMemory}, {"Starved", starvedOfCPU}})
+	inSteps(t, l.rig, l, []step[*loops]{{"Disk", disturbedAtDisk}, {"Memory", disturbedInMemory}, {"Starved", starvedOfCPU}, {"Full", fullOfMemory}})
 }
 
 // disturbance is one that best effort makes.
@@ -284,37 +285,86 @@ func disturbedInMemory(l *loops) {
 }
 
 // starvedOfCPU: two processes of a best-effort pod that have one CPU wait for it half of the time each, so that one always waits. koordlet
-// decides that the pod must leave, by what the kernel counts, and as long as that is so. Here is no API server to ask, so that is all.
+// decides that the pod must leave, by what the kernel counts.
 func starvedOfCPU(l *loops) {
 	const above = 40
-	decided := func(since time.Time) ([]journal.Record, error) {
-		return l.a.events(since, func(r *journal.Record) bool { return r.Knob == "eviction" })
-	}
+	begun := time.Now()
 	l.put(strings.TrimSuffix(disturbs, "}\n") + ", cpuEvictTimeWindowSeconds: 6, cpuEvictPSIThresholdPercent: " + strconv.Itoa(above) + "}\n")
-	l.ticks(8, func() error {
-		if list, err := decided(time.Time{}); err != nil || len(list) != 0 {
-			return fmt.Errorf("%v is to leave while nobody waits: %w", list, err)
-		}
-		return nil
-	})
+	l.ticks(8, func() error { return l.nobodyLeaves(begun) })
 	waits, stop := l.waits(l.be, "cpu.pressure"), []func(){l.spin(l.be, 7), l.spin(l.be, 7)}
-	var why journal.Record
-	l.eventually(30*time.Second, func() error {
-		list, err := decided(time.Time{})
-		if err == nil && len(list) == 0 {
-			err = errors.New("nobody is to leave")
-		}
-		if err == nil {
-			why = list[0]
-		}
-		return err
-	})
-	waits.end()
-	if why.Owner != "BECPUEvict" || why.Target.Pod != l.be.Pod.UID || why.Want != "observed" || !strings.Contains(why.Reason, "wait for a CPU") || waits.part*100 < above {
+	why := l.leaves(begun, l.be, "BECPUEvict", "wait for a CPU")
+	if waits.end(); waits.part*100 < above {
 		l.t.Errorf("%s waits %s: %+v", l.be.Pod.Name, waits, why)
 	}
 	for _, end := range stop {
 		end()
 	}
 	l.tell("starved: %s waits for a CPU %s of the time: %s is %s by %s: %s", l.be.Pod.Name, waits, why.Target.Name, why.Want, why.Owner, why.Reason)
+}
+
+// fullOfMemory: close below the threshold of evictions best effort's page cache is reclaimed, and nobody is to leave. When the other pod takes
+// more than is left, best effort is to leave for what it cannot give back; the other keeps all that it has.
+func fullOfMemory(l *loops) {
+	const anonymous = 24 * mib
+	begun := time.Now()
+	l.cached(l.be, 96*mib)
+	rest := l.hog(l.be, anonymous)
+	percent := func() float64 { return l.figure("koordlet_node_used_memory_bytes") / float64(memTotal(l)) * 100 }
+	l.ticks(2, quietly) // the figure is of now
+	near, filled := percent(), l.current(l.be)
+	threshold := int(near + 4)
+	l.put(fmt.Sprintf("resourceQOSStrategy: {beClass: {memoryQOS: {enable: true, wmarkRatio: 0}}}\n"+
+		"resourceUsedThresholdWithBE: {enable: true, cpuSuppressPolicy: cfsQuota, cpuSuppressThresholdPercent: 100, memoryEvictThresholdPercent: %d}\n", threshold))
+	reclaimed := l.within(20*time.Second, "memory.current of best effort on a tight node", anonymous, anonymous+36*mib, func() (int, error) { return l.current(l.be), nil })
+	if err := l.nobodyLeaves(begun); err != nil {
+		l.t.Error(err)
+	}
+	size := int((float64(threshold) + 2 - percent()) / 100 * float64(memTotal(l)))
+	stop := l.hog(l.ls, size)
+	why := l.leaves(begun, l.be, "BEMemoryEvict", "")
+	if err := l.kept(l.ls, size); err != nil {
+		l.t.Error(err)
+	}
+	for _, run := range []*kubelet.Running{l.be, l.ls} {
+		if n := event(l.file(l.dir(run), "memory.events"), "oom_kill"); n != 0 {
+			l.t.Errorf("%s: %d processes were killed", run.Pod.Name, n)
+		}
+	}
+	l.tell("full: node at %.1f %%, threshold %d %%: memory.current of %s %d → %d, nobody is to leave; %s took %d, and has %d: %s is %s by %s: %s", near, threshold,
+		l.be.Pod.Name, filled, reclaimed, l.ls.Pod.Name, size, l.current(l.ls), why.Target.Name, why.Want, why.Owner, why.Reason)
+	stop()
+	rest()
+}
+
+// leave are the evictions that koordlet has decided since then.
+func (l *loops) leave(since time.Time) ([]journal.Record, error) {
+	return l.a.events(since, func(r *journal.Record) bool { return r.Knob == "eviction" })
+}
+
+// nobodyLeaves is an error when one was decided.
+func (l *loops) nobodyLeaves(since time.Time) error {
+	list, err := l.leave(since)
+	if err == nil && len(list) > 0 {
+		err = fmt.Errorf("%s is to leave: %s", list[0].Target.Name, list[0].Reason)
+	}
+	return err
+}
+
+// leaves waits until koordlet decides that a pod, and nobody else, must leave. Here is no API server to ask, so that is all.
+func (l *loops) leaves(since time.Time, run *kubelet.Running, feature, reason string) (why journal.Record) {
+	l.t.Helper()
+	l.eventually(30*time.Second, func() error {
+		list, err := l.leave(since)
+		if err == nil && len(list) == 0 {
+			err = fmt.Errorf("%s is not to leave", run.Pod.Name)
+		}
+		if err == nil {
+			why = list[0]
+		}
+		return err
+	})
+	if why.Owner != feature || why.Target.Pod != run.Pod.UID || why.Want != "observed" || !strings.Contains(why.Reason, reason) {
+		l.t.Errorf("decided is %+v, want %s of %s", why, feature, run.Pod.Name)
+	}
+	return why
 }
