@@ -6,6 +6,7 @@ package strategy
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"io"
 	"unicode/utf8"
 
@@ -26,7 +27,7 @@ func jsonTree(data []byte) (*yaml.Node, bool) {
 		return nil, false
 	}
 	_, err := r.decoder.Token()
-	return root, err == io.EOF
+	return root, errors.Is(err, io.EOF)
 }
 
 // jsonReader counts lines up to the token that was read last.
