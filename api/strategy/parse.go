@@ -30,7 +30,7 @@ var (
 	ErrValue = errors.New("bad value")
 )
 
-// Document is one document of a YAML stream (JSON is YAML too), with the line numbers of the file.
+// Document is one document of a YAML stream, or a JSON object, with the line numbers of the file.
 type Document struct {
 	node *yaml.Node
 }
@@ -40,6 +40,9 @@ type Document struct {
 func Documents(data []byte) ([]Document, error) {
 	if len(data) > MaxFileBytes {
 		return nil, fmt.Errorf("%w: %d bytes, at most %d", ErrTooLarge, len(data), MaxFileBytes)
+	}
+	if root, is := jsonTree(data); is {
+		return []Document{{node: root}}, nil
 	}
 	var docs []Document
 	decoder := yaml.NewDecoder(bytes.NewReader(data))

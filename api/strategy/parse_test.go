@@ -216,12 +216,45 @@ func toJSON(t testing.TB, v any) string {
 	return string(data)
 }
 
+// TestJSON: JSON is read as JSON, with characters and keys that YAML changes or refuses, and with lines; what is no JSON is YAML's.
+func TestJSON(t *testing.T) {
+	t.Parallel()
+	const text = "{\"extensions\":{\n\t\"a\u0085b\\u007f\": [\"\\u0085\\u0080\\ufffe\\ud83d\\ude00\", 1, -2.5e3, true, null, {}]}}"
+	spec, err := strategy.Parse([]byte(text))
+	if want := "[\"\u0085\u0080\ufffe\U0001f600\",1,-2.5e3,true,null,{}]"; err != nil || string(spec.Extensions["a\u0085b\x7f"]) != want {
+		t.Errorf("%+q, %v; want %+q", spec.Extensions, err, want)
+	}
+	key := strings.Repeat("k", 1100)
+	if spec, err := strategy.Parse([]byte(`{"extensions":{"` + key + `":"1"}}`)); err != nil || string(spec.Extensions[key]) != `"1"` {
+		t.Errorf("a long key: %.100v", err)
+	}
+	for text, want := range map[string]string{
+		"{\n\"systemStrategy\":\n{\"a\":1}}":                     "line 3: systemStrategy.a: unknown key",
+		"{\"extensions\":{},\n\n\"extensions\":{}}":              "line 3: extensions: duplicate key",
+		"{\"systemStrategy\":{\n\"memcgReapBackGround\":\"1\"}}": "line 2: systemStrategy.memcgReapBackGround",
+		"{\"systemStrategy\":null}":                              "no value",
+		"{} {}":                                                  "document",
+		"{\"extensions\":{\"a\":" + strings.Repeat("[", 50) + strings.Repeat("]", 50) + "}}": "too large",
+	} {
+		if _, err := strategy.Parse([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", text, err, want)
+		}
+	}
+	if _, err := strategy.Parse([]byte("{extensions: {a: 'x'}} # YAML")); err != nil {
+		t.Error(err)
+	}
+}
+
 func FuzzParse(f *testing.F) {
 	f.Add(read(f, "m05-nodeslo.yaml"))
 	f.Add(read(f, "m06a-nodeslo-memory-tuning.yaml"))
 	f.Add([]byte(`{"extensions":{"a":[1,{"b":null}]},"hostApplications":[{"name":"x","qos":"LS"}]}`))
 	f.Add([]byte("systemStrategy: {totalNetworkBandwidth: 10G, schedFeatures: {a: true}}"))
 	f.Add([]byte("a: &a [*a]"))
+	f.Add([]byte(`extensions: {a: "\N"}`))
+	f.Add([]byte(`systemStrategy: {schedFeatures: {"\N": true}}`))
+	f.Add([]byte(`{"extensions":{"a":["\u007f","\u0080","\ufeff","\ufffe","\ud83d\ude00"],"a\u0085b":1,"` + strings.Repeat("<", 200) + `":2}}`))
+	f.Add([]byte("extensions:\n  ? \"" + strings.Repeat("a", 1100) + "\"\n  : 1\n"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		spec, err := strategy.Parse(data)
 		if err != nil {
@@ -233,7 +266,11 @@ func FuzzParse(f *testing.F) {
 		if errs := strategy.Validate(spec); len(errs) > 0 {
 			t.Fatalf("accepted but invalid: %v", errs)
 		}
-		again, err := strategy.Parse([]byte(toJSON(t, spec)))
+		text := toJSON(t, spec)
+		if len(text) > strategy.MaxFileBytes {
+			return // escaped it is longer than what may be read
+		}
+		again, err := strategy.Parse([]byte(text))
 		if err != nil {
 			t.Fatalf("written spec refused: %v", err)
 		}

@@ -36,7 +36,7 @@ func decodeColocation(doc strategy.Document) (layers[ColocationStrategy], []stra
 	for _, e := range k.NodeConfigs {
 		nodes = append(nodes, entry[ColocationStrategy]{e.profile, e.ColocationStrategy})
 	}
-	l, wrong := build(k.ColocationStrategy, "", "nodeConfigs", nodes, checkColocation)
+	l, wrong := build(k.ColocationStrategy, ColocationStrategy{}, "", "nodeConfigs", nodes, checkColocation)
 	return l, wrong, nil
 }
 

@@ -80,7 +80,7 @@ func decodeExtension(doc strategy.Document, name string) (layers[strategy.Spec],
 		}
 		nodes = append(nodes, entry[strategy.Spec]{e.profile, one})
 	}
-	l, more := build(cluster, "clusterStrategy.", "nodeStrategies", nodes, func(strategy.Spec, string) []strategy.FieldError { return nil })
+	l, more := build(cluster, strategy.Spec{}, "clusterStrategy.", "nodeStrategies", nodes, func(strategy.Spec, string) []strategy.FieldError { return nil })
 	return l, append(wrong, more...), nil
 }
 

@@ -79,8 +79,10 @@ type entry[T any] struct {
 }
 
 // build makes layers and checks them: the cluster's by itself, each node's together with the cluster's, because that is what will
-// hold. list is the path of the entries, top that of the cluster's strategy ("" where it is not nested).
-func build[T any](cluster T, top, list string, entries []entry[T], check func(T, string) []strategy.FieldError) (layers[T], []strategy.FieldError) {
+// hold. Of the cluster's, beside is what an entry's fields are checked against: none where each field is checked by itself, and no long
+// lists, which would be walked again for each entry. list is the path of the entries, top that of the cluster's strategy ("" where it is
+// not nested).
+func build[T any](cluster, beside T, top, list string, entries []entry[T], check func(T, string) []strategy.FieldError) (layers[T], []strategy.FieldError) {
 	out := layers[T]{cluster: cluster}
 	errs := check(cluster, top)
 	sound := len(errs) == 0
@@ -90,7 +92,7 @@ func build[T any](cluster T, top, list string, entries []entry[T], check func(T,
 		selector, wrong := e.profile.selector(path, i, seen)
 		whole := e.strategy
 		if sound {
-			whole = strategy.Overlay(cluster, e.strategy)
+			whole = strategy.Overlay(beside, e.strategy)
 		}
 		errs = append(append(errs, wrong...), check(whole, path+".")...)
 		out.nodes = append(out.nodes, layer[T]{selector: selector, strategy: e.strategy})

@@ -78,7 +78,8 @@ func decodeThreshold(doc strategy.Document) (layers[strategy.Spec], []strategy.F
 		e := &k.NodeStrategies[i]
 		nodes = append(nodes, entry[strategy.Spec]{e.profile, strategy.Spec{ResourceUsedThresholdWithBE: &e.ResourceThresholdStrategy}})
 	}
-	l, wrong := part("resourceUsedThresholdWithBE.", strategy.Spec{ResourceUsedThresholdWithBE: k.ClusterStrategy}, nodes)
+	cluster := strategy.Spec{ResourceUsedThresholdWithBE: k.ClusterStrategy}
+	l, wrong := part("resourceUsedThresholdWithBE.", cluster, cluster, nodes)
 	return l, wrong, nil
 }
 
@@ -101,7 +102,7 @@ func decodeBurst(doc strategy.Document) (layers[strategy.Spec], []strategy.Field
 		e := &k.NodeStrategies[i]
 		nodes = append(nodes, entry[strategy.Spec]{e.profile, strategy.Spec{CPUBurstStrategy: &e.CPUBurstStrategy}})
 	}
-	l, wrong := part("cpuBurstStrategy.", strategy.Spec{CPUBurstStrategy: k.ClusterStrategy}, nodes)
+	l, wrong := part("cpuBurstStrategy.", strategy.Spec{CPUBurstStrategy: k.ClusterStrategy}, strategy.Spec{}, nodes)
 	return l, wrong, nil
 }
 
@@ -124,7 +125,7 @@ func decodeSystem(doc strategy.Document) (layers[strategy.Spec], []strategy.Fiel
 		e := &k.NodeStrategies[i]
 		nodes = append(nodes, entry[strategy.Spec]{e.profile, strategy.Spec{SystemStrategy: &e.SystemStrategy}})
 	}
-	l, wrong := part("systemStrategy.", strategy.Spec{SystemStrategy: k.ClusterStrategy}, nodes)
+	l, wrong := part("systemStrategy.", strategy.Spec{SystemStrategy: k.ClusterStrategy}, strategy.Spec{}, nodes)
 	return l, wrong, nil
 }
 
@@ -157,13 +158,29 @@ func decodeQOS(doc strategy.Document) (layers[strategy.Spec], []strategy.FieldEr
 		e := &k.NodeStrategies[i]
 		nodes = append(nodes, entry[strategy.Spec]{e.profile, canonical(&e.WireQOSStrategy, "nodeStrategies"+index(i)+".")})
 	}
-	l, wrong := part(from, cluster, nodes)
+	l, wrong := part(from, cluster, withoutBlocks(cluster), nodes)
 	return l, append(twice, wrong...), nil
 }
 
-// part builds the layers of a key that is one part of a NodeSLO, from is that part.
-func part(from string, cluster strategy.Spec, nodes []entry[strategy.Spec]) (layers[strategy.Spec], []strategy.FieldError) {
-	return build(cluster, "clusterStrategy.", "nodeStrategies", nodes, func(s strategy.Spec, path string) []strategy.FieldError {
+// withoutBlocks is a QoS strategy without its block devices: an entry's list replaces the cluster's, which may be long.
+func withoutBlocks(s strategy.Spec) strategy.Spec {
+	if s.ResourceQOSStrategy == nil {
+		return s
+	}
+	q := *s.ResourceQOSStrategy
+	for _, class := range []**strategy.ResourceQOS{&q.LSRClass, &q.LSClass, &q.BEClass, &q.SystemClass, &q.CgroupRoot} {
+		if *class != nil {
+			c := **class
+			c.BlkIOQOS = nil
+			*class = &c
+		}
+	}
+	return strategy.Spec{ResourceQOSStrategy: &q}
+}
+
+// part builds the layers of a key that is one part of a NodeSLO, from is that part; beside as of [build].
+func part(from string, cluster, beside strategy.Spec, nodes []entry[strategy.Spec]) (layers[strategy.Spec], []strategy.FieldError) {
+	return build(cluster, beside, "clusterStrategy.", "nodeStrategies", nodes, func(s strategy.Spec, path string) []strategy.FieldError {
 		return moved(strategy.Validate(s), from, path)
 	})
 }
@@ -192,7 +209,7 @@ func decodeHosts(doc strategy.Document) (layers[strategy.Spec], []strategy.Field
 		}
 		nodes = append(nodes, entry[strategy.Spec]{e.profile, strategy.Spec{HostApplications: e.Applications}})
 	}
-	l, wrong := build(strategy.Spec{HostApplications: k.Applications}, "", "nodeConfigs", nodes,
+	l, wrong := build(strategy.Spec{HostApplications: k.Applications}, strategy.Spec{}, "", "nodeConfigs", nodes,
 		func(s strategy.Spec, path string) []strategy.FieldError {
 			out := moved(strategy.Validate(s), "hostApplications", path+"applications")
 			seen := map[string]bool{}

@@ -13,6 +13,9 @@ import (
 	"github.com/koord-rt/koord-rt/api/strategy"
 )
 
+// maxProblems is how many wrong values of one key are told, as many as the decoder tells of wrong types: each is looked up in the document.
+const maxProblems = 20
+
 // Keys are those that are read, in order.
 func Keys() []string {
 	return []string{
@@ -111,7 +114,7 @@ func problemsOf(key string, doc strategy.Document, wrong []strategy.FieldError, 
 		}
 		out = append(out, Problem{Key: key, Line: f.Line, Path: f.Path, Err: f.Err})
 	}
-	for _, f := range wrong {
+	for _, f := range wrong[:min(len(wrong), maxProblems)] {
 		out = append(out, Problem{Key: key, Line: doc.LineOf(f.Path), Path: f.Path, Err: f.Err})
 	}
 	return out

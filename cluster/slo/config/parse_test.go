@@ -6,6 +6,7 @@ package config
 import (
 	"errors"
 	"reflect"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -180,6 +181,47 @@ func TestStore(t *testing.T) {
 	}
 }
 
+// TestManyEntries: what a cluster says is not looked at again with each of many entries, and of many wrong values the first are told.
+func TestManyEntries(t *testing.T) {
+	t.Parallel()
+	many := func(n int, format string) string {
+		var b strings.Builder
+		for i := range n {
+			b.WriteString(strings.ReplaceAll(format, "#", strconv.Itoa(i)))
+			if i < n-1 {
+				b.WriteString(",\n")
+			}
+		}
+		return b.String()
+	}
+	const n = 4000
+	entries := many(n, `{"nodeSelector": {"matchLabels": {"a": "#"}}}`)
+	for key, cluster := range map[string]string{
+		KeyAmplification:         `"resourceAmplificationRatio": {` + many(n, `"a#": 2`) + `}, "nodeConfigs"`,
+		KeyNormalization:         `"ratioModel": {` + many(n, `"a#": {"baseRatio": 2}`) + `}, "nodeConfigs"`,
+		KeyColocation:            `"metricAggregatePolicy": {"durations": [` + many(n, `"1#s"`) + `]}, "nodeConfigs"`,
+		KeySystem:                `"clusterStrategy": {"schedFeatures": {` + many(n, `"a#": true`) + `}}, "nodeStrategies"`,
+		KeyQOS:                   `"clusterStrategy": {"beClass": {"blkIOQOS": {"blocks": [` + many(n, `{"name": "a#", "type": "device"}`) + `]}}}, "nodeStrategies"`,
+		KeyHostApplication:       `"applications": [` + many(n, `{"name": "a#"}`) + `], "nodeConfigs"`,
+		PrefixExtension + "long": `"clusterStrategy": {"a": "` + strings.Repeat("x", 300_000) + `"}, "nodeStrategies"`,
+	} {
+		text := "{" + cluster + ": [" + entries + "]}"
+		if strings.HasPrefix(key, PrefixExtension) {
+			text = strings.ReplaceAll(text, `"}}}`, `"}}, "nodeStrategy": {}}`)
+		}
+		for _, p := range second(Parse(map[string]string{key: text}, nil)) {
+			t.Errorf("%v", p)
+		}
+	}
+	wrong := `{"resourceAmplificationRatio": {` + many(20_000, `"a#": 0`) + `}}`
+	problems := second(Parse(map[string]string{KeyAmplification: wrong}, nil))
+	if len(problems) != maxProblems || problems[0].Path != "resourceAmplificationRatio.a0" || problems[0].Line != 1 {
+		t.Errorf("%d problems, want the first %d: %.1000v", len(problems), maxProblems, problems)
+	}
+}
+
+func second[A, B any](_ A, b B) B { return b }
+
 // FuzzParse: any text is read or refused with a reason that names its key; what is refused changes nothing; what is read answers.
 func FuzzParse(f *testing.F) {
 	for _, seed := range []string{
@@ -192,10 +234,11 @@ func FuzzParse(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		node := Node{Labels: map[string]string{"a": "b"}, Annotations: map[string]string{
-			"node.koordinator.sh/colocation-strategy": text, "node.koordinator.sh/network-bandwidth": text,
-		}}
 		for _, key := range Keys() {
+			node := Node{Labels: map[string]string{"a": "b"}, Annotations: map[string]string{"node.koordinator.sh/network-bandwidth": text}}
+			if key == KeyColocation { // a long text takes its time once more
+				node.Annotations["node.koordinator.sh/colocation-strategy"] = text
+			}
 			c, problems := Parse(map[string]string{key: text}, nil)
 			for _, p := range problems {
 				if p.Key != key || p.Err == nil || p.Error() == "" {

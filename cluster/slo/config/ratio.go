@@ -91,7 +91,7 @@ func decodeNormalization(doc strategy.Document) (layers[NormalizationStrategy], 
 	for _, e := range k.NodeConfigs {
 		nodes = append(nodes, entry[NormalizationStrategy]{e.profile, e.NormalizationStrategy})
 	}
-	l, wrong := build(k.NormalizationStrategy, "", "nodeConfigs", nodes, checkNormalization)
+	l, wrong := build(k.NormalizationStrategy, NormalizationStrategy{}, "", "nodeConfigs", nodes, checkNormalization)
 	return l, wrong, nil
 }
 
@@ -152,7 +152,7 @@ func decodeAmplification(doc strategy.Document) (layers[AmplificationStrategy], 
 	for _, e := range k.NodeConfigs {
 		nodes = append(nodes, entry[AmplificationStrategy]{e.profile, e.AmplificationStrategy})
 	}
-	l, wrong := build(k.AmplificationStrategy, "", "nodeConfigs", nodes, checkAmplification)
+	l, wrong := build(k.AmplificationStrategy, AmplificationStrategy{}, "", "nodeConfigs", nodes, checkAmplification)
 	return l, wrong, nil
 }
 

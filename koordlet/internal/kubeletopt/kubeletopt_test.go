@@ -58,7 +58,7 @@ func TestParse(t *testing.T) {
 		`{"kind":"Status"}`:      "neither an answer",
 		"\tkind: x":              "parse the kubelet's configuration",
 		strings.Repeat("#", 2e6): "longer than",
-		"kind: KubeletConfiguration\n" + strings.Repeat("a:\n", 1000):                                   "duplicate key",
+		"kind: KubeletConfiguration\n" + strings.Repeat("a:\n", 1000):                                     "duplicate key",
 		"kind: KubeletConfiguration\nkubeReserved: {" + manyKeys() + "}\n":                                "too large",
 		`{"kubeletconfig":{"reservedSystemCPUs":"x"}}`:                                                    "reservedSystemCPUs",
 		`{"kubeletconfig":{"kubeReserved":{"cpu":"-1"}}}`:                                                 "kubeReserved",
