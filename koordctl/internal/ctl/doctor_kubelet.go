@@ -10,10 +10,9 @@ import (
 	"os"
 	"strings"
 
-	yaml "sigs.k8s.io/yaml/goyaml.v3"
-
 	"github.com/koord-rt/koord-rt/api/config"
 	"github.com/koord-rt/koord-rt/api/protocol"
+	"github.com/koord-rt/koord-rt/api/strategy"
 	"github.com/koord-rt/koord-rt/daemon/status"
 )
 
@@ -105,7 +104,7 @@ func memoryQoSGate(b []byte) (on, set bool, err error) {
 	var k struct {
 		FeatureGates map[string]bool `yaml:"featureGates"`
 	}
-	if err := yaml.Unmarshal(b, &k); err != nil {
+	if err := strategy.Loose(b, &k); err != nil {
 		return false, false, err
 	}
 	on, set = k.FeatureGates["MemoryQoS"]
