@@ -72,7 +72,7 @@ func (c *Cluster) StartUpstream(ctx context.Context, k *Kubelet, o UpstreamOptio
 	if u.process, err = startProcessEnv(u.Log, env, filepath.Join(part, "koordlet"), args...); err != nil {
 		return nil, errors.Join(err, u.Close())
 	}
-	ready, cancel := u.process.alive(ctx, 90*time.Second)
+	ready, cancel := u.process.alive(ctx, 3*time.Minute)
 	defer cancel()
 	err = poll(ready, "upstream's hook server", func(ctx context.Context) error {
 		if _, err := os.Stat(filepath.Join(u.HookDir, "koordlet.json")); err != nil {
@@ -193,7 +193,7 @@ func (c *Cluster) ApplyFolder(ctx context.Context, dir string) error {
 			if err != nil {
 				return err
 			}
-			wait, cancel := context.WithTimeout(ctx, 20*time.Second)
+			wait, cancel := context.WithTimeout(ctx, time.Minute)
 			_, err = c.admin.Wait(wait, path, o.Str("metadata", "name"), func(o Object) bool { return o.Condition("Established") == "True" })
 			cancel()
 			if err != nil {

@@ -157,7 +157,7 @@ func (h *HookServer) Start(ctx context.Context, policy string) error {
 	if err != nil {
 		return err
 	}
-	ready, cancel := context.WithTimeout(ctx, 30*time.Second)
+	ready, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
 	for {
 		if _, err = os.Stat(h.Registration); err == nil {

@@ -196,7 +196,7 @@ func pushAll(ctx context.Context, c *parts.Cache, dir string, list []registry.Im
 			err = closeErr
 		}
 	}()
-	ready, cancel := context.WithTimeout(ctx, 10*time.Second)
+	ready, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	if err := r.WaitReady(ready); err != nil {
 		return err

@@ -172,7 +172,7 @@ func (l *Lab) Run(ctx context.Context, o Options) (Result, error) {
 	}
 	var r Result
 	err := l.space.do(func() error {
-		ready, cancel := context.WithTimeout(ctx, 30*time.Second)
+		ready, cancel := context.WithTimeout(ctx, 2*time.Minute)
 		defer cancel()
 		if err := l.Host.CRI().WaitReady(ready); err != nil {
 			return err

@@ -130,7 +130,7 @@ func (d *Daemon) Restart(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := d.waitReady(ctx, 60*time.Second); err != nil {
+	if err := d.waitReady(ctx, 3*time.Minute); err != nil {
 		text, _ := os.ReadFile(d.Log) // the error below is the one to tell
 		return fmt.Errorf("start dockerd: %w; end of its log:\n%s", err, tail(text))
 	}

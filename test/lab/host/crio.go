@@ -118,7 +118,7 @@ func (h *Host) pullImage(ctx context.Context) error {
 	if err := unpackImage(archive, filepath.Join(h.Dir, "images", parts.ImageRef)); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
 	if _, err := h.cri.Images.PullImage(ctx, &runtimeapi.PullImageRequest{Image: &runtimeapi.ImageSpec{Image: parts.ImageRef}}); err != nil {
 		return fmt.Errorf("pull image: %w; end of CRI-O's log:\n%s", err, tail(h.Log, 2000))
