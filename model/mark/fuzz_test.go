@@ -19,6 +19,7 @@ func FuzzPlanOf(f *testing.F) {
 	f.Add("cpu.shares[", "x  batch")
 	f.Add("cpu.shares", "512 hook:x")
 	f.Add("cpu.shares", "512 hook:")
+	f.Add("cpu.shares", "512 nobody")
 	f.Fuzz(func(t *testing.T, knob, value string) {
 		target := plan.Target{Level: plan.LevelContainer, Container: "c"}
 		for _, s := range mark.PlanOf(&protocol.Applied{Set: map[string]string{knob: value}}, target) {

@@ -120,7 +120,7 @@ func PlanOf(m *protocol.Applied, t plan.Target) plan.Plan {
 		by := m.Set[name][i+1:]
 		hook, hooked := strings.CutPrefix(by, plan.HookPrefix)
 		owner, ok := protocol.ParseFeature(by)
-		if !ok && hook == "" {
+		if !ok && (!hooked || hook == "") {
 			continue
 		}
 		s := plan.Setting{Target: t, Knob: k, Key: key, Value: plan.Text(m.Set[name][:i]), Owner: owner, Reason: "of an earlier life"}

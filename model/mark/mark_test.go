@@ -102,9 +102,9 @@ func TestRebaseOfAnIdleGroup(t *testing.T) {
 
 func TestPlanOfKnowsTheHook(t *testing.T) {
 	t.Parallel()
-	back := mark.PlanOf(&protocol.Applied{Set: map[string]string{"cpu.shares": "512 hook:x", "cpu.quota": "5 hook:"}}, plan.Target{})
+	back := mark.PlanOf(&protocol.Applied{Set: map[string]string{"cpu.shares": "512 hook:x", "cpu.quota": "5 hook:", "cpu.period": "7 nobody"}}, plan.Target{})
 	if len(back) != 1 || back[0].Knob != plan.CPUShares || back[0].By() != "hook:x" {
-		t.Errorf("want the shares of x, and nothing of a hook without a name:\n%s", back)
+		t.Errorf("want the shares of x, and nothing of a hook without a name and of an owner that nobody knows:\n%s", back)
 	}
 }
 
