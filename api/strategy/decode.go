@@ -168,6 +168,7 @@ func (d *decoder) scalar(node *yaml.Node, out reflect.Value, path string) {
 	if node.ShortTag() != tag || node.Decode(out.Addr().Interface()) != nil {
 		d.fail(node, path, fmt.Errorf("%w: want %s, have %.60q", ErrValue, want, node.Value))
 	}
+	d.copied(node, path)
 }
 
 // wantKind checks a node's kind.
@@ -238,9 +239,10 @@ func (d *decoder) plain(node *yaml.Node, path string, depth int) (any, bool) {
 	return d.plainScalar(node, path)
 }
 
-// copied counts a text that is written out again; false stops the walk.
+// copied counts a text that is kept or written out again, as often as it is named; false stops the walk. Without aliases it is shorter than
+// twice the file: an escape of two characters stands for three bytes at most.
 func (d *decoder) copied(node *yaml.Node, path string) bool {
-	if d.bytes += len(node.Value); d.bytes > MaxFileBytes {
+	if d.bytes += len(node.Value); d.bytes > 2*MaxFileBytes {
 		d.fail(node, path, ErrTooLarge)
 		return false
 	}

@@ -61,6 +61,7 @@ func TestCopiesOfAliases(t *testing.T) {
 	long, many := strings.Repeat("<", 300_000), strings.Repeat("*a, ", 20_000)
 	for name, text := range map[string]string{
 		"value": `extensions: {a: &a "` + long + `", b: [` + many + `]}`,
+		"field": "hostApplications: [{name: &a " + long + "}" + strings.Repeat(", {name: *a}", 2000) + "]",
 		"key":   "extensions: {a: &a {? " + strings.ReplaceAll(long, "<", "x") + " : 1}, b: [" + many + "]}",
 	} {
 		if spec, err := strategy.Parse([]byte(text)); !errors.Is(err, strategy.ErrTooLarge) || !reflect.DeepEqual(spec, strategy.Spec{}) {

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"strings"
 	"unicode/utf8"
 
 	yaml "sigs.k8s.io/yaml/goyaml.v3"
@@ -45,7 +46,8 @@ func (r *jsonReader) value(depth int) (*yaml.Node, bool) {
 		return nil, false
 	}
 	end := int(r.decoder.InputOffset())
-	r.line += bytes.Count(r.data[r.at:end], []byte("\n")) // tokens have none within
+	raw := r.data[r.at:end]
+	r.line += bytes.Count(raw, []byte("\n")) // tokens have none within
 	r.at = end
 	node := &yaml.Node{Kind: yaml.ScalarNode, Line: r.line}
 	switch v := token.(type) {
@@ -57,8 +59,14 @@ func (r *jsonReader) value(depth int) (*yaml.Node, bool) {
 			node.Value = "true"
 		}
 	case json.Number:
+		if _, err := v.Float64(); err != nil {
+			return nil, false // YAML takes it for a string
+		}
 		node.Value = v.String() // resolved as YAML's plain scalars are
 	case string:
+		if strings.ContainsRune(v, utf8.RuneError) && !saysReplacement(raw) {
+			return nil, false // half of a surrogate pair, which YAML refuses
+		}
 		node.Tag, node.Value = "!!str", v
 	case json.Delim:
 		if v == '}' || v == ']' {
@@ -80,4 +88,9 @@ func (r *jsonReader) value(depth int) (*yaml.Node, bool) {
 		}
 	}
 	return node, true
+}
+
+// saysReplacement reports whether a token has U+FFFD itself, or its escape.
+func saysReplacement(raw []byte) bool {
+	return bytes.ContainsRune(raw, utf8.RuneError) || bytes.Contains(bytes.ToLower(raw), []byte(`\ufffd`))
 }

@@ -19,8 +19,8 @@ const (
 )
 
 // Loose reads the first document of data into out, a pointer to a struct with yaml tags, and passes over keys that out does not name:
-// files of other programs hold more than is read here. No document at all leaves out as it is. Keys given twice, and a file that is too
-// large itself or by its aliases, are errors; their text is short whatever the file.
+// files of other programs hold more than is read here. No document at all leaves out as it is. Keys given twice where out has a field, or very
+// often anywhere, and a file that is too large itself or by its aliases, are errors; their text is short whatever the file.
 func Loose(data []byte, out any) error {
 	if len(data) > MaxFileBytes {
 		return fmt.Errorf("%w: %d bytes, at most %d", ErrTooLarge, len(data), MaxFileBytes)
@@ -66,7 +66,8 @@ func (w *looseWalk) check(node *yaml.Node, depth int) error {
 	return nil
 }
 
-// looseKeys finds a key that is given twice in one pass.
+// looseKeys finds in one pass keys that are given again and again. A few are left to the library, which minds only what is read: programs
+// take such files of their own.
 func looseKeys(node *yaml.Node) error {
 	if len(node.Content)/2 > maxLooseKeys {
 		return fmt.Errorf("line %d: %w: a mapping of %d keys, at most %d", node.Line, ErrTooLarge, len(node.Content)/2, maxLooseKeys)
@@ -75,10 +76,14 @@ func looseKeys(node *yaml.Node) error {
 		kind yaml.Kind
 		text string
 	}
-	seen := make(map[written]int, len(node.Content)/2)
+	seen, again := make(map[written]int, len(node.Content)/2), 0
 	for i := 0; i+1 < len(node.Content); i += 2 {
 		key := node.Content[i]
-		if line, twice := seen[written{key.Kind, key.Value}]; twice {
+		line, twice := seen[written{key.Kind, key.Value}]
+		if twice {
+			again++
+		}
+		if again > maxErrors {
 			return fmt.Errorf("line %d: %w: %.60q, first in line %d", key.Line, ErrDuplicateKey, key.Value, line)
 		}
 		seen[written{key.Kind, key.Value}] = key.Line

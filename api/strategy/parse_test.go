@@ -234,14 +234,17 @@ func TestJSON(t *testing.T) {
 		"{\"systemStrategy\":{\n\"memcgReapBackGround\":\"1\"}}": "line 2: systemStrategy.memcgReapBackGround",
 		"{\"systemStrategy\":null}":                              "no value",
 		"{} {}":                                                  "document",
+		`{"extensions":{"a":"\ud800"}}`:                          "yaml",
 		"{\"extensions\":{\"a\":" + strings.Repeat("[", 50) + strings.Repeat("]", 50) + "}}": "too large",
 	} {
 		if _, err := strategy.Parse([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %s", text, err, want)
 		}
 	}
-	if _, err := strategy.Parse([]byte("{extensions: {a: 'x'}} # YAML")); err != nil {
-		t.Error(err)
+	for _, text := range []string{"{extensions: {a: 'x'}} # YAML", `{"extensions":{"a":"\ufffd�"}}`} {
+		if _, err := strategy.Parse([]byte(text)); err != nil {
+			t.Errorf("%s: %v", text, err)
+		}
 	}
 }
 

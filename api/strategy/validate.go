@@ -276,8 +276,8 @@ func (c *checker) system(p string, s SystemStrategy) {
 
 // application checks a host application; its paths become cgroup paths and must stay below their base.
 func (c *checker) application(p string, a HostApplication) {
-	if a.Name == "" || strings.ContainsRune(a.Name, '/') || strings.ContainsFunc(a.Name, unprintable) || strings.HasPrefix(a.Name, ".") {
-		c.fail(p+"name", "%w: %.60q, want a name without slash that does not begin with a dot", ErrRange, a.Name)
+	if a.Name == "" || strings.ContainsRune(a.Name, '/') || strings.ContainsFunc(a.Name, unprintable) || a.Name == "." || a.Name == ".." {
+		c.fail(p+"name", "%w: %.60q, want a name without slash", ErrRange, a.Name)
 	}
 	c.oneOf(p+"qos", &a.QoS, "", "LSE", "LSR", "LS", "BE", "SYSTEM")
 	if a.CgroupPath == nil {

@@ -44,6 +44,7 @@ type burden struct {
 	out   syncBuffer
 	said  syncBuffer
 	once  sync.Once
+	ended chan error
 }
 
 // loading begins a load. It is in place before it does anything: what it makes others wait for, and waits for itself, is the container's.
@@ -53,7 +54,7 @@ func (r *rig) loading(run *kubelet.Running, words ...string) *burden {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	l := &burden{t: r.t, words: words, cmd: exec.Command(self)}
+	l := &burden{t: r.t, words: words, cmd: exec.Command(self), ended: make(chan error, 1)}
 	switch words[0] {
 	case "reads":
 		disk, err := os.OpenFile(words[1], os.O_RDONLY|unix.O_DIRECT, 0)
@@ -79,6 +80,7 @@ func (r *rig) loading(run *kubelet.Running, words ...string) *burden {
 	if err := l.cmd.Start(); err != nil {
 		r.t.Fatal(err)
 	}
+	go func() { l.ended <- l.cmd.Wait() }()
 	r.t.Cleanup(l.stop)
 	for _, dir := range r.containerDirs(run) {
 		if err := cgroups.Write(dir, "cgroup.procs", strconv.Itoa(l.cmd.Process.Pid)); err != nil {
@@ -94,9 +96,12 @@ func (r *rig) loading(run *kubelet.Running, words ...string) *burden {
 // stop ends it. One that has ended by itself has failed.
 func (l *burden) stop() {
 	l.once.Do(func() {
-		_ = l.cmd.Process.Kill() // it may have ended
-		if err := l.cmd.Wait(); l.said.String() != "" {
+		select {
+		case err := <-l.ended:
 			l.t.Errorf("load %q: %v: %s", l.words, err, l.said.String())
+		default:
+			_ = l.cmd.Process.Kill() // it may be about to end
+			<-l.ended
 		}
 	})
 }

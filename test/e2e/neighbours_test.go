@@ -363,8 +363,15 @@ func (l *loops) leaves(since time.Time, run *kubelet.Running, feature, reason st
 		}
 		return err
 	})
-	if why.Owner != feature || why.Target.Pod != run.Pod.UID || why.Want != "observed" || !strings.Contains(why.Reason, reason) {
-		l.t.Errorf("decided is %+v, want %s of %s", why, feature, run.Pod.Name)
+	l.ticks(2, quietly)
+	list, err := l.leave(since)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	for _, why := range list {
+		if why.Owner != feature || why.Target.Pod != run.Pod.UID || why.Want != "observed" || !strings.Contains(why.Reason, reason) {
+			l.t.Errorf("decided is %+v, want %s of %s", why, feature, run.Pod.Name)
+		}
 	}
 	return why
 }

@@ -48,7 +48,8 @@ func (n *uplink) disturbed() {
 	n.eventually(20*time.Second, func() error { // the load does what it is for
 		from := time.Now()
 		time.Sleep(time.Second)
-		if now := asks.trips(from); now < 10*time.Millisecond {
+		now, ok := asks.took(from)
+		if !ok || now < 10*time.Millisecond {
 			return fmt.Errorf("round trips take %s, undisturbed %s; koordlet has %g", now, calm, n.a.figure("koord_rt_koordlet_pod_network_rtt_seconds", n.ls.Pod.Name))
 		}
 		return nil
@@ -143,9 +144,18 @@ func (n *uplink) beyond() {
 
 }
 
-// trips is the median of the round trips that began since then.
+// trips is the median of the round trips that began since then, of which there are some.
 func (l *burden) trips(from time.Time) time.Duration {
 	l.t.Helper()
+	median, ok := l.took(from)
+	if !ok {
+		l.t.Fatalf("load %q prints nothing: %.300q", l.words, l.out.String())
+	}
+	return median
+}
+
+// took is the same; not ok where none that began since then has ended.
+func (l *burden) took(from time.Time) (median time.Duration, ok bool) {
 	var all []time.Duration
 	for line := range strings.Lines(l.out.String()) {
 		var at, took int64
@@ -154,8 +164,8 @@ func (l *burden) trips(from time.Time) time.Duration {
 		}
 	}
 	if len(all) == 0 {
-		l.t.Fatalf("load %q prints nothing: %.300q", l.words, l.out.String())
+		return 0, false
 	}
 	slices.Sort(all)
-	return all[len(all)/2]
+	return all[len(all)/2], true
 }

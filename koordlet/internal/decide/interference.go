@@ -59,10 +59,13 @@ func interferenceInput(f *Facts, a *accounts, s *State) interference.Input {
 				p.Used[interference.Disk] = sum(f.slowly(sample.OfPod(p.UID), sample.DiskReadBytes), f.slowly(sample.OfPod(p.UID), sample.DiskWriteBytes))
 			}
 			if network && u.spec != nil && !u.spec.HostNetwork && len(u.spec.IPs) > 0 && !u.member.Pod.Ask.OptOut.Has(protocol.FeatureNetwork) {
-				p.Used[interference.Network] = s.passed(u.member.Pod.FullName(), sum(f.slowly(sample.OfPod(p.UID), sample.NetworkTransmit)))
+				p.Used[interference.Network] = sum(f.slowly(sample.OfPod(p.UID), sample.NetworkTransmit))
 			}
 		}
 		in.Pods = append(in.Pods, p)
+	}
+	if network {
+		s.passed(in.Pods)
 	}
 	return in
 }

@@ -24,10 +24,15 @@ func TestInterferenceHoldsWhatIsSent(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change func(*decide.Facts, string) string
 		tried  bool
-		blind  bool // it sends ten times of what it may, whatever gets through
+		blind  float64 // what comes out of ten times as much, which it sends whatever gets through
 	}{
-		"shaped":     {change: func(_ *decide.Facts, pod string) string { return pod }, tried: true},
-		"blind":      {change: func(_ *decide.Facts, pod string) string { return pod }, tried: true, blind: true},
+		"shaped": {change: func(_ *decide.Facts, pod string) string { return pod }, tried: true},
+		"blind":  {change: func(_ *decide.Facts, pod string) string { return pod }, tried: true, blind: 5e9 / 8},
+		"blind, of no class": {change: func(f *decide.Facts, pod string) string {
+			qos := f.View.Strategy.ResourceQOSStrategy
+			qos.LSClass.NetworkQOS, qos.BEClass.NetworkQOS = qos.BEClass.NetworkQOS, nil
+			return pod
+		}, tried: true, blind: 1e10 / 8},
 		"not shaped": {change: func(f *decide.Facts, pod string) string { f.Link = nil; return pod }},
 		"the node's address": {change: func(_ *decide.Facts, pod string) string {
 			return strings.Replace(pod, `"spec":{`, `"spec":{"hostNetwork":true,`, 1)
@@ -47,8 +52,8 @@ func TestInterferenceHoldsWhatIsSent(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			full := float64(100 << 20)
-			if tc.blind {
-				full = 5e9 / 8 // what its class may have
+			if tc.blind > 0 {
+				full = tc.blind
 			}
 			sent := full // what comes out
 			l := newLife(func(f *decide.Facts) {
@@ -58,7 +63,7 @@ func TestInterferenceHoldsWhatIsSent(t *testing.T) {
 					`"spec":{"priority":5500,"containers":[{"name":"c"}]},"status":{"phase":"Running","podIP":"10.0.0.4"}}`))
 			})
 			seen := func(out float64) float64 {
-				if tc.blind {
+				if tc.blind > 0 {
 					return 10 * full
 				}
 				return out

@@ -64,23 +64,50 @@ func (s *State) sends() bool {
 	return slices.ContainsFunc(s.tick.Network.Directions, func(d netqos.Direction) bool { return egress(d.Key) })
 }
 
-// passed is what comes out at the uplink of what a pod sends, in bytes per second. Who does not slow down when packets are lost (UDP) sends
+// passed takes from what best-effort pods send what does not come out at the uplink. Who does not slow down when packets are lost (UDP) sends
 // more than its class or its own limit lets through: that is lost here, others do not meet it, and half of it would be no cut.
-func (s *State) passed(pod string, sent unit.Measured[interference.Level]) unit.Measured[interference.Level] {
-	for i := range s.tick.Network.Directions {
-		d := &s.tick.Network.Directions[i]
-		at := slices.IndexFunc(d.Pods, func(p shape.Pod) bool { return p.Name == pod })
-		if at < 0 || !strings.HasSuffix(d.Key, "/"+shape.Egress.String()) {
+//
+//	out = min(sent, own limit) × min(1, ceil of the class / Σ min(sent, own limit) of its pods)
+//
+// Until the uplink has been looked at after a restart nothing is known of what comes out.
+func (s *State) passed(pods []interference.Pod) {
+	egress := slices.IndexFunc(s.tick.Network.Directions, func(d netqos.Direction) bool { return strings.HasSuffix(d.Key, "/"+shape.Egress.String()) })
+	if egress < 0 {
+		for i := range pods {
+			if pods[i].QoS == protocol.QoSBE {
+				pods[i].Used[interference.Network] = unit.Measured[interference.Level]{}
+			}
+		}
+		return
+	}
+	d := &s.tick.Network.Directions[egress]
+	class := func(p *interference.Pod) string {
+		if at := slices.IndexFunc(d.Pods, func(q shape.Pod) bool { return q.Name == p.Name }); at >= 0 {
+			if limit := d.Pods[at].Limit; limit > 0 {
+				p.Used[interference.Network].V = min(p.Used[interference.Network].V, interference.Level(limit)/8)
+			}
+			return d.Pods[at].Class
+		}
+		return shape.System
+	}
+	sums, of := map[string]interference.Level{}, make([]string, len(pods))
+	for i := range pods {
+		p := &pods[i]
+		if p.QoS != protocol.QoSBE || !p.Used[interference.Network].OK {
 			continue
 		}
-		if c := d.Shape.Find(d.Pods[at].Class); c != nil {
-			sent.V = min(sent.V, interference.Level(c.Ceil)/8)
+		of[i] = class(p)
+		sums[of[i]] += p.Used[interference.Network].V
+	}
+	for i := range pods {
+		c := d.Shape.Find(of[i])
+		if of[i] == "" || c == nil {
+			continue
 		}
-		if limit := d.Pods[at].Limit; limit > 0 {
-			sent.V = min(sent.V, interference.Level(limit)/8)
+		if most := interference.Level(c.Ceil) / 8; sums[of[i]] > most {
+			pods[i].Used[interference.Network].V *= most / sums[of[i]]
 		}
 	}
-	return sent
 }
 
 // senders are the suspects that send less, by the pod's UID.

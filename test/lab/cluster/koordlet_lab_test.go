@@ -287,7 +287,7 @@ func (n *governed) serverAway(t *testing.T) {
 	n.bears(t, length.Seconds()) // a tick is a second
 	log = len(read(t, filepath.Join(n.dir, "koordlet.log"))) - log
 	t.Logf("the API server was away for %s: %d bytes of log", time.Since(n.away[len(n.away)-1].from).Round(time.Second), log)
-	if most := 16<<10 + 128*int(length.Seconds()); log > most {
+	if most := 4<<10 + 8*int(length.Seconds()); log > most {
 		t.Errorf("koordlet logged %d bytes while the API server was away, want %d at most", log, most)
 	}
 	file, none := n.quotaFile()
