@@ -4,6 +4,7 @@
 package pod
 
 import (
+	"strconv"
 	"strings"
 	"testing"
 
@@ -59,6 +60,37 @@ func TestPatchRefused(t *testing.T) {
 		out, err := patched(p, []byte(patch))
 		if (err == nil) != (want == "") || (out == nil) != (err != nil) || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%.100s: %v, want %q", patch, err, want)
+		}
+	}
+}
+
+// A small patch of a pod that has very many entries would be computed for minutes; what people have is merged.
+func TestPatchOfManyEntries(t *testing.T) {
+	t.Parallel()
+	named := func(n int) (out []corev1.Container) {
+		for i := range n {
+			out = append(out, corev1.Container{Name: "c" + strconv.Itoa(i)})
+		}
+		return out
+	}
+	const patch = `{"spec":{"containers":[{"name":"c0","image":"x"}]}}`
+	for name, tc := range map[string]struct {
+		spec corev1.PodSpec
+		want string
+	}{
+		"usual":              {corev1.PodSpec{Containers: named(50)}, ""},
+		"a long list":        {corev1.PodSpec{Containers: named(40_000)}, "the longest 40000"},
+		"a long list of one": {corev1.PodSpec{Containers: []corev1.Container{{Name: "c0", Env: make([]corev1.EnvVar, maxList+1)}}}, "the longest 1001"},
+		"many lists": {corev1.PodSpec{
+			Containers: named(1000), InitContainers: named(1000), Volumes: make([]corev1.Volume, 1000),
+			Tolerations: make([]corev1.Toleration, 1000), ImagePullSecrets: make([]corev1.LocalObjectReference, 1000),
+			HostAliases: make([]corev1.HostAlias, 1000), SchedulingGates: make([]corev1.PodSchedulingGate, 1000),
+			ResourceClaims: make([]corev1.PodResourceClaim, 1000), TopologySpreadConstraints: make([]corev1.TopologySpreadConstraint, 1),
+		}, "8001 entries"},
+	} {
+		out, err := patched(&corev1.Pod{Spec: tc.spec}, []byte(patch))
+		if (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) || err == nil && out.Spec.Containers[0].Image != "x" {
+			t.Errorf("%s: %v, want %q", name, err, tc.want)
 		}
 	}
 }
