@@ -28,19 +28,20 @@ const plainPod = "name: plain\nuid: plain-1\ncontainers: [{name: main}]\n"
 // plugin is an NRI plugin that sets CPU shares and can be slow.
 type plugin struct {
 	delay  time.Duration
+	ends   <-chan struct{} // ends the delay; may be nil
 	closed chan struct{}
 
 	mu   sync.Mutex
 	seen []string
 }
 
-func (p *plugin) CreateContainer(ctx context.Context, pod *api.PodSandbox, c *api.Container) (*api.ContainerAdjustment, []*api.ContainerUpdate, error) {
+func (p *plugin) CreateContainer(_ context.Context, pod *api.PodSandbox, c *api.Container) (*api.ContainerAdjustment, []*api.ContainerUpdate, error) {
 	p.mu.Lock()
 	p.seen = append(p.seen, pod.GetName()+"/"+c.GetName())
 	p.mu.Unlock()
 	select {
 	case <-time.After(p.delay):
-	case <-ctx.Done():
+	case <-p.ends: // not ctx.Done: at the runtime's limit an answer could still come before the runtime notices
 	}
 	adjust := &api.ContainerAdjustment{}
 	adjust.SetLinuxCPUShares(777)
@@ -89,7 +90,7 @@ func TestNRITimeout(t *testing.T) {
 	t.Parallel()
 	const timeout = 2 * time.Second // the plugin's own configuration must fit into it
 	l := start(t, host.Options{RequestTimeout: timeout})
-	p := &plugin{delay: time.Minute}
+	p := &plugin{delay: time.Minute, ends: t.Context().Done()}
 	l.connect(t, p)
 	begin := time.Now()
 	r := l.runPod(t, plainPod)
