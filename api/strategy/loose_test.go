@@ -25,7 +25,7 @@ func TestLoose(t *testing.T) {
 	for text, want := range map[string]string{
 		"": "{ [] map[]}", "# nothing\n": "{ [] map[]}", "kind: a\nother: [1]\n---\nkind: b\n": "{a [] map[]}",
 		"{\"kind\": \"a\",\n\t\"map\": {\"x\": \"1\"}}": "{a [] map[x:1]}",
-		"kind: a\nother:\n  a: 1\n  a: 2\n":                "{a [] map[]}", // nobody reads that
+		"kind: a\nother:\n  a: 1\n  a: 2\n":             "{a [] map[]}", // nobody reads that
 		"map: &m {x: y}\nother: {<<: *m, z: 1}\n":       "{ [] map[x:y]}",
 	} {
 		var got file

@@ -27,7 +27,9 @@ func TestPassed(t *testing.T) {
 		}
 		return out
 	}
-	be := func(name string, limit unit.BitRate) shape.Pod { return shape.Pod{Name: name, Class: shape.BE, Limit: limit} }
+	be := func(name string, limit unit.BitRate) shape.Pod {
+		return shape.Pod{Name: name, Class: shape.BE, Limit: limit}
+	}
 	var s State
 	s.tick.Network = netqos.Output{Asked: true, Directions: []netqos.Direction{
 		{Key: "eth0/ingress", Shape: shape.Shape{Classes: []shape.Class{{Name: shape.BE, Ceil: 8}}}},
