@@ -56,6 +56,13 @@ func (j *jobs) call(n int) {
 	}
 }
 
+// waiting reports that there is a job.
+func (j *jobs) waiting() bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return len(j.queue) > 0
+}
+
 // disturb reports that a call is under way.
 func (j *jobs) disturb() bool {
 	j.mu.Lock()
@@ -90,10 +97,12 @@ func (j *jobs) run(ctx context.Context, each func(context.Context, func(context.
 
 // lull returns when there is a job, nothing was added for a while, and no call is under way; it is false when ctx has ended.
 func (j *jobs) lull(ctx context.Context, pause *time.Timer) bool {
-	select {
-	case <-ctx.Done():
-		return false
-	case <-j.wake:
+	for !j.waiting() { // a wake that is left of jobs taken already opens no window: the next job's would be over before it came
+		select {
+		case <-ctx.Done():
+			return false
+		case <-j.wake:
+		}
 	}
 	end := time.Now().Add(longest)
 	for {
@@ -106,7 +115,9 @@ func (j *jobs) lull(ctx context.Context, pause *time.Timer) bool {
 		case <-ctx.Done():
 			return false
 		case <-pause.C:
-			return true
+			if !j.disturb() || time.Until(end) <= 0 { // a call may have begun as the time was up
+				return true
+			}
 		case <-j.wake:
 		}
 	}

@@ -25,6 +25,7 @@ func TestJobsWaitForALull(t *testing.T) {
 		"one that begins later neither":           {ms(0), ms(40), ms(8, 30)},
 		"the answer begins the lull anew":         {ms(0, 30), ms(13, 40), ms(2, 3)},
 		"a call without end is disturbed":         {ms(0, 51), ms(50, 101), ms(1, 200)},
+		"a wake that is left opens no window":     {ms(1005), ms(1055), ms(1006, 2000)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -43,6 +44,7 @@ func TestJobsWaitForALull(t *testing.T) {
 						time.AfterFunc(tc.call[i], func() { j.call(n) })
 					}
 				}
+				time.AfterFunc(time.Second, j.rouse) // of a job that was taken already
 				for _, at := range tc.added {
 					time.Sleep(at - time.Since(start))
 					j.add(func(context.Context) { ran = append(ran, time.Since(start)) })
