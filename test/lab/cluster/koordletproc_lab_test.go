@@ -174,7 +174,7 @@ func (n *governed) ticked(t *testing.T) float64 {
 
 func (n *governed) ticksTo(t *testing.T, count float64) {
 	t.Helper()
-	eventually(t, 2*time.Minute+time.Duration(2*(count-n.ticked(t)))*time.Second, func() error {
+	eventually(t, max(2*time.Minute, time.Duration(2*(count-n.ticked(t)))*time.Second), func() error {
 		if now := n.ticked(t); now < count {
 			return fmt.Errorf("koordlet has ticked %v times, want %v", now, count)
 		}
