@@ -91,7 +91,7 @@ func (cr *Creation) create(ctx context.Context, render Render) error {
 		cr.asked = false
 		cr.ask()
 	}
-	e.rest = append(render(cr.v, cr.spec), cr.held...)
+	e.rest, e.rendered = append(render(cr.v, cr.spec), cr.held...), e.gen
 	e.mark = g.markOf(cr.v, cr.spec, e.c)
 	g.reg.addContainer(*e)
 	g.claims(e)

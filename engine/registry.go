@@ -25,6 +25,9 @@ type entry struct {
 	// plan was decided at generation gen; rest is the part that the spec does not carry.
 	plan, rest plan.Plan
 	gen        uint64
+	// rendered is the generation that the spec and rest were made at; undecided where another life made them, or an update has come
+	// since. plan may be newer: a repair decides first and writes afterwards.
+	rendered uint64
 	// inSpec: the runtime took our adjustment. False after a late reply and for containers that came without us.
 	inSpec bool
 	// mark is what the spec holds of ours, for reading it back after a reconnect.

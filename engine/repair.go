@@ -167,6 +167,9 @@ func (g *Engine) replan(now *published) (todo []work, concerned map[string]bool)
 			case todo[i].decided:
 				e.plan, e.gen = next, v.Generation
 			case e.gen == it.gen:
+				if e.rendered == e.gen {
+					e.rendered = v.Generation
+				}
 				e.gen = v.Generation
 			}
 		})

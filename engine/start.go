@@ -40,8 +40,9 @@ func (g *Engine) Start(ctx context.Context, sb Sandbox, ctr Arrival, pid int, di
 		e.c = &c
 		v = g.views.Load()
 		todo = e.rest
-		if v.Generation != e.gen || !e.inSpec {
-			// The View has moved on since creation, or the spec has nothing of ours: all of it is compared with the kernel.
+		if v.Generation != e.gen || v.Generation != e.rendered || !e.inSpec {
+			// The View has moved on since creation, or what the spec has of ours is not known: all of it is compared with the kernel.
+			// A repair that has decided this container already leaves it to us, too.
 			old := e.plan
 			e.plan, e.gen = g.decide(v, pod.p, &c), v.Generation
 			todo = withUndo(v, old, e.plan, c.Base)

@@ -33,7 +33,7 @@ func (g *Engine) Update(ctx context.Context, sb Sandbox, ctr Arrival, asked work
 		c.Base, c.Foreign = mark.Overlay(before, asked), foreign
 		v = g.views.Load()
 		e.c = &c
-		e.plan, e.gen = g.decide(v, pod.p, &c), v.Generation
+		e.plan, e.gen, e.rendered = g.decide(v, pod.p, &c), v.Generation, undecided
 		full = withUndo(v, old, e.plan, c.Base)
 		e.mark = g.markOf(v, full, &c)
 		swapped = g.reg.swapContainer(was, e) // before the burst falls: a repair that has listed the old plan must not raise it again
@@ -73,7 +73,7 @@ func (g *Engine) UpdateRefused(sb Sandbox, was *workload.Container) {
 		c.Base, c.Foreign = was.Base, was.Foreign
 		old := e.plan
 		e.c = &c
-		e.plan, e.gen = g.decide(v, pod.p, &c), v.Generation
+		e.plan, e.gen, e.rendered = g.decide(v, pod.p, &c), v.Generation, undecided
 		e.mark = g.markOf(v, withUndo(v, old, e.plan, c.Base), &c)
 		swapped = g.reg.swapContainer(now, e)
 	}
