@@ -6,16 +6,21 @@ package vm
 import (
 	"context"
 	"fmt"
+	"os"
 	"runtime"
+	"strconv"
 	"time"
 
 	"github.com/koord-rt/koord-rt/test/lab/parts"
 )
 
 const (
-	// cpusPerGuest is how many of the host's CPUs a guest of 8 emulated ones should find; with less, guests that run
-	// side by side (packages under go test do) see stalls that look like bugs.
+	// cpusPerGuest is how many of the host's CPUs a guest of 8 emulated ones should find beside whatever else runs; with less, guests
+	// that run side by side (packages under go test do) see stalls that look like bugs.
 	cpusPerGuest = 4
+	// envGuests is how many guests may run at a time, for who knows that they have little company: one of them keeps little more than
+	// one CPU busy.
+	envGuests = "KOORD_RT_GUESTS"
 	// slotPatience is how long one slot is tried before the next.
 	slotPatience = 300 * time.Millisecond
 )
@@ -26,7 +31,10 @@ func takeSlot(ctx context.Context, root string) (release func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	slots := max(1, runtime.NumCPU()/cpusPerGuest)
+	slots, err := slots(os.Getenv(envGuests), runtime.NumCPU())
+	if err != nil {
+		return nil, err
+	}
 	for i := 0; ; i = (i + 1) % slots {
 		short, cancel := context.WithTimeout(ctx, slotPatience)
 		release, err := quiet.Lock(short, fmt.Sprintf("vm-slot-%d", i))
@@ -40,4 +48,16 @@ func takeSlot(ctx context.Context, root string) (release func(), err error) {
 			return nil, err
 		}
 	}
+}
+
+// slots is how many guests may run at a time.
+func slots(asked string, cpus int) (int, error) {
+	if asked == "" {
+		return max(1, cpus/cpusPerGuest), nil
+	}
+	n, err := strconv.Atoi(asked)
+	if err != nil || n < 1 {
+		return 0, fmt.Errorf("%s is %q: want how many guests may run at a time", envGuests, asked)
+	}
+	return n, nil
 }
