@@ -222,6 +222,15 @@ func (r *registry) swapContainer(was *workload.Container, e entry) bool {
 	return true
 }
 
+// sameAs reports that nobody has changed or decided the container since other was read.
+func (e *entry) sameAs(other *entry) bool { return e.c == other.c && e.gen == other.gen }
+
+// stillAs is sameAs of what the registry holds.
+func (r *registry) stillAs(e *entry) bool {
+	now, ok := r.container(e.c.ID)
+	return ok && now.sameAs(e)
+}
+
 // addContainer stores a container that is being created, unless it has already been started: a decision that was too
 // late must not turn it back.
 func (r *registry) addContainer(e entry) {

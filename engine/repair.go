@@ -14,6 +14,7 @@ import (
 	"github.com/koord-rt/koord-rt/kernel/apply"
 	"github.com/koord-rt/koord-rt/model/node"
 	"github.com/koord-rt/koord-rt/model/plan"
+	"github.com/koord-rt/koord-rt/model/workload"
 )
 
 // undecided is the generation of what no View has decided.
@@ -99,7 +100,7 @@ func (g *Engine) repairAll(ctx context.Context, drift, whole bool) int {
 	} else {
 		todo = slices.DeleteFunc(todo, func(w work) bool { return !w.decided })
 	}
-	reach := reaches{of: now}
+	reach, above := reaches{of: now}, false
 	var p pace
 	for _, pod := range g.reg.podList() {
 		if ctx.Err() != nil {
@@ -111,17 +112,11 @@ func (g *Engine) repairAll(ctx context.Context, drift, whole bool) int {
 		p.step()
 		g.beat(&g.pulses.repair)
 		g.shielded(pod.p.FullName(), func() {
-			next := g.decidePod(v, pod.p.ID, pod.p)
-			pl := direct(withPodUndo(v, &pod, next))
-			if len(pl) == 0 {
-				return
-			}
-			results := g.write(ctx, v, pl)
-			n += g.count(results)
-			g.keepUndone(&pod, next, results)
+			wrote, changed := g.settleNow(ctx, pod.p.ID)
+			n, above = n+wrote, above || changed
 		})
 	}
-	if whole || len(todo) > 0 {
+	if whole || above || len(todo) > 0 {
 		g.settleAncestors(ctx, v)
 	}
 	n += g.repairContainers(ctx, v, todo, drift)
@@ -148,8 +143,8 @@ func (g *Engine) replan(now *published) (todo []work, concerned map[string]bool)
 		p.step()
 		it := &items[i]
 		todo[i] = work{item: *it, next: it.plan}
-		if it.gen == v.Generation {
-			continue
+		if it.gen >= v.Generation {
+			continue // also who was decided by a newer View, which this pass has come too late for
 		}
 		next := it.plan
 		if reach.container(it) {
@@ -209,7 +204,38 @@ func (g *Engine) repairOne(ctx context.Context, v *node.View, w *work, drift boo
 		}
 	}()
 	g.beat(&g.pulses.repair)
-	return g.repair(ctx, v, w, drift)
+	if now, anew := g.overtaken(v, w, w.plan); anew != nil {
+		v, w = now, anew
+	}
+	for w != nil && ctx.Err() == nil {
+		n += g.repair(ctx, v, w, drift)
+		v, w = g.overtaken(v, w, w.next)
+	}
+	return n
+}
+
+// overtaken is what a container needs by the present View beyond what it was decided to need by an older one, nil if that is nothing;
+// stands is its plan until then. Who knows the present View, as a displacement does, may have written by it, before us or meanwhile: an
+// older value must not stand in the end.
+func (g *Engine) overtaken(v *node.View, w *work, stands plan.Plan) (*node.View, *work) {
+	now := g.views.cur.Load()
+	at := w.item
+	at.gen = v.Generation
+	if reach := (reaches{of: now}); now.view == v || !reach.container(&at) {
+		return v, nil
+	}
+	next, ok := g.redecide(now.view, w.pod.p, w.c)
+	if !ok || slices.Equal(next, w.next) {
+		return v, nil
+	}
+	again := &work{item: w.item, next: next, decided: true}
+	again.plan = stands
+	g.reg.changeContainer(w.c.ID, func(e *entry) {
+		if e.c == w.c {
+			e.plan, e.gen = next, now.view.Generation
+		}
+	})
+	return now.view, again
 }
 
 // repair brings one container to the View. Apply reads before it writes, so a container that is as it should be costs
@@ -227,7 +253,12 @@ func (g *Engine) repair(ctx context.Context, v *node.View, w *work, drift bool) 
 		if ok && e.gen != v.Generation {
 			g.repairSoon()
 		}
-		return 0 // started, updated or stopped since it was listed: its handler has seen to it
+		// Started, updated or stopped since it was listed: its handler sees to what is wanted, but knows only the plan that was
+		// decided here, not the one that stands.
+		if !ok || e.c.State == workload.StateStopped {
+			return 0
+		}
+		return g.count(g.write(ctx, v, direct(withUndo(v, w.plan, e.plan, e.c.Base)[len(e.plan):])))
 	}
 	untold, same := g.untold(), w.gen == v.Generation || slices.Equal(w.plan, w.next)
 	if untold && (drift || !same) && g.strayed(w) && g.follow(ctx, w) || len(pl) == 0 {

@@ -24,12 +24,9 @@ type unsettled struct {
 // settleSoon brings a pod and its ancestors to what its containers need, in the background.
 func (g *Engine) settleSoon(sandbox string) {
 	u := &g.unsettled
+	u.ask(sandbox)
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if u.pods == nil {
-		u.pods, u.busy = map[string]struct{}{}, map[string]chan struct{}{}
-	}
-	u.pods[sandbox] = struct{}{}
 	if !u.queued {
 		u.queued = true
 		g.jobs.add(g.settleAll)
@@ -63,6 +60,16 @@ func (u *unsettled) list() []string {
 		out = append(out, sandbox)
 	}
 	return out
+}
+
+// ask is settleSoon for who settles the pod himself.
+func (u *unsettled) ask(sandbox string) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.pods == nil {
+		u.pods, u.busy = map[string]struct{}{}, map[string]chan struct{}{}
+	}
+	u.pods[sandbox] = struct{}{}
 }
 
 // claim takes a pod to be settled by the caller. Else others is what to wait for; nil when the pod is settled.
@@ -139,30 +146,63 @@ func (g *Engine) settle(ctx context.Context, sandbox string) {
 	}
 }
 
-func (g *Engine) settleClaimed(ctx context.Context, sandbox string) {
-	defer g.unsettled.release(sandbox)
-	pod, ok := g.reg.pod(sandbox)
-	if !ok {
-		return
+// settleNow is a repair of one pod, whether or not it was asked for: how many values were written, and whether its part in what its
+// ancestors carry has changed.
+func (g *Engine) settleNow(ctx context.Context, sandbox string) (n int, above bool) {
+	g.unsettled.ask(sandbox)
+	for ctx.Err() == nil {
+		mine, others := g.unsettled.claim(sandbox)
+		switch {
+		case mine:
+			defer g.unsettled.release(sandbox)
+			return g.settlePod(ctx, g.views.Load(), sandbox)
+		case others == nil:
+			g.unsettled.ask(sandbox) // somebody else has settled it, as it was before we came perhaps
+			continue
+		}
+		select {
+		case <-others:
+		case <-ctx.Done():
+		}
 	}
-	v := g.views.Load()
-	if !pod.stopped {
-		next := g.decidePod(v, sandbox, pod.p)
-		g.keepUndone(&pod, next, g.apply(ctx, v, withPodUndo(v, &pod, next)))
-		pod.plan = next
-	}
-	g.settleAbove(ctx, v, sandbox, &pod)
+	return 0, false
 }
 
-// settleAbove brings the pod's ancestors to the new sum when the pod's part in it has changed.
-func (g *Engine) settleAbove(ctx context.Context, v *node.View, sandbox string, pod *podEntry) {
+func (g *Engine) settleClaimed(ctx context.Context, sandbox string) {
+	defer g.unsettled.release(sandbox)
+	v := g.views.Load()
+	if _, above := g.settlePod(ctx, v, sandbox); above {
+		g.settleAncestors(ctx, v)
+	}
+}
+
+// settlePod brings a pod that the caller has claimed to what its containers need.
+func (g *Engine) settlePod(ctx context.Context, v *node.View, sandbox string) (n int, above bool) {
+	pod, ok := g.reg.pod(sandbox)
+	if !ok {
+		return 0, false
+	}
+	if !pod.stopped {
+		next := g.decidePod(v, sandbox, pod.p)
+		if pl := direct(withPodUndo(v, &pod, next)); len(pl) > 0 {
+			results := g.write(ctx, v, pl)
+			n = g.count(results)
+			g.keepUndone(&pod, next, results)
+		}
+		pod.plan = next
+	}
+	return n, g.carries(sandbox, &pod)
+}
+
+// carries keeps the pod's part in what its ancestors carry, and reports whether it is another than before.
+func (g *Engine) carries(sandbox string, pod *podEntry) bool {
 	part := protection(pod)
 	if pod.stopped {
 		part.Min, part.Low = 0, 0
 	}
 	if part.Min == pod.minAbove && part.Low == pod.lowAbove {
-		return
+		return false
 	}
 	g.reg.changePod(sandbox, func(e *podEntry) { e.minAbove, e.lowAbove = part.Min, part.Low })
-	g.settleAncestors(ctx, v)
+	return true
 }

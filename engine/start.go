@@ -23,11 +23,13 @@ func (g *Engine) Start(ctx context.Context, sb Sandbox, ctr Arrival, pid int, di
 	until := g.halfway()
 	pod := g.podOf(sb)
 	var (
-		e    entry
-		v    *node.View
-		todo plan.Plan
+		e       entry
+		v       *node.View
+		todo    plan.Plan
+		must    protocol.FeatureSet
+		missing []string
 	)
-	for swapped := false; !swapped; {
+	for swapped, waited := false, false; !swapped; {
 		e = g.entryOf(pod, sb, ctr)
 		if e.c.State == workload.StateStopped {
 			return nil // it has ended before we were told that it began
@@ -47,10 +49,14 @@ func (g *Engine) Start(ctx context.Context, sb Sandbox, ctr Arrival, pid int, di
 			e.plan, e.gen = g.decide(v, pod.p, &c), v.Generation
 			todo = withUndo(v, old, e.plan, c.Base)
 		}
-		swapped = g.reg.swapContainer(was, e)
+		if swapped = g.reg.swapContainer(was, e); swapped && !waited {
+			must, waited = demanded(v, pod.p), true
+			missing = g.ready(ctx, e.sandbox, c.ID, must, until)
+			swapped = g.views.Load() == v && g.reg.stillAs(&e) // else it is decided anew: what was decided may have been overtaken
+		}
 	}
-	c, must := e.c, demanded(v, pod.p)
-	missing := append(g.ready(ctx, e.sandbox, c.ID, must, until), unset(&e, must)...)
+	c := e.c
+	missing = append(missing, unset(&e, must)...)
 	g.learnFormula(&e)
 	all := g.withPod(v, direct(e.plan), e.sandbox, must)
 	results, bad, release := g.bring(ctx, direct(todo), all, v.Generation)
@@ -63,8 +69,9 @@ func (g *Engine) Start(ctx context.Context, sb Sandbox, ctr Arrival, pid int, di
 		g.noteUnits(v, results)
 		g.recordProof(c.Target(pod.p).Name, c.ID, all, bad, e.gen)
 		g.inUnit(v, e.plan)
-		if now, ok := g.reg.container(c.ID); ok && now.c != c && now.c.State != workload.StateStopped {
-			g.apply(ctx, g.views.Load(), now.plan) // an update came meanwhile, and what was written is older than it
+		if now, ok := g.reg.container(c.ID); ok && !now.sameAs(&e) && now.c.State != workload.StateStopped {
+			v := g.views.Load() // an update or a new View came meanwhile, and what was written is older than it
+			g.apply(ctx, v, withUndo(v, e.plan, now.plan, now.c.Base))
 		}
 	})
 	return refuse(append(missing, failing(must, bad)...))

@@ -67,7 +67,11 @@ func newWorld(t testing.TB, o Options, objects ...client.Object) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	reader := fake.NewClientBuilder().WithScheme(s).WithObjects(objects...).Build()
+	own := make([]client.Object, len(objects)) // the fake writes to what it gets, and worlds share objects
+	for i, o := range objects {
+		own[i] = o.DeepCopyObject().(client.Object)
+	}
+	reader := fake.NewClientBuilder().WithScheme(s).WithObjects(own...).Build()
 	shared := cluster{cached: reader, live: reader}
 	decoder := admission.NewDecoder(s)
 	w := &world{

@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+package engine_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/koord-rt/koord-rt/api/protocol"
+	"github.com/koord-rt/koord-rt/api/strategy"
+	"github.com/koord-rt/koord-rt/engine"
+	"github.com/koord-rt/koord-rt/engine/enginetest"
+	"github.com/koord-rt/koord-rt/kernel/apply"
+	"github.com/koord-rt/koord-rt/model/node"
+	"github.com/koord-rt/koord-rt/model/plan"
+	"github.com/koord-rt/koord-rt/model/unit"
+	"github.com/koord-rt/koord-rt/model/workload"
+)
+
+// gate is a kernel that holds one write up, the first of those that are waited for, and keeps what is written in order.
+type gate struct {
+	engine.Kernel
+	holds  atomic.Pointer[func(plan.Plan) bool]
+	closed atomic.Bool
+	open   chan struct{}
+
+	mu    sync.Mutex
+	wrote []string // "TARGET KNOB VALUE"
+}
+
+func newGate(o *engine.Options) *gate {
+	k := &gate{Kernel: o.Kernel, open: make(chan struct{})}
+	o.Kernel = k
+	return k
+}
+
+// waitFor has the next write for which f is true held up.
+func (k *gate) waitFor(f func(plan.Plan) bool) { k.holds.Store(&f) }
+
+// let lets the write go on.
+func (k *gate) let() {
+	if k.closed.CompareAndSwap(true, false) {
+		close(k.open)
+	}
+}
+
+// Apply implements engine.Kernel.
+func (k *gate) Apply(ctx context.Context, p plan.Plan, gen uint64) []apply.Result {
+	if f := k.holds.Load(); f != nil && (*f)(p) && k.holds.CompareAndSwap(f, nil) {
+		k.closed.Store(true)
+		<-k.open
+	}
+	results := k.Kernel.Apply(ctx, p, gen)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for i := range results {
+		if s := &results[i].Setting; results[i].Outcome == apply.Written {
+			k.wrote = append(k.wrote, fmt.Sprintf("%s %s %s", s.Target.Cgroup, s.Knob, s.Value))
+		}
+	}
+	return results
+}
+
+func (k *gate) written() []string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return slices.Clone(k.wrote)
+}
+
+func atPod(p plan.Plan) bool       { return p[0].Target.Level == plan.LevelPod }
+func atContainer(p plan.Plan) bool { return p[0].Target.Level == plan.LevelContainer }
+
+// bursty is a neighbour whose pod has a burst, too.
+func bursty(t *testing.T, r *rig, name string, state workload.State) (*workload.Pod, engine.Listed) {
+	t.Helper()
+	pod, ctr := neighbour(t, r, name)
+	pod.Base.Quota = unit.Some(200000)
+	r.tree.Set(t, pod.Cgroup, "cpu.max", "200000 100000")
+	ctr.Read().State = state
+	return pod, ctr
+}
+
+func sandboxOf(pod *workload.Pod) engine.Sandbox {
+	return engine.Sandbox{ID: pod.ID, Read: func() *workload.Pod { return pod }}
+}
+
+func percent(t *testing.T, n int) *strategy.Spec {
+	t.Helper()
+	spec, err := strategy.Parse(fmt.Appendf(nil, "cpuBurstStrategy: {policy: cpuBurstOnly, cpuBurstPercent: %d}\n", n))
+	must(t, err)
+	return &spec
+}
+
+// A container that another life has made starts while the repair of this one, which has decided it, is still at its pod: the repair
+// leaves it to its start, and that writes what the specification does not carry.
+func TestStartBesideARepair(t *testing.T) {
+	t.Parallel()
+	var k *gate
+	r := newRig(t, 0, func(o *engine.Options) { k = newGate(o) })
+	defer k.let() // the engine ends after it
+	pod, ctr := bursty(t, r, "ours", workload.StateCreated)
+	ctr.Read().Applied = &protocol.Applied{Generation: 9, By: "koord-nri/1", Set: map[string]string{"cpu.shares": "2 cpu-identity"}}
+	k.waitFor(atPod)
+	r.Synchronize([]*workload.Pod{pod}, []engine.Listed{ctr})
+	enginetest.Eventually(t, "the repair at the pod", k.closed.Load)
+	must(t, r.Start(t.Context(), sandboxOf(pod), ctr.Arrival, 0, ""))
+	if got := r.tree.Get(t, pod.Cgroup+"/c", "cpu.max.burst"); got != "200000" {
+		t.Errorf("cpu.max.burst after the start is %q, want 200000", got)
+	}
+	k.let()
+	enginetest.Eventually(t, "end of the repair", r.Idle)
+	if got := r.tree.Get(t, pod.Cgroup+"/c", "cpu.max.burst"); got != "200000" {
+		t.Errorf("cpu.max.burst after the repair is %q, want 200000", got)
+	}
+}
+
+// A new strategy is in force before a start that was decided by the old one gets to its write: the new one stands in the end.
+func TestStartIsOvertaken(t *testing.T) {
+	t.Parallel()
+	var k *gate
+	r := newRig(t, 0, func(o *engine.Options) { k = newGate(o) })
+	r.SetDeadline(time.Minute)
+	defer k.let()
+	pod, ctr := bursty(t, r, "ours", workload.StateCreated)
+	k.waitFor(atContainer)
+	started := make(chan error, 1)
+	go func() { started <- r.Start(t.Context(), sandboxOf(pod), ctr.Arrival, 0, "") }()
+	enginetest.Eventually(t, "the start's write", k.closed.Load)
+	stands := func(want string) func() bool {
+		return func() bool { return r.tree.Get(t, pod.Cgroup+"/c", "cpu.max.burst") == want }
+	}
+	r.Views().SetFile(percent(t, 50), "test")
+	enginetest.Eventually(t, "the new strategy", stands("100000"))
+	k.let()
+	must(t, <-started)
+	enginetest.Eventually(t, "the new strategy, after the start's write", stands("100000"))
+}
+
+// A repair that has decided a container comes to write it after somebody who knows a newer View has done so.
+func TestRepairIsOvertaken(t *testing.T) {
+	t.Parallel()
+	var k *gate
+	r := newRig(t, 0, func(o *engine.Options) {
+		k = newGate(o)
+		s := pinnable(t)
+		s.Kernel.Knobs[plan.CPUBurst].OK = true
+		o.Views.SetStatic(s)
+	})
+	r.SetDeadline(time.Minute)
+	defer k.let()
+	pod, ctr := bursty(t, r, "shared", workload.StateRunning)
+	dir := pod.Cgroup + "/c"
+	claim := func(name, cpus string) {
+		sb, c := exclusive(t, r, name, cpus)
+		must(t, r.Create(t.Context(), sb, c, func(_ *node.View, spec plan.Plan) plan.Plan { return spec }))
+		r.BeforeStart(t.Context(), c.ID)
+	}
+	claim("first", "0")
+	enginetest.Eventually(t, "an end of all repairs", r.Idle)
+	k.waitFor(func(p plan.Plan) bool { return atPod(p) && p[0].Target.Cgroup == pod.Cgroup })
+	r.Add([]*workload.Pod{pod}, []engine.Listed{ctr})
+	enginetest.Eventually(t, "the repair at the pod", k.closed.Load)
+	claim("second", "1")
+	moved := r.tree.Get(t, dir, "cpuset.cpus")
+	if !strings.HasPrefix(moved, "2") {
+		t.Fatalf("the neighbour is on %q", moved)
+	}
+	k.let()
+	enginetest.Eventually(t, "end of the repair", func() bool { return r.Idle() && r.tree.Get(t, dir, "cpu.max.burst") == "200000" })
+	for _, w := range k.written() {
+		if knob := dir + " cpuset.cpus "; strings.HasPrefix(w, knob) && w != knob+moved {
+			t.Errorf("%s was written, want %s all the time", w, moved)
+		}
+	}
+}
+
+// A resize of a pod waits for a repair that is about to write what was decided before it: that must not raise the burst again.
+func TestResizeBesideARepair(t *testing.T) {
+	t.Parallel()
+	var k *gate
+	r := newRig(t, 0, func(o *engine.Options) { k = newGate(o) })
+	r.SetDeadline(time.Minute)
+	defer k.let()
+	pod, ctr := bursty(t, r, "resized", workload.StateRunning)
+	r.Synchronize([]*workload.Pod{pod}, []engine.Listed{ctr})
+	stands := func() bool { return r.tree.Get(t, pod.Cgroup, "cpu.max.burst") == "200000" }
+	enginetest.Eventually(t, "the pod's burst", stands)
+	r.tree.Set(t, pod.Cgroup, "cpu.max.burst", "0") // by a hand
+	k.waitFor(atPod)
+	r.Repair()
+	enginetest.Eventually(t, "the repair at the pod", k.closed.Load)
+	resized := make(chan struct{})
+	go func() {
+		defer close(resized)
+		r.UpdatePod(t.Context(), sandboxOf(pod), workload.Resources{Quota: unit.Some(50000)})
+	}()
+	enginetest.Eventually(t, "the pod's new quota", func() bool {
+		p, _ := r.KnownPod(pod.ID)
+		return p.Base.Quota == unit.Some(50000)
+	})
+	select {
+	case <-resized:
+		t.Error("the resize has not waited")
+	case <-time.After(20 * time.Millisecond): // long enough for who does not wait, no matter if not
+	}
+	k.let()
+	<-resized
+	if stands() {
+		t.Error("the burst stands above the new quota: the kubelet's write is refused")
+	}
+}
+
+// A repair has decided to take a burst back when an update of the container comes first, which knows the new plan only.
+func TestUndoIsNotLostToAnUpdate(t *testing.T) {
+	t.Parallel()
+	var k *gate
+	r := newRig(t, 0, func(o *engine.Options) { k = newGate(o) })
+	r.SetDeadline(time.Minute)
+	defer k.let()
+	pod, ctr := bursty(t, r, "updated", workload.StateRunning)
+	r.Synchronize([]*workload.Pod{pod}, []engine.Listed{ctr})
+	stands := func(want string) func() bool {
+		return func() bool { return r.Idle() && r.tree.Get(t, pod.Cgroup+"/c", "cpu.max.burst") == want }
+	}
+	enginetest.Eventually(t, "the burst", stands("200000"))
+	k.waitFor(atPod)
+	r.Views().SetFile(&strategy.Spec{}, "test")
+	enginetest.Eventually(t, "the repair at the pod", k.closed.Load)
+	updated := make(chan struct{})
+	go func() {
+		defer close(updated)
+		r.Update(t.Context(), sandboxOf(pod), ctr.Arrival, workload.Resources{Shares: unit.Some(512)}, nil)
+	}()
+	enginetest.Eventually(t, "the update", func() bool {
+		_, c, _ := r.Known(ctr.ID)
+		return c.Base.Shares == unit.Some(512)
+	})
+	k.let()
+	<-updated
+	enginetest.Eventually(t, "the end of the burst", stands("0"))
+}
