@@ -227,6 +227,20 @@ func (r *registry) swapContainer(was *workload.Container, e entry) bool {
 func (r *registry) addContainer(e entry) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	old, ok := r.containers[e.c.ID]
+	if ok && old.c.State != workload.StateCreating {
+		return
+	}
+	if ok {
+		e.lse, e.lsr = old.lse, old.lsr // reclaim's, at any time
+	}
+	r.set(e)
+}
+
+// claimContainer is addContainer with the container's own claim.
+func (r *registry) claimContainer(e entry) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	if old, ok := r.containers[e.c.ID]; !ok || old.c.State == workload.StateCreating {
 		r.set(e)
 	}
