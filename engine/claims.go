@@ -73,3 +73,46 @@ func rank(it *item) int {
 	}
 	return 0
 }
+
+// claims reports whether a container claims CPUs.
+func (e *entry) claims() bool { return !e.lse.Empty() || !e.lsr.Empty() }
+
+// claim takes the container in with what it claims, before its specification says so.
+func (cr *Creation) claim() {
+	cr.against()
+	cr.g.publishClaims()
+}
+
+// against holds what the container claims against the claims of the registry, one creation at a time: two that were decided under
+// one View know nothing of each other. Nothing of the plan stands in a specification yet.
+func (cr *Creation) against() {
+	g, e := cr.g, &cr.e
+	g.claiming.Lock()
+	defer g.claiming.Unlock()
+	v := *cr.v
+	v.Claims = g.reg.claims()
+	v.Claims.Reserved = cr.v.Claims.Reserved
+	lse, lsr, _ := containerpolicy.Claim(&v, cr.pod, e.c)
+	if !lse.Equal(e.lse) || !lsr.Equal(e.lsr) {
+		g.claimed(&v, cr.pod, e)
+		e.plan, cr.asked = g.decide(&v, cr.pod, e.c), false
+	}
+	held := *e
+	held.inSpec = false
+	g.reg.claimContainer(held)
+}
+
+// unclaim takes claim back where the creation has panicked since: who waits for the answer may know nothing to drop.
+func (cr *Creation) unclaim() {
+	if now, ok := cr.g.reg.container(cr.e.c.ID); ok && now.c == cr.e.c && cr.e.rendered == undecided {
+		cr.g.Dropped(cr.e.sandbox, cr.e.c.ID)
+	}
+}
+
+// claims makes the CPUs of a container that has become known part of the View, and begins to free them.
+func (g *Engine) claims(e *entry) {
+	if e.claims() {
+		g.publishClaims()
+		g.moves.start(g, e.c.ID)
+	}
+}

@@ -95,6 +95,79 @@ func compareClaims(t *testing.T, g *Engine, when string, want map[string]string)
 	}
 }
 
+// pinned is a pod that the scheduler has given CPUs, and its container before its creation.
+func pinned(name, class, cpus string) (Sandbox, *workload.Container) {
+	p := lsr(name)
+	p.Ask.QoS, _ = protocol.ParseQoS(class)
+	p.Ask.ResourceStatus = &protocol.ResourceStatus{CPUSet: cpus}
+	c := &workload.Container{ID: "c-" + name, Name: "app", Cgroup: p.Cgroup + "/c", State: workload.StateCreating}
+	c.Base.Quota = unit.Some(100000)
+	return Sandbox{ID: p.ID, Read: func() *workload.Pod { return p }}, c
+}
+
+// Of two creations that were decided under one View, and whose claims exclude each other, the first claims and the second is decided
+// anew.
+func TestClaimsOfCreationsAtOnce(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string][2]string{
+		"more than the node allows": {"LSR 0", "LSR 1"},
+		"one CPU twice":             {"LSE 1", "LSE 1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			g := halved(t)
+			var creations []*Creation
+			for i, pod := range []string{"a", "b"} {
+				sb, ctr := pinned(pod, c[i][:3], c[i][4:])
+				creations = append(creations, g.Decide(sb, ctr))
+			}
+			for i, cr := range creations {
+				var spec plan.Plan
+				if err := cr.Create(t.Context(), func(_ *node.View, pl plan.Plan) plan.Plan { spec = pl; return nil }); err != nil {
+					t.Fatal(err)
+				}
+				if s := spec.Get(plan.CPUQuota); (s != nil && s.Value.Int() == -1) != (i == 0) {
+					t.Errorf("creation %d is specified\n%s", i, spec)
+				}
+			}
+			for i, want := range []string{c[0][4:], ""} {
+				e, _ := g.reg.container(creations[i].e.c.ID)
+				own := g.views.Load().Claims.ByPod[creations[i].pod.UID]
+				if got := e.lse.Union(e.lsr).String(); got != want || own.LSE.Union(own.LSR).String() != want {
+					t.Errorf("creation %d claims %q, which is %v in the View; want %q", i, got, own, want)
+				}
+			}
+		})
+	}
+}
+
+// What was claimed before the specification was made is free again when that panics, and the claims anew in between stand.
+func TestClaimBeforeTheSpecification(t *testing.T) {
+	t.Parallel()
+	g := halved(t)
+	sb, ctr := pinned("a", "LSE", "1")
+	create := func(render Render) (panicked any) {
+		defer func() { panicked = recover() }()
+		if err := g.Create(t.Context(), sb, ctr, render); err != nil {
+			t.Error(err)
+		}
+		return nil
+	}
+	if create(func(*node.View, plan.Plan) plan.Plan { panic("a request that is none") }) == nil {
+		t.Error("no panic")
+	}
+	if _, known := g.reg.container(ctr.ID); known || len(g.views.Load().Claims.ByPod) > 0 {
+		t.Errorf("kept: container %v, claims %v", known, g.views.Load().Claims)
+	}
+	create(func(*node.View, plan.Plan) plan.Plan {
+		g.reg.changeContainer(ctr.ID, func(e *entry) { e.lse = topo.CPUSet{} }) // as reclaim does
+		return nil
+	})
+	if e, known := g.reg.container(ctr.ID); !known || e.claims() || !e.inSpec {
+		t.Errorf("known %v, claims %v, in its specification %v", known, e.lse, e.inSpec)
+	}
+}
+
 // halved is an engine on two CPUs, of which one may be somebody's own.
 func halved(t *testing.T) *Engine {
 	t.Helper()

@@ -86,6 +86,10 @@ func (cr *Creation) create(ctx context.Context, render Render) error {
 		return cr.err
 	}
 	g, e := cr.g, &cr.e
+	if e.claims() {
+		defer cr.unclaim()
+		cr.claim()
+	}
 	if cr.ask(); cr.mustRaise() {
 		g.raisePod(ctx, *e)
 		cr.asked = false
@@ -97,14 +101,6 @@ func (cr *Creation) create(ctx context.Context, render Render) error {
 	g.claims(e)
 	g.settleSoon(e.sandbox)
 	return nil
-}
-
-// claims makes the CPUs of a container that has become known part of the View, and begins to free them.
-func (g *Engine) claims(e *entry) {
-	if !e.lse.Empty() || !e.lsr.Empty() {
-		g.publishClaims()
-		g.moves.start(g, e.c.ID)
-	}
 }
 
 // created records what stands in the specification, after the reply.

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/koord-rt/koord-rt/model/node"
 	"github.com/koord-rt/koord-rt/model/plan"
 )
 
@@ -87,30 +88,46 @@ func (m *moves) forget(id string) {
 	delete(m.done, id)
 }
 
-// displace gives every other running container the cpuset that it has under the present View, in one ordered plan.
+// displace gives every other running container the cpuset that it has under the present View. Each is written by itself: none of their
+// cgroups lies below another's, and one that is stuck behind a write that reclaims memory costs the others nothing.
 func (g *Engine) displace(ctx context.Context, id string) {
 	v := g.views.Load()
-	var all plan.Plan
-	for _, it := range g.reg.running() {
-		if it.c.ID == id || ctx.Err() != nil {
-			continue
-		}
-		pl, ok := g.redecide(v, it.pod.p, it.c)
-		if !ok {
-			continue
-		}
-		for i := range pl {
-			s := &pl[i]
-			if !cpusetKnobs.Has(s.Knob) || s.Observe {
-				continue
-			}
-			if old := it.plan.Find(s.Target, s.Knob, s.Key); old == nil || old.Value != s.Value {
-				all = append(all, *s)
+	items := g.reg.running()
+	todo := make(chan plan.Plan, len(items))
+	for i := range items {
+		if it := &items[i]; it.c.ID != id && ctx.Err() == nil {
+			if pl := g.moved(v, it); len(pl) > 0 {
+				todo <- pl
 			}
 		}
 	}
-	if len(all) > 0 {
-		g.count(g.write(ctx, v, all))
+	close(todo)
+	var wg sync.WaitGroup
+	for range min(g.o.Workers, len(todo)) {
+		wg.Go(func() {
+			for pl := range todo {
+				g.shielded("displacement for "+id, func() { g.count(g.write(ctx, v, pl)) })
+			}
+		})
 	}
+	wg.Wait()
 	g.repairSoon() // stores the new plans, and writes what else the View has changed
+}
+
+// moved is what a View changes of a container's cpuset.
+func (g *Engine) moved(v *node.View, it *item) (out plan.Plan) {
+	pl, ok := g.redecide(v, it.pod.p, it.c)
+	if !ok {
+		return nil
+	}
+	for i := range pl {
+		s := &pl[i]
+		if !cpusetKnobs.Has(s.Knob) || s.Observe {
+			continue
+		}
+		if old := it.plan.Find(s.Target, s.Knob, s.Key); old == nil || old.Value != s.Value {
+			out = append(out, *s)
+		}
+	}
+	return out
 }

@@ -153,7 +153,9 @@ func (g *Engine) Add(pods []*workload.Pod, containers []Listed) {
 			continue
 		}
 		g.problems(pod, "", pod.Problems)
-		g.reg.putPod(podEntry{p: pod})
+		if !g.reg.newPod(podEntry{p: pod}) {
+			continue
+		}
 		g.settleSoon(pod.ID)
 		news = true
 	}
@@ -172,8 +174,12 @@ func (g *Engine) Add(pods []*workload.Pod, containers []Listed) {
 		}
 		e.inSpec = e.c.Applied != nil
 		g.learnFormula(&e)
-		g.reg.putContainer(e)
-		news = true
+		if known {
+			news = g.reg.swapContainer(old.c, e) || news
+			continue
+		}
+		_, first := g.reg.newContainer(e)
+		news = first || news
 	}
 	g.stats.lastSync.Store(g.o.Now().UnixNano())
 	if news {

@@ -103,6 +103,18 @@ func (r *registry) pod(sandbox string) (podEntry, bool) {
 	return e, ok
 }
 
+// newPod stores a pod unless it is known, and says so.
+func (r *registry) newPod(e podEntry) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if _, ok := r.pods[e.p.ID]; ok {
+		return false
+	}
+	r.generation++
+	r.pods[e.p.ID] = e
+	return true
+}
+
 // putPod stores a pod; changePod edits one that is there.
 func (r *registry) putPod(e podEntry) {
 	r.mu.Lock()
@@ -169,9 +181,11 @@ func (r *registry) podIDs() []string {
 func (r *registry) rename(pending string, e entry) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if _, ok := r.unset(pending); !ok {
+	named, ok := r.unset(pending)
+	if !ok {
 		return false
 	}
+	e.lse, e.lsr = named.lse, named.lsr // reclaim's, at any time
 	if old, ok := r.containers[e.c.ID]; !ok || old.c.State == workload.StateCreating {
 		r.set(e)
 	}
@@ -189,12 +203,6 @@ func (r *registry) ids() map[string]bool {
 		}
 	}
 	return out
-}
-
-func (r *registry) putContainer(e entry) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.set(e)
 }
 
 // newContainer stores a container that is not known, and says so; else it returns the one that is.
@@ -234,6 +242,20 @@ func (r *registry) stillAs(e *entry) bool {
 // addContainer stores a container that is being created, unless it has already been started: a decision that was too
 // late must not turn it back.
 func (r *registry) addContainer(e entry) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	old, ok := r.containers[e.c.ID]
+	if ok && old.c.State != workload.StateCreating {
+		return
+	}
+	if ok {
+		e.lse, e.lsr = old.lse, old.lsr // reclaim's, at any time
+	}
+	r.set(e)
+}
+
+// claimContainer is addContainer with the container's own claim.
+func (r *registry) claimContainer(e entry) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if old, ok := r.containers[e.c.ID]; !ok || old.c.State == workload.StateCreating {

@@ -48,12 +48,12 @@ func (g *Engine) relist(ctx context.Context) {
 	}
 	found := 0
 	for _, pod := range g.reg.podList() {
-		for _, id := range g.unknownIn(pod.p.Cgroup) {
+		for _, dir := range g.unknownIn(pod.p.Cgroup) {
 			if ctx.Err() != nil {
 				return
 			}
 			g.beat(&g.pulses.jobs) // each one asks the runtime
-			if g.takeIn(ctx, id) {
+			if g.takeIn(ctx, dir) {
 				found++
 			}
 		}
@@ -65,12 +65,13 @@ func (g *Engine) relist(ctx context.Context) {
 	}
 }
 
-// unknownIn lists the ids of container directories below a pod's cgroup that the registry does not have.
+// unknownIn lists the container directories below a pod's cgroup that the registry does not have.
 func (g *Engine) unknownIn(dir string) []string {
 	if dir == "" || g.o.CgroupRoot == "" {
 		return nil
 	}
-	entries, err := os.ReadDir(path.Join(g.o.CgroupRoot, dir))
+	dir = path.Join(g.o.CgroupRoot, dir)
+	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return nil
 	}
@@ -80,7 +81,7 @@ func (g *Engine) unknownIn(dir string) []string {
 			continue
 		}
 		if id, ok := containerID(e.Name()); ok && !g.reg.known(id) {
-			out = append(out, id)
+			out = append(out, path.Join(dir, e.Name()))
 		}
 	}
 	return out
@@ -103,8 +104,10 @@ func containerID(name string) (string, bool) {
 	return name, true
 }
 
-// takeIn fetches one container over CRI. Without an endpoint it is only reported.
-func (g *Engine) takeIn(ctx context.Context, id string) bool {
+// takeIn fetches the container of a directory over CRI. Without an endpoint it is only reported. What the runtime has told of it
+// meanwhile is newer: one that has been started is known, and the directory of one that has been removed is gone.
+func (g *Engine) takeIn(ctx context.Context, dir string) bool {
+	id, _ := containerID(path.Base(dir))
 	if g.o.List == nil {
 		g.problem(id, "relist", "container was not told by the runtime, and there is no criEndpoint to ask")
 		return false
@@ -117,15 +120,25 @@ func (g *Engine) takeIn(ctx context.Context, id string) bool {
 	if c.State == workload.StateStopped || g.reg.known(id) {
 		return false
 	}
+	newPod := false
 	if _, ok := g.reg.pod(pod.ID); !ok {
 		known := podEntry{p: pod}
 		g.startPod(&known)
-		g.reg.putPod(known)
+		newPod = g.reg.newPod(known)
 		g.problems(pod, "", pod.Problems)
 	}
 	e := entry{c: c, sandbox: pod.ID, inSpec: c.Applied != nil, plan: plan.Plan(nil)}
 	g.startContainer(pod, &e)
 	g.claimed(g.views.Load(), pod, &e)
-	g.reg.putContainer(e)
-	return true
+	if _, first := g.reg.newContainer(e); !first {
+		return false
+	}
+	if exists(dir) {
+		return true // who removes it from now on finds it in the registry
+	}
+	g.Remove(pod.ID, id)
+	if newPod {
+		g.RemovePod(pod.ID)
+	}
+	return false
 }

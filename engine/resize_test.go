@@ -63,6 +63,36 @@ func TestPodsBaseFollowsAResizeOnce(t *testing.T) {
 	}
 }
 
+// While one container's resize is decided, another one's comes, or the pod's: neither is lost, and none is counted twice.
+func TestResizesAtOnce(t *testing.T) {
+	t.Parallel()
+	quota := func(n int64) workload.Resources { return workload.Resources{Quota: unit.Some(n)} }
+	for name, c := range map[string]struct {
+		meanwhile func(*Engine, Sandbox)
+		want      int64
+	}{
+		"another container's": {func(g *Engine, sandbox Sandbox) {
+			g.Update(t.Context(), sandbox, Arrival{ID: "c2", Read: func(...*protocol.Applied) *workload.Container {
+				return &workload.Container{ID: "c2", Name: "side", State: workload.StateRunning, Cgroup: "/kubepods/podone/c2", Base: quota(20000)}
+			}}, quota(25000), nil)
+		}, 65000},
+		"the pod's": {func(g *Engine, sandbox Sandbox) { g.UpdatePod(t.Context(), sandbox, quota(60000)) }, 60000},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			g, _, sandbox, arrival := resized(t, 50000)
+			g.o.Join = func(ours, _ plan.Plan) plan.Plan {
+				c.meanwhile(g, sandbox)
+				return ours
+			}
+			g.Update(t.Context(), sandbox, arrival, quota(60000), plan.Plan{{Knob: plan.CPUShares, Hook: "agent"}})
+			if e, _ := g.reg.pod(sandbox.ID); e.p.Base.Quota != unit.Some(c.want) {
+				t.Errorf("the pod's quota is believed to be %v, want %d", e.p.Base.Quota, c.want)
+			}
+		})
+	}
+}
+
 // orderly is a kernel that notes whether a pod was being settled, by somebody else, when a burst fell.
 type orderly struct {
 	*seen

@@ -12,15 +12,20 @@ import (
 // Stop releases a container's CPUs and its part of the pod's sums; what others get back is written later. The container
 // has no cgroup any more.
 func (g *Engine) Stop(id string) {
-	e, ok := g.reg.container(id)
-	if !ok || e.c.State == workload.StateStopped {
-		return
+	var ended *entry
+	g.reg.changeContainer(id, func(e *entry) {
+		if e.c.State == workload.StateStopped {
+			return
+		}
+		c := *e.c
+		c.State, c.PID = workload.StateStopped, 0
+		e.c = &c
+		now := *e
+		ended = &now
+	})
+	if ended != nil {
+		g.released(*ended)
 	}
-	c := *e.c
-	c.State, c.PID = workload.StateStopped, 0
-	e.c = &c
-	g.reg.putContainer(e)
-	g.released(e)
 }
 
 // released follows the end of a container that e describes.

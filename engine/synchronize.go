@@ -57,17 +57,25 @@ func (g *Engine) Synchronize(listed []*workload.Pod, containers []Listed) {
 	g.stats.lastSync.Store(g.o.Now().UnixNano())
 	g.stats.tell()
 	g.log.Info("synchronized", "pods", len(pods), "containers", len(entries), "gone", len(gone))
-	g.jobs.add(func(ctx context.Context) {
-		for _, e := range gone {
-			g.recordGone(e.c.Target(&workload.Pod{}))
-		}
-		for _, e := range gonePods {
-			g.ended(e)
-		}
-	})
+	g.jobs.add(func(context.Context) { g.vanished(gonePods, gone) })
 	g.jobs.add(g.countUnmanaged)
 	g.repairSoon()
 	g.relistLater()
+}
+
+// vanished closes the books on what the list lacks. A list may lack what is being created, whose creation or start has taken it in
+// again by now: its values stand, and the ledger still needs what stood there before them.
+func (g *Engine) vanished(pods []podEntry, containers []entry) {
+	for _, e := range containers {
+		if _, back := g.reg.container(e.c.ID); !back {
+			g.recordGone(e.c.Target(&workload.Pod{}))
+		}
+	}
+	for _, e := range pods {
+		if _, back := g.reg.pod(e.p.ID); !back {
+			g.ended(e)
+		}
+	}
 }
 
 // countUnmanaged counts the containers that came without us although the plan would have changed them: each is a

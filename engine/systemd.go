@@ -158,16 +158,20 @@ func isUnit(s *plan.Setting) bool {
 	return err == nil
 }
 
-// take empties the queue.
-func (q *unitQueue) take() plan.Plan {
+// waiting lists the units that are queued.
+func (q *unitQueue) waiting() []string {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	var out plan.Plan
-	for _, dir := range slices.Sorted(maps.Keys(q.todo)) {
-		out = append(out, q.todo[dir]...)
-	}
-	clear(q.todo)
-	return out
+	return slices.Sorted(maps.Keys(q.todo))
+}
+
+// take takes what is queued of one unit.
+func (q *unitQueue) take(dir string) plan.Plan {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	pl := q.todo[dir]
+	delete(q.todo, dir)
+	return pl
 }
 
 // keep notes a property that has been set.
@@ -220,19 +224,19 @@ func (g *Engine) unitsLoop(ctx context.Context) {
 }
 
 // syncUnits sets the properties that are queued. What fails is tried again when the value is written or looked at next,
-// at the latest by the drift check.
+// at the latest by the drift check. What a unit is to have is taken at its turn: while systemd was at the units before it, newer
+// values may have been written, which those of a moment ago would undo in the kernel. What is left when ctx ends stays queued for
+// the end of the program, which has time of its own.
 func (g *Engine) syncUnits(ctx context.Context) {
-	pl := g.units.take()
-	for len(pl) > 0 && ctx.Err() == nil {
-		n := 1
-		for n < len(pl) && pl[n].Target.Cgroup == pl[0].Target.Cgroup {
-			n++
+	for _, dir := range g.units.waiting() {
+		if ctx.Err() != nil {
+			return
 		}
 		g.beat(&g.pulses.units)
-		g.syncUnit(ctx, pl[:n:n])
-		pl = pl[n:]
+		if pl := g.units.take(dir); len(pl) > 0 {
+			g.syncUnit(ctx, pl)
+		}
 	}
-	g.units.add(pl) // for the end of the program, which has time of its own
 }
 
 // syncUnit sets the properties of one unit.

@@ -4,9 +4,14 @@
 package engine
 
 import (
+	"context"
+	"fmt"
 	"slices"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/koord-rt/koord-rt/kernel/apply"
 	"github.com/koord-rt/koord-rt/model/plan"
 )
 
@@ -44,7 +49,7 @@ func TestUnitQueue(t *testing.T) {
 	quota, period, low := unitSetting(unitDir, plan.CPUQuota, 1000), unitSetting(unitDir, plan.CPUPeriod, 100000), unitSetting(unitDir, plan.CPUQuota, 2000)
 	q.add(plan.Plan{quota, period})
 	q.add(plan.Plan{low})
-	pl := q.take()
+	pl := q.take(unitDir)
 	if len(pl) != 2 || pl.Get(plan.CPUQuota).Value != plan.Int(2000) {
 		t.Fatalf("queued %v", pl)
 	}
@@ -52,12 +57,12 @@ func TestUnitQueue(t *testing.T) {
 		q.keep(s)
 	}
 	q.add(plan.Plan{low, period})
-	if pl := q.take(); len(pl) != 0 {
+	if pl := q.take(unitDir); len(pl) != 0 {
 		t.Errorf("set again: %v", pl)
 	}
 	// Quota and period are one property: the news of one brings the other.
 	q.add(plan.Plan{quota, period})
-	if pl := q.take(); len(pl) != 2 {
+	if pl := q.take(unitDir); len(pl) != 2 {
 		t.Errorf("a new quota without its period: %v", pl)
 	}
 	for name, f := range map[string]func(){
@@ -67,8 +72,52 @@ func TestUnitQueue(t *testing.T) {
 		q.keep(period)
 		f()
 		q.add(plan.Plan{low, period})
-		if pl := q.take(); len(pl) != 2 {
+		if pl := q.take(unitDir); len(pl) != 2 {
 			t.Errorf("%s: %v", name, pl)
 		}
+	}
+}
+
+// slow is a kernel whose systemd takes so long for the first unit that something happens meanwhile.
+type slow struct {
+	wishes
+	meanwhile func()
+	set       []string
+}
+
+// SyncUnits implements Kernel.
+func (k *slow) SyncUnits(_ context.Context, p plan.Plan, _ uint64) []apply.Result {
+	out := make([]apply.Result, len(p))
+	for i := range p {
+		k.set = append(k.set, fmt.Sprintf("%s %s", p[i].Target.Cgroup, p[i].Value))
+		out[i] = apply.Result{Setting: p[i], Outcome: apply.Written}
+	}
+	if k.meanwhile != nil {
+		k.meanwhile()
+		k.meanwhile = nil
+	}
+	return out
+}
+
+// A value that was written while systemd was at another unit is not undone by the one that was queued before it; what the end of the
+// program finds queued is the newest, too.
+func TestNewerUnitValues(t *testing.T) {
+	t.Parallel()
+	g, _ := protector(t, nil, nil)
+	k := &slow{}
+	g.o.Kernel = k
+	ctx, cancel := context.WithCancel(t.Context())
+	value := func(dir string, n int64) { g.units.add(plan.Plan{unitSetting(dir, plan.MemoryMin, n)}) }
+	value("/a.slice", 1)
+	value("/b.slice", 1)
+	k.meanwhile = func() { value("/b.slice", 2) }
+	g.syncUnits(ctx)
+	value("/a.slice", 3)
+	value("/b.slice", 3)
+	k.meanwhile = func() { value("/b.slice", 4); cancel() }
+	g.syncUnits(ctx)
+	g.syncUnits(t.Context())
+	if diff := cmp.Diff([]string{"/a.slice 1", "/b.slice 2", "/a.slice 3", "/b.slice 4"}, k.set); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

@@ -40,7 +40,7 @@ func (g *Engine) Update(ctx context.Context, sb Sandbox, ctr Arrival, asked work
 	}
 	c := e.c
 	if untold(v, &pod) {
-		g.shiftPod(pod.p, &before, &c.Base)
+		g.shiftPod(pod.p.ID, &before, &c.Base)
 		g.unsettled.quiet(ctx, pod.p.ID)
 		g.checkPodLater(pod.p.ID) // the kubelet writes the pod's cgroup next, and nobody tells
 	}
@@ -78,7 +78,7 @@ func (g *Engine) UpdateRefused(sb Sandbox, was *workload.Container) {
 		swapped = g.reg.swapContainer(now, e)
 	}
 	if untold(v, &pod) {
-		g.shiftPod(pod.p, &refused, &was.Base)
+		g.shiftPod(pod.p.ID, &refused, &was.Base)
 	}
 	g.settleSoon(e.sandbox)
 	g.jobs.add(func(context.Context) { g.recordSpec(pod.p, &e) })
@@ -131,18 +131,23 @@ func lowered(s plan.Setting, burst int64) plan.Setting {
 func untold(v *node.View, pod *podEntry) bool { return !v.Runtime.Fields.UpdatePod && !pod.told }
 
 // shiftPod follows a container's resize in the pod's base, for runtimes that do not tell the pod's own: the kubelet
-// changes the pod's cgroup by the same amount.
-func (g *Engine) shiftPod(pod *workload.Pod, before, after *workload.Resources) {
-	next := *pod
+// changes the pod's cgroup by the same amount. Two containers of one pod may be resized at once, so it is the present base that shifts.
+func (g *Engine) shiftPod(sandbox string, before, after *workload.Resources) {
 	shift := func(sum *unit.Opt, a, b unit.Opt) {
 		if sum.V > 0 && a.V > 0 && b.V > 0 {
 			sum.V += b.V - a.V
 		}
 	}
-	shift(&next.Base.Quota, before.Quota, after.Quota)
-	shift(&next.Base.Shares, before.Shares, after.Shares)
-	shift(&next.Base.MemoryLimit, before.MemoryLimit, after.MemoryLimit)
-	g.reg.changePod(pod.ID, func(e *podEntry) { e.p, e.before = &next, nil })
+	g.reg.changePod(sandbox, func(e *podEntry) {
+		if e.told {
+			return // since the caller has looked
+		}
+		next := *e.p
+		shift(&next.Base.Quota, before.Quota, after.Quota)
+		shift(&next.Base.Shares, before.Shares, after.Shares)
+		shift(&next.Base.MemoryLimit, before.MemoryLimit, after.MemoryLimit)
+		e.p, e.before = &next, nil
+	})
 }
 
 // quotaOf is the quota that a plan gives, else the base's.

@@ -23,14 +23,14 @@ func (p *Proxy) update(ctx context.Context, c *docker.Call) ([]byte, error) {
 	}
 	foreign, err := p.Servers.Update(ctx, c.Pod, w, c.Update.Base(w.Base))
 	if err != nil {
-		return nil, p.without(c, err)
+		return nil, p.without(ctx, c, err)
 	}
 	body, err := engine.Guard(p.engine, engine.Call[[]byte]{
 		Event: metrics.EventUpdateContainer, Subject: subject(c),
 		Work: func(ctx context.Context) ([]byte, error) { return p.updateBody(ctx, c, foreign) },
 		Late: func() { p.engine.UpdatedLate(c.ID) },
 	})
-	return body, p.without(c, err)
+	return body, p.without(ctx, c, err)
 }
 
 func (p *Proxy) updateBody(ctx context.Context, c *docker.Call, foreign plan.Plan) ([]byte, error) {
@@ -43,9 +43,9 @@ func (p *Proxy) updateBody(ctx context.Context, c *docker.Call, foreign plan.Pla
 }
 
 // without ends an update that the daemon does not get.
-func (p *Proxy) without(c *docker.Call, err error) error {
+func (p *Proxy) without(ctx context.Context, c *docker.Call, err error) error {
 	if under, ok := c.State.(*doubt.Update); ok && err != nil {
-		under.Refused()
+		under.Refused(ctx)
 		c.State = nil
 	}
 	return err
@@ -61,9 +61,9 @@ func (p *Proxy) updated(ctx context.Context, c *docker.Call, o docker.Outcome) {
 		under.Lost(ctx)
 		return
 	case o.OK():
-		under.Done()
+		under.Done(ctx)
 	default:
-		under.Refused()
+		under.Refused(ctx)
 	}
 	p.engine.Updated(c.ID)
 }

@@ -51,6 +51,8 @@ type Updates struct {
 type history struct {
 	// busy is how many updates are under way: their ends will say more than the runtime can now.
 	busy int
+	// begun counts the updates; those up to beside were begun when one of them was refused that others had been built on.
+	begun, beside int
 	// states are what the container may have beside what the engine believes, newest first; empty without a doubt.
 	states []state
 	since  time.Time
@@ -69,6 +71,7 @@ func New(o Options) *Updates { return &Updates{o: o, byID: map[string]*history{}
 type Update struct {
 	of  *Updates
 	id  string
+	n   int // in the order of their beginnings
 	was state
 }
 
@@ -82,7 +85,8 @@ func (u *Updates) Begin(c *workload.Container) *Update {
 		u.byID[c.ID] = h
 	}
 	h.busy++
-	return &Update{of: u, id: c.ID, was: state{c, u.o.Engine.Marked(c.ID)}}
+	h.begun++
+	return &Update{of: u, id: c.ID, n: h.begun, was: state{c, u.o.Engine.Marked(c.ID)}}
 }
 
 // end closes the update; change gets the container's history.
@@ -102,12 +106,40 @@ func (u *Updates) tidy(id string, h *history) {
 	}
 }
 
-// Done says that the runtime has done it: that is what the container has, whatever was in doubt before.
-func (up *Update) Done() { up.end(func(h *history) { h.states = nil }) }
+// Done says that the runtime has done it: that is what the container has, whatever was in doubt before. One that was built on
+// values that the runtime has refused says nothing of what it did not name.
+func (up *Update) Done(ctx context.Context) {
+	up.end(func(h *history) {
+		if up.n > h.beside {
+			h.states = nil
+		}
+	})
+	up.of.settle(ctx, up.id)
+}
 
-// Refused says that the runtime has not done it, so that the values before it stand, or what was in doubt before.
-func (up *Update) Refused() {
-	up.end(func(*history) { up.of.stands(up.was.c) })
+// Refused says that the runtime has not done it, so that the values before it stand, or what was in doubt before. Where another
+// update has begun since, its values stand beside them: the runtime is asked.
+func (up *Update) Refused(ctx context.Context) {
+	doubtful := false
+	up.end(func(h *history) {
+		if doubtful = up.n < h.begun; doubtful {
+			h.beside = h.begun
+			h.doubt(up.was)
+			return
+		}
+		up.of.stands(up.was.c)
+		doubtful = up.n <= h.beside
+	})
+	if doubtful {
+		up.of.settle(ctx, up.id)
+	}
+}
+
+// doubt keeps what the container may have.
+func (h *history) doubt(s state) {
+	h.states = slices.Insert(h.states, 0, s)
+	h.states = h.states[:min(len(h.states), maxStates)]
+	h.since = time.Now()
 }
 
 // stands puts a container's base in place of what the engine believes.
@@ -119,11 +151,7 @@ func (u *Updates) stands(c *workload.Container) {
 
 // Lost says that there is no answer. The runtime is asked at once, and again by Settle.
 func (up *Update) Lost(ctx context.Context) {
-	up.end(func(h *history) {
-		h.states = slices.Insert(h.states, 0, up.was)
-		h.states = h.states[:min(len(h.states), maxStates)]
-		h.since = time.Now()
-	})
+	up.end(func(h *history) { h.doubt(up.was) })
 	up.of.o.Look()
 	up.of.settle(ctx, up.id)
 }

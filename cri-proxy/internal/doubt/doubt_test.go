@@ -108,9 +108,9 @@ func (r *rig) want(what string, quota, shares int64, times int) {
 func TestAnswers(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	r.update(70000, 700).Done()
+	r.update(70000, 700).Done(t.Context())
 	r.want("done", 70000, 700, 0)
-	r.update(80000, 800).Refused()
+	r.update(80000, 800).Refused(t.Context())
 	r.want("refused", 70000, 700, 0)
 	r.Settle(t.Context())
 	if r.want("no doubt", 70000, 700, 0); len(r.byID) > 0 {
@@ -174,11 +174,11 @@ func TestNextUpdate(t *testing.T) {
 	next := r.update(60000, 600)
 	r.Settle(t.Context())
 	r.want("under way", 60000, 600, 1)
-	next.Refused()
+	next.Refused(t.Context())
 	r.want("refused", 150000, 1536, 1)
 	r.Settle(t.Context())
 	r.want("the doubt before", 50000, 512, 2)
-	r.update(90000, 900).Done()
+	r.update(90000, 900).Done(t.Context())
 	r.Settle(t.Context())
 	r.want("answered", 90000, 900, 2)
 	r.update(110000, 1100).Lost(t.Context())
@@ -187,5 +187,64 @@ func TestNextUpdate(t *testing.T) {
 	r.Settle(t.Context())
 	if len(r.byID) > 0 {
 		t.Errorf("kept %v of a container that is gone", r.byID)
+	}
+}
+
+// An update that is refused after another one has begun leaves what that one set: the values before both do not stand. What only the
+// refused one named is told by the runtime, whichever of the two is answered first, also when both are refused.
+func TestRefusedBesideAnother(t *testing.T) {
+	t.Parallel()
+	memory := func(r *rig, n int64) *Update {
+		_, c, _ := r.Known("c")
+		up := r.Begin(c)
+		r.Update(t.Context(), r.sandbox, engine.Arrival{ID: "c"}, workload.Resources{MemoryLimit: unit.Some(n)}, nil)
+		return up
+	}
+	both := workload.Resources{Shares: unit.Some(int64(700)), MemoryLimit: unit.Some(int64(1 << 30))}
+	for name, c := range map[string]struct {
+		begin  func(*rig) (first, second *Update)
+		answer func(ctx context.Context, first, second *Update)
+		record workload.Resources
+		want   workload.Resources
+		asked  int
+	}{
+		"the second, done before": {
+			func(r *rig) (*Update, *Update) { return r.update(60000, 600), r.update(70000, 700) },
+			func(ctx context.Context, first, second *Update) { second.Done(ctx); first.Refused(ctx) },
+			asked(-1, 700, 1<<30), both, 1,
+		},
+		"the second, done after": {
+			func(r *rig) (*Update, *Update) { return r.update(60000, 600), r.update(70000, 700) },
+			func(ctx context.Context, first, second *Update) { first.Refused(ctx); second.Done(ctx) },
+			asked(-1, 700, 1<<30), both, 1,
+		},
+		"one of something else": {
+			func(r *rig) (*Update, *Update) { return r.update(60000, 600), memory(r, 1<<31) },
+			func(ctx context.Context, first, second *Update) { first.Refused(ctx); second.Done(ctx) },
+			asked(-1, 512, 1<<31), workload.Resources{Shares: unit.Some(int64(512)), MemoryLimit: unit.Some(int64(1 << 31))}, 1,
+		},
+		"both refused": {
+			func(r *rig) (*Update, *Update) { return r.update(60000, 600), r.update(70000, 700) },
+			func(ctx context.Context, first, second *Update) { first.Refused(ctx); second.Refused(ctx) },
+			asked(-1, 512, 1<<30), workload.Resources{Shares: unit.Some(int64(512)), MemoryLimit: unit.Some(int64(1 << 30))}, 1,
+		},
+		"both refused, the second first": {
+			func(r *rig) (*Update, *Update) { return r.update(60000, 600), r.update(70000, 700) },
+			func(ctx context.Context, first, second *Update) { second.Refused(ctx); first.Refused(ctx) },
+			asked(-1, 512, 1<<30), workload.Resources{Shares: unit.Some(int64(512)), MemoryLimit: unit.Some(int64(1 << 30))}, 1,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			r.record = c.record
+			first, second := c.begin(r)
+			c.answer(t.Context(), first, second)
+			_, now, _ := r.Known("c")
+			if now.Base.Shares != c.want.Shares || now.Base.MemoryLimit != c.want.MemoryLimit || r.asked != c.asked {
+				t.Errorf("shares %v and memory %v, asked %d times; want %v, %v and %d", now.Base.Shares, now.Base.MemoryLimit, r.asked,
+					c.want.Shares, c.want.MemoryLimit, c.asked)
+			}
+		})
 	}
 }

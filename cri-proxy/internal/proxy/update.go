@@ -52,15 +52,15 @@ func (p *Proxy) update(ctx context.Context, msg []byte) (relay.Verdict, answered
 		Late: func() { p.engine.UpdatedLate(r.ID) },
 	})
 	if err != nil {
-		under.Refused()
+		under.Refused(ctx)
 		return refuse(err), nil
 	}
 	return relay.Verdict{Message: out}, func(ctx context.Context, o outcome, _ relay.Result) {
 		switch o {
 		case done:
-			under.Done()
+			under.Done(ctx)
 		case refused:
-			under.Refused()
+			under.Refused(ctx)
 		default:
 			under.Lost(ctx)
 			return // what is in force is not known

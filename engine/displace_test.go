@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+package engine
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/koord-rt/koord-rt/api/protocol"
+	"github.com/koord-rt/koord-rt/kernel/apply"
+	"github.com/koord-rt/koord-rt/model/node"
+	"github.com/koord-rt/koord-rt/model/plan"
+	"github.com/koord-rt/koord-rt/model/workload"
+)
+
+// stuck is a kernel at which a plan with one cgroup waits until it is opened, as behind a write that reclaims memory.
+type stuck struct {
+	wishes
+	dir  string
+	open chan struct{}
+
+	mu   sync.Mutex
+	cpus map[string]string
+}
+
+// Apply implements Kernel.
+func (k *stuck) Apply(_ context.Context, p plan.Plan, _ uint64) []apply.Result {
+	if slices.ContainsFunc(p, func(s plan.Setting) bool { return s.Target.Cgroup == k.dir }) {
+		<-k.open
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	out := make([]apply.Result, len(p))
+	for i := range p {
+		out[i] = apply.Result{Setting: p[i], Outcome: apply.Written}
+		if p[i].Knob == plan.CPUSetCPUs {
+			k.cpus[p[i].Target.Cgroup] = p[i].Value.String()
+		}
+	}
+	return out
+}
+
+// A neighbour that is stuck is not waited for by the others: they leave the CPUs that somebody claims.
+func TestDisplaceBesideAStuckNeighbour(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		g := halved(t)
+		var pods []*workload.Pod
+		var list []Listed
+		for _, name := range []string{"one", "two", "three"} {
+			pod := lsr(name)
+			pod.Ask.QoS = protocol.QoSLS
+			pods, list = append(pods, pod), append(list, listed(pod))
+		}
+		g.Synchronize(pods, list)
+		k := &stuck{dir: "/kubepods/podtwo/c-two", open: make(chan struct{}), cpus: map[string]string{}}
+		g.o.Kernel = k
+		sb, ctr := pinned("four", "LSE", "1")
+		if err := g.Create(t.Context(), sb, ctr, func(*node.View, plan.Plan) plan.Plan { return nil }); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		want := map[string]string{"/kubepods/podone/c-one": "0", "/kubepods/podthree/c-three": "0"}
+		k.mu.Lock()
+		if diff := cmp.Diff(want, k.cpus); diff != "" {
+			t.Errorf("while one is stuck (-want +got):\n%s", diff)
+		}
+		k.mu.Unlock()
+		close(k.open)
+		synctest.Wait()
+		want[k.dir] = "0"
+		if diff := cmp.Diff(want, k.cpus); diff != "" {
+			t.Errorf("in the end (-want +got):\n%s", diff)
+		}
+	})
+}

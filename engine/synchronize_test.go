@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+package engine
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/koord-rt/koord-rt/api/protocol"
+	"github.com/koord-rt/koord-rt/model/plan"
+	"github.com/koord-rt/koord-rt/model/workload"
+)
+
+// books is a kernel with resctrl that keeps what has ended.
+type books struct {
+	wishes
+	ended []string
+}
+
+// Forget implements Kernel.
+func (k *books) Forget(targets ...plan.Target) error {
+	for _, t := range targets {
+		k.ended = append(k.ended, t.Cgroup)
+	}
+	return nil
+}
+
+// EnsureGroup implements Groups.
+func (*books) EnsureGroup(string) (bool, error) { return false, nil }
+
+// RemoveGroup implements Groups.
+func (k *books) RemoveGroup(name string) error {
+	k.ended = append(k.ended, "removed "+name)
+	return nil
+}
+
+// RemoveMon implements Groups.
+func (*books) RemoveMon(string, string) error { return nil }
+
+// listed is a container of a pod as a list tells it.
+func listed(pod *workload.Pod) Listed {
+	id := "c-" + pod.ID
+	return Listed{Sandbox: pod.ID, Arrival: Arrival{ID: id, Read: func(...*protocol.Applied) *workload.Container {
+		return &workload.Container{ID: id, Name: "app", Cgroup: pod.Cgroup + "/" + id, State: workload.StateRunning}
+	}}}
+}
+
+// What a list lacks because it is being created, and what has started since, is not gone: the ledger keeps its books, and the pod its
+// group. What has not come back is.
+func TestListLacksWhatIsCreated(t *testing.T) {
+	t.Parallel()
+	g, _ := protector(t, nil, nil)
+	k := &books{}
+	g.o.Kernel, g.o.Groups = k, k
+	back, away := lsr("back"), lsr("away")
+	g.Synchronize([]*workload.Pod{back, away}, []Listed{listed(back), listed(away)})
+	for _, id := range []string{"back", "away"} {
+		g.reg.changePod(id, func(e *podEntry) { e.group = "of-" + id })
+	}
+	g.Synchronize(nil, nil)
+	if err := g.Start(t.Context(), Sandbox{ID: back.ID, Read: func() *workload.Pod { return back }}, listed(back).Arrival, 1, ""); err != nil {
+		t.Fatal(err)
+	}
+	g.drain()
+	if diff := cmp.Diff([]string{"/kubepods/podaway/c-away", "removed of-away", "of-away", "/kubepods/podaway"}, k.ended); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
