@@ -96,6 +96,7 @@ func stuckDropped(r *rig) {
 		}
 		return nil
 	})
+	r.meantLate()
 	after := r.pod(lsPod("unstuck"))
 	r.now(after, wants("LS", ""))
 	r.now(r.pod(lsrPod("unstuck-lsr")), wants("LSR", ""))
@@ -165,6 +166,7 @@ func lifecycleSlowKernel(r *rig) {
 		r.soon(10*time.Second, run, wants(kind, sharedOf(kind, rest)))
 	}
 	r.soon(10*time.Second, first, wants("LS", rest))
+	r.meantLate()
 	r.now(r.pod(bePod("slow-after")), wants("BE", rest))
 	r.oneConnection()
 	r.connectedTimes(1)
