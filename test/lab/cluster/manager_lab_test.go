@@ -33,7 +33,7 @@ import (
 func TestClusterManager(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)
 	defer cancel()
-	h := startHostWith(ctx, t, host.Options{}, parts.Kubelet, parts.KubeScheduler)
+	h := startHostWith(ctx, t, host.Options{RequestTimeout: 6 * time.Second}, parts.Kubelet, parts.KubeScheduler)
 	log := newAuditOf(t, filepath.Join(h.Dir, "audit"), loopPolicy)
 	c := start(t, filepath.Join(h.Dir, "cluster"), log.flags()...)
 	k, err := c.StartKubelet(ctx, cluster.KubeletOptions{Runtime: h.Socket, CgroupRoot: h.Cgroup, Config: managers})
@@ -108,8 +108,9 @@ func (m *managed) plugin(t *testing.T) {
 	at := func(name string) string { return filepath.Join(m.dir, name) }
 	config := map[string]any{
 		"apiVersion": "koord-rt.dev/v1alpha1", "kind": "NRIConfig", "runDir": at("run"), "stateDir": at("state"), "strategyFile": at("strategy.yaml"),
-		"host":   map[string]any{"kubepodsRoot": "/" + m.h.Cgroup, "cdiDirs": []string{m.h.CDI}},
-		"socket": m.h.NRISocket, "metrics": map[string]any{"address": "unix:" + at("nri.sock")},
+		"host":     map[string]any{"kubepodsRoot": "/" + m.h.Cgroup, "cdiDirs": []string{m.h.CDI}},
+		"deadline": "1900ms", // the longest there is: time runs on while a decision gets no CPU
+		"socket":   m.h.NRISocket, "metrics": map[string]any{"address": "unix:" + at("nri.sock")},
 	}
 	text, err := json.Marshal(config)
 	if err != nil {
