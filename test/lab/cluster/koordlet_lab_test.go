@@ -78,14 +78,14 @@ type governed struct {
 	victim      cluster.Object // computes now and then
 	since       float64        // koordlet's tick since which victim is measured where it is
 	agent       *process
-	outer       *testing.T // of the whole test
-	dir         string     // koordlet's configuration, state and log
-	metrics     string     // koordlet's socket
-	app         string     // the CPU controller's cgroup of a program outside of Kubernetes
-	away        []span     // while the API server was gone or starting
-	back        time.Time  // when it was ready again for the first time
-	first       time.Time  // when it was started again for the first time
-	again       time.Time  // when koordlet was started again after kill -9
+	outer       *testing.T  // of the whole test
+	dir         string      // koordlet's configuration, state and log
+	metrics     string      // koordlet's socket
+	app         string      // the CPU controller's cgroup of a program outside of Kubernetes
+	away        []span      // while the API server was gone or starting
+	back        time.Time   // when it was ready again for the first time
+	births      []time.Time // of every start of koordlet but the first
+	again       time.Time   // when koordlet was started again after kill -9
 }
 
 type span struct{ from, to time.Time }
