@@ -113,6 +113,7 @@ func (r *nriRuntime) connect(v nriVersion, before *nriPod) {
 		"host":      map[string]any{"kubepodsRoot": "/" + r.root(), "cdiDirs": []string{r.cdi}, "dev": r.dev, "sys": r.sys, "criEndpoint": "unix://" + dir + "/no-cri.sock"},
 		"metrics":   map[string]any{"address": "unix:" + r.run + "/metrics.sock"},
 		"reconnect": map[string]any{"min": "50ms", "max": "500ms"},
+		"deadline":  "1900ms", // the longest there is, as in newRig's
 	})
 	if err == nil {
 		err = os.WriteFile(r.config, text, 0o600)

@@ -12,7 +12,6 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/koord-rt/koord-rt/test/lab/kubelet"
 )
@@ -143,29 +142,6 @@ func memoryOf(r *rig, cpu string) string {
 		r.t.Fatalf("memory node of CPU %s: %q, %v", cpu, nodes, err)
 	}
 	return strings.TrimPrefix(filepath.Base(nodes[0]), "node")
-}
-
-// told compares a container's own words with the wanted values of its level and of its pod's.
-func (r *rig) told(run *kubelet.Running, key, value string, wants []string) {
-	r.t.Helper()
-	var said map[string]string
-	r.eventually(5*time.Second, func() (err error) {
-		said, err = r.words(run)
-		return err
-	})
-	if said[key] != value {
-		r.t.Errorf("%s says %s = %q, want %q", run.Pod.Name, key, said[key], value)
-	}
-	for _, w := range wants {
-		what, value, _ := strings.Cut(w, "=")
-		level, file, _ := strings.Cut(what, " ")
-		if level == "pod" {
-			file = "pod." + file
-		}
-		if said[file] != value {
-			r.t.Errorf("%s: before anything else the container read %s = %q, want %q", run.Pod.Name, file, said[file], value)
-		}
-	}
 }
 
 // words reads the container's log: "TIME stdout F KEY=VALUE".

@@ -121,6 +121,7 @@ func (b *busy) runtimeKilled(request func(context.Context) error) {
 	if err == nil {
 		b.t.Fatal("the request succeeded: it was not under way when containerd was killed")
 	}
+	b.meantLate()
 	b.now(b.standing[1], withoutProcess(wants("BE", "")))
 	if err := b.host.Restart(b.t.Context()); err != nil {
 		b.t.Fatal(err)
@@ -202,6 +203,7 @@ func (b *busy) startExclusive(run *kubelet.Running) {
 	if !strings.Contains(b.log.String(), "the claimed CPUs are still being freed at start") {
 		b.t.Error("the start did not wait for the neighbours")
 	}
+	b.meantLate()
 	// As the kubelet does: containerd cannot start again what it was starting when it died.
 	if err := b.host.CRI().RemoveContainer(b.t.Context(), run.Containers["main"]); err != nil {
 		b.t.Error(err)

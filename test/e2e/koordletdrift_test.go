@@ -126,10 +126,17 @@ func TestGuestSystemdKoordlet(t *testing.T) {
 	r.within(30*time.Second, "quota of the tier", 1, 3200, quota)
 	a.ticks(2, quietly)
 	const told, ticks = "koord_rt_koordlet_drift_total", 8
-	before := a.figure(told)
-	a.ticks(ticks, quietly)
-	// One or two may be: systemd can be late by a tick. Were its rounding written over, it would be each one.
-	if n := a.figure(told) - before; n >= ticks/2 {
+	drifts := func() float64 {
+		before := a.figure(told)
+		a.ticks(ticks, quietly)
+		return a.figure(told) - before
+	}
+	// One or two may be: systemd can be late by a tick, and by more of them for a while. Were its rounding written over, it would be each one.
+	n := drifts()
+	if n >= ticks/2 {
+		n = drifts()
+	}
+	if n >= ticks/2 {
 		t.Errorf("%v drifts in %v ticks although nobody has written but systemd, what koordlet has told it", n, ticks)
 	}
 
@@ -138,7 +145,7 @@ func TestGuestSystemdKoordlet(t *testing.T) {
 	a.strategy(strings.Replace(suppressAt("cfsQuota", 40), "{", "{cpuSuppressMinPercent: 40, ", 1))
 	r.within(30*time.Second, "quota of the tier", least, least, quota)
 	a.ticks(3, quietly)
-	before = a.figure(told)
+	before := a.figure(told)
 	r.reload()
 	a.ticks(3, quietly)
 	tier := filepath.Dir(r.kube.PodDir(be, ""))

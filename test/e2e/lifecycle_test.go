@@ -345,16 +345,6 @@ func (r *rig) differs(run *kubelet.Running, wants []string) error {
 	return nil
 }
 
-// now fails when a value does not stand at this moment.
-func (r *rig) now(run *kubelet.Running, wants []string) {
-	r.t.Helper()
-	for _, w := range wants {
-		if err := r.differs(run, []string{w}); err != nil {
-			r.t.Error(err)
-		}
-	}
-}
-
 // soon fails when the values do not all stand within the limit.
 func (r *rig) soon(limit time.Duration, run *kubelet.Running, wants []string) {
 	r.t.Helper()

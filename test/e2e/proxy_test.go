@@ -40,6 +40,7 @@ type viaProxy struct {
 // newProxyRig has a containerd as o says and no proxy yet.
 func newProxyRig(t *testing.T, o rigOptions) *viaProxy {
 	p := &viaProxy{rig: newRig(t, o), out: &syncBuffer{}}
+	p.proxyLog = p.out
 	t.Cleanup(func() {
 		p.end(syscall.SIGTERM)
 		if t.Failed() {
@@ -178,6 +179,7 @@ func (p *viaProxy) end(sig syscall.Signal) {
 func (p *viaProxy) subProxy(t *testing.T) *viaProxy {
 	c := *p
 	c.rig, c.out = p.rig.sub(t), &syncBuffer{}
+	c.proxyLog = c.out
 	t.Cleanup(func() {
 		c.end(syscall.SIGTERM)
 		if t.Failed() {

@@ -45,6 +45,8 @@ func proxyKilledAnyMoment(p *viaProxy) {
 	p.upProxy(standard, nil)
 	lsr, ls := p.pod(lsrPod("kill-lsr")), p.pod(lsPod("kill-ls"))
 	p.soon(5*time.Second, ls, wants("LS", rest))
+	// Lives have to be long enough for the slowest step, or nothing ever gets done between two kills.
+	window := max(patience(1200*time.Millisecond), 2*p.slowestStep(lsPod("kill-none")))
 	before := p.leftovers()
 	l := p.stubbornLoad(2)
 	kills, done := 20, 0
@@ -55,7 +57,7 @@ func proxyKilledAnyMoment(p *viaProxy) {
 	for ; done < kills || l.count() < kills/2 && done < 3*kills; done++ {
 		// The client is back after its backoff, and in the middle of something.
 		p.eventually(10*time.Second, func() error { _, err := p.client.Pods(p.t.Context()); return err })
-		time.Sleep(patience(time.Duration(100+rand.IntN(1200)) * time.Millisecond))
+		time.Sleep(patience(100*time.Millisecond) + rand.N(window))
 		p.crash()
 		p.now(lsr, wants("LSR", ""))
 		p.now(ls, wants("LS", rest))
@@ -93,6 +95,26 @@ func proxyKilledAnyMoment(p *viaProxy) {
 		}
 		return nil
 	})
+}
+
+// slowestStep is how long the slowest step of a pod's life takes that nobody disturbs.
+func (p *viaProxy) slowestStep(pod kubelet.Pod) (slowest time.Duration) {
+	p.t.Helper()
+	ctx := p.t.Context()
+	var run *kubelet.Running
+	for _, step := range []func() error{
+		func() (err error) { run, err = p.kube.RunPod(ctx, pod); return err },
+		func() error { _, err := p.kube.CreateContainer(ctx, run, "main"); return err },
+		func() error { return p.kube.StartContainer(ctx, run, "main") },
+		func() error { return p.kube.StopPod(ctx, run) },
+	} {
+		begun := time.Now()
+		if err := step(); err != nil {
+			p.t.Fatal(err)
+		}
+		slowest = max(slowest, time.Since(begun))
+	}
+	return slowest
 }
 
 // stubbornPods is a load of pods whose kubelet tries again.

@@ -58,6 +58,10 @@ type rig struct {
 	gate    *gate.Gate
 	dev     string // stands for /dev, where a scenario brings device nodes
 	sys     string // stands for /sys, where it brings RDMA devices
+
+	proxyLog *syncBuffer // the proxy's, where there is one
+	meant    int         // requests that this test has made late
+	excuses  int         // values that others have excused in it
 }
 
 type rigOptions struct {

@@ -6,6 +6,7 @@
 package e2e
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"strconv"
@@ -96,6 +97,7 @@ func stuckDropped(r *rig) {
 		}
 		return nil
 	})
+	r.meantLate()
 	after := r.pod(lsPod("unstuck"))
 	r.now(after, wants("LS", ""))
 	r.now(r.pod(lsrPod("unstuck-lsr")), wants("LSR", ""))
@@ -147,9 +149,7 @@ func lifecycleSlowKernel(r *rig) {
 	r.gate.Shut()
 	r.t.Cleanup(r.gate.Open)
 	pods := map[string]*kubelet.Running{"BE": r.pod(bePod("slow-be")), "LS": r.pod(lsPod("slow-ls")), "LSR": r.pod(lsrPod("slow-lsr"))}
-	if n := r.gate.Waiting(); n == 0 {
-		r.t.Error("no write has hung")
-	}
+	r.hangs()
 	if r.differs(pods["BE"], wants("BE", rest)) == nil {
 		r.t.Error("a pod has all of its values although no write goes through")
 	}
@@ -165,9 +165,21 @@ func lifecycleSlowKernel(r *rig) {
 		r.soon(10*time.Second, run, wants(kind, sharedOf(kind, rest)))
 	}
 	r.soon(10*time.Second, first, wants("LS", rest))
+	r.meantLate()
 	r.now(r.pod(bePod("slow-after")), wants("BE", rest))
 	r.oneConnection()
 	r.connectedTimes(1)
+}
+
+// hangs waits until a write stands before the gate.
+func (r *rig) hangs() {
+	r.t.Helper()
+	r.eventually(5*time.Second, func() error {
+		if r.gate.Waiting() == 0 {
+			return errors.New("no write has hung")
+		}
+		return nil
+	})
 }
 
 // sharedOf is what the exclusive pods leave, for a kind of pod that has to live with it.

@@ -2,9 +2,10 @@
 // Copyright The koord-rt Authors
 
 // Package lab holds what every lane of the test lab shares: the versions of the
-// real parts (containerd, runc, kernels ...) in versions.env.
+// real parts (containerd, runc, kernels ...) in versions.env, free ports, and
+// what a log says of requests that were answered late.
 //
-// Input: the embedded file. Output: a table of versions. It imports the standard
+// Input: the embedded file, a log. Output: a table of versions, ports, a count. It imports the standard
 // library only; it must not import any package under test.
 package lab
 

@@ -17,6 +17,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/client-go/rest"
+
+	"github.com/koord-rt/koord-rt/test/lab"
 )
 
 // apiServer has a scripted API server; what a handler breaks off is nobody's error.
@@ -135,12 +137,11 @@ func TestProbesBeforeTheAPIServer(t *testing.T) {
 			w.WriteHeader(http.StatusForbidden)
 		}
 	}), RoleSLO)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	address, err := lab.FreeAddress()
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.o.Health = l.Addr().String()
-	_ = l.Close() // the address is what was wanted
+	p.o.Health = address
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() {

@@ -171,8 +171,10 @@ func eventOf(t *testing.T, r *rig, socket, c string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	// --since makes sure that an event before the subscription is told too.
-	line, end := follow(t, r, ctx, socket, "events", "--since", "0s", "--filter", "container="+c, "--filter", "event=pause", "--format", "{{.Action}}")
+	// --since makes sure that an event before the subscription is told too, however long the client takes to begin.
+	now := time.Now()
+	since := fmt.Sprintf("%d.%09d", now.Unix(), now.Nanosecond())
+	line, end := follow(t, r, ctx, socket, "events", "--since", since, "--filter", "container="+c, "--filter", "event=pause", "--format", "{{.Action}}")
 	defer end()
 	r.run(t, socket, nil, "pause", c)
 	r.run(t, socket, nil, "unpause", c)

@@ -27,9 +27,10 @@ func TestDisturbedHost(t *testing.T) {
 	must(t, err)
 	t.Cleanup(func() { must(t, h.Close()) })
 	r := newRigAt(t, h.Socket, node.CgroupV2, nil, func(c *config.Proxy) {
-		c.Deadline, c.Host.KubepodsRoot = config.Duration(1900*time.Millisecond), "/"+h.Cgroup
+		c.Host.KubepodsRoot = "/" + h.Cgroup
 	})
-	r.plugin.Store(true) // which would set what no request carries
+	r.engine.SetDeadline(time.Minute) // only who is held until then is late
+	r.plugin.Store(true)              // which would set what no request carries
 	made := func(c runtimeapi.RuntimeServiceClient, name string) (spec ociSpec, mark string) {
 		t.Helper()
 		pod := podOf(name, "BE", map[string]string{protocol.AnnotationRequired: "cpu-identity", "koordinator.sh/oom-score-adj": "900"})
@@ -53,6 +54,9 @@ func TestDisturbedHost(t *testing.T) {
 	late := make(chan struct{})
 	for reason, disturb := range map[string]func(){"deadline": func() { <-late }, "panic": func() { panic("test") }} {
 		before := r.counted(t, "koord_rt_cri_fail_open_total", reason)
+		if reason == "deadline" {
+			r.engine.SetDeadline(1900 * time.Millisecond)
+		}
 		r.inDecision.Store(&disturb)
 		got, mark := made(r, reason)
 		if d := cmp.Diff(want, got); d != "" || mark != "" {
@@ -64,6 +68,7 @@ func TestDisturbedHost(t *testing.T) {
 		says := map[string]string{"deadline": "late: the request went on as it came", "panic": "panicked: the request went on as it came"}[reason]
 		eventually(t, "a record of "+reason, func() bool { return r.book.problem(says) })
 		r.inDecision.Store(nil)
+		r.engine.SetDeadline(time.Minute)
 	}
 	close(late)
 }

@@ -17,7 +17,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -26,6 +25,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/koord-rt/koord-rt/test/lab"
 	"github.com/koord-rt/koord-rt/test/lab/parts"
 )
 
@@ -94,7 +94,7 @@ func (c *Cluster) prepare() error {
 	if err := os.MkdirAll(c.Dir, 0o711); err != nil {
 		return fmt.Errorf("create cluster folder: %w", err)
 	}
-	ports, err := freePorts("127.0.0.1", 2)
+	ports, err := lab.FreePorts("127.0.0.1", 2)
 	if err != nil {
 		return err
 	}
@@ -277,19 +277,4 @@ func (c *Cluster) StartComponent(ctx context.Context, part string, args ...strin
 	}
 	c.processes = append(c.processes, p)
 	return nil
-}
-
-// freePorts asks the kernel for ports of an address. Another process can take one
-// before its user does; that one then says so and the start fails.
-func freePorts(address string, n int) ([]int, error) {
-	var out []int
-	for range n {
-		l, err := net.Listen("tcp", net.JoinHostPort(address, "0"))
-		if err != nil {
-			return nil, fmt.Errorf("find a free port: %w", err)
-		}
-		defer l.Close() // held until all are found, so that they differ
-		out = append(out, l.Addr().(*net.TCPAddr).Port)
-	}
-	return out, nil
 }

@@ -78,14 +78,14 @@ type governed struct {
 	victim      cluster.Object // computes now and then
 	since       float64        // koordlet's tick since which victim is measured where it is
 	agent       *process
-	outer       *testing.T // of the whole test
-	dir         string     // koordlet's configuration, state and log
-	metrics     string     // koordlet's socket
-	app         string     // the CPU controller's cgroup of a program outside of Kubernetes
-	away        []span     // while the API server was gone or starting
-	back        time.Time  // when it was ready again for the first time
-	first       time.Time  // when it was started again for the first time
-	again       time.Time  // when koordlet was started again after kill -9
+	outer       *testing.T  // of the whole test
+	dir         string      // koordlet's configuration, state and log
+	metrics     string      // koordlet's socket
+	app         string      // the CPU controller's cgroup of a program outside of Kubernetes
+	away        []span      // while the API server was gone or starting
+	back        time.Time   // when it was ready again for the first time
+	births      []time.Time // of every start of koordlet but the first
+	again       time.Time   // when koordlet was started again after kill -9
 }
 
 type span struct{ from, to time.Time }
@@ -142,7 +142,7 @@ func (n *governed) class() string {
 func (n *governed) quotaWithin(t *testing.T, low, high int) {
 	t.Helper()
 	whole := runtime.NumCPU() * 100000
-	eventually(t, 15*time.Second, func() error {
+	eventually(t, 60*time.Second, func() error {
 		got, err := n.quota()
 		if err == nil && (got < max(whole*low/100, 2000) || got > whole*high/100) {
 			err = fmt.Errorf("quota of the best-effort class is %d, want %d %% to %d %% of %d", got, low, high, whole)
@@ -339,7 +339,7 @@ func (n *governed) kubeletAway(t *testing.T) {
 // strategyGoes: a spec that sets nothing leaves nothing of ours in the kernel; the application stays declared.
 func (n *governed) strategyGoes(t *testing.T) {
 	n.patch(t, map[string]any{"resourceUsedThresholdWithBE": nil, "resourceQOSStrategy": nil, "cpuBurstStrategy": nil})
-	eventually(t, 15*time.Second, func() error {
+	eventually(t, 60*time.Second, func() error {
 		got, err := n.quota()
 		if err == nil && got != -1 {
 			err = fmt.Errorf("quota of the best-effort class is still %d", got)

@@ -54,14 +54,15 @@ func (n *governed) evict(t *testing.T) {
 		"enable": true, "cpuSuppressPolicy": "cfsQuota", "memoryEvictThresholdPercent": half, "memoryEvictLowerPercent": half - 1,
 	}))
 	n.gone(t, "be-low")
-	if got := seen(); !slices.Contains(got, "be-low EvictionByEvictionAPI") {
-		t.Errorf("be-low did not carry the condition of an eviction; seen: %q", got)
-	}
+	eventually(t, 20*time.Second, func() error { // the watch may come after the pod has gone
+		if got := seen(); !slices.Contains(got, "be-low EvictionByEvictionAPI") {
+			return fmt.Errorf("be-low did not carry the condition of an eviction; seen: %q", got)
+		}
+		return nil
+	})
 	// Nobody keeps the budget's status here: the API server refuses until it has been brought up to date.
 	eventually(t, 30*time.Second, func() error { return n.told(t, "be-kept", "EvictionRefused", "Normal", "BEMemoryEvict") })
-	if err := n.told(t, "be-low", "Evicted", "Warning", "BEMemoryEvict"); err != nil {
-		t.Error(err)
-	}
+	eventually(t, 20*time.Second, func() error { return n.told(t, "be-low", "Evicted", "Warning", "BEMemoryEvict") })
 	n.sees(t, `koord_rt_koordlet_evictions_total\{feature="BEMemoryEvict",outcome="refused"\} [1-9]`)
 	n.untouched(t, "be-kept")
 	// As the disruption controller would.

@@ -67,8 +67,8 @@ func (p *process) end(t *testing.T) {
 	_ = p.cmd.Process.Signal(syscall.SIGTERM) // it may have ended by itself
 	select {
 	case <-p.done:
-	case <-time.After(10 * time.Second):
-		t.Errorf("%s did not end within 10 s", p.cmd.Path)
+	case <-time.After(60 * time.Second):
+		t.Errorf("%s did not end within 60 s", p.cmd.Path)
 		_ = p.cmd.Process.Kill()
 		<-p.done
 	}

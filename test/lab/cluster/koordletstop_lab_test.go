@@ -81,8 +81,7 @@ func (n *governed) stop(t *testing.T) {
 	if err := os.WriteFile(config, []byte(was), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	n.again = time.Now()
-	n.start(n.outer)
+	n.reborn()
 	n.sees(t, `koord_rt_koordlet_source_state\{source="nodeslo",state="active"\} 1`)
 	n.be, n.top, n.ls = n.ready(t, "be-low"), n.ready(t, "be-kept"), n.ready(t, "ls")
 	n.up(t)

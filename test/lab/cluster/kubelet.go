@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/koord-rt/koord-rt/test/lab"
 	"github.com/koord-rt/koord-rt/test/lab/cgroups"
 	"github.com/koord-rt/koord-rt/test/lab/folder"
 	"github.com/koord-rt/koord-rt/test/lab/parts"
@@ -81,7 +82,7 @@ func (k *Kubelet) prepare() error {
 	if k.IP, err = nodeIP(); err != nil {
 		return err
 	}
-	ports, err := freePorts(k.IP, 1)
+	ports, err := lab.FreePorts(k.IP, 1)
 	if err != nil {
 		return err
 	}

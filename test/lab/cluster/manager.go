@@ -15,6 +15,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/koord-rt/koord-rt/test/lab"
 )
 
 // Where koord-manager lives, and who it is: the service account of packaging/manifests, here by a certificate.
@@ -80,7 +82,7 @@ func (c *Cluster) ManagerFlags(metrics, health, hooks string) ([]string, error) 
 
 // FreeAddresses are addresses of loopback that nobody listens on.
 func FreeAddresses(n int) ([]string, error) {
-	ports, err := freePorts("127.0.0.1", n)
+	ports, err := lab.FreePorts("127.0.0.1", n)
 	if err != nil {
 		return nil, err
 	}

@@ -99,7 +99,7 @@ subjects: [{kind: ServiceAccount, name: koordlet, namespace: `+system+`}]
 		}
 		a.uid[node] = o.Str("metadata", "uid")
 		for _, kind := range []string{"NodeMetric", "NodeSLO"} {
-			eventually(t, 10*time.Second, func() error { // a kind is served a moment after its definition is established
+			eventually(t, 60*time.Second, func() error { // a kind is served a moment after its definition is established
 				text := "apiVersion: slo.koordinator.sh/v1alpha1\nkind: " + kind + "\nmetadata: {name: " + node + "}\n"
 				_, err := a.c.Admin().Apply(ctx, "lab", true, []byte(text))
 				return err

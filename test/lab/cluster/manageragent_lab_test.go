@@ -75,7 +75,7 @@ func (m *managed) agentWrites(t *testing.T) {
 	half := max(2, int((total-available-listed(t))/total*50))
 	m.tell(t, map[string]string{keyThreshold: evictConfig(half)})
 	victim := m.wrote(t, 60*time.Second, "create pods/eviction", since).Object.Name
-	m.follows(t, 10*time.Second, 61)
+	m.follows(t, 60*time.Second, 61)
 	m.gone(t, victim)
 	m.wrote(t, 30*time.Second, "create events", since)
 	t.Logf("%s is evicted above %d %% of the memory, and told of %s after the strategy", victim, half, time.Since(since).Round(time.Millisecond))

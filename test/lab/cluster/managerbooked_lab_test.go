@@ -22,7 +22,7 @@ import (
 // batch-memory is not raised though the cluster lends more of the node, and batch-cpu is; without it both are.
 func (m *managed) booked(t *testing.T) {
 	m.tell(t, map[string]string{keyThreshold: strings.Replace(thresholdConfig(50), `"enable": true`, `"enable": true, "memoryRequestUtilizationPercent": 80`, 1)})
-	m.slo(t, 10*time.Second, "NodeSLO with a mark", func(o cluster.Object) bool { return percent(o, "memoryRequestUtilizationPercent") == 80 })
+	m.slo(t, 60*time.Second, "NodeSLO with a mark", func(o cluster.Object) bool { return percent(o, "memoryRequestUtilizationPercent") == 80 })
 	var whole int64
 	eventually(t, 90*time.Second, func() error {
 		s, err := m.look(t)

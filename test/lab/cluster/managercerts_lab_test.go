@@ -153,7 +153,7 @@ func (m *managed) sound(t *testing.T) error {
 
 // expire: the certificates of a manager that runs have ended. Pods are made all the same, unchanged.
 func (m *managed) expire(t *testing.T) {
-	eventually(t, 5*time.Second, func() error { return m.sound(t) })
+	eventually(t, 60*time.Second, func() error { return m.sound(t) })
 	// The manager can be faster than the API server's next look at the configurations; then they end once more.
 	eventually(t, 30*time.Second, func() error {
 		cert, err := m.serving(t.Context(), "tls.crt")

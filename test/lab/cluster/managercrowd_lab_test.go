@@ -102,11 +102,11 @@ func (w *writer) write(ctx context.Context, c *cluster.Client) {
 // crowded: fifty others write the objects that the manager writes, most of them by their version, some take away what it wrote. It
 // keeps at it without losing what others wrote, writes no more than what was taken away, and in the end everything stands.
 func (m *managed) crowded(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	m.leader(t)
 	m.tell(t, map[string]string{keyThreshold: thresholdOff(57)})
-	m.slo(t, 10*time.Second, "NodeSLO before the crowd", func(o cluster.Object) bool { return percent(o, "cpuSuppressThresholdPercent") == 57 })
+	m.slo(t, 60*time.Second, "NodeSLO before the crowd", func(o cluster.Object) bool { return percent(o, "cpuSuppressThresholdPercent") == 57 })
 	begun := time.Now()
 	writers := m.crowd()
 	var all sync.WaitGroup
@@ -126,10 +126,10 @@ func (m *managed) crowded(t *testing.T) {
 			wrecks[w.path] += w.writes
 		}
 	}
-	m.slo(t, 10*time.Second, "NodeSLO after the crowd", func(o cluster.Object) bool {
+	m.slo(t, 60*time.Second, "NodeSLO after the crowd", func(o cluster.Object) bool {
 		return percent(o, "cpuSuppressThresholdPercent") == 56 && percent(o, "memoryEvictThresholdPercent") == 100
 	})
-	eventually(t, 10*time.Second, func() error {
+	eventually(t, 60*time.Second, func() error {
 		if _, ok := m.batchCPU(t); !ok {
 			return fmt.Errorf("no batch-cpu")
 		}

@@ -124,5 +124,5 @@ func (m *managed) goesAlone(t *testing.T, pod cluster.Object, feature string, si
 func (m *managed) calm(t *testing.T, high int) {
 	t.Helper()
 	m.tell(t, map[string]string{keyThreshold: thresholdOff(high)})
-	m.slo(t, 10*time.Second, "NodeSLO after the eviction", func(o cluster.Object) bool { return percent(o, "cpuSuppressThresholdPercent") == high })
+	m.slo(t, 60*time.Second, "NodeSLO after the eviction", func(o cluster.Object) bool { return percent(o, "cpuSuppressThresholdPercent") == high })
 }

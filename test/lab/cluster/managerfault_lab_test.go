@@ -107,7 +107,7 @@ func (m *managed) profile(t *testing.T) {
 	if err := m.c.StartComponent(t.Context(), parts.KubeScheduler); err != nil {
 		t.Fatal(err)
 	}
-	m.follows(t, 10*time.Second, 50)
+	m.follows(t, 60*time.Second, 50)
 	begun := time.Now()
 	pod := m.submit(t, "spark", sparkMain)
 	const resources = `{"limits":{"kubernetes.io/batch-cpu":"500","kubernetes.io/batch-memory":"64Mi"},` +
@@ -184,7 +184,7 @@ func (m *managed) takeover(t *testing.T) {
 		t.Fatal("a dead replica leads")
 	}
 	t.Logf("another replica leads after %s", time.Since(killed).Round(time.Millisecond))
-	m.follows(t, 10*time.Second, 58)
+	m.follows(t, 60*time.Second, 58)
 	m.submit(t, "spark-after", sparkMain)
 	m.batchHolds(t, m.ready(t, "spark-after"))
 	m.up(t)

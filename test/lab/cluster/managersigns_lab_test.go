@@ -130,7 +130,7 @@ func (n *simulated) shows(t *testing.T, name string, s sign) {
 		"nodeMetric": map[string]any{"nodeUsage": amounts(s.node), "systemUsage": amounts(s.system)},
 		"evictions":  map[string]any{"lastHour": s.evictions}, "prodReclaimableMetric": map[string]any{"resource": amounts(8)},
 	}}
-	eventually(t, 10*time.Second, func() error { // once the manager has made the object
+	eventually(t, 60*time.Second, func() error { // once the manager has made the object
 		_, err := n.c.Admin().Patch(t.Context(), reports+"/"+name+"/status", cluster.MergePatch, report)
 		return err
 	})

@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/koord-rt/koord-rt/api/protocol"
+	"github.com/koord-rt/koord-rt/test/lab"
 	"github.com/koord-rt/koord-rt/test/lab/cluster"
 )
 
@@ -96,14 +97,11 @@ func (r *recommended) leads(t *testing.T) int {
 		t.Fatal(err)
 	}
 	ip := reachable(t)
-	l, err := net.Listen("tcp", ip+":0")
+	ports, err := lab.FreePorts(ip, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	address := l.Addr().String()
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
+	address := net.JoinHostPort(ip, strconv.Itoa(ports[0]))
 	r.runs(kubeconfig, "--metrics-addr="+address, "--health-probe-addr="+freeAddresses(t, 1)[0], "--roles=slo")
 	host, err := os.Hostname()
 	if err != nil {

@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/koord-rt/koord-rt/test/lab"
 	"github.com/koord-rt/koord-rt/test/lab/cgroups"
 	"github.com/koord-rt/koord-rt/test/lab/parts"
 )
@@ -53,7 +54,7 @@ func (c *Cluster) StartUpstream(ctx context.Context, k *Kubelet, o UpstreamOptio
 	if err := c.makeUpstreamObjects(ctx, k.Node, o.ReportSeconds); err != nil {
 		return nil, err
 	}
-	ports, err := freePorts("127.0.0.1", 1)
+	ports, err := lab.FreePorts("127.0.0.1", 1)
 	if err != nil {
 		return nil, err
 	}

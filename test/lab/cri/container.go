@@ -105,9 +105,9 @@ type ExecResult struct {
 	Code           int
 }
 
-// ExecSync runs a command in a container and waits for it, 10 s at most.
+// ExecSync runs a command in a container and waits for it, two minutes at most.
 func (c *Client) ExecSync(ctx context.Context, id string, command ...string) (ExecResult, error) {
-	r, err := c.Runtime.ExecSync(ctx, &runtimeapi.ExecSyncRequest{ContainerId: id, Cmd: command, Timeout: 10})
+	r, err := c.Runtime.ExecSync(ctx, &runtimeapi.ExecSyncRequest{ContainerId: id, Cmd: command, Timeout: 120})
 	if err != nil {
 		return ExecResult{}, fmt.Errorf("exec in container %s: %w", id, err)
 	}

@@ -125,7 +125,7 @@ func (n *hooked) must(err error) {
 
 func (n *hooked) config(merge string, features map[string]any) map[string]any {
 	out := map[string]any{
-		"hooks": map[string]any{"dir": filepath.Join(n.h.Dir, "proxy", "hookserver.d"), "merge": merge},
+		"hooks": map[string]any{"dir": filepath.Join(n.h.Dir, "proxy", "hookserver.d"), "merge": merge, "timeout": "10s"},
 		"host":  map[string]any{"kubepodsRoot": "/" + n.h.Cgroup},
 	}
 	if features != nil {

@@ -9,7 +9,6 @@ import (
 	_ "embed"
 	"encoding/hex"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,6 +16,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/koord-rt/koord-rt/test/lab"
 	"github.com/koord-rt/koord-rt/test/lab/parts"
 	"github.com/koord-rt/koord-rt/test/lab/registry"
 )
@@ -178,13 +178,9 @@ func buildServer(ctx context.Context) ([]byte, error) {
 
 // pushAll fills a storage folder through a registry that runs only for that.
 func pushAll(ctx context.Context, c *parts.Cache, dir string, list []registry.Image) (err error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	address, err := lab.FreeAddress()
 	if err != nil {
-		return fmt.Errorf("find a free port: %w", err)
-	}
-	address := l.Addr().String()
-	if err := l.Close(); err != nil {
-		return fmt.Errorf("find a free port: %w", err)
+		return err
 	}
 	log := filepath.Join(dir, "push.log")
 	r, err := registry.Start(ctx, registry.Options{Cache: c, Storage: dir, Address: address, Log: log})

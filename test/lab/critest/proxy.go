@@ -58,6 +58,7 @@ func StartProxy(ctx context.Context, o ProxyOptions) (*Proxy, error) {
 		"hooks":     map[string]any{"dir": p.Hooks},
 		"metrics":   map[string]any{"address": "unix:" + p.metrics},
 		"reconnect": map[string]any{"min": "50ms", "max": "500ms"},
+		"deadline":  "1900ms", // the longest there is: time runs on while a decision gets no CPU
 	}
 	if err := p.Configure(o.Config); err != nil {
 		return nil, err

@@ -14,6 +14,8 @@ import (
 	"path/filepath"
 	"syscall"
 	"time"
+
+	"github.com/koord-rt/koord-rt/test/lab"
 )
 
 // ProxyOptions of a Proxy.
@@ -136,5 +138,8 @@ func (p *Proxy) Log() string {
 	text, _ := os.ReadFile(p.logFile()) // none before the first life
 	return string(text)
 }
+
+// Late counts the requests that it has answered before all of it was in force.
+func (p *Proxy) Late() int { return lab.Late(p.Log()) }
 
 func (p *Proxy) logFile() string { return filepath.Join(p.d.Dir, "proxy.log") }

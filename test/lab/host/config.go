@@ -6,7 +6,6 @@ package host
 import (
 	"bytes"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -111,17 +110,6 @@ func (h *Host) renderRunc(put func(string, ...any), section string) {
 
 func metricsAddress(url string) string {
 	return strings.TrimSuffix(strings.TrimPrefix(url, "http://"), "/v1/metrics")
-}
-
-// freePort asks the kernel for a loopback port. Another process can take it before
-// containerd does; containerd then says so and Start fails.
-func freePort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, fmt.Errorf("find a free port: %w", err)
-	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port, nil
 }
 
 // snapshotter is native where dir itself is on overlayfs, which refuses to be an upper layer.

@@ -19,6 +19,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/koord-rt/koord-rt/test/lab"
 	"github.com/koord-rt/koord-rt/test/lab/cri"
 	"github.com/koord-rt/koord-rt/test/lab/parts"
 )
@@ -130,11 +131,11 @@ func (h *Host) prepare(ctx context.Context) error {
 		return err
 	}
 	h.Dir = dir // from here on Close has something to remove
-	port, err := freePort()
+	ports, err := lab.FreePorts("127.0.0.1", 1)
 	if err != nil {
 		return err
 	}
-	h.Paths = newPaths(dir, port)
+	h.Paths = newPaths(dir, ports[0])
 	h.Bin, h.RuncBin = bin, runc
 	if h.options.Snapshotter == "" {
 		h.options.Snapshotter = snapshotter(dir)

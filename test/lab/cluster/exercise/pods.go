@@ -53,8 +53,8 @@ func (n *node) classes(t *testing.T) {
 
 func (n *node) probes(t *testing.T) {
 	n.create(t, "probed", `command: ["/bin/sh", "-c", "touch /tmp/alive; mkdir -p /www; exec httpd -f -p 8080 -h /www"]
-livenessProbe: {exec: {command: [/bin/cat, /tmp/alive]}, periodSeconds: 1, failureThreshold: 1}
-readinessProbe: {exec: {command: [/bin/cat, /tmp/ready]}, periodSeconds: 1}
+livenessProbe: {exec: {command: [/bin/cat, /tmp/alive]}, periodSeconds: 1, timeoutSeconds: 30, failureThreshold: 1}
+readinessProbe: {exec: {command: [/bin/cat, /tmp/ready]}, periodSeconds: 1, timeoutSeconds: 30}
 startupProbe: {tcpSocket: {port: 8080}, periodSeconds: 1, failureThreshold: 30}`)
 	n.wait(t, "probed", "probed started, not ready", func(p object) bool {
 		return p.At(status("started")...) == true && p.Condition("Ready") == "False"

@@ -7,7 +7,6 @@ import (
 	"bufio"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -17,6 +16,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/koord-rt/koord-rt/test/lab"
 )
 
 // asProgram makes this test binary the program itself; its name is the first argument then.
@@ -43,12 +44,8 @@ func program(t *testing.T, name string, args ...string) *exec.Cmd {
 // every path.
 func TestServe(t *testing.T) {
 	t.Parallel()
-	free, err := net.Listen("tcp", "127.0.0.1:0")
+	address, err := lab.FreeAddress()
 	if err != nil {
-		t.Fatal(err)
-	}
-	address := free.Addr().String()
-	if err := free.Close(); err != nil {
 		t.Fatal(err)
 	}
 	pidfile := filepath.Join(t.TempDir(), "nginx.pid")

@@ -70,6 +70,9 @@ func run(args []string) error {
 		say(line{Event: "UpdateContainers", Error: "the plugin sent an update that nobody asked for"})
 		return nil, errors.New("unsolicited update")
 	}
+	// Three times the defaults, as in the lab's containerd: a plugin without a CPU is not one that hangs.
+	adaptation.SetPluginRegistrationTimeout(3 * adaptation.DefaultPluginRegistrationTimeout)
+	adaptation.SetPluginRequestTimeout(3 * adaptation.DefaultPluginRequestTimeout)
 	r, err := adaptation.New(args[0], args[1], synchronize, unsolicited,
 		adaptation.WithSocketPath(args[2]), adaptation.WithPluginPath(args[3]), adaptation.WithPluginConfigPath(args[3]))
 	if err != nil {
