@@ -154,13 +154,16 @@ func (g *Engine) settleClaimed(ctx context.Context, sandbox string) {
 	g.settleAbove(ctx, v, sandbox, &pod)
 }
 
-// settleAbove brings the pod's ancestors to the new sum when the pod's part in it has changed.
+// settleAbove brings the pod's ancestors to the new sum when the pod's part in it has changed. That of a pod that has ended may
+// have got into a sum after pod was read.
 func (g *Engine) settleAbove(ctx context.Context, v *node.View, sandbox string, pod *podEntry) {
 	part := protection(pod)
+	late := false
 	if pod.stopped {
+		late = part.Min > 0 || part.Low > 0
 		part.Min, part.Low = 0, 0
 	}
-	if part.Min == pod.minAbove && part.Low == pod.lowAbove {
+	if !late && part.Min == pod.minAbove && part.Low == pod.lowAbove {
 		return
 	}
 	g.reg.changePod(sandbox, func(e *podEntry) { e.minAbove, e.lowAbove = part.Min, part.Low })
