@@ -55,16 +55,21 @@ func (g *Engine) settleAncestors(ctx context.Context, v *node.View) {
 	past.keepAbove(left.refused(sums, g.apply(ctx, v, withAboveUndo(sums, left))))
 }
 
-// protections lists what each pod protects, and every directory that once carried a sum with nothing.
+// protections lists what each pod protects, and every directory that once carried a sum with nothing. A pod's part is noted, whoever
+// asks for the sum: else nobody would miss it when it falls.
 func (g *Engine) protections() []podpolicy.Protection {
 	pods := g.reg.podList()
 	out := make([]podpolicy.Protection, 0, len(pods)+4)
 	g.above.mu.Lock()
 	defer g.above.mu.Unlock()
 	for i := range pods {
-		if pr := protection(&pods[i]); pr.Min > 0 || pr.Low > 0 {
+		pr := protection(&pods[i])
+		if pr.Min > 0 || pr.Low > 0 {
 			g.above.dirs[pr.QoSCgroup] = pr.KubepodsCgroup
 			out = append(out, pr)
+		}
+		if pr.Min != pods[i].minAbove || pr.Low != pods[i].lowAbove {
+			g.reg.changePod(pods[i].p.ID, func(e *podEntry) { e.minAbove, e.lowAbove = pr.Min, pr.Low })
 		}
 	}
 	for dir, root := range g.above.dirs {

@@ -131,6 +131,57 @@ func TestAncestorsWaitForTheList(t *testing.T) {
 	}
 }
 
+// A part that a repair has put into the sums leaves them as well when the pod's own settlement is the next to look, also behind another
+// list of the runtime; that of a pod that has ended does even where it was read before it had a part.
+func TestPartLeavesTheSums(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		leaves func(*Engine, *workload.Pod)
+	}{
+		"its end": {func(g *Engine, pod *workload.Pod) { g.StopPod(pod.ID) }},
+		"its end behind a list": {func(g *Engine, pod *workload.Pod) {
+			g.Synchronize([]*workload.Pod{pod}, nil)
+			g.StopPod(pod.ID)
+		}},
+		"its limit": {func(g *Engine, pod *workload.Pod) {
+			g.UpdatePod(t.Context(), Sandbox{ID: pod.ID}, workload.Resources{})
+			g.settleSoon(pod.ID)
+		}},
+		"its limit behind a list": {func(g *Engine, pod *workload.Pod) {
+			same := *pod
+			same.Base = workload.Resources{}
+			g.Synchronize([]*workload.Pod{&same}, nil)
+			g.settleSoon(pod.ID)
+		}},
+		"its end, read before": {func(g *Engine, pod *workload.Pod) {
+			g.StopPod(pod.ID)
+			read, _ := g.reg.pod(pod.ID)
+			read.minAbove = 0
+			g.unsettled.pods = nil
+			if g.carries(pod.ID, &read) {
+				g.settleAncestors(t.Context(), g.views.Load())
+			}
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			g, k := protector(t, nil, nil)
+			pod := lsr("one")
+			g.Synchronize([]*workload.Pod{pod}, nil)
+			g.repairAll(t.Context(), true, true)
+			g.drain()
+			if diff := cmp.Diff([]string{"/kubepods 524288"}, k.taken()); diff != "" {
+				t.Fatalf("with the pod (-want +got):\n%s", diff)
+			}
+			c.leaves(g, pod)
+			g.drain()
+			if diff := cmp.Diff([]string{"/kubepods 0"}, k.taken()); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
 // The sums stay while another writer lives; the last one takes back its own and what the others have left.
 func TestLeave(t *testing.T) {
 	t.Parallel()

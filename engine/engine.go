@@ -172,16 +172,16 @@ func New(o Options) *Engine {
 	background := context.Background()
 	g.life.Store(&background)
 	g.views.OnChange(g.viewChanged)
-	g.viewChanged()
+	g.viewChanged(true)
 	return g
 }
 
 // viewChanged follows a new strategy, dynamic state, runtime or probe: what it changes is written by the repair loop.
-func (g *Engine) viewChanged() {
+// What changed is told: the present View may have followed one that changed more.
+func (g *Engine) viewChanged(everybody bool) {
 	g.m.SetFeatures(g.featureList())
-	now := g.views.cur.Load()
-	g.m.SetGeneration(now.view.Generation)
-	if len(now.past) == 0 {
+	g.m.SetGeneration(g.views.Load().Generation)
+	if everybody {
 		g.whole.Store(true)
 	}
 	g.repairNews()

@@ -12,6 +12,7 @@ import (
 	"github.com/koord-rt/koord-rt/daemon/handoff"
 	"github.com/koord-rt/koord-rt/model/node"
 	"github.com/koord-rt/koord-rt/model/topo"
+	"github.com/koord-rt/koord-rt/model/unit"
 )
 
 // A View is made anew when what the agent has decided differs, and not when it merely holds longer.
@@ -31,7 +32,7 @@ func TestSetHandoff(t *testing.T) {
 	}
 	views := NewViews(config.Default().Node, Static{}, nil, "test")
 	changes := 0
-	views.OnChange(func() { changes++ })
+	views.OnChange(func(bool) { changes++ })
 	for i, step := range []struct {
 		what   string
 		change func(*handoff.Snapshot)
@@ -61,5 +62,45 @@ func TestSetHandoff(t *testing.T) {
 	}
 	if got := *views.Load().Strategy.CPUBurstStrategy.CPUBurstPercent; got != 1000 {
 		t.Errorf("strategy without an agent: %d", got)
+	}
+}
+
+// A pass over everything that a change asks for is not forgotten when the agent's next state comes before the engine has looked.
+func TestWholeBesideAHandoff(t *testing.T) {
+	t.Parallel()
+	state := func(caps int64) handoff.Snapshot {
+		return handoff.Snapshot{Dynamic: node.Dynamic{
+			Known: true, Expires: time.Now().Add(time.Hour), Quotas: map[string]node.QuotaLoop{"uid": {Cap: unit.MilliCPU(caps)}},
+		}}
+	}
+	for name, c := range map[string]struct {
+		change func(*Views)
+		want   bool
+	}{
+		"a strategy":     {func(v *Views) { v.SetFile(&strategy.Spec{}, "test") }, true},
+		"a probe":        {func(v *Views) { v.SetStatic(Static{Topology: &topo.Topology{}}) }, true},
+		"a state":        {func(v *Views) { v.SetHandoff(state(200)) }, false},
+		"an agent's end": {func(v *Views) { v.SetHandoff(handoff.Snapshot{StrategyFromState: true}) }, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			g, _ := protector(t, nil, nil)
+			next := state(100)
+			next.StrategyFromState = name == "an agent's end"
+			g.views.SetHandoff(state(500))
+			g.whole.Store(false)
+			meanwhile := func() { g.views.SetHandoff(next) }
+			g.views.OnChange(func(everybody bool) {
+				first := meanwhile
+				if meanwhile = nil; first != nil {
+					first()
+				}
+				g.viewChanged(everybody)
+			})
+			c.change(g.views)
+			if got := g.whole.Load(); got != c.want {
+				t.Errorf("a pass over everything: %v, want %v", got, c.want)
+			}
+		})
 	}
 }

@@ -194,13 +194,16 @@ func (g *Engine) settlePod(ctx context.Context, v *node.View, sandbox string) (n
 	return n, g.carries(sandbox, &pod)
 }
 
-// carries keeps the pod's part in what its ancestors carry, and reports whether it is another than before.
+// carries keeps the pod's part in what its ancestors carry, and reports whether it is another than before. That of a pod that has ended
+// may have got into a sum after pod was read.
 func (g *Engine) carries(sandbox string, pod *podEntry) bool {
 	part := protection(pod)
+	late := false
 	if pod.stopped {
+		late = part.Min > 0 || part.Low > 0
 		part.Min, part.Low = 0, 0
 	}
-	if part.Min == pod.minAbove && part.Low == pod.lowAbove {
+	if !late && part.Min == pod.minAbove && part.Low == pod.lowAbove {
 		return false
 	}
 	g.reg.changePod(sandbox, func(e *podEntry) { e.minAbove, e.lowAbove = part.Min, part.Low })

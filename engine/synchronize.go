@@ -25,6 +25,7 @@ func (g *Engine) Synchronize(listed []*workload.Pod, containers []Listed) {
 		e := podEntry{p: pod}
 		if old, ok := g.reg.pod(pod.ID); ok {
 			e.plan, e.group, e.gen, e.before = old.plan, old.group, old.gen, old.before
+			e.minAbove, e.lowAbove = old.minAbove, old.lowAbove
 		}
 		g.problems(e.p, "", e.p.Problems)
 		byID[pod.ID] = e

@@ -47,7 +47,7 @@ type Views struct {
 	gen     uint64
 	// effective is the merged strategy of the last build, kept until the strategy changes.
 	effective *strategy.Spec
-	onChange  func()
+	onChange  func(everybody bool)
 }
 
 // published is a View with what is derived from it once per build.
@@ -62,7 +62,7 @@ type published struct {
 
 // NewViews builds the first View. cfg is valid; file is the node's own strategy, nil for none, and source names it.
 func NewViews(cfg config.Node, static Static, file *strategy.Spec, source string) *Views {
-	b := &Views{cfg: cfg, static: static, file: file, source: source, onChange: func() {}}
+	b := &Views{cfg: cfg, static: static, file: file, source: source, onChange: func(bool) {}}
 	b.build(true, nil)
 	return b
 }
@@ -79,8 +79,9 @@ func (b *Views) List() ([]node.FeatureState, string) {
 	return c.list, c.source
 }
 
-// OnChange sets what is called after each change but those of claims, outside the lock. Call it before the edges start.
-func (b *Views) OnChange(f func()) { b.onChange = f }
+// OnChange sets what is called after each change but those of claims, outside the lock; everybody: it may bear on more than a change
+// of the agent's dynamic state. The View may have gone on by then. Call it before the edges start.
+func (b *Views) OnChange(f func(everybody bool)) { b.onChange = f }
 
 // SetRuntime tells what Configure learned.
 func (b *Views) SetRuntime(r node.Runtime) {
@@ -131,7 +132,7 @@ func (b *Views) SetHandoff(s handoff.Snapshot) {
 	}
 	b.mu.Unlock()
 	if !same {
-		b.onChange()
+		b.onChange(!fixed)
 	}
 }
 
@@ -140,7 +141,7 @@ func (b *Views) change(f func() (merge bool)) {
 	merge := f()
 	b.build(merge, nil)
 	b.mu.Unlock()
-	b.onChange()
+	b.onChange(true)
 }
 
 // SetClaims tells the CPUs of running LSE and LSR containers; Reserved stays the configuration's. It is called in
