@@ -46,7 +46,7 @@ func newRig(t testing.TB, edge paper, change ...func(*engine.Options)) *rig {
 	t.Helper()
 	m := enginetest.New(t, "6.12", "/kubepods/burstable")
 	cfg := config.Default().Node
-	cfg.Deadline = config.Duration(time.Second)
+	cfg.Deadline = config.Duration(time.Minute) // whoever is to be late says so
 	o := m.Options(t, cfg, edge, burst, plan.CPUBurst, plan.CPUQuota, plan.CPUPeriod)
 	o.Drift, o.ExitsUntold, o.CgroupRoot = time.Hour, true, m.Tree.Roots.Cgroup
 	for _, f := range change {

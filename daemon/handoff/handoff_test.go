@@ -221,8 +221,9 @@ func TestWatcherFollows(t *testing.T) {
 	await(t, changes, "pods", func(s Snapshot) bool { return len(s.Pods) == 1 })
 	must(t, os.WriteFile(filepath.Join(run, PodsFile), []byte("{"), 0o600))
 	await(t, changes, "problem", func(s Snapshot) bool { return len(s.Problems) == 1 && len(s.Pods) == 1 })
-	must(t, pub.Dynamic(1, dynamic(time.Now().Add(3*time.Second)), t0))
+	must(t, pub.Dynamic(1, dynamic(time.Now().Add(time.Hour)), t0))
 	await(t, changes, "dynamic", func(s Snapshot) bool { return s.Dynamic.Known })
+	must(t, pub.Dynamic(2, dynamic(time.Now().Add(50*time.Millisecond)), t0))
 	await(t, changes, "expiry", func(s Snapshot) bool { return !s.Dynamic.Known })
 	if w.Snapshot().StrategyGeneration != 1 {
 		t.Error("Snapshot is not the last one")

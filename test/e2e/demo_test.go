@@ -88,11 +88,9 @@ func demoLoop(t *testing.T, text string) {
 			*list = append(*list, n)
 		}
 	}
-	part := back
-	if emulated() {
-		part = 0.9 // pressure on a guest that gets no CPU holds the averages down before the load, too; see yielded for the quota itself
-	}
-	if may[1] > part*may[0] || may[1] > part*may[2] {
+	t.Logf("BE may use %v CPUs before, under and after the load", may)
+	// Pressure on a guest that gets no CPU holds the averages down before the load, too: there yielded decides by the quota itself.
+	if !emulated() && (may[1] > back*may[0] || may[1] > back*may[2]) {
 		t.Errorf("BE may use %v CPUs before, under and after the load", may)
 	}
 	if used[1] < 0.4 || used[0] > used[1]/2 || used[2] > used[1]/2 {
@@ -140,7 +138,7 @@ func (q *demoQuota) yielded(t *testing.T) {
 // it left.
 func demoOnHold(t *testing.T, dir, name string, args ...string) {
 	var out syncBuffer
-	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), patience(8*time.Minute))
 	defer cancel()
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, &out, &out

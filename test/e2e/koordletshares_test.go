@@ -74,15 +74,11 @@ func sharesHold(h *alone) {
 	}
 
 	stopBare()
-	ended := time.Now()
-	got := 0.0
-	for got < 0.7 && time.Since(ended) < 2*time.Second {
-		got = h.shares(400*time.Millisecond, pool, be)[0]
-	}
-	took := time.Since(ended)
-	h.t.Logf("G3: BE has %.3f again %s after the load of LSR and LS", got, took.Round(10*time.Millisecond))
-	if got < 0.7 || took > 2*time.Second {
-		h.t.Errorf("G3: BE has %.3f %s after the load of LSR and LS, want 0.7 within 2 s", got, took)
+	time.Sleep(2 * time.Second) // what it has after that is measured, however late this process looks
+	got := h.shares(400*time.Millisecond, pool, be)[0]
+	h.t.Logf("G3: BE has %.3f from 2 s after the load of LSR and LS", got)
+	if got < 0.7 {
+		h.t.Errorf("G3: BE has %.3f from 2 s after the load of LSR and LS, want 0.7", got)
 	}
 	stopBE() // the runtime waits for whoever is in a pod's cgroup
 

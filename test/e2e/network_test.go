@@ -156,8 +156,15 @@ func (n *uplink) podsComeAndGo() {
 func (n *uplink) free() {
 	n.t.Helper()
 	for _, d := range n.directions() {
-		if got, _ := n.flood(time.Second, n.flow(d, n.be)); got[0] < 2*beLimit {
-			n.t.Fatalf("%s: %.0f bytes arrived within a second without any limit: this machine is too slow for the test", d.name, got[0])
+		best := 0.0
+		for range 5 { // who sends may have had no CPU
+			got, _ := n.flood(time.Second, n.flow(d, n.be))
+			if best = max(best, got[0]); best >= 2*beLimit {
+				break
+			}
+		}
+		if best < 2*beLimit {
+			n.t.Fatalf("%s: %.0f bytes arrived within a second without any limit: this machine is too slow for the test", d.name, best)
 		}
 	}
 }

@@ -277,7 +277,7 @@ func (p *viaProxy) measured(wants []scenario.Want) {
 		switch {
 		case n >= late && seconds > 0:
 			p.t.Logf("after the runtime's answer to a start, its values took %.2f ms (mean of %v)", seconds/n*1000, n)
-		case emulated() && p.proxyMetric("koord_rt_cri_event_late_total") > 0:
+		case p.late() > 0:
 			p.t.Logf("%v of %v starts are measured: a handler was late, and a repair may have come first", n, late)
 		default:
 			return fmt.Errorf("%v starts with values after them are measured, %v s: want %v", n, seconds, late)

@@ -6,6 +6,7 @@ package hooks_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"path/filepath"
 	"sync/atomic"
 	"testing"
@@ -32,33 +33,64 @@ func (h *hanging) answer(ctx context.Context, _ string, _ map[string]any) (map[s
 	return nil, ctx.Err()
 }
 
+// hung is a registry whose one server hangs, and what it has seen of some calls.
+type hung struct {
+	*hooks.Registry
+	server        *hanging
+	dir, endpoint string
+	seen          calls
+}
+
+// hang makes some calls, each of which ends after the limit.
+func hang(t *testing.T, policy string, n int, limit, pause time.Duration) *hung {
+	t.Helper()
+	u := &hung{server: &hanging{}, dir: t.TempDir()}
+	_, u.endpoint = hooktest.Serve(t, "unix", filepath.Join(t.TempDir(), "s"), u.server.answer)
+	register(t, u.dir, "slow", u.endpoint, policy, all()...)
+	u.Registry = open(t, u.dir, func(o *hooks.Options) {
+		o.Observe, o.Pause, o.Config.Timeout = u.seen.add, pause, config.Duration(limit)
+	})
+	for range n {
+		if _, err := call(t.Context(), u.Registry, hook.PreCreateContainer); (policy == "Fail") != (err != nil) {
+			t.Errorf("%s: %v", policy, err)
+		}
+	}
+	return u
+}
+
+// twice makes a case once more with calls of 10 s where it has not gone as wanted: a call may have ended before it reached the server.
+func twice(made func(limit time.Duration) *hung, wrong func(*hung) error) (*hung, error) {
+	u := made(1500 * time.Millisecond)
+	err := wrong(u)
+	if err != nil {
+		u = made(10 * time.Second)
+		err = wrong(u)
+	}
+	return u, err
+}
+
 // A server that hangs and is to be ignored is not called any more after three calls; one whose failure refuses is. It is
 // told once.
 func TestHangingServerIsLeftAlone(t *testing.T) {
 	t.Parallel()
 	for policy, called := range map[string]int64{"Ignore": 3, "Fail": 5} {
-		h := &hanging{}
-		_, endpoint := hooktest.Serve(t, "unix", filepath.Join(t.TempDir(), "s"), h.answer)
-		dir := t.TempDir()
-		register(t, dir, "slow", endpoint, policy, all()...)
-		seen := &calls{}
-		r := open(t, dir, func(o *hooks.Options) {
-			o.Observe, o.Pause, o.Config.Timeout = seen.add, time.Hour, config.Duration(1500*time.Millisecond) // each call must reach the server
+		u, err := twice(func(limit time.Duration) *hung { return hang(t, policy, 5, limit, time.Hour) }, func(u *hung) error {
+			var errs []error
+			if n := u.server.calls.Load(); n != called {
+				errs = append(errs, fmt.Errorf("called %d times, want %d", n, called))
+			}
+			for i, c := range u.seen.list {
+				left, third := int64(i) >= called, policy == "Ignore" && i == 2
+				if (c.Result == hooks.ResultLeft) != left || c.Late == left || (c.Err == nil) != left || (c.Pause == time.Hour) != third || c.Back {
+					errs = append(errs, fmt.Errorf("call %d: %+v", i, c))
+				}
+			}
+			return errors.Join(errs...)
 		})
-		for range 5 {
-			if _, err := call(t.Context(), r, hook.PreCreateContainer); (policy == "Fail") != (err != nil) {
-				t.Errorf("%s: %v", policy, err)
-			}
+		if err != nil {
+			t.Errorf("%s: %v", policy, err)
 		}
-		if n := h.calls.Load(); n != called {
-			t.Errorf("%s: called %d times, want %d", policy, n, called)
-		}
-		for i, c := range seen.list {
-			left, third := int64(i) >= called, policy == "Ignore" && i == 2
-			if (c.Result == hooks.ResultLeft) != left || c.Late == left || (c.Err == nil) != left || (c.Pause == time.Hour) != third || c.Back {
-				t.Errorf("%s: call %d: %+v", policy, i, c)
-			}
-		}
+		h, r, dir, endpoint := u.server, u.Registry, u.dir, u.endpoint
 		// A file that comes anew for the same place changes nothing; the server elsewhere has another chance.
 		if policy == "Fail" {
 			continue
@@ -89,22 +121,16 @@ func TestHangingServerIsLeftAlone(t *testing.T) {
 // After the pause one call tries it again, and the first answer, an error too, brings it back.
 func TestHangingServerComesBack(t *testing.T) {
 	t.Parallel()
-	h := &hanging{}
-	_, endpoint := hooktest.Serve(t, "unix", filepath.Join(t.TempDir(), "s"), h.answer)
-	dir := t.TempDir()
-	register(t, dir, "slow", endpoint, "Ignore", all()...)
-	seen := &calls{}
-	r := open(t, dir, func(o *hooks.Options) {
-		o.Observe, o.Pause, o.Config.Timeout = seen.add, 1, config.Duration(2*time.Second)
-	})
-	for range 4 { // the fourth is the first try
-		if _, err := call(t.Context(), r, hook.PreCreateContainer); err != nil {
-			t.Fatal(err)
+	u, err := twice(func(limit time.Duration) *hung { return hang(t, "Ignore", 4, limit, 1) }, func(u *hung) error { // the fourth is the first try
+		if c := u.seen.last(t); u.server.calls.Load() != 4 || c.Pause == 0 {
+			return fmt.Errorf("%d calls, the last %+v", u.server.calls.Load(), c)
 		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
 	}
-	if c := seen.last(t); h.calls.Load() != 4 || c.Pause == 0 {
-		t.Errorf("%d calls, the last %+v", h.calls.Load(), c)
-	}
+	h, r, seen := u.server, u.Registry, &u.seen
 	h.answers.Store(true)
 	answers, err := call(t.Context(), r, hook.PreCreateContainer)
 	if c := seen.last(t); err != nil || len(answers) != 1 || !c.Back || c.Pause != 0 {

@@ -144,15 +144,24 @@ func TestDeadlineAndCancelReachBackendAndHandler(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, method := range []string{"Wait", "WantWait"} {
-		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
-		_, err := invoke(ctx, l.conn, method, []byte("x"))
-		cancel()
-		if status.Code(err) != codes.DeadlineExceeded {
-			t.Errorf("%s deadline: %v", method, err)
-		}
-		<-l.ended
-		ctx, cancel = context.WithCancel(context.Background())
+		// A call that expires before the backend has it shows nothing: it is made again, with twice the time.
 		before := l.waitOn.Load()
+		for limit := 2 * time.Second; l.waitOn.Load() == before && limit < time.Minute; limit *= 2 {
+			ctx, cancel := context.WithTimeout(context.Background(), limit)
+			_, err := invoke(ctx, l.conn, method, []byte("x"))
+			cancel()
+			if status.Code(err) != codes.DeadlineExceeded {
+				t.Errorf("%s deadline: %v", method, err)
+			}
+		}
+		if l.waitOn.Load() == before {
+			t.Fatalf("%s: no call has reached the backend", method)
+		}
+		// As many end as have reached it, also where one has that had expired already.
+		for ; before < l.waitOn.Load(); before++ {
+			<-l.ended
+		}
+		ctx, cancel := context.WithCancel(context.Background())
 		go func() {
 			eventually(t, func() bool { return l.waitOn.Load() > before })
 			cancel()

@@ -38,11 +38,11 @@ resourceQOSStrategy:
   beClass: {cpuQOS: {enable: true}, memoryQOS: {enable: true, throttlingPercent: 80}}
 `
 
-// slowKernel delays Verify by what a test asks for, and Apply until it says.
+// slowKernel holds Verify, and Apply, until a test says.
 type slowKernel struct {
 	engine.Kernel
 	mu    sync.Mutex
-	delay time.Duration
+	until <-chan struct{} // Verify waits for it; nil holds nothing
 	panic bool
 	dead  bool          // its process was killed: nothing reaches the kernel any more
 	hold  chan struct{} // closed by a test; nil holds nothing. Set before the plugin runs
@@ -63,22 +63,22 @@ func (k *slowKernel) Apply(ctx context.Context, p plan.Plan, gen uint64) []apply
 	return k.Kernel.Apply(ctx, p, gen)
 }
 
-func (k *slowKernel) set(d time.Duration, panics bool) {
+func (k *slowKernel) set(until <-chan struct{}, panics bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.delay, k.panic = d, panics
+	k.until, k.panic = until, panics
 }
 
 func (k *slowKernel) Verify(p plan.Plan) []apply.Mismatch {
 	k.mu.Lock()
-	d, panics := k.delay, k.panic
+	until, panics := k.until, k.panic
 	k.mu.Unlock()
 	if panics {
 		panic("kernel went away")
 	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	<-timer.C
+	if until != nil {
+		<-until
+	}
 	return k.Kernel.Verify(p)
 }
 

@@ -113,11 +113,11 @@ func TestRefusedStartClaimsNothing(t *testing.T) {
 	if got := h.views.Load().Claims.LSR.String(); got != "0-3" {
 		t.Fatalf("claimed before the start: %q", got)
 	}
-	h.kernel.set(0, true)
+	h.kernel.set(nil, true)
 	if err := h.start(t, sb, ctr); err == nil || !strings.Contains(err.Error(), "cpuset could not be proved") {
 		t.Errorf("error = %v", err)
 	}
-	h.kernel.set(0, false)
+	h.kernel.set(nil, false)
 	if got := h.views.Load().Claims.LSR; !got.Empty() {
 		t.Errorf("still claimed: %s", got)
 	}

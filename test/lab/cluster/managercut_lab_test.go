@@ -57,8 +57,8 @@ func (a *admitted) leaderCutOff(t *testing.T) {
 	a.front.only(first)
 	passes(t, "a replica that is cut off admits pods", func() error { return a.refusesLabel(t) })
 	a.front.set(a.replicas)
-	var idle time.Duration // from the end of the first one's term
-	nobody := cut          // when the other one did not lead yet
+	worked := cut // when the first one was asked last and said that it leads
+	nobody := cut // when the other one did not lead yet
 	eventually(t, 60*time.Second, func() error {
 		// Asked before the other one: a leader that ends in between is none of two. Times are of the question, which may be answered late.
 		asked := time.Now()
@@ -74,9 +74,8 @@ func (a *admitted) leaderCutOff(t *testing.T) {
 		case leads && led:
 			t.Fatalf("both lead %s after the cut", time.Since(cut).Round(time.Millisecond))
 		case led:
+			worked = asked
 			return errors.New("the one that is cut off leads")
-		case idle == 0:
-			idle = asked.Sub(cut)
 		}
 		if !leads {
 			nobody = otherAsked
@@ -84,10 +83,11 @@ func (a *admitted) leaderCutOff(t *testing.T) {
 		}
 		return nil
 	})
+	idle := worked.Sub(cut).Round(time.Millisecond)
 	if idle >= leaseTime {
-		t.Errorf("the one that is cut off worked for %s, and another may take its lease after %s", idle.Round(time.Millisecond), leaseTime)
+		t.Errorf("the one that is cut off still worked after %s, and another may take its lease after %s", idle, leaseTime)
 	}
-	t.Logf("the one that is cut off gave up after %s, the other one leads after %s", idle.Round(time.Millisecond), time.Since(cut).Round(time.Millisecond))
+	t.Logf("the one that is cut off led until %s or a little later, the other one leads after %s", idle, time.Since(cut).Round(time.Millisecond))
 	if after := a.threshold(t, 63); after != before+1 {
 		t.Errorf("one change of the strategy, said while nobody could write it, took the NodeSLO from generation %d to %d", before, after)
 	}
@@ -115,9 +115,9 @@ func (a *admitted) leaderCutOff(t *testing.T) {
 		if !slices.Equal(c.From, from(other)) {
 			t.Errorf("%s %s from %s at %s, and %s leads", c.what(), c.Object.Name, c.From, c.At, from(other))
 		}
-		// The metric says that a replica leads a moment after it does.
-		if c.At.Before(nobody.Add(-time.Second)) {
-			t.Errorf("%s %s at %s, and nobody led until %s", c.what(), c.Object.Name, c.At, nobody)
+		// The metric says that a replica leads a moment after it does, which is seconds where it gets no CPU.
+		if c.At.Before(worked) || c.At.Before(nobody.Add(-5*time.Second)) {
+			t.Errorf("%s %s at %s, and the first one led until %s, nobody until %s", c.what(), c.Object.Name, c.At, worked, nobody)
 		}
 		nodes[c.Object.Name]++
 	}

@@ -131,6 +131,7 @@ func (a *admitted) mirrors(t *testing.T) {
 	}
 	// Kubernetes' controller-manager, which deletes what has no owner, is not here (TestClusterComponents has it). Nobody makes the mirror again.
 	remove(source, sourceM4, sourceM11)
+	atRest(t, writes) // who hears of a mirror's end before its source's makes it again, as it should
 	remove(mirror, mirrorOfM4, mirrorOfM11)
 	time.Sleep(2 * time.Second)
 	for _, path := range []string{mirror, mirrorOfM4, mirrorOfM11} {
