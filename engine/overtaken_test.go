@@ -110,6 +110,7 @@ func TestStartBesideARepair(t *testing.T) {
 	k.waitFor(atPod)
 	r.Synchronize([]*workload.Pod{pod}, []engine.Listed{ctr})
 	enginetest.Eventually(t, "the repair at the pod", k.closed.Load)
+	r.SetDeadline(20 * time.Millisecond) // so long it waits for the pod
 	must(t, r.Start(t.Context(), sandboxOf(pod), ctr.Arrival, 0, ""))
 	if got := r.tree.Get(t, pod.Cgroup+"/c", "cpu.max.burst"); got != "200000" {
 		t.Errorf("cpu.max.burst after the start is %q, want 200000", got)
@@ -141,6 +142,30 @@ func TestStartIsOvertaken(t *testing.T) {
 	k.let()
 	must(t, <-started)
 	enginetest.Eventually(t, "the new strategy, after the start's write", stands("100000"))
+}
+
+// A start that is decided a second time still takes back what the first decision did not want any more.
+func TestUndoIsNotLostToASecondDecision(t *testing.T) {
+	t.Parallel()
+	var k *gate
+	r := newRig(t, 0, func(o *engine.Options) { k = newGate(o) })
+	r.SetDeadline(time.Minute)
+	defer k.let()
+	pod, ctr := bursty(t, r, "ours", workload.StateCreated)
+	ctr.Read().Applied = &protocol.Applied{Generation: 9, By: "koord-nri/1", Set: map[string]string{"cpu.quota": "100000 batch"}}
+	r.tree.Set(t, pod.Cgroup+"/c", "cpu.max", "100000 100000")
+	k.waitFor(atPod)
+	must(t, r.RunPod(t.Context(), sandboxOf(pod)))
+	enginetest.Eventually(t, "the pod's settlement", k.closed.Load)
+	started := make(chan error, 1)
+	go func() { started <- r.Start(t.Context(), sandboxOf(pod), ctr.Arrival, 0, "") }()
+	enginetest.Eventually(t, "the first decision", func() bool { _, c, ok := r.Known(ctr.ID); return ok && c.State == workload.StateCreated })
+	r.Views().SetFile(percent(t, 50), "test")
+	k.let()
+	must(t, <-started)
+	if got := r.tree.Get(t, pod.Cgroup+"/c", "cpu.max"); got != "200000 100000" {
+		t.Errorf("cpu.max is %q, want what was asked for, 200000 100000", got)
+	}
 }
 
 // A repair that has decided a container comes to write it after somebody who knows a newer View has done so.

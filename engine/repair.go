@@ -258,7 +258,11 @@ func (g *Engine) repair(ctx context.Context, v *node.View, w *work, drift bool) 
 		if !ok || e.c.State == workload.StateStopped {
 			return 0
 		}
-		return g.count(g.write(ctx, v, direct(withUndo(v, w.plan, e.plan, e.c.Base)[len(e.plan):])))
+		pl := direct(withUndo(v, w.plan, e.plan, e.c.Base)[len(e.plan):])
+		if len(pl) == 0 {
+			return 0
+		}
+		return g.count(g.write(ctx, v, pl))
 	}
 	untold, same := g.untold(), w.gen == v.Generation || slices.Equal(w.plan, w.next)
 	if untold && (drift || !same) && g.strayed(w) && g.follow(ctx, w) || len(pl) == 0 {

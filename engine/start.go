@@ -26,6 +26,7 @@ func (g *Engine) Start(ctx context.Context, sb Sandbox, ctr Arrival, pid int, di
 		e       entry
 		v       *node.View
 		todo    plan.Plan
+		stood   plan.Plan // what an earlier round has decided away and not taken back yet
 		must    protocol.FeatureSet
 		missing []string
 	)
@@ -45,9 +46,9 @@ func (g *Engine) Start(ctx context.Context, sb Sandbox, ctr Arrival, pid int, di
 		if v.Generation != e.gen || v.Generation != e.rendered || !e.inSpec {
 			// The View has moved on since creation, or what the spec has of ours is not known: all of it is compared with the kernel.
 			// A repair that has decided this container already leaves it to us, too.
-			old := e.plan
+			stood = slices.Concat(stood, e.plan)
 			e.plan, e.gen = g.decide(v, pod.p, &c), v.Generation
-			todo = withUndo(v, old, e.plan, c.Base)
+			todo = withUndo(v, stood, e.plan, c.Base)
 		}
 		if swapped = g.reg.swapContainer(was, e); swapped && !waited {
 			must, waited = demanded(v, pod.p), true
