@@ -102,8 +102,6 @@ type Options struct {
 	Leave func() (others bool, left *Past)
 	// OnFormula is told when the runtime's weight formula turns out to be another than assumed; may be nil.
 	OnFormula func(unit.WeightFormula)
-	// Idle is called when a job has been done and none is left, which is while no call is under way; may be nil.
-	Idle func()
 	// Now defaults to time.Now.
 	Now func() time.Time
 	// Drift is the interval of the drift check, default DefaultDrift; Workers bounds concurrent repairs, default 4.
