@@ -98,7 +98,9 @@ func (cr *Creation) create(ctx context.Context, render Render) error {
 	e.rest, e.rendered = append(render(cr.v, cr.spec), cr.held...), e.gen
 	e.mark = g.markOf(cr.v, cr.spec, e.c)
 	g.reg.addContainer(*e)
-	g.claims(e)
+	if e.claims() {
+		g.moves.start(g, e.c.ID)
+	}
 	g.settleSoon(e.sandbox)
 	return nil
 }

@@ -35,10 +35,13 @@ type gate struct {
 	wrote []string // "TARGET KNOB VALUE"
 }
 
-func newGate(o *engine.Options) *gate {
-	k := &gate{Kernel: o.Kernel, open: make(chan struct{})}
-	o.Kernel = k
-	return k
+// gated is a rig with a gate, which is open when the engine ends.
+func gated(t *testing.T, change ...func(*engine.Options)) (*rig, *gate) {
+	t.Helper()
+	k := &gate{open: make(chan struct{})}
+	r := newRig(t, 0, append(change, func(o *engine.Options) { k.Kernel, o.Kernel = o.Kernel, k })...)
+	t.Cleanup(k.let)
+	return r, k
 }
 
 // waitFor has the next write for which f is true held up.
@@ -102,9 +105,7 @@ func percent(t *testing.T, n int) *strategy.Spec {
 // leaves it to its start, and that writes what the specification does not carry.
 func TestStartBesideARepair(t *testing.T) {
 	t.Parallel()
-	var k *gate
-	r := newRig(t, 0, func(o *engine.Options) { k = newGate(o) })
-	defer k.let() // the engine ends after it
+	r, k := gated(t)
 	pod, ctr := bursty(t, r, "ours", workload.StateCreated)
 	ctr.Read().Applied = &protocol.Applied{Generation: 9, By: "koord-nri/1", Set: map[string]string{"cpu.shares": "2 cpu-identity"}}
 	k.waitFor(atPod)
@@ -125,10 +126,7 @@ func TestStartBesideARepair(t *testing.T) {
 // A new strategy is in force before a start that was decided by the old one gets to its write: the new one stands in the end.
 func TestStartIsOvertaken(t *testing.T) {
 	t.Parallel()
-	var k *gate
-	r := newRig(t, 0, func(o *engine.Options) { k = newGate(o) })
-	r.SetDeadline(time.Minute)
-	defer k.let()
+	r, k := gated(t)
 	pod, ctr := bursty(t, r, "ours", workload.StateCreated)
 	k.waitFor(atContainer)
 	started := make(chan error, 1)
@@ -147,10 +145,7 @@ func TestStartIsOvertaken(t *testing.T) {
 // A start that is decided a second time still takes back what the first decision did not want any more.
 func TestUndoIsNotLostToASecondDecision(t *testing.T) {
 	t.Parallel()
-	var k *gate
-	r := newRig(t, 0, func(o *engine.Options) { k = newGate(o) })
-	r.SetDeadline(time.Minute)
-	defer k.let()
+	r, k := gated(t)
 	pod, ctr := bursty(t, r, "ours", workload.StateCreated)
 	ctr.Read().Applied = &protocol.Applied{Generation: 9, By: "koord-nri/1", Set: map[string]string{"cpu.quota": "100000 batch"}}
 	r.tree.Set(t, pod.Cgroup+"/c", "cpu.max", "100000 100000")
@@ -171,15 +166,11 @@ func TestUndoIsNotLostToASecondDecision(t *testing.T) {
 // A repair that has decided a container comes to write it after somebody who knows a newer View has done so.
 func TestRepairIsOvertaken(t *testing.T) {
 	t.Parallel()
-	var k *gate
-	r := newRig(t, 0, func(o *engine.Options) {
-		k = newGate(o)
+	r, k := gated(t, func(o *engine.Options) {
 		s := pinnable(t)
 		s.Kernel.Knobs[plan.CPUBurst].OK = true
 		o.Views.SetStatic(s)
 	})
-	r.SetDeadline(time.Minute)
-	defer k.let()
 	pod, ctr := bursty(t, r, "shared", workload.StateRunning)
 	dir := pod.Cgroup + "/c"
 	claim := func(name, cpus string) {
@@ -209,10 +200,7 @@ func TestRepairIsOvertaken(t *testing.T) {
 // A resize of a pod waits for a repair that is about to write what was decided before it: that must not raise the burst again.
 func TestResizeBesideARepair(t *testing.T) {
 	t.Parallel()
-	var k *gate
-	r := newRig(t, 0, func(o *engine.Options) { k = newGate(o) })
-	r.SetDeadline(time.Minute)
-	defer k.let()
+	r, k := gated(t)
 	pod, ctr := bursty(t, r, "resized", workload.StateRunning)
 	r.Synchronize([]*workload.Pod{pod}, []engine.Listed{ctr})
 	stands := func() bool { return r.tree.Get(t, pod.Cgroup, "cpu.max.burst") == "200000" }
@@ -245,10 +233,7 @@ func TestResizeBesideARepair(t *testing.T) {
 // A repair has decided to take a burst back when an update of the container comes first, which knows the new plan only.
 func TestUndoIsNotLostToAnUpdate(t *testing.T) {
 	t.Parallel()
-	var k *gate
-	r := newRig(t, 0, func(o *engine.Options) { k = newGate(o) })
-	r.SetDeadline(time.Minute)
-	defer k.let()
+	r, k := gated(t)
 	pod, ctr := bursty(t, r, "updated", workload.StateRunning)
 	r.Synchronize([]*workload.Pod{pod}, []engine.Listed{ctr})
 	stands := func(want string) func() bool {
