@@ -229,7 +229,7 @@ func (k *docked) differs(dir string, want ...string) error {
 func (k *docked) holds(when, dir string, want ...string) {
 	k.t.Helper()
 	err := k.differs(dir, want...)
-	if err != nil && k.proxy.Late() > 0 && k.excuses < mostExcused {
+	if err != nil && k.proxy.Excuses(k.excuses) {
 		k.excuses++
 		k.t.Logf("%s the proxy was late, so this may follow: %v", when, err)
 		k.eventually(when, func() error { return k.differs(dir, want...) })

@@ -14,9 +14,6 @@ import (
 	"github.com/koord-rt/koord-rt/test/lab/kubelet"
 )
 
-// mostExcused is how often a test forgives a value that follows its answer: what never comes in time is broken.
-const mostExcused = 3
-
 // late counts what koord-nri and the proxy have answered too early in this test, but for what was meant to be late.
 func (r *rig) late() int {
 	n := lab.Late(r.log.String())
@@ -37,8 +34,8 @@ func (r *rig) excused(err error) bool {
 			return false
 		}
 	}
-	if r.excuses++; r.excuses > mostExcused {
-		r.t.Logf("%d values were excused by requests that were late: no more", mostExcused)
+	if r.excuses++; r.excuses > lab.MostExcused {
+		r.t.Logf("%d values were excused by requests that were late: no more", lab.MostExcused)
 		return false
 	}
 	r.t.Logf("%d requests were late, so this may follow: %v", r.late(), err)

@@ -34,9 +34,6 @@ type koord struct {
 	excuses int // values that a late proxy has excused
 }
 
-// mostExcused is how often a test forgives a value that follows its answer: what never comes in time is broken.
-const mostExcused = 3
-
 func newKoord(t *testing.T) *koord {
 	t.Helper()
 	d, err := lab.Start(t.Context(), lab.Options{})
@@ -142,7 +139,7 @@ func differs(dir string, want ...knob) error {
 func (k *koord) holds(when, dir string, want ...knob) {
 	k.t.Helper()
 	err := differs(dir, want...)
-	if err != nil && k.proxy.Late() > 0 && k.excuses < mostExcused {
+	if err != nil && k.proxy.Excuses(k.excuses) {
 		k.excuses++
 		k.t.Logf("%s the proxy was late, so this may follow: %v", when, err)
 		k.eventually(when, func() error { return differs(dir, want...) })
