@@ -117,16 +117,16 @@ lab-host-alone: build
 	$(LAB) -run '^TestHost(Demo|Koordlet|Memory|Network|Suppress)' ./test/e2e | $(VERDICT)
 
 .PHONY: lab-proxy
-lab-proxy: build ## Lane 1 with the proxy: critest, dockerd, cri-dockerd, upstream's hook server
+lab-proxy: build ## Lane 1 with the proxy: critest, dockerd, cri-dockerd
 	$(LAB) -run 'Docker|CriDockerd|Critest|DisturbedHost' -p 1 ./test/lab/docker ./cri-proxy/internal/docker ./cri-proxy/internal/proxy ./test/lab/critest | $(VERDICT)
 
 .PHONY: lab-cluster
-lab-cluster: ## Lane 2: etcd, kube-apiserver and kubelet, and koord-manager between them
+lab-cluster: ## Lane 2: etcd, kube-apiserver and kubelet, koord-manager between them, upstream's koordlet as hook server
 	@$(MAKE) --no-print-directory -j1 lab-cluster-beside lab-cluster-alone
 
 .PHONY: lab-cluster-beside
 lab-cluster-beside: build
-	$(LAB) -run '^TestCluster(ControlPlane|Node$$|NodeThrough|Manager.)' ./test/lab/cluster | $(VERDICT)
+	$(LAB) -run '^TestCluster(ControlPlane|Hooks|Node$$|NodeThrough|Manager.)' ./test/lab/cluster | $(VERDICT)
 
 # What measures CPU.
 .PHONY: lab-cluster-alone
@@ -134,7 +134,7 @@ lab-cluster-alone: build
 	$(LAB) -run '^TestCluster(NodeKoordlet|Manager$$)' ./test/lab/cluster | $(VERDICT)
 
 .PHONY: lab-peers
-lab-peers: build ## Upstream's koordlet and proxy, kube-controller-manager, make demo-cluster (ten minutes of building once)
+lab-peers: build ## Upstream's agent as we run it for benchmarks, its proxy, kube-controller-manager, make demo-cluster
 	$(LAB) -run 'Upstream|Components' -p 1 ./test/lab/cluster ./test/lab/critest | $(VERDICT)
 	$(LAB) -run '^TestDemoCluster$$' ./test/e2e | $(VERDICT)
 

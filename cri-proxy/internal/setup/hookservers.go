@@ -48,11 +48,11 @@ func (h *hookServers) observe(c hooks.Call) {
 
 // registered tells of hook servers that come and go, and of files that cannot be used.
 func (h *hookServers) registered(s hooks.Snapshot) {
-	names := make([]string, 0, len(s.Servers))
+	names, policies := make([]string, 0, len(s.Servers)), make([]hooks.Policy, 0, len(s.Servers))
 	for i := range s.Servers {
-		names = append(names, s.Servers[i].Name)
+		names, policies = append(names, s.Servers[i].Name), append(policies, s.Servers[i].Policy)
 	}
-	h.log.Info("hook servers", "registered", names, "problems", len(s.Problems))
+	h.log.Info("hook servers", "registered", names, "policies", policies, "problems", len(s.Problems))
 	for _, p := range s.Problems {
 		h.engine.Problem(p.File, problemHook, p.Reason)
 	}

@@ -27,15 +27,17 @@ import (
 // hookServer is the owner that upstream's koordlet has by the name of its file.
 const hookServer = "hook:koordlet"
 
-// TestClusterUpstreamHooks: upstream's koordlet is the hook server behind our proxy. Its NodeSLO says that batch pods have
+// TestClusterHooks: upstream's koordlet 1.8.0 is the hook server behind our proxy. Its NodeSLO says that batch pods have
 // no quota, ours knows nothing of that: the configuration alone says whose quota holds.
-func TestClusterUpstreamHooks(t *testing.T) {
+func TestClusterHooks(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 40*time.Minute)
 	defer cancel()
 	h := startHost(ctx, t, parts.Kubelet, parts.UpstreamKoordlet)
 	c := start(t, filepath.Join(h.Dir, "cluster"))
 	folder := filepath.Join(c.Dir, "upstream-node0", "hookserver.d") // StartUpstream's, for the default node
-	hooks := func(merge string) map[string]any { return map[string]any{"dir": folder, "merge": merge} }
+	hooks := func(merge string) map[string]any {
+		return map[string]any{"dir": folder, "merge": merge, "timeout": "10s"}
+	}
 	p := startProxy(ctx, t, h, map[string]any{"hooks": hooks("yields")})
 	k, err := c.StartKubelet(ctx, cluster.KubeletOptions{Runtime: p.Socket, CgroupRoot: h.Cgroup})
 	if err != nil {
@@ -56,7 +58,7 @@ func TestClusterUpstreamHooks(t *testing.T) {
 	n.await(t)
 	t.Run("yields", func(t *testing.T) {
 		pod := n.pod(t, "yields")
-		n.settings(t, pod, "50000", map[string]string{"cpu.quota": "50000 batch", "cpu.shares": "512 batch", "memory.limit": "67108864 batch"})
+		n.settings(t, pod, "50000", ours)
 	})
 	n.change(t, map[string]any{"hooks": hooks("replaces")})
 	t.Run("replaces", func(t *testing.T) {
@@ -75,6 +77,48 @@ func TestClusterUpstreamHooks(t *testing.T) {
 		})
 		n.holds(t, pod, "memory", "memory.limit_in_bytes=67108864", "memory.max=67108864")
 	})
+	n.change(t, map[string]any{"hooks": hooks("yields")})
+	t.Run("killed", n.killed)
+}
+
+// ours are a batch pod's values where the hook server yields or is passed over.
+var ours = map[string]string{"cpu.quota": "50000 batch", "cpu.shares": "512 batch", "memory.limit": "67108864 batch"}
+
+// killed: the registration of a hook server that was killed says whether its pods start without it. Those that do not, do
+// when it is back.
+func (n *hooked) killed(t *testing.T) {
+	die := func() {
+		t.Helper()
+		if err := n.upstream.Kill(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	live := func() {
+		t.Helper()
+		if err := n.upstream.Start(t.Context(), "-runtime-hooks-failure-policy=Fail"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	die()
+	n.settings(t, n.pod(t, "ignored"), "50000", ours)
+	live()
+	n.logs(t, n.p.Log, func(text string) bool { return strings.Contains(text, "policies=[Fail]") })
+	die()
+	n.create(t, "refused", batchMeta, "resources: {}")
+	eventually(t, soon, func() error {
+		events, err := n.c.Admin().Items(t.Context(), "/api/v1/namespaces/batch/events")
+		if err != nil {
+			return err
+		}
+		for _, e := range events {
+			if said := e.Str("message"); e.Str("involvedObject", "name") == "refused" && strings.Contains(said, "hook server koordlet") && strings.Contains(said, "Fail") {
+				return nil
+			}
+		}
+		return errors.New("the kubelet tells of no hook server that has refused the pod")
+	})
+	live()
+	n.settings(t, n.ready(t, "refused"), "50000", ours)
 }
 
 // hooked is a node whose proxy asks upstream's koordlet.
@@ -270,7 +314,7 @@ func (n *hooked) called(t *testing.T, pod cluster.Object) {
 	var registered struct {
 		Hooks []string `json:"runtime-hooks"`
 	}
-	if err := json.Unmarshal([]byte(read(t, filepath.Join(n.upstream.HookDir, "koordlet.json"))), &registered); err != nil {
+	if err := json.Unmarshal([]byte(read(t, n.upstream.Registration())), &registered); err != nil {
 		t.Fatal(err)
 	}
 	path := batchPods + pod.Str("metadata", "name")

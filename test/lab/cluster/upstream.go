@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"syscall"
 	"time"
@@ -37,6 +38,9 @@ type Upstream struct {
 	Log        string
 
 	dir     string
+	program string
+	env     []string
+	args    []string
 	process *process
 }
 
@@ -68,15 +72,23 @@ func (c *Cluster) StartUpstream(ctx context.Context, k *Kubelet, o UpstreamOptio
 	if err != nil {
 		return nil, errors.Join(err, u.Close())
 	}
-	args := append(u.flags(config, address, o), o.Args...)
-	env := []string{"NODE_NAME=" + k.Node}
-	if u.process, err = startProcessEnv(u.Log, env, filepath.Join(part, "koordlet"), args...); err != nil {
+	u.program, u.env = filepath.Join(part, "koordlet"), []string{"NODE_NAME=" + k.Node}
+	u.args = append(u.flags(config, address, o), o.Args...)
+	if err := u.Start(ctx); err != nil {
 		return nil, errors.Join(err, u.Close())
+	}
+	return u, nil
+}
+
+// Start starts it again after Kill, with more flags, and waits until its hook server answers.
+func (u *Upstream) Start(ctx context.Context, more ...string) (err error) {
+	if u.process, err = startProcessEnv(u.Log, u.env, u.program, slices.Concat(u.args, more)...); err != nil {
+		return err
 	}
 	ready, cancel := u.process.alive(ctx, 3*time.Minute)
 	defer cancel()
 	err = poll(ready, "upstream's hook server", func(ctx context.Context) error {
-		if _, err := os.Stat(filepath.Join(u.HookDir, "koordlet.json")); err != nil {
+		if _, err := os.Stat(u.Registration()); err != nil {
 			return err
 		}
 		conn, err := new(net.Dialer).DialContext(ctx, "unix", u.HookSocket)
@@ -86,10 +98,13 @@ func (c *Cluster) StartUpstream(ctx context.Context, k *Kubelet, o UpstreamOptio
 		return conn.Close()
 	})
 	if err != nil {
-		return nil, errors.Join(u.process.failed(err), u.Close())
+		return u.process.failed(err)
 	}
-	return u, nil
+	return nil
 }
+
+// Registration is the file by which runtime proxies find its hook server.
+func (u *Upstream) Registration() string { return filepath.Join(u.HookDir, "koordlet.json") }
 
 // makeUpstreamObjects makes what koord-manager would: without a NodeSLO the collectors never say that they are
 // ready, and of a NodeMetric the koordlet fills only the status. Objects of the test's own are kept.
@@ -159,6 +174,9 @@ func (u *Upstream) prepare(k *Kubelet) error {
 
 // Pid of the koordlet, 0 after Close.
 func (u *Upstream) Pid() int { return u.process.pid() }
+
+// Kill ends the koordlet at once; its files stay, its registration too.
+func (u *Upstream) Kill() error { return u.process.end(syscall.SIGKILL, 20*time.Second) }
 
 // Close ends the koordlet and removes its files; the resource definitions stay.
 func (u *Upstream) Close() error {

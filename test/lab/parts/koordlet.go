@@ -15,13 +15,14 @@ import (
 
 // koordletBuild is upstream's node agent, built by its own go.mod: a peer for tests
 // and benchmarks, never a dependency. It reads hardware counters through libpfm4 (cgo), which
-// comes beside it in lib/: $ORIGIN/lib is its run path, so nothing is installed.
+// comes beside it in lib/: $ORIGIN/lib is its run path, so nothing is installed. Its tags leave cgo to that alone, so that all else is
+// compiled as for upstream's other programs, once.
 type koordletBuild struct {
 	Version string // required: 1.8.0
 }
 
 func (k koordletBuild) recipe() string {
-	return fmt.Sprintf("%#v -s -w rpath $ORIGIN/lib crds/ %s", k, runtime.Version())
+	return fmt.Sprintf("%#v -s -w -tags netgo,osusergo rpath $ORIGIN/lib crds/ %s", k, runtime.Version())
 }
 
 func (k koordletBuild) fetch(ctx context.Context, c *Cache) error {
@@ -51,7 +52,7 @@ func (k koordletBuild) build(ctx context.Context, c *Cache, dir string) error {
 		"CGO_LDFLAGS=-L" + lib,
 		"CGO_LDFLAGS_ALLOW=-Wl,.*",
 	}
-	if err := runQuiet(ctx, root, env, "go", "build", "-p", "1", "-trimpath", "-buildvcs=false",
+	if err := runQuiet(ctx, root, env, "go", "build", "-trimpath", "-buildvcs=false", "-tags", "netgo,osusergo",
 		"-ldflags", "-s -w -extldflags=-Wl,-rpath,$ORIGIN/lib", "-o", filepath.Join(dir, "koordlet"), "./cmd/koordlet"); err != nil {
 		return err
 	}
