@@ -89,9 +89,7 @@ func (cr *Creation) against() {
 	g, e := cr.g, &cr.e
 	g.claiming.Lock()
 	defer g.claiming.Unlock()
-	v := *cr.v
-	v.Claims = g.reg.claims()
-	v.Claims.Reserved = cr.v.Claims.Reserved
+	v := g.booked(cr.v)
 	lse, lsr, _ := containerpolicy.Claim(&v, cr.pod, e.c)
 	if !lse.Equal(e.lse) || !lsr.Equal(e.lsr) {
 		g.claimed(&v, cr.pod, e)
@@ -100,6 +98,24 @@ func (cr *Creation) against() {
 	held := *e
 	held.inSpec = false
 	g.reg.claimContainer(held)
+}
+
+// enter takes in a container that has come without us, unless it is known. It claims as a creation does: two that come at once know
+// nothing of each other.
+func (g *Engine) enter(pod *workload.Pod, e entry) (now entry, first bool) {
+	g.claiming.Lock()
+	defer g.claiming.Unlock()
+	v := g.booked(g.views.Load())
+	g.claimed(&v, pod, &e)
+	return g.reg.newContainer(e)
+}
+
+// booked is a View with the claims of the registry, of which some may not be published yet. The caller holds claiming.
+func (g *Engine) booked(v *node.View) node.View {
+	out := *v
+	out.Claims = g.reg.claims()
+	out.Claims.Reserved = v.Claims.Reserved
+	return out
 }
 
 // unclaim takes claim back where the creation has panicked since: who waits for the answer may know nothing to drop.

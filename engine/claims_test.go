@@ -5,6 +5,7 @@ package engine
 
 import (
 	"log/slog"
+	"sync"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -138,6 +139,32 @@ func TestClaimsOfCreationsAtOnce(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// Of two containers that start at once, that nobody has created before us, and whose claims exclude each other, one claims. Each is
+// read before either has claimed; which of them then is first is luck, so it is done often.
+func TestClaimsOfStartsAtOnce(t *testing.T) {
+	t.Parallel()
+	for range 100 {
+		g := halved(t)
+		var read, done sync.WaitGroup
+		read.Add(2)
+		for _, name := range []string{"a", "b"} {
+			sb, ctr := pinned(name, "LSE", "1")
+			ctr.State = workload.StateCreated
+			done.Go(func() {
+				g.entryOf(g.podOf(sb), sb, Arrival{ID: ctr.ID, Read: func(...*protocol.Applied) *workload.Container {
+					read.Done()
+					read.Wait()
+					return ctr
+				}})
+			})
+		}
+		done.Wait()
+		if v := g.views.Load(); len(v.Claims.ByPod) != 1 || v.Claims.LSE.String() != "1" {
+			t.Fatalf("claims %+v, want one pod's", v.Claims)
+		}
 	}
 }
 

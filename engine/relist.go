@@ -129,8 +129,7 @@ func (g *Engine) takeIn(ctx context.Context, dir string) bool {
 	}
 	e := entry{c: c, sandbox: pod.ID, inSpec: c.Applied != nil, plan: plan.Plan(nil)}
 	g.startContainer(pod, &e)
-	g.claimed(g.views.Load(), pod, &e)
-	if _, first := g.reg.newContainer(e); !first {
+	if _, first := g.enter(pod, e); !first {
 		return false
 	}
 	if exists(dir) {

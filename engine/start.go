@@ -122,7 +122,7 @@ func (g *Engine) entryOf(pod podEntry, sb Sandbox, ctr Arrival) entry {
 	e := g.adopt(pod, sb.ID, ctr)
 	g.startContainer(pod.p, &e)
 	e.inSpec = e.c.Applied != nil
-	e, first := g.reg.newContainer(e)
+	e, first := g.enter(pod.p, e)
 	if first && e.c.State != workload.StateStopped {
 		g.claims(&e)
 	}
