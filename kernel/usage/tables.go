@@ -125,9 +125,12 @@ func (c *Cgroup) Pressure(b *root.Buffer, resource string, out *psi.Stat) error 
 }
 
 // PressureFile is the absolute path of a pressure file for psi triggers; empty where there is none.
-func (c *Cgroup) PressureFile(resource string) string {
-	for _, base := range c.fs.pressure {
-		path := base + c.path + "/" + resource + ".pressure"
+func (c *Cgroup) PressureFile(resource string) string { return c.fs.PressureFile(c.path, resource) }
+
+// PressureFile is that of the cgroup at path, "/kubepods/besteffort"; of the root, "", it says whether this machine's cgroups have any.
+func (fs *FS) PressureFile(path, resource string) string {
+	for _, base := range fs.pressure {
+		path := base + path + "/" + resource + ".pressure"
 		if unix.Access(path, unix.F_OK) == nil {
 			return path
 		}

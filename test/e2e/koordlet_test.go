@@ -27,11 +27,13 @@ import (
 
 // agent is a running koordlet on a rig's run directory.
 type agent struct {
-	r      *rig
-	config string
-	cmd    *exec.Cmd
-	exited chan struct{}
-	log    *syncBuffer
+	// pressure is the section of that name in its configuration, nil for the defaults.
+	pressure map[string]any
+	r        *rig
+	config   string
+	cmd      *exec.Cmd
+	exited   chan struct{}
+	log      *syncBuffer
 	// kubelet is the way to one; nil is none. dress changes the command of each start; may be nil.
 	kubelet map[string]any
 	dress   func(*exec.Cmd)
@@ -87,6 +89,9 @@ func (a *agent) configure(strategy any) {
 	config["metrics"] = map[string]any{"address": "unix:" + filepath.Join(a.r.run, "koordlet-metrics.sock")}
 	if strategy != nil {
 		config["strategy"] = strategy
+	}
+	if a.pressure != nil {
+		config["pressure"] = a.pressure
 	}
 	text, err := yaml.Marshal(config)
 	if err == nil {
@@ -237,7 +242,8 @@ func (a *agent) ticks(n float64, hold func() error) {
 // quietly is a hold that looks at nothing.
 func quietly() error { return nil }
 
-// containerDirs are the directories of a container's cgroup: one, or on v1 one of each controller that counts here.
+// containerDirs are the directories of a container's cgroup: one, or on v1 one of each controller that counts here, and that of the
+// unified hierarchy where the runtime keeps it there as well.
 func (r *rig) containerDirs(run *kubelet.Running) (dirs []string) {
 	if r.tree.V2() {
 		return []string{r.kube.ContainerDir(run, "main", "")}
@@ -252,6 +258,11 @@ func (r *rig) containerDirs(run *kubelet.Running) (dirs []string) {
 			dirs = append(dirs, dir)
 		}
 		seen[dir] = true
+	}
+	if dir := r.kube.ContainerDir(run, "main", ""); dir != "" {
+		if _, err := os.Stat(dir); err == nil {
+			dirs = append(dirs, dir)
+		}
 	}
 	return dirs
 }

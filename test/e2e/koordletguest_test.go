@@ -130,26 +130,28 @@ func suppressAt(policy string, percent int) string {
 const anyCPU = -1
 
 // spin has one process in a container's cgroup compute, on one CPU or on any, until the result is called.
-func (l *loops) spin(run *kubelet.Running, cpu int) (stop func()) {
-	l.t.Helper()
+func (r *rig) spin(run *kubelet.Running, cpu int) (stop func()) {
+	r.t.Helper()
 	cmd := exec.Command("sh", "-c", "while :; do :; done")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := cmd.Start(); err != nil {
-		l.t.Fatal(err)
+		r.t.Fatal(err)
 	}
 	stop = func() {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait() // it was killed
 	}
-	l.t.Cleanup(stop)
-	if err := cgroups.Write(l.dir(run), "cgroup.procs", strconv.Itoa(cmd.Process.Pid)); err != nil {
-		l.t.Fatal(err)
+	r.t.Cleanup(stop)
+	for _, dir := range r.containerDirs(run) {
+		if err := cgroups.Write(dir, "cgroup.procs", strconv.Itoa(cmd.Process.Pid)); err != nil {
+			r.t.Fatal(err)
+		}
 	}
 	if cpu != anyCPU {
 		var set unix.CPUSet
 		set.Set(cpu)
 		if err := unix.SchedSetaffinity(cmd.Process.Pid, &set); err != nil {
-			l.t.Fatal(err)
+			r.t.Fatal(err)
 		}
 	}
 	return stop

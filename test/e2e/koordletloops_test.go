@@ -146,7 +146,7 @@ func pressureDecides(l *loops) {
 	}
 	var reason string
 	l.eventually(10*time.Second, func() (err error) {
-		reason, err = l.urgent(begun)
+		reason, err = l.a.urgent(begun)
 		return err
 	})
 	written := l.writtenAt(begun, reason)
@@ -190,8 +190,8 @@ func (l *loops) arm(file string) func() time.Time {
 }
 
 // urgent is why koordlet took something between two ticks for the first time since then, by its log.
-func (l *loops) urgent(since time.Time) (reason string, err error) {
-	for line := range strings.Lines(l.a.log.String()) {
+func (a *agent) urgent(since time.Time) (reason string, err error) {
+	for line := range strings.Lines(a.log.String()) {
 		if !strings.Contains(line, "urgent=true") || !strings.Contains(line, "LS waits for a CPU") {
 			continue
 		}
@@ -212,19 +212,19 @@ func (l *loops) urgent(since time.Time) (reason string, err error) {
 }
 
 // writtenAt is when the ledger says that the tier's quota was written for a reason.
-func (l *loops) writtenAt(since time.Time, reason string) time.Time {
-	l.t.Helper()
-	records, _, err := ledger.ReadAll(l.run)
+func (r *rig) writtenAt(since time.Time, reason string) time.Time {
+	r.t.Helper()
+	records, _, err := ledger.ReadAll(r.run)
 	if err != nil {
-		l.t.Fatal(err)
+		r.t.Fatal(err)
 	}
 	for i := range records {
-		r := &records[i]
-		if r.Target.Level == plan.LevelQoS && r.Knob == plan.CPUQuota.String() && r.Reason == reason && !r.Time.Before(since) {
-			return r.Time
+		rec := &records[i]
+		if rec.Target.Level == plan.LevelQoS && rec.Knob == plan.CPUQuota.String() && rec.Reason == reason && !rec.Time.Before(since) {
+			return rec.Time
 		}
 	}
-	l.t.Fatalf("the ledger has no write for %q", reason)
+	r.t.Fatalf("the ledger has no write for %q", reason)
 	return time.Time{}
 }
 

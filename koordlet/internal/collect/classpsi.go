@@ -37,7 +37,7 @@ func newClassPressure(m *machine) (collector, support) {
 	}
 	c := &classPressure{}
 	if m.opts.Cgroup == node.CgroupV1 {
-		return c, support{less: "cgroup v1 has the pressure of a class on an Anolis kernel alone"}
+		return c, support{less: "cgroup v1 has the pressure of a class only where the runtime keeps containers in a unified hierarchy as well, or on an Anolis kernel"}
 	}
 	return c, support{}
 }

@@ -223,7 +223,7 @@ func TestSupport(t *testing.T) {
 	const v1Pressure = "cgroup v1 has pressure of the node, and of those cgroups alone that are also in a unified hierarchy or on an Anolis kernel"
 	want := map[string]string{
 		"node": "1 active ", "pod": "1 active ", "container": "1 active ", "hostapp": "1 active ", "class": "1 active ", "system": "1 active ",
-		"classpsi": "1 degraded cgroup v1 has the pressure of a class on an Anolis kernel alone",
+		"classpsi": "1 degraded cgroup v1 has the pressure of a class only where the runtime keeps containers in a unified hierarchy as well, or on an Anolis kernel",
 		"numa":     "10 unsupported the topology is not known", "pagecache": "1 off ",
 		"coldpage": "10 unsupported no memory.idle_page_stats: the kernel has no kidled",
 		"psi":      "10 degraded " + v1Pressure,

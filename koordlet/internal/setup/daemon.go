@@ -27,6 +27,7 @@ import (
 	"github.com/koord-rt/koord-rt/kernel/reclaim"
 	"github.com/koord-rt/koord-rt/kernel/root"
 	"github.com/koord-rt/koord-rt/kernel/tc"
+	"github.com/koord-rt/koord-rt/kernel/usage"
 	"github.com/koord-rt/koord-rt/koordlet/internal/agent"
 	"github.com/koord-rt/koord-rt/koordlet/internal/collect"
 	"github.com/koord-rt/koord-rt/koordlet/internal/evict"
@@ -79,8 +80,9 @@ type Daemon struct {
 	count   *metrics.Agent
 	news    news
 	started time.Time
-	// pressure is nil where it is off or impossible; noPressure: the class of the best-effort pods has none to tell.
+	// pressure is nil where it is off or impossible, tickAlone says why; noPressure: the class of the best-effort pods has none to tell.
 	pressure   *agent.Pressure
+	tickAlone  string
 	noPressure bool
 	// ward stands between the engine and the kernel while others write; afresh asks for whole lists.
 	ward   *beside.Ward
@@ -181,7 +183,11 @@ func (d *Daemon) newAgent() (*agent.Agent, error) {
 	if err != nil {
 		d.log.Warn("what the loops knew before is lost", "err", err)
 	}
-	d.pressure, d.window = d.newPressure(), window.New(window.Options{})
+	d.window = window.New(window.Options{})
+	if d.pressure, d.tickAlone, err = d.newPressure(v.Kernel.Cgroup); err != nil {
+		scanner.Close()
+		return nil, err
+	}
 	hands, err := d.newHands(v.Kernel.Cgroup)
 	if err != nil {
 		scanner.Close()
@@ -221,21 +227,31 @@ func paceOf(c *config.Interference) interference.Pace {
 	return interference.Pace{History: in(c.History), Trial: in(c.Trial), Calm: in(c.Calm)}
 }
 
-// newPressure makes the triggers. Without them the tick alone decides.
-func (d *Daemon) newPressure() *agent.Pressure {
+// newPressure makes the triggers. Without them the tick alone decides, and alone says why where that is not the configuration's wish.
+func (d *Daemon) newPressure(version node.CgroupVersion) (p *agent.Pressure, alone string, err error) {
 	c := &d.cfg.Pressure
-	if c.Stall == 0 || d.host.Engine.Views().Load().Kernel.Cgroup == node.CgroupV1 {
-		return nil // cgroup v1 tells no pressure of a cgroup
+	if c.Stall == 0 {
+		return nil, "", nil
 	}
-	root := d.cfg.Host.CgroupRoot
-	p, err := agent.NewPressure(psi.Trigger{Kind: psi.Some, Stall: c.Stall.Std(), Window: c.Window.Std()},
-		func(cgroup string) string { return filepath.Join(root, cgroup, "cpu.pressure") },
-		func(uid string) { d.agent.Urgent(uid) })
+	files, err := usage.Open(root.Roots{Cgroup: d.cfg.Host.CgroupRoot, Proc: d.cfg.Host.Proc}, version)
+	if err != nil {
+		return nil, "", err
+	}
+	const cpu = "cpu"
+	file := func(cgroup string) string { return filepath.Join(d.cfg.Host.CgroupRoot, cgroup, "cpu.pressure") }
+	if version == node.CgroupV1 {
+		if files.PressureFile("", cpu) == "" {
+			return nil, noUnified, nil
+		}
+		// Whether a pod is in the unified hierarchy, too, is its runtime's choice.
+		file = func(cgroup string) string { return files.PressureFile(cgroup, cpu) }
+	}
+	p, err = agent.NewPressure(psi.Trigger{Kind: psi.Some, Stall: c.Stall.Std(), Window: c.Window.Std()}, file, func(uid string) { d.agent.Urgent(uid) })
 	if err != nil {
 		d.log.Warn("no pressure triggers: suppression waits for the tick", "err", err)
-		return nil
+		return nil, "no pressure triggers: " + err.Error(), nil
 	}
-	return p
+	return p, "", nil
 }
 
 // noPressure reports that the kernel does not tell the pressure of the best-effort class, as far as is known beforehand.

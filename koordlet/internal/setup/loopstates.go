@@ -15,15 +15,15 @@ import (
 )
 
 // loopStates are the loops beside the features of creation and evictions, as NodeSLO.status names them: what each does under the
-// strategy that is in force. noReclaim says why the kernel cannot be asked to reclaim, empty when it can. Nothing here moves with
-// the load: a status is written when it changes.
-func loopStates(cfg *config.Koordlet, v *node.View, noReclaim string) []node.FeatureState {
-	return []node.FeatureState{suppression(v), quotaBurst(cfg, v), memoryReclaim(v, noReclaim), interferenceState(v)}
+// strategy that is in force. noReclaim says why the kernel cannot be asked to reclaim, tickAlone why nothing is decided between two
+// ticks; empty where that is done. Nothing here moves with the load: a status is written when it changes.
+func loopStates(cfg *config.Koordlet, v *node.View, noReclaim, tickAlone string) []node.FeatureState {
+	return []node.FeatureState{suppression(v, tickAlone), quotaBurst(cfg, v), memoryReclaim(v, noReclaim), interferenceState(v)}
 }
 
 const (
 	notEnabled = "resourceUsedThresholdWithBE is not enabled"
-	tickAlone  = "cgroup v1 tells no pressure of a cgroup: each tick decides, and nothing between two"
+	noUnified  = "cgroup v1 without a unified hierarchy beside it tells no pressure of a cgroup: each tick decides, and nothing between two"
 )
 
 // enabled reports the strategy's switch of everything about best effort.
@@ -47,7 +47,7 @@ func writes(v *node.View, f protocol.Feature, k plan.Knob, s node.FeatureState) 
 	return s
 }
 
-func suppression(v *node.View) node.FeatureState {
+func suppression(v *node.View, tickAlone string) node.FeatureState {
 	s := node.FeatureState{Feature: "cpu-suppress", State: status.StateActive}
 	t := v.Strategy.Threshold()
 	f, k := protocol.FeatureCPUSet, plan.CPUSetCPUs
@@ -58,7 +58,7 @@ func suppression(v *node.View) node.FeatureState {
 		s.State, s.Detail = status.StateOff, notEnabled
 		return s
 	}
-	if v.Kernel.Cgroup == node.CgroupV1 {
+	if tickAlone != "" {
 		s.State, s.Detail = status.StateDegraded, tickAlone
 	}
 	return writes(v, f, k, s)

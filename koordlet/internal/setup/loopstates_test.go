@@ -23,6 +23,7 @@ func TestLoopStates(t *testing.T) {
 		yaml      string
 		tune      bool
 		noReclaim string
+		tickAlone string
 		change    func(*node.View)
 		want      map[string]string
 	}{
@@ -38,9 +39,9 @@ func TestLoopStates(t *testing.T) {
 		"a class only": {yaml: "{resourceQOSStrategy: {beClass: {memoryQOS: {enable: true}}}}", want: map[string]string{
 			"memory-reclaim": "active: ", "cpu-suppress": "off: " + notEnabled,
 		}},
-		"cgroup v1": {yaml: all, noReclaim: "no file", change: func(v *node.View) {
+		"cgroup v1": {yaml: all, noReclaim: "no file", tickAlone: noUnified, change: func(v *node.View) {
 			v.Kernel.Cgroup, v.Kernel.Knobs[plan.MemoryHigh] = node.CgroupV1, node.Support{Why: "none"}
-		}, want: map[string]string{"cpu-suppress": "degraded: " + tickAlone, "memory-reclaim": "unsupported: no file"}},
+		}, want: map[string]string{"cpu-suppress": "degraded: " + noUnified, "memory-reclaim": "unsupported: no file"}},
 		"an old kernel": {yaml: all, noReclaim: "no file", want: map[string]string{"memory-reclaim": "degraded: memory.high alone: no file"}},
 		"observed": {yaml: all, change: func(v *node.View) {
 			v.Modes[protocol.FeatureCPUSet], v.Modes[protocol.FeatureBatch] = node.Observe, node.Observe
@@ -63,7 +64,7 @@ func TestLoopStates(t *testing.T) {
 		cfg := config.DefaultKoordlet()
 		cfg.Tune = tc.tune
 		got := map[string]string{}
-		for _, s := range loopStates(&cfg, v, tc.noReclaim) {
+		for _, s := range loopStates(&cfg, v, tc.noReclaim, tc.tickAlone) {
 			if _, asked := tc.want[s.Feature]; asked {
 				got[s.Feature] = s.State + ": " + s.Detail
 			}

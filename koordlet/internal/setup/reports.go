@@ -90,7 +90,7 @@ func (d *Daemon) inForce(ctx context.Context, s *report.Strategy) error {
 		if look == nil {
 			continue // the loops have not begun
 		}
-		f.Features = append(f.Features, loopStates(&d.cfg, view, look.Facts.NoReclaim)...)
+		f.Features = append(f.Features, loopStates(&d.cfg, view, look.Facts.NoReclaim, d.tickAlone)...)
 		var told bool
 		if f.Problem, told = t.look(time.Now(), &o.Value, source, follows(view.Strategy, &o.Value.Spec)); !told {
 			continue

@@ -156,6 +156,9 @@ func (g groups) dir(n groupName, controller string) string {
 	mount := g.tree.Unified
 	if !g.tree.V2() {
 		mount = g.tree.Controllers[controller]
+		if controller == "" {
+			mount = g.tree.Hybrid
+		}
 	}
 	if mount == "" {
 		return ""
