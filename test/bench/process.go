@@ -237,17 +237,25 @@ func (p *process) stop() error {
 		return nil
 	case <-time.After(10 * time.Second):
 	}
-	_ = p.cmd.Process.Kill()
-	<-p.exited
-	return fmt.Errorf("%s did not end within 10 s of SIGTERM", p.name)
+	_ = p.cmd.Process.Signal(syscall.SIGQUIT) // a Go program says what its goroutines do
+	select {
+	case <-p.exited:
+	case <-time.After(5 * time.Second):
+		_ = p.cmd.Process.Kill()
+		<-p.exited
+	}
+	return fmt.Errorf("%s did not end within 10 s of SIGTERM; end of its log:\n%s", p.name, p.last(32<<10))
 }
 
-func (p *process) tail() string {
+func (p *process) tail() string { return p.last(3000) }
+
+// last is the end of the log, of so many bytes at most.
+func (p *process) last(n int) string {
 	data, err := os.ReadFile(p.log)
 	if err != nil {
 		return err.Error()
 	}
-	return string(data[max(0, len(data)-3000):])
+	return string(data[max(0, len(data)-n):])
 }
 
 // ticks is the processor time used so far, in 1/100 s.
