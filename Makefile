@@ -177,7 +177,7 @@ lab-crio: build ## koord-nri and the proxy on a CRI-O that you bring: make lab-c
 	$(LAB) -run '^TestCRIO' ./test/e2e | $(VERDICT)
 
 .PHONY: bench
-bench: build ## The figures of docs/benchmarks (root, about an hour and ten minutes)
+bench: build ## The figures of docs/benchmarks (root, more than two hours)
 	@go run ./test/bench
 
 # Both linters hold many types. To collect garbage seldom saves a sixth of their CPU time or more, for about 1 GiB. Compilers gain nothing.
