@@ -6,7 +6,7 @@
 //
 // Inputs are what is wanted and what is stored, as JSON trees, and the object's managedFields; output is the tree to apply by
 // server-side apply without force, and whether that would change anything. Fields are leaves: a list is one leaf, whatever its
-// elements are. Everything is a pure function.
+// elements are. What would break one of the API server's rules beside others' fields gives way ([Yield]). Everything is a pure function.
 //
 // It must not import client-go or controller-runtime.
 package ownership

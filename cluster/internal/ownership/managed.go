@@ -95,20 +95,12 @@ type Plan struct {
 // Decide compares what is wanted with the spec that is stored; stored is nil where there is no object. alias gives other names of a
 // field that somebody wrote, such as its canonical spelling; it may be nil.
 func Decide(wanted, stored Tree, owners Owners, alias func(Path) []Path) Plan {
-	foreign := map[Path]string{}
-	for p, who := range owners.Others {
-		foreign[p] = who
-		if alias != nil {
-			for _, other := range alias(p) {
-				foreign[other] = who
-			}
-		}
-	}
+	theirs := foreign(owners, alias)
 	var plan Plan
 	have := Leaves(stored)
 	want := Leaves(wanted)
 	plan.Apply = without("", wanted, func(p Path) bool {
-		for f, who := range foreign {
+		for f, who := range theirs {
 			if touches(p, f) {
 				if v, is := have[p]; !is || !equal(v, want[p]) {
 					plan.Overridden = append(plan.Overridden, p+" ("+who+")")
@@ -126,6 +118,20 @@ func Decide(wanted, stored Tree, owners Owners, alias func(Path) []Path) Plan {
 		plan.Needed = plan.Needed || !owners.Mine[p] || !is || !equal(now, v)
 	}
 	return plan
+}
+
+// foreign are the fields that others have written, by every name of theirs.
+func foreign(owners Owners, alias func(Path) []Path) map[Path]string {
+	out := maps.Clone(owners.Others)
+	if alias == nil {
+		return out
+	}
+	for p, who := range owners.Others {
+		for _, other := range alias(p) {
+			out[other] = who
+		}
+	}
+	return out
 }
 
 // equal compares two values of trees.

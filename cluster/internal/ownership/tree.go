@@ -113,6 +113,19 @@ func touches(a, b Path) bool {
 	return a == b || strings.HasPrefix(a, b+"/") || strings.HasPrefix(b, a+"/")
 }
 
+// touchesAny reports whether a field touches one of those.
+func touchesAny(p Path, of map[Path]string) bool {
+	for f := range of {
+		if touches(p, f) {
+			return true
+		}
+	}
+	return false
+}
+
+// Without is a copy of t without the leaves that drop names, and without objects that hold nothing then.
+func Without(t Tree, drop func(Path) bool) Tree { return without("", t, drop) }
+
 // With is a copy of t that has the field at p as from has it; t where from has none.
 func With(t, from Tree, p Path) Tree {
 	return with(t, from, strings.Split(strings.TrimPrefix(p, "/"), "/"))

@@ -14,7 +14,7 @@ func newMetrics(kind string) metrics {
 	}
 	return metrics{
 		reconciled: counter("_reconcile_count", "Objects that were written, and looks that failed; a look that finds everything as it should be is not counted."),
-		parsed:     counter("_spec_parse_count", "Specs that were made of the strategy; failed where an annotation or label of the node was passed over."),
+		parsed:     counter("_spec_parse_count", "Specs that were made of the strategy; failed where an annotation or label of the node was passed over, or a field gave way to another's."),
 	}
 }
 
@@ -28,8 +28,8 @@ func (m metrics) register(r prometheus.Registerer) error {
 
 // What is counted.
 const (
-	whyRead, whyDecide, whyApply, whyDelete = "read", "decide", "apply", "delete"
-	whyStrategy, whyNode                    = "strategy", "node"
+	whyRead, whyDecide, whyApply, whyRefused, whyDelete = "read", "decide", "apply", "refused", "delete"
+	whyStrategy, whyNode, whyYielded                    = "strategy", "node", "yielded"
 )
 
 // did counts what became of a step.

@@ -32,8 +32,11 @@ type Found struct {
 	// of them stays.
 	Wanted ownership.Tree
 	Held   []ownership.Path
-	// Alias gives other names of a field that somebody wrote; may be nil.
+	// Alias gives other names of a field that somebody wrote; may be nil. Rules are the API server's over several fields.
 	Alias func(ownership.Path) []ownership.Path
+	Rules []ownership.Rule
+	// Refused are fields of which the API server does not take what is wanted: what was applied of them stays.
+	Refused []ownership.Path
 }
 
 // Stored is an object.
@@ -51,8 +54,9 @@ type Step struct {
 	Delete bool
 	// Again is when to look anew, 0 for never.
 	Again time.Duration
-	// Overridden are fields that stay as somebody else wrote them.
+	// Overridden are fields that stay as somebody else wrote them, Yielded those that would not go together with them.
 	Overridden []string
+	Yielded    []ownership.Yielded
 }
 
 // Plan decides.
@@ -69,14 +73,15 @@ func Plan(f Found) (Step, error) {
 		}
 		stored = f.Stored.Spec
 	}
-	wanted := f.Wanted
+	wanted := ownership.Without(f.Wanted, func(p ownership.Path) bool { return held(p, f.Refused) })
 	for p := range owners.Mine {
-		if held(p, f.Held) {
+		if held(p, f.Held) || held(p, f.Refused) {
 			wanted = ownership.With(wanted, stored, p)
 		}
 	}
+	wanted, yielded := ownership.Yield(wanted, stored, owners, f.Alias, f.Rules)
 	plan := ownership.Decide(wanted, stored, owners, f.Alias)
-	step := Step{Overridden: plan.Overridden}
+	step := Step{Overridden: plan.Overridden, Yielded: yielded}
 	if !plan.Needed {
 		return step, nil
 	}

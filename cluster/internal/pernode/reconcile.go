@@ -5,8 +5,10 @@ package pernode
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
+	"strings"
 	"sync"
 	"time"
 
@@ -46,6 +48,8 @@ type Kind struct {
 	Extensions ownership.Path
 	// Alias gives other names of a field that somebody wrote; may be nil.
 	Alias func(ownership.Path) []ownership.Path
+	// Rules are the API server's over several fields.
+	Rules []ownership.Rule
 }
 
 // Options of a controller.
@@ -109,7 +113,7 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if c == nil {
 		return ctrl.Result{}, nil // the store wakes us
 	}
-	found, object, err := r.find(ctx, req, c)
+	found, object, problems, err := r.find(ctx, req, c)
 	if err != nil {
 		r.metrics.did(err, whyRead)
 		return ctrl.Result{}, err
@@ -119,13 +123,20 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		r.metrics.did(err, whyDecide)
 		return ctrl.Result{}, fmt.Errorf("decide about %s %s: %w", r.kind.GVK.Kind, req.Name, err)
 	}
+	if found.NodeGone == 0 {
+		r.tell(ctx, req.Name, problems, step.Yielded)
+	}
 	switch {
 	case step.Delete:
 		uid := object.GetUID()
 		err = client.IgnoreNotFound(r.client.Delete(ctx, object, client.Preconditions{UID: &uid}))
 		r.metrics.did(err, whyDelete)
 	case step.Apply != nil:
-		err = r.apply(ctx, req.Name, step)
+		if err = r.apply(ctx, req.Name, step); apierrors.IsInvalid(err) {
+			r.metrics.did(err, whyRefused)
+			err = r.rest(ctx, req.Name, found, err)
+			break
+		}
 		r.metrics.did(err, whyApply)
 	}
 	if apierrors.IsConflict(err) {
@@ -151,41 +162,100 @@ func (r *reconciler) apply(ctx context.Context, name string, step Step) error {
 	return nil
 }
 
-// find reads what there is, from the cache.
-func (r *reconciler) find(ctx context.Context, req ctrl.Request, c *config.Config) (Found, client.Object, error) {
-	found := Found{Alias: r.kind.Alias}
+// rest writes everything but what the API server has refused, so that this holds up nothing else. The refusal is returned: it is told, and the
+// whole is tried again later and later.
+func (r *reconciler) rest(ctx context.Context, name string, found Found, refused error) error {
+	if found.Refused = refusedFields(refused); len(found.Refused) == 0 {
+		return refused
+	}
+	step, err := Plan(found)
+	if err == nil && step.Apply != nil {
+		err = r.apply(ctx, name, step)
+		r.metrics.did(err, whyApply)
+	}
+	return errors.Join(refused, err)
+}
+
+// refusedFields are the fields of the spec that an API server names as it refuses an object; the spec as a whole is none.
+func refusedFields(err error) []ownership.Path {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) || status.Status().Details == nil {
+		return nil
+	}
+	var out []ownership.Path
+	for _, cause := range status.Status().Details.Causes {
+		if field, is := strings.CutPrefix(cause.Field, "spec."); is {
+			field, _, _ = strings.Cut(field, "[") // a list is one field, and an entry of a map is more than need be
+			out = append(out, "/"+strings.ReplaceAll(field, ".", "/"))
+		}
+	}
+	return out
+}
+
+// tell counts what became of the strategy at a look, and says, once an hour, what of it is not as it is wanted.
+func (r *reconciler) tell(ctx context.Context, node string, problems []config.Problem, yielded []ownership.Yielded) {
+	why := whyStrategy
+	switch {
+	case len(problems) > 0:
+		why = whyNode
+	case len(yielded) > 0:
+		why = whyYielded
+	}
+	r.metrics.parsed.WithLabelValues(status(why == whyStrategy), why).Inc()
+	say := func(message string, p config.Problem) {
+		if ok, _ := r.limit.Allow(node, p.Error()); ok {
+			log.FromContext(ctx).Info(message, "problem", p.Error())
+		}
+	}
+	for _, p := range problems {
+		say("passed over what a node says of itself", p)
+	}
+	for _, y := range yielded {
+		say("a field gives way to another's", r.problem(y))
+	}
+}
+
+// problem names the key of the ConfigMap that wants a field which gave way, the field, and the reason.
+func (r *reconciler) problem(y ownership.Yielded) config.Problem {
+	p := config.Problem{Path: strings.ReplaceAll(y.Path[1:], "/", ".")}
+	for key, of := range r.kind.Held {
+		if held(y.Path, of) {
+			p.Key = key
+		}
+	}
+	what := "left out"
+	if y.Stays {
+		what = "stays as it was"
+	}
+	p.Err = fmt.Errorf("%s: %s beside fields of others: %s", what, y.Why, strings.Join(y.Owners, ", "))
+	return p
+}
+
+// find reads what there is, from the cache. Problems are what the node says of itself.
+func (r *reconciler) find(ctx context.Context, req ctrl.Request, c *config.Config) (Found, client.Object, []config.Problem, error) {
+	found := Found{Alias: r.kind.Alias, Rules: r.kind.Rules}
 	object := r.kind.New()
 	switch err := r.client.Get(ctx, req.NamespacedName, object); {
 	case err == nil:
 		spec, err := ownership.TreeOf(r.kind.Spec(object))
 		if err != nil {
-			return found, nil, fmt.Errorf("read the spec of %s %s: %w", r.kind.GVK.Kind, req.Name, err)
+			return found, nil, nil, fmt.Errorf("read the spec of %s %s: %w", r.kind.GVK.Kind, req.Name, err)
 		}
 		found.Stored = &Stored{Spec: spec, Managed: object.GetManagedFields(), Annotations: object.GetAnnotations()}
 	case !apierrors.IsNotFound(err):
-		return found, nil, fmt.Errorf("read %s %s: %w", r.kind.GVK.Kind, req.Name, err)
+		return found, nil, nil, fmt.Errorf("read %s %s: %w", r.kind.GVK.Kind, req.Name, err)
 	}
 	var node corev1.Node
 	err := r.client.Get(ctx, req.NamespacedName, &node)
 	if client.IgnoreNotFound(err) != nil {
-		return found, nil, fmt.Errorf("read node %s: %w", req.Name, err)
+		return found, nil, nil, fmt.Errorf("read node %s: %w", req.Name, err)
 	}
 	if found.NodeGone = r.missing(req.Name, err != nil, found.Stored != nil); err != nil {
-		return found, object, nil
+		return found, object, nil, nil
 	}
 	spec, problems := r.kind.Render(c, config.Node{Name: node.Name, Labels: node.Labels, Annotations: node.Annotations})
-	why := whyStrategy
-	if len(problems) > 0 {
-		why = whyNode
-	}
-	r.metrics.parsed.WithLabelValues(status(len(problems) == 0), why).Inc()
-	for _, p := range problems {
-		if ok, _ := r.limit.Allow(node.Name, p.Error()); ok {
-			log.FromContext(ctx).Info("passed over what a node says of itself", "problem", p.Error())
-		}
-	}
 	if found.Wanted, err = ownership.TreeOf(spec); err != nil {
-		return found, nil, fmt.Errorf("write the strategy of node %s: %w", req.Name, err)
+		return found, nil, nil, fmt.Errorf("write the strategy of node %s: %w", req.Name, err)
 	}
 	for key, paths := range r.kind.Held {
 		if c.Unknown(key) {
@@ -195,7 +265,7 @@ func (r *reconciler) find(ctx context.Context, req ctrl.Request, c *config.Confi
 	if r.kind.Extensions != "" && c.UnknownExtensions() {
 		found.Held = append(found.Held, r.kind.Extensions)
 	}
-	return found, object, nil
+	return found, object, problems, nil
 }
 
 // missing is for how long a node has been seen missing, at least a nanosecond; 0 while it is there.

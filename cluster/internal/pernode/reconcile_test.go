@@ -25,31 +25,44 @@ import (
 	"github.com/koord-rt/koord-rt/daemon/logs"
 )
 
-// TestReconcile goes through the life of a node beside controller-runtime's own client without a server, which keeps owners of
-// fields as an API server does. The real one is in test/lab/cluster.
-func TestReconcile(t *testing.T) {
-	t.Parallel()
+// served is controller-runtime's own client without a server, which keeps owners of fields as an API server does, with node-1 in it.
+func served(t *testing.T) *fake.ClientBuilder {
+	t.Helper()
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, v1alpha1.AddToScheme} {
 		if err := add(scheme); err != nil {
 			t.Fatal(err)
 		}
 	}
-	ctx := t.Context()
-	c := fake.NewClientBuilder().WithScheme(scheme).WithReturnManagedFields().
-		WithObjects(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1"}}).Build()
-	store := &config.Store{}
-	r := &reconciler{store: store, client: c, gone: map[string]time.Time{}, limit: logs.NewLimiter(logs.LimiterOptions{}), metrics: newMetrics("nodeslo"), kind: Kind{
-		Name: "nodeslo", GVK: v1alpha1.GroupVersion.WithKind(slo.KindNodeSLO),
-		Extensions: "/extensions",
+	return fake.NewClientBuilder().WithScheme(scheme).WithReturnManagedFields().
+		WithObjects(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1"}})
+}
 
-		New:  func() client.Object { return &v1alpha1.NodeSLO{} },
-		Spec: func(o client.Object) any { return o.(*v1alpha1.NodeSLO).Spec },
-		Render: func(c *config.Config, n config.Node) (any, []config.Problem) {
-			spec, problems := c.NodeSLO(n)
-			return v1alpha1.NodeSLOSpecOf(spec), problems
+// fresh is a reconciler of NodeSLOs without a strategy.
+func fresh(c client.Client) *reconciler {
+	return &reconciler{
+		store: &config.Store{}, client: c, gone: map[string]time.Time{}, limit: logs.NewLimiter(logs.LimiterOptions{}), metrics: newMetrics("nodeslo"),
+		kind: Kind{
+			Name: "nodeslo", GVK: v1alpha1.GroupVersion.WithKind(slo.KindNodeSLO),
+			Extensions: "/extensions",
+
+			New:  func() client.Object { return &v1alpha1.NodeSLO{} },
+			Spec: func(o client.Object) any { return o.(*v1alpha1.NodeSLO).Spec },
+			Render: func(c *config.Config, n config.Node) (any, []config.Problem) {
+				spec, problems := c.NodeSLO(n)
+				return v1alpha1.NodeSLOSpecOf(spec), problems
+			},
 		},
-	}}
+	}
+}
+
+// TestReconcile goes through the life of a node beside a client without a server. The real one is in test/lab/cluster.
+func TestReconcile(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	c := served(t).Build()
+	r := fresh(c)
+	store := r.store
 	request := ctrl.Request{NamespacedName: types.NamespacedName{Name: "node-1"}}
 	look := func(burst string) ctrl.Result {
 		t.Helper()

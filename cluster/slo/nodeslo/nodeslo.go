@@ -43,6 +43,7 @@ func kind() pernode.Kind {
 		},
 		Extensions: "/extensions",
 		Alias:      canonical,
+		Rules:      rules(),
 	}
 }
 
