@@ -39,7 +39,7 @@ func TestClusterManagerAdmission(t *testing.T) {
 		{"reservations", a.reservations}, {"profiles of reservations", a.reservationProfiles}, {"jobs", a.jobs}, {"amplification", a.amplification},
 		{"new pods", a.newPods}, {"our scheduler", a.ourScheduler}, {"rights", a.rights}, {"away", a.away},
 		// These make a ConfigMap, by which the manager takes the node's amplification back.
-		{"lease taken", a.leaseTaken}, {"leader cut off", a.leaderCutOff}, {"leader ended", a.leaderEnded}, {"documents", a.documents},
+		{"lease taken", a.leaseTaken}, {"leader cut off", a.leaderCutOff}, {"leader ended", a.leaderEnded}, {"misspelt before", a.misspeltBefore}, {"documents", a.documents},
 	} {
 		if !t.Run(s.name, s.test) {
 			return
@@ -351,6 +351,7 @@ func (a *admitted) away(t *testing.T) {
 	if err := a.agentA.Delete(ctx, batchPods+"late-a", -1); err != nil {
 		t.Errorf("an agent's deletion of a pod of its node: %v", err)
 	}
+	a.user(t, misspeltRoom("stored", "1", "conatiners")) // see misspeltBefore
 	refused(t, "another node's pod deleted", func() error { return a.agentA.Delete(ctx, batchPods+"late-b", -1) }, "are another agent's")
 	if err := a.try(ctx, strings.ReplaceAll(quotaText("child", "company"), "min: {cpu: 10}", "min: {cpu: 40}")); err != nil {
 		t.Errorf("a quota that nobody checks: %v", err)
