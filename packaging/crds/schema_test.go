@@ -185,7 +185,7 @@ var free = []string{
 }
 
 // TestDefinitions: one version is stored and served, status is written apart, unknown fields are refused but where another says
-// what stands there, and no two kinds share a name that kubectl knows them by.
+// what stands there, no two kinds share a name that kubectl knows them by, and kubectl get has a short one and shows more than name and age.
 func TestDefinitions(t *testing.T) {
 	t.Parallel()
 	taken, open := map[string]string{}, map[string]bool{}
@@ -205,10 +205,16 @@ func TestDefinitions(t *testing.T) {
 		if len(d.Spec.Versions) == 1 && d.Spec.Conversion != nil {
 			t.Errorf("%s has one version and a conversion", name)
 		}
+		if len(d.Spec.Names.ShortNames) == 0 {
+			t.Errorf("%s has no short name", name)
+		}
 		stored := 0
 		for _, v := range d.Spec.Versions {
 			if v.Storage {
 				stored++
+			}
+			if !slices.ContainsFunc(v.Columns, func(c map[string]any) bool { return c["name"] != "Age" }) {
+				t.Errorf("%s %s: kubectl get shows name and age alone", name, v.Name)
 			}
 			if !v.Served {
 				t.Errorf("%s does not serve %s", name, v.Name)

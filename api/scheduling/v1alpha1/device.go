@@ -14,7 +14,12 @@ import (
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:storageversion
-// +kubebuilder:resource:scope=Cluster,categories=koordinator
+// +kubebuilder:resource:scope=Cluster,shortName=dev,categories=koordinator
+// +kubebuilder:printcolumn:name="Type",type="string",JSONPath=".spec.devices[0]['type','deviceType']",description="Type of the first device"
+// +kubebuilder:printcolumn:name="Model",type="string",JSONPath=".spec.devices[0]['labels.model','deviceModel']",description="Model of the first device"
+// +kubebuilder:printcolumn:name="GPU-Model",type="string",JSONPath=`.metadata.labels.node\.koordinator\.sh/gpu-model`
+// +kubebuilder:printcolumn:name="Unhealthy",type="string",JSONPath=".spec.devices[?(@.health==false)]['id','uuid']",description="The first device that is not healthy"
+// +kubebuilder:printcolumn:name="Age",type="date",JSONPath=".metadata.creationTimestamp"
 type Device struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`

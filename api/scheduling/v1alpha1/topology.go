@@ -11,6 +11,10 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // +kubebuilder:subresource:status
 // +kubebuilder:storageversion
 // +kubebuilder:resource:scope=Cluster,shortName=cnt,categories=koordinator
+// +kubebuilder:printcolumn:name="First-Layer",type="string",JSONPath=".spec.networkTopologySpec[0].topologyLayer",description="The layer that is listed first"
+// +kubebuilder:printcolumn:name="Above-Nodes",type="string",JSONPath=".spec.networkTopologySpec[?(@.topologyLayer=='NodeTopologyLayer')].parentTopologyLayer",description="The layer that nodes are in"
+// +kubebuilder:printcolumn:name="Nodes",type="integer",JSONPath=".status.detailStatus[?(@.topologyInfo.topologyLayer=='ClusterTopologyLayer')].nodeNum",description="Nodes that the scheduler has found in it"
+// +kubebuilder:printcolumn:name="Age",type="date",JSONPath=".metadata.creationTimestamp"
 type ClusterNetworkTopology struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`

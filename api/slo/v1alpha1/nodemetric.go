@@ -15,7 +15,7 @@ import (
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:storageversion
-// +kubebuilder:resource:scope=Cluster,categories=koordinator
+// +kubebuilder:resource:scope=Cluster,shortName=nmet,categories=koordinator
 // +kubebuilder:printcolumn:name="CPU",type="string",JSONPath=".status.nodeMetric.nodeUsage.resources.cpu"
 // +kubebuilder:printcolumn:name="Memory",type="string",JSONPath=".status.nodeMetric.nodeUsage.resources.memory"
 // +kubebuilder:printcolumn:name="BE-CPU",type="string",JSONPath=".status.beMetric.usage.cpu"

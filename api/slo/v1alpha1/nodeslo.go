@@ -15,7 +15,7 @@ import (
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:storageversion
-// +kubebuilder:resource:scope=Cluster,categories=koordinator
+// +kubebuilder:resource:scope=Cluster,shortName=nslo,categories=koordinator
 // +kubebuilder:printcolumn:name="In-Force",type="string",JSONPath=".status.conditions[?(@.type=='Applied')].status",description="Whether the node has put the strategy in force"
 // +kubebuilder:printcolumn:name="Since",type="date",JSONPath=".status.nodeMetric.updateTime",description="When the node put it in force"
 // +kubebuilder:printcolumn:name="Message",type="string",JSONPath=".status.conditions[?(@.type=='Applied')].message",priority=1

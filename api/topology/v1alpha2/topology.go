@@ -14,6 +14,10 @@ import (
 // +kubebuilder:storageversion
 // +kubebuilder:metadata:annotations="api-approved.kubernetes.io=https://github.com/kubernetes/enhancements/pull/1870"
 // +kubebuilder:resource:path=noderesourcetopologies,scope=Cluster,shortName=node-res-topo
+// +kubebuilder:printcolumn:name="Policy",type="string",JSONPath=".topologyPolicies[0]"
+// +kubebuilder:printcolumn:name="Zone-CPU",type="string",JSONPath=".zones[0].resources[?(@.name=='cpu')].allocatable",description="CPU that pods may have of the first zone"
+// +kubebuilder:printcolumn:name="Zone-Memory",type="string",JSONPath=".zones[0].resources[?(@.name=='memory')].allocatable",description="Memory that pods may have of the first zone"
+// +kubebuilder:printcolumn:name="Age",type="date",JSONPath=".metadata.creationTimestamp"
 type NodeResourceTopology struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`

@@ -335,6 +335,7 @@ func FuzzReservation(f *testing.F) {
 	f.Add(`{"spec":{"expires":"2026-01-01T00:00:00Z","taints":[{}]},"status":{"nodeName":"n"}}`)
 	f.Add(`{"spec":{"owners":[{"labelSelector":{"matchLabels":{"-":"x","_":"y","+":"z"}}}]}}`)
 	f.Add(`{"spec":{"template":{"spec":{"containers":[{"resources":{"requests":{"cpu":"1e-9999999"}}}]}}}}`) // decoded as admission does it
+	f.Add(`{"spec":{"template":{"spec":{"conatiners":[{"imge":1}],"x.y[":2}},"ownrs":3}}`)
 	f.Fuzz(func(t *testing.T, text string) {
 		var r schedulingv1alpha1.Reservation
 		if quantity.Unmarshal([]byte(text), &r) == nil {
@@ -342,6 +343,12 @@ func FuzzReservation(f *testing.F) {
 				t.Errorf("no change is refused: %q", refused)
 			}
 			_, _ = CheckNew(&r, noon())
+			stays := admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{Object: runtime.RawExtension{Raw: []byte(text)}}}
+			_, _ = spelling[schedulingv1alpha1.ReservationSpec](&stays, fresh)
+			stays.OldObject = stays.Object
+			if refused, _ := spelling[schedulingv1alpha1.ReservationSpec](&stays, changed); len(refused) > 0 {
+				t.Errorf("no change is refused: %q", refused)
+			}
 		}
 		var j schedulingv1alpha1.PodMigrationJob
 		if quantity.Unmarshal([]byte(text), &j) == nil {

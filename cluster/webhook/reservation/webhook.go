@@ -2,8 +2,8 @@
 // Copyright The koord-rt Authors
 
 // Package reservation is the admission of Reservations and PodMigrationJobs: what could never be used, placed or moved is refused, what
-// is booked cannot change below its owners, and what only schedulers may say is refused from anybody else (D13). Profiles
-// are applied to Reservations by cluster/webhook/pod.
+// is booked cannot change below its owners, what is misspelt in a template is refused, and what only schedulers may say is refused from
+// anybody else (D13). Profiles are applied to Reservations by cluster/webhook/pod.
 //
 // Inputs are admission requests and the time, outputs refusals and warnings. Defaults are the definitions'. It reads and writes
 // nothing. It may import cluster/webhook/answer, no other room of cluster.
@@ -159,6 +159,8 @@ func (v *validator) Handle(ctx context.Context, req admission.Request) admission
 	default:
 		warned = []string{stillUnreadable}
 	}
+	misspelt, unknown := spelling[schedulingv1alpha1.ReservationSpec](&req, what)
+	refused, warned = append(refused, misspelt...), append(warned, unknown...)
 	if !slices.Contains(v.options.Schedulers, req.UserInfo.Username) {
 		refused = append(refused, CheckTrust("metadata", now.Annotations, was.Annotations)...)
 		refused = append(refused, CheckTrust("spec.template.metadata", annotations(now), annotations(was))...)
@@ -196,6 +198,8 @@ func (v *jobValidator) Handle(ctx context.Context, req admission.Request) admiss
 	case unreadable:
 		warned = []string{stillUnreadable}
 	}
+	misspelt, unknown := spelling[schedulingv1alpha1.PodMigrationJobSpec](&req, what)
+	refused, warned = append(refused, misspelt...), append(warned, unknown...)
 	if !slices.Contains(v.options.Deschedulers, req.UserInfo.Username) {
 		refused = append(refused, CheckJobTrust(now.Annotations, was.Annotations)...)
 	}

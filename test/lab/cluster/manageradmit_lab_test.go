@@ -36,10 +36,10 @@ func TestClusterManagerAdmission(t *testing.T) {
 	}{
 		{"evictions", a.evictions}, {"deletions", a.deletions}, {"writes", a.writes}, {"quotas", a.quotas}, {"pods of quotas", a.quotaPods},
 		{"quota profiles", a.quotaProfiles}, {"mirrors of quotas", a.mirrors},
-		{"reservations", a.reservations}, {"profiles of reservations", a.reservationProfiles}, {"jobs", a.jobs}, {"amplification", a.amplification},
+		{"reservations", a.reservations}, {"profiles of reservations", a.reservationProfiles}, {"jobs", a.jobs}, {"amplification", a.amplification}, {"strategy", a.strategy},
 		{"new pods", a.newPods}, {"our scheduler", a.ourScheduler}, {"rights", a.rights}, {"away", a.away},
 		// These make a ConfigMap, by which the manager takes the node's amplification back.
-		{"lease taken", a.leaseTaken}, {"leader cut off", a.leaderCutOff}, {"leader ended", a.leaderEnded}, {"documents", a.documents},
+		{"lease taken", a.leaseTaken}, {"leader cut off", a.leaderCutOff}, {"leader ended", a.leaderEnded}, {"misspelt before", a.misspeltBefore}, {"documents", a.documents},
 	} {
 		if !t.Run(s.name, s.test) {
 			return
@@ -315,6 +315,22 @@ func (a *admitted) writes(t *testing.T) {
 	refused(t, "another node's report taken away", func() error { return a.agentA.Delete(ctx, reports+"/b", -1) }, `nodemetrics "b" is another node's`)
 }
 
+// strategy: a key of slo-controller-config that nobody reads, and a field that none of its keys has, are refused by name, with the reason.
+func (a *admitted) strategy(t *testing.T) {
+	tell := func(key, text string) func() error {
+		return func() error {
+			_, err := a.c.Admin().Patch(t.Context(), strategies+"?dryRun=All", cluster.MergePatch, map[string]any{"data": map[string]any{key: text}})
+			return err
+		}
+	}
+	right := thresholdConfig(65)
+	refused(t, "a misspelt key", tell("resource-treshold-config", right),
+		"resource-treshold-config: unknown key: nobody reads it; known are ", keyThreshold, "vconfigmap", "denied the request")
+	refused(t, "a misspelt field", tell(keyThreshold, "{\n  \"clusterStrategy\": {\n    \"cpuSupressThresholdPercent\": 65\n  }\n}"),
+		keyThreshold+": line 3: clusterStrategy.cpuSupressThresholdPercent: unknown key", "denied the request")
+	passes(t, "the same, spelt right", tell(keyThreshold, right))
+}
+
 // rights: each role's process has had enough with its own role, and what only these tests use is used.
 func (a *admitted) rights(t *testing.T) {
 	for user, rights := range map[string][]string{
@@ -351,6 +367,7 @@ func (a *admitted) away(t *testing.T) {
 	if err := a.agentA.Delete(ctx, batchPods+"late-a", -1); err != nil {
 		t.Errorf("an agent's deletion of a pod of its node: %v", err)
 	}
+	a.user(t, misspeltRoom("stored", "1", "conatiners")) // see misspeltBefore
 	refused(t, "another node's pod deleted", func() error { return a.agentA.Delete(ctx, batchPods+"late-b", -1) }, "are another agent's")
 	if err := a.try(ctx, strings.ReplaceAll(quotaText("child", "company"), "min: {cpu: 10}", "min: {cpu: 40}")); err != nil {
 		t.Errorf("a quota that nobody checks: %v", err)

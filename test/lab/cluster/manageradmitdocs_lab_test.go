@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/koord-rt/koord-rt/api/protocol"
 	"github.com/koord-rt/koord-rt/test/lab/cluster"
 )
@@ -30,7 +32,13 @@ func (a *admitted) documents(t *testing.T) {
 		t.Fatalf("%d manifests of the documents, %v", len(files), err)
 	}
 	// A pod names its priority class, so that the classes come first.
-	files = append([]string{"testdata/manifests/m15-priorityclasses.yaml"}, files...)
+	const classes = "testdata/manifests/m15-priorityclasses.yaml"
+	files = append([]string{classes}, files...)
+	ours := a.koordClasses(t)
+	// A replace says all of an object, and what of a class must not change is refused.
+	if _, err := a.c.Kubectl(ctx, "replace", "--dry-run=server", "-f", classes); err != nil {
+		t.Errorf("the documents' priority classes in place of ours: %v", err)
+	}
 	var made []string
 	t.Cleanup(func() {
 		for _, path := range slices.Backward(made) {
@@ -54,6 +62,9 @@ func (a *admitted) documents(t *testing.T) {
 			}
 		}
 	}
+	if diff := cmp.Diff(ours, a.koordClasses(t)); diff != "" {
+		t.Errorf("the documents' priority classes change more of ours than descriptions: %s", diff)
+	}
 	const nginx = "/api/v1/namespaces/default/pods/nginx"
 	pod, err := a.c.Admin().Get(ctx, nginx)
 	if err != nil {
@@ -75,4 +86,30 @@ func (a *admitted) documents(t *testing.T) {
 		_, err := a.c.Admin().Patch(ctx, nginx+"?dryRun=All", cluster.MergePatch, map[string]any{"metadata": map[string]any{"labels": map[string]any{"env": "other"}}})
 		return err
 	})
+}
+
+// koordClasses are the priority classes of koord-manager's manifests by name, without their descriptions and what every write changes.
+func (a *admitted) koordClasses(t *testing.T) map[string]cluster.Object {
+	t.Helper()
+	list, err := a.c.Admin().Items(t.Context(), "/apis/scheduling.k8s.io/v1/priorityclasses")
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[string]cluster.Object{}
+	for _, o := range list {
+		meta, _ := o.At("metadata").(map[string]any)
+		for _, field := range []string{"managedFields", "resourceVersion", "generation"} {
+			delete(meta, field)
+		}
+		delete(o, "description")
+		if name := o.Str("metadata", "name"); strings.HasPrefix(name, "koord-") {
+			out[name] = o
+		}
+	}
+	for name, value := range map[string]int{"koord-prod": 9000, "koord-mid": 7000, "koord-batch": 5000, "koord-free": 3000} {
+		if o := out[name]; o.Int("value") != value || o.Str("preemptionPolicy") != "PreemptLowerPriority" || o.At("globalDefault") == true {
+			t.Errorf("priority class %s: %v", name, o)
+		}
+	}
+	return out
 }

@@ -188,6 +188,7 @@ func (a *admitted) newPods(t *testing.T) {
 		t.Fatal(err)
 	}
 	a.admits(t, refusedCases(scheduler))
+	a.admits(t, combinations())
 	a.draws(t)
 	a.stored(t, scheduler)
 }
@@ -312,6 +313,27 @@ spec: {priority: 5000, resources: {requests: {cpu: 500m, memory: 1Gi}}}`,
 	}
 }
 
+// combinations are all of QoS class and priority class: BE is neither production nor of no class, LSR is production alone, and all else is taken.
+func combinations() (out []podCase) {
+	const none = "no Koordinator priority class"
+	forbidden := map[string][]string{"BE": {none, "koord-prod"}, "LSR": {none, "koord-mid", "koord-batch", "koord-free"}}
+	for _, qos := range []string{"LSE", "LSR", "LS", "BE", "SYSTEM"} {
+		for _, class := range []string{none, "koord-prod", "koord-mid", "koord-batch", "koord-free"} {
+			c := podCase{name: qos + " of " + class, meta: "{labels: {koordinator.sh/qosClass: " + qos + "}}", want: "metadata: {labels: {koordinator.sh/qosClass: " + qos + "}}"}
+			const pod = "containers: [{name: main, image: x, resources: {requests: {cpu: 2}}}]}"
+			said := none
+			if c.spec = "{" + pod; class != none {
+				c.spec, said = "{priorityClassName: "+class+", "+pod, "priority class "+class
+			}
+			if slices.Contains(forbidden[qos], class) {
+				c.refused = []string{"label koordinator.sh/qosClass: " + qos + " cannot be combined with " + said + ": set priorityClassName to ", "denied the request"}
+			}
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
 // refusedCases: what of a new pod is refused, and what is nearest to it and is not.
 func refusedCases(scheduler *cluster.Client) []podCase {
 	labels := func(list string) string { return "{labels: {" + list + "}}" }
@@ -328,10 +350,6 @@ func refusedCases(scheduler *cluster.Client) []podCase {
 		{
 			name: "BE of no priority", meta: labels("koordinator.sh/qosClass: BE"),
 			refused: []string{"BE cannot be combined with no Koordinator priority class", "vpod-create", "denied the request"},
-		},
-		{
-			name: "LSR of batch priority", meta: labels("koordinator.sh/qosClass: LSR"), spec: cpus("koord-batch", "1", "1"),
-			refused: []string{"LSR cannot be combined with priority class koord-batch"},
 		},
 		{
 			name: "LSR with a part of a CPU", meta: labels("koordinator.sh/qosClass: LSR"), spec: cpus("koord-prod", "1", "500m"),

@@ -52,7 +52,7 @@ spec:
 			data := map[string]any{"data": map[string]any{keyThreshold: `{"clusterStrategy": {"cpuSuppressThreshold": 65}}`}}
 			_, err := m.c.Admin().Patch(ctx, strategies+"?dryRun=All", cluster.MergePatch, data)
 			return err
-		}, "line 1"},
+		}, keyThreshold + ": line 1: clusterStrategy.cpuSuppressThreshold: unknown key"},
 		"a BE pod of production":     {pod("labels: {koordinator.sh/qosClass: BE}", "priorityClassName: koord-prod"), "koord-prod"},
 		"the scheduler's annotation": {pod(`annotations: {scheduling.koordinator.sh/resource-status: '{"cpuset":"0"}'}`, ""), protocol.AnnotationResourceStatus},
 	} {

@@ -19,6 +19,10 @@ const (
 	sourceM4    = "/apis/koordinator.sh/v1alpha1/namespaces/default/koordelasticquotas/test-quota"
 	mirrorOfM11 = "/apis/scheduling.sigs.k8s.io/v1alpha1/namespaces/team-a/elasticquotas/team-a-quota"
 	sourceM11   = "/apis/quota.koordinator.sh/v1alpha1/namespaces/team-a/teamelasticquotas/team-a-quota"
+	mirrorOfM12 = "/apis/scheduling.sigs.k8s.io/v1alpha1/namespaces/critical-team/elasticquotas/critical-team-quota"
+	sourceM12   = "/apis/quota.koordinator.sh/v1alpha1/namespaces/critical-team/teamelasticquotas/critical-team-quota"
+	mirrorOfM13 = "/apis/scheduling.sigs.k8s.io/v1alpha1/namespaces/batch-team/elasticquotas/batch-team-quota"
+	sourceM13   = "/apis/quota.koordinator.sh/v1alpha1/namespaces/batch-team/teamelasticquotas/batch-team-quota"
 )
 
 // reads waits until an object has a value.
@@ -41,14 +45,15 @@ func (a *admitted) reads(t *testing.T, path, want string, steps ...any) cluster.
 // somebody has made under the name counts, and the quota says so until it has gone.
 func (a *admitted) mirrors(t *testing.T) {
 	ctx := t.Context()
-	for _, name := range []string{"team-a", "lone"} {
+	for _, name := range []string{"team-a", "critical-team", "batch-team", "lone"} {
 		if err := a.c.Namespace(ctx, name); err != nil {
 			t.Fatal(err)
 		}
 	}
-	a.user(t, string(read(t, "testdata/manifests/m04-elasticquota-test.yaml")))
-	a.user(t, string(read(t, "testdata/manifests/m11-elasticquota-team-a.yaml")))
-	for mirror, source := range map[string]string{mirrorOfM4: sourceM4, mirrorOfM11: sourceM11} {
+	for _, file := range []string{"m04-elasticquota-test", "m11-elasticquota-team-a", "m12-elasticquota-critical", "m13-elasticquota-batch"} {
+		a.user(t, read(t, "testdata/manifests/"+file+".yaml"))
+	}
+	for mirror, source := range map[string]string{mirrorOfM4: sourceM4, mirrorOfM11: sourceM11, mirrorOfM12: sourceM12, mirrorOfM13: sourceM13} {
 		from, err := a.c.Admin().Get(ctx, source)
 		if err != nil {
 			t.Fatal(err)
@@ -61,6 +66,16 @@ func (a *admitted) mirrors(t *testing.T) {
 	if o := a.reads(t, mirrorOfM11, `"quota.koordinator.sh"`, "metadata", "labels", "koord-rt.dev/projected-from"); o.Str("spec", "hard", "cpu") != "100" {
 		t.Errorf("M11: %s", o.Compact("spec"))
 	}
+	for path, spec := range map[string]string{
+		mirrorOfM4:  `{"max":{"cpu":"8","memory":"16Gi"},"min":{"cpu":"2","memory":"4Gi"}}`,
+		mirrorOfM12: `{"hard":{"cpu":"500","memory":"500Gi"},"max":{"cpu":"500","memory":"500Gi"},"min":{"cpu":"300","memory":"300Gi"},"priority":100}`,
+		mirrorOfM13: `{"hard":{"cpu":"200","memory":"200Gi"},"max":{"cpu":"300","memory":"300Gi"},"min":{"cpu":"100","memory":"100Gi"},"priority":10}`,
+	} {
+		a.reads(t, path, spec, "spec")
+	}
+	refused(t, "the name of a quota of the documents' other group", func() error {
+		return a.try(ctx, "apiVersion: koordinator.sh/v1alpha1\nkind: ElasticQuota\nmetadata: {name: team-a-quota, namespace: team-a}\nspec: {min: {cpu: 1}, max: {cpu: 2}}\n")
+	}, "namespace team-a has the quota team-a-quota of quota.koordinator.sh already")
 	patch := func(path string, v map[string]any) {
 		t.Helper()
 		if _, err := a.c.Admin().Patch(ctx, path, cluster.MergePatch, v); err != nil {
@@ -71,6 +86,14 @@ func (a *admitted) mirrors(t *testing.T) {
 	patch(mirrorOfM11+"/status", map[string]any{"status": status})
 	for field, cpu := range map[string]string{"used": "20", "allocatedQuota": "100", "podAllocatedQuota": "19"} {
 		a.reads(t, sourceM11, `{"cpu":"`+cpu+`"}`, "status", field)
+	}
+
+	for mirror, source := range map[string]string{mirrorOfM4: sourceM4, mirrorOfM12: sourceM12, mirrorOfM13: sourceM13} {
+		status := map[string]any{"used": map[string]any{"cpu": "90"}, "allocatedQuota": map[string]any{"cpu": "160"}, "podAllocatedQuota": map[string]any{"cpu": "80"}}
+		patch(mirror+"/status", map[string]any{"status": status})
+		for field, cpu := range map[string]string{"used": "90", "allocatedQuota": "160", "podAllocatedQuota": "80"} {
+			a.reads(t, source, `{"cpu":"`+cpu+`"}`, "status", field)
+		}
 	}
 
 	spec := a.reads(t, sourceM11, `50`, "spec", "priority").Compact("spec")
@@ -130,11 +153,11 @@ func (a *admitted) mirrors(t *testing.T) {
 		t.Errorf("%d writes, then %d without a change", before, after)
 	}
 	// Kubernetes' controller-manager, which deletes what has no owner, is not here (TestClusterComponents has it). Nobody makes the mirror again.
-	remove(source, sourceM4, sourceM11)
+	remove(source, sourceM4, sourceM11, sourceM12, sourceM13)
 	atRest(t, writes) // who hears of a mirror's end before its source's makes it again, as it should
-	remove(mirror, mirrorOfM4, mirrorOfM11)
+	remove(mirror, mirrorOfM4, mirrorOfM11, mirrorOfM12, mirrorOfM13)
 	time.Sleep(2 * time.Second)
-	for _, path := range []string{mirror, mirrorOfM4, mirrorOfM11} {
+	for _, path := range []string{mirror, mirrorOfM4, mirrorOfM11, mirrorOfM12, mirrorOfM13} {
 		if _, err := a.c.Admin().Get(ctx, path); !cluster.Refused(err, "NotFound") {
 			t.Errorf("%s without its source: %v", path, err)
 		}

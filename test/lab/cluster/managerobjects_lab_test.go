@@ -9,6 +9,7 @@ import (
 	"context"
 	"fmt"
 	"net/url"
+	"strings"
 	"testing"
 	"time"
 
@@ -177,6 +178,67 @@ spec: {selector: {matchLabels: {app: room}}, qosClass: BE, schedulerName: koord-
 	}
 }
 
+// spelling: in a template, which the definition leaves open, a misspelt field is refused, and of one that nobody knows there is a warning. text is
+// an object whose pod has a field of that name.
+func (a *admitted) spelling(t *testing.T, at string, text func(field string) string) {
+	t.Helper()
+	ctx := t.Context()
+	refused(t, "a misspelt field", func() error { return a.try(ctx, text("conatiners")) }, at+".conatiners: unknown field: write containers", "denied the request")
+	cmd, err := a.c.KubectlCommand(ctx, "create", "--dry-run=server", "-f", "-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Stdin = strings.NewReader(text("podsOfTomorrow"))
+	out, err := cmd.CombinedOutput()
+	if want := "Warning: koord-manager: " + at + ".podsOfTomorrow: unknown field, which is kept"; err != nil || !strings.Contains(string(out), want) {
+		t.Errorf("a field of tomorrow: %v, %s; want %q", err, out, want)
+	}
+}
+
+// misspeltRoom is a Reservation of so many CPUs with a field that no pod has.
+func misspeltRoom(name, cpu, field string) string {
+	return "apiVersion: scheduling.koordinator.sh/v1alpha1\nkind: Reservation\nmetadata: {name: " + name + ", finalizers: [koord-rt.dev/lab]}\n" +
+		"spec: {ttl: 10m, owners: [{labelSelector: {matchLabels: {app: spark}}}], template: {spec: {containers: [{resources: {requests: {cpu: " + cpu + "}}}], " + field + ": []}}}\n"
+}
+
+// misspeltBefore: what was stored misspelt while nobody looked can change in all else, and be deleted.
+func (a *admitted) misspeltBefore(t *testing.T) {
+	ctx := t.Context()
+	const path = "/apis/scheduling.koordinator.sh/v1alpha1/reservations/stored"
+	refused(t, "a new one", func() error { return a.try(ctx, misspeltRoom("new", "1", "conatiners")) }, "conatiners: unknown field: write containers")
+	for what, text := range map[string]string{
+		"a longer life":  strings.Replace(misspeltRoom("stored", "1", "conatiners"), "10m", "20m", 1),
+		"another amount": misspeltRoom("stored", "2", "conatiners"),
+	} {
+		if err := a.try(ctx, text); err != nil {
+			t.Errorf("%s of one that was stored: %v", what, err)
+		}
+	}
+	patch := func(path, text string) error {
+		o, err := cluster.ParseObject([]byte(text))
+		if err == nil {
+			_, err = a.c.Admin().Patch(ctx, path, cluster.MergePatch, o)
+		}
+		return err
+	}
+	if err := patch(path, "spec: {template: {spec: {hostnaem: x}}}"); err == nil || !strings.Contains(err.Error(), "hostnaem: unknown field: write hostname") ||
+		strings.Contains(err.Error(), "conatiners") {
+		t.Errorf("one more misspelling: %v", err)
+	}
+	if err := patch(path+"/status", "status: {phase: Available, nodeName: a}"); err != nil {
+		t.Errorf("its status: %v", err)
+	}
+	if err := a.c.Admin().Delete(ctx, path, -1); err != nil {
+		t.Errorf("its deletion: %v", err)
+	}
+	if err := patch(path, "metadata: {finalizers: null}"); err != nil {
+		t.Errorf("its finalizer: %v", err)
+	}
+	if _, err := a.c.Admin().Get(ctx, path); !cluster.Refused(err, "NotFound") {
+		t.Errorf("it is deleted: %v", err)
+	}
+}
+
 // reservations: what nobody could use is refused, and what is booked does not change.
 func (a *admitted) reservations(t *testing.T) {
 	ctx := t.Context()
@@ -190,6 +252,7 @@ func (a *admitted) reservations(t *testing.T) {
 	refused(t, "the scheduler's word", func() error {
 		return a.try(ctx, text("8", `, annotations: {scheduling.koordinator.sh/resource-status: "{}"}`))
 	}, protocol.AnnotationResourceStatus, "only the scheduler may set")
+	a.spelling(t, "spec.template.spec", func(field string) string { return misspeltRoom("spelt", "8", field) })
 	a.user(t, text("8", ""))
 	passes(t, "changed before it is placed", func() error { return a.try(ctx, text("9", "")) })
 	status := map[string]any{"status": map[string]any{"nodeName": "a", "phase": "Available"}}
@@ -206,6 +269,9 @@ func (a *admitted) jobs(t *testing.T) {
 		return "apiVersion: scheduling.koordinator.sh/v1alpha1\nkind: PodMigrationJob\nmetadata: {name: move}\nspec: {podRef: " + ref + "}\n"
 	}
 	refused(t, "no name", func() error { return a.try(ctx, text("{namespace: batch}")) }, `spec.podRef: name "" in namespace "batch": give both`)
+	a.spelling(t, "spec.reservationOptions.template.spec.template.spec", func(field string) string {
+		return text("{namespace: batch, name: db-a}, reservationOptions: {template: {spec: {template: {spec: {" + field + ": []}}}}}")
+	})
 	a.user(t, text("{namespace: batch, name: db-a}"))
 	refused(t, "another pod", func() error { return a.try(ctx, text("{namespace: batch, name: db-b}")) }, "spec.podRef: cannot change")
 	passes(t, "the same pod", func() error { return a.try(ctx, text("{namespace: batch, name: db-a}")) })
