@@ -21,7 +21,8 @@ import (
 
 // TestClusterManagerNodes: koord-manager with the role slo alone, and the rights of packaging/manifests, against a real API server. The nodes are
 // objects that nobody runs. The documents' NodeMetric and Device act as they say, and each key of the ConfigMap says its part; a manager that begins with a ConfigMap that cannot be read
-// leaves the nodes as they are; one without a ConfigMap takes everything back. Each sign that a node is not sound takes away what the guide says.
+// leaves the nodes as they are; one without a ConfigMap takes everything back. Each sign that a node is not sound takes away what the guide says. Each formula
+// is what the status of a node says, by that node's objects.
 func TestClusterManagerNodes(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
@@ -41,7 +42,8 @@ func TestClusterManagerNodes(t *testing.T) {
 		name string
 		test func(*testing.T)
 	}{
-		{"NodeMetric", n.metric}, {"Device", n.device}, {"keys", n.keys}, {"not sound", n.unsound}, {"restarted while broken", n.restartBroken}, {"ConfigMap deleted", n.deleted},
+		{"NodeMetric", n.metric}, {"Device", n.device}, {"keys", n.keys}, {"not sound", n.unsound}, {"formulas", n.formulas},
+		{"restarted while broken", n.restartBroken}, {"ConfigMap deleted", n.deleted},
 	} {
 		if !t.Run(s.name, s.test) {
 			return // each goes on from where the one before has ended
