@@ -158,8 +158,8 @@ var formulas = []formula{
 	{name: "mid-busy", scene: middling, change: func(s *scene) { s.node = load{95, 205} }, lends: "45k 86500M 5k 5G"},
 	// U: nothing is predicted.
 	{name: "mid-unpredicted", scene: middling, change: predicted(0, 0), lends: "45k 86500M 0 0"},
-	// U: min(100 × 10 %, 100 × 10 %); min(210 × 10 %, 210 × 20 %), whatever is used.
-	{name: "mid-static", scene: middling, change: func(s *scene) { s.node = load{95, 205} }, lends: "45k 86500M 10k 21G",
+	// U: min(100 × 10 %, 100 × 10 %); min(210 × 10 %, 210 × 20 %), where production leaves more.
+	{name: "mid-static", scene: middling, lends: "45k 86500M 10k 21G",
 		strategy: midBounded + `, "midReclaimMode": "static", "midStaticCPUReservedPercent": 10, "midStaticMemoryReservedPercent": 10`},
 	// U: by the node's labels: min(100, 10), min(210, 42).
 	{name: "mid-static-labels", scene: middling, strategy: midBounded + `, "midReclaimMode": "static"`, change: func(s *scene) {
