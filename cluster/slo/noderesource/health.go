@@ -62,8 +62,8 @@ func (d *decision) weigh(node *capacity.Node, report *capacity.Report) unit.Perc
 // contradicts is for how long reports have contradicted themselves. A node that lost weight by it before this process began, or that is
 // recovering from it, has done so for as long as it takes.
 func (d *decision) contradicts(before *capacity.Weighing, long unit.Micros) unit.Opt {
-	if d.in.Contradicts.IsZero() && slices.Contains(before.Reasons, protocol.UnsoundContradiction) {
-		return unit.Some(int64(long))
+	if slices.Contains(before.Reasons, protocol.UnsoundContradiction) {
+		return unit.Some(int64(long)) // whenever this process has first seen it
 	}
 	var lasted unit.Micros
 	if since := d.in.Contradicts; !since.IsZero() {

@@ -64,6 +64,11 @@ func TestHealth(t *testing.T) {
 			contradictory(in)
 			in.Node.Annotations[protocol.AnnotationLendingWeight] = `{"percent":50,"reasons":["contradictory-report"],"since":"2026-11-22T11:00:00Z"}`
 		}, 12500, 5000, `{"percent":50,"reasons":["contradictory-report"],"since":"2026-11-22T11:00:00Z"}`, ""},
+		"contradictory for long, for another manager that looks again": {func(_ *testing.T, in *scene) {
+			contradictory(in)
+			in.Contradicts = in.Now.Add(-time.Minute)
+			in.Node.Annotations[protocol.AnnotationLendingWeight] = `{"percent":50,"reasons":["contradictory-report"],"since":"2026-11-22T11:00:00Z"}`
+		}, 12500, 5000, `{"percent":50,"reasons":["contradictory-report"],"since":"2026-11-22T11:00:00Z"}`, ""},
 		"it recovers": {func(_ *testing.T, in *scene) {
 			in.Node.Annotations[protocol.AnnotationLendingWeight] = `{"percent":50,"reasons":["disk-pressure"],"since":"2026-11-22T11:55:00Z"}`
 		}, 18750, 7500, weight("75", "disk-pressure"), ""},

@@ -23,7 +23,7 @@ import (
 // objects that nobody runs. The documents' NodeMetric and Device act as they say, and each key of the ConfigMap says its part. A user's half of two
 // fields that are checked against each other, the documents' NodeSLOs and an API server that refuses a field hold up nothing else. A manager that begins
 // with a ConfigMap that cannot be read leaves the nodes as they are; one without a ConfigMap takes everything back. Each sign that a node is not sound
-// takes away what the guide says.
+// takes away what the guide says. Each formula is what the status of a node says, by that node's objects.
 func TestClusterManagerNodes(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
@@ -44,7 +44,7 @@ func TestClusterManagerNodes(t *testing.T) {
 		test func(*testing.T)
 	}{
 		{"NodeMetric", n.metric}, {"Device", n.device}, {"keys", n.keys}, {"one half overridden", n.halves}, {"NodeSLOs of the documents", n.documents},
-		{"refused", n.refusal}, {"not sound", n.unsound}, {"restarted while broken", n.restartBroken}, {"ConfigMap deleted", n.deleted},
+		{"refused", n.refusal}, {"not sound", n.unsound}, {"formulas", n.formulas}, {"restarted while broken", n.restartBroken}, {"ConfigMap deleted", n.deleted},
 	} {
 		if !t.Run(s.name, s.test) {
 			return // each goes on from where the one before has ended

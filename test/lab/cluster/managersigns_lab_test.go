@@ -125,14 +125,10 @@ func (n *simulated) shows(t *testing.T, name string, s sign) {
 		}
 		return map[string]any{"resources": map[string]any{"cpu": fmt.Sprint(n), "memory": fmt.Sprint(n) + "Gi"}}
 	}
-	report := map[string]any{"status": map[string]any{
+	n.report(t, name, map[string]any{
 		"updateTime": time.Now().Add(-s.age).UTC().Format(time.RFC3339),
 		"nodeMetric": map[string]any{"nodeUsage": amounts(s.node), "systemUsage": amounts(s.system)},
 		"evictions":  map[string]any{"lastHour": s.evictions}, "prodReclaimableMetric": map[string]any{"resource": amounts(8)},
-	}}
-	eventually(t, 60*time.Second, func() error { // once the manager has made the object
-		_, err := n.c.Admin().Patch(t.Context(), reports+"/"+name+"/status", cluster.MergePatch, report)
-		return err
 	})
 	var conditions []any
 	for _, kind := range []string{"MemoryPressure", "DiskPressure", "PIDPressure"} {
