@@ -54,6 +54,8 @@ type Options struct {
 	Store *config.Store
 	// Workers is how many nodes are written at a time; 8 when 0: with 10 ms for a write that is 5,000 nodes in 7 s.
 	Workers int
+	// Orphan is how long an object outlives its node; ten minutes when 0.
+	Orphan time.Duration
 	// Registry takes the counters; required.
 	Registry prometheus.Registerer
 }
@@ -63,8 +65,11 @@ func Add(mgr ctrl.Manager, k Kind, o Options) error {
 	if o.Workers == 0 {
 		o.Workers = 8
 	}
+	if o.Orphan == 0 {
+		o.Orphan = Orphan
+	}
 	r := &reconciler{
-		kind: k, store: o.Store, client: mgr.GetClient(), gone: map[string]time.Time{}, limit: logs.NewLimiter(logs.LimiterOptions{Every: time.Hour}),
+		kind: k, store: o.Store, client: mgr.GetClient(), orphan: o.Orphan, gone: map[string]time.Time{}, limit: logs.NewLimiter(logs.LimiterOptions{Every: time.Hour}),
 		metrics: newMetrics(k.Name),
 	}
 	if err := r.metrics.register(o.Registry); err != nil {
@@ -95,6 +100,7 @@ type reconciler struct {
 	kind    Kind
 	store   *config.Store
 	client  client.Client
+	orphan  time.Duration
 	limit   *logs.Limiter
 	metrics metrics
 
@@ -153,7 +159,7 @@ func (r *reconciler) apply(ctx context.Context, name string, step Step) error {
 
 // find reads what there is, from the cache.
 func (r *reconciler) find(ctx context.Context, req ctrl.Request, c *config.Config) (Found, client.Object, error) {
-	found := Found{Alias: r.kind.Alias}
+	found := Found{Alias: r.kind.Alias, Orphan: r.orphan}
 	object := r.kind.New()
 	switch err := r.client.Get(ctx, req.NamespacedName, object); {
 	case err == nil:

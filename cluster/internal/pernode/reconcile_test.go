@@ -39,7 +39,7 @@ func TestReconcile(t *testing.T) {
 	c := fake.NewClientBuilder().WithScheme(scheme).WithReturnManagedFields().
 		WithObjects(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1"}}).Build()
 	store := &config.Store{}
-	r := &reconciler{store: store, client: c, gone: map[string]time.Time{}, limit: logs.NewLimiter(logs.LimiterOptions{}), metrics: newMetrics("nodeslo"), kind: Kind{
+	r := &reconciler{store: store, client: c, orphan: Orphan, gone: map[string]time.Time{}, limit: logs.NewLimiter(logs.LimiterOptions{}), metrics: newMetrics("nodeslo"), kind: Kind{
 		Name: "nodeslo", GVK: v1alpha1.GroupVersion.WithKind(slo.KindNodeSLO),
 		Extensions: "/extensions",
 

@@ -142,7 +142,7 @@ func (a *admitted) apart(ctx context.Context, t *testing.T) {
 	}
 	a.replica(t, flags("webhook")...)
 	// Profiles are applied again by the rights of both roles, as the guide says.
-	a.controllers = a.manager(t, "controllers", append(flags("slo"), "--feature-gates=MultiQuotaTree=true")...)
+	a.controllers = a.manager(t, "controllers", append(flags("slo"), "--feature-gates=MultiQuotaTree=true", "--orphan-keep=1s")...)
 }
 
 // user applies a text as an administrator.
@@ -320,6 +320,7 @@ func (a *admitted) rights(t *testing.T) {
 	for user, rights := range map[string][]string{
 		sloUser: {
 			" patch nodes/status", "slo.koordinator.sh patch nodeslos", "slo.koordinator.sh patch nodemetrics",
+			"slo.koordinator.sh delete nodeslos", "slo.koordinator.sh delete nodemetrics",
 			"scheduling.sigs.k8s.io patch elasticquotas", "quota.koordinator.sh patch elasticquotaprofiles",
 			"koordinator.sh patch koordelasticquotas/status", "quota.koordinator.sh patch teamelasticquotas/status",
 		},

@@ -21,7 +21,7 @@ import (
 
 // TestClusterManagerNodes: koord-manager with the role slo alone, and the rights of packaging/manifests, against a real API server. The nodes are
 // objects that nobody runs. The documents' NodeMetric and Device act as they say, and each key of the ConfigMap says its part; a manager that begins with a ConfigMap that cannot be read
-// leaves the nodes as they are; one without a ConfigMap takes everything back. Each sign that a node is not sound takes away what the guide says.
+// leaves the nodes as they are; one without a ConfigMap takes everything back. What was made for a node goes after it. Each sign that a node is not sound takes away what the guide says.
 func TestClusterManagerNodes(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
@@ -41,7 +41,7 @@ func TestClusterManagerNodes(t *testing.T) {
 		name string
 		test func(*testing.T)
 	}{
-		{"NodeMetric", n.metric}, {"Device", n.device}, {"keys", n.keys}, {"not sound", n.unsound}, {"restarted while broken", n.restartBroken}, {"ConfigMap deleted", n.deleted},
+		{"NodeMetric", n.metric}, {"Device", n.device}, {"keys", n.keys}, {"not sound", n.unsound}, {"restarted while broken", n.restartBroken}, {"ConfigMap deleted", n.deleted}, {"node gone", n.gone},
 	} {
 		if !t.Run(s.name, s.test) {
 			return // each goes on from where the one before has ended
@@ -51,6 +51,9 @@ func TestClusterManagerNodes(t *testing.T) {
 
 // documented is the node of the documents.
 const documented = "node-001"
+
+// orphanKept is how long objects that the manager has made outlive their node here.
+const orphanKept = 2 * time.Second
 
 // simulated is a cluster of node objects with a koord-manager.
 type simulated struct {
@@ -87,7 +90,7 @@ func (n *simulated) manager(t *testing.T) {
 	n.started++
 	n.running = &replica{log: filepath.Join(n.dir, "manager-"+strconv.Itoa(n.started)+".log"), metrics: "http://" + at[0] + "/metrics"}
 	n.running.process = startProgram(n.outer, n.running.log, bin("koord-manager"),
-		"--kubeconfig="+kubeconfig, "--v=4", "--roles=slo", "--metrics-addr="+at[0], "--health-probe-addr="+at[1])
+		"--kubeconfig="+kubeconfig, "--v=4", "--roles=slo", "--orphan-keep="+orphanKept.String(), "--metrics-addr="+at[0], "--health-probe-addr="+at[1])
 }
 
 // becomes waits until an object is as it should be.
@@ -276,4 +279,34 @@ func (n *simulated) deleted(t *testing.T) {
 	n.running.shows(t, 60*time.Second, `koord_rt_manager_config_problems\{key="`+keyThreshold+`"\} 0`)
 	n.tell(t, map[string]string{keyThreshold: thresholdConfig(65)})
 	n.becomes(t, slos+"/"+documented, "NodeSLO by a ConfigMap that is made anew", func(o cluster.Object) bool { return percent(o, "cpuSuppressThresholdPercent") == 65 })
+}
+
+// gone: what was made for a node outlives it for as long as the manager was told, ten minutes by default, and goes then. What a user has made stays.
+func (n *simulated) gone(t *testing.T) {
+	const name = "node-003"
+	n.put(t, "apiVersion: slo.koordinator.sh/v1alpha1\nkind: NodeSLO\nmetadata: {name: mine}\n")
+	n.node(t, "mine")
+	n.becomes(t, reports+"/mine", "NodeMetric beside a user's NodeSLO", func(cluster.Object) bool { return true })
+	begun := time.Now()
+	for _, node := range []string{name, "mine"} {
+		if err := n.c.Admin().Delete(t.Context(), "/api/v1/nodes/"+node, -1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, path := range []string{slos + "/" + name, reports + "/" + name, reports + "/mine"} {
+		eventually(t, 30*time.Second, func() error {
+			o, err := n.c.Admin().Get(t.Context(), path)
+			if cluster.Refused(err, "NotFound") {
+				return nil
+			}
+			return fmt.Errorf("%s is there without its node: %v, %s", path, err, o.Compact("metadata"))
+		})
+		if took := time.Since(begun); took < orphanKept {
+			t.Errorf("%s went %s after its node, want %s", path, took, orphanKept)
+		}
+	}
+	t.Logf("all went within %s of their nodes", time.Since(begun).Round(time.Millisecond))
+	if _, err := n.c.Admin().Get(t.Context(), slos+"/mine"); err != nil {
+		t.Errorf("a user's own NodeSLO: %v", err)
+	}
 }
