@@ -19,15 +19,15 @@ const Manager = "koord-manager"
 // CreatedBy is the annotation of objects that were made for a node, and go with it.
 const CreatedBy = "koord-rt.dev/created-by"
 
-// Orphan is how long an object outlives its node: a node that is registered anew finds it as it was.
+// Orphan is how long an object outlives its node by default: a node that is registered anew finds it as it was.
 const Orphan = 10 * time.Minute
 
 // Found is what there is.
 type Found struct {
 	// Stored is nil where there is no object.
 	Stored *Stored
-	// NodeGone is for how long there has been no node, 0 where there is one.
-	NodeGone time.Duration
+	// NodeGone is for how long there has been no node, 0 where there is one; Orphan is how long an object outlives its node.
+	NodeGone, Orphan time.Duration
 	// Wanted is the spec that the strategy gives. Held are the fields about which it says nothing for certain: what was applied
 	// of them stays.
 	Wanted ownership.Tree
@@ -102,8 +102,8 @@ func orphaned(f Found) Step {
 	switch {
 	case f.Stored == nil || f.Stored.Annotations[CreatedBy] != Manager:
 		return Step{} // a user's own waits for its node
-	case f.NodeGone < Orphan:
-		return Step{Again: Orphan - f.NodeGone}
+	case f.NodeGone < f.Orphan:
+		return Step{Again: f.Orphan - f.NodeGone}
 	}
 	return Step{Delete: true}
 }

@@ -50,6 +50,7 @@ func TestPlan(t *testing.T) {
 		"neither node nor object":        {found: Found{NodeGone: 1}},
 		"somebody else's mark is no one": {found: Found{NodeGone: 2 * Orphan, Stored: &Stored{Annotations: map[string]string{CreatedBy: "me"}}}},
 	} {
+		c.found.Orphan = Orphan
 		step, err := Plan(c.found)
 		if err != nil || step.Delete != c.remove || step.Again != c.again {
 			t.Errorf("%s: %+v, %v", name, step, err)

@@ -58,6 +58,8 @@ type Options struct {
 	Store *config.Store
 	// Workers is how many nodes are written at a time; 8 when 0: with 10 ms for a write that is 5,000 nodes in 7 s.
 	Workers int
+	// Orphan is how long an object outlives its node; ten minutes when 0.
+	Orphan time.Duration
 	// Registry takes the counters; required.
 	Registry prometheus.Registerer
 }
@@ -67,8 +69,11 @@ func Add(mgr ctrl.Manager, k Kind, o Options) error {
 	if o.Workers == 0 {
 		o.Workers = 8
 	}
+	if o.Orphan == 0 {
+		o.Orphan = Orphan
+	}
 	r := &reconciler{
-		kind: k, store: o.Store, client: mgr.GetClient(), gone: map[string]time.Time{}, limit: logs.NewLimiter(logs.LimiterOptions{Every: time.Hour}),
+		kind: k, store: o.Store, client: mgr.GetClient(), orphan: o.Orphan, gone: map[string]time.Time{}, limit: logs.NewLimiter(logs.LimiterOptions{Every: time.Hour}),
 		metrics: newMetrics(k.Name),
 	}
 	if err := r.metrics.register(o.Registry); err != nil {
@@ -99,6 +104,7 @@ type reconciler struct {
 	kind    Kind
 	store   *config.Store
 	client  client.Client
+	orphan  time.Duration
 	limit   *logs.Limiter
 	metrics metrics
 
@@ -233,7 +239,7 @@ func (r *reconciler) problem(y ownership.Yielded) config.Problem {
 
 // find reads what there is, from the cache. Problems are what the node says of itself.
 func (r *reconciler) find(ctx context.Context, req ctrl.Request, c *config.Config) (Found, client.Object, []config.Problem, error) {
-	found := Found{Alias: r.kind.Alias, Rules: r.kind.Rules}
+	found := Found{Alias: r.kind.Alias, Rules: r.kind.Rules, Orphan: r.orphan}
 	object := r.kind.New()
 	switch err := r.client.Get(ctx, req.NamespacedName, object); {
 	case err == nil:

@@ -41,7 +41,7 @@ func served(t *testing.T) *fake.ClientBuilder {
 // fresh is a reconciler of NodeSLOs without a strategy.
 func fresh(c client.Client) *reconciler {
 	return &reconciler{
-		store: &config.Store{}, client: c, gone: map[string]time.Time{}, limit: logs.NewLimiter(logs.LimiterOptions{}), metrics: newMetrics("nodeslo"),
+		store: &config.Store{}, client: c, orphan: Orphan, gone: map[string]time.Time{}, limit: logs.NewLimiter(logs.LimiterOptions{}), metrics: newMetrics("nodeslo"),
 		kind: Kind{
 			Name: "nodeslo", GVK: v1alpha1.GroupVersion.WithKind(slo.KindNodeSLO),
 			Extensions: "/extensions",
@@ -130,6 +130,15 @@ func TestReconcile(t *testing.T) {
 	if o := get(); o.Spec.Extensions != nil || o.Annotations[CreatedBy] != Manager {
 		t.Errorf("without a strategy: %+v", o)
 	}
+	// What somebody deletes is made again as it was.
+	look(`{"clusterStrategy": {"policy": "auto", "cpuBurstPercent": 200}}`)
+	if err := c.Delete(ctx, get()); err != nil {
+		t.Fatal(err)
+	}
+	look("")
+	if o := get(); o.Annotations[CreatedBy] != Manager || o.Spec.CPUBurstStrategy == nil || *o.Spec.CPUBurstStrategy.Policy != "auto" || *o.Spec.CPUBurstStrategy.CPUBurstPercent != 200 {
+		t.Errorf("deleted by hand, and made again: %+v", o)
+	}
 	if err := c.Delete(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1"}}); err != nil {
 		t.Fatal(err)
 	}
@@ -148,13 +157,13 @@ func TestReconcile(t *testing.T) {
 	const counted = `
 # HELP slo_controller_nodeslo_reconcile_count Objects that were written, and looks that failed; a look that finds everything as it should be is not counted.
 # TYPE slo_controller_nodeslo_reconcile_count counter
-slo_controller_nodeslo_reconcile_count{reason="apply",status="succeeded"} 5
+slo_controller_nodeslo_reconcile_count{reason="apply",status="succeeded"} 7
 slo_controller_nodeslo_reconcile_count{reason="delete",status="succeeded"} 1
 `
 	if err := testutil.GatherAndCompare(registry, strings.NewReader(counted), "slo_controller_nodeslo_reconcile_count"); err != nil {
 		t.Error(err)
 	}
-	if n := testutil.ToFloat64(r.metrics.parsed.WithLabelValues("succeeded", "strategy")); n != 7 {
+	if n := testutil.ToFloat64(r.metrics.parsed.WithLabelValues("succeeded", "strategy")); n != 9 {
 		t.Errorf("%v specs were made, want one for each look at the node", n)
 	}
 }

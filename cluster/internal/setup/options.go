@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/koord-rt/koord-rt/cluster/internal/pernode"
 	"github.com/koord-rt/koord-rt/cluster/quotamirror"
 	"github.com/koord-rt/koord-rt/cluster/quotaprofile"
 	"github.com/koord-rt/koord-rt/cluster/slo/nodemetric"
@@ -48,6 +49,8 @@ type Options struct {
 	Burst int
 	// Resync is the time after which everything that is watched is looked at again, 0 for controller-runtime's own.
 	Resync time.Duration
+	// Orphan is how long the objects that are made for a node outlive it.
+	Orphan time.Duration
 	// Recommend is the recommender.
 	Recommend Recommend
 	// SharedGPU has koordinator.sh/gpu.shared offered on nodes.
@@ -118,6 +121,7 @@ func Parse(args []string, getenv func(string) string, out io.Writer) (o Options,
 	f.Float64Var(&o.QPS, "rest-config-qps", 300, "requests per second to the API server; negative: as many as it takes. 5,000 nodes in 30 s need 170")
 	f.IntVar(&o.Burst, "rest-config-burst", 500, "requests at once")
 	resync := f.String("sync-period", "", "how often everything is looked at without a change; 0 or empty: every ten hours")
+	f.DurationVar(&o.Orphan, "orphan-keep", pernode.Orphan, "how long a node's NodeSLO and NodeMetric outlive it: a node that is registered anew finds them as they were")
 	f.StringVar(&o.ConfigNamespace, "config-namespace", "koordinator-system", "namespace of slo-controller-config")
 	f.StringVar(&o.ConfigName, "slo-config-name", "slo-controller-config", "name of slo-controller-config")
 	f.StringVar(&o.Kubeconfig, "kubeconfig", "", "kubeconfig file; empty: the pod's service account")
@@ -167,6 +171,9 @@ func Parse(args []string, getenv func(string) string, out io.Writer) (o Options,
 	}
 	if o.ConfigNamespace == "" || o.ConfigName == "" || o.Namespace == "" {
 		p.fail("config-namespace, slo-config-name and leader-election-namespace must not be empty")
+	}
+	if o.Orphan < time.Second {
+		p.fail("orphan-keep=%s: want at least 1s", o.Orphan)
 	}
 	if o.QPS == 0 || o.Burst < 1 {
 		p.fail("rest-config-qps=%g, rest-config-burst=%d: want more than 0", o.QPS, o.Burst)

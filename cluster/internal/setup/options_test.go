@@ -27,7 +27,7 @@ func TestUpstreamsCommandLine(t *testing.T) {
 	want := Options{
 		Roles: []string{"slo", "webhook"}, Controllers: []string{"nodemetric", "noderesource", "nodeslo", "quotamirror", "quotaprofile"}, Elect: true, Namespace: "koordinator-system",
 		Metrics: ":8080", Health: ":8000", QPS: 300, Burst: 500, ConfigNamespace: "koordinator-system", ConfigName: "slo-controller-config",
-		Reapply:  Reapply{Interval: 30 * time.Second, QPS: 10, Burst: 100},
+		Orphan: 10 * time.Minute, Reapply: Reapply{Interval: 30 * time.Second, QPS: 10, Burst: 100},
 		LogLevel: "debug", LogFormat: "text", Recommend: Recommend{Every: time.Minute, ColdStart: time.Hour}, Webhook: Webhook{Port: 9876, Gates: map[string]bool{}},
 	}
 	if !reflect.DeepEqual(o, want) {
@@ -86,7 +86,7 @@ func TestRefusedOptions(t *testing.T) {
 		"--leader-elect-resource-lock=configmaps": "want leases", "--rest-config-qps=0": "want more than 0", "--sync-period=never": "want a duration",
 		"--webhook-port=70000": "want 1..65535", "--slo-config-name=": "must not be empty", "more": `unexpected argument "more"`,
 		"--unknown": "not defined", "--colocation-profile-update-pod-qps=0": "more than 0", "--colocation-profile-reconcile-interval=1ms": "at least 1s",
-		"--colocation-profile-update-pod-qps=NaN": "more than 0",
+		"--colocation-profile-update-pod-qps=NaN": "more than 0", "--orphan-keep=0s": "want at least 1s",
 	} {
 		if _, _, err := parse(arg); err == nil || !errors.Is(err, ErrFlag) || !strings.Contains(err.Error(), says) {
 			t.Errorf("%s: %v, want %q", arg, err, says)

@@ -234,8 +234,12 @@ func (p *process) slo(mgr ctrl.Manager, registry prometheus.Registerer) error {
 		return err
 	}
 	for name, add := range map[string]func() error{
-		nodeslo.Name:    func() error { return nodeslo.Add(mgr, nodeslo.Options{Store: store, Registry: registry}) },
-		nodemetric.Name: func() error { return nodemetric.Add(mgr, nodemetric.Options{Store: store, Registry: registry}) },
+		nodeslo.Name: func() error {
+			return nodeslo.Add(mgr, nodeslo.Options{Store: store, Registry: registry, Orphan: p.o.Orphan})
+		},
+		nodemetric.Name: func() error {
+			return nodemetric.Add(mgr, nodemetric.Options{Store: store, Registry: registry, Orphan: p.o.Orphan})
+		},
 		noderesource.Name: func() error {
 			return noderesource.Add(mgr, noderesource.Options{Store: store, Registry: registry, SharedGPU: p.o.SharedGPU})
 		},

@@ -141,14 +141,17 @@ func (n *governed) class() string {
 // quotaWithin waits for a quota between two parts of the node, in percent.
 func (n *governed) quotaWithin(t *testing.T, low, high int) {
 	t.Helper()
+	eventually(t, 60*time.Second, func() error { return n.quotaIs(low, high) })
+}
+
+// quotaIs is an error unless the quota lies between two parts of the node, in percent.
+func (n *governed) quotaIs(low, high int) error {
 	whole := runtime.NumCPU() * 100000
-	eventually(t, 60*time.Second, func() error {
-		got, err := n.quota()
-		if err == nil && (got < max(whole*low/100, 2000) || got > whole*high/100) {
-			err = fmt.Errorf("quota of the best-effort class is %d, want %d %% to %d %% of %d", got, low, high, whole)
-		}
-		return err
-	})
+	got, err := n.quota()
+	if err == nil && (got < max(whole*low/100, 2000) || got > whole*high/100) {
+		err = fmt.Errorf("quota of the best-effort class is %d, want %d %% to %d %% of %d", got, low, high, whole)
+	}
+	return err
 }
 
 // idle waits for cpu.idle of the best-effort pods' cgroups, and of the application's.
@@ -225,7 +228,7 @@ func (n *governed) strategy(t *testing.T) {
 	t.Logf("the NodeSLO is in the kernel after %s", time.Since(begun).Round(time.Millisecond))
 	n.idle(t, "1")
 	n.holds(t, n.ls, "cpu", "cpu.cfs_burst_us=10000", "cpu.max.burst=10000")
-	n.described(t, n.inForce(t))
+	n.described(t, n.inForce(t), "cpu-burst")
 	n.patch(t, threshold(map[string]any{"cpuSuppressThresholdPercent": 30, "cpuSuppressMinPercent": nil}))
 	n.quotaWithin(t, 0, 30)
 	if got := n.inForce(t); got.Int("status", "observedGeneration") < 2 {
@@ -233,17 +236,18 @@ func (n *governed) strategy(t *testing.T) {
 	}
 }
 
-// described: one condition for each feature beside Applied, in the form of metav1.Condition.
-func (n *governed) described(t *testing.T, slo cluster.Object) {
+// described: one condition for each feature beside Applied, in the form of metav1.Condition and of the newest generation. active is a feature
+// that the strategy uses.
+func (n *governed) described(t *testing.T, slo cluster.Object, active string) {
 	t.Helper()
-	if slo.Condition("cpu-burst") != "True" || slo.Str("status", "nodeMetric", "updateTime") == "" {
+	if slo.Condition(active) != "True" || slo.Str("status", "nodeMetric", "updateTime") == "" {
 		t.Errorf("status of the NodeSLO: %s", slo.Compact("status"))
 	}
 	list, _ := slo.At("status", "conditions").([]any)
 	for i := range list {
 		field := func(name string) string { return slo.Str("status", "conditions", i, name) }
 		_, err := time.Parse(time.RFC3339, field("lastTransitionTime"))
-		if err != nil || field("type") == "" || field("reason") == "" || slo.Int("status", "conditions", i, "observedGeneration") != 1 {
+		if err != nil || field("type") == "" || field("reason") == "" || slo.Int("status", "conditions", i, "observedGeneration") != slo.Int("metadata", "generation") {
 			t.Errorf("condition %s", slo.Compact("status", "conditions", i))
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -28,7 +29,7 @@ import (
 // and gives them back. koordlet is the account of packaging/manifests by a token of its node, held to it by their policy and by the webhook.
 // A batch pod that requests more than suppression leaves its class is evicted, and those that it had left too little stay; so is one by
 // which batch pods request too much of batch-cpu, and one that computes on every CPU.
-// A broken ConfigMap, an API server that restarts, a leader that is killed, certificates that have ended and fifty others who
+// What somebody deletes of the manager's objects is made again, and the node keeps its strategy meanwhile. A broken ConfigMap, an API server that restarts, a leader that is killed, certificates that have ended and fifty others who
 // write the same objects change nothing of that; without any manager pods start all the same.
 func TestClusterManager(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)
@@ -55,7 +56,7 @@ func TestClusterManager(t *testing.T) {
 		name string
 		test func(*testing.T)
 	}{
-		{"strategy", m.config}, {"override", m.override}, {"broken", m.broken}, {"collect", m.collect}, {"lent", m.lent}, {"not sound", m.unsound},
+		{"strategy", m.config}, {"override", m.override}, {"broken", m.broken}, {"collect", m.collect}, {"deleted by hand", m.byHand}, {"lent", m.lent}, {"not sound", m.unsound},
 		{"admission", m.admission}, {"profile", m.profile}, {"booked", m.booked}, {"certificates ended", m.expire}, {"load", m.load}, {"certificates renewed", m.renewed},
 		{"server away", m.away}, {"leader killed", m.takeover}, {"secret lost", m.lostSecret}, {"given back", m.givenBack}, {"secret made", m.renewed},
 		{"starved", m.starved}, {"overbooked", m.overbooked}, {"overused", m.overused}, {"off", m.off}, {"agent", m.agentWrites}, {"root quota", m.rootOfNode}, {"rights", m.managerRights}, {"agent's rights", m.agentRights}, {"crowd", m.crowded}, {"no manager", m.unadmitted},
@@ -155,13 +156,15 @@ func burstConfig(percent int) string {
 	return fmt.Sprintf(`{"clusterStrategy": {"policy": "cpuBurstOnly", "cpuBurstPercent": %d}}`, percent)
 }
 
-// config: without a ConfigMap the objects of the node are there and say nothing; one that is made is in the kernel seconds later.
+// config: without a ConfigMap the objects of the node are there and say nothing; one that is made is in the kernel seconds later, and the NodeSLO,
+// of which the manager alone has written the spec, says so.
 func (m *managed) config(t *testing.T) {
 	m.replica(t)
 	m.slo(t, 60*time.Second, "NodeSLO of a cluster without a strategy", func(o cluster.Object) bool { return percent(o, "cpuSuppressThresholdPercent") == 0 })
 	if got, err := m.quota(); err != nil || got != -1 {
 		t.Fatalf("quota of the best-effort class without a strategy: %d, %v", got, err)
 	}
+	begun := time.Now()
 	all := m.inKernel(t)
 	if all > 10*time.Second { // the better of two, since the machine may have had no CPU for one
 		m.follows(t, 60*time.Second, 64)
@@ -177,6 +180,24 @@ func (m *managed) config(t *testing.T) {
 	if all > 10*time.Second {
 		t.Errorf("the ConfigMap was in the kernel after %s, want 10 s", all)
 	}
+	told := m.inForce(t)
+	m.described(t, told, "cpu-suppress")
+	if at, err := time.Parse(time.RFC3339, told.Str("status", "nodeMetric", "updateTime")); err != nil || at.Before(begun.Truncate(time.Second)) {
+		t.Errorf("in force since %s, %v, and the ConfigMap was made at %s", at, err, begun)
+	}
+	if got := writers(told); !slices.Equal(got, []string{"koord-manager", "koordlet status"}) {
+		t.Errorf("the NodeSLO was written by %q, want the manager and koordlet", got)
+	}
+}
+
+// writers are who has written what stands in an object, each with the subresource by which it did.
+func writers(o cluster.Object) (out []string) {
+	list, _ := o.At("metadata", "managedFields").([]any)
+	for i := range list {
+		out = append(out, strings.TrimSpace(o.Str("metadata", "managedFields", i, "manager")+" "+o.Str("metadata", "managedFields", i, "subresource")))
+	}
+	slices.Sort(out)
+	return out
 }
 
 // inKernel is how long a ConfigMap with a strategy takes to the quota of the best-effort class, which has none.

@@ -20,7 +20,7 @@ import (
 // TestClusterManagerAdmission: what koord-manager's webhooks and packaging/manifests/policy-koordlet.yaml refuse at a real API server, and
 // what passes. An agent, known by a token of its node, evicts, deletes and writes what is its node's; quotas, reservations, migration
 // jobs and amplified nodes are held to their rules, by one process for each role that has this role's rights alone; with koord-manager gone nobody
-// waits for it but the agent; a replica whose lease is taken, or that is cut off, goes on admitting, and the other one takes over; and every manifest of the documents passes. The two nodes are objects without a kubelet.
+// waits for it but the agent, and for one that hangs not for long; a replica whose lease is taken, or that is cut off, goes on admitting, and the other one takes over; and every manifest of the documents passes. The two nodes are objects without a kubelet.
 func TestClusterManagerAdmission(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
@@ -37,7 +37,7 @@ func TestClusterManagerAdmission(t *testing.T) {
 		{"evictions", a.evictions}, {"deletions", a.deletions}, {"writes", a.writes}, {"quotas", a.quotas}, {"pods of quotas", a.quotaPods},
 		{"quota profiles", a.quotaProfiles}, {"mirrors of quotas", a.mirrors},
 		{"reservations", a.reservations}, {"profiles of reservations", a.reservationProfiles}, {"jobs", a.jobs}, {"amplification", a.amplification}, {"strategy", a.strategy},
-		{"new pods", a.newPods}, {"our scheduler", a.ourScheduler}, {"rights", a.rights}, {"away", a.away},
+		{"new pods", a.newPods}, {"our scheduler", a.ourScheduler}, {"rights", a.rights}, {"hangs", a.hangs}, {"away", a.away},
 		// These make a ConfigMap, by which the manager takes the node's amplification back.
 		{"lease taken", a.leaseTaken}, {"leader cut off", a.leaderCutOff}, {"leader ended", a.leaderEnded}, {"misspelt before", a.misspeltBefore}, {"documents", a.documents},
 	} {
@@ -142,7 +142,7 @@ func (a *admitted) apart(ctx context.Context, t *testing.T) {
 	}
 	a.replica(t, flags("webhook")...)
 	// Profiles are applied again by the rights of both roles, as the guide says.
-	a.controllers = a.manager(t, "controllers", append(flags("slo"), "--feature-gates=MultiQuotaTree=true")...)
+	a.controllers = a.manager(t, "controllers", append(flags("slo"), "--feature-gates=MultiQuotaTree=true", "--orphan-keep=1s")...)
 }
 
 // user applies a text as an administrator.
@@ -336,6 +336,7 @@ func (a *admitted) rights(t *testing.T) {
 	for user, rights := range map[string][]string{
 		sloUser: {
 			" patch nodes/status", "slo.koordinator.sh patch nodeslos", "slo.koordinator.sh patch nodemetrics",
+			"slo.koordinator.sh delete nodeslos", "slo.koordinator.sh delete nodemetrics",
 			"scheduling.sigs.k8s.io patch elasticquotas", "quota.koordinator.sh patch elasticquotaprofiles",
 			"koordinator.sh patch koordelasticquotas/status", "quota.koordinator.sh patch teamelasticquotas/status",
 		},

@@ -22,6 +22,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/koord-rt/koord-rt/api/protocol"
 	"github.com/koord-rt/koord-rt/test/lab/cluster"
 )
@@ -239,4 +241,18 @@ func (r *replica) kill(t *testing.T) {
 	}
 	<-r.done
 	r.killed = true
+}
+
+// hang stops a replica where it stands: its port takes connections, and nobody answers. What is returned has it go on.
+func (r *replica) hang(t *testing.T) (goOn func()) {
+	t.Helper()
+	pid := r.cmd.Process.Pid
+	err := unix.Kill(pid, unix.SIGSTOP)
+	if err == nil {
+		err = unix.Waitid(unix.P_PID, pid, nil, unix.WSTOPPED, nil) // one that computes goes on for a moment
+	}
+	if err != nil {
+		t.Fatalf("stop a replica: %v", err)
+	}
+	return func() { _ = unix.Kill(pid, unix.SIGCONT) } // a second one does nothing
 }

@@ -206,7 +206,7 @@ func (n *simulated) formulas(t *testing.T) {
 		n.stage(t, "f-"+f.name, f.strategy, &s)
 		all["f-"+f.name] = f
 	}
-	for name, f := range n.documents(t) {
+	for name, f := range n.documentsMetric(t) {
 		all[name] = f
 	}
 	n.tell(t, map[string]string{
@@ -216,7 +216,7 @@ func (n *simulated) formulas(t *testing.T) {
 	eventually(t, 60*time.Second, func() error {
 		var errs []error
 		for name, f := range all {
-			errs = append(errs, n.follows(t, name, f))
+			errs = append(errs, n.agrees(t, name, f))
 		}
 		return errors.Join(errs...)
 	})

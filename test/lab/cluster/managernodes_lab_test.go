@@ -22,7 +22,7 @@ import (
 // TestClusterManagerNodes: koord-manager with the role slo alone, and the rights of packaging/manifests, against a real API server. The nodes are
 // objects that nobody runs. The documents' NodeMetric and Device act as they say, and each key of the ConfigMap says its part. A user's half of two
 // fields that are checked against each other, the documents' NodeSLOs and an API server that refuses a field hold up nothing else. A manager that begins
-// with a ConfigMap that cannot be read leaves the nodes as they are; one without a ConfigMap takes everything back. Each sign that a node is not sound
+// with a ConfigMap that cannot be read leaves the nodes as they are; one without a ConfigMap takes everything back. What was made for a node goes after it. Each sign that a node is not sound
 // takes away what the guide says. Each formula is what the status of a node says, by that node's objects.
 func TestClusterManagerNodes(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
@@ -45,6 +45,7 @@ func TestClusterManagerNodes(t *testing.T) {
 	}{
 		{"NodeMetric", n.metric}, {"Device", n.device}, {"keys", n.keys}, {"one half overridden", n.halves}, {"NodeSLOs of the documents", n.documents},
 		{"refused", n.refusal}, {"not sound", n.unsound}, {"formulas", n.formulas}, {"restarted while broken", n.restartBroken}, {"ConfigMap deleted", n.deleted},
+		{"node gone", n.gone},
 	} {
 		if !t.Run(s.name, s.test) {
 			return // each goes on from where the one before has ended
@@ -54,6 +55,9 @@ func TestClusterManagerNodes(t *testing.T) {
 
 // documented is the node of the documents.
 const documented = "node-001"
+
+// orphanKept is how long objects that the manager has made outlive their node here.
+const orphanKept = 2 * time.Second
 
 // simulated is a cluster of node objects with a koord-manager.
 type simulated struct {
@@ -90,7 +94,7 @@ func (n *simulated) manager(t *testing.T) {
 	n.started++
 	n.running = &replica{log: filepath.Join(n.dir, "manager-"+strconv.Itoa(n.started)+".log"), metrics: "http://" + at[0] + "/metrics"}
 	n.running.process = startProgram(n.outer, n.running.log, bin("koord-manager"),
-		"--kubeconfig="+kubeconfig, "--v=4", "--roles=slo", "--metrics-addr="+at[0], "--health-probe-addr="+at[1])
+		"--kubeconfig="+kubeconfig, "--v=4", "--roles=slo", "--orphan-keep="+orphanKept.String(), "--metrics-addr="+at[0], "--health-probe-addr="+at[1])
 }
 
 // becomes waits until an object is as it should be.
@@ -147,7 +151,8 @@ func (n *simulated) metric(t *testing.T) {
 	}
 }
 
-// device: what the healthy devices of M14 have is the node's, with the model of its GPUs; what fails, or is taken out, goes.
+// device: what the healthy devices of M14 have is the node's, with the model of its GPUs; what fails goes within a second, and what is
+// taken out goes too.
 func (n *simulated) device(t *testing.T) {
 	const path = "/apis/scheduling.koordinator.sh/v1alpha1/devices/" + documented
 	n.put(t, read(t, "testdata/manifests/m14-device.yaml"))
@@ -170,16 +175,37 @@ func (n *simulated) device(t *testing.T) {
 		t.Fatal(err)
 	}
 	list, _ := o.At("spec", "devices").([]any)
-	for _, i := range []int{0, 3} { // a GPU and the FPGA
-		list[i].(map[string]any)["health"] = false
+	// become sets the health of a GPU and the FPGA, and returns how long the node takes to have what is left.
+	become := func(healthy bool, what string, left map[string]string) time.Duration {
+		t.Helper()
+		for _, i := range []int{0, 3} {
+			list[i].(map[string]any)["health"] = healthy
+		}
+		begun := time.Now()
+		if _, err := n.c.Admin().Patch(t.Context(), path, cluster.MergePatch, map[string]any{"spec": map[string]any{"devices": list}}); err != nil {
+			t.Fatal(err)
+		}
+		gives(what, left)
+		return time.Since(begun)
 	}
-	if _, err := n.c.Admin().Patch(t.Context(), path, cluster.MergePatch, map[string]any{"spec": map[string]any{"devices": list}}); err != nil {
-		t.Fatal(err)
+	fail := func() time.Duration {
+		t.Helper()
+		return become(false, "node of which two devices have failed", map[string]string{
+			protocol.ResourceGPU: "100", protocol.ResourceGPUCore: "100", protocol.ResourceGPUMemory: fmt.Sprint(40 << 30),
+			protocol.ResourceGPUMemoryRatio: "100", protocol.ResourceRDMA: "100",
+		})
 	}
-	gives("node of which two devices have failed", map[string]string{
-		protocol.ResourceGPU: "100", protocol.ResourceGPUCore: "100", protocol.ResourceGPUMemory: fmt.Sprint(40 << 30),
-		protocol.ResourceGPUMemoryRatio: "100", protocol.ResourceRDMA: "100",
-	})
+	best := fail()
+	for range 2 { // a manager that had no CPU shows nothing
+		if best <= time.Second {
+			break
+		}
+		become(true, "node whose devices are healthy again", want)
+		best = min(best, fail())
+	}
+	if best > time.Second {
+		t.Errorf("two devices that had failed were the node's for %s, want 1 s", best)
+	}
 	if err := n.c.Admin().Delete(t.Context(), path, -1); err != nil {
 		t.Fatal(err)
 	}
@@ -257,4 +283,34 @@ func (n *simulated) deleted(t *testing.T) {
 	n.running.shows(t, 60*time.Second, `koord_rt_manager_config_problems\{key="`+keyThreshold+`"\} 0`)
 	n.tell(t, map[string]string{keyThreshold: thresholdConfig(65)})
 	n.becomes(t, slos+"/"+documented, "NodeSLO by a ConfigMap that is made anew", func(o cluster.Object) bool { return percent(o, "cpuSuppressThresholdPercent") == 65 })
+}
+
+// gone: what was made for a node outlives it for as long as the manager was told, ten minutes by default, and goes then. What a user has made stays.
+func (n *simulated) gone(t *testing.T) {
+	const name = "node-003"
+	n.put(t, "apiVersion: slo.koordinator.sh/v1alpha1\nkind: NodeSLO\nmetadata: {name: mine}\n")
+	n.node(t, "mine")
+	n.becomes(t, reports+"/mine", "NodeMetric beside a user's NodeSLO", func(cluster.Object) bool { return true })
+	begun := time.Now()
+	for _, node := range []string{name, "mine"} {
+		if err := n.c.Admin().Delete(t.Context(), "/api/v1/nodes/"+node, -1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, path := range []string{slos + "/" + name, reports + "/" + name, reports + "/mine"} {
+		eventually(t, 30*time.Second, func() error {
+			o, err := n.c.Admin().Get(t.Context(), path)
+			if cluster.Refused(err, "NotFound") {
+				return nil
+			}
+			return fmt.Errorf("%s is there without its node: %v, %s", path, err, o.Compact("metadata"))
+		})
+		if took := time.Since(begun); took < orphanKept {
+			t.Errorf("%s went %s after its node, want %s", path, took, orphanKept)
+		}
+	}
+	t.Logf("all went within %s of their nodes", time.Since(begun).Round(time.Millisecond))
+	if _, err := n.c.Admin().Get(t.Context(), slos+"/mine"); err != nil {
+		t.Errorf("a user's own NodeSLO: %v", err)
+	}
 }

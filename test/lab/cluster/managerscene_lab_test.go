@@ -219,10 +219,10 @@ func (n *simulated) guest(t *testing.T, node, name string, g guest) {
 	}
 }
 
-// documents gives the documents' node the status of M7, in their spelling alone, with pods that ask for as much together as it says: LS for 70
+// documentsMetric gives the documents' node the status of M7, in their spelling alone, with pods that ask for as much together as it says: LS for 70
 // CPUs, BE for 30. A second one has the same but for what LS pods use, 40 CPUs. Of LS pods the one in podMetrics counts by what it uses,
 // 2, the others by the 66 that they ask for.
-func (n *simulated) documents(t *testing.T) map[string]*formula {
+func (n *simulated) documentsMetric(t *testing.T) map[string]*formula {
 	t.Helper()
 	const other = "f-documents-system"
 	n.node(t, other)
@@ -258,8 +258,8 @@ func (n *simulated) documents(t *testing.T) map[string]*formula {
 	}
 }
 
-// follows is an error unless a node lends what its formula says.
-func (n *simulated) follows(t *testing.T, name string, f *formula) error {
+// agrees is an error unless a node lends what its formula says.
+func (n *simulated) agrees(t *testing.T, name string, f *formula) error {
 	t.Helper()
 	node, err := n.c.Admin().Get(t.Context(), "/api/v1/nodes/"+name)
 	if err != nil {

@@ -8,6 +8,7 @@ package cluster_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"path/filepath"
 	"regexp"
@@ -152,6 +153,17 @@ func (n *colocated) ready(t *testing.T, name string) cluster.Object {
 // last values are written just after the start, so it may take a moment.
 func (n *colocated) holds(t *testing.T, pod cluster.Object, controller, v1, v2 string) {
 	t.Helper()
+	var err error
+	for begun := time.Now(); time.Since(begun) < 10*time.Second; time.Sleep(50 * time.Millisecond) {
+		if err = n.held(pod, controller, v1, v2); err == nil {
+			return
+		}
+	}
+	t.Error(err)
+}
+
+// held is an error unless the control file has this value now.
+func (n *colocated) held(pod cluster.Object, controller, v1, v2 string) error {
 	mount, want := n.tree.Controllers[controller], v1
 	if n.tree.V2() {
 		mount, want = n.tree.Unified, v2
@@ -159,14 +171,11 @@ func (n *colocated) holds(t *testing.T, pod cluster.Object, controller, v1, v2 s
 	file, value, _ := strings.Cut(want, "=")
 	dir := filepath.Join(mount, n.k.CgroupRoot, "kubepods", map[string]string{"Burstable": "burstable", "BestEffort": "besteffort"}[pod.Str("status", "qosClass")],
 		"pod"+pod.Str("metadata", "uid"), idOf(pod))
-	var got string
-	var err error
-	for begun := time.Now(); time.Since(begun) < 10*time.Second; time.Sleep(50 * time.Millisecond) {
-		if got, err = cgroups.Read(dir, file); err == nil && got == value {
-			return
-		}
+	got, err := cgroups.Read(dir, file)
+	if err == nil && got != value {
+		err = fmt.Errorf("%s of %s: %q, want %q", file, pod.Str("metadata", "name"), got, value)
 	}
-	t.Errorf("%s of %s: %q, %v; want %q", file, pod.Str("metadata", "name"), got, err, value)
+	return err
 }
 
 // idOf is the id of the pod's only container.
