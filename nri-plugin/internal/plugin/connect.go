@@ -34,7 +34,7 @@ func (p *Plugin) Connect(ctx context.Context) {
 			wait = p.o.Config.Reconnect.Min.Std()
 		}
 		p.engine.Trouble("runtime", "connection", err)
-		if !sleep(ctx, jittered(wait)) {
+		if !p.sleep(ctx, jittered(wait)) {
 			return
 		}
 		wait = min(wait*2, p.o.Config.Reconnect.Max.Std())
