@@ -114,7 +114,7 @@ lab-host-beside: build
 # What measures CPU, memory or network, or a machine that has them to spare.
 .PHONY: lab-host-alone
 lab-host-alone: build
-	$(LAB) -run '^TestHost(Demo|Koordlet|Memory|Network|Suppress)' ./test/e2e | $(VERDICT)
+	$(LAB) -run '^TestHost(Demo|Koordlet|Memory|Network|ShippedDeadlines|Suppress)' ./test/e2e | $(VERDICT)
 
 .PHONY: lab-proxy
 lab-proxy: build ## Lane 1 with the proxy: critest, dockerd, cri-dockerd

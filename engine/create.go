@@ -110,6 +110,7 @@ func (g *Engine) created(pod *workload.Pod, e *entry) {
 	kept := *e
 	g.jobs.add(func(context.Context) {
 		g.recordSpec(pod, &kept)
+		g.recordObserved(&kept)
 		g.countDecisions(kept.plan)
 		_, n := g.reg.counts()
 		g.m.SetContainers(n)

@@ -63,6 +63,19 @@ func (g *Engine) recordSpec(pod *workload.Pod, e *entry) {
 	g.append(records...)
 }
 
+// recordObserved keeps what would have been put into a container's spec and can be put nowhere else. What is observed of the kernel's
+// files is kept when the others are written.
+func (g *Engine) recordObserved(e *entry) {
+	var records []journal.Record
+	for i := range e.plan {
+		if s := &e.plan[i]; s.Observe && specOnly.Has(s.Knob) {
+			records = append(records, g.record(s, journal.ViaObserve, e.gen))
+			g.m.Observed(s.Owner)
+		}
+	}
+	g.append(records...)
+}
+
 // countDecisions counts each feature that has a say in the container, once.
 func (g *Engine) countDecisions(pl plan.Plan) {
 	var applied, observed protocol.FeatureSet

@@ -6,6 +6,7 @@ package arch
 import (
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -26,11 +27,12 @@ func TestMakeTestSaysWhere(t *testing.T) {
 	if m == nil {
 		t.Fatal("the Makefile does not list the lanes: this test is out of date")
 	}
-	out, err := where(t, makefile, 65534)
+	lanes := strings.Split(string(m[1]), ", ")
+	out, err := where(t, makefile, 65534, os.Getenv("PATH"))
 	if err == nil {
 		t.Errorf("it may run without root: %s", out)
 	}
-	for lane := range strings.SplitSeq(string(m[1]), ", ") {
+	for _, lane := range lanes {
 		says := " cannot[^.]*:"
 		if slices.Contains([]string{"lint", "fuzz"}, lane) {
 			says = " can:"
@@ -42,20 +44,40 @@ func TestMakeTestSaysWhere(t *testing.T) {
 	if !strings.Contains(out, "not root") {
 		t.Errorf("the reason is not told: %s", out)
 	}
+	notLinux(t, makefile, lanes)
 	if os.Geteuid() != 0 {
 		return
 	}
-	if out, err := where(t, makefile, 0); err != nil || out != "" {
+	if out, err := where(t, makefile, 0, os.Getenv("PATH")); err != nil || out != "" {
 		t.Errorf("as root: %v, %s", err, out)
 	}
 }
 
-// where is make's answer to a user. The Makefile comes over standard input: the user need not be able to read this folder.
-func where(t *testing.T, makefile []byte, uid uint32) (string, error) {
+// notLinux is the same on a system that is not Linux: by its uname.
+func notLinux(t *testing.T, makefile []byte, lanes []string) {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "uname"), []byte("#!/bin/sh\necho Plan9\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	out, err := where(t, makefile, uint32(os.Geteuid()), dir+":"+os.Getenv("PATH"))
+	if err == nil || !strings.Contains(out, "no lane can run on Plan9") {
+		t.Errorf("not on Linux: %v, %s", err, out)
+	}
+	_, reasons, _ := strings.Cut(out, "no lane can run on Plan9")
+	for _, lane := range lanes {
+		if !regexp.MustCompile(`\b` + lane + `\b[^.]* Linux\b`).MatchString(reasons) {
+			t.Errorf("lane %s: why it cannot run elsewhere is not told: %s", lane, out)
+		}
+	}
+}
+
+// where is make's answer to a user who finds programs by path. The Makefile comes over standard input: the user need not be able to read this folder.
+func where(t *testing.T, makefile []byte, uid uint32, path string) (string, error) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "make", "-s", "-f", "-", "test-where")
 	cmd.Dir, cmd.Stdin = "/", strings.NewReader(string(makefile))
-	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "TMPDIR=/tmp"}
+	cmd.Env = []string{"PATH=" + path, "TMPDIR=/tmp"}
 	if os.Geteuid() == 0 {
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}}
 	}

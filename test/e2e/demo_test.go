@@ -273,10 +273,10 @@ func demoRows(t *testing.T, text string) []demoRow {
 	return rows
 }
 
-// compareDemo reads every row's value from the kernel, and looks for the rows that each class must have.
+// compareDemo reads every row's value from the kernel, and looks for the rows that each class must have, with what was there before.
 func compareDemo(t *testing.T, group string, rows []demoRow) {
 	t.Helper()
-	have := map[string]bool{}
+	have := map[string]string{} // "POD CONTAINER FILE" -> what it was without us
 	for _, row := range rows {
 		got, err := demoValue(t, group, row)
 		if err != nil || !demoSays(row.file, row.now, got) {
@@ -285,26 +285,32 @@ func compareDemo(t *testing.T, group string, rows []demoRow) {
 		if row.before == row.now || row.why == "" {
 			t.Errorf("a row that shows or explains nothing: %+v", row)
 		}
-		have[row.pod+" "+row.container+" "+row.file] = true
+		have[row.pod+" "+row.container+" "+row.file] = row.before
 	}
-	must := []string{
-		"web app cpu.max.burst", "web app cpuset.cpus", "web app memory.low", "web  memory.low",
-		"job work cpu.max", "job work cpu.weight", "job work memory.max", "job work oom_score_adj", "job work scheduling policy", "job  cpu.max", "job  memory.max",
-		"db pg cpu.max", "db pg cpuset.cpus", "db  cpu.max", "db pg memory.min",
-	}
-	if !cgroupV2() {
-		must = []string{
-			"web app cpu.cfs_burst_us", "web app cpuset.cpus", "job work cpu.cfs_quota_us", "job work cpu.shares", "job work memory.limit_in_bytes",
-			"job work oom_score_adj", "job work scheduling policy", "job  cpu.cfs_quota_us", "job  memory.limit_in_bytes",
-			"db pg cpu.cfs_quota_us", "db pg cpuset.cpus", "db  cpu.cfs_quota_us",
-		}
-	}
-	for _, m := range must {
-		if !have[m] {
-			t.Errorf("the demo has no row %q", m)
+	for m, before := range demoBefore() {
+		if got, ok := have[m]; !ok || got != before {
+			t.Errorf("row %q of the demo: %v, without us %q, want %q", m, ok, got, before)
 		}
 	}
 	t.Logf("%d rows are as in the kernel", len(rows))
+}
+
+// demoBefore are the rows that there must be, with what the kubelet alone makes of the pods: their limits, none for batch, every CPU.
+func demoBefore() map[string]string {
+	if cgroupV2() {
+		return map[string]string{
+			"web app cpu.max.burst": "0", "web app cpuset.cpus": "inherited", "web app memory.low": "0", "web  memory.low": "0",
+			"job work cpu.max": "no limit", "job work cpu.weight": "1", "job work memory.max": "no limit", "job work oom_score_adj": "1000",
+			"job work scheduling policy": "SCHED_OTHER", "job  cpu.max": "no limit", "job  memory.max": "no limit",
+			"db pg cpu.max": "100000 of 100000 us", "db pg cpuset.cpus": "inherited", "db  cpu.max": "100000 of 100000 us", "db pg memory.min": "0",
+		}
+	}
+	return map[string]string{
+		"web app cpu.cfs_burst_us": "0", "web app cpuset.cpus": allCPUs(),
+		"job work cpu.cfs_quota_us": "no limit", "job work cpu.shares": "2", "job work memory.limit_in_bytes": "no limit",
+		"job work oom_score_adj": "1000", "job work scheduling policy": "SCHED_OTHER", "job  cpu.cfs_quota_us": "no limit", "job  memory.limit_in_bytes": "no limit",
+		"db pg cpu.cfs_quota_us": "100000", "db pg cpuset.cpus": allCPUs(), "db  cpu.cfs_quota_us": "100000",
+	}
 }
 
 // demoValue is a row's value, straight from the kernel.

@@ -20,6 +20,7 @@ import (
 
 	"github.com/koord-rt/koord-rt/api/protocol"
 	"github.com/koord-rt/koord-rt/test/lab/kubelet"
+	"github.com/koord-rt/koord-rt/test/scenario"
 )
 
 // disabled is a strategy that names every class and switches everything off.
@@ -34,15 +35,17 @@ resourceQOSStrategy:
 // lifecycleByteIdentical shows that a plugin that has nothing to do leaves no trace: specification, cgroups and process
 // are what they are without it.
 func lifecycleByteIdentical(r *rig) {
+	disk, _ := r.disk()
+	r.makeDevices(card)
 	plain := lsPod("plain")
 	plain.Labels = nil
 	none := map[string]portrait{}
-	for _, p := range []kubelet.Pod{lsrPod("same-lsr"), lsPod("same-ls"), bePod("same-be"), plain} {
+	for _, p := range append(asking("same", disk), plain) {
 		none[p.Name] = r.portray(p)
 	}
 
-	r.up(standard, map[string]any{"features": modes("off")})
-	for _, p := range []kubelet.Pod{lsrPod("same-lsr"), lsPod("same-ls"), bePod("same-be"), plain} {
+	r.up(everything(disk), map[string]any{"features": modes("off")})
+	for _, p := range append(asking("same", disk), plain) {
 		r.identical("all features off", none[p.Name], r.portray(p))
 	}
 	r.stop(syscall.SIGTERM)
@@ -52,41 +55,90 @@ func lifecycleByteIdentical(r *rig) {
 	r.identical("pod without our keys, everything disabled", none["plain"], r.portray(plain))
 	r.stop(syscall.SIGTERM)
 
-	// The comparison can fail: with everything on, specification, both levels of cgroups and the process differ.
+	// The comparison can fail: with everything on, specification, both levels of cgroups, the process and its group differ.
 	r.freshRun()
-	r.up(standard, nil)
-	text := strings.Join(differences(none["same-be"], r.portray(bePod("same-be"))), "\n")
-	for _, part := range []string{"container specification", "CONTAINER", "pod" + uid("same-be") + "/cpu.", "process @oom", "process @sched"} {
+	r.up(everything(disk), nil)
+	parts := []string{
+		"container specification", "CONTAINER", "pod" + uid("same-be") + "/cpu.", "process @oom", "process @sched",
+		map[bool]string{false: "CONTAINER/blkio.throttle.read_bps_device", true: "pod" + uid("same-be") + "/io.max"}[r.tree.V2()],
+	}
+	if r.tree.V2() {
+		parts = append(parts, "CONTAINER/memory.low")
+	} else {
+		parts = append(parts, "CONTAINER/devices.list")
+	}
+	if slices.Contains(present(r.t), scenario.NeedResctrl) {
+		parts = append(parts, "process @resctrl", resctrl+"/BE/schemata", resctrl+"/koordlet-"+uid("same-be")+"/schemata")
+	}
+	be := r.portray(asking("same", disk)[2])
+	text := strings.Join(differences(none["same-be"], be), "\n")
+	for _, part := range parts {
 		if !strings.Contains(text, part) {
 			r.t.Errorf("with every feature on, no difference of %s is seen:\n%s", part, text)
 		}
 	}
+	if part := `"NVIDIA_VISIBLE_DEVICES=`; !strings.Contains(be["container specification"], part) || strings.Contains(none["same-be"]["container specification"], part) {
+		r.t.Errorf("with every feature on, %s is not what differs", part)
+	}
+}
+
+// card is a GPU that the pods of asking have allocated.
+var card = []scenario.Device{{Path: "/dev/nvidia0", Major: 195}}
+
+// asking are an LSR, an LS and a BE pod, each with every label and annotation that asks us for something.
+func asking(name, disk string) []kubelet.Pod {
+	pods := []kubelet.Pod{lsrPod(name + "-lsr"), lsPod(name + "-ls"), bePod(name + "-be")}
+	for i := range pods {
+		p := &pods[i]
+		p.Labels["koordinator.sh/core-sched-group-id"] = name
+		p.Annotations = mergeMaps(p.Annotations, map[string]string{
+			"koordinator.sh/oom-score-adj":               "800",
+			"koordinator.sh/cpuBurst":                    `{"policy":"auto","cpuBurstPercent":60}`,
+			"koordinator.sh/memoryQOS":                   `{"policy":"auto","minLimitPercent":20,"lowLimitPercent":40,"throttlingPercent":80,"oomKillGroup":1}`,
+			"koordinator.sh/blkioQOS":                    `{"blocks":[{"name":"/dev/` + disk + `","type":"device","ioCfg":{"readBPS":1048576}}]}`,
+			"node.koordinator.sh/resctrl":                `{"llc":{"schemata":{"range":[0,50]}}}`,
+			"scheduling.koordinator.sh/device-allocated": `{"gpu":[{"minor":0,"id":"GPU-lab","resources":{"koordinator.sh/gpu-core":"100","koordinator.sh/gpu-memory-ratio":"100"}}]}`,
+		})
+	}
+	return pods
 }
 
 // lifecycleObserve shows that observing changes nothing, and tells what would have been done.
 func lifecycleObserve(r *rig) {
-	pods := func() []kubelet.Pod { return []kubelet.Pod{lsrPod("seen-lsr"), lsPod("seen-ls"), bePod("seen-be")} }
+	disk, _ := r.disk()
+	r.makeDevices(card)
 	none := map[string]portrait{}
-	for _, p := range pods() {
+	for _, p := range asking("seen", disk) {
 		none[p.Name] = r.portray(p)
 	}
-	r.up(standard, map[string]any{"features": modes("observe")})
-	for _, p := range pods() {
+	r.up(everything(disk), map[string]any{"features": modes("observe")})
+	for _, p := range asking("seen", disk) {
 		r.identical("observe", none[p.Name], r.portray(p))
 	}
-	run := r.pod(bePod("seen"))
+	last := asking("seen-last", disk)[2]
+	run := r.pod(last)
 	var seen struct {
-		Settings []struct{ Level, Knob, Want, Drift, Reason string }
+		Settings []struct{ Level, Knob, Want, Drift, Owner, Reason string }
 	}
 	r.eventually(8*time.Second, func() error {
-		out, err := r.ctl("explain", "default/seen", "-o", "json")
+		out, err := r.ctl("explain", "default/"+last.Name, "-o", "json")
 		if err != nil {
 			return fmt.Errorf("explain: %w: %s", err, out)
 		}
 		return json.Unmarshal([]byte(out), &seen)
 	})
+	owners := map[protocol.Feature]bool{protocol.FeatureBatch: false, protocol.FeatureIdentity: false, protocol.FeatureBlkIO: false, protocol.FeatureOOMScore: false, protocol.FeatureDevices: false}
+	if r.tree.V2() {
+		owners[protocol.FeatureMemory] = false
+	}
+	if slices.Contains(present(r.t), scenario.NeedResctrl) {
+		owners[protocol.FeatureLLC] = false
+	}
 	found := false
 	for _, s := range seen.Settings {
+		if f, ok := protocol.ParseFeature(s.Owner); ok {
+			owners[f] = true
+		}
 		if s.Drift != "observe" {
 			r.t.Errorf("observing, yet %s %s of %s is %q", s.Level, s.Knob, run.Pod.Name, s.Drift)
 		}
@@ -95,8 +147,13 @@ func lifecycleObserve(r *rig) {
 	if !found {
 		r.t.Errorf("explain does not say that the container's quota would be 50000: %+v", seen.Settings)
 	}
-	if r.metric("koord_rt_nri_observe_total") == 0 {
-		r.t.Error("no observed setting was counted")
+	for f, seen := range owners {
+		if !seen {
+			r.t.Errorf("explain does not say what %s would do", f)
+		}
+		if r.metric("koord_rt_nri_observe_total", `"`+f.String()+`"`) == 0 {
+			r.t.Errorf("no observed setting of %s was counted", f)
+		}
 	}
 	if n := r.metric("koord_rt_nri_writes_total"); n != 0 {
 		r.t.Errorf("observing, yet %v values were written", n)
@@ -131,7 +188,8 @@ func (r *rig) portray(p kubelet.Pod) portrait {
 	}
 	out["container specification"] = processes.ReplaceAllString(ids.Replace(indented(info.RuntimeSpec)), "/proc/PID/")
 	out["sandbox specification"] = processes.ReplaceAllString(ids.Replace(indented(sandbox.RuntimeSpec)), "/proc/PID/")
-	for _, file := range []string{"@oom", "@sched"} {
+	maps.Copy(out, resctrlTree(r))
+	for _, file := range []string{"@oom", "@sched", "@resctrl"} {
 		if out["process "+file], err = r.value(run, "main "+file); err != nil {
 			r.t.Fatal(err)
 		}

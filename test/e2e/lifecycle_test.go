@@ -39,6 +39,7 @@ var lifecycles = []lifecycle{
 	{"IdleUpdated", lifecycleIdleUpdated},
 	{"GivenBack", lifecycleGivenBack},
 	{"Expiry", lifecycleExpiry},
+	{"HandedStrategy", lifecycleHandedStrategy},
 	{"Restore", lifecycleRestore},
 	{"StrategyFile", lifecycleStrategyFile},
 	{"HostileAnnotations", lifecycleHostileAnnotations},

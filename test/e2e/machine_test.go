@@ -27,9 +27,9 @@ import (
 	"github.com/koord-rt/koord-rt/test/scenario"
 )
 
-// foreignHandler is a runtime handler that is named as a sandboxed runtime's, and is runc: should the plugin touch its
+// foreignHandlers are runtime handlers that are named as sandboxed runtimes' are, and are runc: should the plugin touch their
 // containers all the same, the kernel shows it.
-const foreignHandler = "kata-lab"
+var foreignHandlers = []string{"kata-lab", "gvisor", "runsc-lab"}
 
 // present are the needs of scenarios that this machine has. Core scheduling may be missing only where the kernel's own
 // configuration or the lack of SMT says so.

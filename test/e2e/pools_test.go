@@ -7,11 +7,13 @@ package e2e
 
 import (
 	"fmt"
+	"os"
 	"runtime"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/koord-rt/koord-rt/api/strategy"
 	"github.com/koord-rt/koord-rt/daemon/handoff"
 	"github.com/koord-rt/koord-rt/model/node"
 	"github.com/koord-rt/koord-rt/model/topo"
@@ -87,4 +89,44 @@ func lifecycleExpiry(r *rig) {
 		}
 		return nil
 	})
+}
+
+// lifecycleHandedStrategy plays a node agent that brings a strategy and then leaves the node for good: its strategy goes before the
+// file's, for running pods and for new ones, and the file's holds again when it has been withdrawn.
+func lifecycleHandedStrategy(r *rig) {
+	strategyOf := func(percent string) string {
+		return "cpuBurstStrategy: {policy: auto, cpuBurstPercent: " + percent + "}\n"
+	}
+	burst := func(us string) []string {
+		if r.tree.V2() {
+			return []string{"main cpu.max.burst=" + us, "pod cpu.max.burst=" + us}
+		}
+		return []string{"main cpu.cfs_burst_us=" + us, "pod cpu.cfs_burst_us=" + us}
+	}
+	if err := os.WriteFile(r.base()["strategyFile"].(string), []byte(strategyOf("40")), 0o600); err != nil {
+		r.t.Fatal(err)
+	}
+	r.up("", nil)
+	first := r.pod(lsPod("handed-file"))
+	r.now(first, burst("20000"))
+
+	w, err := handoff.NewWriter(r.run, r.state)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	spec, err := strategy.Parse([]byte(strategyOf("100")))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	if err := w.Strategy(1, &spec, time.Now()); err != nil {
+		r.t.Fatal(err)
+	}
+	r.soon(5*time.Second, first, burst("50000"))
+	r.now(r.pod(lsPod("handed-agent")), burst("50000"))
+
+	if err := w.Withdraw(); err != nil {
+		r.t.Fatal(err)
+	}
+	r.soon(5*time.Second, first, burst("20000"))
+	r.now(r.pod(lsPod("handed-back")), burst("20000"))
 }

@@ -6,12 +6,15 @@
 package e2e
 
 import (
+	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/koord-rt/koord-rt/test/lab/cgroups"
 	"github.com/koord-rt/koord-rt/test/lab/kubelet"
@@ -52,6 +55,8 @@ func lifecycleRequired(r *rig) {
 		switch {
 		case feature == "" && err != nil:
 			r.t.Errorf("a pod that requires nothing does not start: %v", err)
+		case feature == "":
+			r.unproved(run, "cpuset.cpus")
 		case feature != "" && err == nil:
 			v, _ := r.value(run, "main cpuset.cpus")
 			r.t.Errorf("the pod started with CPUs %q although it requires its own", v)
@@ -66,6 +71,41 @@ func lifecycleRequired(r *rig) {
 		r.requiredOnPod(needs)
 		r.requiredByNode()
 	}
+}
+
+// unproved fails unless the proof at the start of a container that runs without one of its values is told (D9): in log, metric, status
+// and ledger.
+func (r *rig) unproved(run *kubelet.Running, knob string) {
+	r.t.Helper()
+	name, id := "default/"+run.Pod.Name, run.Containers["main"]
+	r.eventually(5*time.Second, func() error {
+		if n := r.metric("koord_rt_nri_proof_total", `knob="`+knob+`"`, `result="drift"`); n < 1 {
+			return fmt.Errorf("no failed proof of %s was counted", knob)
+		}
+		if !strings.Contains(r.log.String(), "values do not stand in the kernel at start") {
+			return errors.New("the log tells of no failed proof")
+		}
+		told := r.status().ProofFailures[id]
+		if told.Container != name+"/main" || !strings.Contains(strings.Join(told.Knobs, " "), knob) {
+			return fmt.Errorf("the status does not tell of %s of %s: %+v", knob, name, told)
+		}
+		out, err := r.ctl("explain", name, "-o", "json")
+		if err != nil {
+			return fmt.Errorf("explain %s: %w: %s", name, err, out)
+		}
+		var said struct {
+			Settings []struct{ Level, Knob, Drift, Proof string }
+		}
+		if err := json.Unmarshal([]byte(out), &said); err != nil {
+			return err
+		}
+		for _, s := range said.Settings {
+			if s.Level == "container" && s.Knob == knob && s.Proof != "" && s.Drift != "no" {
+				return nil
+			}
+		}
+		return fmt.Errorf("explain says nothing of the proof of %s: %+v", knob, said.Settings)
+	})
 }
 
 // requiredOnPod shows that what stands on the pod is part of what is required: a hand's change is put right before the first

@@ -54,6 +54,7 @@ type rig struct {
 	log     *syncBuffer
 	memory  int64
 	extra   map[string]any
+	shipped bool // as in rigOptions
 	gated   bool // koord-nri's writes into cgroups pass a gate
 	gate    *gate.Gate
 	dev     string // stands for /dev, where a scenario brings device nodes
@@ -70,6 +71,7 @@ type rigOptions struct {
 	memory     int64
 	nri        host.Options
 	podNetwork bool // pods have addresses of their own: nri has a CNI network
+	shipped    bool // the runtime and koord-nri have the time that they have by default
 }
 
 func newRig(t *testing.T, o rigOptions) *rig {
@@ -78,12 +80,14 @@ func newRig(t *testing.T, o rigOptions) *rig {
 	ho := o.nri
 	ho.Version = o.containerd
 	ho.SystemdCgroup = o.driver == kubelet.Systemd
-	ho.RequestTimeout, ho.RegisterTimeout = runtimeLimit, patience(10*time.Second)
+	if !o.shipped {
+		ho.RequestTimeout, ho.RegisterTimeout = runtimeLimit, patience(10*time.Second)
+	}
 	h, err := host.Start(ctx, ho)
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &rig{t: t, host: h, driver: o.driver, crio: o.containerd == parts.CRIO, memory: o.memory, log: &syncBuffer{}}
+	r := &rig{t: t, host: h, driver: o.driver, crio: o.containerd == parts.CRIO, memory: o.memory, shipped: o.shipped, log: &syncBuffer{}}
 	t.Cleanup(r.close)
 	if r.tree, err = cgroups.Detect(); err != nil {
 		t.Fatal(err)
@@ -146,7 +150,9 @@ func (r *rig) base() map[string]any {
 		},
 		"metrics":   map[string]any{"address": "unix:" + filepath.Join(r.run, "metrics.sock")},
 		"reconnect": map[string]any{"min": "50ms", "max": "500ms"},
-		"deadline":  "1900ms", // the longest there is: time runs on while a decision gets no CPU
+	}
+	if !r.shipped {
+		base["deadline"] = "1900ms" // the longest there is: time runs on while a decision gets no CPU
 	}
 	if r.dev != "" {
 		base["host"].(map[string]any)["dev"] = r.dev

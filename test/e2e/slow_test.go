@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"testing"
 	"time"
 
 	"github.com/koord-rt/koord-rt/test/lab/kubelet"
@@ -169,6 +170,12 @@ func lifecycleSlowKernel(r *rig) {
 	r.now(r.pod(bePod("slow-after")), wants("BE", rest))
 	r.oneConnection()
 	r.connectedTimes(1)
+}
+
+// TestHostShippedDeadlines is the same with the limits that both come with: containerd drops a plugin after 2 s, and koord-nri has
+// answered after one. It comes when nothing else takes the CPUs.
+func TestHostShippedDeadlines(t *testing.T) {
+	lifecycleSlowKernel(newRig(t, rigOptions{shipped: true}))
 }
 
 // hangs waits until a write stands before the gate.

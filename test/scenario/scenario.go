@@ -290,6 +290,20 @@ func (s *Scenario) Fits(version, topology string, has ...string) (string, bool) 
 	return "", true
 }
 
+// HostVersion and HostTopology are what the matrix of test/arch has the lab's host for.
+const HostVersion, HostTopology = "v1", "host2"
+
+// Lost names the scenarios that the lab's host shows by that matrix and a host with this version and topology does not.
+func Lost(all []Scenario, version, topology string) (names []string) {
+	for i := range all {
+		_, counted := all[i].Fits(HostVersion, HostTopology)
+		if _, fits := all[i].Fits(HostVersion, topology); counted && (version != HostVersion || !fits) {
+			names = append(names, all[i].Name)
+		}
+	}
+	return names
+}
+
 // SetPlan replaces the wanted plan, for -update.
 func (s *Scenario) SetPlan(version, text string) {
 	name := "want.plan." + version

@@ -7,6 +7,7 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -139,6 +140,25 @@ func applied(t *testing.T, s *Scenario, version string, f *Fake) {
 				}
 			}
 		}
+	}
+}
+
+// What a host with other CPUs or another cgroup version does not show has to be named.
+func TestLost(t *testing.T) {
+	t.Parallel()
+	all, err := All()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if lost := Lost(all, HostVersion, HostTopology); len(lost) > 0 {
+		t.Errorf("the lab's own host does not show %v", lost)
+	}
+	if d := cmp.Diff([]string{"caps-cpus-host", "cpuset-host"}, Lost(all, "v1", "other")); d != "" {
+		t.Errorf("not shown on four CPUs (-want +got):\n%s", d)
+	}
+	// A scenario of both versions runs on v2, too, and shows nothing of v1 there.
+	if lost := Lost(all, "v2", HostTopology); !slices.Contains(lost, "batch") || !slices.Contains(lost, "cpuset-host") || slices.Contains(lost, "cpuset-lsr") {
+		t.Errorf("not shown on cgroup v2: %v", lost)
 	}
 }
 

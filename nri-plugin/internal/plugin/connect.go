@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/containerd/nri/pkg/api"
@@ -34,7 +35,7 @@ func (p *Plugin) Connect(ctx context.Context) {
 			wait = p.o.Config.Reconnect.Min.Std()
 		}
 		p.engine.Trouble("runtime", "connection", err)
-		if !sleep(ctx, jittered(wait)) {
+		if !p.sleep(ctx, jittered(wait)) {
 			return
 		}
 		wait = min(wait*2, p.o.Config.Reconnect.Max.Std())
@@ -101,7 +102,8 @@ func (p *Plugin) connectOnce(ctx context.Context) error {
 }
 
 // startStub registers and waits for Configure. The stub waits for it without end, even when the connection has broken
-// in between; a broken connection is therefore answered by a Configure of our own, which fails and ends the wait.
+// in between; a broken connection is therefore answered by a Configure of our own, which fails and ends the wait. A runtime that has not
+// said a word has not registered us: the stub then ends by itself, and may not even have made what such a Configure would be told by.
 func (p *Plugin) startStub(ctx context.Context, s stub.Stub, conn *watchedConn) error {
 	started := make(chan error, 1)
 	go func() { started <- s.Start(ctx) }()
@@ -115,6 +117,14 @@ func (p *Plugin) startStub(ctx context.Context, s stub.Stub, conn *watchedConn) 
 	case <-ctx.Done():
 	}
 	_ = conn.Close() // what waits for the runtime returns now
+	select {
+	case err := <-started:
+		return abandon(s, err)
+	case <-conn.broken:
+	}
+	if !conn.spoken.Load() {
+		return abandon(s, <-started)
+	}
 	if c, ok := s.(interface {
 		Configure(context.Context, *api.ConfigureRequest) (*api.ConfigureResponse, error)
 	}); ok {
@@ -122,7 +132,11 @@ func (p *Plugin) startStub(ctx context.Context, s stub.Stub, conn *watchedConn) 
 			_, _ = c.Configure(ctx, &api.ConfigureRequest{RuntimeName: abandonedRuntime, NRIVersion: "v0.0.0"})
 		}()
 	}
-	err := <-started
+	return abandon(s, <-started)
+}
+
+// abandon ends a stub whose connection is of no use any more, however its start has ended.
+func abandon(s stub.Stub, err error) error {
 	if err == nil {
 		s.Stop()
 		err = errAbandoned
@@ -137,9 +151,10 @@ func wrapStart(err error) error {
 	return fmt.Errorf("register with the runtime: %w", err)
 }
 
-// watchedConn tells when reading has failed for good.
+// watchedConn tells when reading has failed for good, and whether anything was read before.
 type watchedConn struct {
 	net.Conn
+	spoken atomic.Bool
 	once   sync.Once
 	broken chan struct{}
 }
@@ -147,6 +162,9 @@ type watchedConn struct {
 // Read implements net.Conn.
 func (c *watchedConn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
+	if n > 0 {
+		c.spoken.Store(true)
+	}
 	if err != nil {
 		c.once.Do(func() { close(c.broken) })
 	}

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/containerd/nri/pkg/api"
 
@@ -52,6 +53,50 @@ func TestRuntimeDiesBeforeConfigure(t *testing.T) {
 	<-done
 	if h.engine.Connected() {
 		t.Error("counts as connected")
+	}
+}
+
+// A runtime that hangs up on us is tried again later and later, up to the configured longest wait, and never in step with other nodes.
+func TestConnectWaits(t *testing.T) {
+	t.Parallel()
+	h := newHost(t, "6.1")
+	l, err := net.Listen("unix", h.socket)
+	must(t, err)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			_ = conn.Close()
+		}
+	}()
+	const tries = 24
+	var waits []time.Duration
+	h.plugin.Sleeping(func(_ context.Context, d time.Duration) bool {
+		waits = append(waits, d)
+		return len(waits) < tries
+	})
+	h.plugin.Connect(t.Context())
+	must(t, l.Close())
+	<-done
+	if len(waits) != tries {
+		t.Fatalf("%d waits", len(waits))
+	}
+	plain := 0
+	for i, d := range waits {
+		want := min(shortestWait<<min(i, 10), longestWait)
+		if d < want*3/4 || d > want*5/4 {
+			t.Errorf("wait %d is %s, want %s and a quarter less or more", i, d, want)
+		}
+		if d == want {
+			plain++
+		}
+	}
+	if plain > tries/2 {
+		t.Errorf("%d of %d waits are the plain ones: %s", plain, tries, waits)
 	}
 }
 

@@ -44,11 +44,12 @@ type Plugin struct {
 	m       *metrics.Engine
 	engine  *engine.Engine
 	session atomic.Pointer[session]
+	sleep   func(context.Context, time.Duration) bool // between connections; false when ctx has ended
 }
 
 // New makes a plugin. Nothing runs before Run.
 func New(o Options) *Plugin {
-	return &Plugin{o: o, log: o.Log, m: o.Metrics, engine: o.Engine}
+	return &Plugin{o: o, log: o.Log, m: o.Metrics, engine: o.Engine, sleep: sleep}
 }
 
 // Run works until ctx ends: the engine, and the connection to the runtime.

@@ -38,6 +38,9 @@ resourceQOSStrategy:
   beClass: {cpuQOS: {enable: true}, memoryQOS: {enable: true, throttlingPercent: 80}}
 `
 
+// shortestWait and longestWait are between two tries to connect.
+const shortestWait, longestWait = 10 * time.Millisecond, 50 * time.Millisecond
+
 // slowKernel holds Verify, and Apply, until a test says.
 type slowKernel struct {
 	engine.Kernel
@@ -176,7 +179,7 @@ func newHostWith(t testing.TB, kernel string, list engine.Lister, change ...func
 	h := &host{lister: list, machine: m, tree: m.Tree, journal: m.Journal, socket: path.Join(t.TempDir(), "nri.sock")}
 	cfg := config.Default()
 	cfg.Socket, cfg.RunDir = h.socket, t.TempDir()
-	cfg.Reconnect = config.Reconnect{Min: config.Duration(10 * time.Millisecond), Max: config.Duration(50 * time.Millisecond)}
+	cfg.Reconnect = config.Reconnect{Min: config.Duration(shortestWait), Max: config.Duration(longestWait)}
 	cfg.Deadline = config.Duration(deadline)
 	o := m.Options(t, cfg.Node, plugin.Edge{Version: "test"}, nodeStrategy, hostKnobs()...)
 	h.kernel = &slowKernel{Kernel: o.Kernel}
