@@ -116,8 +116,8 @@ type reconciler struct {
 // Reconcile looks at one node.
 func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	c := r.store.Load()
-	if c == nil {
-		return ctrl.Result{}, nil // the store wakes us
+	if c == nil || ctx.Err() != nil {
+		return ctrl.Result{}, nil // the store wakes us; who ends leaves what is queued to the next leader
 	}
 	found, object, problems, err := r.find(ctx, req, c)
 	if err != nil {

@@ -263,10 +263,11 @@ func (p *process) slo(mgr ctrl.Manager, registry prometheus.Registerer) error {
 
 // options are those of both managers.
 func (p *process) options(c cache.Options) ctrl.Options {
-	again := true
+	again, byPriority := true, false
 	return ctrl.Options{
 		Scheme: p.scheme, Cache: c, Logger: logr.FromSlogHandler(p.log.Handler()),
-		// A term of office after another has controllers of the same names.
-		Controller: ctrlconfig.Controller{SkipNameValidation: &again},
+		// A term of office after another has controllers of the same names. controller-runtime's queues with priorities may hang at their end
+		// (kubernetes-sigs/controller-runtime#3538, mended after 0.24.1): the lease was given back 30 s later then.
+		Controller: ctrlconfig.Controller{SkipNameValidation: &again, UsePriorityQueue: &byPriority},
 	}
 }

@@ -109,8 +109,8 @@ type reconciler struct {
 // Reconcile looks at one node.
 func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	c := r.o.Store.Load()
-	if c == nil {
-		return ctrl.Result{}, nil // the store wakes us
+	if c == nil || ctx.Err() != nil {
+		return ctrl.Result{}, nil // the store wakes us; who ends leaves what is queued to the next leader
 	}
 	in, err := r.read(ctx, req.Name)
 	if err != nil || in == nil {

@@ -84,7 +84,11 @@ func (n *simulated) manager(t *testing.T) {
 		if err := n.running.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 			t.Fatal(err)
 		}
-		<-n.running.done
+		select {
+		case <-n.running.done:
+		case <-time.After(20 * time.Second): // controller-runtime waits 30 s for what hangs
+			t.Fatal("koord-manager does not end when it is asked to")
+		}
 	}
 	kubeconfig, err := n.c.Kubeconfig(managerUser, "system:serviceaccounts", "system:serviceaccounts:"+system)
 	if err != nil {
