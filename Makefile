@@ -162,8 +162,14 @@ lab-vm-full: LABTIME = 150m
 lab-vm-full: build ## Lane 3 with every test on every kernel (about an hour)
 	$(LAB) -run '^TestFullVM$$' ./test/e2e | $(VERDICT)
 
+# Tests of lab-host and lab-cluster with more of what they take for granted.
+.PHONY: lab-long
+lab-long: build ## koordlet beside 500 containers, and without its API server for five minutes
+	KOORD_RT_CONTAINERS=500 $(LAB) -run '^TestHostKoordlet$$' ./test/e2e | $(VERDICT)
+	KOORD_RT_AWAY=5m $(LAB) -run '^TestClusterNodeKoordlet$$' ./test/lab/cluster | $(VERDICT)
+
 .PHONY: test-long
-test-long: test lab-peers lab-vm-full ## make test, upstream's programs, and the full VM matrix
+test-long: test lab-peers lab-long lab-vm-full ## make test, upstream's programs, many containers, a long outage, and the full VM matrix
 
 .PHONY: lab-compat
 lab-compat: build ## containerd 2.0 and 1.7 with NRI, 1.6 behind the proxy; NRI 0.8 to 0.12

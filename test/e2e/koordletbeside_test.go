@@ -36,7 +36,7 @@ type both struct {
 // held is what the two processes could leak.
 type held struct{ agentFDs, goroutines, pluginFDs int }
 
-// TestHostKoordletBeside: koord-nri is killed while koordlet runs, and containerd under both. What stands in the kernel stays, a
+// TestHostKoordletBeside: koord-nri is killed while koordlet runs, containerd under both, and koordlet with containerd. What stands in the kernel stays, a
 // class is suppressed by what happens now whoever is away, what somebody else changes is put right once, by whoever is there to do
 // it, and when all are back koord-nri is the only writer of containers again. Neither keeps more open than before.
 func TestHostKoordletBeside(t *testing.T) {
@@ -50,7 +50,7 @@ func TestHostKoordletBeside(t *testing.T) {
 	b.yields(false)
 	b.a.ticks(3, quietly)
 	b.stands, b.first = b.portray(), b.holds()
-	inSteps(t, b.rig, b, []step[*both]{{"PluginKilled", besideKilledPlugin}, {"RuntimeKilled", besideKilledRuntime}, {"NothingLeft", besideNothingLeft}})
+	inSteps(t, b.rig, b, []step[*both]{{"PluginKilled", besideKilledPlugin}, {"RuntimeKilled", besideKilledRuntime}, {"NoRuntime", besideNoRuntime}, {"NothingLeft", besideNothingLeft}})
 }
 
 // bursts are wants of ls: what 1000 % would be is held at the quota.
@@ -216,6 +216,39 @@ func besideKilledRuntime(b *both) {
 		b.t.Errorf("processes %v, before %v", got, pids)
 	}
 	b.a.lives()
+}
+
+// besideNoRuntime: koordlet is killed with containerd and begins without it. It lives, and what stands stays, the class's quota too;
+// as soon as there is a runtime it works with it.
+func besideNoRuntime(b *both) {
+	calm := b.burn(b.load, runtime.NumCPU())
+	b.yields(true)
+	if err := b.host.Kill(); err != nil {
+		b.t.Fatal(err)
+	}
+	b.a.end(syscall.SIGKILL)
+	b.a.launch()
+	b.eventually(30*time.Second, func() error {
+		b.a.lives()
+		_, err := b.a.figures()
+		return err
+	})
+	for end := time.Now().Add(5 * time.Second); time.Now().Before(end); time.Sleep(100 * time.Millisecond) { // some ticks
+		b.a.lives()
+		if got, err := b.tierQuota(b.be); err != nil || got < 0 || got > 110*runtime.NumCPU() {
+			b.t.Fatalf("koordlet has begun without a runtime, and the quota of the class is %d, %v", got, err)
+		}
+	}
+	b.identical("koordlet has begun without containerd", b.stands, b.portray())
+	if err := b.host.Restart(b.t.Context()); err != nil {
+		b.t.Fatal(err)
+	}
+	b.a.connected()
+	b.synced()
+	b.yields(true)
+	calm()
+	b.yields(false)
+	b.identical("containerd is back under a koordlet that began without", b.stands, b.portray())
 }
 
 // besideNothingLeft: with the pods of the beginning, the processes have open what they had.

@@ -18,6 +18,7 @@ import (
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/koord-rt/koord-rt/api/protocol"
 	"github.com/koord-rt/koord-rt/model/journal"
 	"github.com/koord-rt/koord-rt/test/lab/cgroups"
 	"github.com/koord-rt/koord-rt/test/lab/kubelet"
@@ -75,8 +76,9 @@ func (a *agent) tells(part, knob, found, source string) {
 }
 
 // driftIsTold: what the kubelet writes by way of the runtime, which nobody tells koordlet of, and what a human writes are both
-// put right, and told apart.
+// put right, and told apart; in a pod that has opted out a human's word stands.
 func driftIsTold(h *alone) {
+	free := h.pod(optedOut()) // who knows the next one knows it too
 	batch := h.pod(kubelet.Pod{
 		Name: "drift-batch", UID: uid("drift-batch"), Labels: map[string]string{"koordinator.sh/qosClass": "BE"},
 		Annotations: map[string]string{
@@ -91,6 +93,10 @@ func driftIsTold(h *alone) {
 	}
 	h.soon(60*time.Second, batch, []string{shares})
 	h.settled()
+	// Written before what is put right, so that whoever sees that has seen this.
+	if err := cgroups.Write(h.kube.ContainerDir(free, "main", ctrl), burst, "3000"); err != nil {
+		h.t.Fatal(err)
+	}
 	// A best-effort container has two shares from the kubelet, and gets them again with every update of its own.
 	id := batch.Containers["main"]
 	if err := h.host.CRI().UpdateContainer(h.t.Context(), id, &runtimeapi.LinuxContainerResources{CpuShares: 2}); err != nil {
@@ -112,6 +118,33 @@ func driftIsTold(h *alone) {
 	}
 	h.a.tells(ls.Containers["main"], "cpu.burst", "0", "someone")
 	h.settled()
+	h.a.ticks(3, quietly)
+	h.leftAlone(free, burst+"=3000")
+}
+
+// optedOut is a pod as those of the crowd that wants no burst of ours.
+func optedOut() kubelet.Pod {
+	res := kubelet.Resources{Requests: map[string]kubelet.Quantity{"cpu": "1m"}, Limits: map[string]kubelet.Quantity{"cpu": "50m"}}
+	return kubelet.Pod{
+		Name: "drift-free", UID: uid("drift-free"), Labels: map[string]string{"koordinator.sh/qosClass": "LS"},
+		Annotations: map[string]string{protocol.KeyOptOut: protocol.FeatureBurst.String()},
+		Containers:  []kubelet.Container{{Name: "main", Resources: res}},
+	}
+}
+
+// leftAlone: what somebody else has written of a container stands, and nothing is told of the pod.
+func (h *alone) leftAlone(run *kubelet.Running, want string) {
+	h.t.Helper()
+	if err := h.differs(run, []string{"main " + want}); err != nil {
+		h.t.Error(err)
+	}
+	list, err := h.a.events(time.Time{}, func(r *journal.Record) bool { return r.Target.Pod == run.Pod.UID })
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	for i := range list {
+		h.t.Errorf("%s has opted out, and yet: %s %s, found %q, want %q", run.Pod.Name, list[i].Target, list[i].Knob, list[i].Found, list[i].Want)
+	}
 }
 
 // TestGuestSystemdKoordlet: systemd's rounding of the tier's quota is no drift, a daemon-reload leaves the quota alone, and a quota that

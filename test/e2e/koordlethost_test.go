@@ -105,7 +105,7 @@ func (h *alone) ownRunDir() {
 const inPod = 10
 
 // crowd starts pods of ten containers each, a third of them best effort: 30 containers, or as many as KOORD_RT_CONTAINERS
-// says, for people who want to see more.
+// says (make lab-long).
 func (h *alone) crowd() {
 	h.t.Helper()
 	n := 30

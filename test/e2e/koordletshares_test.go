@@ -115,22 +115,22 @@ func (h *alone) shares(while time.Duration, list string, runs ...*kubelet.Runnin
 }
 
 // cpuTime is what a container has used, in seconds, as the kernel counts it.
-func (h *alone) cpuTime(run *kubelet.Running) float64 {
-	h.t.Helper()
+func (r *rig) cpuTime(run *kubelet.Running) float64 {
+	r.t.Helper()
 	file, ctrl, unit := "cpuacct.usage", "cpuacct", 1e9
-	if h.tree.V2() {
+	if r.tree.V2() {
 		file, ctrl, unit = "cpu.stat", "", 1e6
 	}
-	text, err := cgroups.Read(h.kube.ContainerDir(run, "main", ctrl), file)
+	text, err := cgroups.Read(r.kube.ContainerDir(run, "main", ctrl), file)
 	if err != nil {
-		h.t.Fatal(err)
+		r.t.Fatal(err)
 	}
-	if h.tree.V2() {
+	if r.tree.V2() {
 		text, _, _ = strings.Cut(strings.TrimPrefix(text, "usage_usec "), "\n")
 	}
 	n, err := strconv.ParseFloat(text, 64)
 	if err != nil {
-		h.t.Fatalf("%s of %s: %v", file, run.Pod.Name, err)
+		r.t.Fatalf("%s of %s: %v", file, run.Pod.Name, err)
 	}
 	return n / unit
 }

@@ -20,6 +20,10 @@ type backoff struct {
 // reset begins anew after a success.
 func (b *backoff) reset() { b.span = 0 }
 
+// ease shortens what follows: whoever is waited for is back, and not yet ready. It is not reset, so that somebody who comes and goes for ever
+// is not asked all the time.
+func (b *backoff) ease() { b.span = min(b.span, 4*b.min) }
+
 // next is the next wait; what the server asked for counts if it is longer.
 func (b *backoff) next(err error) time.Duration {
 	b.span = min(max(2*b.span, b.min), b.max)

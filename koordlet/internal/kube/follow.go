@@ -37,8 +37,9 @@ type Sink interface {
 const (
 	DefaultWatch    = 5 * time.Minute
 	DefaultMinRetry = 200 * time.Millisecond
-	// DefaultMaxRetry, with a connection that is not answered, lets a watch go on within ten seconds of the server's return.
-	DefaultMaxRetry = 6 * time.Second
+	// DefaultMaxRetry, with a connection that is not answered and with a server that answers no at first, lets a watch go on within ten
+	// seconds of the server's return.
+	DefaultMaxRetry = 4500 * time.Millisecond
 
 	maxListItems = 4096
 	// steady is how long a watch must have stood for the next failure to count as the first.
@@ -54,7 +55,7 @@ type FollowOptions struct {
 	Selector string
 	// Watch is how long one watch lasts before the server ends it; each is up to twice as long, at random. Default 5 min.
 	Watch time.Duration
-	// MinRetry and MaxRetry space attempts. Default 200 ms and 6 s.
+	// MinRetry and MaxRetry space attempts. Default 200 ms and 4.5 s.
 	MinRetry, MaxRetry time.Duration
 }
 
@@ -68,6 +69,8 @@ type follower struct {
 	version string
 	// broken says that the sink knows of an error.
 	broken bool
+	// silent: nobody has answered last time.
+	silent bool
 }
 
 // Follow lists and watches until ctx ends, and returns nil then: every other end is an error for the sink and begins
@@ -90,9 +93,11 @@ func (c *Client) Follow(ctx context.Context, o FollowOptions, sink Sink) error {
 		} else {
 			err = f.watch(ctx)
 		}
-		switch {
-		case ctx.Err() != nil:
+		if ctx.Err() != nil {
 			return nil
+		}
+		f.heard(err)
+		switch {
 		case err == nil:
 			continue
 		case errors.Is(err, ErrGone):
@@ -114,6 +119,18 @@ func (c *Client) Follow(ctx context.Context, o FollowOptions, sink Sink) error {
 
 // errEarly is a watch that the server ended at once and without a reason; it is repeated with care.
 var errEarly = errors.New("watch ended early")
+
+// heard notes whether there was an answer. The first one after a silence is often no: a server that starts denies everything at first, and
+// ends watches again as it goes on. Each of that costs a wait, and together they are not to be longer than ten seconds.
+func (f *follower) heard(err error) {
+	var answer *Error
+	if answered := err == nil || errors.Is(err, errEarly) || errors.As(err, &answer); !answered {
+		f.silent = true
+	} else if f.silent {
+		f.silent = false
+		f.retry.ease()
+	}
+}
 
 // report tells the sink of an error.
 func (f *follower) report(err error) {

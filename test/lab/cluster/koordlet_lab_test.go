@@ -9,10 +9,10 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"os"
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -27,7 +27,7 @@ import (
 // TestClusterNodeKoordlet: the node agent between a real API server and a real kubelet, with the rights of
 // testdata/koordlet/install/role.yaml: what a NodeSLO says reaches the kernel and outlives server and kubelet, what the node
 // uses is reported once an interval, a best-effort pod that disturbs others is found and held, what is learned survives kill
-// -9, and memory is got back by evictions that budgets may refuse. All of it is read from the kernel, from the API server's
+// -9, and memory is got back by evictions that budgets may refuse, unless the node is in danger. All of it is read from the kernel, from the API server's
 // objects, or from its audit log.
 func TestClusterNodeKoordlet(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)
@@ -59,7 +59,7 @@ func TestClusterNodeKoordlet(t *testing.T) {
 		test func(*testing.T)
 	}{
 		{"strategy", n.strategy}, {"server away", n.serverAway}, {"kubelet away", n.kubeletAway}, {"strategy goes", n.strategyGoes},
-		{"report", n.report}, {"interference", n.interference}, {"killed", n.killed}, {"stop", n.stop}, {"evict", n.evict}, {"full", n.full}, {"writes", n.writes}, {"rights", n.rights},
+		{"report", n.report}, {"answers", n.answers}, {"interference", n.interference}, {"killed", n.killed}, {"stop", n.stop}, {"evict", n.evict}, {"danger", n.danger}, {"full", n.full}, {"writes", n.writes}, {"rights", n.rights},
 	} {
 		if !t.Run(s.name, s.test) {
 			return // each goes on from where the one before has ended
@@ -254,60 +254,6 @@ func (n *governed) described(t *testing.T, slo cluster.Object, active string) {
 	t.Logf("%d conditions", len(list))
 }
 
-// serverEnds kills the API server, serverStarts brings it back: it is ready when it has read the roles, which readyz has as
-// informer-sync (kubernetes/kubernetes#92644). Until then it denies everything.
-func (n *governed) serverEnds(t *testing.T) {
-	t.Helper()
-	n.away = append(n.away, span{from: time.Now()})
-	if err := n.c.EndAPIServer(syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func (n *governed) serverStarts(t *testing.T) {
-	t.Helper()
-	begun := time.Now()
-	if err := n.c.StartAPIServer(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	now := time.Now()
-	n.away[len(n.away)-1].to = now
-	t.Logf("the API server is back after %s", now.Sub(begun).Round(time.Millisecond))
-}
-
-// serverAway: what the API server said last is put in force again while it is away, and what it says afterwards too. That is ten
-// seconds, or as long as KOORD_RT_AWAY says, for people who want to see more; koordlet's log does not fill the disk meanwhile.
-func (n *governed) serverAway(t *testing.T) {
-	length := 10 * time.Second
-	if text := os.Getenv("KOORD_RT_AWAY"); text != "" {
-		var err error
-		if length, err = time.ParseDuration(text); err != nil {
-			t.Fatal(err)
-		}
-	}
-	n.serverEnds(t)
-	n.sees(t, `koord_rt_koordlet_source_state\{source="nodeslo",state="degraded"\} 1`)
-	log := len(read(t, filepath.Join(n.dir, "koordlet.log")))
-	n.bears(t, length.Seconds()) // a tick is a second
-	log = len(read(t, filepath.Join(n.dir, "koordlet.log"))) - log
-	t.Logf("the API server was away for %s: %d bytes of log", time.Since(n.away[len(n.away)-1].from).Round(time.Second), log)
-	if most := 4<<10 + 8*int(length.Seconds()); log > most {
-		t.Errorf("koordlet logged %d bytes while the API server was away, want %d at most", log, most)
-	}
-	file, none := n.quotaFile()
-	if err := cgroups.Write(n.class(), file, none); err != nil {
-		t.Fatal(err)
-	}
-	n.quotaWithin(t, 0, 30)
-	n.idle(t, "1")
-	n.serverStarts(t)
-	n.back = time.Now()
-	n.patch(t, threshold(map[string]any{"cpuSuppressThresholdPercent": 20}))
-	n.quotaWithin(t, 0, 20)
-	n.inForce(t)
-	n.up(t)
-}
-
 // kubeletAway: the pods come from the API server while the kubelet is down, what is in force stays in force, and it does not
 // hinder the kubelet's start.
 func (n *governed) kubeletAway(t *testing.T) {
@@ -358,11 +304,16 @@ func (n *governed) strategyGoes(t *testing.T) {
 var inForceLine = regexp.MustCompile(`(?m)msg="NodeSLO is in force" generation=(\d+) changed=(.*)$`)
 
 // saidOnce: koordlet's log has one line for each change that was in force, with what has changed, whoever was away meanwhile (M-1
-// of the documents).
+// of the documents). A new life begins with a line for what it has found in force.
 func (n *governed) saidOnce(t *testing.T, generations int) {
 	t.Helper()
 	eventually(t, 10*time.Second, func() error {
 		all := inForceLine.FindAllStringSubmatch(read(t, filepath.Join(n.dir, "koordlet.log")), -1)
+		said := len(all)
+		all = slices.CompactFunc(all, func(a, b []string) bool { return a[1] == b[1] })
+		if again := said - len(all); again > len(n.births) {
+			return fmt.Errorf("%d generations are said twice, in %d lives after the first", again, len(n.births))
+		}
 		if len(all) != generations {
 			return fmt.Errorf("%d lines for %d generations: %q", len(all), generations, all)
 		}

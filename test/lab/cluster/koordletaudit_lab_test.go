@@ -66,6 +66,7 @@ func (a *audit) flags() []string {
 
 // call is one audit event: https://kubernetes.io/docs/reference/config-api/apiserver-audit.v1/.
 type call struct {
+	ID    string    `json:"auditID"` // of all its stages
 	Stage string    `json:"stage"`
 	Verb  string    `json:"verb"`
 	At    time.Time `json:"requestReceivedTimestamp"`

@@ -224,10 +224,7 @@ func (n *governed) killed(t *testing.T) {
 // toldDead is how long after its start koordlet has in force what the NodeSLO said while it was dead, by kill -9.
 func (n *governed) toldDead(t *testing.T) time.Duration {
 	t.Helper()
-	if err := n.agent.cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	<-n.agent.done
+	n.kill(t)
 	n.patch(t, threshold(map[string]any{"cpuSuppressThresholdPercent": 60, "cpuSuppressMinPercent": nil}))
 	if got, err := n.quota(); err != nil || got < 0 {
 		t.Errorf("koordlet is dead, and the quota of the best-effort class is %d, %v", got, err)

@@ -69,8 +69,7 @@ func (n *governed) evict(t *testing.T) {
 	allowed := map[string]any{"status": map[string]any{
 		"observedGeneration": 1, "disruptionsAllowed": 1, "currentHealthy": 2, "desiredHealthy": 1, "expectedPods": 2,
 	}}
-	const budget = "/apis/policy/v1/namespaces/batch/poddisruptionbudgets/kept"
-	if _, err := n.c.Admin().Patch(t.Context(), budget+"/status", cluster.MergePatch, allowed); err != nil {
+	if _, err := n.c.Admin().Patch(t.Context(), budgets+"kept/status", cluster.MergePatch, allowed); err != nil {
 		t.Fatal(err)
 	}
 	n.gone(t, "be-kept")
@@ -87,6 +86,8 @@ func (n *governed) evict(t *testing.T) {
 		return err
 	})
 }
+
+const budgets = "/apis/policy/v1/namespaces/batch/poddisruptionbudgets/"
 
 // follow watches the pods until the test ends; seen tells "name reason" of each that is about to be disrupted.
 func (n *governed) follow(t *testing.T) (seen func() []string) {

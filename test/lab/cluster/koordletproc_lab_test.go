@@ -7,12 +7,16 @@ package cluster_test
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"runtime"
 	"strconv"
@@ -20,6 +24,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/koord-rt/koord-rt/daemon/status"
 )
 
 // process is a program under test; it ends with the test.
@@ -41,7 +47,8 @@ func startProgram(t *testing.T, log, name string, args ...string) *process {
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	started := make(chan error, 1)
 	go func() {
-		runtime.LockOSThread() // never unlocked: the parent-death signal is tied to the thread that forks
+		runtime.LockOSThread()         // the parent-death signal is tied to the thread that forks
+		defer runtime.UnlockOSThread() // or the thread would end, and with it whom it has forked before
 		err := p.cmd.Start()
 		started <- err
 		if err == nil {
@@ -129,6 +136,54 @@ func (n *governed) asks(t *testing.T, url string, header http.Header) ([]byte, e
 		err = fmt.Errorf("%s: %s: %.300s", url, resp.Status, text)
 	}
 	return text, err
+}
+
+// answers: /healthz says that all is well, and koordctl top shows the node, its loops, and every pod with its class and what it uses now.
+func (n *governed) answers(t *testing.T) {
+	if body, err := n.asks(t, "http://koordlet/healthz", nil); err != nil || string(body) != "ok\n" {
+		t.Errorf("/healthz: %q, %v", body, err)
+	}
+	top := func(args ...string) (string, error) {
+		args = append([]string{"--run-dir", filepath.Join(n.dir, "run"), "top"}, args...)
+		out, err := exec.CommandContext(t.Context(), bin("koordctl"), args...).CombinedOutput()
+		if err != nil {
+			err = fmt.Errorf("koordctl %q: %w: %s", args, err, out)
+		}
+		return string(out), err
+	}
+	text, err := top("node")
+	for _, part := range []string{n.k.Node + ": koordlet ", fmt.Sprintf(" of %d CPUs", runtime.NumCPU()), "LOOP", "suppress"} {
+		if err != nil || !strings.Contains(text, part) {
+			t.Fatalf("koordctl top node does not say %q, %v:\n%s", part, err, text)
+		}
+	}
+	classes := map[string]string{"ls": "LS", "prod": "LS", "victim": "LS", "be-low": "BE", "be-kept": "BE"}
+	eventually(t, 20*time.Second, func() error {
+		out, err := top("pods", "-o", "json")
+		if err != nil {
+			return err
+		}
+		var shown struct {
+			Alive bool
+			Node  status.Node
+			Pods  []status.Pod
+		}
+		if err := json.Unmarshal([]byte(out), &shown); err != nil {
+			return fmt.Errorf("koordctl top pods: %w: %s", err, out)
+		}
+		got, errs := map[string]string{}, []error(nil)
+		for _, p := range shown.Pods {
+			got[p.Name] = p.Class
+			if p.Used.CPU == nil || p.Used.Memory == nil {
+				return fmt.Errorf("koordctl top pods: %s uses nothing: %s", p.Name, out)
+			}
+			errs = append(errs, within(p.Name, float64(*p.Used.CPU)/1000, float64(*p.Used.Memory)))
+		}
+		if !shown.Alive || int(shown.Node.Capacity.CPU) != 1000*runtime.NumCPU() || !maps.Equal(got, classes) {
+			return fmt.Errorf("koordctl top pods: want %q: %s", classes, out)
+		}
+		return errors.Join(errs...)
+	})
 }
 
 const metrics = "http://koordlet/metrics"

@@ -234,7 +234,7 @@ func amount(t *testing.T, text string) float64 {
 // beat is less than the time between two reports that are not news: 30 s, of which jitter and the reporter's pace take some.
 const beat = 20 * time.Second
 
-// writes: everything that koordlet has written since its start was an eviction with its event, a status that differs from the
+// writes: everything that koordlet has written since its start was an eviction, or a deletion in its place, with its event, a status that differs from the
 // one before, or the report of an interval.
 func (n *governed) writes(t *testing.T) {
 	eventually(t, 90*time.Second, func() error { // on a machine with other work each report may be news
@@ -277,7 +277,7 @@ func (n *governed) writes(t *testing.T) {
 	for _, c := range n.audit.calls(t, wrote) {
 		kinds[c.what()]++
 		switch c.what() {
-		case "patch nodemetrics/status", "create pods/eviction", "create events":
+		case "patch nodemetrics/status", "create pods/eviction", "create events", "delete pods":
 		case "create noderesourcetopologies":
 			if kinds[c.what()] > 1 {
 				t.Error("the NodeResourceTopology was made twice")
@@ -360,8 +360,8 @@ func (n *governed) allowed(t *testing.T, c *call) {
 	}
 }
 
-// rights: nothing was denied by a server that was ready, and there is no right that was not used, but for those that a node in
-// danger needs, or one whose pods claim CPUs.
+// rights: nothing was denied by a server that was ready, and there is no right that was not used, but for the one that a node needs whose
+// pods claim CPUs.
 func (n *governed) rights(t *testing.T) {
 	used := map[string]bool{}
 	for _, c := range n.audit.calls(t, func(*call) bool { return true }) {
@@ -376,7 +376,7 @@ func (n *governed) rights(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, right := range granted {
-		spare := right == " delete pods" || right == "topology.node.k8s.io patch noderesourcetopologies"
+		spare := right == "topology.node.k8s.io patch noderesourcetopologies"
 		if used[right] == spare {
 			t.Errorf("right %q: used %t", right, used[right])
 		}

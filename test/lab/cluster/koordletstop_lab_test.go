@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -22,34 +23,7 @@ import (
 // stopContainers: danger the containers of the victims are stopped by the runtime, what that has brought is told, and the kubelet
 // starts them again: nobody has deleted their pods. The LS pod runs on.
 func (n *governed) stop(t *testing.T) {
-	total, _ := memory(t)
-	meminfo, zoneinfo, config := filepath.Join(n.dir, "meminfo"), filepath.Join(n.dir, "zoneinfo"), filepath.Join(n.dir, "koordlet.yaml")
-	available := func(part float64) {
-		t.Helper()
-		var out []string
-		for line := range strings.Lines(read(t, "/proc/meminfo")) {
-			key, _, _ := strings.Cut(line, ":")
-			if key == "MemAvailable" || key == "MemFree" {
-				line = fmt.Sprintf("%s: %d kB\n", key, int(total*part/1024))
-			}
-			out = append(out, line)
-		}
-		if err := os.WriteFile(meminfo, []byte(strings.Join(out, "")), 0o600); err != nil { // the same file, which is bound
-			t.Fatal(err)
-		}
-	}
-	available(0.5)
-	if err := os.WriteFile(zoneinfo, []byte("Node 0, zone   Normal\n  pagesets\n    cpu: 0\n              count:    0\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	was := read(t, config)
-	if err := os.WriteFile(config, []byte(strings.TrimSuffix(strings.TrimSpace(was), "}")+`,"evict":{"stopContainers":"danger"}}`), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	n.agent.end(t)
-	n.agent = startProgram(n.outer, filepath.Join(n.dir, "koordlet.log"), "unshare", "-m", "sh", "-c",
-		`mount --bind "$1" /proc/meminfo && mount --bind "$4" /proc/zoneinfo && exec "$2" --config "$3"`, "sh", meminfo, bin("koordlet"), config, zoneinfo)
-	n.sees(t, `koord_rt_koordlet_source_state\{source="nodeslo",state="active"\} 1`)
+	available, back := n.ownMemory(t, `"evict":{"stopContainers":"danger"}`)
 	n.patch(t, threshold(map[string]any{"enable": true, "memoryEvictThresholdPercent": 90, "memoryEvictLowerPercent": 89}))
 	n.inForce(t)
 	before := map[string]int{}
@@ -57,7 +31,7 @@ func (n *governed) stop(t *testing.T) {
 		before[name] = restarts(n.ready(t, name))
 	}
 	n.serverEnds(t)
-	n.sees(t, `koord_rt_koordlet_source_state\{source="nodeslo",state="degraded"\} 1`)
+	n.unheard(t)
 	since := time.Now()
 	available(0.02)
 	eventually(t, 60*time.Second, func() error {
@@ -77,13 +51,101 @@ func (n *governed) stop(t *testing.T) {
 			t.Errorf("%s: %d restarts, before %d: %s", name, restarts(pod), count, pod.Compact("metadata", "deletionTimestamp"))
 		}
 	}
-	n.agent.end(t)
-	if err := os.WriteFile(config, []byte(was), 0o600); err != nil {
+	back()
+	n.be, n.top, n.ls = n.ready(t, "be-low"), n.ready(t, "be-kept"), n.ready(t, "ls")
+	n.up(t)
+}
+
+// ownMemory starts koordlet again with a /proc/meminfo and a /proc/zoneinfo of its own and with more configuration: available says what
+// part of the memory there is, and back starts it as it was.
+func (n *governed) ownMemory(t *testing.T, more string) (available func(part float64), back func()) {
+	t.Helper()
+	total, _ := memory(t)
+	meminfo, zoneinfo, config := filepath.Join(n.dir, "meminfo"), filepath.Join(n.dir, "zoneinfo"), filepath.Join(n.dir, "koordlet.yaml")
+	available = func(part float64) {
+		t.Helper()
+		var out []string
+		for line := range strings.Lines(read(t, "/proc/meminfo")) {
+			key, _, _ := strings.Cut(line, ":")
+			if key == "MemAvailable" || key == "MemFree" {
+				line = fmt.Sprintf("%s: %d kB\n", key, int(total*part/1024))
+			}
+			out = append(out, line)
+		}
+		if err := os.WriteFile(meminfo, []byte(strings.Join(out, "")), 0o600); err != nil { // the same file, which is bound
+			t.Fatal(err)
+		}
+	}
+	available(0.5)
+	if err := os.WriteFile(zoneinfo, []byte("Node 0, zone   Normal\n  pagesets\n    cpu: 0\n              count:    0\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	n.reborn()
-	n.sees(t, `koord_rt_koordlet_source_state\{source="nodeslo",state="active"\} 1`)
-	n.be, n.top, n.ls = n.ready(t, "be-low"), n.ready(t, "be-kept"), n.ready(t, "ls")
+	was := read(t, config)
+	configure := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	configure(strings.TrimSuffix(strings.TrimSpace(was), "}") + "," + more + "}")
+	n.agent.end(t)
+	n.births = append(n.births, time.Now())
+	n.agent = startProgram(n.outer, filepath.Join(n.dir, "koordlet.log"), "unshare", "-m", "sh", "-c",
+		`mount --bind "$1" /proc/meminfo && mount --bind "$4" /proc/zoneinfo && exec "$2" --config "$3"`, "sh", meminfo, bin("koordlet"), config, zoneinfo)
+	const heard = `koord_rt_koordlet_source_state\{source="nodeslo",state="active"\} 1`
+	n.sees(t, heard)
+	return available, func() {
+		t.Helper()
+		n.agent.end(t)
+		configure(was)
+		n.reborn()
+		n.sees(t, heard)
+	}
+}
+
+// danger: the memory is all but used up, as in stop, and the API server is there. The budget's no comes first and does not hold: the very
+// pod is deleted, with five seconds to end, as it would have been by the eviction. It is the only one that may go for want of memory.
+func (n *governed) danger(t *testing.T) {
+	available, back := n.ownMemory(t, `"evict":{"stopContainers":"never"}`)
+	n.patch(t, threshold(map[string]any{"enable": true, "memoryEvictThresholdPercent": 90, "memoryEvictLowerPercent": 89}))
+	n.inForce(t)
+	n.apply(t, "doomed.yaml")
+	allowed := map[string]any{"status": map[string]any{
+		"observedGeneration": 1, "disruptionsAllowed": 0, "currentHealthy": 1, "desiredHealthy": 1, "expectedPods": 1,
+	}}
+	if _, err := n.c.Admin().Patch(t.Context(), budgets+"doomed/status", cluster.MergePatch, allowed); err != nil {
+		t.Fatal(err)
+	}
+	pod, before := n.ready(t, "doomed"), restarts(n.ready(t, "ls"))
+	n.sees(t, `koord_rt_koordlet_pod_memory_bytes\{[^}]*pod_name="doomed"[^}]*\} .*`)
+	since := time.Now()
+	available(0.02)
+	n.gone(t, "doomed")
+	available(0.5)
+	var got []string
+	who := user
+	if n.bound {
+		who = cluster.AgentUser
+	}
+	for _, c := range n.audit.read(t, func(c *call) bool { return c.User.Name == who && c.Object.Name == "doomed" && c.At.After(since) }) {
+		options := c.body(t)
+		if c.Verb == "create" {
+			options, _ = options.At("deleteOptions").(map[string]any)
+		}
+		got = append(got, fmt.Sprintf("%s %s %d s: %d", c.what(), options.Str("preconditions", "uid"), options.Int("gracePeriodSeconds"), c.Response.Code))
+	}
+	uid := pod.Str("metadata", "uid")
+	if want := []string{"create pods/eviction " + uid + " 5 s: 429", "delete pods " + uid + " 5 s: 200"}; !slices.Equal(got, want) {
+		t.Errorf("calls about doomed (UID, grace: answer) %q, want %q", got, want)
+	}
+	eventually(t, 20*time.Second, func() error { return n.told(t, "doomed", "Evicted", "Warning", "BEMemoryEvict") })
+	n.untouched(t, "ls")
+	if count := restarts(n.ready(t, "ls")); count != before {
+		t.Errorf("ls: %d restarts, before %d", count, before)
+	}
+	n.patch(t, threshold(map[string]any{"enable": nil, "memoryEvictThresholdPercent": nil, "memoryEvictLowerPercent": nil}))
+	n.inForce(t)
+	back()
 	n.up(t)
 }
 

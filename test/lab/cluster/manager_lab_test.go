@@ -28,8 +28,10 @@ import (
 // than it has requested; load takes batch resources away
 // and gives them back. koordlet is the account of packaging/manifests by a token of its node, held to it by their policy and by the webhook.
 // A batch pod that requests more than suppression leaves its class is evicted, and those that it had left too little stay; so is one by
-// which batch pods request too much of batch-cpu, and one that computes on every CPU.
-// What somebody deletes of the manager's objects is made again, and the node keeps its strategy meanwhile. A broken ConfigMap, an API server that restarts, a leader that is killed, certificates that have ended and fifty others who
+// which batch pods request too much of batch-cpu or batch-memory, one that computes on every CPU, and one that has agreed to go for memory;
+// in danger one goes past its budget.
+// What somebody deletes of the manager's objects is made again, and the node keeps its strategy meanwhile. A broken ConfigMap, an API server that
+// restarts, a leader that is killed, certificates that have ended and fifty others who
 // write the same objects change nothing of that; without any manager pods start all the same.
 func TestClusterManager(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)
@@ -59,7 +61,7 @@ func TestClusterManager(t *testing.T) {
 		{"strategy", m.config}, {"override", m.override}, {"broken", m.broken}, {"collect", m.collect}, {"deleted by hand", m.byHand}, {"lent", m.lent}, {"not sound", m.unsound},
 		{"admission", m.admission}, {"profile", m.profile}, {"booked", m.booked}, {"certificates ended", m.expire}, {"load", m.load}, {"certificates renewed", m.renewed},
 		{"server away", m.away}, {"leader killed", m.takeover}, {"secret lost", m.lostSecret}, {"given back", m.givenBack}, {"secret made", m.renewed},
-		{"starved", m.starved}, {"overbooked", m.overbooked}, {"overused", m.overused}, {"off", m.off}, {"agent", m.agentWrites}, {"root quota", m.rootOfNode}, {"rights", m.managerRights}, {"agent's rights", m.agentRights}, {"crowd", m.crowded}, {"no manager", m.unadmitted},
+		{"starved", m.starved}, {"overbooked", m.overbooked}, {"overbooked memory", m.overbookedMemory}, {"overused", m.overused}, {"filled", m.filled}, {"danger", m.inDanger}, {"off", m.off}, {"agent", m.agentWrites}, {"root quota", m.rootOfNode}, {"rights", m.managerRights}, {"agent's rights", m.agentRights}, {"crowd", m.crowded}, {"no manager", m.unadmitted},
 	} {
 		if !t.Run(s.name, s.test) {
 			return // each goes on from where the one before has ended

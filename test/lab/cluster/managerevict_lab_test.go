@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -35,7 +36,7 @@ func (m *managed) starved(t *testing.T) {
 	if request := wide + int64(len(small))*500; request*15/100 < tenth {
 		t.Fatalf("batch pods would request %d of %d: a tenth of the node, %d, would be enough for them", request, allocatable, tenth)
 	}
-	pod := m.batchPod(t, "spark-wide", "labels: {app: spark}, annotations: {"+protocol.AnnotationEvictionPriority+`: "-5"}`, wide)
+	pod := m.batchPod(t, "spark-wide", "labels: {app: spark}, annotations: {"+protocol.AnnotationEvictionPriority+`: "-5"}`, wide, 16)
 
 	stop := m.spinIn(t, m.ready(t, "spark"), other) // of equal priority it would be the first to go
 	defer stop()
@@ -53,13 +54,66 @@ func (m *managed) overbooked(t *testing.T) {
 	allocatable, _ := m.batchCPU(t)
 	const rest = 2 * 500 // of spark and spark-after
 	wide := (allocatable - rest) * 3 / 4
-	pod := m.batchPod(t, "spark-wide", "labels: {app: spark, "+protocol.LabelEvictionEnabled+`: "true"}`, wide)
+	pod := m.batchPod(t, "spark-wide", sparkGoes, wide, 16)
 	percent := (rest + wide/2) * 100 / allocatable
 	since := time.Now()
 	m.tell(t, map[string]string{keyThreshold: fmt.Sprintf(`{"clusterStrategy": {"enable": true, "cpuSuppressPolicy": "cfsQuota", "memoryEvictThresholdPercent": 100,
   "cpuAllocatableEvictThresholdPercent": %d, "cpuAllocatableEvictLowerPercent": %d, "allocatableEvictPriorityThreshold": 5999}}`, percent, percent-1)})
 	m.goesAlone(t, pod, "CPUAllocatableEvict", since)
 	m.calm(t, 58)
+}
+
+// sparkGoes are the labels of a batch pod of the profile that has agreed to go.
+const sparkGoes = "labels: {app: spark, " + protocol.LabelEvictionEnabled + `: "true"}`
+
+// overbookedMemory is overbooked with batch-memory, of which the wide pod requests half of what is left. It holds next to nothing.
+func (m *managed) overbookedMemory(t *testing.T) {
+	allocatable := quantityAt(t, m.node(t), "status", "allocatable", protocol.ResourceBatchMemory) / 1000 / mib
+	const rest = 2 * 64
+	wide := (allocatable - rest) / 2
+	pod := m.batchPod(t, "spark-wide", sparkGoes, 10, wide)
+	percent := (rest + wide/2) * 100 / allocatable
+	since := time.Now()
+	m.tell(t, map[string]string{keyThreshold: fmt.Sprintf(`{"clusterStrategy": {"enable": true, "cpuSuppressPolicy": "cfsQuota", "memoryEvictThresholdPercent": 100,
+  "memoryAllocatableEvictThresholdPercent": %d, "memoryAllocatableEvictLowerPercent": %d, "allocatableEvictPriorityThreshold": 5999}}`, percent, percent-1)})
+	m.goesAlone(t, pod, "MemoryAllocatableEvict", since)
+	m.calm(t, 56)
+}
+
+// filled: the node is to bear half of the memory that it uses, which no eviction here can reach. One pod has agreed to go for that by its
+// priority, and goes; the best-effort ones are there for another feature only.
+func (m *managed) filled(t *testing.T) {
+	m.othersFor(t, `["CPUEvict"]`)
+	meta := "labels: {koordinator.sh/qosClass: BE, " + protocol.LabelEvictionEnabled + `: "true"}, annotations: {` + protocol.AnnotationEvictionPolicy + `: '["MemoryEvict"]'}`
+	main := `command: [sh, -c, "dd if=/dev/zero bs=64M count=1 | sleep 2147483647"]`
+	if _, err := m.c.Admin().Apply(t.Context(), "user", false, []byte(podText("hog", meta, "priorityClassName: batch-low", main))); err != nil {
+		t.Fatal(err)
+	}
+	pod := m.ready(t, "hog")
+	m.sees(t, `koord_rt_koordlet_pod_memory_bytes\{[^}]*pod_name="hog"[^}]*\} .*`) // and with it what was changed before
+	since := time.Now()
+	m.tell(t, map[string]string{keyThreshold: strings.Replace(evictConfig(m.halfOfUse(t)), `"enable"`, `"evictEnabledPriorityThreshold": 5999, "enable"`, 1)})
+	m.goesAlone(t, pod, "MemoryEvict", since)
+	m.calm(t, 54)
+	m.othersFor(t, nil)
+}
+
+// inDanger is danger by the account of packaging/manifests, whose deletion their policy lets pass. What is patched for it are overrides.
+func (m *managed) inDanger(t *testing.T) {
+	m.othersFor(t, `["CPUEvict"]`)
+	m.danger(t)
+	m.othersFor(t, nil)
+}
+
+// othersFor are the features that the best-effort pods of the steps before may be evicted by; nil are all.
+func (m *managed) othersFor(t *testing.T, policy any) {
+	t.Helper()
+	for _, name := range []string{"spark", "spark-after", "be-low", "be-kept"} {
+		change := map[string]any{"metadata": map[string]any{"annotations": map[string]any{protocol.AnnotationEvictionPolicy: policy}}}
+		if _, err := m.c.Admin().Patch(t.Context(), batchPods+name, cluster.MergePatch, change); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 // overusedConfig is resource-threshold-config by which pods of low priority that have agreed go while the node computes four fifths of
@@ -84,10 +138,10 @@ func (m *managed) overused(t *testing.T) {
 	m.calm(t, 57)
 }
 
-// batchPod makes a batch pod that requests some thousandths of a CPU.
-func (m *managed) batchPod(t *testing.T, name, meta string, request int64) cluster.Object {
+// batchPod makes a batch pod that requests some thousandths of a CPU and some MiB.
+func (m *managed) batchPod(t *testing.T, name, meta string, request, memory int64) cluster.Object {
 	t.Helper()
-	main := fmt.Sprintf("resources: {requests: {cpu: %dm, memory: 16Mi}, limits: {cpu: %dm, memory: 16Mi}}", request, request)
+	main := fmt.Sprintf("resources: {requests: {cpu: %[1]dm, memory: %[2]dMi}, limits: {cpu: %[1]dm, memory: %[2]dMi}}", request, memory)
 	if _, err := m.c.Admin().Apply(t.Context(), "user", false, []byte(podText(name, meta, "", main))); err != nil {
 		t.Fatal(err)
 	}

@@ -47,7 +47,7 @@ const (
 `
 	// loopPolicy has it write down what koordlet's account asks, too, and for whom it asks an eviction.
 	loopPolicy = managerRules + `
-- {level: Request, users: ["` + cluster.AgentUser + `"], resources: [{group: "", resources: [pods/eviction]}]}
+- {level: Request, users: ["` + cluster.AgentUser + `"], resources: [{group: "", resources: [pods, pods/eviction]}]}
 - {level: Metadata, users: ["` + cluster.AgentUser + `"]}
 ` + kubeletRules + `
 - {level: None}

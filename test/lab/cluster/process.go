@@ -43,7 +43,8 @@ func startProcessEnv(log string, env []string, name string, args ...string) (*pr
 	p := &process{name: name, log: log, cmd: cmd, done: make(chan struct{})}
 	started := make(chan error, 1)
 	go func() {
-		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
+		runtime.LockOSThread()         // the parent-death signal is tied to the thread that forks
+		defer runtime.UnlockOSThread() // or the thread would end, and with it whom it has forked before
 		err := cmd.Start()
 		started <- err
 		if err == nil {
