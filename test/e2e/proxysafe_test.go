@@ -25,6 +25,7 @@ import (
 	"github.com/koord-rt/koord-rt/adapt/hook"
 	"github.com/koord-rt/koord-rt/api/protocol"
 	"github.com/koord-rt/koord-rt/model/journal"
+	"github.com/koord-rt/koord-rt/test/lab/cgroups"
 	"github.com/koord-rt/koord-rt/test/lab/kubelet"
 	"github.com/koord-rt/koord-rt/test/scenario"
 )
@@ -262,7 +263,13 @@ func proxyKoordctl(p *viaProxy) {
 	p.answers([]string{"explain", "default/ctl-be"}, "cpu.quota", "batch", "batch-cpu limit", "oom_score_adj", "sched.policy", "class BE", "memory.limit")
 	p.answers([]string{"explain", "default/ctl-ls/main"}, "cpu.burst", "100% of limit", "cpuset.cpus", rest, "no pod owns")
 	p.answers([]string{"diff", "--exit-code"}, "0 of ")
-	p.drifted(be, "default/ctl-be")
+	release := p.hold(p.cmd.Process) // its next look would undo a hand's value before it is seen
+	file := map[bool]string{false: "cpu.cfs_quota_us", true: "cpu.max"}[p.tree.V2()]
+	if err := cgroups.Write(p.kube.ContainerDir(be, "main", "cpu"), file, "40000"); err != nil {
+		p.t.Fatal(err)
+	}
+	p.drifted("default/ctl-be")
+	release()
 	p.soon(30*time.Second, be, wants("BE", rest))
 	if p.proxyMetric("koord_rt_cri_proof_total", `result="drift"`) == 0 {
 		p.t.Error("the drift was repaired and not counted")

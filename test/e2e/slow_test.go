@@ -119,9 +119,11 @@ func (r *rig) standsStill() {
 }
 
 // held stops koord-nri's process until what it returns is called, or the test ends.
-func (r *rig) held() (release func()) {
+func (r *rig) held() (release func()) { return r.hold(r.plugin.Process) }
+
+// hold stops a process as held does.
+func (r *rig) hold(p *os.Process) (release func()) {
 	r.t.Helper()
-	p := r.plugin.Process
 	if err := p.Signal(syscall.SIGSTOP); err != nil {
 		r.t.Fatal(err)
 	}
