@@ -20,13 +20,11 @@ import (
 	"github.com/koord-rt/koord-rt/model/workload"
 )
 
-// A runtime that dies between registration and configuration must not leave the plugin waiting for ever.
-func TestRuntimeDiesBeforeConfigure(t *testing.T) {
-	t.Parallel()
-	h := newHost(t, "6.1")
-	l, err := net.Listen("unix", h.socket)
+// hangsUp is a runtime that hangs up on everybody, after first, until what it returns is called.
+func hangsUp(t *testing.T, socket string, first func(net.Conn)) (end func()) {
+	t.Helper()
+	l, err := net.Listen("unix", socket)
 	must(t, err)
-	var tries atomic.Int32
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -35,11 +33,26 @@ func TestRuntimeDiesBeforeConfigure(t *testing.T) {
 			if err != nil {
 				return
 			}
-			tries.Add(1)
-			_, _ = conn.Read(make([]byte, 64)) // the registration begins to arrive
+			first(conn)
 			_ = conn.Close()
 		}
 	}()
+	return func() {
+		t.Helper()
+		must(t, l.Close())
+		<-done
+	}
+}
+
+// A runtime that dies between registration and configuration must not leave the plugin waiting for ever.
+func TestRuntimeDiesBeforeConfigure(t *testing.T) {
+	t.Parallel()
+	h := newHost(t, "6.1")
+	var tries atomic.Int32
+	end := hangsUp(t, h.socket, func(conn net.Conn) {
+		tries.Add(1)
+		_, _ = conn.Read(make([]byte, 64)) // the registration begins to arrive
+	})
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() {
@@ -49,8 +62,7 @@ func TestRuntimeDiesBeforeConfigure(t *testing.T) {
 	enginetest.Eventually(t, "third try", func() bool { return tries.Load() >= 3 })
 	cancel()
 	<-ended
-	must(t, l.Close())
-	<-done
+	end()
 	if h.engine.Connected() {
 		t.Error("counts as connected")
 	}
@@ -60,19 +72,7 @@ func TestRuntimeDiesBeforeConfigure(t *testing.T) {
 func TestConnectWaits(t *testing.T) {
 	t.Parallel()
 	h := newHost(t, "6.1")
-	l, err := net.Listen("unix", h.socket)
-	must(t, err)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				return
-			}
-			_ = conn.Close()
-		}
-	}()
+	end := hangsUp(t, h.socket, func(net.Conn) {})
 	const tries = 24
 	var waits []time.Duration
 	h.plugin.Sleeping(func(_ context.Context, d time.Duration) bool {
@@ -80,8 +80,7 @@ func TestConnectWaits(t *testing.T) {
 		return len(waits) < tries
 	})
 	h.plugin.Connect(t.Context())
-	must(t, l.Close())
-	<-done
+	end()
 	if len(waits) != tries {
 		t.Fatalf("%d waits", len(waits))
 	}
