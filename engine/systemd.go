@@ -130,8 +130,7 @@ func (q *unitQueue) rouse() {
 	}
 }
 
-// unitSettings are the settings of a plan that can be properties. The weight of an idle cgroup cannot: systemd would
-// write it to the file at once, which is EINVAL.
+// unitSettings are the settings of a plan that can be properties. The weight of an idle cgroup cannot: to systemd idle is one.
 func unitSettings(pl plan.Plan) plan.Plan {
 	out := make(plan.Plan, 0, len(pl))
 	for i := range pl {

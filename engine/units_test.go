@@ -31,7 +31,7 @@ func TestUnitSettings(t *testing.T) {
 		unitSetting(unitDir, plan.CPUBurst, 1), unitSetting("/kubepods/pod1", plan.MemoryMin, 1), unitSetting("/x.slice", plan.CPUShares, 2),
 		{Target: groupTarget("x.slice"), Knob: plan.RDTSchemata, Value: plan.Text("f")},
 	})
-	want := []string{unitDir + " memory.min", "/x.slice cpu.shares"}
+	want := []string{unitDir + " cpu.idle", unitDir + " memory.min", "/x.slice cpu.shares"}
 	var have []string
 	for _, s := range got {
 		have = append(have, s.Target.Cgroup+" "+s.Knob.String())

@@ -77,8 +77,8 @@ func (a *Applier) unitsFollow(ctx context.Context, histories []history, out []Re
 	a.keepFiles(ctx, stands)
 }
 
-// standingIn reads what the files of one unit hold now. Quota and period are one property to the reader, so they come together;
-// the weight of an idle cgroup has none.
+// standingIn reads what the files of one unit hold now. Quota and period are one property to the reader, so they come together,
+// and so are cpu.idle and the weight, of which an idle cgroup has none.
 func (a *Applier) standingIn(histories []history, indexes []int, stands map[string]string) (out plan.Plan) {
 	var knobs plan.Knobs
 	t := histories[indexes[0]].id.Target
@@ -88,8 +88,13 @@ func (a *Applier) standingIn(histories []history, indexes []int, stands map[stri
 	if both := plan.KnobSet(plan.CPUQuota, plan.CPUPeriod); knobs&both != 0 {
 		knobs |= both
 	}
-	if idle, err := a.o.FS.Read(plan.ID{Target: t, Knob: plan.CPUIdle}); err == nil && idle.Int() > 0 {
-		knobs &^= plan.KnobSet(plan.CPUShares)
+	if both := plan.KnobSet(plan.CPUIdle, plan.CPUShares); knobs&both != 0 {
+		knobs &^= both
+		if idle, err := a.o.FS.Read(plan.ID{Target: t, Knob: plan.CPUIdle}); err == nil && idle.Int() > 0 {
+			knobs |= plan.KnobSet(plan.CPUIdle)
+		} else {
+			knobs |= plan.KnobSet(plan.CPUShares)
+		}
 	}
 	b := root.Get()
 	defer b.Put()

@@ -32,7 +32,11 @@ func (u *Units) Held(ctx context.Context, name string) (map[plan.Knob]string, er
 	if err != nil {
 		return nil, fmt.Errorf("read properties of unit %s: %w", name, err)
 	}
-	return texts(props), nil
+	out := texts(props)
+	if u.plain {
+		delete(out, plan.CPUIdle)
+	}
+	return out, nil
 }
 
 // typeOf is the unit's type as interfaces are named: "Scope".
@@ -53,10 +57,14 @@ func texts(props map[string]any) map[plan.Knob]string {
 		}
 	}
 	number("CPUWeight", func(n uint64) {
-		if n == infinity {
+		switch n {
+		case weightIdle:
+			out[plan.CPUIdle] = "1"
+			return
+		case infinity:
 			n = defaultWeight
 		}
-		out[plan.CPUShares] = strconv.FormatUint(n, 10)
+		out[plan.CPUShares], out[plan.CPUIdle] = strconv.FormatUint(n, 10), "0"
 	})
 	number("CPUQuotaPerSecUSec", func(quota uint64) {
 		period := infinity

@@ -36,12 +36,13 @@ func TestTexts(t *testing.T) {
 		"defaults": {map[string]any{
 			"CPUWeight": infinity, "CPUQuotaPerSecUSec": infinity, "CPUQuotaPeriodUSec": infinity, "AllowedCPUs": []byte{}, "MemoryLow": uint64(0), "MemoryMax": infinity,
 		}, map[plan.Knob]string{
-			plan.CPUShares: "100", plan.CPUQuota: "max 100000", plan.CPUPeriod: "max 100000", plan.CPUSetCPUs: "", plan.MemoryLow: "0", plan.MemoryLimit: "max",
+			plan.CPUShares: "100", plan.CPUIdle: "0", plan.CPUQuota: "max 100000", plan.CPUPeriod: "max 100000", plan.CPUSetCPUs: "", plan.MemoryLow: "0", plan.MemoryLimit: "max",
 		}},
 		"ours, a quota in steps of 1 % of a CPU": {props, map[plan.Knob]string{
-			plan.CPUShares: "100", plan.CPUQuota: "34000 100000", plan.CPUPeriod: "34000 100000", plan.CPUSetCPUs: "0-1,9", plan.CPUSetMems: "1",
+			plan.CPUShares: "100", plan.CPUIdle: "0", plan.CPUQuota: "34000 100000", plan.CPUPeriod: "34000 100000", plan.CPUSetCPUs: "0-1,9", plan.CPUSetMems: "1",
 			plan.MemoryMin: "4096", plan.MemoryHigh: "max",
 		}},
+		"idle": {map[string]any{"CPUWeight": uint64(0)}, map[plan.Knob]string{plan.CPUIdle: "1"}},
 		"less than a millisecond": {map[string]any{"CPUQuotaPerSecUSec": uint64(5000)}, map[plan.Knob]string{
 			plan.CPUQuota: "1000 200000", plan.CPUPeriod: "1000 200000",
 		}},

@@ -25,18 +25,21 @@ type Property struct {
 // infinity is systemd's "no limit" for weights, sizes and times (UINT64_MAX; org.freedesktop.systemd1(5)).
 const infinity = uint64(math.MaxUint64)
 
+// weightIdle is CPUWeight=idle, since version 252 (CGROUP_WEIGHT_IDLE).
+const weightIdle = uint64(0)
+
 // mapped are the knobs whose files systemd writes itself. runc maps the same ones, plus pids.max; nearly every other file of
 // a unit's cgroup survives a daemon-reload, because systemd does not know it. The io files it knows: it writes the lines of
 // disks that a unit's own properties name, and no others, and it keeps the controller, because the library that kubelet and
 // runc make their units with asks for IOAccounting (lifecycle BlockIO of test/e2e under systemd).
-var mapped = plan.KnobSet(plan.CPUShares, plan.CPUQuota, plan.CPUPeriod, plan.CPUSetCPUs, plan.CPUSetMems,
+var mapped = plan.KnobSet(plan.CPUShares, plan.CPUIdle, plan.CPUQuota, plan.CPUPeriod, plan.CPUSetCPUs, plan.CPUSetMems,
 	plan.MemoryMin, plan.MemoryLow, plan.MemoryHigh, plan.MemoryLimit)
 
-// Mapped reports whether a knob has a unit property: cpu.shares (as CPUWeight), cpu.quota, cpu.period, cpuset.cpus,
-// cpuset.mems, memory.min, memory.low, memory.high and memory.limit.
+// Mapped reports whether a knob has a unit property: cpu.shares and cpu.idle (together CPUWeight), cpu.quota, cpu.period,
+// cpuset.cpus, cpuset.mems, memory.min, memory.low, memory.high and memory.limit.
 //
-// cpu.idle is left out although systemd 252 has CPUWeight=idle: the next plain weight, of which runc's update is one,
-// would meet the idle cgroup with EINVAL.
+// cpu.idle must be one: from version 252 on systemd writes 0 to it along with every plain weight. A daemon-reload does not by
+// itself, but after it the next pod that starts nearby makes systemd write all attributes of all units beside that.
 func Mapped(k plan.Knob) bool { return mapped.Has(k) }
 
 // ErrNoUnit is wrapped when a cgroup path does not end in a unit.
@@ -56,7 +59,8 @@ func Unit(cgroup string) (string, error) {
 // those only observed, are left out. weight is how this level's shares become a cpu.weight. A value that has no property
 // is an error naming the knob; the others are returned with it.
 //
-//	CPUWeight           = weight(shares), 1..10000
+//	CPUWeight           = weight(shares), 1..10000; 0 ("idle") where cpu.idle is 1, whatever the shares; infinity (the kernel's
+//	                      default) where cpu.idle becomes 0 and no shares are given
 //	CPUQuotaPerSecUSec  = quota × 10⁶ / period, rounded up to 10 ms as systemd does itself; infinity for no limit
 //	CPUQuotaPeriodUSec  = period
 //	AllowedCPUs, AllowedMemoryNodes = the set as bits, lowest byte first
@@ -70,10 +74,14 @@ func Properties(settings []plan.Setting, weight unit.WeightFormula) ([]Property,
 			period = unit.Micros(settings[i].Value.Int())
 		}
 	}
+	idle, weighed := cpuIdle(settings)
 	for i := range settings {
 		s := &settings[i]
-		if !Mapped(s.Knob) || s.Observe {
+		switch {
+		case !Mapped(s.Knob) || s.Observe:
 			continue
+		case s.Knob == plan.CPUShares && idle, s.Knob == plan.CPUIdle && !idle && weighed:
+			continue // the other one says it
 		}
 		p, err := property(s, period, weight)
 		if err != nil {
@@ -86,6 +94,17 @@ func Properties(settings []plan.Setting, weight unit.WeightFormula) ([]Property,
 	return out, errors.Join(errs...)
 }
 
+// cpuIdle reports whether the settings make the unit idle, and whether they say anything of its weight.
+func cpuIdle(settings []plan.Setting) (idle, weighed bool) {
+	for i := range settings {
+		if s := &settings[i]; !s.Observe {
+			idle = idle || s.Knob == plan.CPUIdle && s.Value.Int() > 0
+			weighed = weighed || s.Knob == plan.CPUShares
+		}
+	}
+	return idle, weighed
+}
+
 func property(s *plan.Setting, period unit.Micros, weight unit.WeightFormula) (Property, error) {
 	switch s.Knob {
 	case plan.CPUShares:
@@ -94,6 +113,11 @@ func property(s *plan.Setting, period unit.Micros, weight unit.WeightFormula) (P
 			return Property{}, errors.New("no shares")
 		}
 		return Property{"CPUWeight", uint64(w)}, nil
+	case plan.CPUIdle:
+		if s.Value.Int() > 0 {
+			return Property{"CPUWeight", weightIdle}, nil
+		}
+		return Property{"CPUWeight", infinity}, nil
 	case plan.CPUQuota:
 		q, err := quotaPerSecond(unit.Micros(s.Value.Int()), period)
 		return Property{"CPUQuotaPerSecUSec", q}, err

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/coreos/go-systemd/v22/dbus"
 	godbus "github.com/godbus/dbus/v5"
@@ -24,6 +25,8 @@ type Units struct {
 	turn  chan struct{}
 	conn  bus
 	close context.CancelFunc
+	// plain: the systemd behind conn has refused CPUWeight=idle, so it is older than version 252 and never writes to cpu.idle.
+	plain bool
 }
 
 // bus is the part of go-systemd's connection that is used.
@@ -53,21 +56,50 @@ func (u *Units) SetProperties(ctx context.Context, name string, settings []plan.
 	if len(props) == 0 {
 		return mapErr
 	}
-	variants := make([]dbus.Property, len(props))
-	for i, p := range props {
-		variants[i] = dbus.Property{Name: p.Name, Value: godbus.MakeVariant(p.Value)}
-	}
 	select {
 	case <-u.turn:
 	case <-ctx.Done():
 		return errors.Join(mapErr, fmt.Errorf("set properties of unit %s: %w", name, ctx.Err()))
 	}
 	defer func() { u.turn <- struct{}{} }()
-	set := func(b bus) error { return b.SetUnitPropertiesContext(ctx, name, true, variants...) }
-	if err := u.call(ctx, set); err != nil {
+	if err := u.call(ctx, func(b bus) error { return u.set(ctx, b, name, props) }); err != nil {
 		return errors.Join(mapErr, fmt.Errorf("set properties of unit %s: %w", name, err))
 	}
 	return mapErr
+}
+
+// invalidArgs is how systemd refuses a value; the call it came in has changed nothing then.
+const invalidArgs = "org.freedesktop.DBus.Error.InvalidArgs"
+
+// set makes the call, without idle where this systemd does not know it. The turn is held.
+func (u *Units) set(ctx context.Context, b bus, name string, props []Property) error {
+	idle := slices.IndexFunc(props, func(p Property) bool { return p.Name == "CPUWeight" && p.Value == any(weightIdle) })
+	rest := props
+	if idle >= 0 {
+		rest = slices.Delete(slices.Clone(props), idle, idle+1)
+	}
+	if idle < 0 || !u.plain {
+		err := b.SetUnitPropertiesContext(ctx, name, true, variants(props)...)
+		var refused godbus.Error
+		if err == nil || idle < 0 || !errors.As(err, &refused) || refused.Name != invalidArgs {
+			return err
+		}
+	}
+	if len(rest) > 0 {
+		if err := b.SetUnitPropertiesContext(ctx, name, true, variants(rest)...); err != nil {
+			return err
+		}
+	}
+	u.plain = true
+	return nil
+}
+
+func variants(props []Property) []dbus.Property {
+	out := make([]dbus.Property, len(props))
+	for i, p := range props {
+		out[i] = dbus.Property{Name: p.Name, Value: godbus.MakeVariant(p.Value)}
+	}
+	return out
 }
 
 // call tries once more on a new connection when the old one turns out to be closed, as after a restart of the bus. The turn
@@ -98,7 +130,7 @@ func (u *Units) open(ctx context.Context) (fresh bool, err error) {
 	conn, err := u.dial(life)
 	switch dialed := release(); {
 	case err == nil && dialed:
-		u.conn, u.close = conn, end
+		u.conn, u.close, u.plain = conn, end, false
 		return true, nil
 	case err == nil:
 		conn.Close()

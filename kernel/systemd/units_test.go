@@ -6,10 +6,12 @@ package systemd
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/coreos/go-systemd/v22/dbus"
+	godbus "github.com/godbus/dbus/v5"
 
 	"github.com/koord-rt/koord-rt/model/plan"
 	"github.com/koord-rt/koord-rt/model/unit"
@@ -21,6 +23,8 @@ type fakeBus struct {
 	broken bool
 	closed bool
 	stuck  bool
+	// old refuses what systemd 251 does.
+	old bool
 }
 
 var errBus = errors.New("bus says no")
@@ -33,6 +37,11 @@ func (b *fakeBus) SetUnitPropertiesContext(ctx context.Context, name string, run
 	if b.broken {
 		b.closed = true
 		return errBus
+	}
+	for _, p := range props {
+		if b.old && p.Name == "CPUWeight" && p.Value.Value() == uint64(0) {
+			return godbus.Error{Name: "org.freedesktop.DBus.Error.InvalidArgs"}
+		}
 	}
 	for _, p := range props {
 		b.calls = append(b.calls, name+" "+p.Name+" "+p.Value.String())
@@ -49,7 +58,7 @@ func (b *fakeBus) GetUnitTypePropertiesContext(_ context.Context, name, kind str
 		return nil, errBus
 	}
 	b.calls = append(b.calls, name+" "+kind)
-	return map[string]any{"MemoryMin": uint64(4096)}, nil
+	return map[string]any{"MemoryMin": uint64(4096), "CPUWeight": uint64(39)}, nil
 }
 
 func (b *fakeBus) Connected() bool { return !b.closed }
@@ -97,6 +106,39 @@ func TestUnitsReconnects(t *testing.T) {
 	old.broken = true
 	if err := u.SetProperties(t.Context(), "a.slice", oneMemory, unit.Linear); err != nil || len(next.calls) != 1 {
 		t.Errorf("after the bus restarted: %v, calls %q", err, next.calls)
+	}
+}
+
+// A systemd that does not know idle never writes to cpu.idle: the other properties are set, and it is nobody that claims a 0 there.
+func TestUnitsOfAnOldSystemd(t *testing.T) {
+	t.Parallel()
+	old, next := &fakeBus{old: true}, &fakeBus{}
+	u := newUnits(dialer(old, next))
+	idle := plan.Setting{Knob: plan.CPUIdle, Value: plan.Int(1)}
+	both := []plan.Setting{idle, oneMemory[0]}
+	for range 2 {
+		if err := u.SetProperties(t.Context(), "a.slice", both, unit.Linear); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := u.SetProperties(t.Context(), "a.slice", both[:1], unit.Linear); err != nil {
+		t.Fatal(err)
+	}
+	if want := []string{"a.slice MemoryMin @t 4096", "a.slice MemoryMin @t 4096"}; !slices.Equal(old.calls, want) {
+		t.Errorf("calls %q", old.calls)
+	}
+	if held, err := u.Held(t.Context(), "a.slice"); err != nil || held[plan.CPUShares] != "39" || held[plan.CPUIdle] != "" {
+		t.Errorf("an old systemd holds %v, %v", held, err)
+	}
+	old.closed = true // replaced by a newer one
+	if err := u.SetProperties(t.Context(), "a.slice", both, unit.Linear); err != nil {
+		t.Fatal(err)
+	}
+	if want := []string{"a.slice CPUWeight @t 0", "a.slice MemoryMin @t 4096"}; !slices.Equal(next.calls, want) {
+		t.Errorf("calls %q", next.calls)
+	}
+	if held, err := u.Held(t.Context(), "a.slice"); err != nil || held[plan.CPUIdle] != "0" {
+		t.Errorf("a new systemd holds %v, %v", held, err)
 	}
 }
 

@@ -6,6 +6,7 @@ package wire
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"time"
 
@@ -23,6 +24,8 @@ type Units struct {
 	Container, Pod unit.WeightFormula
 	// Cgroup is the mount point of cgroup2; empty keeps no file.
 	Cgroup string
+	// V1 says that the controllers are on cgroup v1, where systemd never writes to cpu.idle.
+	V1 bool
 }
 
 var _ apply.Units = Units{}
@@ -37,9 +40,9 @@ const (
 )
 
 // Has implements apply.Units.
-func (Units) Has(cgroup string, k plan.Knob) bool {
+func (u Units) Has(cgroup string, k plan.Knob) bool {
 	_, err := systemd.Unit(cgroup)
-	return err == nil && systemd.Mapped(k)
+	return err == nil && systemd.Mapped(k) && !(u.V1 && k == plan.CPUIdle)
 }
 
 // Held implements apply.Units.
@@ -57,6 +60,7 @@ func (u Units) Set(ctx context.Context, cgroup string, settings []plan.Setting) 
 	if err != nil {
 		return err
 	}
+	settings = slices.DeleteFunc(slices.Clone(settings), func(s plan.Setting) bool { return !u.Has(cgroup, s.Knob) })
 	weight := u.Pod
 	if len(settings) > 0 && settings[0].Target.Level == plan.LevelContainer {
 		weight = u.Container

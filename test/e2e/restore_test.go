@@ -6,6 +6,7 @@
 package e2e
 
 import (
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -15,6 +16,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/koord-rt/koord-rt/model/plan"
 	"github.com/koord-rt/koord-rt/test/lab/cgroups"
 	"github.com/koord-rt/koord-rt/test/lab/kubelet"
 	"github.com/koord-rt/koord-rt/test/scenario"
@@ -108,10 +110,18 @@ func limitedDisk(r *rig, number string) []string {
 }
 
 // staysRestored reloads systemd, which writes every property of its units again: none may be the value that we had set. What
-// systemd by itself makes of other files is no business of ours.
+// systemd by itself makes of other files is no business of ours; memory.oom.group, of which that is known, is put back for the
+// comparisons that follow.
 func (r *rig) staysRestored(set portrait, look func() portrait) {
 	r.t.Helper()
-	restored := look()
+	restored, oom := look(), r.oomGroups()
+	defer func() {
+		for dir, value := range oom {
+			if err := cgroups.Write(dir, plan.MemoryOOMGroup.String(), value); err != nil {
+				r.t.Error(err)
+			}
+		}
+	}()
 	r.reload()
 	seen := map[string]bool{}
 	for end := time.Now().Add(time.Second); time.Now().Before(end); {
@@ -128,6 +138,22 @@ func (r *rig) staysRestored(set portrait, look func() portrait) {
 			r.t.Logf("systemd writes %s: %q, restored was %q", file, value, restored[file])
 		}
 	}
+}
+
+// oomGroups are the scopes that the kubelet's memory.oom.group stands in.
+func (r *rig) oomGroups() map[string]string {
+	r.t.Helper()
+	out := map[string]string{}
+	err := filepath.WalkDir(filepath.Join(r.tree.Unified, r.root()), func(dir string, d fs.DirEntry, err error) error {
+		if err == nil && d.IsDir() && strings.HasSuffix(dir, ".scope") {
+			out[dir], err = cgroups.Read(dir, plan.MemoryOOMGroup.String())
+		}
+		return err
+	})
+	if err != nil || len(out) == 0 {
+		r.t.Fatalf("look for memory.oom.group of scopes: found %d, %v", len(out), err)
+	}
+	return out
 }
 
 // listed is a list that cgroup v2 does not let us empty again while there are processes; the effective one must be equal.

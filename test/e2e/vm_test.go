@@ -142,7 +142,7 @@ const proxied = "/^(burst|cpuset-lsr|identity|llc|llc-pod|memory-annotation|norm
 // underUnits set what systemd keeps as properties of its units: a repair must set them there too, which fewUnits show. Half a minute
 // each under systemd. With repaired they set every knob that a repair sets on cgroup v2 (TestConformanceCoversEveryKnob of test/arch).
 const (
-	underUnits = "/^(batch|burst|cpuset-lsr|identity|llc|memory-m5)$"
+	underUnits = "/^(batch|burst|cpuset-lsr|identity|llc|memory-annotation|memory-m5|normalization)$"
 	fewUnits   = "/^(batch|memory-m5)$"
 	repaired   = "/^(caps-llc-off|cpuset-lsr|memory-annotation|normalization|oom-default)$"
 )
@@ -160,7 +160,7 @@ const (
 // underSystemd are the lifecycles that the systemd cgroup driver could break, elsewhere all others: together every one
 // runs on cgroup v2.
 const (
-	underSystemd = "/^(FirstInstruction|Resize|Restore|Required|Away|BlockIO)$"
+	underSystemd = "/^(FirstInstruction|IdleUpdated|Resize|Restore|Required|Away|BlockIO)$"
 	elsewhere    = "/^(ByteIdentical|Observe|WhileSynchronizing|Split|ResizeExclusive|CPUManager|StaticManagers|IdleUpdated|GivenBack|Expiry|HandedStrategy|StrategyFile|HostileAnnotations|Stuck|SlowKernel|Koordctl|Caps|CDI|HAMi|PluginKilled|SwitchedOff|SecondInstance|RuntimeKilled|KilledBusy|NewSandbox)$"
 )
 

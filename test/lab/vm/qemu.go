@@ -94,8 +94,12 @@ func (m machine) run(ctx context.Context, work string, o Options, limit time.Dur
 	switch {
 	case err != nil:
 		return exit, cpu, err
-	case strings.Contains(tail.String(), "Kernel panic - not syncing"):
-		return exit, cpu, fmt.Errorf("%w: %s", ErrPanic, tail)
+	case strings.Contains(tail.String(), panicked):
+		err := fmt.Errorf("%w: %s: %s", ErrPanic, panicLine(tail.String()), tail)
+		if !begun.seen.Load() {
+			err = fmt.Errorf("%w, %w", errNotBegun, err)
+		}
+		return exit, cpu, err
 	case limited.Err() != nil && ctx.Err() == nil:
 		return exit, cpu, fmt.Errorf("%w: %s passed: %s", incomplete, time.Since(start).Round(time.Second), tail)
 	case runErr != nil:
@@ -104,6 +108,16 @@ func (m machine) run(ctx context.Context, work string, o Options, limit time.Dur
 		return exit, cpu, fmt.Errorf("%w: %s", incomplete, tail)
 	}
 	return exit, cpu, nil
+}
+
+// panicked is what a kernel says last.
+const panicked = "Kernel panic - not syncing"
+
+// panicLine is the reason, which otherwise stands far from where one begins to read.
+func panicLine(console string) string {
+	_, rest, _ := strings.Cut(console, panicked)
+	line, _, _ := strings.Cut(rest, "\n")
+	return strings.Trim(line, ": \r")
 }
 
 // lineSeen tells whether a text has been written to it, and calls first when it is.

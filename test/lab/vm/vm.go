@@ -55,7 +55,7 @@ const (
 )
 
 var (
-	// ErrPanic is a guest kernel that panicked. It is a failure, never a reason to try again.
+	// ErrPanic is a guest kernel that panicked. Once the command has begun it is a failure, never a reason to try again.
 	ErrPanic = errors.New("guest kernel panicked")
 	// ErrIncomplete is a guest that ended, or was ended, before it delivered its result.
 	ErrIncomplete = errors.New("guest delivered no result")
@@ -137,8 +137,8 @@ func Boot(ctx context.Context, o Options) (Result, error) {
 	defer release()
 	r, err := machine.boot(ctx, o)
 	if errors.Is(err, errNotBegun) && ctx.Err() == nil {
-		// An emulated CPU can sleep through its timer and whatever wakes it: systemd gives up after 90 seconds then. Nothing of
-		// the caller's has run, so nothing of it is hidden by one more try.
+		// An emulated CPU can sleep through its timer and whatever wakes it: systemd gives up after 90 seconds then, and once in many
+		// runs the kernel has panicked at its fourth second. Nothing of the caller's has run, so nothing of it is hidden by one more try.
 		fmt.Fprintf(o.Console, "boot the guest once more: %v\n", err)
 		first := err.Error()
 		r, err = machine.boot(ctx, o)

@@ -215,3 +215,11 @@ func TestRunTellsWhetherTheCommandBegan(t *testing.T) {
 		})
 	}
 }
+
+func TestPanicLine(t *testing.T) {
+	t.Parallel()
+	console := "[    4.1] systemd[1]: Failed to find module\r\n[    4.2] Kernel panic - not syncing: Attempted to kill init! exitcode=0x0000000b\r\n[    4.3] CPU: 1\r\n"
+	if got, want := panicLine(console), "Attempted to kill init! exitcode=0x0000000b"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
