@@ -108,7 +108,7 @@ lab-host: ## Lane 1: real containerd on this host
 
 .PHONY: lab-host-beside
 lab-host-beside: build
-	$(LAB) -run '^TestHost(Conformance|CoreSched|Lifecycle|Proxy|Scenarios)' ./test/e2e | $(VERDICT)
+	$(LAB) -run '^TestHost(Conformance|CoreSched|Lifecycle|OnlyKoordlet|Proxy|Scenarios)' ./test/e2e | $(VERDICT)
 	$(LAB) ./test/lab/host | $(VERDICT)
 
 # What measures CPU, memory or network, or a machine that has them to spare.

@@ -37,6 +37,9 @@ func newUnitQueue() *unitQueue {
 	return &unitQueue{todo: map[string]plan.Plan{}, done: map[string]map[plan.Knob]plan.Value{}, wake: make(chan struct{}, 1)}
 }
 
+// unitWorkers bounds how many units are told at a time.
+const unitWorkers = 8
+
 // writeLimit bounds what a background write waits for memory to be reclaimed, unitLimit what systemd may take for one unit.
 const (
 	writeLimit = 10 * time.Second
@@ -225,16 +228,26 @@ func (g *Engine) unitsLoop(ctx context.Context) {
 // syncUnits sets the properties that are queued. What fails is tried again when the value is written or looked at next,
 // at the latest by the drift check. What a unit is to have is taken at its turn: while systemd was at the units before it, newer
 // values may have been written, which those of a moment ago would undo in the kernel. What is left when ctx ends stays queued for
-// the end of the program, which has time of its own.
+// the end of the program, which has time of its own. Several are at work at once: where the kubelet has set memory.oom.group a unit
+// takes a fifth of a second, and a node's containers are hundreds after a restart.
 func (g *Engine) syncUnits(ctx context.Context) {
+	var all sync.WaitGroup
+	defer all.Wait()
+	free := make(chan struct{}, unitWorkers)
 	for _, dir := range g.units.waiting() {
+		free <- struct{}{}
 		if ctx.Err() != nil {
 			return
 		}
 		g.beat(&g.pulses.units)
-		if pl := g.units.take(dir); len(pl) > 0 {
-			g.syncUnit(ctx, pl)
-		}
+		all.Go(func() {
+			defer func() { <-free }()
+			g.shielded("units", func() {
+				if pl := g.units.take(dir); len(pl) > 0 {
+					g.syncUnit(ctx, pl)
+				}
+			})
+		})
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -78,26 +79,36 @@ func TestUnitQueue(t *testing.T) {
 	}
 }
 
-// slow is a kernel whose systemd takes so long for the first unit that something happens meanwhile.
+// slow is a kernel whose systemd takes so long for the first units, as many as are told at a time, that something happens meanwhile.
 type slow struct {
 	wishes
+	mu        sync.Mutex
+	at        int
 	meanwhile func()
+	over      chan struct{}
 	set       []string
 }
 
 // SyncUnits implements Kernel.
 func (k *slow) SyncUnits(_ context.Context, p plan.Plan, _ uint64) []apply.Result {
+	k.mu.Lock()
 	out := make([]apply.Result, len(p))
 	for i := range p {
 		k.set = append(k.set, fmt.Sprintf("%s %s", p[i].Target.Cgroup, p[i].Value))
 		out[i] = apply.Result{Setting: p[i], Outcome: apply.Written}
 	}
-	if k.meanwhile != nil {
+	over := k.over
+	if k.at++; k.at == unitWorkers {
 		k.meanwhile()
-		k.meanwhile = nil
+		close(over)
 	}
+	k.mu.Unlock()
+	<-over
 	return out
 }
+
+// then is what happens when so many units are being told.
+func (k *slow) then(meanwhile func()) { k.at, k.over, k.meanwhile = 0, make(chan struct{}), meanwhile }
 
 // A value that was written while systemd was at another unit is not undone by the one that was queued before it; what the end of the
 // program finds queued is the newest, too.
@@ -108,16 +119,26 @@ func TestNewerUnitValues(t *testing.T) {
 	g.o.Kernel = k
 	ctx, cancel := context.WithCancel(t.Context())
 	value := func(dir string, n int64) { g.units.add(plan.Plan{unitSetting(dir, plan.MemoryMin, n)}) }
-	value("/a.slice", 1)
-	value("/b.slice", 1)
-	k.meanwhile = func() { value("/b.slice", 2) }
-	g.syncUnits(ctx)
-	value("/a.slice", 3)
-	value("/b.slice", 3)
-	k.meanwhile = func() { value("/b.slice", 4); cancel() }
-	g.syncUnits(ctx)
+	var want []string
+	round := func(first, last int64, meanwhile func()) {
+		for i := range unitWorkers {
+			value(fmt.Sprintf("/a%d.slice", i), first)
+			want = append(want, fmt.Sprintf("/a%d.slice %d", i, first))
+		}
+		value("/b.slice", first)
+		want = append(want, fmt.Sprintf("/b.slice %d", last))
+		k.then(func() { value("/b.slice", last); meanwhile() })
+		g.syncUnits(ctx)
+	}
+	round(1, 2, func() {})
+	round(3, 4, cancel)
+	if n := len(k.set); n != len(want)-1 {
+		t.Errorf("%d units were told before the end, want all but one of %d", n, len(want))
+	}
 	g.syncUnits(t.Context())
-	if diff := cmp.Diff([]string{"/a.slice 1", "/b.slice 2", "/a.slice 3", "/b.slice 4"}, k.set); diff != "" {
+	slices.Sort(k.set)
+	slices.Sort(want)
+	if diff := cmp.Diff(want, k.set); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

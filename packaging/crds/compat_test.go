@@ -16,7 +16,30 @@ import (
 )
 
 // accepted are changes against the rules that somebody has decided on: the change in words, and why.
-var accepted = map[string]string{}
+var accepted = map[string]string{
+	reportsHave("hostApplicationMetric", 2000):                              noNodeHasThose,
+	reportsHave("podMetrics", 2000):                                         noNodeHasThose,
+	reportsHave("podsMetric", 2000):                                         noNodeHasThose,
+	reportsHave("nodeMetric.numaUsages", 1024):                              noNodeHasThose,
+	reportsHave("hostApplicationMetric[].usage.devices", 256):               noNodeHasThose,
+	reportsHave("nodeMetric.aggregatedNodeUsages[].usage{}.devices", 256):   noNodeHasThose,
+	reportsHave("nodeMetric.aggregatedSystemUsages[].usage{}.devices", 256): noNodeHasThose,
+	reportsHave("nodeMetric.nodeUsage.devices", 256):                        noNodeHasThose,
+	reportsHave("nodeMetric.numaUsages[].nodeUsage.devices", 256):           noNodeHasThose,
+	reportsHave("nodeMetric.numaUsages[].systemUsage.devices", 256):         noNodeHasThose,
+	reportsHave("nodeMetric.systemUsage.devices", 256):                      noNodeHasThose,
+	reportsHave("podsMetric[].podUsage.devices", 256):                       noNodeHasThose,
+	reportsHave("prodPeakMetric.resource.devices", 256):                     noNodeHasThose,
+	reportsHave("prodReclaimableMetric.resource.devices", 256):              noNodeHasThose,
+}
+
+// noNodeHasThose: entries without content cost a reader a hundred times their bytes, and one node's credentials would end the manager of
+// all. A kubelet runs some hundred pods, a Device has 256 devices.
+const noNodeHasThose = "what a node reports is bounded far above what it can have"
+
+func reportsHave(list string, most int) string {
+	return fmt.Sprintf("nodemetrics.slo.koordinator.sh v1alpha1: status.%s: maxItems has become %d", list, most)
+}
 
 // Patterns of a quantity before and after hack/crdbounds: what only the first takes has a fraction in its exponent, which no program
 // reads, more digits than any amount needs, or an exponent by which a program computes for minutes. Nobody has use for an object with it, so

@@ -157,7 +157,9 @@ type Reclaim struct {
 type High struct {
 	Container, Pod string
 	Bytes          unit.Bytes
-	Reason         string
+	// Less: it is below what the container has without this loop; else it is room above that.
+	Less   bool
+	Reason string
 }
 
 // Output of a step.
@@ -243,7 +245,7 @@ func (w *work) result(next *State) Output {
 			})
 		} else {
 			out.Highs = append(out.Highs, High{
-				c.ID, c.Pod, (c.Used.V - amount).PageDown(), "no memory.reclaim in this kernel, for one tick: " + w.why[i],
+				c.ID, c.Pod, (c.Used.V - amount).PageDown(), true, "no memory.reclaim in this kernel, for one tick: " + w.why[i],
 			})
 		}
 	}

@@ -276,7 +276,7 @@ func TestHighStandsInForReclaim(t *testing.T) {
 	in := node(be("a", gib), ls("ls", 80*gib))
 	in.CanReclaim, in.Used = false, unit.Got(90*gib)
 	_, out := memqos.Step(memqos.State{}, in)
-	if len(out.Reclaims) != 0 || highs(out) != "a=368" || !strings.Contains(out.Highs[0].Reason, "no memory.reclaim") {
+	if len(out.Reclaims) != 0 || highs(out) != "a=368" || !out.Highs[0].Less || !strings.Contains(out.Highs[0].Reason, "no memory.reclaim") {
 		t.Errorf("%+v", out)
 	}
 	in.Used = unit.Got(95 * gib)

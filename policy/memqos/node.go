@@ -93,12 +93,12 @@ func (w *work) high(i int) (High, bool) {
 	c, s := &w.in.Containers[i], &w.next[i]
 	switch own := c.own(); {
 	case s.Cap > 0 && (own <= 0 || s.Cap < own) && (s.Held == 0 || s.Cap < s.Held):
-		return High{c.ID, c.Pod, s.Cap, capWhy(s.Told)}, true
+		return High{c.ID, c.Pod, s.Cap, true, capWhy(s.Told)}, true
 	case s.Held > 0 && (own <= 0 || s.Held < own):
-		return High{c.ID, c.Pod, s.Held, "the node's memory is tight: no more than it has"}, true
+		return High{c.ID, c.Pod, s.Held, true, "the node's memory is tight: no more than it has"}, true
 	case s.Lift > 0 && w.in.CanHigh && c.High > 0 && c.Max > c.High:
 		value := (c.High + unit.Bytes(float64(c.Max-c.High)*float64(s.Lift))).PageDown()
-		return High{c.ID, c.Pod, value, "tuned: it stalled at its memory.high of " + figure.Bytes(c.High) + " on a calm node"}, true
+		return High{c.ID, c.Pod, value, false, "tuned: it stalled at its memory.high of " + figure.Bytes(c.High) + " on a calm node"}, true
 	}
 	return High{}, false
 }

@@ -31,6 +31,9 @@ func TestTuning(t *testing.T) {
 		s, out = memqos.Step(s, in)
 		if len(out.Highs) == 1 {
 			c.Used = unit.Got(out.Highs[0].Bytes)
+			if out.Highs[0].Less {
+				t.Fatalf("room is called less than the policy's: %+v", out.Highs[0])
+			}
 		}
 		if h := highs(out); len(got) == 0 || got[len(got)-1] != h {
 			got = append(got, h)

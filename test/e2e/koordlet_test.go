@@ -6,6 +6,7 @@
 package e2e
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"os/exec"
@@ -30,11 +31,15 @@ import (
 type agent struct {
 	// pressure is the section of that name in its configuration, nil for the defaults.
 	pressure map[string]any
-	r        *rig
-	config   string
-	cmd      *exec.Cmd
-	exited   chan struct{}
-	log      *syncBuffer
+	// tune switches tuning on.
+	tune bool
+	// runtime is the runtime's socket, "" for the rig's.
+	runtime string
+	r       *rig
+	config  string
+	cmd     *exec.Cmd
+	exited  chan struct{}
+	log     *syncBuffer
 	// kubelet is the way to one; nil is none. dress changes the command of each start; may be nil.
 	kubelet map[string]any
 	dress   func(*exec.Cmd)
@@ -82,7 +87,7 @@ func (a *agent) configure(strategy any) {
 	config := a.r.base()
 	delete(config, "socket")
 	config["apiVersion"], config["kind"] = "koord-rt.dev/v1alpha1", "KoordletConfig"
-	config["runtimeEndpoint"] = "unix://" + a.r.host.Socket
+	config["runtimeEndpoint"] = "unix://" + cmp.Or(a.runtime, a.r.host.Socket)
 	config["kubelet"], config["apiServer"] = map[string]any{"endpoint": ""}, map[string]any{"mode": "off"}
 	if a.kubelet != nil {
 		config["kubelet"] = a.kubelet
@@ -90,6 +95,9 @@ func (a *agent) configure(strategy any) {
 	config["metrics"] = map[string]any{"address": "unix:" + filepath.Join(a.r.run, "koordlet-metrics.sock")}
 	if strategy != nil {
 		config["strategy"] = strategy
+	}
+	if a.tune {
+		config["tune"] = true
 	}
 	if a.pressure != nil {
 		config["pressure"] = a.pressure

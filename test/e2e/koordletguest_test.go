@@ -53,9 +53,9 @@ func TestGuestKoordlet(t *testing.T) {
 		name string
 		do   func(*loops)
 	}{
-		{"Burst", burstRaises}, {"Quota", quotaYields}, {"CPUSet", cpusetYields}, {"Pressure", pressureDecides},
+		{"Shares", classesShare}, {"Burst", burstRaises}, {"Quota", quotaYields}, {"CPUSet", cpusetYields}, {"Pressure", pressureDecides},
 		{"Protection", memoryProtects}, {"Reclaim", memoryIsReclaimed}, {"Tight", memoryIsHeld},
-		{"ColdCache", coldCache}, {"Levels", memoryLevels}, {"BurstEnds", burstEnds},
+		{"ColdCache", coldCache}, {"Levels", memoryLevels}, {"BurstEnds", burstEnds}, {"Tuned", stalledGetsRoom},
 		{"Clock", clockJumps},
 		{"Killed", decisionsOutlive}, {"Restore", nothingIsLeft},
 	} {

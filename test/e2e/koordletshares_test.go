@@ -18,8 +18,8 @@ import (
 	"github.com/koord-rt/koord-rt/test/lab/kubelet"
 )
 
-// sharesHold is G1 to G3 of the documents' acceptance cases, with processes that compute wherever a class may: LSR has a CPU of
-// its own, LS and BE share the others. BE yields there by the weight of its class, which is that of two shares; and beside an LS pod
+// sharesHold is G1 to G3 of the documents' acceptance cases (part G of seed-manifests.md) on the host, with processes that compute
+// wherever a class may: LSR has a CPU of its own, LS and BE share the others. BE yields there by the weight of its class, which is that of two shares; and beside an LS pod
 // without a request, in the same QoS directory, by cpu.idle.
 func sharesHold(h *alone) {
 	own, pool := cpus()
@@ -92,22 +92,78 @@ func sharesHold(h *alone) {
 	}
 }
 
+// classesShare is G1 to G3 on cgroup v2. One process of each class computes on one CPU, which is pinned: emulated CPUs are more than
+// there are real ones, and what the guest's scheduler gives of one of them is what counts.
+func classesShare(l *loops) {
+	l.put("resourceQOSStrategy: {beClass: {cpuQOS: {enable: true, groupIdentity: -1}}}\n")
+	defer l.put("")
+	own, pool := cpus()
+	lsr, ls, be := l.pod(lsrPod("share-lsr")), l.pod(openPod("share-ls", "LS")), l.pod(openPod("share-be", "BE"))
+	unasked := openPod("share-ls-unasked", "LS")
+	unasked.Containers[0].Resources = kubelet.Resources{}
+	bare := l.pod(unasked)
+	l.soon(20*time.Second, lsr, inForce(own))
+	l.soon(20*time.Second, ls, inForce(pool))
+	l.soon(20*time.Second, be, append(inForce(pool), "pod cpu.idle=1"))
+	l.soon(20*time.Second, bare, append(inForce(pool), "pod cpu.weight=39"))
+	const window, shared = 3 * time.Second, 0
+	exclusive, err := strconv.Atoi(own)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	on := map[*kubelet.Running]int{lsr: exclusive, ls: shared, bare: shared, be: shared}
+	had := func(runs ...*kubelet.Running) []float64 { return l.shares(window, strconv.Itoa(on[runs[0]]), runs...) }
+	alone := func(when string, run *kubelet.Running, least float64) {
+		stop := l.spin(run, on[run])
+		got := had(run)[0]
+		stop()
+		l.tell("%s: %s has %.3f of CPU %d", when, run.Pod.Name, got, on[run])
+		if got < least {
+			l.t.Errorf("%s: %s has %.3f of CPU %d, want %.2f at least", when, run.Pod.Name, got, on[run], least)
+		}
+	}
+	alone("G1", lsr, 0.9)
+	alone("G1", ls, 0.8)
+	alone("G1", be, 0.7)
+
+	stopLSR, stopLS, stopBE := l.spin(lsr, exclusive), l.spin(ls, shared), l.spin(be, shared)
+	mine, ours := had(lsr)[0], had(ls, be)
+	stopLSR()
+	stopLS()
+	stopBare := l.spin(bare, shared)
+	side := had(bare, be)
+	stopBare()
+	stopBE()
+	l.tell("G2: LSR has %.3f of its CPU; of what they share LS has %.3f and BE %.3f; LS without a request %.3f and BE %.3f", mine, ours[0], ours[1], side[0], side[1])
+	if mine < 0.9 || ours[0] < 0.5 || ours[1] > 0.3 || side[0] < 0.7 || side[1] > 0.2 {
+		l.t.Error("G2: want 0.9 of its CPU for LSR, 0.5 at least for LS and 0.3 at most for BE of what they share; 0.7 and 0.2 where LS asks for nothing")
+	}
+	time.Sleep(2 * time.Second)
+	alone("G3: 2 s after the load of LSR and LS", be, 0.7)
+	for _, run := range []*kubelet.Running{lsr, ls, bare, be} {
+		if err := l.kube.StopPod(l.t.Context(), run); err != nil {
+			l.t.Fatal(err)
+		}
+	}
+	l.soon(20*time.Second, l.be, inForce(allCPUs()))
+}
+
 // shares are the parts that containers have had of these CPUs during a while. What others than these have used is not part of
 // the whole, what nobody has used is.
-func (h *alone) shares(while time.Duration, list string, runs ...*kubelet.Running) []float64 {
-	h.t.Helper()
-	before, idle := make([]float64, len(runs)), h.idleTime(list)
+func (r *rig) shares(while time.Duration, list string, runs ...*kubelet.Running) []float64 {
+	r.t.Helper()
+	before, idle := make([]float64, len(runs)), r.idleTime(list)
 	for i, run := range runs {
-		before[i] = h.cpuTime(run)
+		before[i] = r.cpuTime(run)
 	}
 	time.Sleep(while)
 	whole := -idle
 	had := make([]float64, len(runs))
 	for i, run := range runs {
-		had[i] = h.cpuTime(run) - before[i]
+		had[i] = r.cpuTime(run) - before[i]
 		whole += had[i]
 	}
-	whole += h.idleTime(list)
+	whole += r.idleTime(list)
 	for i := range had {
 		had[i] /= max(whole, 1e-9)
 	}
@@ -137,15 +193,15 @@ func (r *rig) cpuTime(run *kubelet.Running) float64 {
 
 // idleTime is how long CPUs have had nothing to do since the machine was started, summed up, in seconds: idle and iowait of
 // /proc/stat, https://docs.kernel.org/filesystems/proc.html#miscellaneous-kernel-statistics-in-proc-stat.
-func (h *alone) idleTime(list string) (sum float64) {
-	h.t.Helper()
+func (r *rig) idleTime(list string) (sum float64) {
+	r.t.Helper()
 	set, err := topo.ParseCPUSet(list)
 	if err != nil {
-		h.t.Fatal(err)
+		r.t.Fatal(err)
 	}
 	text, err := os.ReadFile("/proc/stat")
 	if err != nil {
-		h.t.Fatal(err)
+		r.t.Fatal(err)
 	}
 	found := 0
 	for line := range strings.Lines(string(text)) {
@@ -158,14 +214,14 @@ func (h *alone) idleTime(list string) (sum float64) {
 			for _, ticks := range f[4:6] {
 				n, err := strconv.ParseFloat(ticks, 64)
 				if err != nil {
-					h.t.Fatalf("/proc/stat: %q: %v", line, err)
+					r.t.Fatalf("/proc/stat: %q: %v", line, err)
 				}
 				sum += n / 100
 			}
 		}
 	}
 	if found != set.Len() {
-		h.t.Fatalf("/proc/stat has %d of the CPUs %s", found, list)
+		r.t.Fatalf("/proc/stat has %d of the CPUs %s", found, list)
 	}
 	return sum
 }

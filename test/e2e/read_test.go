@@ -40,24 +40,26 @@ func (r *rig) read(pods map[string]*kubelet.Running, w scenario.Want) (string, e
 		}
 		return scenario.SchemataLine(string(data), w.File)
 	}
-	ctrl := r.controller(w.File)
 	if strings.HasPrefix(w.File, "@") {
 		return r.attribute(pods[w.Pod], w)
 	}
-	var dir string
-	switch {
-	case w.Pod == "":
-		dir = r.kubepods(ctrl)
-	case w.Container == "":
-		dir = r.kube.PodDir(pods[w.Pod], ctrl)
-	default:
-		dir = r.kube.ContainerDir(pods[w.Pod], w.Container, ctrl)
-	}
-	data, err := os.ReadFile(filepath.Join(dir, w.File))
+	data, err := os.ReadFile(filepath.Join(r.dirOf(pods, w), w.File))
 	if err != nil {
 		return "", fmt.Errorf("read %s: %w", w, err)
 	}
 	return strings.TrimSpace(string(data)), nil
+}
+
+// dirOf is the directory of a wanted line's cgroup file.
+func (r *rig) dirOf(pods map[string]*kubelet.Running, w scenario.Want) string {
+	ctrl := r.controller(w.File)
+	switch {
+	case w.Pod == "":
+		return r.kubepods(ctrl)
+	case w.Container == "":
+		return r.kube.PodDir(pods[w.Pod], ctrl)
+	}
+	return r.kube.ContainerDir(pods[w.Pod], w.Container, ctrl)
 }
 
 // kubepods is the directory of all pods.

@@ -95,10 +95,12 @@ type ResourceMap struct {
 	Resources corev1.ResourceList `json:"resources,omitempty"`
 	// Devices are amounts of single devices.
 	// +optional
+	// +kubebuilder:validation:MaxItems=256
 	Devices []schedulingv1alpha1.DeviceInfo `json:"devices,omitempty"`
 }
 
-// NodeMetricStatus is what was measured. Fields of Koordinator and of the documents stand side by side and say the same.
+// NodeMetricStatus is what was measured. Fields of Koordinator and of the documents stand side by side and say the same. Lists are
+// bounded far above what a kubelet runs: whoever has a node's credentials writes this, and its readers hold all of it in memory.
 type NodeMetricStatus struct {
 	// UpdateTime is when the node reported; readers take an old report for none.
 	// +optional
@@ -109,9 +111,11 @@ type NodeMetricStatus struct {
 	NodeMetric *NodeMetricInfo `json:"nodeMetric,omitempty"`
 	// PodsMetric is one entry per pod.
 	// +optional
+	// +kubebuilder:validation:MaxItems=2000
 	PodsMetric []PodMetric `json:"podsMetric,omitempty"`
 	// HostApplicationMetric is one entry per application outside Kubernetes.
 	// +optional
+	// +kubebuilder:validation:MaxItems=2000
 	HostApplicationMetric []HostApplicationMetric `json:"hostApplicationMetric,omitempty"`
 	// ProdReclaimableMetric is what production pods ask for and are not expected to use.
 	// +optional
@@ -127,6 +131,7 @@ type NodeMetricStatus struct {
 	LSMetric *ClassMetric `json:"lsMetric,omitempty"`
 	// PodMetrics (documents) is one entry per pod with its containers.
 	// +optional
+	// +kubebuilder:validation:MaxItems=2000
 	PodMetrics []PodContainers `json:"podMetrics,omitempty"`
 	// Evictions (koord-rt) tell what the node's agent has evicted of late; absent where that is nothing.
 	// +optional
@@ -156,6 +161,7 @@ type NodeMetricInfo struct {
 	AggregatedSystemUsages []AggregatedUsage `json:"aggregatedSystemUsages,omitempty"`
 	// NUMAUsages is one entry per memory node.
 	// +optional
+	// +kubebuilder:validation:MaxItems=1024
 	NUMAUsages []NUMAUsage `json:"numaUsages,omitempty"`
 	// Usage (documents) equals nodeUsage.resources.
 	// +optional

@@ -152,6 +152,8 @@ func (d *Daemon) facts(states []collect.State) *talk.Facts {
 	f.Evictions = d.news.evictions[:len(d.news.evictions):len(d.news.evictions)]
 	look := d.agent.Look()
 	if look == nil {
+		f.Loops = append(f.Loops, status.Loop{Name: "loops", State: status.StateDegraded, At: d.started, Err: "the runtime at " + d.cfg.RuntimePath() +
+			" has not listed its containers yet: nothing is decided or reported until it has"})
 		return f
 	}
 	d.news.be = talk.Suppressed(d.news.be, &look.Outcome.Suppress, look.Wall)

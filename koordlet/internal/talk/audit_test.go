@@ -181,7 +181,10 @@ func TestRooms(t *testing.T) {
 		{[]burst.Raise{raise("c1", "tuned: throttled for 60 s"), {Pod: "web", Plus: 5, Reason: "sum"}}, nil, []string{"c1 cpu-burst given tuned: throttled for 60 s"}},
 		{[]burst.Raise{raise("c1", "more")}, []memqos.High{{Container: "c2", Pod: "db", Reason: "stalls"}}, []string{"c2 memory-high given stalls"}},
 		{nil, []memqos.High{{Container: "c2", Pod: "db", Reason: "stalls"}}, []string{"c1 cpu-burst taken back no longer needed or possible; it had been given because: more"}},
-		{nil, nil, []string{"c2 memory-high taken back no longer needed or possible; it had been given because: stalls"}},
+		{nil, []memqos.High{{Container: "c2", Pod: "db", Less: true, Reason: "tight"}}, []string{
+			"c2 memory-high taken back no longer needed or possible; it had been given because: stalls", "c2 memory-high held tight",
+		}},
+		{nil, nil, []string{"c2 memory-high let go no longer needed or possible; it had been held because: tight"}},
 	} {
 		var events []Event
 		r, events = r.Give(step.raises, step.highs, name)

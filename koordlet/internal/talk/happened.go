@@ -12,39 +12,57 @@ import (
 	"github.com/koord-rt/koord-rt/policy/memqos"
 )
 
-// Rooms are the containers that a loop has given more than their policies say, with its reason. The zero value is nobody.
+// Rooms are the containers that a loop has given more than their policies say, or less, with its reason. The zero value is nobody.
 type Rooms map[room]string
 
-// room is one container and what it was given more of.
-type room struct{ what, uid, container string }
+// room is one container and what it was given more of, or less.
+type room struct {
+	what, uid, container string
+	less                 bool
+}
 
-// Give is who has more room after a step, and what has changed by it: who got room, and who gave it back. Further steps up
-// or down are no events; the reason at the end is the last one. name is a pod's, by its UID.
+// Give is who has other room than its policies say after a step, and what has changed by it: who got more ("given", "taken back"), and
+// who is held to less ("held", "let go"). Further steps up or down are no events; the reason at the end is the last one. name is a
+// pod's, by its UID.
 func (r Rooms) Give(raises []burst.Raise, highs []memqos.High, name func(uid string) string) (Rooms, []Event) {
 	next := make(Rooms, len(raises)+len(highs))
 	for i := range raises {
 		if raises[i].Container != "" {
-			next[room{EventBurst, raises[i].Pod, raises[i].Container}] = raises[i].Reason
+			next[room{what: EventBurst, uid: raises[i].Pod, container: raises[i].Container}] = raises[i].Reason
 		}
 	}
 	for i := range highs {
-		next[room{EventMemoryHigh, highs[i].Pod, highs[i].Container}] = highs[i].Reason
+		next[room{EventMemoryHigh, highs[i].Pod, highs[i].Container, highs[i].Less}] = highs[i].Reason
 	}
 	var out []Event
 	for k, why := range next {
 		if _, had := r[k]; !had {
-			out = append(out, k.event("given", why, name))
+			out = append(out, k.event(k.begins(), why, name))
 		}
 	}
 	for k, why := range r {
 		if _, has := next[k]; !has {
-			out = append(out, k.event("taken back", "no longer needed or possible; it had been given because: "+why, name))
+			out = append(out, k.event(k.ends(), "no longer needed or possible; it had been "+k.begins()+" because: "+why, name))
 		}
 	}
 	slices.SortFunc(out, func(a, b Event) int {
-		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Container, b.Container), cmp.Compare(a.What, b.What))
+		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Container, b.Container), cmp.Compare(a.What, b.What), cmp.Compare(b.Outcome, a.Outcome))
 	})
 	return next, out
+}
+
+func (k room) begins() string {
+	if k.less {
+		return "held"
+	}
+	return "given"
+}
+
+func (k room) ends() string {
+	if k.less {
+		return "let go"
+	}
+	return "taken back"
 }
 
 func (k room) event(outcome, reason string, name func(uid string) string) Event {
