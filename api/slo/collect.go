@@ -107,13 +107,21 @@ func (p *AggregatePolicy) windows(problem func(format string, args ...any)) []ti
 	return out
 }
 
-// DecodeCollect reads the collect policy of a stored NodeMetric; its status is passed over.
-func DecodeCollect(raw []byte) (Collect, error) {
+// Asked is what a NodeMetric asks of the node.
+type Asked struct {
+	// UID tells an object from another of the same name.
+	UID string
+	Collect
+}
+
+// DecodeNodeMetric reads what a stored NodeMetric asks; its status is passed over.
+func DecodeNodeMetric(raw []byte) (Asked, error) {
 	var o struct {
-		Spec NodeMetricSpec `json:"spec"`
+		Metadata Meta           `json:"metadata"`
+		Spec     NodeMetricSpec `json:"spec"`
 	}
 	if err := json.Unmarshal(raw, &o); err != nil {
-		return Collect{}, fmt.Errorf("%w: %w", ErrInvalid, err)
+		return Asked{}, fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
-	return o.Spec.Normalise(), nil
+	return Asked{UID: o.Metadata.UID, Collect: o.Spec.Normalise()}, nil
 }

@@ -172,17 +172,21 @@ func TestCollect(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got, err := slo.DecodeCollect([]byte(c.in))
+			got, err := slo.DecodeNodeMetric([]byte(c.in))
 			if err != nil {
 				t.Fatal(err)
 			}
-			if d := cmp.Diff(c.want, got); d != "" {
+			if d := cmp.Diff(slo.Asked{Collect: c.want}, got); d != "" {
 				t.Error(d)
 			}
 		})
 	}
+	got, err := slo.DecodeNodeMetric([]byte(`{"metadata":{"name":"node-001","uid":"u","generation":7},"status":{"updateTime":5}}`))
+	if d := cmp.Diff(slo.Asked{UID: "u", Collect: def}, got); d != "" || err != nil {
+		t.Errorf("%v %s", err, d)
+	}
 	for _, bad := range []string{`{`, `{"spec":{"collectionIntervalSeconds":"60"}}`, `{"spec":{"metricCollectPolicy":{"nodeAggregatePolicy":{"durations":[5]}}}}`} {
-		if c, err := slo.DecodeCollect([]byte(bad)); !errors.Is(err, slo.ErrInvalid) {
+		if c, err := slo.DecodeNodeMetric([]byte(bad)); !errors.Is(err, slo.ErrInvalid) {
 			t.Errorf("%s: %+v %v", bad, c, err)
 		}
 	}
@@ -232,12 +236,12 @@ func FuzzDecodeNodeSLO(f *testing.F) {
 	})
 }
 
-// FuzzDecodeCollect: whatever the object, intervals stay within bounds.
-func FuzzDecodeCollect(f *testing.F) {
+// FuzzDecodeNodeMetric: whatever the object, intervals stay within bounds.
+func FuzzDecodeNodeMetric(f *testing.F) {
 	f.Add(manifest(f, "m07-nodemetric.yaml"))
 	f.Add(manifest(f, "nodemetric-upstream.yaml"))
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		c, err := slo.DecodeCollect(raw)
+		c, err := slo.DecodeNodeMetric(raw)
 		if err != nil {
 			return
 		}

@@ -30,6 +30,8 @@ type Input struct {
 	Now    time.Time
 	At     unit.Micros
 	Window Window
+	// Object is the UID of the newest NodeMetric that was seen, "" while there was none; Policy is its.
+	Object string
 	Policy slo.Collect
 	// Pods of the node; a pod without samples is not reported.
 	Pods *pods.Snapshot

@@ -35,7 +35,7 @@ type MetricsOptions struct {
 	Node string
 	// Input is what is known now, called in Run's goroutine; false while there is nothing to report. Required.
 	Input func() (Input, bool)
-	// Check is how often news is looked for, and the least time between two writes. Default 10 s.
+	// Check is how often news is looked for, and the least time between two writes to one object. Default 10 s.
 	Check time.Duration
 	// Threshold of News. Default 10 %.
 	Threshold unit.Percent
@@ -57,9 +57,10 @@ type Metrics struct {
 	poke  chan struct{}
 	state atomic.Pointer[MetricsState]
 
-	// The rest belongs to Run. last is what readers have; due when they must have another one; tryAt when a failed write is
-	// repeated; interval what due was computed with.
+	// The rest belongs to Run. last is what readers have, in object; due when they must have another one; tryAt when a failed write
+	// is repeated; interval what due was computed with.
 	last       Totals
+	object     string
 	due, tryAt time.Time
 	interval   time.Duration
 }
@@ -83,7 +84,7 @@ func NewMetrics(o MetricsOptions) (*Metrics, error) {
 // State is how reporting goes; never nil.
 func (m *Metrics) State() *MetricsState { return m.state.Load() }
 
-// Poke looks at the policy and for news at once: the NodeMetric was made or its spec has changed.
+// Poke looks at the object, at the policy and for news at once: the NodeMetric was made or its spec has changed.
 func (m *Metrics) Poke() {
 	select {
 	case m.poke <- struct{}{}:
@@ -110,11 +111,15 @@ func (m *Metrics) Run(ctx context.Context) error {
 	}
 }
 
-// look writes if it is time or if there is news.
+// look writes if it is time, if there is news, or if another object has taken the place of the one that was written to: it says nothing
+// yet. Who makes the objects of many nodes anew sets the pace at which they report.
 func (m *Metrics) look(ctx context.Context) {
 	in, ok := m.o.Input()
-	now := time.Now()
-	if !ok || now.Before(m.tryAt) || now.Sub(m.State().Written) < m.o.Check-m.o.Check/10 {
+	if m.object == "" {
+		m.object = in.Object // a report may have gone before the object was seen
+	}
+	now, anew := time.Now(), in.Object != m.object
+	if !ok || now.Before(m.tryAt) || !anew && now.Sub(m.State().Written) < m.o.Check-m.o.Check/10 {
 		return
 	}
 	if in.Policy.Report != m.interval {
@@ -125,7 +130,7 @@ func (m *Metrics) look(ctx context.Context) {
 	}
 	totals := Measure(&in)
 	beat := !now.Add(m.o.Check / 2).Before(m.due)
-	if !beat && !News(&m.last, &totals, in.Capacity, m.o.Threshold) {
+	if !beat && !anew && !News(&m.last, &totals, in.Capacity, m.o.Threshold) {
 		return
 	}
 	err := m.o.API.ReplaceStatus(ctx, kube.NodeMetrics, m.o.Node, Manager, Build(&in))
@@ -141,7 +146,7 @@ func (m *Metrics) look(ctx context.Context) {
 		if !beat {
 			state.News++
 		}
-		m.last, m.due = totals, now.Add(jitter(m.interval))
+		m.last, m.object, m.due = totals, in.Object, now.Add(jitter(m.interval))
 	}
 	m.state.Store(&state)
 }

@@ -71,6 +71,7 @@ func (s *server) fail(err error) {
 type node001 struct {
 	mu      sync.Mutex
 	cores   float64
+	object  string
 	policy  slo.Collect
 	silent  bool
 	nothing *pods.Snapshot
@@ -86,7 +87,7 @@ func (n *node001) input() (Input, bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	w, at := filled(2, []figure{{sample.OfNode(), n.cores, gib}})
-	return Input{Now: time.Now(), At: at, Window: w, Policy: n.policy, Pods: n.nothing, Capacity: Figures{CPU: 32000}}, !n.silent
+	return Input{Now: time.Now(), At: at, Window: w, Object: n.object, Policy: n.policy, Pods: n.nothing, Capacity: Figures{CPU: 32000}}, !n.silent
 }
 
 // reporting runs a Metrics in a bubble of simulated time.
@@ -169,6 +170,64 @@ func TestIntervalChanges(t *testing.T) {
 		time.Sleep(10 * time.Minute)
 		if got := api.since(start); len(got) < 18 || len(got) > 22 {
 			t.Errorf("%d writes in ten minutes, want 20: %v", len(got), got)
+		}
+	})
+}
+
+// TestAnotherObjectHasNoReport: what takes the place of a NodeMetric that was deleted is reported to as soon as it is seen, however short a
+// time ago the last report was; the object that stands is not, when it is seen after the first report.
+func TestAnotherObjectHasNoReport(t *testing.T) {
+	t.Parallel()
+	reporting(t, func(m *Metrics, api *server, n *node001) {
+		sees := func(uid string) {
+			n.set(func(n *node001) { n.object = uid })
+			m.Poke()
+		}
+		start := time.Now()
+		api.since(start)
+		sees("first")
+		time.Sleep(12 * time.Second)
+		if got := api.since(start); len(got) != 0 {
+			t.Errorf("writes at %v to the object that has its report", got)
+		}
+		for _, uid := range []string{"second", "third"} {
+			sees(uid)
+			if got := api.since(start); len(got) != 1 {
+				t.Errorf("writes at %v to the %s object, want one at once", got, uid)
+			}
+			m.Poke()
+			time.Sleep(3 * time.Second)
+		}
+		start = time.Now()
+		time.Sleep(45 * time.Second) // the next report is due after 52 s at the earliest
+		if got := api.since(start); len(got) != 0 {
+			t.Errorf("writes at %v, and nothing has changed since the third object's report", got)
+		}
+		if s := m.State(); s.News != 2 {
+			t.Errorf("%d reports that did not wait for their interval, want 2", s.News)
+		}
+
+		// It is away while a report is due.
+		api.fail(&kube.Error{Code: 404, Named: true})
+		time.Sleep(time.Minute)
+		if got := api.since(start); len(got) != 1 || m.State().Failures != 1 {
+			t.Errorf("attempts at %v without an object, %+v", got, m.State())
+		}
+		api.fail(nil)
+		sees("fourth")
+		if got := api.since(start); len(got) != 1 || m.State().Err != nil {
+			t.Errorf("writes at %v to the fourth object, %v", got, m.State().Err)
+		}
+
+		// It cannot be written to yet.
+		api.fail(&kube.Error{Code: 403})
+		sees("fifth")
+		api.since(start)
+		api.fail(nil)
+		start = time.Now()
+		time.Sleep(2 * DefaultCheck)
+		if got := api.since(start); len(got) != 1 {
+			t.Errorf("writes at %v to the fifth object, want one that is repeated", got)
 		}
 	})
 }

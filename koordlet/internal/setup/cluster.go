@@ -29,8 +29,8 @@ type cluster struct {
 	client *kube.Client
 	node   *kube.Single[kube.Node]
 	slo    *kube.Single[slo.Strategy]
-	metric *kube.Single[slo.Collect]
-	// poke is called when the NodeMetric's policy has changed; set before anything runs.
+	metric *kube.Single[slo.Asked]
+	// poke is called when the NodeMetric is another one or its policy has changed; set before anything runs.
 	poke func()
 	// answered hears of the kubelet's answers; set before anything runs.
 	answered func(method, path string, code int, took time.Duration)
@@ -63,7 +63,7 @@ func newCluster(cfg *config.Koordlet, version string, log *slog.Logger) (*cluste
 	c.slo = kube.NewSingle(c.client, kube.NodeSLOs, name, slo.DecodeNodeSLO, kube.FollowOptions{}, func(o kube.Observation[slo.Strategy]) {
 		told(log, "NodeSLO", o.Err)
 	})
-	c.metric = kube.NewSingle(c.client, kube.NodeMetrics, name, slo.DecodeCollect, kube.FollowOptions{}, func(o kube.Observation[slo.Collect]) {
+	c.metric = kube.NewSingle(c.client, kube.NodeMetrics, name, slo.DecodeNodeMetric, kube.FollowOptions{}, func(o kube.Observation[slo.Asked]) {
 		told(log, "NodeMetric", o.Err)
 		c.poke()
 	})
@@ -124,12 +124,12 @@ func (c *cluster) Strategy() *strategy.Spec {
 	return &o.Value.Spec
 }
 
-// Collect is the NodeMetric's policy, the default's while there is none.
-func (c *cluster) Collect() slo.Collect {
+// Asked is what the newest NodeMetric asks, the default policy of no object while there was none.
+func (c *cluster) Asked() slo.Asked {
 	if o := c.metric.Load(); o.Known {
 		return o.Value
 	}
-	return slo.DefaultCollect()
+	return slo.Asked{Collect: slo.DefaultCollect()}
 }
 
 // sources are the objects that are followed, each with why it is not.

@@ -49,9 +49,9 @@ func (d *Daemon) measured() (report.Input, bool) {
 	if look == nil {
 		return report.Input{}, false
 	}
-	view := d.host.Engine.Views().Load()
+	view, asked := d.host.Engine.Views().Load(), d.cluster.Asked()
 	in := report.Input{
-		Now: time.Now(), At: boot(), Window: d.window, Policy: d.cluster.Collect(), Pods: d.pods.Snapshot(),
+		Now: time.Now(), At: boot(), Window: d.window, Object: asked.UID, Policy: asked.Collect, Pods: d.pods.Snapshot(),
 		Capacity: report.Figures{CPU: unit.MilliCPU(view.Topology.All().Len() * 1000), Memory: view.MemCapacity},
 		NUMA:     view.Topology.Nodes.List(), Interference: report.Interfered(&look.Outcome.Interference),
 	}

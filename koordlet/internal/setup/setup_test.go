@@ -117,8 +117,8 @@ func TestServerThatDoesNotAnswerYet(t *testing.T) {
 	if d := cmp.Diff([]string{"node", "nodeslo", "nodemetric"}, names); d != "" || len(c.components()) != 3 {
 		t.Errorf("%s, %d components", d, len(c.components()))
 	}
-	if c.Node() != nil || c.Strategy() != nil || c.Collect().Report != slo.DefaultCollect().Report {
-		t.Errorf("%v, %v, %+v", c.Node(), c.Strategy(), c.Collect())
+	if c.Node() != nil || c.Strategy() != nil || c.Asked().Report != slo.DefaultCollect().Report || c.Asked().UID != "" {
+		t.Errorf("%v, %v, %+v", c.Node(), c.Strategy(), c.Asked())
 	}
 	k, err := newPods(&cfg, c)
 	if err != nil {

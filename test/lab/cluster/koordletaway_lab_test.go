@@ -6,6 +6,7 @@
 package cluster_test
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -142,4 +143,27 @@ func (n *governed) kill(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-n.agent.done
+}
+
+// madeAnew: somebody deletes the node's NodeMetric, and another one takes its place, which asks for a report once an hour. It has one all the same
+// soon afterwards, and so has the next one: for that one no interval ends before the hour is over.
+func (n *governed) madeAnew(t *testing.T) {
+	path := reports + "/" + n.k.Node
+	for range 2 {
+		if err := n.c.Admin().Delete(t.Context(), path, -1); err != nil {
+			t.Fatal(err)
+		}
+		if err := n.makeMetric(t.Context(), 3600); err != nil {
+			t.Fatal(err)
+		}
+		made := time.Now()
+		eventually(t, 60*time.Second, func() error {
+			o, err := n.c.Admin().Get(t.Context(), path)
+			if err == nil && o.Str("status", "updateTime") == "" {
+				err = errors.New("no report has come")
+			}
+			return err
+		})
+		t.Logf("reported %s after it was made", time.Since(made).Round(time.Millisecond))
+	}
 }

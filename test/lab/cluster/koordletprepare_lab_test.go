@@ -44,17 +44,8 @@ func (n *governed) prepare(ctx context.Context, t *testing.T) {
 	if err := n.c.Namespace(ctx, "batch"); err != nil {
 		t.Fatal(err)
 	}
-	metric := cluster.Object{
-		"apiVersion": "slo.koordinator.sh/v1alpha1", "kind": "NodeMetric", "metadata": map[string]any{"name": n.k.Node},
-		"spec": map[string]any{"metricCollectPolicy": map[string]any{
-			"aggregateDurationSeconds": 60, "reportIntervalSeconds": 30, "containerMetrics": true,
-		}},
-	}
 	// A kind is served a moment after its definition is established.
-	eventually(t, 10*time.Second, func() error {
-		_, err := n.c.Admin().Create(ctx, reports, metric)
-		return err
-	})
+	eventually(t, 10*time.Second, func() error { return n.makeMetric(ctx, 30) })
 	n.apply(t, "pods.yaml")
 	// A production pod that asks for most of the memory and uses none.
 	total, _ := memory(t)
@@ -63,6 +54,17 @@ func (n *governed) prepare(ctx context.Context, t *testing.T) {
 	n.prod = n.ready(t, "prod")
 	n.pin(t, n.ls, other)
 	n.application(t)
+}
+
+// makeMetric makes the NodeMetric of the node, with the seconds between two reports.
+func (n *governed) makeMetric(ctx context.Context, interval int) error {
+	_, err := n.c.Admin().Create(ctx, reports, cluster.Object{
+		"apiVersion": "slo.koordinator.sh/v1alpha1", "kind": "NodeMetric", "metadata": map[string]any{"name": n.k.Node},
+		"spec": map[string]any{"metricCollectPolicy": map[string]any{
+			"aggregateDurationSeconds": 60, "reportIntervalSeconds": interval, "containerMetrics": true,
+		}},
+	})
+	return err
 }
 
 // application runs a program outside of Kubernetes that gets a fifth of a CPU.
