@@ -20,11 +20,7 @@ import (
 // Vendor kernels' knobs say so in kernel/cgroup's table.
 var unrepaired = map[string]string{
 	"cpu.period":                "nobody sets it",
-	"io.read_bps":               "the disk's name differs between machines, and io.read_iops goes the same way",
-	"io.write_bps":              "as io.read_bps",
-	"io.read_iops":              "the disk's name differs between machines: the lifecycle Restore reads it on a pod that was there before us",
-	"io.write_iops":             "as io.read_bps",
-	"io.weight":                 "as io.read_bps, and iocost is the node's to switch on: the lifecycle BlockIO does so and reads it",
+	"io.weight":                 "iocost is the node's to switch on: the lifecycle BlockIO does so and reads it",
 	"io.latency":                "every kernel of test/lab/versions.env has CONFIG_BLK_CGROUP_IOLATENCY unset",
 	"rdt.mon_group":             "the emulated CPU does not count",
 	"core_sched.cookie":         noCookies,
@@ -58,7 +54,6 @@ var unproxied = func() map[string]string {
 	}
 	out["cdi"] = "the proxy's life CDI reads it, beside a registry of devices"
 	out["mount"] = "the proxy's life HAMi reads it, beside HAMi-core's library"
-	out["io.read_iops"] = "the disk's name differs between machines: the proxy's life Restore reads it on a pod that was there and on a new one"
 	return out
 }()
 

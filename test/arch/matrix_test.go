@@ -28,8 +28,6 @@ const noCookies = "impossible here: every kernel of test/lab/versions.env has CO
 // elsewhere says, for the cells of the matrix that no scenario shows on a real kernel, why not and what does instead.
 var elsewhere = map[cell]string{
 	{protocol.FeatureMemory, "v1"}:    "mainline's cgroup v1 has none of its knobs; policy/container and policy/pod test vendor kernels",
-	{protocol.FeatureBlkIO, "v1"}:     "the disk's name differs between machines: the lifecycle BlockIO reads blkio.throttle of this machine's disk",
-	{protocol.FeatureBlkIO, "v2"}:     "the disk's name differs between machines: the lifecycle BlockIO reads io.max of this machine's disk",
 	{protocol.FeatureNetwork, "v1"}:   "it is the node's and not a container's: test/e2e's koordlet tests read tc",
 	{protocol.FeatureNetwork, "v2"}:   "it is the node's and not a container's: test/e2e's koordlet tests read tc",
 	{protocol.FeatureCoreSched, "v1"}: noCookies,
@@ -195,7 +193,6 @@ func TestTheMatrixReadsTheKernel(t *testing.T) {
 		pods + planned: 0,
 		pods + "-- scenario.yaml --\nneeds: [core-sched]\n" + read: 0,
 		pods + "-- scenario.yaml --\ntopology: host2\n" + read:     0,
-		pods + "-- scenario.yaml --\npaperOnly: why\n" + read:      0,
 	} {
 		s, err := scenario.Parse("x", []byte(text))
 		if err != nil {

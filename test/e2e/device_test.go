@@ -19,6 +19,8 @@ import (
 
 	"github.com/koord-rt/koord-rt/api/protocol"
 	"github.com/koord-rt/koord-rt/daemon/status"
+	"github.com/koord-rt/koord-rt/engine"
+	"github.com/koord-rt/koord-rt/model/plan"
 	"github.com/koord-rt/koord-rt/test/lab/cgroups"
 	"github.com/koord-rt/koord-rt/test/lab/kubelet"
 	"github.com/koord-rt/koord-rt/test/scenario"
@@ -67,6 +69,15 @@ func lifecycleBlockIO(r *rig) {
 	class, byClass := r.pod(bePod("io-class")), want(map[string]string{"read_iops_device": "200"}, "rbps=max wbps=max riops=200 wiops=max")
 	r.soon(3*time.Second, class, byClass)
 
+	r.unlimited(both, number)
+	r.soon(3*engine.DefaultDrift, both, byAnnotation)
+	r.eventually(3*time.Second, func() error {
+		if n := r.metric("koord_rt_nri_drift_total", `knob="`+plan.IOReadBPS.String()+`"`); n < 1 {
+			return fmt.Errorf("%v drifts of %s are counted", n, plan.IOReadBPS)
+		}
+		return nil
+	})
+
 	shares := r.weightAndLatency(name, number)
 	if r.driver == kubelet.Systemd {
 		// No unit has a property of these: systemd must leave both the files and the controller alone.
@@ -81,6 +92,22 @@ func lifecycleBlockIO(r *rig) {
 	bad.Annotations["koordinator.sh/blkioQOS"] = `{"blocks":[{"name":"/dev/nosuchdisk","type":"device","ioCfg":{"readBPS":1}}]}`
 	r.now(r.pod(bad), []string{"main @oom=900"})
 	r.named("io-unknown", "koordinator.sh/blkioQOS")
+}
+
+// unlimited takes a pod's limit of the bytes that it reads away by hand, while koord-nri stands still.
+func (r *rig) unlimited(run *kubelet.Running, number string) {
+	r.t.Helper()
+	defer r.held()()
+	dir, file, change, left := r.kube.PodDir(run, ""), "io.max", number+" rbps=max", "rbps=max"
+	if !r.tree.V2() {
+		dir, file, change, left = r.kube.ContainerDir(run, "main", "blkio"), "blkio.throttle.read_bps_device", number+" 0", ""
+	}
+	if err := cgroups.Write(dir, file, change); err != nil {
+		r.t.Fatal(err)
+	}
+	if text, err := cgroups.Read(dir, file); err != nil || !strings.Contains(text, left) || left == "" && text != "" {
+		r.t.Fatalf("%s is %q (%v) after %q was written by hand", file, text, err, change)
+	}
 }
 
 // weightAndLatency asks for what only some kernels have: a knob that features does not name as missing must be read back

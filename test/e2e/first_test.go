@@ -12,6 +12,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/koord-rt/koord-rt/test/lab/kubelet"
 )
@@ -52,22 +53,23 @@ func lifecycleFirstInstruction(r *rig) {
 		r.told(ls, "@allowed", all, wants("LS", ""))
 		r.told(be, "@allowed", all, wants("BE", ""))
 
-		lsr := r.created(r.tells(lsrPod("first-lsr"+n), ls, be))
-		if err := r.kube.StartContainer(r.t.Context(), lsr, "main"); err != nil {
-			r.t.Fatal(err)
-		}
-		// The start has been answered: its neighbours have left by now, not some time later.
-		r.now(ls, []string{"main cpuset.cpus=" + rest})
-		r.now(be, []string{"main cpuset.cpus=" + rest})
-		last, _ := cpus()
-		r.told(lsr, "@allowed", last, append(wants("LSR", ""), "main cpuset.mems="+memoryOf(r, last)))
-		for _, by := range []*kubelet.Running{ls, be} {
-			r.told(lsr, by.Pod.Name+".cpuset.cpus", rest, nil) // and not from some time later on
+		var owner *kubelet.Running
+		for _, class := range []string{"LSR", "LSE"} {
+			if owner != nil {
+				if err := r.kube.StopPod(r.t.Context(), owner); err != nil {
+					r.t.Fatal(err)
+				}
+				r.soon(5*time.Second, ls, inForce(all)) // so that they have something to leave again
+				r.soon(5*time.Second, be, inForce(all))
+			}
+			own := lsrPod("first-" + strings.ToLower(class) + n)
+			own.Labels["koordinator.sh/qosClass"] = class
+			owner = r.owner(own, ls, be)
 		}
 
 		late := r.pod(r.tells(lsPod("first-late" + n)))
 		r.told(late, "@allowed", rest, wants("LS", rest))
-		for _, run := range []*kubelet.Running{ls, be, lsr, late} {
+		for _, run := range []*kubelet.Running{ls, be, owner, late} {
 			if err := r.kube.StopPod(r.t.Context(), run); err != nil {
 				r.t.Fatal(err)
 			}
@@ -82,6 +84,24 @@ func lifecycleFirstInstruction(r *rig) {
 	if n := r.metric("koord_rt_nri_proof_total", `result="drift"`); n != 0 {
 		r.t.Errorf("%v values did not stand at start", n)
 	}
+}
+
+// owner starts a pod that takes the last CPU from two that run on it: its first instruction finds them gone.
+func (r *rig) owner(p kubelet.Pod, ls, be *kubelet.Running) *kubelet.Running {
+	r.t.Helper()
+	last, rest := cpus()
+	run := r.created(r.tells(p, ls, be))
+	if err := r.kube.StartContainer(r.t.Context(), run, "main"); err != nil {
+		r.t.Fatal(err)
+	}
+	// The start has been answered: its neighbours have left by now, not some time later.
+	r.now(ls, []string{"main cpuset.cpus=" + rest})
+	r.now(be, []string{"main cpuset.cpus=" + rest})
+	r.told(run, "@allowed", last, append(wants("LSR", ""), "main cpuset.mems="+memoryOf(r, last)))
+	for _, by := range []*kubelet.Running{ls, be} {
+		r.told(run, by.Pod.Name+".cpuset.cpus", rest, nil) // and not from some time later on
+	}
+	return run
 }
 
 // created is a pod whose container exists and does not run.

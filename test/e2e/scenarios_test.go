@@ -41,8 +41,8 @@ func topology() string {
 // paperMemory is the node's capacity in scenarios: it only enters oom_score_adj.
 const paperMemory = 32 << 30
 
-// fitting are the scenarios that fit this machine; the others are told. On CI the host has to be the one that the matrix of test/arch
-// counts on: on another, a part of the matrix would not be shown and nothing would fail.
+// fitting are the scenarios that fit this machine, with its disk in them; the others are told. On CI the host has to be the one that the
+// matrix of test/arch counts on: on another, a part of the matrix would not be shown and nothing would fail.
 func (r *rig) fitting() (fit []scenario.Scenario) {
 	r.t.Helper()
 	all, err := scenario.All()
@@ -50,9 +50,15 @@ func (r *rig) fitting() (fit []scenario.Scenario) {
 		r.t.Fatal(err)
 	}
 	has := present(r.t)
+	var disk scenario.Disk
+	disk.Name, disk.Number = r.disk()
 	for _, s := range all {
 		if why, fits := s.Fits(r.version, topology(), has...); fits {
-			fit = append(fit, s)
+			here, err := s.On(disk)
+			if err != nil {
+				r.t.Fatal(err)
+			}
+			fit = append(fit, here)
 		} else {
 			r.t.Logf("%-20s not on this machine: %s", s.Name, why)
 		}
@@ -137,14 +143,13 @@ func (r *rig) remove(pods map[string]*kubelet.Running) {
 }
 
 // atOnce compares what stands before the first instruction: lines of containers, of pods and directories above them, for which a
-// start waits, and of resctrl groups; but not the CPUs of a container that may have to make room for a later pod, and not an
-// environment, which is runc's until the container's program has taken its place. settle waits for those, and for what was late.
+// start waits as it does for those who have to make room, and of resctrl groups; but not an environment, which is runc's until the
+// container's program has taken its place. settle waits for that, and for what was late.
 func (r *rig) atOnce(s *scenario.Scenario, pods map[string]*kubelet.Running, wants []scenario.Want) {
 	r.t.Helper()
-	last := s.Pods[len(s.Pods)-1].Name
 	var wrong []error
 	for _, w := range wants {
-		if w.Pod != last && strings.HasPrefix(w.File, "cpuset.") || strings.HasPrefix(w.File, "@env") {
+		if strings.HasPrefix(w.File, "@env") {
 			continue
 		}
 		if got, err := r.readOf(s, pods, w); err != nil || got != w.Value {
@@ -159,7 +164,7 @@ func (r *rig) atOnce(s *scenario.Scenario, pods map[string]*kubelet.Running, wan
 	}
 }
 
-// settle compares the kernel with every wanted line, those of displaced containers as well, which follow within moments of the reply.
+// settle compares the kernel with every wanted line, and waits.
 func (r *rig) settle(s *scenario.Scenario, pods map[string]*kubelet.Running, wants []scenario.Want) {
 	r.t.Helper()
 	deadline := time.Now().Add(patience(shortest))

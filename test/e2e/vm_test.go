@@ -137,14 +137,14 @@ const kernelSensitive = "/^(batch|burst|cpuset-lsr|identity|llc|llc-pod|memory-a
 
 // proxied are what the proxy goes through on cgroup v2 and not under systemd (fewUnits): with those every knob and feature
 // (TestProxyScenariosCoverEveryKnob of test/arch).
-const proxied = "/^(burst|cpuset-lsr|identity|llc|llc-pod|memory-annotation|normalization|oom)$"
+const proxied = "/^(blkio|burst|cpuset-lsr|identity|llc|llc-pod|memory-annotation|normalization|oom)$"
 
 // underUnits set what systemd keeps as properties of its units: a repair must set them there too, which fewUnits show. Half a minute
 // each under systemd. With repaired they set every knob that a repair sets on cgroup v2 (TestConformanceCoversEveryKnob of test/arch).
 const (
 	underUnits = "/^(batch|burst|cpuset-lsr|identity|llc|memory-annotation|memory-m5|normalization)$"
 	fewUnits   = "/^(batch|memory-m5)$"
-	repaired   = "/^(caps-llc-off|cpuset-lsr|memory-annotation|normalization|oom-default)$"
+	repaired   = "/^(blkio|caps-llc-off|cpuset-lsr|memory-annotation|normalization|oom-default)$"
 )
 
 // onV1 are the scenarios of cgroup v1 in a VM, vmOnly those of them that no host runs: they are for its CPUs, or need RDT.
@@ -153,6 +153,8 @@ const (
 	vmOnly = "/^(cpuset-dynamic|cpuset-lsr|llc|llc-pod)$"
 	// What NRI 0.8 carries in other ways than later ones, or not at all.
 	oldRuntime = "/^(identity|memory-annotation)$"
+	// What a container's first instruction finds depends on kernel and runc: everywhere.
+	firstWords = "/^FirstInstruction$"
 	// A minute each.
 	fewPoints = "/^(RunPodSandbox|StartContainerFrozen)$"
 )
@@ -173,10 +175,10 @@ func TestVM(t *testing.T) {
 		{"6.12-loops", vm.Options{Kernel: "6.12", SlowDisk: slowBPS}, "^TestGuest(Demo|Koordlet|Neighbours)$|^TestGuestProxyScenarios$" + proxied},
 		{"6.12-systemd", vm.Options{Kernel: "6.12", Flavour: vm.Systemd}, "^TestGuestSystemdScenarios$" + underUnits + "|^TestGuestSystemd(Conformance|ProxyScenarios)$" + fewUnits + "|^TestGuestSystemd(Docker|Koordlet)$"},
 		{"6.12-systemd-life", vm.Options{Kernel: "6.12", Flavour: vm.Systemd}, "^TestGuestSystemdLifecycle$" + underSystemd},
-		{"7.2", vm.Options{Kernel: "7.2"}, "^TestGuestScenarios$" + kernelSensitive},
+		{"7.2", vm.Options{Kernel: "7.2"}, "^TestGuestScenarios$" + kernelSensitive + "|^TestGuestLifecycle$" + firstWords},
 		// Emulated, 6.1 is twice as fast as 7.2.
 		{"6.1", vm.Options{Kernel: "6.1"}, "^TestGuestScenarios$" + kernelSensitive + "|^TestGuestLifecycle$" + elsewhere + "|^TestGuestCompat17$" + oldRuntime},
-		{"6.1-v1", vm.Options{Kernel: "6.1", CgroupV1: true}, "^TestGuestScenarios$" + onV1 + "|^TestGuestKernelPackages$|^TestGuest(Conformance|ProxyScenarios)$" + vmOnly},
+		{"6.1-v1", vm.Options{Kernel: "6.1", CgroupV1: true}, "^TestGuestScenarios$" + onV1 + "|^TestGuestLifecycle$" + firstWords + "|^TestGuestKernelPackages$|^TestGuest(Conformance|ProxyScenarios)$" + vmOnly},
 		// Lives of the proxy are shorter here than on the host: fewer kills and restarts, two points of KilledBetween.
 		{"6.1-proxy", vm.Options{Kernel: "6.1"}, "^TestGuestProxy(Beside|Killed|Safe)$|^TestGuestProxyBesideScenarios$/^batch$|^TestGuestProxyKilledBetween$" + fewPoints},
 	})

@@ -57,7 +57,8 @@ func Kernel(version string, has func(plan.Knob) bool) node.Kernel {
 	for kn := plan.KnobNone + 1; kn < plan.NumKnobs; kn++ {
 		k.Knobs[kn] = node.Support{OK: has(kn), Why: "not on this paper kernel"}
 	}
-	k.Disks = map[string]string{"vda": "254:0", "/dev/vda": "254:0"}
+	disk := paperDisk()
+	k.Disks = map[string]string{disk.Name: disk.Number, "/dev/" + disk.Name: disk.Number}
 	return k
 }
 

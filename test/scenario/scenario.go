@@ -17,6 +17,8 @@
 //	want.plan.v1    the plan, printed; rewritten by go test -update
 //	want.v1         kernel state: "POD/CONTAINER FILE VALUE", "POD FILE VALUE" ("/" stands for kubepods) or
 //	                "@group NAME RESOURCE DOMAINS" (a resctrl group's schemata); want.v2 alike
+//
+// In every section DISK stands for the name of the machine's disk ("vda") and MAJ:MIN for its number.
 package scenario
 
 import (
@@ -78,8 +80,6 @@ type Header struct {
 	Config json.RawMessage `json:"config,omitempty"`
 	// Devices are the device nodes of the machine, made for the test: nodes below a directory that stands for /dev.
 	Devices []Device `json:"devices,omitempty"`
-	// PaperOnly says why real lanes cannot show the scenario (a device that does not exist there, say).
-	PaperOnly string `json:"paperOnly,omitempty"`
 }
 
 // Device is a character device of the scenario's machine, as kernel/sys would find it.
@@ -139,12 +139,14 @@ func All() ([]Scenario, error) {
 	return out, nil
 }
 
-// Parse reads one archive. Unknown sections and keys are errors: a misspelt one would test nothing.
-func Parse(name string, data []byte) (Scenario, error) {
+// Parse reads one archive, for the machine on paper. Unknown sections and keys are errors: a misspelt one would test nothing.
+func Parse(name string, data []byte) (Scenario, error) { return parse(name, data, paperDisk()) }
+
+func parse(name string, data []byte, disk Disk) (Scenario, error) {
 	s := Scenario{Name: name, WantPlan: map[string]string{}, Want: map[string][]Want{}, archive: txtar.Parse(data)}
 	s.About = strings.TrimSpace(string(s.archive.Comment))
 	for _, f := range s.archive.Files {
-		if err := s.section(f.Name, f.Data); err != nil {
+		if err := s.section(f.Name, []byte(disk.fill(string(f.Data)))); err != nil {
 			return Scenario{}, fmt.Errorf("section %s: %w", f.Name, err)
 		}
 	}
@@ -280,8 +282,6 @@ func (s *Scenario) Fits(version, topology string, has ...string) (string, bool) 
 		}
 	}
 	switch {
-	case s.PaperOnly != "":
-		return "paper only: " + s.PaperOnly, false
 	case !slices.Contains(s.Versions, version):
 		return "for cgroup " + strings.Join(s.Versions, ", "), false
 	case s.Topology != "any" && s.Topology != topology:
@@ -304,9 +304,10 @@ func Lost(all []Scenario, version, topology string) (names []string) {
 	return names
 }
 
-// SetPlan replaces the wanted plan, for -update.
+// SetPlan replaces the wanted plan by that of the machine on paper, for -update.
 func (s *Scenario) SetPlan(version, text string) {
 	name := "want.plan." + version
+	text = paperDisk().blank(text)
 	for i := range s.archive.Files {
 		if s.archive.Files[i].Name == name {
 			s.archive.Files[i].Data = []byte(text)

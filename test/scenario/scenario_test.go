@@ -181,3 +181,56 @@ func TestParseRefusesWhatWouldTestNothing(t *testing.T) {
 		}
 	}
 }
+
+// A machine has its own disk: what a scenario asks of DISK and wants of MAJ:MIN is then asked and wanted of that one, and of no other. The
+// file keeps the placeholders when its plans are written anew.
+func TestOnAnotherDisk(t *testing.T) {
+	t.Parallel()
+	all, err := All()
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := 0
+	for i := range all {
+		s := &all[i]
+		text := string(s.Format())
+		for version, plan := range s.WantPlan {
+			s.SetPlan(version, plan)
+		}
+		if d := cmp.Diff(text, string(s.Format())); d != "" {
+			t.Errorf("%s with its own plans (-was +is):\n%s", s.Name, d)
+		}
+		on, err := s.On(Disk{Name: "nvme0n1", Number: "259:3"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(text, diskNumber) {
+			named++
+		} else if d := cmp.Diff(s.Want, on.Want); d != "" {
+			t.Errorf("%s says nothing of disks, and wants something else on another (-paper +there):\n%s", s.Name, d)
+		}
+		for version, wants := range s.Want {
+			for k, w := range wants {
+				if want := strings.ReplaceAll(w.String(), "254:0", "259:3"); on.Want[version][k].String() != want {
+					t.Errorf("%s: want %q, on the other disk %q", s.Name, want, on.Want[version][k])
+				}
+			}
+			if want := strings.ReplaceAll(s.WantPlan[version], "254:0", "259:3"); on.WantPlan[version] != want {
+				t.Errorf("%s: want the plan %q, on the other disk %q", s.Name, want, on.WantPlan[version])
+			}
+		}
+		for k := range s.Pods {
+			for key, value := range s.Pods[k].Annotations {
+				if want := strings.ReplaceAll(value, "vda", "nvme0n1"); on.Pods[k].Annotations[key] != want {
+					t.Errorf("%s: want %s to ask %q, on the other disk %q", s.Name, key, want, on.Pods[k].Annotations[key])
+				}
+			}
+		}
+		if want := strings.ReplaceAll(string(s.Strategy), "vda", "nvme0n1"); string(on.Strategy) != want {
+			t.Errorf("%s: want the strategy %q, on the other disk %q", s.Name, want, on.Strategy)
+		}
+	}
+	if named == 0 {
+		t.Error("no scenario says MAJ:MIN: nothing was shown")
+	}
+}

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+package scenario
+
+import "strings"
+
+// Disk is a machine's disk. Where the text of a scenario says DISK and MAJ:MIN, its name and its number stand.
+type Disk struct {
+	// Name is that of /sys/block, Number its "MAJOR:MINOR".
+	Name, Number string
+}
+
+// diskName and diskNumber are the placeholders.
+const (
+	diskName   = "DISK"
+	diskNumber = "MAJ:MIN"
+)
+
+// paperDisk is the disk of the machine on paper, which the fake root has, too.
+func paperDisk() Disk { return Disk{Name: "vda", Number: "254:0"} }
+
+// fill puts the disk in the place of the placeholders.
+func (d Disk) fill(text string) string {
+	return strings.NewReplacer(diskName, d.Name, diskNumber, d.Number).Replace(text)
+}
+
+// blank puts the placeholder in the place of the disk's number where it is the key of a plan's setting.
+func (d Disk) blank(plan string) string {
+	return strings.ReplaceAll(plan, "["+d.Number+"]", "["+diskNumber+"]")
+}
+
+// On is the scenario as a machine with this disk has it: what is asked and what is wanted.
+func (s *Scenario) On(d Disk) (Scenario, error) { return parse(s.Name, s.Format(), d) }
