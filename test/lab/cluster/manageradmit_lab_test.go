@@ -123,26 +123,9 @@ subjects: [{kind: ServiceAccount, name: koordlet, namespace: `+system+`}]
 // apart starts koord-manager as two processes, each with one role and an account that has the rights of this role alone.
 func (a *admitted) apart(ctx context.Context, t *testing.T) {
 	t.Helper()
-	flags := func(role string) []string {
-		const subject = "subjects:\n- kind: ServiceAccount\n  name: koord-manager\n  namespace: " + system + "\n"
-		text := read(t, manifest("rbac-"+role))
-		if strings.Count(text, subject) != 2 {
-			t.Fatalf("rbac-%s binds otherwise than this test knows", role)
-		}
-		// The account of a process that has both roles, which comes later, stays.
-		more := strings.ReplaceAll(strings.TrimPrefix(subject, "subjects:\n"), "koord-manager", "koord-manager-"+role)
-		if _, err := a.c.Admin().Apply(ctx, "lab", false, []byte(strings.ReplaceAll(text, subject, subject+more))); err != nil {
-			t.Fatal(err)
-		}
-		kubeconfig, err := a.c.Kubeconfig(managerUser+"-"+role, "system:serviceaccounts", "system:serviceaccounts:"+system)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return []string{"--roles=" + role, "--kubeconfig=" + kubeconfig}
-	}
-	a.replica(t, flags("webhook")...)
+	a.replica(t, a.alone(ctx, t, "webhook")...)
 	// Profiles are applied again by the rights of both roles, as the guide says.
-	a.controllers = a.manager(t, "controllers", append(flags("slo"), "--feature-gates=MultiQuotaTree=true", "--orphan-keep=1s")...)
+	a.controllers = a.manager(t, "controllers", append(a.alone(ctx, t, "slo"), "--feature-gates=MultiQuotaTree=true", "--orphan-keep=1s")...)
 }
 
 // user applies a text as an administrator.

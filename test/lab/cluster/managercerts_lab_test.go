@@ -17,6 +17,7 @@ import (
 	"errors"
 	"fmt"
 	"math/big"
+	"net"
 	"strings"
 	"syscall"
 	"testing"
@@ -37,16 +38,30 @@ const (
 	checkingHooks = registrations + "validatingwebhookconfigurations/koordinator-validating-webhook-configuration"
 )
 
-// ended are an authority and a serving certificate that both ended an hour ago, as the manager's Secret has them.
+// The last part of a certificate's year in which the manager replaces it (docs/user/manager.md), and of an authority's ten years in which
+// the next one joins it.
+const (
+	servingLast   = 365 * 24 * time.Hour / 3
+	authorityLast = 2 * 365 * 24 * time.Hour
+)
+
+// ended are certificates of which both ended an hour ago.
 func ended(t *testing.T) map[string]any {
 	t.Helper()
-	sign := func(template, parent *x509.Certificate, by *ecdsa.PrivateKey) (*x509.Certificate, *ecdsa.PrivateKey) {
+	hourAgo := time.Now().Add(-time.Hour)
+	return certificates(t, hourAgo, hourAgo)
+}
+
+// certificates are an authority and a serving certificate of it, a year old, which end at these times, as the manager's Secret has them.
+func certificates(t *testing.T, authorityEnds, servingEnds time.Time) map[string]any {
+	t.Helper()
+	sign := func(template, parent *x509.Certificate, ends time.Time, by *ecdsa.PrivateKey) (*x509.Certificate, *ecdsa.PrivateKey) {
 		key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 		if err != nil {
 			t.Fatal(err)
 		}
 		template.SerialNumber = big.NewInt(time.Now().UnixNano())
-		template.NotBefore, template.NotAfter = time.Now().AddDate(-1, 0, 0), time.Now().Add(-time.Hour)
+		template.NotBefore, template.NotAfter = time.Now().AddDate(-1, 0, 0), ends
 		if parent == nil {
 			parent, by = template, key
 		}
@@ -61,12 +76,12 @@ func ended(t *testing.T) map[string]any {
 		return cert, key
 	}
 	ca, caKey := sign(&x509.Certificate{
-		Subject: pkix.Name{CommonName: "ended"}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
-	}, nil, nil)
+		Subject: pkix.Name{CommonName: "the lab's authority"}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+	}, nil, authorityEnds, nil)
 	cert, key := sign(&x509.Certificate{
-		Subject: pkix.Name{CommonName: "ended"}, DNSNames: []string{"koordinator-webhook-service." + system + ".svc"},
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
-	}, ca, caKey)
+		Subject: pkix.Name{CommonName: "the lab's"}, DNSNames: []string{"koordinator-webhook-service." + system + ".svc"},
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	}, ca, servingEnds, caKey)
 	certText := func(c *x509.Certificate) []byte {
 		return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.Raw})
 	}
@@ -89,13 +104,18 @@ func (m *managed) expireBefore(ctx context.Context, t *testing.T) {
 	}
 }
 
-// serving is the first certificate under a key of the manager's Secret.
-func (m *managed) serving(ctx context.Context, key string) (*x509.Certificate, error) {
+// stored is what a key of the manager's Secret holds.
+func (m *managed) stored(ctx context.Context, key string) ([]byte, error) {
 	o, err := m.c.Admin().Get(ctx, hookKey)
 	if err != nil {
 		return nil, err
 	}
-	text, err := base64.StdEncoding.DecodeString(o.Str("data", key))
+	return base64.StdEncoding.DecodeString(o.Str("data", key))
+}
+
+// serving is the first certificate under a key of the manager's Secret.
+func (m *managed) serving(ctx context.Context, key string) (*x509.Certificate, error) {
+	text, err := m.stored(ctx, key)
 	if err != nil {
 		return nil, err
 	}
@@ -110,16 +130,24 @@ func (m *managed) serving(ctx context.Context, key string) (*x509.Certificate, e
 // the pod itself must not be refused, and not wait for long.
 func (m *managed) admits(t *testing.T) bool {
 	t.Helper()
-	o, err := cluster.ParseObject([]byte(podText("trial", "labels: {app: spark}", "", sparkMain)))
+	ok, err := m.trial(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second) // two webhooks of 3 s each
+	return ok
+}
+
+func (m *managed) trial(ctx context.Context) (admitted bool, err error) {
+	o, err := cluster.ParseObject([]byte(podText("trial", "labels: {app: spark}", "", sparkMain)))
+	if err != nil {
+		return false, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Second) // two webhooks of 3 s each
 	defer cancel()
 	if o, err = m.c.Admin().Create(ctx, strings.TrimSuffix(batchPods, "/")+"?dryRun=All", o); err != nil {
-		t.Fatalf("a pod was held up by its admission: %v", err)
+		return false, fmt.Errorf("a pod was held up by its admission: %w", err)
 	}
-	return o.Str("metadata", "labels", protocol.LabelQoSClass) == "BE"
+	return o.Str("metadata", "labels", protocol.LabelQoSClass) == "BE", nil
 }
 
 // sound reports why admission is not in order: what the Secret holds must be valid now, published, and pods must be changed by it.

@@ -15,6 +15,7 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -89,6 +90,25 @@ func (m *managed) manager(t *testing.T, name string, more ...string) *replica {
 	r := &replica{log: filepath.Join(m.dir, name+".log"), metrics: "http://" + at[0] + "/metrics", hooks: at[2]}
 	r.process = startProgram(m.outer, r.log, bin("koord-manager"), slices.Concat(flags, gatedFlags(), []string{"--v=4"}, more)...)
 	return r
+}
+
+// alone are the flags of a koord-manager that has one role, and an account with the rights of this role. The manager's own account stays.
+func (m *managed) alone(ctx context.Context, t *testing.T, role string) []string {
+	t.Helper()
+	const subject = "subjects:\n- kind: ServiceAccount\n  name: koord-manager\n  namespace: " + system + "\n"
+	text := read(t, manifest("rbac-"+role))
+	if strings.Count(text, subject) != 2 {
+		t.Fatalf("rbac-%s binds otherwise than this test knows", role)
+	}
+	more := strings.ReplaceAll(strings.TrimPrefix(subject, "subjects:\n"), "koord-manager", "koord-manager-"+role)
+	if _, err := m.c.Admin().Apply(ctx, "lab", false, []byte(strings.ReplaceAll(text, subject, subject+more))); err != nil {
+		t.Fatal(err)
+	}
+	kubeconfig, err := m.c.Kubeconfig(managerUser+"-"+role, "system:serviceaccounts", "system:serviceaccounts:"+system)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return []string{"--roles=" + role, "--kubeconfig=" + kubeconfig}
 }
 
 // freeAddresses are addresses on loopback that nobody listens on.
