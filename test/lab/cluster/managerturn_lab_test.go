@@ -28,7 +28,7 @@ type turn struct {
 	authorities int               // published before
 	stop        func()            // ends the trials
 
-	// The rest is read when the trials have ended.
+	mu        sync.Mutex
 	trials    int
 	presented map[string]int // trials by the serial number of the certificate that a client was shown
 	failed    []string
@@ -86,18 +86,39 @@ func (r *turn) try(ctx context.Context, m *managed) {
 		if err = errors.Join(err, rootsErr, tlsErr); err == nil && !admitted {
 			err = errors.New("a pod was made without its admission")
 		}
-		r.trials++
-		if err != nil {
-			r.failed = append(r.failed, fmt.Sprintf("%s, %s: %v", begun.Format(time.TimeOnly), time.Since(begun).Round(time.Millisecond), err))
-		} else {
-			r.presented[leaf.SerialNumber.String()]++
-		}
+		r.became(begun, leaf, err)
 		select {
 		case <-ctx.Done():
 			return
 		case <-time.After(200 * time.Millisecond):
 		}
 	}
+}
+
+// became notes what has become of a trial.
+func (r *turn) became(begun time.Time, leaf *x509.Certificate, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.trials++
+	if err != nil {
+		r.failed = append(r.failed, fmt.Sprintf("%s, %s: %v", begun.Format(time.TimeOnly), time.Since(begun).Round(time.Millisecond), err))
+		return
+	}
+	r.presented[leaf.SerialNumber.String()]++
+}
+
+// failures are what has become of the trials that failed.
+func (r *turn) failures() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.failed)
+}
+
+// with is how many trials have had this certificate.
+func (r *turn) with(c *x509.Certificate) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.presented[c.SerialNumber.String()]
 }
 
 // running is the replica that pods are admitted by.
@@ -215,7 +236,17 @@ func (m *managed) inTime(t *testing.T) {
 		}
 		return err
 	})
+	eventually(t, aMinute, func() error {
+		if n := m.turn.with(now); n < 20 {
+			return fmt.Errorf("%d trials with the new certificate, want 20; failed: %q", n, m.turn.failures())
+		}
+		return nil
+	})
 	m.turn.stop()
+	if old, failed := m.turn.with(near), m.turn.failures(); len(failed) > 0 || old < 20 {
+		t.Errorf("%d trials, %d of them with the old certificate, and these have failed: %q", m.turn.trials, old, failed)
+	}
+	t.Logf("%d pods tried, %d with the old certificate, %d with the new one", m.turn.trials, m.turn.with(near), m.turn.with(now))
 	m.front.only(m.running())
 	eventually(t, 20*time.Second, func() error {
 		if !m.admits(t) {
@@ -224,9 +255,4 @@ func (m *managed) inTime(t *testing.T) {
 		return nil
 	})
 	m.front.set(m.replicas)
-	old, fresh := m.turn.presented[near.SerialNumber.String()], m.turn.presented[now.SerialNumber.String()]
-	if len(m.turn.failed) > 0 || old == 0 || fresh == 0 {
-		t.Errorf("%d trials, %d with the old certificate, %d with the new one, and these have failed: %q", m.turn.trials, old, fresh, m.turn.failed)
-	}
-	t.Logf("%d pods tried, %d with the old certificate, %d with the new one", m.turn.trials, old, fresh)
 }
