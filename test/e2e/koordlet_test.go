@@ -31,8 +31,6 @@ import (
 type agent struct {
 	// pressure is the section of that name in its configuration, nil for the defaults.
 	pressure map[string]any
-	// tune switches tuning on.
-	tune bool
 	// runtime is the runtime's socket, "" for the rig's.
 	runtime string
 	r       *rig
@@ -95,9 +93,6 @@ func (a *agent) configure(strategy any) {
 	config["metrics"] = map[string]any{"address": "unix:" + filepath.Join(a.r.run, "koordlet-metrics.sock")}
 	if strategy != nil {
 		config["strategy"] = strategy
-	}
-	if a.tune {
-		config["tune"] = true
 	}
 	if a.pressure != nil {
 		config["pressure"] = a.pressure

@@ -55,7 +55,7 @@ func TestGuestKoordlet(t *testing.T) {
 	}{
 		{"Shares", classesShare}, {"Burst", burstRaises}, {"Quota", quotaYields}, {"CPUSet", cpusetYields}, {"Pressure", pressureDecides},
 		{"Protection", memoryProtects}, {"Reclaim", memoryIsReclaimed}, {"Tight", memoryIsHeld},
-		{"ColdCache", coldCache}, {"Levels", memoryLevels}, {"BurstEnds", burstEnds}, {"Tuned", stalledGetsRoom},
+		{"ColdCache", coldCache}, {"Levels", memoryLevels}, {"BurstEnds", burstEnds},
 		{"Clock", clockJumps},
 		{"Killed", decisionsOutlive}, {"Restore", nothingIsLeft},
 	} {
