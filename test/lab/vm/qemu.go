@@ -73,12 +73,13 @@ func (m machine) run(ctx context.Context, work string, o Options, limit time.Dur
 	defer cancel()
 	tooLate := time.AfterFunc(limit, cancel)
 	defer tooLate.Stop()
-	begun := &lineSeen{line: guestcfg.Begins, first: func() { tooLate.Reset(o.Timeout) }}
+	begun := &lineSeen{line: guestcfg.Begins, times: 1, then: func() { tooLate.Reset(o.Timeout) }}
+	stalled := &lineSeen{line: noTimer, times: 3, then: cancel}
 	tail := &tailBuffer{limit: 32 << 10}
 	command := append(append([]string{}, m.emulator.Command...), m.arguments(work, o)...)
 	cmd := exec.CommandContext(limited, command[0], command[1:]...)
 	cmd.Env = append(append(os.Environ(), m.emulator.Env...), "TMPDIR="+work)
-	cmd.Stdout = io.MultiWriter(log, tail, begun, o.Console)
+	cmd.Stdout = io.MultiWriter(log, tail, begun, stalled, o.Console)
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	start := time.Now()
@@ -100,6 +101,8 @@ func (m machine) run(ctx context.Context, work string, o Options, limit time.Dur
 			err = fmt.Errorf("%w, %w", errNotBegun, err)
 		}
 		return exit, cpu, err
+	case stalled.seen.Load():
+		return exit, cpu, fmt.Errorf("%w, %w: %s", incomplete, errNoTimer, tail)
 	case limited.Err() != nil && ctx.Err() == nil:
 		return exit, cpu, fmt.Errorf("%w: %s passed: %s", incomplete, time.Since(start).Round(time.Second), tail)
 	case runErr != nil:
@@ -120,10 +123,14 @@ func panicLine(console string) string {
 	return strings.Trim(line, ": \r")
 }
 
-// lineSeen tells whether a text has been written to it, and calls first when it is.
+// noTimer is what the kernel says when a CPU's timer has not fired for 21 s, and every minute or so from then on.
+const noTimer = "Possible timer handling issue on cpu="
+
+// lineSeen tells whether a text has been written to it so many times, and calls then when it has.
 type lineSeen struct {
 	line  string
-	first func()
+	times int
+	then  func()
 	rest  []byte // of earlier writes, shorter than the line
 	seen  atomic.Bool
 }
@@ -133,9 +140,9 @@ func (l *lineSeen) Write(p []byte) (int, error) {
 		return len(p), nil
 	}
 	l.rest = append(l.rest, p...)
-	if bytes.Contains(l.rest, []byte(l.line)) {
+	if l.times -= bytes.Count(l.rest, []byte(l.line)); l.times <= 0 {
 		l.seen.Store(true)
-		l.first()
+		l.then()
 	}
 	l.rest = slices.Clone(l.rest[max(0, len(l.rest)-len(l.line)+1):])
 	return len(p), nil

@@ -59,6 +59,8 @@ var (
 	ErrPanic = errors.New("guest kernel panicked")
 	// ErrIncomplete is a guest that ended, or was ended, before it delivered its result.
 	ErrIncomplete = errors.New("guest delivered no result")
+	// errNoTimer comes with ErrIncomplete where the kernel says that an emulated CPU's timer does not fire.
+	errNoTimer = errors.New("an emulated CPU has no timer")
 	// errNotBegun comes with ErrIncomplete where the command has not begun.
 	errNotBegun = errors.New("its command did not begin")
 )
@@ -136,9 +138,10 @@ func Boot(ctx context.Context, o Options) (Result, error) {
 	}
 	defer release()
 	r, err := machine.boot(ctx, o)
-	if errors.Is(err, errNotBegun) && ctx.Err() == nil {
+	if (errors.Is(err, errNotBegun) || errors.Is(err, errNoTimer)) && ctx.Err() == nil {
 		// An emulated CPU can sleep through its timer and whatever wakes it: systemd gives up after 90 seconds then, and once in many
-		// runs the kernel has panicked at its fourth second. Nothing of the caller's has run, so nothing of it is hidden by one more try.
+		// runs the kernel has panicked at its fourth second. Nothing of the caller's has run, so nothing of it is hidden by one more try. A timer
+		// that is lost later is the emulator's, too: no program can stop one.
 		fmt.Fprintf(o.Console, "boot the guest once more: %v\n", err)
 		first := err.Error()
 		r, err = machine.boot(ctx, o)

@@ -216,6 +216,28 @@ func TestRunTellsWhetherTheCommandBegan(t *testing.T) {
 	}
 }
 
+// TestRunEndsWithoutATimer: a guest whose kernel says three times that a CPU's timer does not fire is ended, and is one to be booted again;
+// one that says so while the host was busy goes on.
+func TestRunEndsWithoutATimer(t *testing.T) {
+	t.Parallel()
+	const says = "echo '[   23.7] rcu: Possible timer handling issue on cpu=3 timer-softirq=6'; "
+	for script, stalled := range map[string]bool{
+		"echo " + guestcfg.Begins + "; " + says + says + says + "exec sleep 60": true,
+		"echo " + guestcfg.Begins + "; " + says + says + "exec sleep 1":         false,
+	} {
+		work := t.TempDir()
+		if err := makeSparse(filepath.Join(work, outFile), 1); err != nil {
+			t.Fatal(err)
+		}
+		m := machine{emulator: vmparts.Emulator{Command: []string{"sh", "-c", script}}}
+		begun := time.Now()
+		_, _, err := m.run(t.Context(), work, Options{OutputDir: t.TempDir(), Timeout: time.Minute, Console: io.Discard}, time.Minute)
+		if errors.Is(err, errNoTimer) != stalled || !errors.Is(err, ErrIncomplete) || errors.Is(err, errNotBegun) || time.Since(begun) > 30*time.Second {
+			t.Errorf("%s: after %s %v, want that it has no timer: %v", script, time.Since(begun), err, stalled)
+		}
+	}
+}
+
 func TestPanicLine(t *testing.T) {
 	t.Parallel()
 	console := "[    4.1] systemd[1]: Failed to find module\r\n[    4.2] Kernel panic - not syncing: Attempted to kill init! exitcode=0x0000000b\r\n[    4.3] CPU: 1\r\n"

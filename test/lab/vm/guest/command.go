@@ -46,6 +46,9 @@ func runCommand(cfg guestcfg.Config) (exit guestcfg.Exit, err error) {
 	if err != nil {
 		return exit, fmt.Errorf("open null device: %w", err)
 	}
+	if err := checkTimers(); err != nil {
+		return exit, err
+	}
 	// Of a level that `quiet` shows, through the kernel: no other line of it can come in between.
 	if err := os.WriteFile("/dev/kmsg", []byte("<2>"+guestcfg.Begins+"\n"), 0); err != nil {
 		return exit, fmt.Errorf("tell that the command begins: %w", err)

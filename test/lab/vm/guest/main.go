@@ -54,6 +54,9 @@ func finish(run func(guestcfg.Config) (guestcfg.Exit, error)) error {
 		return err
 	}
 	exit, err := run(cfg)
+	if errors.Is(err, errNoTimer) {
+		return err // without a result: the host starts the machine anew
+	}
 	if err != nil {
 		exit.Setup = err.Error()
 	}
