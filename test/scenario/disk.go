@@ -11,7 +11,7 @@ type Disk struct {
 	Name, Number string
 }
 
-// diskName and diskNumber are the placeholders.
+// diskName and diskNumber are what a scenario's text calls the disk of whatever machine it runs on.
 const (
 	diskName   = "DISK"
 	diskNumber = "MAJ:MIN"
@@ -20,12 +20,12 @@ const (
 // paperDisk is the disk of the machine on paper, which the fake root has, too.
 func paperDisk() Disk { return Disk{Name: "vda", Number: "254:0"} }
 
-// fill puts the disk in the place of the placeholders.
+// fill puts this disk in the place of those words.
 func (d Disk) fill(text string) string {
 	return strings.NewReplacer(diskName, d.Name, diskNumber, d.Number).Replace(text)
 }
 
-// blank puts the placeholder in the place of the disk's number where it is the key of a plan's setting.
+// blank is fill backwards for a plan, where the disk's number is the key of a setting.
 func (d Disk) blank(plan string) string {
 	return strings.ReplaceAll(plan, "["+d.Number+"]", "["+diskNumber+"]")
 }

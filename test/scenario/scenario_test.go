@@ -183,7 +183,7 @@ func TestParseRefusesWhatWouldTestNothing(t *testing.T) {
 }
 
 // A machine has its own disk: what a scenario asks of DISK and wants of MAJ:MIN is then asked and wanted of that one, and of no other. The
-// file keeps the placeholders when its plans are written anew.
+// file still says DISK and MAJ:MIN when its plans are written anew.
 func TestOnAnotherDisk(t *testing.T) {
 	t.Parallel()
 	all, err := All()
