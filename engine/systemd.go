@@ -259,7 +259,7 @@ func (g *Engine) syncUnit(ctx context.Context, pl plan.Plan) {
 		switch {
 		case r.Err != nil:
 			g.problem(r.Setting.Target.String(), "systemd property of "+r.Setting.Knob.String(), r.Err.Error())
-		case r.Outcome == apply.Written:
+		case r.Outcome == apply.Written || r.Outcome == apply.Skipped: // what has no property is no news the next time
 			g.units.keep(r.Setting)
 		}
 	}

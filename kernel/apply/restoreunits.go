@@ -77,8 +77,8 @@ func (a *Applier) unitsFollow(ctx context.Context, histories []history, out []Re
 	a.keepFiles(ctx, stands)
 }
 
-// standingIn reads what the files of one unit hold now. Quota and period are one property to the reader, so they come together,
-// and so are cpu.idle and the weight, of which an idle cgroup has none.
+// standingIn reads what the files of one unit hold now. Quota and period are one property to the reader, so they come together.
+// So are cpu.idle and the weight: an idle cgroup tells the first, any other the second.
 func (a *Applier) standingIn(histories []history, indexes []int, stands map[string]string) (out plan.Plan) {
 	var knobs plan.Knobs
 	t := histories[indexes[0]].id.Target

@@ -118,7 +118,7 @@ func (a *session) verifyOther(out []Mismatch, p plan.Plan, s plan.Setting) []Mis
 }
 
 // SyncUnits makes the plan's settings properties of their systemd units, after the reply to the runtime (D6). It is one
-// call per cgroup; results stand in the plan's order, Skipped for knobs that are no file of a cgroup.
+// call per cgroup; results stand in the plan's order, Skipped for knobs that are no file of a cgroup, or have no property.
 func (a *Applier) SyncUnits(ctx context.Context, p plan.Plan, gen uint64) []Result {
 	results := make([]Result, len(p))
 	byCgroup := map[string][]int{}
@@ -129,6 +129,9 @@ func (a *Applier) SyncUnits(ctx context.Context, p plan.Plan, gen uint64) []Resu
 			continue
 		}
 		dir := p[i].Target.Cgroup
+		if a.o.Units != nil && !a.o.Units.Has(dir, p[i].Knob) {
+			continue
+		}
 		if byCgroup[dir] == nil {
 			order = append(order, dir)
 		}

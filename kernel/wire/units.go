@@ -6,7 +6,6 @@ package wire
 import (
 	"context"
 	"errors"
-	"slices"
 	"strings"
 	"time"
 
@@ -60,7 +59,6 @@ func (u Units) Set(ctx context.Context, cgroup string, settings []plan.Setting) 
 	if err != nil {
 		return err
 	}
-	settings = slices.DeleteFunc(slices.Clone(settings), func(s plan.Setting) bool { return !u.Has(cgroup, s.Knob) })
 	weight := u.Pod
 	if len(settings) > 0 && settings[0].Target.Level == plan.LevelContainer {
 		weight = u.Container

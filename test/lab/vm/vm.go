@@ -61,7 +61,7 @@ var (
 	ErrIncomplete = errors.New("guest delivered no result")
 	// errNoTimer comes with ErrIncomplete where the kernel says that an emulated CPU's timer does not fire.
 	errNoTimer = errors.New("an emulated CPU has no timer")
-	// errNotBegun comes with ErrIncomplete where the command has not begun.
+	// errNotBegun comes with ErrIncomplete and ErrPanic where the command has not begun.
 	errNotBegun = errors.New("its command did not begin")
 )
 
