@@ -82,7 +82,7 @@ func (u *units) Held(_ context.Context, cgroup string) (map[plan.Knob]string, er
 	return u.held[cgroup], u.err
 }
 
-func (*units) Has(string, plan.Knob) bool { return true }
+func (*units) Has(_ string, k plan.Knob) bool { return k != plan.CPUBurst }
 
 func (u *units) Set(_ context.Context, cgroup string, settings []plan.Setting) error {
 	u.calls[cgroup] += len(settings)
@@ -99,6 +99,10 @@ func TestSyncUnits(t *testing.T) {
 		t.Errorf("calls %v, results %+v", u.calls, r)
 	}
 	same(t, m.ledger.lines(0), "systemd cpu.shares →", "systemd memory.min →", "systemd memory.high →")
+	burst := plan.Plan{set(pod, plan.CPUBurst, plan.Int(0))}
+	if r := m.SyncUnits(t.Context(), burst, 1); r[0].Outcome != apply.Skipped || u.calls[pod] != 2 || len(m.ledger.lines(3)) != 0 {
+		t.Errorf("what has no property: %+v, calls %v, ledger %v", r, u.calls, m.ledger.lines(3))
+	}
 	u.err = errors.New("no bus")
 	if r := m.SyncUnits(t.Context(), p, 1); r[1].Outcome != apply.Failed || !errors.Is(r[1].Err, u.err) {
 		t.Errorf("results %+v", r[1])

@@ -12,6 +12,7 @@ import (
 	"github.com/koord-rt/koord-rt/kernel/kerneltest"
 	"github.com/koord-rt/koord-rt/kernel/proc"
 	"github.com/koord-rt/koord-rt/kernel/resctrl"
+	"github.com/koord-rt/koord-rt/model/plan"
 )
 
 func groups(t *testing.T) (Groups, *kerneltest.Tree) {
@@ -99,6 +100,25 @@ func TestKeep(t *testing.T) {
 	for _, bad := range []string{"/a/../../b", "/absent"} {
 		if file, _ := u.kept(bad); file != "" {
 			t.Errorf("%s: %s", bad, file)
+		}
+	}
+}
+
+// systemd writes to cpu.idle on cgroup v2 alone, and only units have properties.
+func TestUnitsHave(t *testing.T) {
+	t.Parallel()
+	const unit = "/kubepods.slice/kubepods-pod1.slice"
+	for _, c := range []struct {
+		v1     bool
+		cgroup string
+		knob   plan.Knob
+		want   bool
+	}{
+		{false, unit, plan.CPUIdle, true}, {true, unit, plan.CPUIdle, false}, {true, unit, plan.CPUShares, true},
+		{false, unit, plan.CPUBurst, false}, {false, "/kubepods/pod1", plan.CPUIdle, false},
+	} {
+		if got := (Units{V1: c.v1}).Has(c.cgroup, c.knob); got != c.want {
+			t.Errorf("%+v: %v", c, got)
 		}
 	}
 }
