@@ -23,18 +23,7 @@ import (
 // without a request, in the same QoS directory, by cpu.idle.
 func sharesHold(h *alone) {
 	own, pool := cpus()
-	lsr, ls, be := h.pod(lsrPod("share-lsr")), h.pod(openPod("share-ls", "LS")), h.pod(openPod("share-be", "BE"))
-	unasked := openPod("share-ls-unasked", "LS")
-	unasked.Containers[0].Resources = kubelet.Resources{}
-	bare := h.pod(unasked)
-	h.soon(20*time.Second, lsr, inForce(own))
-	h.soon(20*time.Second, ls, inForce(pool))
-	h.soon(20*time.Second, be, append(inForce(pool), "pod cpu.idle=1"))
-	weight := "pod cpu.shares=1024" // an idle group has 3
-	if h.tree.V2() {
-		weight = "pod cpu.weight=39" // worth 399
-	}
-	h.soon(20*time.Second, bare, append(inForce(pool), weight))
+	lsr, ls, bare, be := h.sharers(own, pool)
 	const window = 1500 * time.Millisecond
 	load := func(run *kubelet.Running) (stop func()) {
 		if run == lsr {
@@ -98,14 +87,7 @@ func classesShare(l *loops) {
 	l.put("resourceQOSStrategy: {beClass: {cpuQOS: {enable: true, groupIdentity: -1}}}\n")
 	defer l.put("")
 	own, pool := cpus()
-	lsr, ls, be := l.pod(lsrPod("share-lsr")), l.pod(openPod("share-ls", "LS")), l.pod(openPod("share-be", "BE"))
-	unasked := openPod("share-ls-unasked", "LS")
-	unasked.Containers[0].Resources = kubelet.Resources{}
-	bare := l.pod(unasked)
-	l.soon(20*time.Second, lsr, inForce(own))
-	l.soon(20*time.Second, ls, inForce(pool))
-	l.soon(20*time.Second, be, append(inForce(pool), "pod cpu.idle=1"))
-	l.soon(20*time.Second, bare, append(inForce(pool), "pod cpu.weight=39"))
+	lsr, ls, bare, be := l.sharers(own, pool)
 	const window, shared = 3 * time.Second, 0
 	exclusive, err := strconv.Atoi(own)
 	if err != nil {
@@ -146,6 +128,24 @@ func classesShare(l *loops) {
 		}
 	}
 	l.soon(20*time.Second, l.be, inForce(allCPUs()))
+}
+
+// sharers are a pod of each class, and one of LS that asks for nothing, with what tells them apart in force.
+func (r *rig) sharers(own, pool string) (lsr, ls, bare, be *kubelet.Running) {
+	r.t.Helper()
+	lsr, ls, be = r.pod(lsrPod("share-lsr")), r.pod(openPod("share-ls", "LS")), r.pod(openPod("share-be", "BE"))
+	unasked := openPod("share-ls-unasked", "LS")
+	unasked.Containers[0].Resources = kubelet.Resources{}
+	bare = r.pod(unasked)
+	r.soon(20*time.Second, lsr, inForce(own))
+	r.soon(20*time.Second, ls, inForce(pool))
+	r.soon(20*time.Second, be, append(inForce(pool), "pod cpu.idle=1"))
+	weight := "pod cpu.shares=1024" // an idle group has 3
+	if r.tree.V2() {
+		weight = "pod cpu.weight=39" // worth 399
+	}
+	r.soon(20*time.Second, bare, append(inForce(pool), weight))
+	return lsr, ls, bare, be
 }
 
 // shares are the parts that containers have had of these CPUs during a while. What others than these have used is not part of
