@@ -48,6 +48,10 @@ demo: linux build ## Show LSR, LS and BE pods on a private containerd, before an
 demo-cluster: linux build ## Show a whole cluster: ConfigMap to kernel, Deployment to batch pod, load that lowers batch-cpu (root)
 	@go run ./test/demo cluster
 
+.PHONY: demo-fresh
+demo-fresh: linux ## make demo in a new Debian that has nothing but make, gcc, git and Go (root; 15 min)
+	@hack/fresh-demo.sh
+
 .PHONY: test-where
 test-where:
 	@[ "$$(uname -s)" = Linux ] || { echo "make test: no lane can run on $$(uname -s). lint, unit and fuzz build code that calls Linux;" \
