@@ -3,7 +3,8 @@
 
 // Command bench takes the figures of docs/benchmarks: what a decision costs, what a handler costs, what the runtime and
 // its users notice of the plugin, how fast a full node is repaired, how much memory that takes, what the CRI proxy costs
-// beside a byte relay and upstream's, and what the node agent and the manager cost beside upstream's.
+// beside a byte relay and upstream's, what the node agent and the manager cost beside upstream's, and
+// how fast our webhooks answer.
 //
 // Input are the binaries in bin (make build), root and the lab's parts; output is a table with goals
 // on standard output, raw files in docs/benchmarks/raw and the figures between the markers of docs/benchmarks/README.md.
@@ -51,7 +52,7 @@ func benchmarks() []benchmark {
 	return []benchmark{
 		{"decide", (*bench).decide}, {"handlers", (*bench).handlers}, {"apart", (*bench).apart}, {"pairs", (*bench).pairs},
 		{"sync", (*bench).sync}, {"memory", (*bench).memory}, {"proxy", (*bench).proxy},
-		{"koordlet", (*bench).koordlet}, {"manager", (*bench).manager},
+		{"koordlet", (*bench).koordlet}, {"manager", (*bench).manager}, {"webhooks", (*bench).webhooks},
 	}
 }
 
@@ -82,7 +83,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	var o options
 	f := flag.NewFlagSet("bench", flag.ContinueOnError)
 	f.SetOutput(stderr)
-	only := f.String("only", "", "benchmarks to run, separated by commas (default all): decide, handlers, apart, pairs, sync, memory, proxy, koordlet, manager")
+	only := f.String("only", "", "benchmarks to run, separated by commas (default all): decide, handlers, apart, pairs, sync, memory, proxy, koordlet, manager, webhooks")
 	f.StringVar(&o.out, "out", "docs/benchmarks", "folder to write raw files and figures to; empty writes nothing")
 	f.StringVar(&o.bin, "bin", "bin", "folder of koord-nri, koord-runtime-proxy, koordlet and koord-manager")
 	f.IntVar(&o.decisions, "decisions", 200_000, "decide: decisions to time")

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/koord-rt/koord-rt/test/lab"
+	"github.com/koord-rt/koord-rt/test/lab/parts"
 )
 
 // Goals of koord-manager.
@@ -38,8 +39,8 @@ type managerOptions struct {
 }
 
 func (o *managerOptions) flags(f *flag.FlagSet) {
-	f.IntVar(&o.nodes, "nodes", goalNodes, "manager: simulated nodes")
-	f.IntVar(&o.pods, "pods", goalPods, "manager: pods on them, as objects")
+	f.IntVar(&o.nodes, "nodes", goalNodes, "manager, webhooks: simulated nodes")
+	f.IntVar(&o.pods, "pods", goalPods, "manager, webhooks: pods on them, as objects")
 	f.IntVar(&o.reported, "reported-pods", 30, "manager: pods of which a node's NodeMetric tells")
 	f.DurationVar(&o.every, "report-every", time.Minute, "manager: time between two NodeMetrics of a node")
 	f.DurationVar(&o.settle, "manager-settle", 90*time.Second, "manager: wait between the last NodeSLO and the window")
@@ -47,8 +48,8 @@ func (o *managerOptions) flags(f *flag.FlagSet) {
 	f.DurationVar(&o.after, "update-after", defaultAfter, "manager: updateTimeThresholdSeconds; with less, a shorter window sees what is written after it, and the goal moves along")
 	f.Float64Var(&o.wobble, "wobble", 0.01, "manager: part by which a node's usage differs from report to report")
 	f.StringVar(&o.legs, "manager-legs", "ours,upstream,ours,upstream", "manager: whose manager runs, one after the other")
-	f.IntVar(&o.hooks, "hooks", 6000, "manager: pods sent to our webhooks; 0 for none")
-	f.IntVar(&o.hookRate, "hook-rate", 200, "manager: pods a second")
+	f.IntVar(&o.hooks, "hooks", 6000, "webhooks: pods sent to them")
+	f.IntVar(&o.hookRate, "hook-rate", 200, "webhooks: pods a second")
 }
 
 // check says what cannot be done.
@@ -59,8 +60,8 @@ func (o *managerOptions) check() error {
 		}
 	}
 	switch {
-	case o.nodes < 1 || o.pods < 0 || o.reported < 1 || o.hooks < 0 || o.hookRate < 1:
-		return errors.New("-nodes, -reported-pods and -hook-rate must be at least 1, -pods and -hooks not negative")
+	case o.nodes < 1 || o.pods < 0 || o.reported < 1 || o.hooks < 1 || o.hookRate < 1:
+		return errors.New("-nodes, -reported-pods, -hooks and -hook-rate must be at least 1, -pods not negative")
 	case o.every < time.Second || o.window < time.Second || o.after < time.Second:
 		return errors.New("-report-every, -manager-window and -update-after must be at least 1s")
 	case o.settle < o.every:
@@ -77,7 +78,11 @@ func (o *managerOptions) needsUpstream() bool { return strings.Contains(o.legs, 
 // manager lets our manager and upstream's look after the same cluster, one after the other. Its nodes and pods are objects; what nodes
 // report comes from here.
 func (b *bench) manager(ctx context.Context, r *report) (err error) {
-	w, err := b.newWorld(ctx)
+	var more []string
+	if b.o.manager.needsUpstream() {
+		more = append(more, parts.UpstreamManager)
+	}
+	w, err := b.newWorld(ctx, r.name, more...)
 	if err != nil {
 		return err
 	}
@@ -107,10 +112,7 @@ func (b *bench) manager(ctx context.Context, r *report) (err error) {
 		legs = append(legs, t)
 	}
 	tellManagers(r, o, legs)
-	if o.hooks == 0 {
-		return nil
-	}
-	return w.hooks(ctx, r)
+	return nil
 }
 
 // tellManagers judges our legs, the worst of them where a goal is one.

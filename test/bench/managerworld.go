@@ -29,7 +29,9 @@ const (
 
 // world is a control plane with nodes and pods that nobody runs.
 type world struct {
-	b       *bench
+	b *bench
+	// of is the benchmark that it is for.
+	of      string
 	dir     string
 	cluster *cluster.Cluster
 	audit   string
@@ -39,17 +41,13 @@ type world struct {
 	reports  *reporter
 }
 
-// newWorld starts etcd and the API server, without a node.
-func (b *bench) newWorld(ctx context.Context) (_ *world, err error) {
+// newWorld starts etcd and the API server for a benchmark, without a node; more are parts that it needs besides.
+func (b *bench) newWorld(ctx context.Context, of string, more ...string) (_ *world, err error) {
 	cache, err := parts.Open(parts.Options{Progress: os.Stderr})
 	if err != nil {
 		return nil, err
 	}
-	need := []string{parts.Etcd, parts.KubeAPIServer}
-	if b.o.manager.needsUpstream() {
-		need = append(need, parts.UpstreamManager)
-	}
-	for _, p := range need {
+	for _, p := range append([]string{parts.Etcd, parts.KubeAPIServer}, more...) {
 		if _, err := cache.Get(ctx, p); err != nil {
 			return nil, err
 		}
@@ -58,7 +56,7 @@ func (b *bench) newWorld(ctx context.Context) (_ *world, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("create folder of the cluster: %w", err)
 	}
-	w := &world{b: b, dir: dir, audit: filepath.Join(dir, "audit.log"), parts: cache}
+	w := &world{b: b, of: of, dir: dir, audit: filepath.Join(dir, "audit.log"), parts: cache}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, w.close())
@@ -106,14 +104,14 @@ func (w *world) fill(ctx context.Context) error {
 	}); err != nil {
 		return fmt.Errorf("make nodes: %w", err)
 	}
-	w.b.say("manager: %d nodes after %s", o.nodes, time.Since(begun).Round(time.Second))
+	w.b.say("%s: %d nodes after %s", w.of, o.nodes, time.Since(begun).Round(time.Second))
 	if err := w.each(ctx, o.pods, func(ctx context.Context, i int) error {
 		_, err := w.cluster.Admin().Create(ctx, podsPath, simulatedPod(i, o.nodes))
 		return err
 	}); err != nil {
 		return fmt.Errorf("make pods: %w", err)
 	}
-	w.b.say("manager: %d pods after %s", o.pods, time.Since(begun).Round(time.Second))
+	w.b.say("%s: %d pods after %s", w.of, o.pods, time.Since(begun).Round(time.Second))
 	if err := w.cluster.TellManager(ctx, map[string]string{
 		"colocation-config": fmt.Sprintf(`{"enable": true, "metricReportIntervalSeconds": %d, "updateTimeThresholdSeconds": %d}`,
 			int(o.every.Seconds()), int(o.after.Seconds())),
