@@ -98,7 +98,7 @@ func (d *clustered) loadComesAndGoes(ctx context.Context) error {
 	}
 	d.step("LS, BE and system may use 80 %% of %d CPUs together; BE may use %s. Up to %.0f minutes: the node reports twice a minute",
 		d.cpus, amount(calm), math.Ceil((2 * mostLent * every).Minutes()))
-	rec, err := d.record(ctx, m, &recording{lends: true}, who{"web/serve (LS)", containerOf(d.web)}, max(d.cpus/2, 1))
+	rec, err := d.record(ctx, m, &recording{lends: true, enough: enough}, who{"web/serve (LS)", containerOf(d.web)}, max(d.cpus/2, 1))
 	if err != nil {
 		return err
 	}

@@ -99,18 +99,19 @@ func (d *demo) loop(ctx context.Context, m machine) error {
 	if err := d.startAgent(ctx); err != nil {
 		return err
 	}
-	calm, err := d.decided(ctx, meter, float64(n)*room)
+	enough := float64(n) * room
+	calm, err := d.decided(ctx, meter, enough)
 	if err != nil {
 		return err
 	}
 	d.step("koordlet runs beside koord-nri: LS, BE and system may use 65 %% of %d CPUs together; %s of BE's class is %s CPUs",
 		n, meter.quotaFile(), amount(calm))
-	if calm < float64(n)*room {
+	if calm < enough {
 		d.screen.line("  Other programs use this machine: BE has next to nothing before any load comes, so it has nothing to yield.")
 		d.screen.line("  Not shown; try again when the machine is quiet.")
 		return d.endLoop(ctx, ls, be)
 	}
-	rec, err := d.record(ctx, meter, &recording{}, who{"front/serve (LS)", ls.Containers["serve"]}, max(n/2, 1))
+	rec, err := d.record(ctx, meter, &recording{enough: enough}, who{"front/serve (LS)", ls.Containers["serve"]}, max(n/2, 1))
 	if err != nil {
 		return err
 	}

@@ -149,11 +149,16 @@ func TestVerdict(t *testing.T) {
 			return s
 		})
 	}
+	still := func(may float64) *recording {
+		return play(&recording{enough: 0.3}, func(at time.Duration) sample { return sample{at: at, may: may, others: 1.9} })
+	}
 	for name, tc := range map[string]struct {
 		run  *recording
 		want string
 		busy bool
 	}{
+		"nothing was taken":                  {still(0.4), "BE was not allowed less", false},
+		"there was nothing to take":          {still(0.02), "next to nothing when the load came", true},
 		"all came back":                      {run(true, 1.2, 1, 0.3), "", false},
 		"all came back beside others":        {run(true, 1.2, 1, 1.3), "", false},
 		"nothing came back":                  {run(false, 0.2, 0, 0.3), "BE did not get back", false},

@@ -29,6 +29,8 @@ type recording struct {
 	came, went time.Duration
 	// lends: the samples tell what the node lends, too.
 	lends bool
+	// enough is what BE must be allowed for the load to take any of it.
+	enough float64
 }
 
 // line of the plot: its name and its values.

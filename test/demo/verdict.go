@@ -16,7 +16,7 @@ func (r *recording) others() (before, after float64) {
 }
 
 // verdict is an error when the loop did not work. It wraps errBusy where others took the place of the load: they have used as much more after it
-// as would have come back, or half of that, so that the rest is less than what shows.
+// as would have come back, or half of that, so that the rest is less than what shows. Or BE had lost to them what it was allowed until then.
 func (r *recording) verdict() error {
 	yielded, _ := r.reactions()
 	all := r.moments()
@@ -28,6 +28,8 @@ func (r *recording) verdict() error {
 		return errors.New(what)
 	}
 	switch last := all[len(all)-1]; {
+	case yielded == 0 && all[0].may < r.enough:
+		return fmt.Errorf("BE was allowed next to nothing when the load came: %w", errBusy)
 	case yielded == 0:
 		return errors.New("BE was not allowed less while load was on the LS pod")
 	case last.may <= all[1].may:
