@@ -163,7 +163,7 @@ const (
 // runs on cgroup v2.
 const (
 	underSystemd = "/^(FirstInstruction|IdleUpdated|Resize|Restore|Required|Away|BlockIO)$"
-	elsewhere    = "/^(ByteIdentical|Observe|WhileSynchronizing|Split|ResizeExclusive|CPUManager|StaticManagers|IdleUpdated|GivenBack|Expiry|HandedStrategy|StrategyFile|HostileAnnotations|Stuck|SlowKernel|Koordctl|Caps|CDI|HAMi|PluginKilled|SwitchedOff|SecondInstance|RuntimeKilled|KilledBusy|NewSandbox)$"
+	elsewhere    = "/^(ByteIdentical|Observe|WhileSynchronizing|Split|ResizeExclusive|CPUManager|StaticManagers|IdleUpdated|GivenBack|Expiry|HandedStrategy|StrategyFile|HostileAnnotations|Stuck|SlowKernel|Koordctl|Caps|CDI|HAMi|PluginKilled|SwitchedOff|SecondInstance|RuntimeKilled|KilledBusy|AnyMoment|NewSandbox)$"
 )
 
 // TestVM is lane 3: every scenario on cgroup v2, those that depend on the kernel on each kernel of the matrix, under
