@@ -67,7 +67,7 @@ func (g *Engine) measure(sandbox string) {
 	}
 	for _, m := range g.o.Kernel.Verify(ask) {
 		switch {
-		case m.Err != nil:
+		case m.Err != nil, m.Got.Int() < 0: // no resize takes a limit away: that was somebody else
 		case m.Setting.Knob == plan.CPUQuota:
 			now.quota = unit.Some(m.Got.Int())
 		case m.Setting.Knob == plan.MemoryLimit:

@@ -61,7 +61,7 @@ func TestListedPodIsMeasured(t *testing.T) {
 	}{
 		"resized while nobody was here":            {quota: resized, want: resized},
 		"not resized":                              {quota: listed, want: listed},
-		"without a limit since":                    {quota: -1, want: -1},
+		"without a limit, which no resize does":    {quota: -1, want: listed},
 		"unreadable":                               {quota: resized, err: errors.New("no such file"), want: listed},
 		"ours stands, and the ledger knows theirs": {left: []apply.Standing{left}, quota: ours, want: resized},
 		"ours stands":                              {quota: ours, before: plans, want: listed},
