@@ -20,19 +20,33 @@ func TestCompatFirstInstruction20(t *testing.T) { compatFirst(t, parts.Container
 
 func TestCompatFirstInstruction17(t *testing.T) { compatFirst(t, parts.Containerd17) }
 
-// TestGuestCompat17FirstInstruction is the same on cgroup v2, whose files NRI carries as keys of the specification.
-func TestGuestCompat17FirstInstruction(t *testing.T) { compatFirst(t, parts.Containerd17) }
+// TestGuestCompat17FirstInstruction is the part of it that cgroup v2 makes different: its files are keys of the specification, which
+// this NRI has to carry.
+func TestGuestCompat17FirstInstruction(t *testing.T) {
+	r := newRig(t, rigOptions{containerd: parts.Containerd17})
+	r.up(firsts, nil)
+	for _, f := range r.firstTable() {
+		r.seen(f)
+	}
+	r.carriesAllButScheduler()
+}
 
 // compatFirst is FirstInstruction, the same values with nothing left out, on a runtime with NRI 0.8. What that has no field for is written
 // at StartContainer, when the container's process waits for runc to let it go: before its first instruction, too.
 func compatFirst(t *testing.T, containerd string) {
 	r := newRig(t, rigOptions{containerd: containerd})
 	lifecycleFirstInstruction(r)
+	r.carriesAllButScheduler()
+}
+
+// carriesAllButScheduler: of what a BE container gets, koord-nri writes the scheduling policy alone, and the first instruction finds it.
+// An LS container on cgroup v1 has its burst so as well, with every runtime: no specification has a field for it.
+func (r *rig) carriesAllButScheduler() {
+	r.t.Helper()
 	run := r.pod(r.tells(bePod("first-old")))
-	r.told(run, "@sched", "5", nil)
-	// LS on cgroup v1 has its burst so with every runtime: no specification has a field for it.
+	r.told(run, "@sched", "5", wants("BE", ""))
 	if got, want := r.writtenAtStart(run), []string{plan.SchedPolicy.String()}; !slices.Equal(got, want) {
-		t.Errorf("of a BE container %q were written at its start, want %q: the runtime has no scheduler field, and carries all else", got, want)
+		r.t.Errorf("of a BE container %q were written at its start, want %q: the runtime has no scheduler field, and carries all else", got, want)
 	}
 }
 

@@ -141,19 +141,19 @@ func (a *anyMoment) isBack() {
 // kills is the main part: each round something is killed and brought back, and in most of them everything comes to rest.
 func (a *anyMoment) kills() {
 	a.t.Helper()
-	least, window := 15, 700*time.Millisecond
-	if emulated() {
-		least, window = 3, 8*time.Second
+	first, least, window := 0, 12, 700*time.Millisecond
+	if emulated() { // koord-nri, and both: that its kernel makes no difference takes no more
+		first, least, window = 1, 3, 3*time.Second
 	}
 	// Some more where pods are slow: the kills of a few pods prove little.
-	for i := 0; i < least || a.made() < least && i < 3*least; i++ {
+	for i := first; i < least || a.made() < least && i < 2*least && !emulated(); i++ {
 		time.Sleep(a.random(window))
 		victims := [][]int{{runtimeGone}, {pluginGone}, {runtimeGone, pluginGone}}[i%3]
 		a.rand.Shuffle(len(victims), func(i, j int) { victims[i], victims[j] = victims[j], victims[i] })
 		for _, v := range victims {
 			a.kill(v)
 			a.keeps("at once after the kill")
-			time.Sleep(a.random(150 * time.Millisecond))
+			time.Sleep(a.random(300 * time.Millisecond))
 		}
 		a.rand.Shuffle(len(victims), func(i, j int) { victims[i], victims[j] = victims[j], victims[i] })
 		for _, v := range victims {
