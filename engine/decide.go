@@ -21,7 +21,7 @@ func (g *Engine) podOf(sb Sandbox) podEntry {
 	if e, ok := g.reg.pod(sb.ID); ok {
 		return e
 	}
-	e := podEntry{p: sb.Read()}
+	e := newPodEntry(sb.Read())
 	g.startPod(&e)
 	g.reg.putPod(e)
 	g.problems(e.p, "", e.p.Problems)

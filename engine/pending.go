@@ -153,7 +153,7 @@ func (g *Engine) Add(pods []*workload.Pod, containers []Listed) {
 			continue
 		}
 		g.problems(pod, "", pod.Problems)
-		if !g.reg.newPod(podEntry{p: pod}) {
+		if !g.reg.newPod(g.listedPod(pod)) {
 			continue
 		}
 		g.settleSoon(pod.ID)

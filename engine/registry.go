@@ -48,6 +48,9 @@ type podEntry struct {
 	stopped bool
 	// told: the kubelet says itself what it will write to the pod's cgroup.
 	told bool
+	// lists is what the runtime has listed of the base; unsure: nobody has told of the base since.
+	lists  size
+	unsure bool
 	// minAbove and lowAbove are the pod's part in the sums that its ancestors carry.
 	minAbove, lowAbove unit.Bytes
 }

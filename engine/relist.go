@@ -122,7 +122,7 @@ func (g *Engine) takeIn(ctx context.Context, dir string) bool {
 	}
 	newPod := false
 	if _, ok := g.reg.pod(pod.ID); !ok {
-		known := podEntry{p: pod}
+		known := g.listedPod(pod)
 		g.startPod(&known)
 		newPod = g.reg.newPod(known)
 		g.problems(pod, "", pod.Problems)

@@ -17,7 +17,7 @@ import (
 // that must not start without its guarantees is written and proved at once. An error is a refusal; the pod may be known then, and
 // RemovePod forgets it.
 func (g *Engine) RunPod(ctx context.Context, sb Sandbox) error {
-	e := podEntry{p: sb.Read()}
+	e := newPodEntry(sb.Read())
 	g.startPod(&e)
 	g.problems(e.p, "", e.p.Problems)
 	v := g.views.Load()

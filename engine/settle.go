@@ -178,6 +178,7 @@ func (g *Engine) settleClaimed(ctx context.Context, sandbox string) {
 
 // settlePod brings a pod that the caller has claimed to what its containers need.
 func (g *Engine) settlePod(ctx context.Context, v *node.View, sandbox string) (n int, above bool) {
+	g.measure(sandbox)
 	pod, ok := g.reg.pod(sandbox)
 	if !ok {
 		return 0, false

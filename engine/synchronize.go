@@ -22,11 +22,7 @@ func (g *Engine) Synchronize(listed []*workload.Pod, containers []Listed) {
 	pods := make([]podEntry, 0, len(listed))
 	byID := make(map[string]podEntry, len(listed))
 	for _, pod := range listed {
-		e := podEntry{p: pod}
-		if old, ok := g.reg.pod(pod.ID); ok {
-			e.plan, e.group, e.gen, e.before = old.plan, old.group, old.gen, old.before
-			e.minAbove, e.lowAbove = old.minAbove, old.lowAbove
-		}
+		e := g.listedPod(pod)
 		g.problems(e.p, "", e.p.Problems)
 		byID[pod.ID] = e
 		pods = append(pods, e)

@@ -40,6 +40,7 @@ func (g *Engine) Update(ctx context.Context, sb Sandbox, ctr Arrival, asked work
 	}
 	c := e.c
 	if untold(v, &pod) {
+		g.measure(pod.p.ID) // what shifts is what stands
 		g.shiftPod(pod.p.ID, &before, &c.Base)
 		g.unsettled.quiet(ctx, pod.p.ID)
 		g.checkPodLater(pod.p.ID) // the kubelet writes the pod's cgroup next, and nobody tells
@@ -146,7 +147,7 @@ func (g *Engine) shiftPod(sandbox string, before, after *workload.Resources) {
 		shift(&next.Base.Quota, before.Quota, after.Quota)
 		shift(&next.Base.Shares, before.Shares, after.Shares)
 		shift(&next.Base.MemoryLimit, before.MemoryLimit, after.MemoryLimit)
-		e.p, e.before = &next, nil
+		e.p, e.before, e.unsure = &next, nil, false
 	})
 }
 

@@ -56,6 +56,7 @@ var lifecycles = []lifecycle{
 	{"SecondInstance", lifecycleSecondInstance},
 	{"RuntimeKilled", lifecycleRuntimeKilled},
 	{"KilledBusy", lifecycleKilledBusy},
+	{"AnyMoment", lifecycleAnyMoment},
 	{"NewSandbox", lifecycleNewSandbox},
 }
 

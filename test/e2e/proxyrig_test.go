@@ -118,6 +118,8 @@ type stubborn struct {
 	// kill removes a task that the runtime has lost: a start that is cut while runc starts the process may leave a container
 	// that CRI calls exited, with a task that it cannot delete (containerd 2.4, with and without a proxy).
 	kill func(id string) error
+	// failed, where it is set, hears of the first failure of each step.
+	failed func(step string, begun time.Time, err error)
 	// tries counts the steps that failed and were tried again, lost the tasks that were killed so.
 	tries, lost int
 }
@@ -129,10 +131,13 @@ func (p *viaProxy) stubborn(limit time.Duration) *stubborn {
 }
 
 func (s *stubborn) again(ctx context.Context, what string, step func() error) error {
-	deadline := time.Now().Add(patience(s.limit))
-	for {
+	begun := time.Now()
+	for first := true; ; first = false {
 		err := step()
-		if err == nil || time.Now().After(deadline) || ctx.Err() != nil {
+		if err != nil && first && s.failed != nil {
+			s.failed(what, begun, err)
+		}
+		if err == nil || time.Since(begun) > patience(s.limit) || ctx.Err() != nil {
 			if err != nil {
 				err = fmt.Errorf("%s after %d tries: %w", what, s.tries, err)
 			}
@@ -185,10 +190,14 @@ func (s *stubborn) start(ctx context.Context, p kubelet.Pod) (run *kubelet.Runni
 
 // stop removes a pod; the kubelet of the lab forgets it at the first call, so what the runtime still has follows.
 func (s *stubborn) stop(ctx context.Context, run *kubelet.Running) error {
-	if err := s.kube.StopPod(ctx, run); err == nil {
-		return nil
-	}
-	return s.again(ctx, "removal of "+run.Pod.Name, func() error { return s.dropPods(ctx, run.Pod.UID) })
+	stopped := false // the lab's kubelet does nothing the second time
+	return s.again(ctx, "removal of "+run.Pod.Name, func() error {
+		if !stopped {
+			stopped = true
+			return s.kube.StopPod(ctx, run)
+		}
+		return s.dropPods(ctx, run.Pod.UID)
+	})
 }
 
 // dropContainers removes a pod's containers.

@@ -6,6 +6,7 @@
 package e2e
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -45,6 +46,41 @@ func lifecycleResize(r *rig) {
 	run := r.pod(lsPod("resize"))
 	r.now(run, quotaWants(50000, 128<<20))
 	r.resizes(run)
+	r.outlivesResize(run)
+}
+
+// outlivesResize: containerd lists a pod as it was made. A koord-nri that comes after a resize, and one that connects anew, keep to what
+// the kubelet has written since.
+func (r *rig) outlivesResize(run *kubelet.Running) {
+	r.t.Helper()
+	if err := r.kube.ResizeContainer(r.t.Context(), run, "main", limited("1500m", "192Mi")); err != nil {
+		r.t.Fatal(err)
+	}
+	want := quotaWants(150000, 192<<20)
+	r.soon(5*time.Second, run, want)
+	for what, again := range map[string]func(){
+		"a kill of koord-nri": func() { r.stop(syscall.SIGKILL); r.again() },
+		"a kill of containerd": func() {
+			before := r.metric("koord_rt_nri_connects_total")
+			if err := errors.Join(r.host.Kill(), r.host.Restart(r.t.Context())); err != nil {
+				r.t.Fatal(err)
+			}
+			r.eventually(10*time.Second, func() error {
+				if r.metric("koord_rt_nri_connects_total") <= before || r.metric("koord_rt_nri_connected") != 1 {
+					return errors.New("not connected again")
+				}
+				return nil
+			})
+		},
+	} {
+		again()
+		for range 20 { // what is written to a pod that was listed comes right after
+			if err := r.differs(run, want); err != nil {
+				r.t.Fatalf("after %s: %v", what, err)
+			}
+			time.Sleep(50 * time.Millisecond)
+		}
+	}
 }
 
 // resizes takes the LS pod up and down.

@@ -163,7 +163,7 @@ const (
 // runs on cgroup v2.
 const (
 	underSystemd = "/^(FirstInstruction|IdleUpdated|Resize|Restore|Required|Away|BlockIO)$"
-	elsewhere    = "/^(ByteIdentical|Observe|WhileSynchronizing|Split|ResizeExclusive|CPUManager|StaticManagers|IdleUpdated|GivenBack|Expiry|HandedStrategy|StrategyFile|HostileAnnotations|Stuck|SlowKernel|Koordctl|Caps|CDI|HAMi|PluginKilled|SwitchedOff|SecondInstance|RuntimeKilled|KilledBusy|NewSandbox)$"
+	elsewhere    = "/^(ByteIdentical|Observe|WhileSynchronizing|Split|ResizeExclusive|CPUManager|StaticManagers|IdleUpdated|GivenBack|Expiry|HandedStrategy|StrategyFile|HostileAnnotations|Stuck|SlowKernel|Koordctl|Caps|CDI|HAMi|PluginKilled|SwitchedOff|SecondInstance|RuntimeKilled|KilledBusy|AnyMoment|NewSandbox)$"
 )
 
 // TestVM is lane 3: every scenario on cgroup v2, those that depend on the kernel on each kernel of the matrix, under
@@ -177,7 +177,7 @@ func TestVM(t *testing.T) {
 		{"6.12-systemd-life", vm.Options{Kernel: "6.12", Flavour: vm.Systemd}, "^TestGuestSystemdLifecycle$" + underSystemd},
 		{"7.2", vm.Options{Kernel: "7.2"}, "^TestGuestScenarios$" + kernelSensitive + "|^TestGuestLifecycle$" + firstWords},
 		// Emulated, 6.1 is twice as fast as 7.2.
-		{"6.1", vm.Options{Kernel: "6.1"}, "^TestGuestScenarios$" + kernelSensitive + "|^TestGuestLifecycle$" + elsewhere + "|^TestGuestCompat17$" + oldRuntime},
+		{"6.1", vm.Options{Kernel: "6.1"}, "^TestGuestScenarios$" + kernelSensitive + "|^TestGuestLifecycle$" + elsewhere + "|^TestGuestCompat17FirstInstruction$|^TestGuestCompat17$" + oldRuntime},
 		{"6.1-v1", vm.Options{Kernel: "6.1", CgroupV1: true}, "^TestGuestScenarios$" + onV1 + "|^TestGuestLifecycle$" + firstWords + "|^TestGuestKernelPackages$|^TestGuest(Conformance|ProxyScenarios)$" + vmOnly},
 		// Lives of the proxy are shorter here than on the host: fewer kills and restarts, two points of KilledBetween.
 		{"6.1-proxy", vm.Options{Kernel: "6.1"}, "^TestGuestProxy(Beside|Killed|Safe)$|^TestGuestProxyBesideScenarios$/^batch$|^TestGuestProxyKilledBetween$" + fewPoints},
@@ -190,7 +190,7 @@ func TestFullVM(t *testing.T) {
 		{"6.12", vm.Options{Kernel: "6.12", SlowDisk: slowBPS}, "^TestGuest(Scenarios|ProxyScenarios|Conformance|PageCache|CoreSched|KernelPackages|MemoryQoS|OnlyKoordlet|Demo|Koordlet|Neighbours|Lifecycle)$"},
 		{"6.12-systemd", vm.Options{Kernel: "6.12", Flavour: vm.Systemd}, "^TestGuestSystemd(Scenarios|ProxyScenarios|Conformance|Lifecycle|Docker|Koordlet)$"},
 		{"7.2", vm.Options{Kernel: "7.2"}, "^TestGuest(Scenarios|PageCache|MemoryQoS|Lifecycle)$"},
-		{"6.1", vm.Options{Kernel: "6.1"}, "^TestGuest(Scenarios|PageCache|MemoryQoS|Lifecycle|Compat17)$"},
+		{"6.1", vm.Options{Kernel: "6.1"}, "^TestGuest(Scenarios|PageCache|MemoryQoS|Lifecycle|Compat17|Compat17FirstInstruction)$"},
 		{"6.1-proxy", vm.Options{Kernel: "6.1"}, "^TestGuestProxy(Beside|BesideScenarios|Killed|KilledBetween|Safe)$"},
 		{"6.1-v1", vm.Options{Kernel: "6.1", CgroupV1: true}, "^TestGuest(Scenarios|ProxyScenarios|Conformance|KernelPackages|Lifecycle)$"},
 	})

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+package engine
+
+import (
+	"slices"
+
+	"github.com/koord-rt/koord-rt/model/plan"
+	"github.com/koord-rt/koord-rt/model/unit"
+	"github.com/koord-rt/koord-rt/model/workload"
+)
+
+// size is what a resize changes of a pod's base, as far as decisions are made by it.
+type size struct{ quota, memory unit.Opt }
+
+func sizeOf(r *workload.Resources) size { return size{r.Quota, r.MemoryLimit} }
+
+func (l size) base(r workload.Resources) workload.Resources {
+	r.Quota, r.MemoryLimit = l.quota, l.memory
+	return r
+}
+
+// newPodEntry is a pod as the runtime tells of it.
+func newPodEntry(p *workload.Pod) podEntry { return podEntry{p: p, lists: sizeOf(&p.Base)} }
+
+// listedPod is a pod of the runtime's list, which may be as old as the pod: containerd lists what the sandbox was made with, whatever
+// it has been told since. What this process knows is newer, unless the list says something else than the last time.
+func (g *Engine) listedPod(p *workload.Pod) podEntry {
+	e := newPodEntry(p)
+	e.unsure = true
+	old, ok := g.reg.pod(p.ID)
+	if !ok {
+		return e
+	}
+	e.plan, e.group, e.gen, e.before = old.plan, old.group, old.gen, old.before
+	e.minAbove, e.lowAbove = old.minAbove, old.lowAbove
+	if old.lists == e.lists {
+		next := *p
+		next.Base = sizeOf(&old.p.Base).base(p.Base)
+		e.p = &next
+	}
+	return e
+}
+
+// measure asks the kernel what the kubelet has written to a listed pod's cgroup since, as long as no event has told. Where a value of
+// ours stands, or is on its way, the ledger of an earlier life knows what stood there before. Where updates are untold another engine
+// may be writing: its values are not the kubelet's.
+func (g *Engine) measure(sandbox string) {
+	e, ok := g.reg.pod(sandbox)
+	if !ok || !e.unsure || e.stopped || e.p.Cgroup == "" || g.o.UpdatesUntold {
+		return
+	}
+	now := sizeOf(&e.p.Base)
+	var ask plan.Plan
+	for _, one := range [...]struct {
+		knob plan.Knob
+		base *unit.Opt
+	}{{plan.CPUQuota, &now.quota}, {plan.MemoryLimit, &now.memory}} {
+		if ours := e.plan.Get(one.knob); ours != nil && !ours.Observe {
+			if at := slices.IndexFunc(e.before, func(s plan.Setting) bool { return s.Knob == one.knob }); at >= 0 {
+				*one.base = unit.Some(e.before[at].Value.Int())
+			}
+			continue
+		}
+		ask = append(ask, plan.Setting{Target: e.p.Target(), Knob: one.knob, Value: plan.Int(one.base.Or(-1))})
+	}
+	for _, m := range g.o.Kernel.Verify(ask) {
+		switch {
+		case m.Err != nil, m.Got.Int() < 0: // no resize takes a limit away: that was somebody else
+		case m.Setting.Knob == plan.CPUQuota:
+			now.quota = unit.Some(m.Got.Int())
+		case m.Setting.Knob == plan.MemoryLimit:
+			now.memory = unit.Some(m.Got.Int())
+		}
+	}
+	if now == sizeOf(&e.p.Base) {
+		return
+	}
+	g.reg.changePod(sandbox, func(e *podEntry) {
+		if e.unsure { // no event has told meanwhile
+			next := *e.p
+			next.Base = now.base(next.Base)
+			e.p = &next
+		}
+	})
+}
