@@ -219,6 +219,37 @@ func TestBusyIsNotDisturbed(t *testing.T) {
 	}
 }
 
+// TestBusyAgainstItsLimit: whoever asks for more than its limit uses more, up to that, and is stopped. That it is stopped is told, however much more it
+// uses; nobody else did it.
+func TestBusyAgainstItsLimit(t *testing.T) {
+	t.Parallel()
+	for name, usual := range map[string]float64{"small": 0.01, "half": 1, "nearly all": 1.9} {
+		var s State
+		var told []string
+		for sec := range 900 {
+			web, over := Pod{UID: "web", QoS: protocol.QoSLS}, sec >= 600 && sec < 800
+			web.Used[CPU], web.Signals[Throttled] = unit.Got(Level(usual)), unit.Got[Level](0.01)
+			if over {
+				web.Used[CPU], web.Signals[Throttled] = unit.Got[Level](2), unit.Got[Level](0.9)
+			}
+			batch := Pod{UID: "a", QoS: protocol.QoSBE}
+			batch.Used[CPU] = unit.Got[Level](6)
+			var out Output
+			s, out = Step(s, Input{Now: unit.Micros(sec+1) * unit.Second, Pods: []Pod{web, batch}})
+			for _, e := range out.Events {
+				text, _, _ := strings.Cut(e.Text, ":")
+				told = append(told, e.Pod+" "+text)
+			}
+			if len(out.Caps) > 0 || s.Resource[CPU].Now != 0 {
+				t.Fatalf("%s: second %d: %+v, distress %g", name, sec, out.Caps, s.Resource[CPU].Now)
+			}
+		}
+		if d := cmp.Diff([]string{"web disturbed", "web no longer disturbed"}, told); d != "" {
+			t.Errorf("%s: (-want +got)\n%s", name, d)
+		}
+	}
+}
+
 // TestSlowSignal: CPI comes once a minute. Three samples are three minutes, and the trial waits for two new ones.
 func TestSlowSignal(t *testing.T) {
 	t.Parallel()

@@ -31,7 +31,7 @@ func (w *work) observe(p *Pod, state *PodState) {
 	}
 	for i := range NumSignals {
 		b, f := &state.Signals[i], &signals[i]
-		if x, ok := usable(p.Signals[i]); ok && (b.Disturbed || !busy[f.resource]) {
+		if x, ok := usable(p.Signals[i]); ok && (b.Disturbed || f.own || !busy[f.resource]) {
 			was := b.Disturbed
 			b.see(x, w.in.Now, f, w.in.Pace.History)
 			w.fresh[f.resource]++

@@ -27,7 +27,7 @@ import (
 type loops struct {
 	*rig
 	a *agent
-	// ls has no limit, burst a limit of 20 ms of CPU, be batch memory.
+	// ls has no limit, burst one of CPU, be batch memory or none.
 	ls, burst, be *kubelet.Running
 	// before are the pods' cgroups and those above them, without us.
 	before portrait
@@ -55,7 +55,7 @@ func TestGuestKoordlet(t *testing.T) {
 	}{
 		{"Shares", classesShare}, {"Burst", burstRaises}, {"Quota", quotaYields}, {"CPUSet", cpusetYields}, {"Pressure", pressureDecides},
 		{"Protection", memoryProtects}, {"Reclaim", memoryIsReclaimed}, {"Tight", memoryIsHeld},
-		{"ColdCache", coldCache}, {"Levels", memoryLevels}, {"BurstEnds", burstEnds},
+		{"ColdCache", coldCache}, {"Levels", memoryLevels}, {"BurstEnds", burstEnds}, {"Tuned", stalledGetsRoom},
 		{"Clock", clockJumps},
 		{"Killed", decisionsOutlive}, {"Restore", nothingIsLeft},
 	} {

@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/koord-rt/koord-rt/model/journal"
@@ -40,7 +41,7 @@ func throttledGetsRoom(h *alone) {
 		return out
 	}
 	h.soon(90*time.Second, h.narrow, quota(7500))
-	why := h.a.room(h.narrow, "given")
+	why := h.a.room(h.narrow, "given", time.Time{})
 	if !strings.HasPrefix(why, "tuned: throttled for ") {
 		h.t.Errorf("room was given because: %s", why)
 	}
@@ -48,7 +49,7 @@ func throttledGetsRoom(h *alone) {
 	stop := h.spinIn(h.app("app-others"), runtime.NumCPU())
 	begun := time.Now()
 	h.soon(30*time.Second, h.narrow, quota(5000))
-	h.t.Logf("quota 5000 to 7500 µs: %s; taken back %s after others began to compute: %s", why, time.Since(begun).Round(100*time.Millisecond), h.a.room(h.narrow, "taken back"))
+	h.t.Logf("quota 5000 to 7500 µs: %s; taken back %s after others began to compute: %s", why, time.Since(begun).Round(100*time.Millisecond), h.a.room(h.narrow, "taken back", time.Time{}))
 	h.rest()
 	stop()
 	if err := h.kube.StopPod(h.t.Context(), h.narrow); err != nil {
@@ -56,11 +57,71 @@ func throttledGetsRoom(h *alone) {
 	}
 }
 
-// room waits until /events says that a pod was given room, or that it was taken back, and returns the last reason.
-func (a *agent) room(run *kubelet.Running, outcome string) (reason string) {
+// stalledGetsRoom: a container that its memory.high holds up on a calm node, because what it touches neither fits nor can be reclaimed, waits
+// on for ever, and with tuning has memory.high raised by quarters of the way to its limit until it waits no more. Without the policy that
+// gave it a memory.high the room is over, too.
+func stalledGetsRoom(l *loops) {
+	const own = 96 * mib
+	l.put(memoryQoS(0))
+	l.soon(20*time.Second, l.be, bytesOf("main", map[string]int{"memory.max": 128 * mib, "memory.high": own}))
+	high := func() (int, error) { return l.bytes(l.dir(l.be), "memory.high") }
+	// The kernel lets who goes on above memory.high wait for every few pages, and without swap none of these can be reclaimed.
+	load := l.loading(l.be, "holds", strconv.Itoa(100*mib), "0s")
+	defer load.stop()
+	without := l.waits(l.be, "memory.pressure")
+	l.ticks(12, func() error { // its pressure is read every ten
+		if now, err := high(); err != nil || now != own {
+			return fmt.Errorf("memory.high is %d without tuning, %v", now, err)
+		}
+		return nil
+	})
+	without.end()
+	if without.part < 0.1 {
+		l.t.Fatalf("the load waits %s of the time: that would ask nobody for room", without)
+	}
+	begun := time.Now()
+	l.tuned(true)
+	raised := l.within(60*time.Second, "memory.high of a container that stalls", 104*mib, 128*mib, high)
+	why := l.a.room(l.be, "given", begun)
+	if !strings.HasPrefix(why, "tuned: it stalled at its memory.high of 96") {
+		l.t.Errorf("room was given because: %s", why)
+	}
+	var after *waiting
+	l.eventually(60*time.Second, func() (err error) { // by then it has as many quarters as it needs
+		after = l.waits(l.be, "memory.pressure")
+		l.ticks(2, quietly)
+		if after.end(); after.part > without.part/4 {
+			err = fmt.Errorf("it waits %s of the time, without tuning %s", after, without)
+		}
+		return err
+	})
+	last, err := high()
+	if err != nil || last > 128*mib {
+		l.t.Errorf("memory.high is %d at the end, %v", last, err)
+	}
+	load.stop()
+	l.put("")
+	l.noMemoryQoS()
+	l.tell("memory.high %d → %d → %d on a calm node, the container waits for memory %s of the time without tuning, %s then: %s; taken back: %s",
+		own, raised, last, without, after, why, l.a.room(l.be, "taken back", begun))
+	l.tuned(false)
+}
+
+// tuned starts koordlet anew with or without tuning.
+func (l *loops) tuned(on bool) {
+	l.t.Helper()
+	l.a.end(syscall.SIGTERM)
+	l.extra = map[string]any{"tune": on}
+	l.a.configure(nil)
+	l.extra = nil
+	l.a.start()
+}
+
+// room waits until /events says that a pod was given room since then, or that it was taken back, and returns the last reason.
+func (a *agent) room(run *kubelet.Running, outcome string, since time.Time) (reason string) {
 	a.r.t.Helper()
 	a.r.eventually(10*time.Second, func() error {
-		list, err := a.events(time.Time{}, func(r *journal.Record) bool { return r.Want == outcome && r.Target.Pod == run.Pod.UID })
+		list, err := a.events(since, func(r *journal.Record) bool { return r.Want == outcome && r.Target.Pod == run.Pod.UID })
 		if err == nil && len(list) == 0 {
 			err = fmt.Errorf("no event about room of %s that was %s", run.Pod.Name, outcome)
 		}

@@ -12,6 +12,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -29,11 +30,14 @@ import (
 //
 //	reads DISK BYTES AT-ONCE PAUSE   reads so much of a disk at any place, past the page cache, and pauses, so many at once; the disk is
 //	                                 its descriptor 3, since a container may not open it
+//	works CPU BUSY PAUSE             computes until it has had so much of a CPU, of that one if it is named, and pauses
 //	holds BYTES PAUSE                takes anonymous memory and gives it back, and pauses
 //	caches FILE                      reads a file into the page cache over and over
 //	asks ADDRESS PAUSE               sends something small by TCP, waits until it is back, and pauses; prints when it sent and how long it
 //	                                 took, in µs, a line for each
 //	pours ADDRESS CONNECTIONS        sends by TCP as much as it can
+//
+// The first three print a line when they have done it for the first time.
 const loadOf = "KOORD_RT_LOAD"
 
 // burden is a load that runs in a container's cgroups, and in its pod's network where it is about that.
@@ -93,6 +97,16 @@ func (r *rig) loading(run *kubelet.Running, words ...string) *burden {
 	return l
 }
 
+// hasBegun waits until it has printed something.
+func (l *burden) hasBegun() {
+	l.t.Helper()
+	for limit := time.Now().Add(patience(20 * time.Second)); l.out.String() == ""; time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(limit) {
+			l.t.Fatalf("load %q does not begin: %s", l.words, l.said.String())
+		}
+	}
+}
+
 // stop ends it. One that has ended by itself has failed.
 func (l *burden) stop() {
 	l.once.Do(func() {
@@ -137,6 +151,17 @@ func runLoad(words []string) error {
 			go func() { errs <- readsDisk(disk, int(end), number(2), pause()) }()
 		}
 		return <-errs
+	case len(words) == 4 && words[0] == "works":
+		busy, err := time.ParseDuration(words[2])
+		if err != nil {
+			return err
+		}
+		if words[1] == anywhere {
+			return worksOnCPU(nil, busy, pause())
+		}
+		var set unix.CPUSet
+		set.Set(number(1))
+		return worksOnCPU(&set, busy, pause())
 	case len(words) == 3 && words[0] == "holds":
 		return holdsMemory(number(1), pause())
 	case len(words) == 2 && words[0] == "caches":
@@ -158,22 +183,57 @@ func readsDisk(disk *os.File, end, size int, pause time.Duration) error {
 	if err != nil {
 		return err
 	}
-	for {
+	for first := true; ; first = false {
 		if _, err := disk.ReadAt(buf, int64(rand.IntN(end/size)*size)); err != nil {
 			return err
+		}
+		if first {
+			fmt.Println("has begun")
 		}
 		time.Sleep(pause)
 	}
 }
 
+// worksOnCPU pauses in the kernel: its thread is what waits for a CPU afterwards.
+func worksOnCPU(set *unix.CPUSet, busy, pause time.Duration) error {
+	runtime.LockOSThread()
+	if set != nil {
+		if err := unix.SchedSetaffinity(0, set); err != nil {
+			return err
+		}
+	}
+	had := func() (time.Duration, error) {
+		var ts unix.Timespec
+		err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &ts)
+		return time.Duration(ts.Nano()), err
+	}
+	rest := unix.NsecToTimespec(pause.Nanoseconds())
+	for first := true; ; first = false {
+		begun, err := had()
+		for now := begun; err == nil && now-begun < busy; {
+			now, err = had()
+		}
+		if err != nil {
+			return err
+		}
+		if first {
+			fmt.Println("has begun")
+		}
+		_ = unix.Nanosleep(&rest, nil) // one that a signal ends is a shorter one
+	}
+}
+
 func holdsMemory(size int, pause time.Duration) error {
-	for {
+	for first := true; ; first = false {
 		mem, err := unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE|unix.MAP_POPULATE)
 		if err != nil {
 			return err
 		}
 		if err := unix.Munmap(mem); err != nil {
 			return err
+		}
+		if first {
+			fmt.Println("has begun")
 		}
 		time.Sleep(pause)
 	}

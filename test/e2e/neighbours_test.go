@@ -39,9 +39,10 @@ var soonJudged = map[string]any{
 }
 
 // TestGuestNeighbours is koordlet beside a kubelet that tells it the pods, and a best-effort pod that takes what a latency-sensitive one needs:
-// a disk, then memory. Each time koordlet tells who suffers and who is suspected, holds that one by io.max and by memory.high, finds it guilty,
-// since the other waits less, and gives back what it took when nobody is disturbed any more. Where holding does not help, it decides who must
-// leave. How long a pod waits (PSI), what it has and what holds it is read from the kernel.
+// a CPU, a disk, then memory. Each time koordlet tells who suffers, by every signal that there is of it, and, once best effort may be held, who is
+// suspected; holds that one by cpu.max, io.max and memory.high, finds it guilty, since the other waits less, and gives back what it took when
+// nobody is disturbed any more. Where holding does not help, it decides who must leave. How long a pod waits (PSI), what it has and what holds it
+// is read from the kernel.
 func TestGuestNeighbours(t *testing.T) {
 	if !cgroupV2() || runtime.NumCPU() != 8 {
 		t.Fatalf("the figures are for cgroup v2 and 8 CPUs, here are %d", runtime.NumCPU())
@@ -53,35 +54,63 @@ func TestGuestNeighbours(t *testing.T) {
 	l := &loops{rig: newRig(t, rigOptions{})}
 	l.put(disturbs)
 	l.up("", nil)
-	l.ls, l.be = l.pod(openPod("quiet-ls", "LS")), l.pod(openPod("greedy-be", "BE"))
+	light := openPod("works-ls", "LS")
+	light.Containers[0].Resources.Requests["cpu"] = "2m"
+	l.ls, l.be, l.burst = l.pod(light), l.pod(openPod("greedy-be", "BE")), l.pod(limitedPod())
 	l.a = l.newAgent()
 	l.a.kubelet = l.serve() // who is to leave is known by what it tells
 	l.extra = maps.Clone(soonJudged)
 	l.extra["nodeName"] = servesFor
 	l.a.configure(nil)
 	l.extra = nil
+	quiet := l.pod(openPod("quiet-ls", "LS"))
+	dev, _ := l.slowDisk()
+	// So long at once that what the machine beneath keeps it waiting is little of it.
+	works, limited := l.loading(l.ls, "works", sharedCPU, "400ms", "100ms"), l.loading(l.burst, "works", anywhere, "1ms", "99ms")
+	reads, holds := l.loading(quiet, "reads", dev, "4096", "1", "50ms"), l.loading(quiet, "holds", strconv.Itoa(8*mib), "100ms")
+	for _, load := range []*burden{works, limited, reads, holds} {
+		load.hasBegun() // what that costs is not usual
+	}
 	l.a.start()
-	inSteps(t, l.rig, l, []step[*loops]{{"Disk", disturbedAtDisk}, {"Memory", disturbedInMemory}, {"Starved", starvedOfCPU}, {"Full", fullOfMemory}})
+	l.ticks(26, quietly) // 20 s of history, and what is lost at its ends
+	l.neighbours([]*burden{limited}, []step[*loops]{{"Throttled", throttledByItself}})
+	l.neighbours([]*burden{works}, []step[*loops]{{"CPU", disturbedOnCPU}})
+	l.ls = quiet
+	l.neighbours([]*burden{reads, holds}, []step[*loops]{{"Disk", disturbedAtDisk}, {"Memory", disturbedInMemory}})
+	l.neighbours(nil, []step[*loops]{{"Starved", starvedOfCPU}, {"Full", fullOfMemory}})
+}
+
+// neighbours takes steps, after which these loads end.
+func (l *loops) neighbours(quiet []*burden, steps []step[*loops]) {
+	if l.t.Failed() {
+		return
+	}
+	inSteps(l.t, l.rig, l, steps)
+	for _, q := range quiet {
+		q.stop()
+	}
 }
 
 // disturbance is one that best effort makes.
 type disturbance struct {
 	about   string   // the resource
-	signals []string // one of them tells it first
+	signals []string // each of them tells it
 	stall   string   // the pressure file of whoever waits
-	begin   func() *burden
+	begin   func() (stop func())
 	held    func() error // nil when the kernel holds the one that disturbs
 	free    func() error // nil when it does not
 }
 
-// disturb makes it, and takes it away again.
+// disturb makes it while nobody may be held for it, so that each signal has the time to tell, then lets koordlet act, and takes it away again.
 func (l *loops) disturb(d disturbance) {
 	l.t.Helper()
+	l.put("")
 	calm := l.waits(l.ls, d.stall)
 	l.ticks(5, quietly)
+	l.a.rests(l.ls) // a machine that gives the guest no time may have disturbed it
 	calm.end()
 	stalled, begun := l.waits(l.ls, d.stall), time.Now()
-	load := d.begin()
+	stop := d.begin()
 	l.eventually(20*time.Second, func() error { // the load does what it is for
 		now := l.waits(l.ls, d.stall)
 		time.Sleep(time.Second)
@@ -91,8 +120,12 @@ func (l *loops) disturb(d disturbance) {
 		}
 		return nil
 	})
-	// A machine that gives the guest no time may have disturbed it before.
-	told := []string{l.a.interferes(time.Time{}, l.ls, d.signals...), l.a.interferes(begun, l.be, "suspected of disturbing others about "+d.about)}
+	told := l.eachTells(l.ls, begun, d.signals)
+	if list, err := l.a.events(begun, func(r *journal.Record) bool { return strings.HasPrefix(r.Reason, "suspected") }); err != nil || len(list) > 0 {
+		l.t.Errorf("nobody may be held, and koordlet tries %+v, %v", list, err)
+	}
+	l.put(disturbs)
+	told = append(told, l.a.interferes(begun, l.be, "suspected of disturbing others about "+d.about))
 	stalled.end()
 	l.eventually(20*time.Second, d.held)
 	told = append(told, l.a.interferes(begun, l.be, "guilty", "innocent, released"))
@@ -108,33 +141,11 @@ func (l *loops) disturb(d disturbance) {
 	if stalled.part < calm.part+0.02 || held.part > stalled.part/2 {
 		l.t.Errorf("the pod waits %s of the time undisturbed, %s disturbed, %s while the other is held", calm, stalled, held)
 	}
-	load.stop()
+	stop()
 	told = append(told, l.a.interferes(begun, l.be, "released: nobody is disturbed any more"))
 	l.eventually(20*time.Second, d.free)
+	told = append(told, l.eachIsOver(l.ls, begun, d.signals)...)
 	l.tell("%s: the pod waits %s of the time undisturbed, %s disturbed, %s while the other is held; %s", d.about, calm, stalled, held, strings.Join(told, "; "))
-}
-
-// interferes waits until koordlet tells one of some things about a pod, and returns it.
-func (a *agent) interferes(since time.Time, run *kubelet.Running, whats ...string) (found string) {
-	a.r.t.Helper()
-	a.r.eventually(60*time.Second, func() error {
-		list, err := a.events(since, func(r *journal.Record) bool { return r.Knob == "interference" })
-		if err != nil {
-			return err
-		}
-		var all []string
-		for i := len(list) - 1; i >= 0; i-- {
-			for _, what := range whats {
-				if list[i].Target.Pod == run.Pod.UID && strings.HasPrefix(list[i].Reason, what) {
-					found = run.Pod.Name + " " + list[i].Reason
-					return nil
-				}
-			}
-			all = append(all, list[i].Target.Name+": "+list[i].Reason)
-		}
-		return fmt.Errorf("nothing told of %s that begins with %q: %q", run.Pod.Name, whats, all)
-	})
-	return found
 }
 
 // waiting is the part of the time in which tasks of a pod stalled.
@@ -199,12 +210,10 @@ func (l *loops) slowDisk() (dev, number string) {
 	return "", ""
 }
 
-// disturbedAtDisk: the one reads a page twenty times a second, the other as much as the disk gives, four reads at once.
+// disturbedAtDisk: the one reads a page twenty times a second, the other as much as the disk gives, eight reads at once, for
+// which a page has to wait half a second.
 func disturbedAtDisk(l *loops) {
 	dev, number := l.slowDisk()
-	rest := l.loading(l.ls, "reads", dev, "4096", "1", "50ms")
-	defer rest.stop()
-	l.ticks(26, quietly) // 20 s of history, and what is lost at its ends
 	limits := func() string {
 		for line := range strings.Lines(l.file(l.kube.PodDir(l.be, ""), "io.max")) {
 			if rest, ok := strings.CutPrefix(line, number+" "); ok {
@@ -215,8 +224,8 @@ func disturbedAtDisk(l *loops) {
 	}
 	var most string
 	l.disturb(disturbance{
-		about: "disk", signals: []string{"disturbed: disk latency", "disturbed: IO pressure"}, stall: "io.pressure",
-		begin: func() *burden { return l.loading(l.be, "reads", dev, strconv.Itoa(256<<10), "4", "0s") },
+		about: "disk", signals: []string{"disk latency", "IO pressure"}, stall: "io.pressure",
+		begin: func() (stop func()) { return l.loading(l.be, "reads", dev, strconv.Itoa(256<<10), "8", "0s").stop },
 		held: func() error {
 			var read int
 			most = limits()
@@ -256,11 +265,8 @@ func (l *loops) uncached(size int) string {
 // disturbedInMemory: the one takes 8 MiB and gives them back, ten times a second, the other fills what all pods may have with the page cache
 // of a file that it reads again and again, so that somebody has to give for each of those.
 func disturbedInMemory(l *loops) {
-	const room, taken = 96 * mib, 8 * mib
+	const room = 96 * mib
 	file := l.uncached(192 * mib)
-	rest := l.loading(l.ls, "holds", strconv.Itoa(taken), "100ms")
-	defer rest.stop()
-	l.ticks(26, quietly)
 	defer l.room(room)()
 	high := func() (int, error) {
 		text, err := cgroups.Read(l.dir(l.be), "memory.high")
@@ -271,8 +277,8 @@ func disturbedInMemory(l *loops) {
 	}
 	var most int
 	l.disturb(disturbance{
-		about: "memory", signals: []string{"disturbed: memory"}, stall: "memory.pressure",
-		begin: func() *burden { return l.loading(l.be, "caches", file) },
+		about: "memory", signals: []string{"memory pressure", "memory allocation latency"}, stall: "memory.pressure",
+		begin: func() (stop func()) { return l.loading(l.be, "caches", file).stop },
 		held: func() (err error) {
 			if most, err = high(); err == nil && (most < 16*mib || most > room*9/10) {
 				err = fmt.Errorf("memory.high of the container is %d, want about four fifths of %d", most, room)

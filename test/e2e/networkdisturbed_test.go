@@ -54,10 +54,9 @@ func (n *uplink) disturbed() {
 		}
 		return nil
 	})
-	told := []string{
-		n.a.interferes(time.Time{}, n.ls, "disturbed: network latency"), // a busy machine may have disturbed it before
-		n.a.interferes(begun, n.be, "suspected of disturbing others about network"),
-	}
+	told := []string{n.a.interferes(time.Time{}, n.ls, "disturbed: network latency")} // a busy machine may have disturbed it before
+	n.a.feels(n.ls, "network latency")
+	told = append(told, n.a.interferes(begun, n.be, "suspected of disturbing others about network"))
 	disturbed := asks.trips(begun)
 	var egress direction
 	for _, d := range n.directions() {
@@ -86,7 +85,8 @@ func (n *uplink) disturbed() {
 		n.t.Errorf("round trips took %s undisturbed, %s disturbed, %s while the other was held to %s", calm, disturbed, while, held)
 	}
 	pours.stop()
-	told = append(told, n.a.interferes(begun, n.be, "released: nobody is disturbed any more"))
+	told = append(told, n.a.interferes(begun, n.be, "released: nobody is disturbed any more"), n.a.interferes(begun, n.ls, "no longer disturbed: network latency"))
+	n.a.rests(n.ls)
 	n.eventually(20*time.Second, func() error {
 		if text := limit(); text != "" {
 			return fmt.Errorf("the pod is still limited to %s", text)
