@@ -31,6 +31,15 @@ var accepted = map[string]string{
 	reportsHave("podsMetric[].podUsage.devices", 256):                       noNodeHasThose,
 	reportsHave("prodPeakMetric.resource.devices", 256):                     noNodeHasThose,
 	reportsHave("prodReclaimableMetric.resource.devices", 256):              noNodeHasThose,
+
+	newRule("devices.scheduling.koordinator.sh", "spec.devices", idsOnce): "a device that stands twice doubled what its node has",
+}
+
+const idsOnce = `[self.map(d, has(d.id) ? d.id : has(d.uuid) ? d.uuid : '')].all(ids, ids.all(u, u == '' || ids.indexOf(u) == ids.lastIndexOf(u)))`
+
+// newRule between fields: an object that was stored before and breaks it stays as it is until its field changes.
+func newRule(definition, at, rule string) string {
+	return definition + " v1alpha1: " + at + ": new rule " + rule
 }
 
 // noNodeHasThose: entries without content cost a reader a hundred times their bytes, and one node's credentials would end the manager of

@@ -7,6 +7,7 @@ package cluster_test
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 )
@@ -80,6 +81,11 @@ var rulings = []ruled{
 	{"device models", aDevice + "{health: true, labels: {model: a}, deviceModel: b}]}", "labels.model and deviceModel are two spellings"},
 	{"device, twice the same", aDevice + "{type: gpu, deviceType: gpu, id: a, uuid: a, labels: {model: a}, deviceModel: a}]}", ""},
 
+	{"a device twice", aDevice + "{type: gpu, id: a}, {type: gpu, id: b}, {type: gpu, id: a}]}", "two devices have the same id (uuid)"},
+	{"a device twice, in two spellings", aDevice + "{type: gpu, id: a}, {deviceType: gpu, uuid: a}]}", "two devices have the same id (uuid)"},
+	{"devices without an id", aDevice + "{type: rdma}, {type: rdma}, {type: gpu, id: ''}, {type: gpu, id: ''}]}", ""},
+	{"as many devices as there may be", aDevice + manyDevices(256) + "]}", ""},
+
 	{"no owner", aReservation + "{template: {spec: {}}, owners: []}", "spec.owners"},
 	{"no template", aReservation + "{owners: [{}]}", "spec.template: Required"},
 	{"no such policy of a reservation", aReservation + "{template: {}, owners: [{}], allocatePolicy: Loose}", "\"Aligned\", \"Restricted\""},
@@ -93,6 +99,15 @@ var rulings = []ruled{
 	{"ratio", aPoolProfile + "{quotaName: q, nodeSelector: {}, resourceRatio: \"1.0\"}", ""},
 	{"no workload", aRecommended + "{type: workload}}", "target.workload is needed with type workload"},
 	{"no selector", aRecommended + "{type: podSelector, workload: {kind: A, name: b}}}", "target.podSelector is needed with type podSelector"},
+}
+
+// manyDevices have ids as long as those of GPUs: what the rule about them costs grows with the square of their number.
+func manyDevices(n int) string {
+	out := make([]string, n)
+	for i := range out {
+		out[i] = fmt.Sprintf("{type: gpu, id: GPU-01234567-89ab-cdef-0123-%012d}", i)
+	}
+	return strings.Join(out, ", ")
 }
 
 // rules: what is wrong is refused in words that name the field, what is right is taken.
