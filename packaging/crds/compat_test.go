@@ -32,10 +32,13 @@ var accepted = map[string]string{
 	reportsHave("prodPeakMetric.resource.devices", 256):                     noNodeHasThose,
 	reportsHave("prodReclaimableMetric.resource.devices", 256):              noNodeHasThose,
 
-	newRule("devices.scheduling.koordinator.sh", "spec.devices", idsOnce): "a device that stands twice doubled what its node has",
+	newRule("nodemetrics.slo.koordinator.sh", "status.nodeMetric", sameUsage): "a reader of the other spelling saw another node",
+	newRule("devices.scheduling.koordinator.sh", "spec.devices", idsOnce):     "a device that stands twice doubled what its node has",
 }
 
 const idsOnce = `[self.map(d, has(d.id) ? d.id : has(d.uuid) ? d.uuid : '')].all(ids, ids.all(u, u == '' || ids.indexOf(u) == ids.lastIndexOf(u)))`
+
+const sameUsage = `!has(self.usage) || !has(self.nodeUsage) || !has(self.nodeUsage.resources) || ['cpu', 'memory'].all(r, !(r in self.usage) || !(r in self.nodeUsage.resources) || quantity(string(self.usage[r])).compareTo(quantity(string(self.nodeUsage.resources[r]))) == 0)`
 
 // newRule between fields: an object that was stored before and breaks it stays as it is until its field changes.
 func newRule(definition, at, rule string) string {

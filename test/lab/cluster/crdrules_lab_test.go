@@ -10,6 +10,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/koord-rt/koord-rt/test/lab/cluster"
 )
 
 // ruled is an object as a user writes it and what the API server says: nothing when it is taken.
@@ -110,6 +112,37 @@ func manyDevices(n int) string {
 	return strings.Join(out, ", ")
 }
 
+// reported are statuses of a NodeMetric.
+var reported = []ruled{
+	{"two usages of a node", "status: {nodeMetric: {usage: {cpu: 2}, nodeUsage: {resources: {cpu: 3}}}}", "nodeUsage.resources and usage are two spellings"},
+	{"two amounts of memory", "status: {nodeMetric: {usage: {cpu: 2, memory: 1G}, nodeUsage: {resources: {cpu: 2, memory: 1Gi}}}}", "nodeUsage.resources and usage are two spellings"},
+	{"one usage, written twice", "status: {nodeMetric: {usage: {cpu: 2, memory: 1Gi}, nodeUsage: {resources: {cpu: 2000m, memory: 1024Mi, pods: \"3\"}}}}", ""},
+	{"usages of different resources", "status: {nodeMetric: {usage: {cpu: 2}, nodeUsage: {resources: {memory: 1Gi}}}}", ""},
+}
+
+// reports: the same of what a node writes. The object goes again.
+func (d *defined) reports(ctx context.Context, t *testing.T) {
+	const path = "/apis/slo.koordinator.sh/v1alpha1/nodemetrics/ruled"
+	if err := d.apply(ctx, aNodeMetric); err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range reported {
+		t.Run(r.name, func(t *testing.T) {
+			status, err := cluster.ParseObject([]byte(r.text))
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = d.c.Admin().Patch(ctx, path+"/status?dryRun=All", cluster.MergePatch, status)
+			if (err == nil) != (r.want == "") || err != nil && !strings.Contains(err.Error(), r.want) {
+				t.Errorf("want %q, have %v", r.want, err)
+			}
+		})
+	}
+	if err := d.c.Admin().Delete(ctx, path, -1); err != nil {
+		t.Error(err)
+	}
+}
+
 // rules: what is wrong is refused in words that name the field, what is right is taken.
 func (d *defined) rules(ctx context.Context, t *testing.T) {
 	for _, r := range rulings {
@@ -123,4 +156,5 @@ func (d *defined) rules(ctx context.Context, t *testing.T) {
 			}
 		})
 	}
+	d.reports(ctx, t)
 }
