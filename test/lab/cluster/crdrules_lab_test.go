@@ -24,6 +24,7 @@ const (
 	aNodeMetric  = "apiVersion: slo.koordinator.sh/v1alpha1\nkind: NodeMetric\nmetadata: {name: ruled}\n"
 	aProfile     = "apiVersion: config.koordinator.sh/v1alpha1\nkind: ClusterColocationProfile\nmetadata: {name: ruled}\nspec: "
 	aDevice      = "apiVersion: scheduling.koordinator.sh/v1alpha1\nkind: Device\nmetadata: {name: ruled}\nspec: {devices: ["
+	aTopology    = "apiVersion: scheduling.koordinator.sh/v1alpha1\nkind: ClusterNetworkTopology\nmetadata: {name: ruled}\nspec: {networkTopologySpec: ["
 	aReservation = "apiVersion: scheduling.koordinator.sh/v1alpha1\nkind: Reservation\nmetadata: {name: ruled}\nspec: "
 	aQuota       = "apiVersion: koordinator.sh/v1alpha1\nkind: ElasticQuota\nmetadata: {name: ruled, namespace: default}\nspec: "
 	aPoolProfile = "apiVersion: quota.koordinator.sh/v1alpha1\nkind: ElasticQuotaProfile\nmetadata: {name: ruled, namespace: default}\nspec: "
@@ -88,6 +89,16 @@ var rulings = []ruled{
 	{"devices without an id", aDevice + "{type: rdma}, {type: rdma}, {type: gpu, id: ''}, {type: gpu, id: ''}]}", ""},
 	{"as many devices as there may be", aDevice + manyDevices(256) + "]}", ""},
 
+	{"a layer twice", aTopology + "{topologyLayer: A}, {topologyLayer: A}]}", "each layer stands once"},
+	{"a parent that is no layer", aTopology + "{topologyLayer: A}, {topologyLayer: B, parentTopologyLayer: C}]}", "a parentTopologyLayer is no layer"},
+	{"a layer above itself", aTopology + "{topologyLayer: A, parentTopologyLayer: A}]}", "neither the layer itself nor NodeTopologyLayer"},
+	{"a layer below the nodes", aTopology + "{topologyLayer: NodeTopologyLayer}, {topologyLayer: A, parentTopologyLayer: NodeTopologyLayer}]}", "neither the layer itself nor NodeTopologyLayer"},
+	{"a layer above the root", aTopology + "{topologyLayer: A}, {topologyLayer: ClusterTopologyLayer, parentTopologyLayer: A}]}", "ClusterTopologyLayer is the root"},
+	{"a layer without a name", aTopology + "{topologyLayer: ''}]}", "topologyLayer"},
+	{"an empty label", aTopology + "{topologyLayer: A, labelKey: ['']}]}", "labelKey[0]"},
+	{"layers, the root among them", aTopology + "{topologyLayer: ClusterTopologyLayer}, {topologyLayer: B, parentTopologyLayer: A}, {topologyLayer: A, parentTopologyLayer: ClusterTopologyLayer, labelKey: [a, b]}, {topologyLayer: NodeTopologyLayer, parentTopologyLayer: B}]}", ""},
+	{"as many layers as there may be", aTopology + manyLayers(64) + "]}", ""},
+
 	{"no owner", aReservation + "{template: {spec: {}}, owners: []}", "spec.owners"},
 	{"no template", aReservation + "{owners: [{}]}", "spec.template: Required"},
 	{"no such policy of a reservation", aReservation + "{template: {}, owners: [{}], allocatePolicy: Loose}", "\"Aligned\", \"Restricted\""},
@@ -109,6 +120,16 @@ func manyDevices(n int) string {
 	for i := range out {
 		out[i] = fmt.Sprintf("{type: gpu, id: GPU-01234567-89ab-cdef-0123-%012d}", i)
 	}
+	return strings.Join(out, ", ")
+}
+
+// manyLayers are one below the other, with names as long as they may be.
+func manyLayers(n int) string {
+	out := make([]string, n)
+	for i := range out {
+		out[i] = fmt.Sprintf("{topologyLayer: L%062d, parentTopologyLayer: L%062d}", i, i-1)
+	}
+	out[0] = fmt.Sprintf("{topologyLayer: L%062d}", 0)
 	return strings.Join(out, ", ")
 }
 
