@@ -25,6 +25,7 @@ const (
 	aProfile     = "apiVersion: config.koordinator.sh/v1alpha1\nkind: ClusterColocationProfile\nmetadata: {name: ruled}\nspec: "
 	aDevice      = "apiVersion: scheduling.koordinator.sh/v1alpha1\nkind: Device\nmetadata: {name: ruled}\nspec: {devices: ["
 	aTopology    = "apiVersion: scheduling.koordinator.sh/v1alpha1\nkind: ClusterNetworkTopology\nmetadata: {name: ruled}\nspec: {networkTopologySpec: ["
+	aJob         = "apiVersion: scheduling.koordinator.sh/v1alpha1\nkind: PodMigrationJob\nmetadata: {name: ruled}\nspec: "
 	aReservation = "apiVersion: scheduling.koordinator.sh/v1alpha1\nkind: Reservation\nmetadata: {name: ruled}\nspec: "
 	aQuota       = "apiVersion: koordinator.sh/v1alpha1\nkind: ElasticQuota\nmetadata: {name: ruled, namespace: default}\nspec: "
 	aPoolProfile = "apiVersion: quota.koordinator.sh/v1alpha1\nkind: ElasticQuotaProfile\nmetadata: {name: ruled, namespace: default}\nspec: "
@@ -98,6 +99,11 @@ var rulings = []ruled{
 	{"an empty label", aTopology + "{topologyLayer: A, labelKey: ['']}]}", "labelKey[0]"},
 	{"layers, the root among them", aTopology + "{topologyLayer: ClusterTopologyLayer}, {topologyLayer: B, parentTopologyLayer: A}, {topologyLayer: A, parentTopologyLayer: ClusterTopologyLayer, labelKey: [a, b]}, {topologyLayer: NodeTopologyLayer, parentTopologyLayer: B}]}", ""},
 	{"as many layers as there may be", aTopology + manyLayers(64) + "]}", ""},
+
+	{"a job without a pod's name", aJob + "{podRef: {namespace: default}}", "give both name and namespace"},
+	{"a job with an empty namespace", aJob + "{podRef: {name: a, namespace: ''}}", "give both name and namespace"},
+	{"a job that moves no pod", aJob + "{podRef: {kind: Deployment, name: a, namespace: default}}", "only pods are moved"},
+	{"a job of a pod", aJob + "{podRef: {kind: Pod, name: a, namespace: default}}", ""},
 
 	{"no owner", aReservation + "{template: {spec: {}}, owners: []}", "spec.owners"},
 	{"no template", aReservation + "{owners: [{}]}", "spec.template: Required"},
