@@ -31,6 +31,48 @@ var accepted = map[string]string{
 	reportsHave("podsMetric[].podUsage.devices", 256):                       noNodeHasThose,
 	reportsHave("prodPeakMetric.resource.devices", 256):                     noNodeHasThose,
 	reportsHave("prodReclaimableMetric.resource.devices", 256):              noNodeHasThose,
+
+	newRule("nodemetrics.slo.koordinator.sh", "status.nodeMetric", sameUsage):        "a reader of the other spelling saw another node",
+	layersHave("spec.networkTopologySpec", "maxItems", 64):                           noSuchLayers,
+	layersHave("spec.networkTopologySpec[].topologyLayer", "minLength", 1):           noSuchLayers,
+	layersHave("spec.networkTopologySpec[].topologyLayer", "maxLength", 63):          noSuchLayers,
+	layersHave("spec.networkTopologySpec[].parentTopologyLayer", "maxLength", 63):    noSuchLayers,
+	layersHave("spec.networkTopologySpec[].labelKey[]", "minLength", 1):              noSuchLayers,
+	newRule(networkLayers, "spec.networkTopologySpec", layersOnce):                   noSuchLayers,
+	newRule(networkLayers, "spec.networkTopologySpec", parentsListed):                noSuchLayers,
+	newRule(networkLayers, "spec.networkTopologySpec[]", parentAbove):                noSuchLayers,
+	newRule(networkLayers, "spec.networkTopologySpec[]", rootHasNone):                noSuchLayers,
+	newRule("podmigrationjobs.scheduling.koordinator.sh", "spec.podRef", podNamed):   movesNothing,
+	newRule("podmigrationjobs.scheduling.koordinator.sh", "spec.podRef", podAndKind): movesNothing,
+	newRule("devices.scheduling.koordinator.sh", "spec.devices", idsOnce):            "a device that stands twice doubled what its node has",
+}
+
+const idsOnce = `[self.map(d, has(d.id) ? d.id : has(d.uuid) ? d.uuid : '')].all(ids, ids.all(u, u == '' || ids.indexOf(u) == ids.lastIndexOf(u)))`
+
+const (
+	networkLayers = "clusternetworktopologies.scheduling.koordinator.sh"
+	layersOnce    = `[self.map(l, l.topologyLayer)].all(names, names.all(n, names.indexOf(n) == names.lastIndexOf(n)))`
+	parentsListed = `self.all(l, !has(l.parentTopologyLayer) || l.parentTopologyLayer in ['', 'ClusterTopologyLayer'] || self.exists(m, m.topologyLayer == l.parentTopologyLayer))`
+	parentAbove   = `!has(self.parentTopologyLayer) || self.parentTopologyLayer != self.topologyLayer && self.parentTopologyLayer != 'NodeTopologyLayer'`
+	rootHasNone   = `self.topologyLayer != 'ClusterTopologyLayer' || !has(self.parentTopologyLayer) || size(self.parentTopologyLayer) == 0`
+	noSuchLayers  = "what is no tree of layers means nothing to any scheduler, and no network has 64 layers"
+)
+
+func layersHave(at, bound string, value int) string {
+	return fmt.Sprintf("%s v1alpha1: %s: %s has become %d", networkLayers, at, bound, value)
+}
+
+const (
+	podNamed     = `has(self.name) && size(self.name) > 0 && has(self.__namespace__) && size(self.__namespace__) > 0`
+	podAndKind   = `!has(self.kind) || self.kind in ['', 'Pod']`
+	movesNothing = "a job that names no pod fails as soon as somebody works on it"
+)
+
+const sameUsage = `!has(self.usage) || !has(self.nodeUsage) || !has(self.nodeUsage.resources) || ['cpu', 'memory'].all(r, !(r in self.usage) || !(r in self.nodeUsage.resources) || quantity(string(self.usage[r])).compareTo(quantity(string(self.nodeUsage.resources[r]))) == 0)`
+
+// newRule between fields: an object that was stored before and breaks it stays as it is until its field changes.
+func newRule(definition, at, rule string) string {
+	return definition + " v1alpha1: " + at + ": new rule " + rule
 }
 
 // noNodeHasThose: entries without content cost a reader a hundred times their bytes, and one node's credentials would end the manager of

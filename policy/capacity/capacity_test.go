@@ -172,6 +172,12 @@ func TestDeviceResources(t *testing.T) {
 		}}
 	}
 	rdma, fpga := capacity.Device{Type: protocol.DeviceRDMA, Healthy: true}, capacity.Device{Type: protocol.DeviceFPGA, Healthy: true}
+	named := func(id string, healthy bool) capacity.Device {
+		out := gpu(healthy)
+		out.ID = id
+		return out
+	}
+	card := capacity.Device{Type: protocol.DeviceRDMA, Healthy: true, ID: "c"}
 	two := map[string]int64{protocol.ResourceGPU: 200, protocol.ResourceGPUCore: 200, protocol.ResourceGPUMemory: 32 << 30}
 	for name, tc := range map[string]struct {
 		devices []capacity.Device
@@ -188,8 +194,12 @@ func TestDeviceResources(t *testing.T) {
 		"shared, and a network": {[]capacity.Device{gpu(true), rdma, rdma}, "huawei", true, map[string]int64{
 			protocol.ResourceGPUCore: 100, protocol.ResourceGPUMemory: 16 << 30, protocol.ResourceGPUShared: 100, protocol.ResourceRDMA: 200,
 		}},
-		"no GPU":      {[]capacity.Device{fpga, fpga, rdma}, "", true, map[string]int64{protocol.ResourceFPGA: 200, protocol.ResourceRDMA: 100}},
-		"not healthy": {[]capacity.Device{gpu(false), {Type: protocol.DeviceFPGA}}, "", true, map[string]int64{}},
+		"no GPU":                    {[]capacity.Device{fpga, fpga, rdma}, "", true, map[string]int64{protocol.ResourceFPGA: 200, protocol.ResourceRDMA: 100}},
+		"one of them twice":         {[]capacity.Device{named("a", true), named("b", true), named("a", true)}, "", false, two},
+		"a network card twice":      {[]capacity.Device{card, card}, "", false, map[string]int64{protocol.ResourceRDMA: 100}},
+		"twice, the first is ill":   {[]capacity.Device{named("a", false), named("a", true)}, "", false, map[string]int64{}},
+		"two of which nobody knows": {[]capacity.Device{named("", true), named("", true)}, "", false, two},
+		"not healthy":               {[]capacity.Device{gpu(false), {Type: protocol.DeviceFPGA}}, "", true, map[string]int64{}},
 	} {
 		if diff := cmp.Diff(tc.want, capacity.DeviceResources(tc.devices, tc.vendor, tc.shared)); diff != "" {
 			t.Errorf("%s: %s", name, diff)

@@ -14,6 +14,8 @@ type Device struct {
 	// Type is one of protocol.DeviceGPU, DeviceRDMA, DeviceFPGA; another accelerator counts as a GPU.
 	Type    string
 	Healthy bool
+	// ID is the key of the device; empty where nobody has told it.
+	ID string
 	// Model, empty where nobody has told it.
 	Model string
 	// Resources that it gives, by name.
@@ -29,15 +31,15 @@ const vendorNvidia = "nvidia"
 //	RDMA:  koordinator.sh/rdma = 100 × number
 //	FPGA:  koordinator.sh/fpga = 100 × number
 //
-// The result names no resource that no device has.
+// The result names no resource that no device has. Of entries with one ID the first counts, for they are one device.
 //
 // Example: two GPUs of gpu-core 100 and gpu-memory 16 Gi, a third not healthy: gpu 200, gpu-core 200, gpu-memory 32 Gi.
 func DeviceResources(devices []Device, vendor string, shared bool) map[string]int64 {
 	out := map[string]int64{}
 	gpus := int64(0)
-	for _, d := range devices {
+	for i, d := range devices {
 		switch {
-		case !d.Healthy:
+		case !d.Healthy, again(devices, i):
 		case d.Type == protocol.DeviceGPU:
 			gpus++
 			for name, v := range d.Resources {
@@ -59,6 +61,11 @@ func DeviceResources(devices []Device, vendor string, shared bool) map[string]in
 		out[protocol.ResourceGPUShared] = 100 * gpus
 	}
 	return out
+}
+
+// again tells whether an entry is of a device that one before it is of.
+func again(devices []Device, i int) bool {
+	return devices[i].ID != "" && slices.ContainsFunc(devices[:i], func(d Device) bool { return d.ID == devices[i].ID })
 }
 
 // GPUModel is the model of the node's GPUs, healthy or not: a model is not what fails. It is empty where they differ, or where some tell none;

@@ -41,9 +41,11 @@ type DeviceList struct {
 
 // DeviceSpec lists the devices.
 type DeviceSpec struct {
-	// Devices of the node, in either spelling.
+	// Devices of the node, in either spelling. The rule makes its list of ids once: comparing entries with entries would cost an object of 256
+	// more than the API server allows.
 	// +optional
 	// +kubebuilder:validation:MaxItems=256
+	// +kubebuilder:validation:XValidation:rule="[self.map(d, has(d.id) ? d.id : has(d.uuid) ? d.uuid : '')].all(ids, ids.all(u, u == '' || ids.indexOf(u) == ids.lastIndexOf(u)))",message="two devices have the same id (uuid), which names one device of the node; keep one of them"
 	Devices []DeviceEntry `json:"devices,omitempty"`
 }
 

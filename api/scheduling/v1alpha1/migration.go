@@ -55,6 +55,8 @@ type PodMigrationJobSpec struct {
 	// +kubebuilder:validation:Enum="";ReservationFirst;EvictDirectly
 	Mode PodMigrationJobMode `json:"mode,omitempty"`
 	// PodRef is the pod.
+	// +kubebuilder:validation:XValidation:rule="has(self.name) && size(self.name) > 0 && has(self.__namespace__) && size(self.__namespace__) > 0",message="give both name and namespace of the pod that is to be moved"
+	// +kubebuilder:validation:XValidation:rule="!has(self.kind) || self.kind in ['', 'Pod']",message="only pods are moved: kind is Pod, or left out"
 	PodRef *corev1.ObjectReference `json:"podRef"`
 	// ReservationOptions are about the room that is kept for it.
 	// +optional

@@ -45,19 +45,29 @@ const (
 
 // ClusterNetworkTopologySpec lists the layers.
 type ClusterNetworkTopologySpec struct {
-	// NetworkTopologySpec are the layers.
+	// NetworkTopologySpec are the layers, in any order; the root needs no entry.
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:XValidation:rule="[self.map(l, l.topologyLayer)].all(names, names.all(n, names.indexOf(n) == names.lastIndexOf(n)))",message="each layer stands once; keep one of the entries with the same topologyLayer"
+	// +kubebuilder:validation:XValidation:rule="self.all(l, !has(l.parentTopologyLayer) || l.parentTopologyLayer in ['', 'ClusterTopologyLayer'] || self.exists(m, m.topologyLayer == l.parentTopologyLayer))",message="a parentTopologyLayer is no layer: name one that is listed as topologyLayer, or ClusterTopologyLayer"
 	NetworkTopologySpec []NetworkTopologySpec `json:"networkTopologySpec"`
 }
 
-// NetworkTopologySpec is one layer.
+// NetworkTopologySpec is one layer. Names are as long as values of labels, which bounds what it costs to compare them.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.parentTopologyLayer) || self.parentTopologyLayer != self.topologyLayer && self.parentTopologyLayer != 'NodeTopologyLayer'",message="parentTopologyLayer is the layer above: it is neither the layer itself nor NodeTopologyLayer, below which there is none"
+// +kubebuilder:validation:XValidation:rule="self.topologyLayer != 'ClusterTopologyLayer' || !has(self.parentTopologyLayer) || size(self.parentTopologyLayer) == 0",message="ClusterTopologyLayer is the root and has no parentTopologyLayer"
 type NetworkTopologySpec struct {
 	// TopologyLayer is its name.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
 	TopologyLayer TopologyLayer `json:"topologyLayer"`
 	// ParentTopologyLayer is the one above.
 	// +optional
+	// +kubebuilder:validation:MaxLength=63
 	ParentTopologyLayer TopologyLayer `json:"parentTopologyLayer,omitempty"`
 	// LabelKey are the labels of which the first that a node has says where it belongs.
 	// +optional
+	// +kubebuilder:validation:items:MinLength=1
 	LabelKey []string `json:"labelKey,omitempty"`
 }
 

@@ -146,6 +146,8 @@ type EvictionMetric struct {
 }
 
 // NodeMetricInfo is the node level.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.usage) || !has(self.nodeUsage) || !has(self.nodeUsage.resources) || ['cpu', 'memory'].all(r, !(r in self.usage) || !(r in self.nodeUsage.resources) || quantity(string(self.usage[r])).compareTo(quantity(string(self.nodeUsage.resources[r]))) == 0)",message="nodeUsage.resources and usage are two spellings of one field and differ; keep one"
 type NodeMetricInfo struct {
 	// NodeUsage is what the whole node uses.
 	// +optional

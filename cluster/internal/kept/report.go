@@ -110,7 +110,7 @@ func reportOf(m *v1alpha1.NodeMetric) *capacity.Report {
 	if m.Status.UpdateTime == nil {
 		return nil
 	}
-	status, _ := m.Status.Canonical() // where the spellings differ the canonical one counts
+	status, _ := m.Status.Canonical() // the API server refuses a report in which they differ
 	if status.NodeMetric == nil {
 		return nil
 	}

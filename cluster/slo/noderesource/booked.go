@@ -17,7 +17,11 @@ import (
 func (d *decision) bookedMark(who config.Node) unit.Opt {
 	spec, _ := d.in.Config.NodeSLO(who)
 	if d.in.SLO != nil {
-		spec, _ = d.in.SLO.Spec.Canonical() // where the spellings differ the canonical one counts
+		canonical, conflicts := d.in.SLO.Spec.Canonical()
+		for _, c := range conflicts { // of an object from before the API server refused it
+			d.problem("NodeSLO: " + c.Canonical + " and " + c.Seed + " differ; " + c.Canonical + " counts")
+		}
+		spec = canonical
 	}
 	t := spec.ResourceUsedThresholdWithBE
 	if t == nil || t.Enable == nil || !*t.Enable {

@@ -130,3 +130,20 @@ func TestBookedZones(t *testing.T) {
 		t.Error(diff)
 	}
 }
+
+// TestBookedSpellings: of a NodeSLO from before the API server refused two marks one counts, and somebody is told.
+func TestBookedSpellings(t *testing.T) {
+	t.Parallel()
+	in := marked(t, "24Gi")
+	yes, eighty, ninety := true, int64(80), int64(90)
+	in.SLO = &slov1alpha1.NodeSLO{Spec: slov1alpha1.NodeSLOSpec{Wire: wire.Wire{
+		ResourceUsedThresholdWithBE: &wire.ResourceThresholdStrategy{Enable: &yes, MemoryRequestUtilizationPercent: &eighty},
+		ResourceThresholdStrategy:   &wire.WireThreshold{Thresholds: &wire.Thresholds{MemoryRequestUtilizationPercent: &ninety}},
+	}}}
+	out := in.decide()
+	const want = "NodeSLO: resourceUsedThresholdWithBE.memoryRequestUtilizationPercent and resourceThresholdStrategy.thresholds.memory-request-utilization-percent differ; " +
+		"resourceUsedThresholdWithBE.memoryRequestUtilizationPercent counts"
+	if len(out.Problems) != 1 || out.Problems[0] != want || out.Held != 3e9 {
+		t.Errorf("%d held, %q", out.Held, out.Problems)
+	}
+}

@@ -33,6 +33,13 @@ func (d *decision) devices() {
 		d.problem("Device: " + c.Canonical + " and " + c.Seed + " differ; " + c.Canonical + " counts")
 	}
 	devices, labels := devicesOf(all), d.in.Device.Labels
+	seen := map[string]bool{}
+	for i := range devices { // one that was stored before the definition had its rule
+		if id := devices[i].ID; id != "" && seen[id] {
+			d.problem("Device: spec.devices[" + strconv.Itoa(i) + "] has the id of one before it, " + strconv.Quote(id) + "; the first counts")
+		}
+		seen[devices[i].ID] = true
+	}
 	if labels[protocol.LabelGPUModel] == "" {
 		d.gpuModel(devices)
 	}
@@ -64,7 +71,7 @@ func (d *decision) gpuModel(devices []capacity.Device) {
 func devicesOf(list []schedulingv1alpha1.DeviceInfo) []capacity.Device {
 	out := make([]capacity.Device, 0, len(list))
 	for i := range list {
-		one := capacity.Device{Type: string(list[i].Type), Healthy: list[i].Health, Model: list[i].Labels[schedulingv1alpha1.LabelModel], Resources: map[string]int64{}}
+		one := capacity.Device{Type: string(list[i].Type), Healthy: list[i].Health, ID: list[i].UUID, Model: list[i].Labels[schedulingv1alpha1.LabelModel], Resources: map[string]int64{}}
 		if t := list[i].Type; t == schedulingv1alpha1.XPU || t == schedulingv1alpha1.NPU {
 			one.Type = protocol.DeviceGPU
 		}

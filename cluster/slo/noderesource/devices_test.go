@@ -86,6 +86,21 @@ func TestDeviceOfTheDocuments(t *testing.T) {
 		`"koordinator.sh/gpu-memory-ratio":null,"koordinator.sh/rdma":null}`)+"}")
 }
 
+// TestDeviceTwice: an object from before the definition forbade it gives its node no more than there is, and somebody is told.
+func TestDeviceTwice(t *testing.T) {
+	t.Parallel()
+	in, _ := devicesOn(t)
+	apply(in.Node, in.decide().Node)
+	in.Since = 0
+	devices := in.Device.Spec.Devices
+	in.Device.Spec.Devices = append(devices, devices[0])
+	out := in.decide()
+	want := []string{`Device: spec.devices[4] has the id of one before it, "gpu-uuid-001"; the first counts`}
+	if diff := cmp.Diff(want, out.Problems); out.Node != nil || diff != "" {
+		t.Errorf("%s, %s", text(t, out.Node), diff)
+	}
+}
+
 // TestGPUModel: the label says what holds for every GPU of the node, and the Device's own label comes first.
 func TestGPUModel(t *testing.T) {
 	t.Parallel()

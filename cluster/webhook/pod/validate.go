@@ -28,7 +28,7 @@ type validator struct {
 	wait    time.Duration // for quotas that the cache does not know yet
 }
 
-// Handle checks a new pod, what an update changes, and what a resize leaves.
+// Handle checks a new pod, what an update of it or of its status changes, and what a resize leaves.
 func (v *validator) Handle(ctx context.Context, req admission.Request) admission.Response {
 	pod, old := &corev1.Pod{}, &corev1.Pod{}
 	if err := v.decoder.DecodeRaw(req.Object, pod); err != nil {
@@ -41,7 +41,8 @@ func (v *validator) Handle(ctx context.Context, req admission.Request) admission
 	switch {
 	case req.Operation == admissionv1.Create && req.SubResource == "":
 		problems, warnings = v.checkNew(ctx, req, pod)
-	case req.Operation == admissionv1.Update && req.SubResource == "":
+	// A write of the status keeps labels and annotations as well, and has the stored pod's spec here.
+	case req.Operation == admissionv1.Update && (req.SubResource == "" || req.SubResource == "status"):
 		if err := v.decoder.DecodeRaw(req.OldObject, old); err != nil {
 			return v.answers.Open(validating, "decode", "the old pod cannot be decoded")
 		}

@@ -7,8 +7,11 @@ package cluster_test
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/koord-rt/koord-rt/test/lab/cluster"
 )
 
 // ruled is an object as a user writes it and what the API server says: nothing when it is taken.
@@ -21,6 +24,8 @@ const (
 	aNodeMetric  = "apiVersion: slo.koordinator.sh/v1alpha1\nkind: NodeMetric\nmetadata: {name: ruled}\n"
 	aProfile     = "apiVersion: config.koordinator.sh/v1alpha1\nkind: ClusterColocationProfile\nmetadata: {name: ruled}\nspec: "
 	aDevice      = "apiVersion: scheduling.koordinator.sh/v1alpha1\nkind: Device\nmetadata: {name: ruled}\nspec: {devices: ["
+	aTopology    = "apiVersion: scheduling.koordinator.sh/v1alpha1\nkind: ClusterNetworkTopology\nmetadata: {name: ruled}\nspec: {networkTopologySpec: ["
+	aJob         = "apiVersion: scheduling.koordinator.sh/v1alpha1\nkind: PodMigrationJob\nmetadata: {name: ruled}\nspec: "
 	aReservation = "apiVersion: scheduling.koordinator.sh/v1alpha1\nkind: Reservation\nmetadata: {name: ruled}\nspec: "
 	aQuota       = "apiVersion: koordinator.sh/v1alpha1\nkind: ElasticQuota\nmetadata: {name: ruled, namespace: default}\nspec: "
 	aPoolProfile = "apiVersion: quota.koordinator.sh/v1alpha1\nkind: ElasticQuotaProfile\nmetadata: {name: ruled, namespace: default}\nspec: "
@@ -80,6 +85,26 @@ var rulings = []ruled{
 	{"device models", aDevice + "{health: true, labels: {model: a}, deviceModel: b}]}", "labels.model and deviceModel are two spellings"},
 	{"device, twice the same", aDevice + "{type: gpu, deviceType: gpu, id: a, uuid: a, labels: {model: a}, deviceModel: a}]}", ""},
 
+	{"a device twice", aDevice + "{type: gpu, id: a}, {type: gpu, id: b}, {type: gpu, id: a}]}", "two devices have the same id (uuid)"},
+	{"a device twice, in two spellings", aDevice + "{type: gpu, id: a}, {deviceType: gpu, uuid: a}]}", "two devices have the same id (uuid)"},
+	{"devices without an id", aDevice + "{type: rdma}, {type: rdma}, {type: gpu, id: ''}, {type: gpu, id: ''}]}", ""},
+	{"as many devices as there may be", aDevice + manyDevices(256) + "]}", ""},
+
+	{"a layer twice", aTopology + "{topologyLayer: A}, {topologyLayer: A}]}", "each layer stands once"},
+	{"a parent that is no layer", aTopology + "{topologyLayer: A}, {topologyLayer: B, parentTopologyLayer: C}]}", "a parentTopologyLayer is no layer"},
+	{"a layer above itself", aTopology + "{topologyLayer: A, parentTopologyLayer: A}]}", "neither the layer itself nor NodeTopologyLayer"},
+	{"a layer below the nodes", aTopology + "{topologyLayer: NodeTopologyLayer}, {topologyLayer: A, parentTopologyLayer: NodeTopologyLayer}]}", "neither the layer itself nor NodeTopologyLayer"},
+	{"a layer above the root", aTopology + "{topologyLayer: A}, {topologyLayer: ClusterTopologyLayer, parentTopologyLayer: A}]}", "ClusterTopologyLayer is the root"},
+	{"a layer without a name", aTopology + "{topologyLayer: ''}]}", "topologyLayer"},
+	{"an empty label", aTopology + "{topologyLayer: A, labelKey: ['']}]}", "labelKey[0]"},
+	{"layers, the root among them", aTopology + "{topologyLayer: ClusterTopologyLayer}, {topologyLayer: B, parentTopologyLayer: A}, {topologyLayer: A, parentTopologyLayer: ClusterTopologyLayer, labelKey: [a, b]}, {topologyLayer: NodeTopologyLayer, parentTopologyLayer: B}]}", ""},
+	{"as many layers as there may be", aTopology + manyLayers(64) + "]}", ""},
+
+	{"a job without a pod's name", aJob + "{podRef: {namespace: default}}", "give both name and namespace"},
+	{"a job with an empty namespace", aJob + "{podRef: {name: a, namespace: ''}}", "give both name and namespace"},
+	{"a job that moves no pod", aJob + "{podRef: {kind: Deployment, name: a, namespace: default}}", "only pods are moved"},
+	{"a job of a pod", aJob + "{podRef: {kind: Pod, name: a, namespace: default}}", ""},
+
 	{"no owner", aReservation + "{template: {spec: {}}, owners: []}", "spec.owners"},
 	{"no template", aReservation + "{owners: [{}]}", "spec.template: Required"},
 	{"no such policy of a reservation", aReservation + "{template: {}, owners: [{}], allocatePolicy: Loose}", "\"Aligned\", \"Restricted\""},
@@ -95,6 +120,56 @@ var rulings = []ruled{
 	{"no selector", aRecommended + "{type: podSelector, workload: {kind: A, name: b}}}", "target.podSelector is needed with type podSelector"},
 }
 
+// manyDevices have ids as long as those of GPUs: what the rule about them costs grows with the square of their number.
+func manyDevices(n int) string {
+	out := make([]string, n)
+	for i := range out {
+		out[i] = fmt.Sprintf("{type: gpu, id: GPU-01234567-89ab-cdef-0123-%012d}", i)
+	}
+	return strings.Join(out, ", ")
+}
+
+// manyLayers are one below the other, with names as long as they may be.
+func manyLayers(n int) string {
+	out := make([]string, n)
+	for i := range out {
+		out[i] = fmt.Sprintf("{topologyLayer: L%062d, parentTopologyLayer: L%062d}", i, i-1)
+	}
+	out[0] = fmt.Sprintf("{topologyLayer: L%062d}", 0)
+	return strings.Join(out, ", ")
+}
+
+// reported are statuses of a NodeMetric.
+var reported = []ruled{
+	{"two usages of a node", "status: {nodeMetric: {usage: {cpu: 2}, nodeUsage: {resources: {cpu: 3}}}}", "nodeUsage.resources and usage are two spellings"},
+	{"two amounts of memory", "status: {nodeMetric: {usage: {cpu: 2, memory: 1G}, nodeUsage: {resources: {cpu: 2, memory: 1Gi}}}}", "nodeUsage.resources and usage are two spellings"},
+	{"one usage, written twice", "status: {nodeMetric: {usage: {cpu: 2, memory: 1Gi}, nodeUsage: {resources: {cpu: 2000m, memory: 1024Mi, pods: \"3\"}}}}", ""},
+	{"usages of different resources", "status: {nodeMetric: {usage: {cpu: 2}, nodeUsage: {resources: {memory: 1Gi}}}}", ""},
+}
+
+// reports: the same of what a node writes. The object goes again.
+func (d *defined) reports(ctx context.Context, t *testing.T) {
+	const path = "/apis/slo.koordinator.sh/v1alpha1/nodemetrics/ruled"
+	if err := d.apply(ctx, aNodeMetric); err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range reported {
+		t.Run(r.name, func(t *testing.T) {
+			status, err := cluster.ParseObject([]byte(r.text))
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = d.c.Admin().Patch(ctx, path+"/status?dryRun=All", cluster.MergePatch, status)
+			if (err == nil) != (r.want == "") || err != nil && !strings.Contains(err.Error(), r.want) {
+				t.Errorf("want %q, have %v", r.want, err)
+			}
+		})
+	}
+	if err := d.c.Admin().Delete(ctx, path, -1); err != nil {
+		t.Error(err)
+	}
+}
+
 // rules: what is wrong is refused in words that name the field, what is right is taken.
 func (d *defined) rules(ctx context.Context, t *testing.T) {
 	for _, r := range rulings {
@@ -108,4 +183,5 @@ func (d *defined) rules(ctx context.Context, t *testing.T) {
 			}
 		})
 	}
+	d.reports(ctx, t)
 }

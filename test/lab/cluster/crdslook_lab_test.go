@@ -39,6 +39,10 @@ func everyDefinition(t *testing.T) map[string]cluster.Object {
 	return out
 }
 
+// quotaColumns are those of the documents (J21), the same in three groups.
+const quotaColumns = "NAME MIN-CPU MAX-CPU HARD-CPU ALLOCATED-CPU USED-CPU MIN-MEMORY MAX-MEMORY HARD-MEMORY ALLOCATED-MEMORY USED-MEMORY" +
+	" MIN-PODS MAX-PODS HARD-PODS ALLOCATED-PODS USED-PODS PRIORITY AGE"
+
 // looks are what kubectl get shows: of an object of a kind the columns, and the words of its row that stay the same.
 var looks = []struct{ of, what, head, row string }{
 	{"nodeslos.slo.koordinator.sh", "node-001", "NAME IN-FORCE SINCE AGE", "node-001 True"},
@@ -47,15 +51,15 @@ var looks = []struct{ of, what, head, row string }{
 	{"reservations.scheduling.koordinator.sh", "for-a-controller", "NAME PHASE AGE NODE TTL EXPIRES", "for-a-controller 0s 2030-01-01T00:00:00Z"},
 	{
 		"teamelasticquotas.quota.koordinator.sh", "team-a-quota -n team-a",
-		"NAME MIN-CPU MAX-CPU USED-CPU MIN-MEMORY MAX-MEMORY USED-MEMORY PRIORITY AGE", "team-a-quota 50 200 120 50Gi 150Gi 100Gi 50",
+		quotaColumns, "team-a-quota 50 200 100 150 120 50Gi 150Gi 100Gi 120Gi 100Gi 50 150 100 100 80 50",
 	},
 	{
 		"koordelasticquotas.koordinator.sh", "test-quota",
-		"NAME MIN-CPU MAX-CPU USED-CPU MIN-MEMORY MAX-MEMORY USED-MEMORY PRIORITY AGE", "test-quota 2 8 4Gi 16Gi",
+		quotaColumns, "test-quota 2 8 4Gi 16Gi",
 	},
 	{
 		"elasticquotas.scheduling.sigs.k8s.io", "root",
-		"NAME MIN-CPU MAX-CPU USED-CPU MIN-MEMORY MAX-MEMORY USED-MEMORY PRIORITY AGE", "root 10 40 20Gi 40Gi",
+		quotaColumns, "root 10 40 20Gi 40Gi",
 	},
 	{
 		"clustercolocationprofiles.config.koordinator.sh", "spark",

@@ -72,6 +72,11 @@ func (a *admitted) changes(t *testing.T, scheduler *cluster.Client) {
 		{"a word of it changed", worker, admin, `annotations: {scheduling.koordinator.sh/device-allocated: '{"gpu":[]}'}`, "", []string{others}},
 		{"a word of it taken away", worker, admin, "annotations: {scheduling.koordinator.sh/device-allocated: null}", "", []string{others}},
 		{"something else beside it", worker, admin, "annotations: {a: b}", "{annotations: {a: b, scheduling.koordinator.sh/device-allocated: '{}'}}", nil},
+		// A write of the status keeps labels and annotations.
+		{"a word of it by the status", worker + "/status", admin, `annotations: {scheduling.koordinator.sh/resource-status: '{"cpuset":"0-3"}'}`, "", []string{others, "vpod-update"}},
+		{"a word of it taken away by the status", worker + "/status", admin, "annotations: {scheduling.koordinator.sh/device-allocated: null}", "", []string{others}},
+		{"another QoS class by the status", worker + "/status", admin, "labels: {koordinator.sh/qosClass: LS}", "", []string{"label koordinator.sh/qosClass: cannot be changed from"}},
+		{"a label of nobody's by the status", worker + "/status", admin, "labels: {a: b}", "{labels: {a: b}}", nil},
 		{"a knob that the namespace does not name", plain, admin, "annotations: {koordinator.sh/memoryQOS: '{}'}", "", []string{"memoryQOS is not allowed here"}},
 		{"a knob that it names", plain, admin, "annotations: {koordinator.sh/cpuBurst: '{}'}", "{annotations: {koordinator.sh/cpuBurst: '{}'}}", nil},
 	} {

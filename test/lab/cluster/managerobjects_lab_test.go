@@ -268,7 +268,7 @@ func (a *admitted) jobs(t *testing.T) {
 	text := func(ref string) string {
 		return "apiVersion: scheduling.koordinator.sh/v1alpha1\nkind: PodMigrationJob\nmetadata: {name: move}\nspec: {podRef: " + ref + "}\n"
 	}
-	refused(t, "no name", func() error { return a.try(ctx, text("{namespace: batch}")) }, `spec.podRef: name "" in namespace "batch": give both`)
+	refused(t, "no name", func() error { return a.try(ctx, text("{namespace: batch}")) }, "give both name and namespace of the pod")
 	a.spelling(t, "spec.reservationOptions.template.spec.template.spec", func(field string) string {
 		return text("{namespace: batch, name: db-a}, reservationOptions: {template: {spec: {template: {spec: {" + field + ": []}}}}}")
 	})
