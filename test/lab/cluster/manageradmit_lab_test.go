@@ -314,31 +314,6 @@ func (a *admitted) strategy(t *testing.T) {
 	passes(t, "the same, spelt right", tell(keyThreshold, right))
 }
 
-// rights: each role's process has had enough with its own role, and what only these tests use is used.
-func (a *admitted) rights(t *testing.T) {
-	for user, rights := range map[string][]string{
-		sloUser: {
-			" patch nodes/status", "slo.koordinator.sh patch nodeslos", "slo.koordinator.sh patch nodemetrics",
-			"slo.koordinator.sh delete nodeslos", "slo.koordinator.sh delete nodemetrics",
-			"scheduling.sigs.k8s.io patch elasticquotas", "quota.koordinator.sh patch elasticquotaprofiles",
-			"koordinator.sh patch koordelasticquotas/status", "quota.koordinator.sh patch teamelasticquotas/status",
-		},
-		webhookUser: {
-			" get pods", " watch pods", "scheduling.sigs.k8s.io watch elasticquotas", "koordinator.sh watch koordelasticquotas",
-			"quota.koordinator.sh watch teamelasticquotas", "quota.koordinator.sh watch elasticquotaprofiles",
-			"config.koordinator.sh watch clustercolocationprofiles", " create secrets",
-			"admissionregistration.k8s.io patch validatingwebhookconfigurations", "admissionregistration.k8s.io patch mutatingwebhookconfigurations",
-		},
-	} {
-		used := a.asked(t, user)
-		for _, right := range rights {
-			if !used[right] {
-				t.Errorf("%q is granted to %s and was not used", right, user)
-			}
-		}
-	}
-}
-
 // away: with koord-manager gone the agent's evictions wait for it, and nothing else does.
 func (a *admitted) away(t *testing.T) {
 	ctx := t.Context()
