@@ -12,10 +12,13 @@ import (
 	"strings"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
 	analysis "github.com/koord-rt/koord-rt/api/analysis/v1alpha1"
 	"github.com/koord-rt/koord-rt/api/config"
+	profile "github.com/koord-rt/koord-rt/api/config/v1alpha1"
 	quota "github.com/koord-rt/koord-rt/api/quota/v1alpha1"
 	strategies "github.com/koord-rt/koord-rt/cluster/slo/config"
 )
@@ -82,6 +85,13 @@ func load(text string) (err error) {
 		err = yaml.UnmarshalStrict([]byte(text), &analysis.Recommendation{})
 	case strings.Contains(text, "kind: ElasticQuotaProfile"):
 		err = yaml.UnmarshalStrict([]byte(text), &quota.ElasticQuotaProfile{})
+	case strings.Contains(text, "kind: ClusterColocationProfile"):
+		namespace, text, _ := strings.Cut(text, "---\n")
+		err = errors.Join(yaml.UnmarshalStrict([]byte(namespace), &corev1.Namespace{}), yaml.UnmarshalStrict([]byte(text), &profile.ClusterColocationProfile{}))
+	case strings.Contains(text, "kind: Deployment"):
+		err = yaml.UnmarshalStrict([]byte(text), &appsv1.Deployment{})
+	case strings.HasPrefix(text, "metadata:"): // what a pod has beside what was written
+		err = yaml.UnmarshalStrict([]byte(text), &corev1.Pod{})
 	case strings.Contains(text, "kind: ConfigMap"):
 		var object struct{ Data map[string]string }
 		if err := yaml.Unmarshal([]byte(text), &object); err != nil {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"reflect"
 	"slices"
 	"strings"
@@ -131,6 +132,11 @@ func compare(old, now *definition) []string {
 			say("is no longer called %s", s)
 		}
 	}
+	for _, c := range old.Spec.Names.Categories {
+		if !slices.Contains(now.Spec.Names.Categories, c) {
+			say("is no longer one of kubectl get %s", c)
+		}
+	}
 	for _, v := range old.Spec.Versions {
 		i := slices.IndexFunc(now.Spec.Versions, func(n version) bool { return n.Name == v.Name })
 		if i < 0 || v.Served && !now.Spec.Versions[i].Served {
@@ -143,11 +149,34 @@ func compare(old, now *definition) []string {
 				say("%s: has no subresource %s", v.Name, sub)
 			}
 		}
+		for _, p := range columns(v.Columns, n.Columns) {
+			say("%s: %s", v.Name, p)
+		}
 		for _, p := range against(v.Schema.Root, n.Schema.Root) {
 			say("%s: %s", v.Name, p)
 		}
 	}
 	return out
+}
+
+// columns says which columns of kubectl get are gone or show another field: scripts read them by name.
+func columns(old, now []map[string]any) []string {
+	var out []string
+	for _, o := range old {
+		i := slices.IndexFunc(now, func(n map[string]any) bool { return n["name"] == o["name"] })
+		if i < 0 {
+			out = append(out, fmt.Sprintf("has no column %v", o["name"]))
+		} else if n := now[i]; n["jsonPath"] != o["jsonPath"] || n["type"] != o["type"] {
+			out = append(out, fmt.Sprintf("column %v shows %v %v, no longer %v %v", o["name"], n["type"], n["jsonPath"], o["type"], o["jsonPath"]))
+		}
+	}
+	return out
+}
+
+// below tells whether a place is top or lies in it: spec.older does not lie in spec.old.
+func below(path, top string) bool {
+	rest, ok := strings.CutPrefix(path, top)
+	return ok && (rest == "" || top == "" || strings.ContainsRune(".[{", rune(rest[0])))
 }
 
 // against compares two schemas place by place.
@@ -157,7 +186,7 @@ func against(old, now *schema) []string {
 	now.walk("", func(path string, s *schema) { places[path] = s })
 	dropped := "\x00"
 	old.walk("", func(path string, o *schema) {
-		if strings.HasPrefix(path, dropped) {
+		if below(path, dropped) {
 			return // said once
 		}
 		n := places[path]
@@ -206,10 +235,30 @@ func narrower(old, now *schema) []string {
 		{"minimum", old.Minimum, now.Minimum, true}, {"maximum", old.Maximum, now.Maximum, false},
 		{"minLength", old.MinLength, now.MinLength, true}, {"maxLength", old.MaxLength, now.MaxLength, false},
 		{"minItems", old.MinItems, now.MinItems, true}, {"maxItems", old.MaxItems, now.MaxItems, false},
+		{"minProperties", old.MinProps, now.MinProps, true}, {"maxProperties", old.MaxProps, now.MaxProps, false},
 	} {
 		if b.now != nil && (b.old == nil || b.lower && *b.now > *b.old || !b.lower && *b.now < *b.old) {
 			say("%s has become %v", b.name, *b.now)
 		}
+	}
+	if m := now.MultipleOf; m != nil && (old.MultipleOf == nil || math.Mod(*old.MultipleOf, *m) != 0) {
+		say("multipleOf has become %v", *m)
+	}
+	for _, j := range []struct {
+		name     string
+		old, now any
+		some     bool
+	}{
+		{"allOf", old.AllOf, now.AllOf, len(now.AllOf) > 0}, {"anyOf", old.AnyOf, now.AnyOf, len(now.AnyOf) > 0},
+		{"oneOf", old.OneOf, now.OneOf, len(now.OneOf) > 0}, {"not", old.Not, now.Not, now.Not != nil},
+	} {
+		// Which of two such conditions takes more is not told from their text: any change but to none is for somebody to accept.
+		if j.some && !reflect.DeepEqual(j.old, j.now) {
+			say("%s %v has become %v", j.name, j.old, j.now)
+		}
+	}
+	if now.Embedded && !old.Embedded {
+		say("takes only whole objects")
 	}
 	if !reflect.DeepEqual(old.Default, now.Default) {
 		say("default %v has become %v", old.Default, now.Default)
@@ -222,6 +271,9 @@ func narrower(old, now *schema) []string {
 	}
 	if old.ListType != now.ListType || !slices.Equal(old.ListKeys, now.ListKeys) {
 		say("list %s %v has become %s %v", old.ListType, old.ListKeys, now.ListType, now.ListKeys)
+	}
+	if old.MapType != now.MapType {
+		say("map %s has become %s", old.MapType, now.MapType)
 	}
 	for _, r := range now.Rules {
 		if !slices.ContainsFunc(old.Rules, func(o rule) bool { return o.Rule == r.Rule }) {
@@ -237,12 +289,13 @@ metadata: {name: things.test}
 spec:
   group: test
   scope: Cluster
-  names: {kind: Thing, plural: things, singular: thing, shortNames: [th]}
+  names: {kind: Thing, plural: things, singular: thing, shortNames: [th], categories: [all]}
   versions:
   - name: v1
     served: true
     storage: true
     subresources: {status: {}}
+    additionalPrinterColumns: [{name: Level, type: integer, jsonPath: .spec.level}]
     schema:
       openAPIV3Schema:
         type: object
@@ -254,23 +307,30 @@ spec:
               name: {type: string, maxLength: 9}
               level: {type: integer, minimum: 0, maximum: 9, default: 3}
               mode: {type: string, enum: [a, b]}
-              old: {type: string, description: Deprecated. Use name.}
+              old: {type: object, description: Deprecated. Use name., properties: {q: {type: string}}}
+              older: {type: string}
+              step: {type: integer, multipleOf: 4}
               when: {type: string, nullable: true}
               more: {type: object, x-kubernetes-preserve-unknown-fields: true}
               list: {type: array, items: {type: object, properties: {x: {type: string}}}}
               labels: {type: object, additionalProperties: {type: string}}
+              any: {anyOf: [{type: integer}, {type: string}], x-kubernetes-int-or-string: true}
 `
 
 // TestCompare: each rule, by a change that breaks it, or keeps to it.
 func TestCompare(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ from, to, want string }{
-		"the same":          {"", "", ""},
-		"new field":         {"mode:", "extra: {type: string}\n              mode:", ""},
-		"wider":             {"maximum: 9", "maximum: 12", ""},
-		"another value":     {"[a, b]", "[a, b, c]", ""},
-		"any value":         {"enum: [a, b]", "x: y", ""},
-		"deprecated":        {"              old: {type: string, description: Deprecated. Use name.}\n", "", ""},
+		"the same":      {"", "", ""},
+		"new field":     {"mode:", "extra: {type: string}\n              mode:", ""},
+		"wider":         {"maximum: 9", "maximum: 12", ""},
+		"another value": {"[a, b]", "[a, b, c]", ""},
+		"any value":     {"enum: [a, b]", "x: y", ""},
+		"deprecated":    {"              old: {type: object, description: Deprecated. Use name., properties: {q: {type: string}}}\n", "", ""},
+		"and one beside it": {
+			"              old: {type: object, description: Deprecated. Use name., properties: {q: {type: string}}}\n              older: {type: string}\n", "",
+			"v1: spec.older: is gone and was not deprecated",
+		},
 		"gone":              {"              mode: {type: string, enum: [a, b]}\n", "", "v1: spec.mode: is gone and was not deprecated"},
 		"gone below a list": {"properties: {x: {type: string}}", "properties: {y: {type: string}}", "v1: spec.list[].x: is gone and was not deprecated"},
 		"type":              {"level: {type: integer", "level: {type: string", "v1: spec.level: type integer  has become string "},
@@ -287,6 +347,24 @@ func TestCompare(t *testing.T) {
 		"null":              {"nullable: true", "nullable: false", "v1: spec.when: no longer takes null"},
 		"pruned":            {"x-kubernetes-preserve-unknown-fields: true", "nullable: true", "v1: spec.more: no longer keeps what it does not know"},
 		"list":              {"list: {type: array,", "list: {type: array, x-kubernetes-list-type: set,", "v1: spec.list: list  [] has become set []"},
+		"list of another":   {"list: {type: array,", "list: {type: array, x-kubernetes-list-type: map, x-kubernetes-list-map-keys: [x],", "v1: spec.list: list  [] has become map [x]"},
+		"map":               {"labels: {type: object,", "labels: {type: object, x-kubernetes-map-type: atomic,", "v1: spec.labels: map  has become atomic"},
+		"fewer keys":        {"labels: {type: object,", "labels: {type: object, maxProperties: 3,", "v1: spec.labels: maxProperties has become 3"},
+		"more keys":         {"labels: {type: object,", "labels: {type: object, minProperties: 1,", "v1: spec.labels: minProperties has become 1"},
+		"coarser steps":     {"multipleOf: 4", "multipleOf: 8", "v1: spec.step: multipleOf has become 8"},
+		"finer steps":       {"multipleOf: 4", "multipleOf: 2", ""},
+		"steps":             {"level: {", "level: {multipleOf: 2, ", "v1: spec.level: multipleOf has become 2"},
+		"any of fewer":      {"[{type: integer}, {type: string}]", "[{type: integer}]", "v1: spec.any: anyOf [map[type:integer] map[type:string]] has become [map[type:integer]]"},
+		"any of all":        {"anyOf: [{type: integer}, {type: string}], ", "", ""},
+		"any of":            {"level: {", "level: {anyOf: [{minimum: 2}], ", "v1: spec.level: anyOf [] has become [map[minimum:2]]"},
+		"one of":            {"level: {", "level: {oneOf: [{minimum: 2}], ", "v1: spec.level: oneOf [] has become [map[minimum:2]]"},
+		"all of":            {"level: {", "level: {allOf: [{minimum: 2}], ", "v1: spec.level: allOf [] has become [map[minimum:2]]"},
+		"not":               {"level: {", "level: {not: {minimum: 2}, ", "v1: spec.level: not <nil> has become map[minimum:2]"},
+		"whole object":      {"more: {", "more: {x-kubernetes-embedded-resource: true, ", "v1: spec.more: takes only whole objects"},
+		"column gone":       {"name: Level", "name: Depth", "v1: has no column Level"},
+		"another column":    {"jsonPath: .spec.level", "jsonPath: .spec.step", "v1: column Level shows integer .spec.step, no longer integer .spec.level"},
+		"new column":        {"additionalPrinterColumns: [", "additionalPrinterColumns: [{name: Mode, type: string, jsonPath: .spec.mode}, ", ""},
+		"category":          {"categories: [all]", "categories: []", "is no longer one of kubectl get all"},
 		"rule":              {"level: {", "level: {x-kubernetes-validations: [{rule: self > 1}], ", "v1: spec.level: new rule self > 1"},
 		"subresource":       {"subresources: {status: {}}", "x: y", "v1: has no subresource status"},
 		"not served":        {"served: true", "served: false", "v1: is not served"},

@@ -38,6 +38,7 @@ type names struct {
 	Plural     string   `json:"plural"`
 	Singular   string   `json:"singular"`
 	ShortNames []string `json:"shortNames"`
+	Categories []string `json:"categories"`
 }
 
 type version struct {
@@ -70,7 +71,16 @@ type schema struct {
 	MaxLength   *float64           `json:"maxLength"`
 	MinItems    *float64           `json:"minItems"`
 	MaxItems    *float64           `json:"maxItems"`
+	MinProps    *float64           `json:"minProperties"`
+	MaxProps    *float64           `json:"maxProperties"`
+	MultipleOf  *float64           `json:"multipleOf"`
+	AllOf       []any              `json:"allOf"`
+	AnyOf       []any              `json:"anyOf"`
+	OneOf       []any              `json:"oneOf"`
+	Not         any                `json:"not"`
 	IntOrString bool               `json:"x-kubernetes-int-or-string"`
+	Embedded    bool               `json:"x-kubernetes-embedded-resource"`
+	MapType     string             `json:"x-kubernetes-map-type"`
 	Preserve    bool               `json:"x-kubernetes-preserve-unknown-fields"`
 	ListType    string             `json:"x-kubernetes-list-type"`
 	ListKeys    []string           `json:"x-kubernetes-list-map-keys"`

@@ -154,13 +154,17 @@ func TestLinesOf(t *testing.T) {
 	report := capacity.Report{
 		Pods: []capacity.Usage{{Name: "a/a", Class: protocol.PriorityProd, Used: of(20, 30)}}, ProdPeak: of(35, 40), PeakOK: true,
 	}
-	want := capacity.Lines{Limit: of(60, 60), Usage: of(20, 30), ShortTerm: of(62, 70), LongTerm: of(35, 40)}
+	want := capacity.Lines{Limit: of(60, 60), Usage: of(20, 30), UsageOK: true, ShortTerm: of(62, 70), LongTerm: of(35, 40)}
 	if diff := cmp.Diff(want, capacity.LinesOf(&n, pods, &report, of(38, 50))); diff != "" {
 		t.Error(diff)
 	}
 	report.PeakOK = false
 	if got := capacity.LinesOf(&n, pods, &report, of(38, 50)); got.LongTerm != want.Limit {
 		t.Errorf("without a prediction: %+v", got)
+	}
+	want = capacity.Lines{Limit: of(60, 60), ShortTerm: n.Capacity, LongTerm: of(60, 60)}
+	if diff := cmp.Diff(want, capacity.LinesOf(&n, pods, nil, capacity.Amounts{})); diff != "" {
+		t.Errorf("without a report: %s", diff)
 	}
 }
 

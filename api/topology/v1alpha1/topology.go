@@ -26,6 +26,11 @@ type NodeResourceTopology struct {
 	TopologyPolicies []string `json:"topologyPolicies,omitempty"`
 	// Zones of the node.
 	Zones []Zone `json:"zones"`
+	// Attributes of the node, which v1alpha2 has. They are those of who writes that version, such as NFD's topology updater, and are here
+	// because a write as this version would otherwise take them away: the API server converts by the apiVersion alone, and drops what the
+	// version's schema does not know.
+	// +optional
+	Attributes []AttributeInfo `json:"attributes,omitempty"`
 }
 
 // NodeResourceTopologyList is a list of NodeResourceTopology.

@@ -11,6 +11,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -97,20 +98,21 @@ func (f *follower) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result
 	return ctrl.Result{}, nil
 }
 
-// tell reports what is wrong, one event per key.
+// tell reports what is wrong, one event per reason: the recorder counts a second one of the same reason and version of the object with the first,
+// and its note, which names another key, would be lost.
 func (f *follower) tell(ctx context.Context, object *corev1.ConfigMap, problems []config.Problem) {
 	f.o.Problems.Reset()
 	for _, key := range config.Keys() {
 		f.o.Problems.WithLabelValues(key).Set(0)
 	}
-	byKey := map[string][]string{}
+	byReason := map[string][]string{}
 	for _, p := range problems {
 		log.FromContext(ctx).Error(p, "slo-controller-config: the key keeps what it said before", "key", p.Key)
-		byKey[p.Key] = append(byKey[p.Key], p.Error())
+		f.o.Problems.WithLabelValues(p.Key).Inc()
+		byReason[reason(p.Key)] = append(byReason[reason(p.Key)], p.Error())
 	}
-	for key, texts := range byKey {
-		f.o.Problems.WithLabelValues(key).Set(float64(len(texts)))
-		f.events.Eventf(object, nil, corev1.EventTypeWarning, reason(key), "Read", "%s", note(texts))
+	for _, why := range slices.Sorted(maps.Keys(byReason)) {
+		f.events.Eventf(object, nil, corev1.EventTypeWarning, why, "Read", "%s", note(byReason[why]))
 	}
 }
 

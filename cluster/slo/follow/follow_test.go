@@ -98,6 +98,29 @@ func threshold(value string) map[string]string {
 	return map[string]string{config.KeyThreshold: `{"clusterStrategy": {"cpuSuppressThresholdPercent": ` + value + `}}`}
 }
 
+// TestTwoKeys: two keys of one reason are one event that names both, for a recorder would count a second one with the first.
+func TestTwoKeys(t *testing.T) {
+	t.Parallel()
+	b := newBench(fake.NewClientBuilder().Build())
+	data := threshold(`"high"`)
+	data[config.KeyBurst] = `{"clusterStrategy": {"policy": 3}}`
+	data[config.KeyColocation] = `{"enable": "yes"}`
+	b.put(t, data)
+	b.look(t)
+	var told []string
+	for len(b.events.Events) > 0 {
+		told = append(told, <-b.events.Events)
+	}
+	if len(told) != 2 || !strings.Contains(told[0], "ColocationCfgUnmarshalFailed") || !strings.Contains(told[1], config.KeyThreshold) || !strings.Contains(told[1], config.KeyBurst) {
+		t.Errorf("events %q", told)
+	}
+	for _, key := range []string{config.KeyThreshold, config.KeyBurst, config.KeyColocation} {
+		if n := testutil.ToFloat64(b.o.Problems.WithLabelValues(key)); n != 1 {
+			t.Errorf("%s: %v problems", key, n)
+		}
+	}
+}
+
 // TestReconcile goes through what can become of the ConfigMap: who has read the key keeps what it said; who begins with a key that cannot be
 // read does not know, so that what was written by it stays; one that is deleted means the defaults, which are not written.
 func TestReconcile(t *testing.T) {

@@ -42,7 +42,7 @@ type Input struct {
 type Output struct {
 	// Node is the merge patch of nodes/status, Zones that of the NodeResourceTopology; nil where nothing is worth it.
 	Node, Zones map[string]any
-	// Lines are the resource model's; nil where nothing can be told of the node now.
+	// Lines are the resource model's, also where nothing is lent; nil where the strategy has never been read.
 	Lines *capacity.Lines
 	// Lent is what is lent out of the node after this; nothing where nothing is.
 	Lent map[string]int64
@@ -209,6 +209,11 @@ func (d *decision) lend(ratio unit.Ratio) {
 		d.out.Without = "colocation is off"
 	}
 	if d.out.Without != "" {
+		if stale != "" {
+			report = nil
+		}
+		lines := capacity.LinesOf(&node, d.in.Pods, report, capacity.Amounts{})
+		d.out.Lines = &lines
 		return
 	}
 	d.out.Again = later(limit - (now - report.At))

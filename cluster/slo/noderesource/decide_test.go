@@ -374,12 +374,3 @@ func TestRatios(t *testing.T) {
 		})
 	}
 }
-
-// TestLines: the resource model of the example: production asks for 40 and uses 33, batch may have 25 of 100.
-func TestLines(t *testing.T) {
-	t.Parallel()
-	out := example(t).decide()
-	if out.Lines == nil || out.Lines.Limit.CPU != 40000 || out.Lines.Usage.CPU != 33000 || out.Lines.ShortTerm.CPU != 75000 || out.Lines.LongTerm.CPU != 40000 {
-		t.Errorf("%+v", out.Lines)
-	}
-}

@@ -26,6 +26,7 @@ type metrics struct {
 // told is what is said of a node.
 type told struct {
 	lines    *capacity.Lines
+	weighed  bool // it is calculated what is lent
 	lent     map[string]int64
 	problems int
 	weight   capacity.Weighing
@@ -37,7 +38,7 @@ func newMetrics() *metrics {
 		lent: prometheus.NewDesc("slo_controller_node_extended_resource_allocatable_internal",
 			"What may be lent out of the node, as last calculated, in CPUs and bytes.", []string{"node", "resource", "unit"}, nil),
 		line: prometheus.NewDesc("koord_rt_manager_node_line",
-			"The resource model of the node: limit, usage, short-term and long-term reservation of production pods, in CPUs and bytes.",
+			"The resource model of the node: limit, usage, short-term and long-term reservation of production pods, in CPUs and bytes. There is no usage without a report that counts.",
 			[]string{"node", "line", "resource"}, nil),
 		problems: prometheus.NewDesc("koord_rt_manager_node_problems",
 			"What could not be read or calculated of the node's resources; the log says what.", []string{"node"}, nil),
@@ -58,7 +59,7 @@ func newMetrics() *metrics {
 func (m *metrics) observe(node string, out *Output) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.nodes[node] = told{lines: out.Lines, lent: out.Lent, problems: len(out.Problems), weight: out.Weight, held: out.Held}
+	m.nodes[node] = told{lines: out.Lines, weighed: out.Lines != nil && out.Without == "", lent: out.Lent, problems: len(out.Problems), weight: out.Weight, held: out.Held}
 }
 
 func (m *metrics) forget(node string) {
@@ -112,10 +113,16 @@ func (m *metrics) Collect(to chan<- prometheus.Metric) {
 		if t.lines == nil {
 			continue
 		}
-		gauge(m.weight, float64(t.weight.Weight))
-		for name, a := range map[string]capacity.Amounts{
-			"limit": t.lines.Limit, "usage": t.lines.Usage, "short-term-reservation": t.lines.ShortTerm, "long-term-reservation": t.lines.LongTerm,
-		} {
+		if t.weighed {
+			gauge(m.weight, float64(t.weight.Weight))
+		}
+		lines := map[string]capacity.Amounts{
+			"limit": t.lines.Limit, "short-term-reservation": t.lines.ShortTerm, "long-term-reservation": t.lines.LongTerm,
+		}
+		if t.lines.UsageOK {
+			lines["usage"] = t.lines.Usage
+		}
+		for name, a := range lines {
 			gauge(m.line, float64(a.CPU)/1000, name, "cpu")
 			gauge(m.line, float64(a.Memory), name, "memory")
 		}

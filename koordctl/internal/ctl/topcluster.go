@@ -100,14 +100,20 @@ func drawCluster(p *manager.Picture, o *topOptions) (string, error) {
 	if n := len(nodes); n < len(p.Nodes) {
 		fmt.Fprintf(&b, "%d of %d nodes; -n 0 lists all\n", n, len(p.Nodes))
 	}
-	without := 0
+	idle, unread := 0, 0
 	for i := range p.Nodes {
-		if p.Nodes[i].Limit.CPU == nil {
-			without++
+		switch n := &p.Nodes[i]; {
+		case n.Limit.CPU == nil:
+			unread++
+		case n.Batch.CPU == nil:
+			idle++
 		}
 	}
-	if without > 0 {
-		fmt.Fprintf(&b, "%d without lines: colocation is off for them, or their report is too old\n", without)
+	if idle > 0 {
+		fmt.Fprintf(&b, "%d lend nothing: colocation is off for them, or, without USAGE, no report of theirs counts\n", idle)
+	}
+	if unread > 0 {
+		fmt.Fprintf(&b, "%d without lines: koord-manager has never been able to read colocation-config\n", unread)
 	}
 	if total.Problems > 0 {
 		b.WriteString("PROBLEMS: koord-manager's log says which\n")

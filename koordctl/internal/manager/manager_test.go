@@ -21,7 +21,7 @@ import (
 	"github.com/koord-rt/koord-rt/model/unit"
 )
 
-// recorded is how koord-manager's metrics read: two nodes with lines, and one of which nothing is lent.
+// recorded is how koord-manager's metrics read: two nodes that lend, one whose report is too old, and one of which nothing is told.
 func recorded(t *testing.T) string {
 	t.Helper()
 	text, err := os.ReadFile("testdata/metrics.txt")
@@ -45,7 +45,8 @@ var nodes = []Node{
 		Name: "node-b", Limit: amounts(4500, 8), Usage: amounts(21250, 6), ShortTerm: amounts(5125, 7), LongTerm: amounts(4500, 8),
 		Batch: amounts(2875, 1), Mid: amounts(0, 0), Problems: 2,
 	},
-	{Name: "node-c"},
+	{Name: "node-c", Limit: amounts(2000, 4), ShortTerm: amounts(4000, 16), LongTerm: amounts(2000, 4)},
+	{Name: "node-d", Problems: 1},
 }
 
 func TestParse(t *testing.T) {
@@ -56,8 +57,8 @@ func TestParse(t *testing.T) {
 	}
 	total := p.Total()
 	want := Node{
-		Limit: amounts(64500, 108), Usage: amounts(41250, 46), ShortTerm: amounts(67125, 97), LongTerm: amounts(39500, 68),
-		Batch: amounts(40875, 39), Mid: amounts(25000, 40), Problems: 2,
+		Limit: amounts(66500, 112), Usage: amounts(41250, 46), ShortTerm: amounts(71125, 113), LongTerm: amounts(41500, 72),
+		Batch: amounts(40875, 39), Mid: amounts(25000, 40), Problems: 3,
 	}
 	if !reflect.DeepEqual(total, want) {
 		t.Errorf("total %+v", total)
@@ -173,7 +174,7 @@ func TestBareAddress(t *testing.T) {
 	s := httptest.NewServer(mux)
 	t.Cleanup(s.Close)
 	for _, address := range []string{s.URL, s.URL + "/metrics"} {
-		if p, err := Read(t.Context(), Source{Metrics: address}); err != nil || len(p.Nodes) != 3 {
+		if p, err := Read(t.Context(), Source{Metrics: address}); err != nil || len(p.Nodes) != 4 {
 			t.Errorf("%s: %v", address, err)
 		}
 	}

@@ -84,12 +84,12 @@ func (c *Cluster) AgentKubeconfig(ctx context.Context, node string) (kubeconfig,
 	return kubeconfig, tokenFile, c.writeKubeconfig(kubeconfig, map[string]any{"tokenFile": tokenFile})
 }
 
-// Rights are what the roles in a YAML text grant, each "group verb resource", in order.
+// Rights are what the roles in a YAML text grant, each "group verb resource", in order; with the name behind it where the rule names objects.
 func Rights(text string) ([]string, error) {
 	var out []string
 	for doc := range strings.SplitSeq("\n"+text, "\n---") {
 		var role struct {
-			Rules []struct{ APIGroups, Resources, Verbs []string }
+			Rules []struct{ APIGroups, Resources, ResourceNames, Verbs []string }
 		}
 		if err := yaml.Unmarshal([]byte(doc), &role); err != nil {
 			return nil, fmt.Errorf("read a role: %w", err)
@@ -98,7 +98,13 @@ func Rights(text string) ([]string, error) {
 			for _, group := range r.APIGroups {
 				for _, resource := range r.Resources {
 					for _, verb := range r.Verbs {
-						out = append(out, group+" "+verb+" "+resource)
+						right := group + " " + verb + " " + resource
+						if len(r.ResourceNames) == 0 {
+							out = append(out, right)
+						}
+						for _, name := range r.ResourceNames {
+							out = append(out, right+" "+name)
+						}
 					}
 				}
 			}

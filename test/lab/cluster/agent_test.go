@@ -112,12 +112,13 @@ rules:
 kind: Role
 rules:
 - {apiGroups: [""], resources: [pods], verbs: [list]}
+- {apiGroups: [""], resources: [secrets], resourceNames: [certs, more], verbs: [get]}
 `
 
 func TestRights(t *testing.T) {
 	t.Parallel()
 	got, err := Rights(roleText)
-	want := []string{" list nodes", " list pods", " watch nodes", " watch pods", "events.k8s.io create events"}
+	want := []string{" get secrets certs", " get secrets more", " list nodes", " list pods", " watch nodes", " watch pods", "events.k8s.io create events"}
 	if err != nil || !slices.Equal(got, want) {
 		t.Errorf("%q, %v", got, err)
 	}

@@ -195,7 +195,8 @@ func (d *defined) defaults(ctx context.Context, t *testing.T) {
 	}
 }
 
-// versions: a NodeResourceTopology is stored as v1alpha2, whose readers find what was written as v1alpha1.
+// versions: a NodeResourceTopology is stored as v1alpha2, whose readers find what was written as v1alpha1; and what only v1alpha2 has, as
+// NFD's topology updater writes it, outlives a patch as v1alpha1, which koordlet's and koord-manager's are.
 func (d *defined) versions(ctx context.Context, t *testing.T) {
 	const topologies = "/apis/topology.node.k8s.io/"
 	zone := map[string]any{"name": "node-0", "type": "Node", "resources": []any{
@@ -211,5 +212,20 @@ func (d *defined) versions(ctx context.Context, t *testing.T) {
 	o, err := d.c.Admin().Get(ctx, topologies+"v1alpha2/noderesourcetopologies/n")
 	if err != nil || o.Str("topologyPolicies", 0) != "None" || o.Str("zones", 0, "resources", 0, "allocatable") != "4" {
 		t.Errorf("%v, %v", o, err)
+	}
+	_, err = d.c.Admin().Create(ctx, topologies+"v1alpha2/noderesourcetopologies?fieldValidation=Strict", cluster.Object{
+		"apiVersion": "topology.node.k8s.io/v1alpha2", "kind": "NodeResourceTopology", "metadata": map[string]any{"name": "nfd"},
+		"zones": []any{zone}, "attributes": []any{map[string]any{"name": "topologyManagerPolicy", "value": "single-numa-node"}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	patch := map[string]any{"metadata": map[string]any{"annotations": map[string]any{"lab": "patched"}}, "zones": []any{zone, zone}}
+	if _, err := d.c.Admin().Patch(ctx, topologies+"v1alpha1/noderesourcetopologies/nfd", cluster.MergePatch, patch); err != nil {
+		t.Fatal(err)
+	}
+	o, err = d.c.Admin().Get(ctx, topologies+"v1alpha2/noderesourcetopologies/nfd")
+	if err != nil || o.Str("metadata", "annotations", "lab") != "patched" || o.Str("attributes", 0, "value") != "single-numa-node" {
+		t.Errorf("after a patch as v1alpha1: attributes %s, %v", o.Compact("attributes"), err)
 	}
 }

@@ -365,18 +365,20 @@ func (n *governed) allowed(t *testing.T, c *call) {
 func (n *governed) rights(t *testing.T) {
 	used := map[string]bool{}
 	for _, c := range n.audit.calls(t, func(*call) bool { return true }) {
-		used[c.Object.Group+" "+c.what()] = true
+		for _, right := range c.rights() {
+			used[right] = true
+		}
 		n.allowed(t, &c)
 	}
 	for _, part := range []string{"pods", "configz"} {
-		used[" get nodes/"+part] = n.audit.granted(t, user, "get", part)
+		used[" get nodes/"+part+" "+n.k.Node] = n.audit.granted(t, user, "get", part)
 	}
 	granted, err := cluster.Rights(read(t, "testdata/koordlet/install/role.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, right := range granted {
-		spare := right == "topology.node.k8s.io patch noderesourcetopologies"
+		spare := right == "topology.node.k8s.io patch noderesourcetopologies "+n.k.Node
 		if used[right] == spare {
 			t.Errorf("right %q: used %t", right, used[right])
 		}

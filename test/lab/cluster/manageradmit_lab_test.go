@@ -20,7 +20,7 @@ import (
 // TestClusterManagerAdmission: what koord-manager's webhooks and packaging/manifests/policy-koordlet.yaml refuse at a real API server, and
 // what passes. An agent, known by a token of its node, evicts, deletes and writes what is its node's; quotas, reservations, migration
 // jobs and amplified nodes are held to their rules, by one process for each role that has this role's rights alone; with koord-manager gone nobody
-// waits for it but the agent, and for one that hangs not for long; a replica whose lease is taken, or that is cut off, goes on admitting, and the other one takes over; and every manifest of the documents passes. The two nodes are objects without a kubelet.
+// waits for it but the agent, and for one that hangs not for long; a replica whose lease is taken, or that is cut off, goes on admitting, and the other one takes over; and every manifest of the documents and of docs/user/best-effort.md passes. The two nodes are objects without a kubelet.
 func TestClusterManagerAdmission(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
@@ -37,7 +37,7 @@ func TestClusterManagerAdmission(t *testing.T) {
 		{"evictions", a.evictions}, {"deletions", a.deletions}, {"writes", a.writes}, {"quotas", a.quotas}, {"pods of quotas", a.quotaPods},
 		{"quota profiles", a.quotaProfiles}, {"mirrors of quotas", a.mirrors},
 		{"reservations", a.reservations}, {"profiles of reservations", a.reservationProfiles}, {"jobs", a.jobs}, {"amplification", a.amplification}, {"strategy", a.strategy},
-		{"new pods", a.newPods}, {"our scheduler", a.ourScheduler}, {"rights", a.rights}, {"hangs", a.hangs}, {"away", a.away},
+		{"new pods", a.newPods}, {"a page", a.bestEffort}, {"our scheduler", a.ourScheduler}, {"rights", a.rights}, {"hangs", a.hangs}, {"away", a.away},
 		// These make a ConfigMap, by which the manager takes the node's amplification back.
 		{"lease taken", a.leaseTaken}, {"leader cut off", a.leaderCutOff}, {"leader ended", a.leaderEnded}, {"misspelt before", a.misspeltBefore}, {"documents", a.documents},
 	} {
@@ -312,31 +312,6 @@ func (a *admitted) strategy(t *testing.T) {
 	refused(t, "a misspelt field", tell(keyThreshold, "{\n  \"clusterStrategy\": {\n    \"cpuSupressThresholdPercent\": 65\n  }\n}"),
 		keyThreshold+": line 3: clusterStrategy.cpuSupressThresholdPercent: unknown key", "denied the request")
 	passes(t, "the same, spelt right", tell(keyThreshold, right))
-}
-
-// rights: each role's process has had enough with its own role, and what only these tests use is used.
-func (a *admitted) rights(t *testing.T) {
-	for user, rights := range map[string][]string{
-		sloUser: {
-			" patch nodes/status", "slo.koordinator.sh patch nodeslos", "slo.koordinator.sh patch nodemetrics",
-			"slo.koordinator.sh delete nodeslos", "slo.koordinator.sh delete nodemetrics",
-			"scheduling.sigs.k8s.io patch elasticquotas", "quota.koordinator.sh patch elasticquotaprofiles",
-			"koordinator.sh patch koordelasticquotas/status", "quota.koordinator.sh patch teamelasticquotas/status",
-		},
-		webhookUser: {
-			" get pods", " watch pods", "scheduling.sigs.k8s.io watch elasticquotas", "koordinator.sh watch koordelasticquotas",
-			"quota.koordinator.sh watch teamelasticquotas", "quota.koordinator.sh watch elasticquotaprofiles",
-			"config.koordinator.sh watch clustercolocationprofiles", " create secrets",
-			"admissionregistration.k8s.io patch validatingwebhookconfigurations", "admissionregistration.k8s.io patch mutatingwebhookconfigurations",
-		},
-	} {
-		used := a.asked(t, user)
-		for _, right := range rights {
-			if !used[right] {
-				t.Errorf("%q is granted to %s and was not used", right, user)
-			}
-		}
-	}
 }
 
 // away: with koord-manager gone the agent's evictions wait for it, and nothing else does.

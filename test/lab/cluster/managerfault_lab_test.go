@@ -190,68 +190,6 @@ func (m *managed) takeover(t *testing.T) {
 	m.up(t)
 }
 
-// managerRights: nothing was denied, and nothing is granted that was not used, but for what only happens after minutes.
-func (m *managed) managerRights(t *testing.T) {
-	m.rightsOf(t, "rbac-slo", "rbac-webhook")
-	m.quietly(t)
-}
-
-// asked is what somebody has asked of the API server, as "GROUP VERB RESOURCE". It fails where that was denied.
-func (m *managed) asked(t *testing.T, user string) (used map[string]bool) {
-	t.Helper()
-	used, denied := map[string]bool{}, map[string]bool{}
-	for _, c := range m.audit.read(t, func(c *call) bool { return c.User.Name == user }) {
-		right := c.Object.Group + " " + c.what()
-		used[right] = true
-		// A server that starts denies everything until it has read the roles: what is granted later was not missing.
-		if no := c.Response.Code == 401 || c.Response.Code == 403; no || denied[right] {
-			denied[right] = no
-		}
-	}
-	for right, last := range denied {
-		if last {
-			t.Errorf("%s was denied: %s", user, right)
-		}
-	}
-	return used
-}
-
-// rightsOf compares the roles of manifests with what koord-manager has asked.
-func (m *managed) rightsOf(t *testing.T, files ...string) {
-	t.Helper()
-	used := m.asked(t, managerUser)
-	spare := []string{
-		// An apply that makes the object needs it beside patch, and stands in the log as patch.
-		"slo.koordinator.sh create nodeslos", "slo.koordinator.sh create nodemetrics", "scheduling.sigs.k8s.io create elasticquotas",
-		// An event that comes again.
-		" patch events", "events.k8s.io patch events", " create events",
-		// Where a pod comes before the cache has its namespace.
-		" get namespaces",
-		// With --scheduler-name, to know which pods need that scheduler.
-		"scheduling.koordinator.sh watch reservations", "scheduling.sigs.k8s.io watch elasticquotas",
-		"koordinator.sh watch koordelasticquotas", "quota.koordinator.sh watch teamelasticquotas",
-		// There are no quotas of these groups here, and no node goes; [admitted.rights] looks at them.
-		"koordinator.sh patch koordelasticquotas/status", "quota.koordinator.sh patch teamelasticquotas/status",
-		"slo.koordinator.sh delete nodeslos", "slo.koordinator.sh delete nodemetrics",
-	}
-	// A server that streams lists is not asked for any: what may be watched is listed by others.
-	excused := func(right string) bool {
-		return slices.Contains(spare, right) || slices.Contains(spare, strings.Replace(right, " list ", " watch ", 1)) ||
-			used[strings.Replace(right, " list ", " watch ", 1)]
-	}
-	for _, file := range files {
-		granted, err := cluster.Rights(read(t, manifest(file)))
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, right := range granted {
-			if !used[right] && !excused(right) {
-				t.Errorf("%s grants %q, which nobody uses", file, right)
-			}
-		}
-	}
-}
-
 // quietly tells how often the manager has written, by kind, and fails when it writes what has not changed: the node's resources were told
 // to change by little things here, the strategy's objects were not.
 func (m *managed) quietly(t *testing.T) {

@@ -7,6 +7,7 @@ package cluster_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/url"
 	"strings"
@@ -174,6 +175,35 @@ spec: {selector: {matchLabels: {app: room}}, qosClass: BE, schedulerName: koord-
 		return nil
 	})
 	if err := a.c.Admin().Delete(ctx, "/apis/config.koordinator.sh/v1alpha1/clustercolocationprofiles/rooms", -1); err != nil {
+		t.Error(err)
+	}
+	a.unseenNamespace(t)
+}
+
+// unseenNamespace: a namespace that the manager's cache does not have, here because there is none, is asked of the API server; the profile that
+// selects by it does not act, and the object passes.
+func (a *admitted) unseenNamespace(t *testing.T) {
+	ctx := t.Context()
+	a.user(t, `
+apiVersion: config.koordinator.sh/v1alpha1
+kind: ClusterColocationProfile
+metadata: {name: unseen}
+spec: {namespaceSelector: {matchLabels: {pool: unseen}}, selector: {matchLabels: {app: room}}, qosClass: BE}
+`)
+	text := `{apiVersion: scheduling.koordinator.sh/v1alpha1, kind: Reservation, metadata: {name: unseen}, spec: {ttl: 10m, owners: [{labelSelector: {matchLabels: {app: room}}}],
+  template: {metadata: {namespace: unseen, labels: {app: room}}, spec: {containers: [{resources: {requests: {cpu: 2}}}]}}}}`
+	passes(t, "a reservation of a namespace that nobody has seen", func() error {
+		if err := a.try(ctx, text); err != nil {
+			return err
+		}
+		if n := len(a.audit.read(t, func(c *call) bool {
+			return c.User.Name == webhookUser && c.what() == "get namespaces" && c.Object.Name == "unseen"
+		})); n == 0 {
+			return errors.New("the API server was not asked for the namespace")
+		}
+		return nil
+	})
+	if err := a.c.Admin().Delete(ctx, "/apis/config.koordinator.sh/v1alpha1/clustercolocationprofiles/unseen", -1); err != nil {
 		t.Error(err)
 	}
 }

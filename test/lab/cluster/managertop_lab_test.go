@@ -86,6 +86,55 @@ func (r *recommended) topOfCluster(t *testing.T) {
 		t.Errorf("%v: %s", err, table)
 	}
 	t.Logf("\n%s", table)
+	r.toldOfNode(t)
+	r.lendsNothing(t, args)
+}
+
+// toldOfNode: labels of one node say what part of it may be lent, and with the gate its GPUs are counted as shared ones too.
+func (r *recommended) toldOfNode(t *testing.T) {
+	t.Helper()
+	ratios := map[string]any{"metadata": map[string]any{"labels": map[string]any{protocol.LabelCPUReclaimRatio: "0.5", protocol.LabelMemoryReclaimRatio: "0.5"}}}
+	if _, err := r.c.Admin().Patch(t.Context(), "/api/v1/nodes/node-1", cluster.MergePatch, ratios); err != nil {
+		t.Fatal(err)
+	}
+	r.put(t.Context(), t, `{apiVersion: scheduling.koordinator.sh/v1alpha1, kind: Device, metadata: {name: node-1}, spec: {devices: [
+  {type: gpu, minor: 0, health: true, resources: {koordinator.sh/gpu-core: 100, koordinator.sh/gpu-memory-ratio: 100, koordinator.sh/gpu-memory: 16Gi}},
+  {type: gpu, minor: 1, health: true, resources: {koordinator.sh/gpu-core: 100, koordinator.sh/gpu-memory-ratio: 100, koordinator.sh/gpu-memory: 16Gi}}]}}`)
+	eventually(t, 30*time.Second, func() error {
+		o := r.get(t, "/api/v1/nodes/node-1")
+		amount := func(name string) string { return o.Str("status", "allocatable", name) }
+		// Half of 16 CPUs and 64 GiB, less what production and the system use.
+		if amount(protocol.ResourceBatchCPU) != "5k" || amount(protocol.ResourceBatchMemory) != "30064771072" || amount(protocol.ResourceGPUShared) != "200" {
+			return fmt.Errorf("the node has %s", o.Compact("status", "allocatable"))
+		}
+		return nil
+	})
+}
+
+// lendsNothing: with colocation off, and without a report that counts, the table goes on telling the lines, and says why there is no BATCH.
+func (r *recommended) lendsNothing(t *testing.T, args []string) {
+	t.Helper()
+	row := func(want string) {
+		t.Helper()
+		eventually(t, 30*time.Second, func() error {
+			out, err := exec.CommandContext(t.Context(), bin("koordctl"), args...).CombinedOutput()
+			text := strings.Join(strings.Fields(string(out)), " ")
+			if err != nil || !strings.Contains(text, want) || !strings.Contains(text, "1 lend nothing: ") {
+				return fmt.Errorf("%w: want %q: %s", err, want, out)
+			}
+			return nil
+		})
+	}
+	off := map[string]any{"data": map[string]any{"colocation-config": `{"enable": false}`}}
+	if _, err := r.c.Admin().Patch(t.Context(), strategies, cluster.MergePatch, off); err != nil {
+		t.Fatal(err)
+	}
+	row("node-1 0.50 1 16 0.50 - - 512 MiB 1 GiB 64 GiB 512 MiB - - 0")
+	old := map[string]any{"status": map[string]any{"updateTime": time.Now().Add(-time.Hour).UTC().Format(time.RFC3339)}}
+	if _, err := r.c.Admin().Patch(t.Context(), reports+"/node-1/status", cluster.MergePatch, old); err != nil {
+		t.Fatal(err)
+	}
+	row("node-1 0.50 - 16 0.50 - - 512 MiB - 64 GiB 512 MiB - - 0")
 }
 
 // leads starts a koord-manager with the role slo, and a Pod object that says where it can be reached: named after the host, as the
@@ -102,7 +151,7 @@ func (r *recommended) leads(t *testing.T) int {
 		t.Fatal(err)
 	}
 	address := net.JoinHostPort(ip, strconv.Itoa(ports[0]))
-	r.runs(kubeconfig, "--metrics-addr="+address, "--health-probe-addr="+freeAddresses(t, 1)[0], "--roles=slo")
+	r.runs(kubeconfig, "--metrics-addr="+address, "--health-probe-addr="+freeAddresses(t, 1)[0], "--roles=slo", "--feature-gates=EnableSyncGPUSharedResource=true")
 	host, err := os.Hostname()
 	if err != nil {
 		t.Fatal(err)
