@@ -34,6 +34,8 @@ type cluster struct {
 	poke func()
 	// answered hears of the kubelet's answers; set before anything runs.
 	answered func(method, path string, code int, took time.Duration)
+	// wrote hears of each write to the API server; set before anything runs.
+	wrote func(object string, failed bool)
 }
 
 func newCluster(cfg *config.Koordlet, version string, log *slog.Logger) (*cluster, error) {
@@ -41,7 +43,7 @@ func newCluster(cfg *config.Koordlet, version string, log *slog.Logger) (*cluste
 	if err != nil {
 		return nil, err
 	}
-	c := &cluster{name: name, agent: Program + "/" + version, poke: func() {}, answered: func(string, string, int, time.Duration) {}}
+	c := &cluster{name: name, agent: Program + "/" + version, poke: func() {}, answered: func(string, string, int, time.Duration) {}, wrote: func(string, bool) {}}
 	if cfg.APIServer.Mode == config.APIServerOff {
 		return c, nil
 	}
@@ -54,6 +56,7 @@ func newCluster(cfg *config.Koordlet, version string, log *slog.Logger) (*cluste
 		return nil, fmt.Errorf("way to the API server: %w", err)
 	}
 	conf.Trust.UserAgent = c.agent
+	conf.Wrote = func(object string, failed bool) { c.wrote(object, failed) }
 	if c.client, err = kube.New(conf); err != nil {
 		return nil, fmt.Errorf("way to the API server: %w", err)
 	}
