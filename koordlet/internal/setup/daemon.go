@@ -198,7 +198,7 @@ func (d *Daemon) newAgent() (*agent.Agent, error) {
 		return nil, err
 	}
 	d.noPressure = noPressure(scanner.Support())
-	if err := d.extend(scanner.Support()); err != nil {
+	if err := d.extend(scanner.Support); err != nil {
 		scanner.Close()
 		return nil, err
 	}

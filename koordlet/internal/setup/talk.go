@@ -82,7 +82,7 @@ func (n *news) ofLastHour(now time.Time) []time.Time {
 }
 
 // extend adds what the agent tells to the host.
-func (d *Daemon) extend(states []collect.State) error {
+func (d *Daemon) extend(states func() []collect.State) error {
 	every := func(t time.Duration) unit.Micros { return unit.Micros(t.Microseconds()) }
 	if err := d.countTo(d.host.Registry()); err != nil {
 		return err
@@ -129,7 +129,7 @@ func (d *Daemon) ticked(l *agent.Look) {
 }
 
 // facts is what only the agent's parts know, as it is now.
-func (d *Daemon) facts(states []collect.State) *talk.Facts {
+func (d *Daemon) facts(states func() []collect.State) *talk.Facts {
 	v := d.host.Engine.Views().Load()
 	f := &talk.Facts{
 		Node: d.cluster.name, Started: d.started, Version: d.version,
@@ -141,7 +141,7 @@ func (d *Daemon) facts(states []collect.State) *talk.Facts {
 	if v.Kernel.RDT.Mon {
 		f.CacheGroups, f.CacheDomains = []string{"", "LSR", "LS", "BE"}, v.Kernel.RDT.L3IDs
 	}
-	for _, s := range states {
+	for _, s := range states() {
 		f.Collectors = append(f.Collectors, status.Source{Name: s.Collector, State: s.Support, Reason: s.Detail})
 	}
 	f.Collectors = append(f.Collectors, roomState("window", d.window.Full(boot())))
