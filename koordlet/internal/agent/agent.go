@@ -27,6 +27,7 @@ import (
 	"github.com/koord-rt/koord-rt/koordlet/internal/publish"
 	"github.com/koord-rt/koord-rt/koordlet/internal/window"
 	"github.com/koord-rt/koord-rt/model/plan"
+	"github.com/koord-rt/koord-rt/model/topo"
 	"github.com/koord-rt/koord-rt/model/unit"
 	"github.com/koord-rt/koord-rt/policy/evict"
 	"github.com/koord-rt/koord-rt/policy/interference"
@@ -50,6 +51,8 @@ type Options struct {
 	Scanner  *collect.Scanner
 	Window   window.Store
 	Pods     *pods.Keeper
+	// KubeletCPUs are decide.Facts'.
+	KubeletCPUs func() map[string]topo.CPUSet
 	// Node is the Node object, nil while it is not known.
 	Node func() *kube.Node
 	// Strategy is the NodeSLO's, nil while there is none.
@@ -215,7 +218,7 @@ func (a *Agent) tick(ctx context.Context, waiting []string, since unit.Micros) {
 	leaving, held := a.o.Evict.Leaving()
 	l.Facts = decide.Facts{
 		Now: now, Urgent: urgent, Waiting: waiting, Interval: unit.Micros(a.o.Interval.Microseconds()), Window: a.o.Window, View: view,
-		Members: members, Pods: snapshot, Node: a.o.Node(), NoPressure: a.o.NoPressure, EvictFeatures: a.o.EvictFeatures,
+		Members: members, Pods: snapshot, KubeletCPUs: a.o.KubeletCPUs(), Node: a.o.Node(), NoPressure: a.o.NoPressure, EvictFeatures: a.o.EvictFeatures,
 		MemoryPause: a.o.MemoryPause, CPUPause: a.o.CPUPause, Leaving: leaving, Held: held,
 		Slow: unit.Micros(a.o.Slow.Microseconds()), Tune: a.o.Tune, Pace: a.o.Pace, NoReclaim: a.noReclaim,
 	}

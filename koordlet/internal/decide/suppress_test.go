@@ -10,8 +10,10 @@ import (
 	"github.com/koord-rt/koord-rt/api/protocol"
 	"github.com/koord-rt/koord-rt/api/strategy"
 	"github.com/koord-rt/koord-rt/koordlet/internal/decide"
+	"github.com/koord-rt/koord-rt/koordlet/internal/pods/podstest"
 	"github.com/koord-rt/koord-rt/model/plan"
 	"github.com/koord-rt/koord-rt/model/sample"
+	"github.com/koord-rt/koord-rt/model/topo"
 	"github.com/koord-rt/koord-rt/model/unit"
 	"github.com/koord-rt/koord-rt/policy/suppress"
 )
@@ -45,5 +47,27 @@ func TestSuppressBesideStaticCPUManager(t *testing.T) {
 	}
 	if decide.NoSet(f.View) == "" {
 		t.Error("nobody is told")
+	}
+}
+
+// What the kubelet's static CPU manager has given to a pod alone is in no pool of LS pods. Entries of pods that have gone, and of a class of
+// ours, do not count; before the pods are known all do. What BE may use is without LSE's CPUs only, as upstream has it.
+func TestPoolsWithoutTheKubeletsCPUs(t *testing.T) {
+	t.Parallel()
+	f, w := facts(strategy.SuppressCPUSet)
+	measure(w, now-unit.Second/2, 14, 8, 3)
+	f.View.Claims.LSE = topo.Range(0, 1)
+	f.KubeletCPUs = map[string]topo.CPUSet{"own": topo.Range(4, 5), "lsr": topo.Range(8, 9), "gone": topo.Range(12, 13)}
+	pods := podstest.Snapshot(t, `{"metadata":{"uid":"own","name":"own","namespace":"x"}}`,
+		`{"metadata":{"uid":"lsr","name":"lsr","namespace":"x","labels":{"koordinator.sh/qosClass":"LSR"}}}`)
+	for _, tc := range []struct{ name, want string }{{"pods not known", "2-3,6-7,10-11,14-15"}, {"known", "2-3,6-15"}} {
+		_, out := decide.Step(decide.State{}, f)
+		if got := out.Dynamic.SharePools; len(got) != 2 || got[0].CPUs.String() != tc.want {
+			t.Errorf("%s: share pools %+v, want %s", tc.name, got, tc.want)
+		}
+		if got := out.Dynamic.BESharePools; len(got) != 2 || got[0].CPUs.String() != "2-15" {
+			t.Errorf("%s: best-effort share pools: %+v", tc.name, got)
+		}
+		f.Pods = pods
 	}
 }

@@ -210,7 +210,7 @@ func (d *Daemon) newAgent() (*agent.Agent, error) {
 	}
 	return agent.New(agent.Options{
 		Interval: d.cfg.Collect.Interval.Std(), Engine: d.host.Engine, Scanner: scanner, Window: d.window,
-		Pods: d.pods, Node: d.cluster.Node, Strategy: d.cluster.Strategy, Publisher: publisher, Now: clock, Wall: time.Now,
+		Pods: d.pods, Node: d.cluster.Node, KubeletCPUs: (&kubeletCPUs{path: at.KubeletCPUManagerState}).load, Strategy: d.cluster.Strategy, Publisher: publisher, Now: clock, Wall: time.Now,
 		Write: d.write, GiveBack: d.host.GiveBack, Tell: d.ticked,
 		Kept: past, Keep: kept.write, Evict: victims{d.evictor}, EvictFeatures: evictFeatures(&d.cfg.Evict),
 		MemoryPause: unit.Micros(d.cfg.Evict.MemoryCooldown.Std().Microseconds()),
