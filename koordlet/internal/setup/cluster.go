@@ -169,9 +169,10 @@ func (c *cluster) close() {
 	}
 }
 
-// newPods connects the sources of pods: the kubelet, and the API server while the kubelet does not answer.
-func newPods(cfg *config.Koordlet, c *cluster) (*pods.Keeper, error) {
-	o := pods.Options{Interval: cfg.Kubelet.Interval.Std()}
+// newPods connects the sources of pods: the kubelet, and the API server while the kubelet does not answer. A pod that is alive stays known
+// though they leave it out, as a kubelet does that has started and has not heard of the API server.
+func newPods(cfg *config.Koordlet, c *cluster, alive func(uid string) bool) (*pods.Keeper, error) {
+	o := pods.Options{Interval: cfg.Kubelet.Interval.Std(), Alive: alive}
 	client, err := c.kubelet(&cfg.Kubelet)
 	if err != nil {
 		return nil, err

@@ -66,6 +66,8 @@ type Daemon struct {
 	agent   *agent.Agent
 	evictor *evict.Executor
 	audit   *talk.Audit
+	// populated reports whether a cgroup has a process; set before anything runs.
+	populated func(cgroup string) (bool, error)
 	// predictor is nil where prediction is off or impossible.
 	predictor *predict.Predictor
 	// topology is nil where it is not reported; machine belongs to its goroutine. kubelet is nil where its options are not
@@ -111,7 +113,7 @@ func New(ctx context.Context, l Loaded, version, program string, log *slog.Logge
 	if d.cluster, err = newCluster(&d.cfg, version, log); err != nil {
 		return nil, err
 	}
-	if d.pods, err = newPods(&d.cfg, d.cluster); err != nil {
+	if d.pods, err = newPods(&d.cfg, d.cluster, d.alive); err != nil {
 		return nil, err
 	}
 	if d.host, err = host.New(ctx, o); err != nil {
@@ -193,6 +195,7 @@ func (d *Daemon) newAgent() (*agent.Agent, error) {
 		scanner.Close()
 		return nil, err
 	}
+	d.populated = hands.Populated
 	if d.evictor, err = d.newEvictor(hands); err != nil {
 		scanner.Close()
 		return nil, err
