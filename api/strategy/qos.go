@@ -152,14 +152,14 @@ type IOCfg struct {
 	ReadLatency *int64 `json:"readLatency,omitempty"`
 	// +kubebuilder:validation:Minimum=0
 	WriteLatency *int64 `json:"writeLatency,omitempty"`
-	// ReadLatencyPercent and WriteLatencyPercent, 0..100: the percentile that must meet the target.
+	// ReadLatencyPercent and WriteLatencyPercent, 0..100: the percentile that must meet the target. Not used, see [IOCfg.Unused].
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100
 	ReadLatencyPercent *int64 `json:"readLatencyPercent,omitempty"`
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100
 	WriteLatencyPercent *int64 `json:"writeLatencyPercent,omitempty"`
-	// EnableUserModel uses the model fields below (>= 1) instead of the kernel's own model.
+	// EnableUserModel uses the model fields below (>= 1) instead of the kernel's own model. Not used, see [IOCfg.Unused].
 	EnableUserModel *bool `json:"enableUserModel,omitempty"`
 	// +kubebuilder:validation:Minimum=1
 	ModelReadBPS *int64 `json:"modelReadBPS,omitempty"`
@@ -173,6 +173,26 @@ type IOCfg struct {
 	ModelReadRandIOPS *int64 `json:"modelReadRandIOPS,omitempty"`
 	// +kubebuilder:validation:Minimum=1
 	ModelWriteRandIOPS *int64 `json:"modelWriteRandIOPS,omitempty"`
+}
+
+// Unused names the fields that are given and set nothing. io.latency has one target for a disk and no percentile; the cost model is the
+// disk's, not a cgroup's (io.cost.model), and belongs to whoever turns iocost on.
+func (c *IOCfg) Unused() (fields []string) {
+	given := func(n *int64) bool { return n != nil && *n != 0 }
+	for _, f := range [...]struct {
+		name  string
+		given bool
+	}{
+		{"readLatencyPercent", given(c.ReadLatencyPercent)}, {"writeLatencyPercent", given(c.WriteLatencyPercent)},
+		{"enableUserModel", c.EnableUserModel != nil && *c.EnableUserModel}, {"modelReadBPS", given(c.ModelReadBPS)},
+		{"modelWriteBPS", given(c.ModelWriteBPS)}, {"modelReadSeqIOPS", given(c.ModelReadSeqIOPS)}, {"modelWriteSeqIOPS", given(c.ModelWriteSeqIOPS)},
+		{"modelReadRandIOPS", given(c.ModelReadRandIOPS)}, {"modelWriteRandIOPS", given(c.ModelWriteRandIOPS)},
+	} {
+		if f.given {
+			fields = append(fields, f.name)
+		}
+	}
+	return fields
 }
 
 // ResctrlQOS is the share of last-level cache and memory bandwidth of a class.

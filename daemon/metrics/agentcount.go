@@ -112,7 +112,7 @@ func (m *Agent) Loop(name string, took time.Duration, failed bool) {
 	}
 }
 
-// Reaction records the time from a pressure trigger to the suppression being in the kernel.
+// Reaction records the time from a pressure trigger to the end of the writes that answer it.
 func (m *Agent) Reaction(took time.Duration) { m.reaction.Observe(took.Seconds()) }
 
 // Evict counts one eviction.

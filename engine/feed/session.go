@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The koord-rt Authors
 
-// Package feed keeps an engine in step with a container runtime, over the runtime's restarts: for programs that the runtime
-// does not tell by itself, as NRI does.
+// Package feed keeps an engine in step with a container runtime, over the runtime's restarts: for programs that ask it, and are not
+// called by it as NRI's are.
 //
 // Inputs are the questions that a way to a runtime can ask (CRI, Docker); outputs are the engine's list and its connection
 // state. It may import the engine, model and api; never adapt, whose clients are handed to it.
@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	// pingEvery is how often the runtime is asked whether it is there; a restart is followed by a new list.
+	// pingEvery is how often the runtime is asked whether it is there, and by koordlet for its lists; a restart is followed by a new list.
 	pingEvery = 2 * time.Second
 	// held is how long a connection must have stood for the next wait to start from the shortest again.
 	held = 10 * time.Second

@@ -5,6 +5,7 @@ package draft
 
 import (
 	"strconv"
+	"strings"
 
 	"github.com/koord-rt/koord-rt/api/protocol"
 	"github.com/koord-rt/koord-rt/api/strategy"
@@ -44,6 +45,9 @@ func (d *Draft) BlkIO() {
 	}
 	for i := range asked {
 		b, why := asked[i], "annotation blkioQOS"
+		if unused := b.IOCfg.Unused(); len(unused) > 0 && d.Target.Level == plan.LevelPod {
+			d.Problem(protocol.AnnotationBlkIOQOS, strings.Join(unused, ", ")+" of "+Clip(b.Name)+" set nothing")
+		}
 		if most := d.names(given, b.Name); most != nil && class == protocol.QoSBE && !d.View.Limits.BeyondClass && lower(&b.IOCfg, &most.IOCfg) {
 			why += ", held within class BE's (limits.beyondClass)"
 		}

@@ -77,9 +77,12 @@ func TestStates(t *testing.T) {
 		"blkio":                {protocol.FeatureBlkIO, nil, feature.Active, "type volumegroup or podvolume are not resolved"},
 		"blkio without iocost": {protocol.FeatureBlkIO, func(v *node.View) { v.Kernel.Knobs[plan.IOWeight].Degraded = "no device has iocost on" }, feature.Degraded, "io.weight: no device has iocost on"},
 		"blkio on v1":          {protocol.FeatureBlkIO, func(v *node.View) { v.Kernel.Cgroup = node.CgroupV1 }, feature.Degraded, "does not look at ancestors"},
-		"oom score":            {protocol.FeatureOOMScore, func(v *node.View) { v.Runtime.Fields.OOMScoreAdj = false }, feature.Active, "written at StartContainer"},
-		"core scheduling":      {protocol.FeatureCoreSched, nil, feature.Active, ""},
-		"core scheduling off":  {protocol.FeatureCoreSched, func(v *node.View) { v.Limits.CoreSched = false }, feature.Off, "limits"},
+		"blkio with fields that nobody reads": {protocol.FeatureBlkIO, func(v *node.View) {
+			pt.YAML(t, v, "{resourceQOSStrategy: {beClass: {blkioQOS: {enable: true, blocks: [{name: sda, type: device, ioCfg: {readLatencyPercent: 95, enableUserModel: true, modelReadBPS: 7}}]}}}}")
+		}, feature.Degraded, `blkioQOS of BE, "sda": readLatencyPercent, enableUserModel, modelReadBPS set nothing`},
+		"oom score":           {protocol.FeatureOOMScore, func(v *node.View) { v.Runtime.Fields.OOMScoreAdj = false }, feature.Active, "written at StartContainer"},
+		"core scheduling":     {protocol.FeatureCoreSched, nil, feature.Active, ""},
+		"core scheduling off": {protocol.FeatureCoreSched, func(v *node.View) { v.Limits.CoreSched = false }, feature.Off, "limits"},
 		"no threads": {protocol.FeatureCoreSched, func(v *node.View) {
 			v.Topology = pt.Topology(1, 1)
 		}, feature.Degraded, "more than one thread"},

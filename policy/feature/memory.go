@@ -4,6 +4,9 @@
 package feature
 
 import (
+	"strconv"
+	"strings"
+
 	"github.com/koord-rt/koord-rt/model/node"
 	"github.com/koord-rt/koord-rt/model/plan"
 )
@@ -85,6 +88,17 @@ func blkio(r *report) {
 	if k.Cgroup == node.CgroupV1 {
 		r.late(plan.IOReadBPS, plan.IOWriteBPS, plan.IOReadIOPS, plan.IOWriteIOPS)
 		r.limited = append(r.limited, "the throttle of cgroup v1 does not look at ancestors: each container of a pod gets the pod's limits")
+	}
+	for _, class := range [...]string{"LSR", "LS", "BE", "SYSTEM"} {
+		q := r.v.Strategy.ClassFor(class).BlkIOQOS
+		if q.Enable == nil || !*q.Enable {
+			continue
+		}
+		for i := range q.Blocks {
+			if unused := q.Blocks[i].IOCfg.Unused(); len(unused) > 0 {
+				r.limited = append(r.limited, "blkioQOS of "+class+", "+strconv.Quote(q.Blocks[i].Name)+": "+strings.Join(unused, ", ")+" set nothing")
+			}
+		}
 	}
 	r.notes = append(r.notes, "blocks of type volumegroup or podvolume are not resolved: name the disk")
 }

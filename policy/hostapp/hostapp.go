@@ -5,7 +5,7 @@
 // QoS by NodeSLO's hostApplications.
 //
 // Inputs are a node.View and a strategy.HostApplication, outputs its cgroup and a plan: the CPU identity of its class, and
-// for BE the CPUs of the suppression set. It imports model, api, policy/draft and the standard library only; never os, net,
+// for BE the CPUs of the suppression set, for LS those of the share pools. It imports model, api, policy/draft and the standard library only; never os, net,
 // log, fmt or time.
 package hostapp
 
@@ -20,6 +20,7 @@ import (
 	"github.com/koord-rt/koord-rt/model/cgrouppath"
 	"github.com/koord-rt/koord-rt/model/node"
 	"github.com/koord-rt/koord-rt/model/plan"
+	"github.com/koord-rt/koord-rt/model/topo"
 	"github.com/koord-rt/koord-rt/model/workload"
 	"github.com/koord-rt/koord-rt/policy/draft"
 )
@@ -110,12 +111,32 @@ func Decide(v *node.View, app *strategy.HostApplication, dir string) plan.Plan {
 			d.Set(protocol.FeatureIdentity, plan.CPUIdle, plan.Int(1), id.Why+": idle among its neighbours")
 		}
 	}
-	if qos == protocol.QoSBE && v.Dynamic.Known && v.Topology != nil {
-		if set := v.Dynamic.BECPUs.Intersect(v.Topology.All()); !set.Empty() {
-			d.Set(protocol.FeatureCPUSet, plan.CPUSetCPUs, plan.Text(set.String()), "suppression set")
-		}
+	if set, why := cpus(v, qos); !set.Empty() {
+		d.Set(protocol.FeatureCPUSet, plan.CPUSetCPUs, plan.Text(set.String()), why)
 	}
 	return d.Plan
+}
+
+// cpus are those of the class: the suppression set of BE, the share pools of LS while they are not the whole node. Empty: it is left where
+// it is. LSR and LSE applications have none, because no scheduler has given them any.
+func cpus(v *node.View, qos protocol.QoS) (set topo.CPUSet, why string) {
+	if !v.Dynamic.Known || v.Topology == nil {
+		return set, ""
+	}
+	all := v.Topology.All()
+	switch qos {
+	case protocol.QoSBE:
+		return v.Dynamic.BECPUs.Intersect(all), "suppression set"
+	case protocol.QoSLS:
+		for i := range v.Dynamic.SharePools {
+			set = set.Union(v.Dynamic.SharePools[i].CPUs)
+		}
+		if set = set.Intersect(all); all.SubsetOf(set) {
+			return topo.CPUSet{}, ""
+		}
+	case protocol.QoSNone, protocol.QoSSystem, protocol.QoSLSR, protocol.QoSLSE:
+	}
+	return set, "share pools"
 }
 
 // unit reports that a directory is a systemd unit's.

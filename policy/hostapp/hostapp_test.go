@@ -96,9 +96,17 @@ func TestDecide(t *testing.T) {
 		"BE, CPUs offline":   {qos: "BE", dir: dir, change: func(v *node.View) { v.Dynamic.BECPUs = topo.Range(100, 101) }, want: "cpu.idle = 1"},
 		"LS on mainline":     {qos: "LS", dir: dir},
 		"LS on a vendor's":   {qos: "LS", dir: dir, change: func(v *node.View) { pt.Vendor(v) }, want: "cpu.bvt = 2"},
-		"no class":           {dir: dir},
-		"unknown class":      {qos: "XX", dir: dir},
-		"class not enabled":  {qos: "BE", dir: dir, change: func(v *node.View) { pt.YAML(t, v, "") }, want: "cpuset.cpus = 2-3"},
+		"LS beside LSE": {qos: "LS", dir: dir, change: func(v *node.View) {
+			v.Dynamic.SharePools = []node.Pool{{CPUs: topo.Range(2, 3)}, {Node: 1, CPUs: topo.Range(5, 100)}}
+		}, want: "cpuset.cpus = 2-3,5-7"},
+		"LS, every CPU is shared": {qos: "LS", dir: dir, change: func(v *node.View) { v.Dynamic.SharePools = []node.Pool{{CPUs: v.Topology.All()}} }},
+		"LS, agent away": {qos: "LS", dir: dir, change: func(v *node.View) {
+			v.Dynamic.Known, v.Dynamic.SharePools = false, []node.Pool{{CPUs: topo.Range(2, 3)}}
+		}},
+		"LSR beside LSE":    {qos: "LSR", dir: dir, change: func(v *node.View) { v.Dynamic.SharePools = []node.Pool{{CPUs: topo.Range(2, 3)}} }},
+		"no class":          {dir: dir},
+		"unknown class":     {qos: "XX", dir: dir},
+		"class not enabled": {qos: "BE", dir: dir, change: func(v *node.View) { pt.YAML(t, v, "") }, want: "cpuset.cpus = 2-3"},
 		"features switched off": {qos: "BE", dir: dir, change: func(v *node.View) {
 			v.Modes[protocol.FeatureIdentity], v.Modes[protocol.FeatureCPUSet] = node.Off, node.Off
 		}},

@@ -27,6 +27,7 @@ import (
 	"github.com/koord-rt/koord-rt/koordlet/internal/publish"
 	"github.com/koord-rt/koord-rt/koordlet/internal/window"
 	"github.com/koord-rt/koord-rt/model/plan"
+	"github.com/koord-rt/koord-rt/model/topo"
 	"github.com/koord-rt/koord-rt/model/unit"
 	"github.com/koord-rt/koord-rt/policy/evict"
 	"github.com/koord-rt/koord-rt/policy/interference"
@@ -50,6 +51,8 @@ type Options struct {
 	Scanner  *collect.Scanner
 	Window   window.Store
 	Pods     *pods.Keeper
+	// KubeletCPUs are decide.Facts'.
+	KubeletCPUs func() map[string]topo.CPUSet
 	// Node is the Node object, nil while it is not known.
 	Node func() *kube.Node
 	// Strategy is the NodeSLO's, nil while there is none.
@@ -113,8 +116,10 @@ type Look struct {
 	Unpublished error
 	// Owed are values of ours that nobody wants and that could not be given back so far.
 	Owed []decide.Owed
-	// Took is the time of the whole tick.
-	Took time.Duration
+	// Took is the time of the whole tick, Reaction that from the first call that an urgent one answers to the end of its writes.
+	Took, Reaction time.Duration
+	// Failed: something could not be measured, written, handed on or kept.
+	Failed bool
 }
 
 // Agent runs the loops.
@@ -141,6 +146,8 @@ type Agent struct {
 	uplink   uplink
 	// told is the last trouble of each kind, so that each is logged once.
 	told map[string]string
+	// failed is the Look's that is being made.
+	failed bool
 }
 
 // New makes an agent. Nothing runs before Run.
@@ -152,7 +159,7 @@ func New(o Options) *Agent {
 }
 
 // Urgent asks for a step now: a pod (by UID) waits for CPUs. Those who ask before it is taken share one.
-func (a *Agent) Urgent(uid string) { a.urgent.ask(uid) }
+func (a *Agent) Urgent(uid string) { a.urgent.ask(uid, a.o.Now()) }
 
 // Look is what the last tick saw, nil before the first.
 func (a *Agent) Look() *Look { return a.look.Load() }
@@ -170,7 +177,7 @@ func (a *Agent) Run(ctx context.Context) error {
 			a.keep(a.o.Now())
 			return nil
 		case <-tick.C:
-			a.tick(ctx, nil)
+			a.tick(ctx, nil, 0)
 		case <-later:
 			later = nil
 			a.answer(ctx)
@@ -186,9 +193,10 @@ func (a *Agent) Run(ctx context.Context) error {
 	}
 }
 
-// tick measures, unless it is urgent for somebody who is waiting, decides and publishes.
-func (a *Agent) tick(ctx context.Context, waiting []string) {
+// tick measures, unless it is urgent for somebody who is waiting since then, decides and publishes.
+func (a *Agent) tick(ctx context.Context, waiting []string, since unit.Micros) {
 	urgent := len(waiting) > 0
+	a.failed = false
 	start := a.o.Wall()
 	l := &Look{Wall: start}
 	members, roster := a.o.Engine.Roster()
@@ -210,7 +218,7 @@ func (a *Agent) tick(ctx context.Context, waiting []string) {
 	leaving, held := a.o.Evict.Leaving()
 	l.Facts = decide.Facts{
 		Now: now, Urgent: urgent, Waiting: waiting, Interval: unit.Micros(a.o.Interval.Microseconds()), Window: a.o.Window, View: view,
-		Members: members, Pods: snapshot, Node: a.o.Node(), NoPressure: a.o.NoPressure, EvictFeatures: a.o.EvictFeatures,
+		Members: members, Pods: snapshot, KubeletCPUs: a.o.KubeletCPUs(), Node: a.o.Node(), NoPressure: a.o.NoPressure, EvictFeatures: a.o.EvictFeatures,
 		MemoryPause: a.o.MemoryPause, CPUPause: a.o.CPUPause, Leaving: leaving, Held: held,
 		Slow: unit.Micros(a.o.Slow.Microseconds()), Tune: a.o.Tune, Pace: a.o.Pace, NoReclaim: a.noReclaim,
 	}
@@ -243,6 +251,9 @@ func (a *Agent) tick(ctx context.Context, waiting []string) {
 		a.trouble("network QoS", a.uplink.settle(&l.Outcome.Network))
 	}
 	a.publish(l, snapshot)
+	if urgent {
+		l.Reaction = time.Duration(a.o.Now()-since) * time.Microsecond
+	}
 	l.Published, l.Owed = a.o.Publisher.Generations(), a.state.Refused()
 	a.reclaim.start(ctx, tasks(l.Outcome.Reclaims, members))
 	a.o.Evict.Evict(l.Outcome.Evictions)
@@ -250,7 +261,7 @@ func (a *Agent) tick(ctx context.Context, waiting []string) {
 	if age := now - a.keptAt; age >= keepEvery || a.unkept && age >= keepChanged {
 		a.keep(now)
 	}
-	l.Took = a.o.Wall().Sub(start)
+	l.Took, l.Failed = a.o.Wall().Sub(start), a.failed
 	a.look.Store(l)
 	a.o.Tell(l)
 }
@@ -258,7 +269,7 @@ func (a *Agent) tick(ctx context.Context, waiting []string) {
 // forget is done now and then: who has gone is forgotten, and what the kernel can is looked at again.
 func (a *Agent) forget(now unit.Micros) {
 	a.o.Window.Collect(now)
-	a.trouble("window of samples", a.o.Window.Full(now))
+	a.note("window of samples", a.o.Window.Full(now))
 	a.forgetAt = now + forgetEvery
 	if why := a.o.NoReclaim(); why != a.noReclaim {
 		a.noReclaim = why
@@ -277,7 +288,7 @@ func (a *Agent) tell(o *decide.Outcome, urgent bool) {
 		for _, p := range slices.Concat(o.Problems, o.AppProblems) {
 			errs = append(errs, errors.New(p))
 		}
-		a.trouble("strategy", errors.Join(errs...))
+		a.note("strategy", errors.Join(errs...)) // not the loop's failure
 	}
 	for i := range o.Events {
 		a.o.Log.Info("interference", "pod", o.Events[i].Name, "uid", o.Events[i].Pod, "what", o.Events[i].Text)
@@ -352,8 +363,14 @@ func (a *Agent) publish(l *Look, snapshot *pods.Snapshot) {
 	}
 }
 
-// trouble logs an error once, and its end.
+// trouble is what this round failed in.
 func (a *Agent) trouble(what string, err error) {
+	a.failed = a.failed || err != nil
+	a.note(what, err)
+}
+
+// note logs an error once, and its end.
+func (a *Agent) note(what string, err error) {
 	text := ""
 	if err != nil {
 		text = err.Error()

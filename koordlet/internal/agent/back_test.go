@@ -56,6 +56,9 @@ func TestOwedUntilGivenBack(t *testing.T) {
 			},
 		})
 		a.write(t.Context(), a.giveBack(t.Context(), plan.Plan{set}))
+		if a.failed != (c.err != nil && c.outcome == apply.Failed) {
+			t.Errorf("%s: the round has failed: %v", name, a.failed)
+		}
 		if got := len(a.state.Owed) == 1; got != c.owed {
 			t.Errorf("%s: owed: %v", name, got)
 		}

@@ -30,18 +30,22 @@ type urgency struct {
 	call chan struct{}
 
 	mu      sync.Mutex
-	waiting map[string]bool // pods by UID
+	waiting map[string]unit.Micros // pods by UID, and when each has called first
 
 	// answered is when the last step was; it belongs to who takes.
 	answered unit.Micros
 }
 
-func newUrgency() *urgency { return &urgency{call: make(chan struct{}, 1), waiting: map[string]bool{}} }
+func newUrgency() *urgency {
+	return &urgency{call: make(chan struct{}, 1), waiting: map[string]unit.Micros{}}
+}
 
 // ask notes a pod.
-func (u *urgency) ask(uid string) {
+func (u *urgency) ask(uid string, now unit.Micros) {
 	u.mu.Lock()
-	u.waiting[uid] = true
+	if _, already := u.waiting[uid]; !already {
+		u.waiting[uid] = now
+	}
 	u.mu.Unlock()
 	select {
 	case u.call <- struct{}{}:
@@ -49,13 +53,12 @@ func (u *urgency) ask(uid string) {
 	}
 }
 
-// take is who waits, in order; they do not any more then.
-func (u *urgency) take() []string {
+// take is who waits, in order, and since when; they do not any more then.
+func (u *urgency) take() (called []string, since map[string]unit.Micros) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	out := slices.Sorted(maps.Keys(u.waiting))
-	clear(u.waiting)
-	return out
+	since, u.waiting = u.waiting, map[string]unit.Micros{}
+	return slices.Sorted(maps.Keys(since)), since
 }
 
 // wait is how long the next step has to wait.
@@ -70,7 +73,7 @@ func (u *urgency) wait(now unit.Micros) unit.Micros {
 func (a *Agent) answer(ctx context.Context) {
 	now := a.o.Now()
 	members, _ := a.o.Engine.Roster()
-	called := a.urgent.take()
+	called, since := a.urgent.take()
 	waiting := heard(called, members, a.o.Window, now-2*unit.Micros(a.o.Interval.Microseconds()), now)
 	if len(waiting) < len(called) {
 		a.doubt = doubtTicks
@@ -79,7 +82,15 @@ func (a *Agent) answer(ctx context.Context) {
 		return
 	}
 	a.urgent.answered = now
-	a.tick(ctx, waiting)
+	a.tick(ctx, waiting, first(waiting, since, now))
+}
+
+// first is when the first of those who wait has called.
+func first(waiting []string, since map[string]unit.Micros, now unit.Micros) unit.Micros {
+	for _, uid := range waiting {
+		now = min(now, since[uid])
+	}
+	return now
 }
 
 // heard leaves out the pods whose own limits have stopped them for as long as a trigger asks for.

@@ -18,15 +18,21 @@ import (
 func TestNobodysCallIsLost(t *testing.T) {
 	t.Parallel()
 	u := newUrgency()
-	for _, uid := range []string{"b", "a", "b"} {
-		u.ask(uid)
+	for at, uid := range []string{"b", "a", "b"} {
+		u.ask(uid, unit.Micros(at)*unit.Second)
 	}
 	if len(u.call) != 1 {
 		t.Fatal("nobody is told")
 	}
-	called := u.take()
-	if !slices.Equal(called, []string{"a", "b"}) || len(u.take()) != 0 {
+	called, since := u.take()
+	if again, _ := u.take(); !slices.Equal(called, []string{"a", "b"}) || len(again) != 0 {
 		t.Fatalf("%q", called)
+	}
+	if since["b"] != 0 || since["a"] != unit.Second {
+		t.Errorf("since %v: a call counts from the first", since)
+	}
+	if both, one := first(called, since, 3*unit.Second), first([]string{"a"}, since, 3*unit.Second); both != 0 || one != unit.Second {
+		t.Errorf("they wait since %d, and a alone since %d", both, one)
 	}
 	w := window.New(window.Options{})
 	now := 100 * unit.Second

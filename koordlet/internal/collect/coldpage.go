@@ -4,6 +4,9 @@
 package collect
 
 import (
+	"sync/atomic"
+
+	"github.com/koord-rt/koord-rt/kernel/sys"
 	"github.com/koord-rt/koord-rt/kernel/usage"
 	"github.com/koord-rt/koord-rt/model/sample"
 	"github.com/koord-rt/koord-rt/model/unit"
@@ -13,11 +16,15 @@ import (
 //
 //	memory with hot pages = memory with page cache − cold pages
 //
-// The cold part is read slowly; in between its last reading counts.
+// The cold part is read slowly; in between its last reading counts. While kidled is stopped every page seems hot: nothing is told
+// then, and reports are without page cache. It is not started here: whoever runs the node decides whether all memory is scanned.
 type coldPages struct {
-	root  *usage.Cgroup
-	state coldState
-	of    each[coldState]
+	root *usage.Cgroup
+	sys  sys.FS
+	// stopped is why kidled tells nothing, empty while it does.
+	stopped atomic.Pointer[string]
+	state   coldState
+	of      each[coldState]
 }
 
 type coldState struct {
@@ -30,14 +37,35 @@ func newColdPages(m *machine) (collector, support) {
 	if err != nil {
 		return nil, unless(err)
 	}
-	c := &coldPages{root: group}
+	c := &coldPages{root: group, sys: m.sys}
+	c.look()
 	if !group.HasIdle() {
 		return nil, support{no: "no memory.idle_page_stats: the kernel has no kidled"}
 	}
-	return c, support{}
+	return c, c.now()
+}
+
+func (c *coldPages) look() {
+	why := c.sys.KidledStopped()
+	c.stopped.Store(&why)
+}
+
+// now implements changing.
+func (c *coldPages) now() support {
+	if why := *c.stopped.Load(); why != "" {
+		return support{less: why + "; memory with hot page cache is reported without page cache"}
+	}
+	return support{}
 }
 
 func (c *coldPages) collect(t *tick) {
+	if t.n%t.slow == 0 {
+		c.look()
+	}
+	if *c.stopped.Load() != "" {
+		c.state.known, c.of = false, each[coldState]{} // what it has told is old by then
+		return
+	}
 	if m := &t.machine; m.memoryOK {
 		c.emit(t, sample.OfNode(), c.root, &c.state, t.n%t.slow == 0, m.usedWithPageCache(), m.at)
 	}

@@ -17,6 +17,7 @@ package collect
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -105,12 +106,14 @@ const (
 	StateOff         = "off"
 )
 
-// Scanner reads and rates. New, Follow and Scan as often as wanted, Close. Follow may be called from any goroutine, the rest from one.
+// Scanner reads and rates. New, Follow and Scan as often as wanted, Close. Follow and Support may be called from any goroutine, the rest from one.
 type Scanner struct {
 	opts    Options
 	running []running
 	states  []State
-	tick    tick
+	// changing are those of states that are not what they were at the start.
+	changing map[int]changing
+	tick     tick
 
 	mu      sync.Mutex
 	pending *Targets // not yet taken over by Scan
@@ -139,7 +142,7 @@ func New(o Options) (*Scanner, error) {
 	fill(&o.CPIEvery, defaultCPIEvery)
 	fill(&o.CPIWindow, defaultCPIWindow)
 	fill(&o.CPIDescriptors, defaultCPIDescriptors)
-	s := &Scanner{opts: o}
+	s := &Scanner{opts: o, changing: map[int]changing{}}
 	m := &machine{opts: &s.opts, proc: proc.FS(o.Roots.Proc), sys: sys.FS(o.Roots.Sys), usage: fs,
 		pressure: support{no: "the collector psi is off"}, waits: errors.New("the collector rundelay is off")}
 	s.tick = tick{
@@ -186,8 +189,14 @@ func (s *Scanner) Scan(sink func([]sample.Sample)) Report {
 	return t.report
 }
 
-// Support is every collector with its state, in the order in which they run.
-func (s *Scanner) Support() []State { return s.states }
+// Support is every collector with its state now, in the order in which they run. It may be called from any goroutine.
+func (s *Scanner) Support() []State {
+	out := slices.Clone(s.states)
+	for i, c := range s.changing {
+		out[i].Support, out[i].Detail = c.now().state()
+	}
+	return out
+}
 
 // Close gives every descriptor back. Closing twice is no error.
 func (s *Scanner) Close() {

@@ -17,6 +17,9 @@ type closer interface{ close() }
 // forgetter is a collector that keeps something for each entry.
 type forgetter interface{ forget(e *entry) }
 
+// changing is a collector that can do more or less from one time to another; now is called from any goroutine.
+type changing interface{ now() support }
+
 // support says what a collector can do on this machine. The zero value is everything.
 type support struct {
 	// no and less say why it cannot, or what it does without.
@@ -89,6 +92,9 @@ func (s *Scanner) start(m *machine) {
 			made, can := c.make(m)
 			state.Support, state.Detail = can.state()
 			if can.no == "" {
+				if c, ok := made.(changing); ok {
+					s.changing[len(s.states)] = c
+				}
 				s.running = append(s.running, running{made})
 			}
 		}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -72,6 +73,34 @@ func TestColdPages(t *testing.T) {
 	}
 	if _, ok := r.value(sample.OfPod(beUID), sample.MemoryWithHotPages); ok {
 		t.Error("a pod without the file has hot pages")
+	}
+}
+
+// TestColdPagesWithoutKidled: while kidled is stopped no page is told hot, and the state says so, from when it is seen.
+func TestColdPagesWithoutKidled(t *testing.T) {
+	t.Parallel()
+	base := newRig(t, "6.18-v1", node.CgroupV1, nil)
+	base.record.Put(t, "sys/fs/cgroup/memory/memory.idle_page_stats", "# buckets: 1,2,5,15\n cfei 7 7 4096 0\n")
+	period := func(n string) { base.record.Put(t, "sys/kernel/mm/kidled/scan_period_in_seconds", n+"\n") }
+	period("0")
+	r := newRigOn(t, base, func(o *Options) { o.Slow = 1 })
+	for tick, c := range []struct {
+		period string
+		runs   bool
+	}{{"0", false}, {"120", true}, {"0", false}} {
+		period(c.period)
+		r.now += unit.Second
+		r.scan(t)
+		_, hot := r.value(sample.OfNode(), sample.MemoryWithHotPages)
+		_, cold := r.value(sample.OfNode(), sample.MemoryColdPages)
+		if hot != c.runs || cold != c.runs {
+			t.Errorf("tick %d: told hot %v, cold %v", tick, hot, cold)
+		}
+		states := r.Support()
+		i := slices.IndexFunc(states, func(s State) bool { return s.Collector == "coldpage" })
+		if s := states[i]; c.runs != (s.Support == StateActive) || !c.runs && !strings.HasPrefix(s.Detail, "kidled is stopped") {
+			t.Errorf("tick %d: %+v", tick, s)
+		}
 	}
 }
 

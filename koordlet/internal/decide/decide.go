@@ -55,6 +55,8 @@ type Facts struct {
 	Members []engine.Member
 	// Pods are what Kubernetes says of them; a pod may be missing here.
 	Pods *pods.Snapshot
+	// KubeletCPUs are those that the kubelet's static CPU manager has given to containers alone, by pod (UID).
+	KubeletCPUs map[string]topo.CPUSet
 	// Node is nil while it has not been told.
 	Node *kube.Node
 	// NoPressure: this kernel may not tell the pressure of the best-effort class.

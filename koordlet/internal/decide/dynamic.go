@@ -33,8 +33,26 @@ func dynamic(f *Facts, s *State, held *suppress.Output) node.Dynamic {
 		apart = apart.Union(system)
 	}
 	be := f.all().Minus(apart).Minus(f.View.Claims.LSE)
-	d.SharePools, d.BESharePools = s.memo.sharePools(f, [2]topo.CPUSet{be.Minus(f.View.Claims.LSR), be})
+	shared := be.Minus(f.View.Claims.LSR)
+	if own := f.kubeletsOwn(); !own.Empty() {
+		shared = shared.Minus(own)
+	}
+	d.SharePools, d.BESharePools = s.memo.sharePools(f, [2]topo.CPUSet{shared, be})
 	return d
+}
+
+// kubeletsOwn are the CPUs that the kubelet has given to pods alone. One that has gone, whose entry the kubelet has not cleaned up, has none;
+// a class of ours has the CPUs that the scheduler names. Before the pods are known every entry counts.
+func (f *Facts) kubeletsOwn() (set topo.CPUSet) {
+	for uid, own := range f.KubeletCPUs { // the order changes nothing
+		if f.Pods != nil && f.Pods.Generation != 0 {
+			if p, here := f.Pods.Pod(uid); !here || p.Finished() || p.QoS == protocol.QoSLSE || p.QoS == protocol.QoSLSR {
+				continue
+			}
+		}
+		set = set.Union(own)
+	}
+	return set
 }
 
 // pools cuts a set by NUMA node.

@@ -12,6 +12,7 @@ import (
 	"github.com/koord-rt/koord-rt/koordlet/internal/decide"
 	"github.com/koord-rt/koord-rt/model/plan"
 	"github.com/koord-rt/koord-rt/model/sample"
+	"github.com/koord-rt/koord-rt/model/topo"
 	"github.com/koord-rt/koord-rt/model/unit"
 )
 
@@ -73,6 +74,23 @@ func TestHostApplicationsAreHeld(t *testing.T) {
 	}
 	if _, out = decide.Step(s, f); out.Owns || len(out.Apps)+len(out.Back) != 0 {
 		t.Errorf("later: owns %v, %v, %v", out.Owns, out.Apps, out.Back)
+	}
+}
+
+// An LS application leaves the CPUs that an LSE pod has, and gets back what it had when that pod ends.
+func TestAppsLeaveCPUsOfLSE(t *testing.T) {
+	t.Parallel()
+	f, _ := facts(strategy.SuppressCFSQuota)
+	withApps(f)
+	f.View.Claims.LSE = topo.Range(0, 3)
+	s, out := decide.Step(decide.State{}, f)
+	const dir = "/kubepods/burstable/nginx"
+	if p := out.Apps; len(p) != 1 || p[0].Target.Cgroup != dir || p[0].Knob != plan.CPUSetCPUs || p[0].Value != plan.Text("4-31") || !out.Owns {
+		t.Errorf("beside LSE: %v, owns %v", out.Apps, out.Owns)
+	}
+	f.View.Claims.LSE = topo.CPUSet{}
+	if _, out = decide.Step(s, f); len(out.Apps) != 0 || len(out.Back) != 1 || out.Back[0].Target.Cgroup != dir || out.Back[0].Value != plan.Text("0-31") || !out.Owns {
+		t.Errorf("after it: %v, back %v", out.Apps, out.Back)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"github.com/koord-rt/koord-rt/api/protocol"
 	"github.com/koord-rt/koord-rt/api/strategy"
 	"github.com/koord-rt/koord-rt/koordlet/internal/predict"
+	"github.com/koord-rt/koord-rt/model/node"
 	"github.com/koord-rt/koord-rt/model/sample"
 	"github.com/koord-rt/koord-rt/model/topo"
 	"github.com/koord-rt/koord-rt/model/unit"
@@ -25,19 +26,43 @@ func suppressInput(f *Facts, a *accounts, held []suppress.Antagonist) suppress.I
 	if system, exclusive := f.systemQoS(); exclusive {
 		in.CPUs.SystemExclusive = system
 	}
-	node := f.cpu(sample.OfNode())
-	in.Usage = suppress.Usage{Node: node, LSHostApps: a.lsApps, BEHostApps: a.beApps, Reserved: f.reserved()}
-	if node.OK {
+	whole := f.cpu(sample.OfNode())
+	if ByQuota(f.View) {
+		in.Strategy.CPUSuppressPolicy = new(strategy.SuppressCFSQuota)
+	}
+	in.Usage = suppress.Usage{Node: whole, LSHostApps: a.lsApps, BEHostApps: a.beApps, Reserved: f.reserved()}
+	if whole.OK {
 		beyond := a.beyond(&in.Strategy)
 		in.Usage.LSPods, in.Usage.BEPods = unit.Got(a.ls+beyond), unit.Got(a.be-beyond)
 	}
 	return in
 }
 
+// ByQuota reports whether a quota holds the tier down: because the strategy asks for it, or as NoSet says.
+func ByQuota(v *node.View) bool {
+	t := v.Strategy.Threshold()
+	return quotaAsked(&t) || NoSet(v) != ""
+}
+
+func quotaAsked(t *strategy.ResourceThresholdStrategy) bool {
+	return t.CPUSuppressPolicy != nil && *t.CPUSuppressPolicy == strategy.SuppressCFSQuota
+}
+
+// NoSet says why the set of CPUs that the strategy asks for would hold nobody down; empty where it does. The kubelet's static CPU manager
+// gives a set to every container and writes it again each ten seconds, so ours leaves them alone (policy/container). It has no business
+// with the quota of a class.
+func NoSet(v *node.View) string {
+	t := v.Strategy.Threshold()
+	if quotaAsked(&t) || !v.Kernel.KubeletStaticCPU {
+		return ""
+	}
+	return "the kubelet's static CPU manager sets the CPUs of every container: a quota (" + strategy.SuppressCFSQuota + ") holds best effort down instead of a set"
+}
+
 // beyond is what BE pods use that the quota of the class cannot hold, because their requests have put them into another class of
 // Kubernetes: the class gets that much less.
 func (a *accounts) beyond(t *strategy.ResourceThresholdStrategy) (sum unit.MilliCPU) {
-	if t.CPUSuppressPolicy == nil || *t.CPUSuppressPolicy != strategy.SuppressCFSQuota {
+	if !quotaAsked(t) {
 		return 0
 	}
 	for i := range a.pods {

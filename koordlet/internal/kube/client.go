@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -34,12 +35,15 @@ type Config struct {
 	// Server is its URL.
 	Server string
 	Trust  trust.Options
+	// Wrote hears of each write that was answered or given up, by its plural; optional. One that our own end cut short is none.
+	Wrote func(plural string, failed bool)
 }
 
 // Client talks to one API server. Safe for concurrent use.
 type Client struct {
-	base string
-	http *trust.Client
+	base  string
+	http  *trust.Client
+	wrote func(plural string, failed bool)
 }
 
 // New makes a client; nothing is sent yet.
@@ -56,7 +60,10 @@ func New(c Config) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("API server %s: %w", u.Redacted(), err)
 	}
-	return &Client{base: strings.TrimSuffix(c.Server, "/"), http: h}, nil
+	if c.Wrote == nil {
+		c.Wrote = func(string, bool) {}
+	}
+	return &Client{base: strings.TrimSuffix(c.Server, "/"), http: h, wrote: c.Wrote}, nil
 }
 
 // Weakness says what the way to the server gives up, empty when nothing.
@@ -157,6 +164,15 @@ func (c *Client) call(ctx context.Context, r request) ([]byte, error) {
 	return body, nil
 }
 
+// write makes a call that changes something, and tells of it.
+func (c *Client) write(ctx context.Context, r Resource, q request) error {
+	_, err := c.call(ctx, q)
+	if !errors.Is(ctx.Err(), context.Canceled) {
+		c.wrote(r.Plural, err != nil)
+	}
+	return err
+}
+
 // Get is one object as JSON.
 func (c *Client) Get(ctx context.Context, r Resource, name string) ([]byte, error) {
 	return c.call(ctx, request{method: http.MethodGet, path: r.path(name)})
@@ -174,8 +190,7 @@ func (c *Client) ReplaceStatus(ctx context.Context, r Resource, name, manager st
 	if err != nil {
 		return fmt.Errorf("encode status of %s %s: %w", r, name, err)
 	}
-	_, err = c.call(ctx, request{
+	return c.write(ctx, r, request{
 		method: http.MethodPatch, path: r.path(name, "status"), query: url.Values{"fieldManager": {manager}}, contentType: jsonPatch, body: body,
 	})
-	return err
 }

@@ -47,8 +47,7 @@ func (c *Client) Evict(ctx context.Context, namespace, name, uid string, grace t
 		return fmt.Errorf("encode eviction: %w", err)
 	}
 	r := Resource{Version: "v1", Plural: "pods", Namespace: namespace}
-	_, err = c.call(ctx, request{method: http.MethodPost, path: r.path(name, "eviction"), contentType: plainJSON, body: body})
-	return err
+	return c.write(ctx, r, request{method: http.MethodPost, path: r.path(name, "eviction"), contentType: plainJSON, body: body})
 }
 
 // DeletePod deletes exactly the pod with this UID, past any budget. Answers as [Client.Evict]'s.
@@ -60,8 +59,7 @@ func (c *Client) DeletePod(ctx context.Context, namespace, name, uid string, gra
 		return fmt.Errorf("encode deletion: %w", err)
 	}
 	r := Resource{Version: "v1", Plural: "pods", Namespace: namespace}
-	_, err = c.call(ctx, request{method: http.MethodDelete, path: r.path(name), contentType: plainJSON, body: body})
-	return err
+	return c.write(ctx, r, request{method: http.MethodDelete, path: r.path(name), contentType: plainJSON, body: body})
 }
 
 func options(uid string, grace time.Duration) deleteOptions {

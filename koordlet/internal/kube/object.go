@@ -23,8 +23,7 @@ func (c *Client) Create(ctx context.Context, r Resource, manager string, object 
 	if err != nil {
 		return fmt.Errorf("encode %s: %w", r, err)
 	}
-	_, err = c.call(ctx, request{method: http.MethodPost, path: r.path(), query: url.Values{"fieldManager": {manager}}, contentType: plainJSON, body: body})
-	return err
+	return c.write(ctx, r, request{method: http.MethodPost, path: r.path(), query: url.Values{"fieldManager": {manager}}, contentType: plainJSON, body: body})
 }
 
 // Merge changes parts of an object. A patch that names metadata.resourceVersion is ErrConflict when somebody else has
@@ -34,6 +33,5 @@ func (c *Client) Merge(ctx context.Context, r Resource, name, manager string, pa
 	if err != nil {
 		return fmt.Errorf("encode patch of %s %s: %w", r, name, err)
 	}
-	_, err = c.call(ctx, request{method: http.MethodPatch, path: r.path(name), query: url.Values{"fieldManager": {manager}}, contentType: mergePatch, body: body})
-	return err
+	return c.write(ctx, r, request{method: http.MethodPatch, path: r.path(name), query: url.Values{"fieldManager": {manager}}, contentType: mergePatch, body: body})
 }

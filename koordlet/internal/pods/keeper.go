@@ -32,16 +32,13 @@ type lister interface {
 type Options struct {
 	// Kubelet is asked every Interval and when Poke says so; a *Kubelet, nil (and not a nil *Kubelet) when there is none.
 	Kubelet lister
-	// Follow follows the node's pods at the API server until ctx ends; nil when there is none. It runs while it is
-	// preferred or the kubelet does not answer.
+	// Follow follows the node's pods at the API server until ctx ends; nil when there is none. It runs while no kubelet answers.
 	Follow func(ctx context.Context, sink *APISink) error
-	// PreferAPI uses the kubelet only while the API server is away.
-	PreferAPI bool
 	// Interval between two questions. Default 10 s; a question that failed is asked again earlier.
 	Interval time.Duration
 	// MinGap between two questions that Poke asks for. Default 200 ms.
 	MinGap time.Duration
-	// Patience is how long the preferred source may fail before the other one is used. Default 5 s.
+	// Patience is how long the kubelet may fail before the API server is asked. Default 5 s.
 	Patience time.Duration
 	// Grace is how long a pod is kept that vanished without having ended: a kubelet that starts lists static pods first, and
 	// no others at all while the API server is away. Default 30 s.
@@ -144,23 +141,16 @@ func (k *Keeper) wait() time.Duration {
 	switch {
 	case k.again:
 		d = min(d, followUp)
-	case k.asking() && !k.kubelet.OK:
+	case k.o.Kubelet != nil && !k.kubelet.OK:
 		d = min(d, retry)
-	case k.o.PreferAPI && !k.api.OK:
-		d = min(d, k.o.Patience)
 	}
 	k.again = false
 	return d - time.Duration(rand.Int64N(int64(d)/10+1))
 }
 
-// asking reports that the kubelet is to be asked: not while the API server is preferred and answers.
-func (k *Keeper) asking() bool {
-	return k.o.Kubelet != nil && (!k.o.PreferAPI || k.o.Follow == nil || k.failing(&k.api))
-}
-
 // ask asks the kubelet.
 func (k *Keeper) ask(ctx context.Context) {
-	if !k.asking() {
+	if k.o.Kubelet == nil {
 		return
 	}
 	k.asked = time.Now()
@@ -178,7 +168,7 @@ func (k *Keeper) failing(a *answer) bool { return !a.OK && time.Since(a.Since) >
 
 // balance starts and stops following, takes what it has brought, and publishes the better answer.
 func (k *Keeper) balance(ctx context.Context) {
-	switch wanted := k.o.Follow != nil && (k.o.PreferAPI || k.o.Kubelet == nil || k.failing(&k.kubelet)); {
+	switch wanted := k.o.Follow != nil && (k.o.Kubelet == nil || k.failing(&k.kubelet)); {
 	case wanted && k.sink == nil:
 		k.follow(ctx)
 	case !wanted && k.sink != nil && k.kubelet.OK:
@@ -194,11 +184,7 @@ func (k *Keeper) balance(ctx context.Context) {
 			k.api.pods, k.api.problems = pods, problems
 		}
 	}
-	first, second := FromKubelet, FromAPI
-	if k.o.PreferAPI {
-		first, second = second, first
-	}
-	for _, from := range []Source{first, second} {
+	for _, from := range []Source{FromKubelet, FromAPI} {
 		if a := k.of(from); a.OK {
 			k.publish(from, a)
 			return

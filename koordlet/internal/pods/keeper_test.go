@@ -238,34 +238,6 @@ func TestKeeperFallsBackToTheAPIServer(t *testing.T) {
 	})
 }
 
-func TestKeeperPrefersTheAPIServer(t *testing.T) {
-	t.Parallel()
-	kubelet, api := &script{}, &server{}
-	kubelet.say(nil, pod("a"))
-	keep(t, Options{Kubelet: kubelet, Follow: api.follow, PreferAPI: true}, func(k *Keeper) {
-		if kubelet.times() != 0 {
-			t.Error("asks the kubelet at once")
-		}
-		api.list("a", "b")
-		synctest.Wait()
-		pass(time.Minute)
-		if got := names(k); got != "a b" || kubelet.times() != 0 {
-			t.Errorf("pods %q, kubelet asked %d times", got, kubelet.times())
-		}
-		sink, _ := api.now()
-		sink.State(errors.New("reset by peer"))
-		pass(DefaultPatience + 2*DefaultInterval)
-		if s := k.State(); s.Source != FromKubelet || s.Degraded() != "pods from the kubelet: reset by peer" {
-			t.Errorf("%+v", s)
-		}
-		api.list("a")
-		synctest.Wait()
-		if s := k.State(); s.Source != FromAPI {
-			t.Errorf("%+v", s)
-		}
-	})
-}
-
 // A kubelet that starts lists static pods before the others; those whose processes run stay here.
 func TestKeeperKeepsWhatVanished(t *testing.T) {
 	t.Parallel()

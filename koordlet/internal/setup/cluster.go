@@ -34,6 +34,8 @@ type cluster struct {
 	poke func()
 	// answered hears of the kubelet's answers; set before anything runs.
 	answered func(method, path string, code int, took time.Duration)
+	// wrote hears of each write to the API server; set before anything runs.
+	wrote func(object string, failed bool)
 }
 
 func newCluster(cfg *config.Koordlet, version string, log *slog.Logger) (*cluster, error) {
@@ -41,7 +43,7 @@ func newCluster(cfg *config.Koordlet, version string, log *slog.Logger) (*cluste
 	if err != nil {
 		return nil, err
 	}
-	c := &cluster{name: name, agent: Program + "/" + version, poke: func() {}, answered: func(string, string, int, time.Duration) {}}
+	c := &cluster{name: name, agent: Program + "/" + version, poke: func() {}, answered: func(string, string, int, time.Duration) {}, wrote: func(string, bool) {}}
 	if cfg.APIServer.Mode == config.APIServerOff {
 		return c, nil
 	}
@@ -54,6 +56,7 @@ func newCluster(cfg *config.Koordlet, version string, log *slog.Logger) (*cluste
 		return nil, fmt.Errorf("way to the API server: %w", err)
 	}
 	conf.Trust.UserAgent = c.agent
+	conf.Wrote = func(object string, failed bool) { c.wrote(object, failed) }
 	if c.client, err = kube.New(conf); err != nil {
 		return nil, fmt.Errorf("way to the API server: %w", err)
 	}
@@ -166,9 +169,10 @@ func (c *cluster) close() {
 	}
 }
 
-// newPods connects the sources of pods: the kubelet, and the API server while the kubelet does not answer.
-func newPods(cfg *config.Koordlet, c *cluster) (*pods.Keeper, error) {
-	o := pods.Options{Interval: cfg.Kubelet.Interval.Std()}
+// newPods connects the sources of pods: the kubelet, and the API server while the kubelet does not answer. A pod that is alive stays known
+// though they leave it out, as a kubelet does that has started and has not heard of the API server.
+func newPods(cfg *config.Koordlet, c *cluster, alive func(uid string) bool) (*pods.Keeper, error) {
+	o := pods.Options{Interval: cfg.Kubelet.Interval.Std(), Alive: alive}
 	client, err := c.kubelet(&cfg.Kubelet)
 	if err != nil {
 		return nil, err

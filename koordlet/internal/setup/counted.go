@@ -63,9 +63,9 @@ func (d *Daemon) countStep(l *agent.Look) {
 	name := loopTick
 	if l.Facts.Urgent {
 		name = loopUrgent
-		d.count.Reaction(l.Took)
+		d.count.Reaction(l.Reaction)
 	}
-	d.count.Loop(name, l.Took, false)
+	d.count.Loop(name, l.Took, l.Failed)
 	r := &l.Scan
 	d.count.Scan(r.Samples, r.Failed)
 	for what, reading := range [metrics.NumCollects]collect.Reading{

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
@@ -23,6 +24,8 @@ import (
 	"github.com/koord-rt/koord-rt/kernel/apply"
 	"github.com/koord-rt/koord-rt/koordlet/internal/agent"
 	"github.com/koord-rt/koord-rt/koordlet/internal/collect"
+	"github.com/koord-rt/koord-rt/koordlet/internal/decide"
+	"github.com/koord-rt/koord-rt/koordlet/internal/kube"
 	"github.com/koord-rt/koord-rt/koordlet/internal/pods"
 	"github.com/koord-rt/koord-rt/model/plan"
 )
@@ -138,5 +141,77 @@ func TestKubeletAnswersAreHeard(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{"GET /pods 403 true"}, heard); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// TestAPIWritesAreCounted: each write to the API server by what it goes to and how it ended, and no reading.
+func TestAPIWritesAreCounted(t *testing.T) {
+	t.Parallel()
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.Contains(r.URL.Path, "nodeslos") {
+			http.Error(w, "no", http.StatusForbidden)
+		}
+	}))
+	defer srv.Close()
+	cfg := off()
+	cfg.APIServer = config.APIServer{Mode: config.APIServerAuto, Kubeconfig: kubeconfig(t, srv.URL)}
+	c, err := newCluster(&cfg, "v1", slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.close()
+	reg := prometheus.NewRegistry()
+	d := &Daemon{cluster: c}
+	if err := d.countTo(reg); err != nil {
+		t.Fatal(err)
+	}
+	ctx := t.Context()
+	_, read := c.client.Get(ctx, kube.NodeMetrics, "n1")
+	if err := errors.Join(
+		read, c.client.ReplaceStatus(ctx, kube.NodeMetrics, "n1", "us", 1), c.client.Create(ctx, kube.NodeResourceTopologies, "us", 1),
+		c.client.Merge(ctx, kube.NodeResourceTopologies, "n1", "us", 1), c.client.Evict(ctx, "a", "b", "u", 0), c.client.DeletePod(ctx, "a", "b", "u", 0),
+	); err != nil {
+		t.Fatal(err)
+	}
+	if c.client.ReplaceStatus(ctx, kube.NodeSLOs, "n1", "us", 1) == nil {
+		t.Error("a refusal is a success")
+	}
+	ended, end := context.WithCancel(ctx)
+	end()
+	if c.client.ReplaceStatus(ended, kube.NodeMetrics, "n1", "us", 1) == nil {
+		t.Error("written after the end")
+	}
+	const name = "koord_rt_koordlet_api_writes_total "
+	want := map[string]uint64{name + "nodemetrics ok": 1, name + "nodeslos error": 1, name + "noderesourcetopologies ok": 2, name + "pods ok": 2}
+	if diff := cmp.Diff(want, counts(t, reg)); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestStepsAreCounted: a round that failed as one that did, and the reaction with what the call waited before the step.
+func TestStepsAreCounted(t *testing.T) {
+	t.Parallel()
+	reg := prometheus.NewRegistry()
+	d := &Daemon{cluster: &cluster{name: "n1"}}
+	if err := d.countTo(reg); err != nil {
+		t.Fatal(err)
+	}
+	d.countStep(&agent.Look{Took: time.Millisecond, Failed: true})
+	d.countStep(&agent.Look{Took: time.Millisecond, Reaction: 120 * time.Millisecond, Facts: decide.Facts{Urgent: true}})
+	const name = "koord_rt_koordlet_"
+	want := map[string]uint64{
+		name + "loop_duration_seconds tick": 1, name + "loop_duration_seconds pressure": 1, name + "loop_errors_total tick": 1, name + "reaction_seconds": 1,
+	}
+	if diff := cmp.Diff(want, counts(t, reg)); diff != "" {
+		t.Error(diff)
+	}
+	families, err := reg.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() == name+"reaction_seconds" && f.Metric[0].GetHistogram().GetSampleSum() < 0.12 {
+			t.Errorf("a reaction of %g s", f.Metric[0].GetHistogram().GetSampleSum())
+		}
 	}
 }

@@ -66,6 +66,8 @@ type Daemon struct {
 	agent   *agent.Agent
 	evictor *evict.Executor
 	audit   *talk.Audit
+	// populated reports whether a cgroup has a process; set before anything runs.
+	populated func(cgroup string) (bool, error)
 	// predictor is nil where prediction is off or impossible.
 	predictor *predict.Predictor
 	// topology is nil where it is not reported; machine belongs to its goroutine. kubelet is nil where its options are not
@@ -111,7 +113,7 @@ func New(ctx context.Context, l Loaded, version, program string, log *slog.Logge
 	if d.cluster, err = newCluster(&d.cfg, version, log); err != nil {
 		return nil, err
 	}
-	if d.pods, err = newPods(&d.cfg, d.cluster); err != nil {
+	if d.pods, err = newPods(&d.cfg, d.cluster, d.alive); err != nil {
 		return nil, err
 	}
 	if d.host, err = host.New(ctx, o); err != nil {
@@ -193,12 +195,13 @@ func (d *Daemon) newAgent() (*agent.Agent, error) {
 		scanner.Close()
 		return nil, err
 	}
+	d.populated = hands.Populated
 	if d.evictor, err = d.newEvictor(hands); err != nil {
 		scanner.Close()
 		return nil, err
 	}
 	d.noPressure = noPressure(scanner.Support())
-	if err := d.extend(scanner.Support()); err != nil {
+	if err := d.extend(scanner.Support); err != nil {
 		scanner.Close()
 		return nil, err
 	}
@@ -210,7 +213,7 @@ func (d *Daemon) newAgent() (*agent.Agent, error) {
 	}
 	return agent.New(agent.Options{
 		Interval: d.cfg.Collect.Interval.Std(), Engine: d.host.Engine, Scanner: scanner, Window: d.window,
-		Pods: d.pods, Node: d.cluster.Node, Strategy: d.cluster.Strategy, Publisher: publisher, Now: clock, Wall: time.Now,
+		Pods: d.pods, Node: d.cluster.Node, KubeletCPUs: (&kubeletCPUs{path: at.KubeletCPUManagerState}).load, Strategy: d.cluster.Strategy, Publisher: publisher, Now: clock, Wall: time.Now,
 		Write: d.write, GiveBack: d.host.GiveBack, Tell: d.ticked,
 		Kept: past, Keep: kept.write, Evict: victims{d.evictor}, EvictFeatures: evictFeatures(&d.cfg.Evict),
 		MemoryPause: unit.Micros(d.cfg.Evict.MemoryCooldown.Std().Microseconds()),
@@ -318,7 +321,8 @@ func (d *Daemon) takeIn(ctx context.Context, _ bool) (missed bool, err error) {
 	return missed, err
 }
 
-// ping lists again: CRI tells of no changes by itself.
+// ping lists again, instead of following CRI's GetContainerEvents: not every runtime has that, a stream tells nothing of what happened
+// before it or while it was broken, and of no changed resources. Lists would be needed beside it, and these have everything.
 func (d *Daemon) ping(ctx context.Context) error {
 	_, err := d.takeIn(ctx, false)
 	return err

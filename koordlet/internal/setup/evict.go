@@ -6,6 +6,7 @@ package setup
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"time"
 
@@ -73,6 +74,16 @@ func (d *Daemon) bodies(uid string) (out []evict.Body) {
 		out = append(out, b)
 	}
 	return out
+}
+
+// alive reports whether a process of a pod runs, of those that the runtime knows.
+func (d *Daemon) alive(uid string) bool { return populated(d.bodies(uid), d.populated) }
+
+func populated(bodies []evict.Body, has func(cgroup string) (bool, error)) bool {
+	return slices.ContainsFunc(bodies, func(b evict.Body) bool {
+		some, err := has(b.Cgroup)
+		return b.Cgroup != "" && err == nil && some
+	})
 }
 
 // uses is what a pod and the node use, by the newest samples. The node's memory is read anew: the sample may be older than the end of

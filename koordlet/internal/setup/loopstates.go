@@ -5,11 +5,13 @@ package setup
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/koord-rt/koord-rt/api/config"
 	"github.com/koord-rt/koord-rt/api/protocol"
 	"github.com/koord-rt/koord-rt/api/strategy"
 	"github.com/koord-rt/koord-rt/daemon/status"
+	"github.com/koord-rt/koord-rt/koordlet/internal/decide"
 	"github.com/koord-rt/koord-rt/model/node"
 	"github.com/koord-rt/koord-rt/model/plan"
 )
@@ -49,17 +51,16 @@ func writes(v *node.View, f protocol.Feature, k plan.Knob, s node.FeatureState) 
 
 func suppression(v *node.View, tickAlone string) node.FeatureState {
 	s := node.FeatureState{Feature: "cpu-suppress", State: status.StateActive}
-	t := v.Strategy.Threshold()
 	f, k := protocol.FeatureCPUSet, plan.CPUSetCPUs
-	if t.CPUSuppressPolicy != nil && *t.CPUSuppressPolicy == strategy.SuppressCFSQuota {
+	if decide.ByQuota(v) {
 		f, k = protocol.FeatureBatch, plan.CPUQuota
 	}
 	if !enabled(v) {
 		s.State, s.Detail = status.StateOff, notEnabled
 		return s
 	}
-	if tickAlone != "" {
-		s.State, s.Detail = status.StateDegraded, tickAlone
+	if limits := slices.DeleteFunc([]string{decide.NoSet(v), tickAlone}, func(why string) bool { return why == "" }); len(limits) > 0 {
+		s.State, s.Detail = status.StateDegraded, strings.Join(limits, "; ")
 	}
 	return writes(v, f, k, s)
 }

@@ -42,6 +42,12 @@ func TestLoopStates(t *testing.T) {
 		"cgroup v1": {yaml: all, noReclaim: "no file", tickAlone: noUnified, change: func(v *node.View) {
 			v.Kernel.Cgroup, v.Kernel.Knobs[plan.MemoryHigh] = node.CgroupV1, node.Support{Why: "none"}
 		}, want: map[string]string{"cpu-suppress": "degraded: " + noUnified, "memory-reclaim": "unsupported: no file"}},
+		"the kubelet's static CPU manager": {yaml: all, tickAlone: noUnified, change: func(v *node.View) {
+			v.Kernel.KubeletStaticCPU, v.Modes[protocol.FeatureCPUSet] = true, node.Off
+		}, want: map[string]string{"cpu-suppress": "degraded: the kubelet's static CPU manager sets the CPUs of every container: a quota (cfsQuota) holds best effort down instead of a set; " + noUnified}},
+		"static, and no quota either": {yaml: all, change: func(v *node.View) {
+			v.Kernel.KubeletStaticCPU, v.Ceded = true, plan.KnobSet(plan.CPUQuota)
+		}, want: map[string]string{"cpu-suppress": "off: cpu.quota is ceded to another program"}},
 		"an old kernel": {yaml: all, noReclaim: "no file", want: map[string]string{"memory-reclaim": "degraded: memory.high alone: no file"}},
 		"observed": {yaml: all, change: func(v *node.View) {
 			v.Modes[protocol.FeatureCPUSet], v.Modes[protocol.FeatureBatch] = node.Observe, node.Observe

@@ -65,7 +65,7 @@ func TestWithoutServers(t *testing.T) {
 		t.Errorf("%s, node %v, strategy %v", d, c.Node(), c.Strategy())
 	}
 	c.close()
-	k, err := newPods(&cfg, c)
+	k, err := newPods(&cfg, c, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -120,7 +120,7 @@ func TestServerThatDoesNotAnswerYet(t *testing.T) {
 	if c.Node() != nil || c.Strategy() != nil || c.Asked().Report != slo.DefaultCollect().Report || c.Asked().UID != "" {
 		t.Errorf("%v, %v, %+v", c.Node(), c.Strategy(), c.Asked())
 	}
-	k, err := newPods(&cfg, c)
+	k, err := newPods(&cfg, c, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -182,6 +182,22 @@ func TestUserAgent(t *testing.T) {
 	}
 }
 
+// TestPodsThatAreAlive: a pod runs while one of its sandboxes has a process; a cgroup that has gone, or is not known, has none.
+func TestPodsThatAreAlive(t *testing.T) {
+	t.Parallel()
+	has := func(cgroup string) (bool, error) {
+		if cgroup == "/gone" {
+			return true, os.ErrNotExist
+		}
+		return cgroup != "/ended", nil
+	}
+	for cgroup, want := range map[string]bool{"": false, "/gone": false, "/ended": false, "/pod": true} {
+		if got := populated([]evict.Body{{Cgroup: "/ended"}, {Cgroup: cgroup}}, has); got != want {
+			t.Errorf("%q: %v", cgroup, got)
+		}
+	}
+}
+
 // A way that is named and wrong is an error: a node that is thought to obey a cluster must not start without it.
 func TestWrongWays(t *testing.T) {
 	t.Parallel()
@@ -197,7 +213,7 @@ func TestWrongWays(t *testing.T) {
 		t.Fatal(err)
 	}
 	cfg.Kubelet.CAFile, cfg.Kubelet.TokenFile = "/none", "/none"
-	k, err := newPods(&cfg, c)
+	k, err := newPods(&cfg, c, nil)
 	if err == nil && !k.State().Kubelet.Configured {
 		t.Error("the kubelet is forgotten without a word")
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/koord-rt/koord-rt/koordlet/internal/amount"
 	"github.com/koord-rt/koord-rt/koordlet/internal/collect"
 	"github.com/koord-rt/koord-rt/koordlet/internal/evict"
+	"github.com/koord-rt/koord-rt/koordlet/internal/kube"
 	"github.com/koord-rt/koord-rt/koordlet/internal/talk"
 	"github.com/koord-rt/koord-rt/model/unit"
 )
@@ -81,16 +82,11 @@ func (n *news) ofLastHour(now time.Time) []time.Time {
 }
 
 // extend adds what the agent tells to the host.
-func (d *Daemon) extend(states []collect.State) error {
+func (d *Daemon) extend(states func() []collect.State) error {
 	every := func(t time.Duration) unit.Micros { return unit.Micros(t.Microseconds()) }
-	var err error
-	d.count, err = metrics.NewAgent(d.host.Registry(), metrics.AgentNames{
-		Node: d.cluster.name, Loops: []string{loopTick, loopUrgent}, Features: evictReasons(), Objects: []string{"nodemetrics", "nodeslos"},
-	})
-	if err != nil {
+	if err := d.countTo(d.host.Registry()); err != nil {
 		return err
 	}
-	d.cluster.answered = d.count.KubeletAnswered
 	t := talk.New(talk.Options{
 		Window: d.window, Pods: d.pods, Facts: func() *talk.Facts { return d.facts(states) }, Now: boot,
 		Interval: every(d.cfg.Collect.Interval.Std()), SlowInterval: every(d.cfg.Collect.SlowInterval.Std()),
@@ -98,6 +94,23 @@ func (d *Daemon) extend(states []collect.State) error {
 	return d.host.Extend(host.Extension{
 		Collectors: []prometheus.Collector{t}, Agent: t.Status, Routes: talk.Routes(talk.RouteOptions{RunDir: d.cfg.RunDir, Profiles: d.cfg.Pprof}),
 	})
+}
+
+// countTo makes the counters and connects who counts; before anything runs.
+func (d *Daemon) countTo(reg prometheus.Registerer) (err error) {
+	d.count, err = metrics.NewAgent(reg, metrics.AgentNames{
+		Node: d.cluster.name, Loops: []string{loopTick, loopUrgent}, Features: evictReasons(), Objects: written(),
+	})
+	if err != nil {
+		return err
+	}
+	d.cluster.answered, d.cluster.wrote = d.count.KubeletAnswered, d.count.APIWrite
+	return nil
+}
+
+// written are what the agent writes to the API server; of pods, evictions and deletions.
+func written() []string {
+	return []string{kube.NodeMetrics.Plural, kube.NodeSLOs.Plural, kube.NodeResourceTopologies.Plural, kube.Pods.Plural}
 }
 
 // Loops as metrics name them: the whole of a tick, and of a step between two.
@@ -116,7 +129,7 @@ func (d *Daemon) ticked(l *agent.Look) {
 }
 
 // facts is what only the agent's parts know, as it is now.
-func (d *Daemon) facts(states []collect.State) *talk.Facts {
+func (d *Daemon) facts(states func() []collect.State) *talk.Facts {
 	v := d.host.Engine.Views().Load()
 	f := &talk.Facts{
 		Node: d.cluster.name, Started: d.started, Version: d.version,
@@ -128,7 +141,7 @@ func (d *Daemon) facts(states []collect.State) *talk.Facts {
 	if v.Kernel.RDT.Mon {
 		f.CacheGroups, f.CacheDomains = []string{"", "LSR", "LS", "BE"}, v.Kernel.RDT.L3IDs
 	}
-	for _, s := range states {
+	for _, s := range states() {
 		f.Collectors = append(f.Collectors, status.Source{Name: s.Collector, State: s.Support, Reason: s.Detail})
 	}
 	f.Collectors = append(f.Collectors, roomState("window", d.window.Full(boot())))

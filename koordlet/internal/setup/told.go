@@ -10,10 +10,12 @@ import (
 	"github.com/koord-rt/koord-rt/daemon/status"
 	"github.com/koord-rt/koord-rt/engine"
 	"github.com/koord-rt/koord-rt/koordlet/internal/agent"
+	"github.com/koord-rt/koord-rt/koordlet/internal/decide"
 	"github.com/koord-rt/koord-rt/koordlet/internal/evict"
 	"github.com/koord-rt/koord-rt/koordlet/internal/talk"
 	policy "github.com/koord-rt/koord-rt/policy/evict"
 	"github.com/koord-rt/koord-rt/policy/figure"
+	"github.com/koord-rt/koord-rt/policy/suppress"
 )
 
 // evictionEvent is a step of an eviction for the audit, with what it releases. A decision that finds no way is taken again
@@ -81,6 +83,11 @@ func podName(members []engine.Member, uid string) string {
 func loops(cfg *config.Koordlet, l *agent.Look) []status.Loop {
 	o := &l.Outcome
 	out := []status.Loop{{Name: "cpu-suppress", State: status.StateActive, Decision: o.Suppress.Reason, At: l.Wall}}
+	if o.Suppress.Mode == suppress.Quota {
+		if out[0].Err = decide.NoSet(l.Facts.View); out[0].Err != "" {
+			out[0].State = status.StateDegraded
+		}
+	}
 	tuned := ""
 	if cfg.Tune {
 		tuned = "; tuning"

@@ -25,6 +25,8 @@ import (
 	policy "github.com/koord-rt/koord-rt/policy/evict"
 	"github.com/koord-rt/koord-rt/policy/interference"
 	"github.com/koord-rt/koord-rt/policy/memqos"
+	"github.com/koord-rt/koord-rt/policy/policytest"
+	"github.com/koord-rt/koord-rt/policy/suppress"
 )
 
 // Each step of an eviction is told with pod, reason, figures and what the server said; what comes every few seconds as long
@@ -131,5 +133,19 @@ func TestHostAppsAreTold(t *testing.T) {
 	want := []talk.HostApp{{Name: "nginx", QoS: protocol.QoSLS, Priority: protocol.PriorityProd}, {Name: "x"}}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
+	}
+}
+
+// A quota in place of the set that the strategy asks for is told with the loop, too, and so in the metrics.
+func TestQuotaInPlaceOfASet(t *testing.T) {
+	t.Parallel()
+	cfg := config.DefaultKoordlet()
+	l := &agent.Look{Facts: decide.Facts{View: policytest.YAML(t, policytest.View(), "{resourceUsedThresholdWithBE: {enable: true}}")}}
+	l.Outcome.Suppress.Mode = suppress.Quota
+	for static, want := range map[bool]string{false: status.StateActive, true: status.StateDegraded} {
+		l.Facts.View.Kernel.KubeletStaticCPU = static
+		if got := loops(&cfg, l)[0]; got.State != want || (got.Err != "") != static {
+			t.Errorf("static %v: %+v", static, got)
+		}
 	}
 }

@@ -149,6 +149,28 @@ func readCheckpoint(path string) (report.Checkpoint, error) {
 	return report.ParseCheckpoint(b)
 }
 
+// kubeletCPUs follows the checkpoint for one goroutine, which asks at each step: it is parsed when the kubelet has written it anew.
+type kubeletCPUs struct {
+	path    string
+	seen    fs.FileInfo
+	entries map[string]topo.CPUSet
+}
+
+// load is who has CPUs alone, as the kubelet said last; half of a write is told with the next step.
+func (k *kubeletCPUs) load() map[string]topo.CPUSet {
+	now, err := os.Stat(k.path)
+	if err != nil {
+		now = nil
+	}
+	if k.seen != nil && now != nil && os.SameFile(k.seen, now) && k.seen.ModTime().Equal(now.ModTime()) && k.seen.Size() == now.Size() {
+		return k.entries
+	}
+	if c, err := readCheckpoint(k.path); err == nil {
+		k.seen, k.entries = now, c.Entries
+	}
+	return k.entries
+}
+
 // optionsSource says how the kubelet's options are known; nothing where nobody would be told of them.
 func optionsSource(reported, asked bool, s *kubeletopt.State) []status.Source {
 	const name = "kubelet-options"

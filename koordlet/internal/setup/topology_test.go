@@ -5,6 +5,7 @@ package setup
 
 import (
 	"errors"
+	"os"
 	"path/filepath"
 	"testing"
 	"time"
@@ -63,6 +64,28 @@ func TestReadCheckpoint(t *testing.T) {
 	for _, name := range []string{"half", "."} {
 		if c, err := readCheckpoint(filepath.Join(dir, name)); err == nil {
 			t.Errorf("%s: %+v", name, c)
+		}
+	}
+}
+
+// TestKubeletCPUs: a checkpoint that is written anew is told with the next step; half of a write changes nothing, and a kubelet that has gone ends it.
+func TestKubeletCPUs(t *testing.T) {
+	t.Parallel()
+	k := kubeletCPUs{path: filepath.Join(t.TempDir(), "cpu_manager_state")}
+	for i, step := range []struct{ file, want string }{
+		{"", ""}, {`{"policyName":"static","entries":{"u":{"c":"2-3"}}}`, "2-3"}, {`{"policyName":"sta`, "2-3"},
+		{`{"policyName":"static","entries":{"u":{"c":"2-5"}}}`, "2-5"}, {"", ""},
+	} {
+		_ = os.Remove(k.path) // the kubelet renames another one into its place
+		if step.file != "" {
+			if err := os.WriteFile(k.path, []byte(step.file), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for range 2 {
+			if got := k.load()["u"].String(); got != step.want {
+				t.Errorf("step %d: %s, want %s", i, got, step.want)
+			}
 		}
 	}
 }
