@@ -335,6 +335,8 @@ func TestWhoIsCalled(t *testing.T) {
 		"annotation by status":     {call{namespace: "team", now: p(set{"app": "a"}, set{"a": "b"}), old: finalized, subresource: "status"}, []string{update}},
 		"status in kube-system":    {call{namespace: "kube-system", now: p(nil, set{"a": "b"}), old: finalized, subresource: "status"}, nil},
 		"resize":                   {call{namespace: "team", now: p(nil, nil), old: p(nil, nil), subresource: "resize"}, nil},
+		"resize of no concern":     {call{namespace: "team", now: placed("default-scheduler"), old: placed("default-scheduler"), subresource: "resize"}, nil},
+		"resize under a quota":     {call{namespace: "team", now: placed("koord-scheduler"), old: placed("koord-scheduler"), subresource: "resize"}, []string{resize}},
 		"resize of LSR":            {call{namespace: "team", now: p(set{"koordinator.sh/qosClass": "LSR"}, nil), old: p(nil, nil), subresource: "resize"}, []string{resize}},
 		"slo-controller-config":    {call{namespace: "koordinator-system", now: configMap("slo-controller-config")}, []string{config}},
 		"it is changed":            {call{namespace: "koordinator-system", now: configMap("slo-controller-config"), old: configMap("slo-controller-config")}, []string{config}},

@@ -80,22 +80,41 @@ func CheckQuota(p *Pod, q *Quota, rules QuotaRules) []Problem {
 			Reason: name + " is a parent, which has no pods of its own: set the label to one of its children",
 		}}
 	}
+	return q.above(p, nil, rules)
+}
+
+// CheckResize says why a pod cannot grow: with more of a resource than before it asks for more than its quota may ever have. What was above
+// that already may stay, and become less.
+func CheckResize(p, before *Pod, q *Quota, rules QuotaRules) []Problem {
+	return q.above(p, before, rules)
+}
+
+// above are the resources of which a pod asks for more than the quota may ever have, and for more than it did before, if it was there.
+func (q *Quota) above(p, before *Pod, rules QuotaRules) (out []Problem) {
+	name, so := "quota "+q.Namespace+"/"+q.Name, "the pod could never run"
+	if before != nil {
+		so = "the pod can never grow so far"
+	}
 	limited := maps.Clone(q.Hard)
 	if limited == nil {
 		limited = Resources{}
 	}
 	maps.Copy(limited, q.Max)
-	var out []Problem
 	for _, resource := range slices.Sorted(maps.Keys(limited)) {
 		most, field, ok := q.most(resource)
 		asked, err := p.counted(resource, rules.NoOverhead)
 		if !ok || err != nil || asked <= most { // amounts that mean nothing are refused elsewhere
 			continue
 		}
+		if before != nil {
+			if had, err := before.counted(resource, rules.NoOverhead); err == nil && asked <= had {
+				continue
+			}
+		}
 		out = append(out, Problem{
 			At: "spec.containers[*].resources.requests." + resource,
 			Reason: amountText(resource, asked) + " in all, above the " + amountText(resource, most) + " of " + field + " of " + name +
-				": the pod could never run: ask for less, or raise " + field,
+				": " + so + ": ask for less, or raise " + field,
 		})
 	}
 	return out

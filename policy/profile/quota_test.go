@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/koord-rt/koord-rt/api/protocol"
+	"github.com/koord-rt/koord-rt/api/strategy"
 	"github.com/koord-rt/koord-rt/policy/profile"
 )
 
@@ -77,6 +78,27 @@ func TestCheckQuota(t *testing.T) {
 		"a parent with pods": {pod(nil), parent, profile.QuotaRules{Parents: true}, nil},
 	} {
 		expect(t, name, profile.CheckQuota(&c.pod, &c.quota, c.rules), c.want...)
+	}
+}
+
+// A resize is held to the cap in what grows.
+func TestCheckResize(t *testing.T) {
+	t.Parallel()
+	pod := func(cpu, memory strategy.Quantity) profile.Pod {
+		return profile.Pod{Main: []profile.Container{asks("a", profile.Resources{"cpu": cpu, "memory": memory}, nil)}}
+	}
+	quota := profile.Quota{Namespace: "ns", Name: "q", Parent: true, Max: profile.Resources{"cpu": "2", "memory": "1Gi", "pods": "0"}}
+	for name, c := range map[string]struct {
+		now, was profile.Pod
+		want     []string
+	}{
+		"within":                  {pod("2", "1Gi"), pod("1", "1Gi"), nil},
+		"above":                   {pod("3", "1Gi"), pod("1", "1Gi"), []string{"requests.cpu: 3 in all, above the 2 of spec.max of quota ns/q"}},
+		"above as before":         {pod("3", "512Mi"), pod("3", "1Gi"), nil},
+		"less, and still above":   {pod("3", "1Gi"), pod("4", "1Gi"), nil},
+		"less of one, more of it": {pod("3", "2Gi"), pod("4", "1Gi"), []string{"requests.memory: 2Gi in all, above the 1Gi of spec.max"}},
+	} {
+		expect(t, name, profile.CheckResize(&c.now, &c.was, &quota, profile.QuotaRules{}), c.want...)
 	}
 }
 

@@ -45,8 +45,8 @@ func (c cluster) quotaOf(ctx context.Context, p *profile.Pod, rules profile.Quot
 }
 
 // checkQuota says why a pod cannot come to its quota, and what to tell its maker. What a cache does not know yet must not refuse: it is
-// looked at again for a moment. A pod that is there already, and gets a label, must only not join a parent.
-func (v *validator) checkQuota(ctx context.Context, p *profile.Pod, created bool) (problems []profile.Problem, warnings []string) {
+// looked at again for a moment.
+func (v *validator) checkQuota(ctx context.Context, p *profile.Pod, check func(*profile.Quota) []profile.Problem) (problems []profile.Problem, warnings []string) {
 	err := quotas.Settle(ctx, v.wait, func(ctx context.Context) (bool, error) {
 		problems, warnings = nil, nil
 		q, named, err := v.quotaOf(ctx, p, v.options.Quota)
@@ -58,10 +58,8 @@ func (v *validator) checkQuota(ctx context.Context, p *profile.Pod, created bool
 			return true, nil
 		case q == nil:
 			return true, nil
-		case !created:
-			q.Max, q.Hard = nil, nil
 		}
-		problems = profile.CheckQuota(p, q, v.options.Quota)
+		problems = check(q)
 		return len(problems) == 0, nil
 	})
 	if err != nil {

@@ -50,6 +50,7 @@ func TestQuotas(t *testing.T) {
 		pod, old string
 		quota    client.Object
 		rules    profile.QuotaRules
+		resize   bool
 		want     string
 		warning  string
 	}{
@@ -66,6 +67,8 @@ func TestQuotas(t *testing.T) {
 		"a mirror":                          {pod: strings.Replace(counted(quotaLabel+"q", "k"), "labels", "annotations: {kubernetes.io/config.mirror: x}, labels", 1), quota: parent},
 		"a pod that is there joins":         {pod: counted(quotaLabel+"q", "k"), old: counted("", "k"), quota: small("")},
 		"a pod that is there joins parents": {pod: counted(quotaLabel+"q", "k"), old: counted("", "k"), quota: parent, want: "is a parent"},
+		"a pod grows above it":              {pod: counted(quotaLabel+"q", "k"), old: strings.Replace(counted(quotaLabel+"q", "k"), `"2"`, "500m", 1), quota: small(""), resize: true, want: cap1},
+		"a pod above it stays":              {pod: counted(quotaLabel+"q", "k"), old: counted(quotaLabel+"q", "k"), quota: small(""), resize: true},
 		"a pod of a parent changes":         {pod: counted("a: b, "+quotaLabel+"q", "k"), old: counted(quotaLabel+"q", "k"), quota: parent},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -74,6 +77,9 @@ func TestQuotas(t *testing.T) {
 			req := creation(document(t, c.pod))
 			if c.old != "" {
 				req.Operation, req.OldObject = admissionv1.Update, runtime.RawExtension{Raw: document(t, c.old)}
+			}
+			if c.resize {
+				req.SubResource = "resize"
 			}
 			resp := w.validator.Handle(w.ctx, req)
 			if resp.Allowed != (c.want == "") || !strings.Contains(resp.Result.Message, c.want) || (len(resp.Warnings) > 0) != (c.warning != "") ||

@@ -48,8 +48,10 @@ func (v *validator) Handle(ctx context.Context, req admission.Request) admission
 		}
 		problems, warnings = v.checkUpdate(ctx, req, pod, old)
 	case req.Operation == admissionv1.Update && req.SubResource == "resize":
-		value := read(pod)
-		problems = value.CheckCPUs()
+		if err := v.decoder.DecodeRaw(req.OldObject, old); err != nil {
+			return v.answers.Open(validating, "decode", "the old pod cannot be decoded")
+		}
+		problems, warnings = v.checkResize(ctx, pod, old)
 	}
 	if len(problems) == 0 {
 		return admission.Allowed("").WithWarnings(warnings...)
@@ -74,18 +76,30 @@ func (v *validator) checkNew(ctx context.Context, req admission.Request, pod *co
 	if v.options.CheckDevices {
 		problems = append(problems, profile.CheckDevices(&value)...)
 	}
-	more, warnings := v.checkQuota(ctx, &value, true)
+	more, warnings := v.checkQuota(ctx, &value, func(q *profile.Quota) []profile.Problem { return profile.CheckQuota(&value, q, v.options.Quota) })
 	return append(problems, more...), warnings
 }
 
 func (v *validator) checkUpdate(ctx context.Context, req admission.Request, pod, old *corev1.Pod) (problems []profile.Problem, warnings []string) {
 	now, was := read(pod), read(old)
 	if name := pod.Labels[protocol.LabelQuotaName]; name != "" && name != old.Labels[protocol.LabelQuotaName] {
-		problems, warnings = v.checkQuota(ctx, &now, false)
+		// It is there already: it must only not join a parent.
+		problems, warnings = v.checkQuota(ctx, &now, func(q *profile.Quota) []profile.Problem {
+			q.Max, q.Hard = nil, nil
+			return profile.CheckQuota(&now, q, v.options.Quota)
+		})
 	}
 	problems = append(problems, profile.CheckUpdate(&now, &was, !v.options.FreePriority)...)
 	problems = append(problems, profile.CheckTrust(pod.Annotations, old.Annotations, v.asker(ctx, req, pod.Annotations, old.Annotations))...)
 	return problems, warnings
+}
+
+// checkResize: whole CPUs stay whole, and nobody grows beyond what the quota may ever have.
+func (v *validator) checkResize(ctx context.Context, pod, old *corev1.Pod) ([]profile.Problem, []string) {
+	now, was := read(pod), read(old)
+	problems := now.CheckCPUs()
+	more, warnings := v.checkQuota(ctx, &now, func(q *profile.Quota) []profile.Problem { return profile.CheckResize(&now, &was, q, v.options.Quota) })
+	return append(problems, more...), warnings
 }
 
 // asker is who asks, and what the namespace allows, read only if the pod has an annotation that it can forbid. A namespace that

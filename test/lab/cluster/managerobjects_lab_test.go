@@ -122,6 +122,19 @@ func (a *admitted) quotaPods(t *testing.T) {
 		_, err := a.c.Admin().Patch(ctx, batchPods+"counted?dryRun=All", cluster.MergePatch, label)
 		return err
 	}, "quota batch/company is a parent")
+	a.store(t, "batch", "metadata: {name: grows, labels: {quota.scheduling.koordinator.sh/name: child}}\nspec: {containers: [{name: main, image: x, resources: {requests: {cpu: 1}}}]}")
+	resize := func(cpu string) func() error {
+		return func() error {
+			requests := map[string]any{"requests": map[string]any{"cpu": cpu}}
+			_, err := a.c.Admin().Patch(ctx, batchPods+"grows/resize?dryRun=All", cluster.StrategicPatch,
+				map[string]any{"spec": map[string]any{"containers": []any{map[string]any{"name": "main", "resources": requests}}}})
+			return err
+		}
+	}
+	refused(t, "a pod that grows above max", resize("60"), "60 in all, above the 50 of spec.max of quota batch/child: the pod can never grow so far", "vpod-resize")
+	if err := resize("50")(); err != nil {
+		t.Errorf("a pod that grows up to max: %v", err)
+	}
 	a.user(t, `
 apiVersion: quota.koordinator.sh/v1alpha1
 kind: ElasticQuotaProfile
