@@ -17,7 +17,7 @@ import (
 // ErrFlag is wrapped by every error about a flag of the command line.
 var ErrFlag = errors.New("bad flag")
 
-// KoordletFlag is one flag of upstream's koordlet, by which a DaemonSet that is moved here need not be written anew.
+// KoordletFlag is one flag of upstream's koordlet, by which a DaemonSet that is moved here need not be written anew; one is our own.
 type KoordletFlag struct {
 	// Name is without dashes; Bool may stand alone.
 	Name string
@@ -94,6 +94,10 @@ func koordletSettings() []KoordletFlag {
 			yes, err := strconv.ParseBool(v)
 			c.Kubelet.SkipVerify = yes
 			return err
+		}},
+		{Name: koordletCA, Help: "sets kubelet.caFile: what the kubelet's certificate is verified against, which may be the certificate itself; not a flag of upstream's", set: func(c *Koordlet, v string) error {
+			c.Kubelet.CAFile = v
+			return nil
 		}},
 		{Name: "disable-query-kubelet-config", Bool: true, Help: "sets kubelet.queryConfig to false", set: func(c *Koordlet, v string) error {
 			no, err := strconv.ParseBool(v)
@@ -227,11 +231,14 @@ func (c *Koordlet) SetFlags(given map[string]string) (notes []string, err error)
 	return notes, errors.Join(errs...)
 }
 
+// koordletCA is the one flag that upstream's koordlet has not: it does not verify its kubelet.
+const koordletCA = "kubelet-ca-file"
+
 // upstreams reports whether a command line is one of upstream's: any of its flags but those that people give who look for a
 // fault.
 func upstreams(given map[string]string) bool {
 	for name := range given {
-		if !slices.Contains([]string{"v", "enable-pprof", "watch-timeout"}, name) {
+		if !slices.Contains([]string{"v", "enable-pprof", "watch-timeout", koordletCA}, name) {
 			return true
 		}
 	}

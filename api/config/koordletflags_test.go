@@ -105,9 +105,9 @@ func TestNoFlagOfUpstreamIsUnknown(t *testing.T) {
 		}
 	}
 	c := config.DefaultKoordlet()
-	notes, err := c.SetFlags(map[string]string{"watch-timeout": "10m", "enable-pprof": "true"})
-	if err != nil || len(notes) != 1 || !strings.Contains(notes[0], "--watch-timeout has no effect") || !c.Pprof {
-		t.Errorf("%q, %v, pprof %v", notes, err, c.Pprof)
+	notes, err := c.SetFlags(map[string]string{"watch-timeout": "10m", "enable-pprof": "true", "kubelet-ca-file": "/etc/kubelet.crt"})
+	if err != nil || len(notes) != 1 || !strings.Contains(notes[0], "--watch-timeout has no effect") || !c.Pprof || c.Kubelet.CAFile != "/etc/kubelet.crt" {
+		t.Errorf("%q, %v, pprof %v, kubelet.caFile %q", notes, err, c.Pprof, c.Kubelet.CAFile)
 	}
 }
 
@@ -117,6 +117,7 @@ func TestKoordletFlagsAreChecked(t *testing.T) {
 		"unheard-of=1":                        "--unheard-of is not known",
 		"v=much":                              "--v=much",
 		"kubelet-insecure-tls=perhaps":        "kubelet-insecure-tls",
+		"kubelet-ca-file=kubelet.crt":         "kubelet.caFile",
 		"disable-query-kubelet-config=maybe":  "disable-query-kubelet-config",
 		"only-evict-by-api=perhaps":           "only-evict-by-api",
 		"collect-res-used-interval=1":         "collect-res-used-interval",
