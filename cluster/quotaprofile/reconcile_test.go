@@ -42,8 +42,12 @@ func newBench(t *testing.T, objects ...client.Object) *bench {
 			t.Fatal(err)
 		}
 	}
+	own := make([]client.Object, len(objects)) // the fake writes to what it gets, and tests share objects
+	for i, o := range objects {
+		own[i] = o.DeepCopyObject().(client.Object)
+	}
 	b := &bench{}
-	c := fake.NewClientBuilder().WithScheme(scheme).WithReturnManagedFields().WithObjects(objects...).Build()
+	c := fake.NewClientBuilder().WithScheme(scheme).WithReturnManagedFields().WithObjects(own...).Build()
 	b.reconciler = newReconciler(interceptor.NewClient(c, interceptor.Funcs{
 		Apply: func(ctx context.Context, w client.WithWatch, o runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
 			b.writes++

@@ -61,8 +61,12 @@ func cluster(t *testing.T, o Options, objects ...client.Object) (*table, *rounds
 			t.Fatal(err)
 		}
 	}
+	own := make([]client.Object, len(objects)) // the fake writes to what it gets, and tests share objects
+	for i, o := range objects {
+		own[i] = o.DeepCopyObject().(client.Object)
+	}
 	c := &table{}
-	c.WithWatch = interceptor.NewClient(fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build(), interceptor.Funcs{
+	c.WithWatch = interceptor.NewClient(fake.NewClientBuilder().WithScheme(scheme).WithObjects(own...).Build(), interceptor.Funcs{
 		List: func(ctx context.Context, w client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
 			var asked client.ListOptions
 			asked.ApplyOptions(opts)

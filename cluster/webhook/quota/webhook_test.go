@@ -53,7 +53,11 @@ func cached(t testing.TB, list func(client.ObjectList) error, objects ...client.
 			t.Fatal(err)
 		}
 	}
-	return &state{cached: fake.NewClientBuilder().WithScheme(s).WithObjects(objects...).WithInterceptorFuncs(interceptor.Funcs{
+	own := make([]client.Object, len(objects)) // the fake writes to what it gets, and tests share objects
+	for i, o := range objects {
+		own[i] = o.DeepCopyObject().(client.Object)
+	}
+	return &state{cached: fake.NewClientBuilder().WithScheme(s).WithObjects(own...).WithInterceptorFuncs(interceptor.Funcs{
 		List: func(ctx context.Context, c client.WithWatch, l client.ObjectList, o ...client.ListOption) error {
 			if list != nil {
 				if err := list(l); err != nil {
