@@ -45,11 +45,11 @@ func (g *Engine) listedPod(p *workload.Pod) podEntry {
 
 // measure asks the kernel what the kubelet has written to a listed pod's cgroup since, as long as no event has told. Where a value of
 // ours stands, or is on its way, the ledger of an earlier life knows what stood there before. Where updates are untold another engine
-// may be writing: its values are not the kubelet's.
-func (g *Engine) measure(sandbox string) {
+// may be writing: its values are not the kubelet's. It returns the knobs that the kernel has told of.
+func (g *Engine) measure(sandbox string) (told []plan.Knob) {
 	e, ok := g.reg.pod(sandbox)
 	if !ok || !e.unsure || e.stopped || e.p.Cgroup == "" || g.o.UpdatesUntold {
-		return
+		return nil
 	}
 	now := sizeOf(&e.p.Base)
 	var ask plan.Plan
@@ -64,10 +64,12 @@ func (g *Engine) measure(sandbox string) {
 			continue
 		}
 		ask = append(ask, plan.Setting{Target: e.p.Target(), Knob: one.knob, Value: plan.Int(one.base.Or(-1))})
+		told = append(told, one.knob)
 	}
 	for _, m := range g.o.Kernel.Verify(ask) {
 		switch {
 		case m.Err != nil, m.Got.Int() < 0: // no resize takes a limit away: that was somebody else
+			told = slices.DeleteFunc(told, func(k plan.Knob) bool { return k == m.Setting.Knob })
 		case m.Setting.Knob == plan.CPUQuota:
 			now.quota = unit.Some(m.Got.Int())
 		case m.Setting.Knob == plan.MemoryLimit:
@@ -75,7 +77,7 @@ func (g *Engine) measure(sandbox string) {
 		}
 	}
 	if now == sizeOf(&e.p.Base) {
-		return
+		return told
 	}
 	g.reg.changePod(sandbox, func(e *podEntry) {
 		if e.unsure { // no event has told meanwhile
@@ -84,4 +86,17 @@ func (g *Engine) measure(sandbox string) {
 			e.p = &next
 		}
 	})
+	return told
+}
+
+// unmoved is what a container had, for the shift of its pod's base by what it has now. The kubelet raises a pod's limit before its containers'
+// and lowers it after them: one that the kernel has just told, and that grows, has grown already.
+func unmoved(before, after workload.Resources, told []plan.Knob) workload.Resources {
+	if slices.Contains(told, plan.CPUQuota) && after.Quota.V > before.Quota.V {
+		before.Quota = after.Quota
+	}
+	if slices.Contains(told, plan.MemoryLimit) && after.MemoryLimit.V > before.MemoryLimit.V {
+		before.MemoryLimit = after.MemoryLimit
+	}
+	return before
 }

@@ -88,3 +88,43 @@ func TestListedPodIsMeasured(t *testing.T) {
 		})
 	}
 }
+
+// Where nobody tells of a pod's resize its containers' do: the kubelet has raised the pod's limit by then, and lowers it afterwards.
+func TestListedPodShifts(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		listed, kernel, before, after int64
+		ours                          bool
+		times                         int // containers, one after the other
+		want                          int64
+	}{
+		"raised already":               {listed: 50000, kernel: 150000, before: 50000, after: 150000, want: 150000},
+		"to be lowered":                {listed: 50000, kernel: 150000, before: 150000, after: 60000, want: 60000},
+		"raised, with ours over it":    {listed: 50000, kernel: 120000, before: 50000, after: 150000, ours: true, want: 150000},
+		"one of two containers raised": {listed: 70000, kernel: 170000, before: 50000, after: 150000, want: 170000},
+		"two raised":                   {listed: 100000, kernel: 140000, before: 50000, after: 70000, times: 2, want: 140000},
+		"two to be lowered":            {listed: 100000, kernel: 100000, before: 50000, after: 30000, times: 2, want: 60000},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			g, _ := bursting(t)
+			g.o.Kernel = &written{quota: c.kernel, memory: 3 << 20}
+			p := lsr("one")
+			p.Base.Quota = unit.Some(c.listed)
+			g.Synchronize([]*workload.Pod{p}, nil)
+			if c.ours {
+				g.reg.changePod("one", func(e *podEntry) {
+					e.plan = plan.Plan{{Target: e.p.Target(), Knob: plan.CPUQuota, Value: plan.Int(c.kernel), Owner: protocol.FeatureBatch}}
+				})
+			}
+			before, after := workload.Resources{Quota: unit.Some(c.before)}, workload.Resources{Quota: unit.Some(c.after)}
+			for range max(c.times, 1) {
+				from := unmoved(before, after, g.measure("one"))
+				g.shiftPod("one", &from, &after)
+			}
+			if e, _ := g.reg.pod("one"); e.p.Base.Quota != unit.Some(c.want) {
+				t.Errorf("the pod's quota is believed to be %v, want %d", e.p.Base.Quota, c.want)
+			}
+		})
+	}
+}

@@ -38,17 +38,22 @@ func TestPodsBaseFollowsAResizeOnce(t *testing.T) {
 		quota int64
 	}
 	for name, c := range map[string]struct {
-		steps []step
-		want  int64
+		kernel int64 // what the pod's cgroup has then, 0 for what is believed
+		steps  []step
+		want   int64
 	}{
-		"container alone":                {[]step{{false, 150000}}, 150000},
-		"pod first, as it grows":         {[]step{{true, 150000}, {false, 150000}}, 150000},
-		"container first, as it shrinks": {[]step{{true, 150000}, {false, 150000}, {false, 30000}, {true, 30000}}, 30000},
-		"container first, not told yet":  {[]step{{false, 30000}, {true, 30000}, {true, 100000}, {false, 100000}}, 100000},
+		"container alone, it grows":      {150000, []step{{false, 150000}}, 150000},
+		"container alone, it shrinks":    {50000, []step{{false, 20000}}, 20000},
+		"pod first, as it grows":         {0, []step{{true, 150000}, {false, 150000}}, 150000},
+		"container first, as it shrinks": {0, []step{{true, 150000}, {false, 150000}, {false, 30000}, {true, 30000}}, 30000},
+		"container first, not told yet":  {0, []step{{false, 30000}, {true, 30000}, {true, 100000}, {false, 100000}}, 100000},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			g, _, sandbox, arrival := resized(t, 50000)
+			if c.kernel > 0 {
+				g.o.Kernel = &written{quota: c.kernel}
+			}
 			for _, s := range c.steps {
 				if to := (workload.Resources{Quota: unit.Some(s.quota)}); s.pod {
 					g.UpdatePod(t.Context(), sandbox, to)
@@ -68,19 +73,23 @@ func TestResizesAtOnce(t *testing.T) {
 	t.Parallel()
 	quota := func(n int64) workload.Resources { return workload.Resources{Quota: unit.Some(n)} }
 	for name, c := range map[string]struct {
+		kernel    int64 // what the pod's cgroup has then, 0 for what is believed
 		meanwhile func(*Engine, Sandbox)
 		want      int64
 	}{
-		"another container's": {func(g *Engine, sandbox Sandbox) {
+		"another container's": {65000, func(g *Engine, sandbox Sandbox) {
 			g.Update(t.Context(), sandbox, Arrival{ID: "c2", Read: func(...*protocol.Applied) *workload.Container {
 				return &workload.Container{ID: "c2", Name: "side", State: workload.StateRunning, Cgroup: "/kubepods/podone/c2", Base: quota(20000)}
 			}}, quota(25000), nil)
 		}, 65000},
-		"the pod's": {func(g *Engine, sandbox Sandbox) { g.UpdatePod(t.Context(), sandbox, quota(60000)) }, 60000},
+		"the pod's": {0, func(g *Engine, sandbox Sandbox) { g.UpdatePod(t.Context(), sandbox, quota(60000)) }, 60000},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			g, _, sandbox, arrival := resized(t, 50000)
+			if c.kernel > 0 {
+				g.o.Kernel = &written{quota: c.kernel}
+			}
 			g.o.Join = func(ours, _ plan.Plan) plan.Plan {
 				c.meanwhile(g, sandbox)
 				return ours

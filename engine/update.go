@@ -40,8 +40,8 @@ func (g *Engine) Update(ctx context.Context, sb Sandbox, ctr Arrival, asked work
 	}
 	c := e.c
 	if untold(v, &pod) {
-		g.measure(pod.p.ID) // what shifts is what stands
-		g.shiftPod(pod.p.ID, &before, &c.Base)
+		from := unmoved(before, c.Base, g.measure(pod.p.ID)) // what shifts is what stands
+		g.shiftPod(pod.p.ID, &from, &c.Base)
 		g.unsettled.quiet(ctx, pod.p.ID)
 		g.checkPodLater(pod.p.ID) // the kubelet writes the pod's cgroup next, and nobody tells
 	}
@@ -147,7 +147,9 @@ func (g *Engine) shiftPod(sandbox string, before, after *workload.Resources) {
 		shift(&next.Base.Quota, before.Quota, after.Quota)
 		shift(&next.Base.Shares, before.Shares, after.Shares)
 		shift(&next.Base.MemoryLimit, before.MemoryLimit, after.MemoryLimit)
-		e.p, e.before, e.unsure = &next, nil, false
+		// What has not shifted is still the kernel's to tell: the pod's limit has grown for all containers at once.
+		e.unsure = e.unsure && sizeOf(&next.Base) == sizeOf(&e.p.Base)
+		e.p, e.before = &next, nil
 	})
 }
 

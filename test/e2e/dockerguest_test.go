@@ -96,7 +96,7 @@ func TestGuestSystemdDocker(t *testing.T) {
 				k.differs(work, "cpu.weight=20", "cpu.max=150000 100000", "memory.max=268435456", "cpuset.cpus=0-3,6-7"),
 				k.differs(be.dir, "cpu.weight=20", "cpu.max=150000 100000", "memory.max=268435456"),
 				k.differs(app, "cpu.max="+quota+" 100000", "cpu.max.burst="+quota, "cpuset.cpus=0-3,6-7"),
-				k.differs(ls.dir, "cpu.max.burst="+quota), // with an update the kubelet changes the pod's limit by as much
+				k.differs(ls.dir, "cpu.max="+quota+" 100000", "cpu.max.burst="+quota),
 				k.differs(pg, "cpuset.cpus=4-5", "cpuset.mems=1", "cpu.max=max 100000", "memory.max=67108864"),
 				k.differs(lsr.dir, "cpu.max=max 100000"),
 			)
@@ -105,6 +105,7 @@ func TestGuestSystemdDocker(t *testing.T) {
 	all("everything after the starts", "200000")
 
 	k.docker(k.socket, "update", "--cpu-quota", "100000", idIn(app))
+	k.limit(ls, 100) // as the kubelet: a smaller limit of the pod comes after its containers', a larger one before
 	k.docker(k.socket, "update", "--cpu-shares", "3", idIn(work))
 	k.holds("after docker update", work, "cpu.max=150000 100000", "memory.max=268435456")
 	all("everything after docker update", "100000")
@@ -122,6 +123,7 @@ func TestGuestSystemdDocker(t *testing.T) {
 	next := k.container(late, "next", map[string]any{"CpuShares": 512})
 	k.holds("in the second life", next, "cpuset.cpus=0-3,6-7")
 	all("repair after kill -9", "100000") // the new container has told the formula of weights again
+	k.limit(ls, 150)
 	k.api(k.socket, http.MethodPost, "/containers/"+idIn(app)+"/update", map[string]any{"CpuQuota": 150000})
 	all("everything after an update in the second life", "150000")
 	k.ends([]string{work, app, pg, next}, be, ls, lsr, late)
@@ -314,11 +316,17 @@ func (k *docked) pod(name, uid, qos string, limit int, labels map[string]string)
 	p.dir += "/" + p.slice
 	if limit > 0 {
 		k.systemctl("start", p.slice)
-		k.systemctl("set-property", "--runtime", p.slice, fmt.Sprintf("CPUQuota=%d%%", limit))
+		k.limit(p, limit)
 	}
 	p.sandbox = k.create(p, engine.TypeSandbox, "POD", labels, map[string]any{"CpuShares": 2})
 	k.api(k.socket, http.MethodPost, "/containers/"+p.sandbox+"/start", nil)
 	return p
+}
+
+// limit sets the CPU limit of a pod, in percent of a CPU, which is the kubelet's to write: nobody tells of it.
+func (k *docked) limit(p *dockedPod, percent int) {
+	k.t.Helper()
+	k.systemctl("set-property", "--runtime", p.slice, fmt.Sprintf("CPUQuota=%d%%", percent))
 }
 
 // container creates and starts one; dir is its cgroup.
