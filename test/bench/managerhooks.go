@@ -27,7 +27,7 @@ const profiles = 20
 // hookPaths are what a new pod goes through.
 var hookPaths = [...]string{"/mutate-pod", "/validate-pod"}
 
-// webhooks asks those of our manager in a cluster of the size that manager has, whose nodes do not report meanwhile: on a machine of two
+// webhooks asks those of our manager in a cluster whose nodes do not report meanwhile: on a machine of two
 // cores the API server would take more than half of them, and what was timed would be the wait for it.
 func (b *bench) webhooks(ctx context.Context, r *report) (err error) {
 	w, err := b.newWorld(ctx, r.name)
@@ -39,7 +39,8 @@ func (b *bench) webhooks(ctx context.Context, r *report) (err error) {
 		err = errors.Join(err, w.close())
 	}()
 	o := b.o.manager
-	r.note("%d nodes, %d pods, %d profiles; %d pods to each webhook, %d a second", o.nodes, o.pods, profiles, o.hooks, o.hookRate)
+	r.tell("size of the cluster", "%d nodes, %d pods, %d profiles", o.nodes, o.pods, profiles)
+	r.note("%d pods to each webhook, %d a second", o.hooks, o.hookRate)
 	if err := w.fill(ctx); err != nil {
 		return err
 	}

@@ -7,9 +7,10 @@ package cluster_test
 
 import (
 	"fmt"
-	"strconv"
 	"testing"
 	"time"
+
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/koord-rt/koord-rt/api/protocol"
 	"github.com/koord-rt/koord-rt/test/lab/cluster"
@@ -23,19 +24,20 @@ func (m *managed) amplified(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	own := node.Str("status", "allocatable", "cpu")
-	n, err := strconv.Atoi(own)
+	own, capacity := node.Str("status", "allocatable", "cpu"), node.Str("status", "capacity", "cpu")
+	both, err := resource.ParseQuantity(own)
 	if err != nil {
 		t.Fatal(err)
 	}
+	both.Add(both)
 	is := func(cpu string, amplified bool) (cluster.Object, error) {
 		o, err := m.c.Admin().Get(t.Context(), path)
 		if err != nil {
 			return nil, err
 		}
 		raw := o.Str("metadata", "annotations", protocol.AnnotationRawAllocatable)
-		if got := o.Str("status", "allocatable", "cpu"); got != cpu || (raw != "") != amplified || o.Str("status", "capacity", "cpu") != own {
-			return nil, fmt.Errorf("allocatable %s, want %s; raw-allocatable %q; capacity %s, the node has %s", got, cpu, raw, o.Str("status", "capacity", "cpu"), own)
+		if got := o.Str("status", "allocatable", "cpu"); got != cpu || (raw != "") != amplified || o.Str("status", "capacity", "cpu") != capacity {
+			return nil, fmt.Errorf("allocatable %s, want %s; raw-allocatable %q; capacity %s, was %s", got, cpu, raw, o.Str("status", "capacity", "cpu"), capacity)
 		}
 		return o, nil
 	}
@@ -60,11 +62,11 @@ func (m *managed) amplified(t *testing.T) {
 	}
 	const twice = `{"enable": true, "resourceAmplificationRatio": {"cpu": 2}}`
 	m.tell(t, map[string]string{keyAmplification: twice})
-	follows("with a ratio", strconv.Itoa(2*n), true)
+	follows("with a ratio", both.String(), true)
 	if err := m.k.Restart(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	follows("after the kubelet's start", strconv.Itoa(2*n), true)
+	follows("after the kubelet's start", both.String(), true)
 	m.tell(t, map[string]string{keyAmplification: `{"enable": false}`})
 	follows("without a ratio", own, false)
 }
