@@ -12,7 +12,7 @@ go=$(go env GOROOT)
 
 if [ -z "${FRESH_ROOT:-}" ]; then
 	command -v debootstrap >/dev/null || apt-get install -y debootstrap
-	FRESH_ROOT=$(mktemp -d /var/tmp/koord-rt-fresh-XXXXXX)
+	FRESH_ROOT=$(mktemp -d -p /var/tmp)
 	export FRESH_ROOT
 	trap 'rm -rf --one-file-system "$FRESH_ROOT"' EXIT
 	echo "fresh: Debian $suite with make, gcc and git in $FRESH_ROOT"

@@ -210,8 +210,8 @@ func worksOnCPU(set *unix.CPUSet, busy, pause time.Duration) error {
 	rest := unix.NsecToTimespec(pause.Nanoseconds())
 	for first := true; ; first = false {
 		begun, err := had()
-		for now := begun; err == nil && now-begun < busy; {
-			now, err = had()
+		for at := begun; err == nil && at-begun < busy; {
+			at, err = had()
 		}
 		if err != nil {
 			return err
