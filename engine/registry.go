@@ -25,6 +25,8 @@ type entry struct {
 	// plan was decided at generation gen; rest is the part that the spec does not carry.
 	plan, rest plan.Plan
 	gen        uint64
+	// told is what an update was answered with, until the runtime has said that it has written it: it may yet come to stand.
+	told plan.Plan
 	// rendered is the generation that the spec and rest were made at; undecided where another life made them, or an update has come
 	// since. plan may be newer: a repair decides first and writes afterwards.
 	rendered uint64

@@ -245,7 +245,8 @@ func (g *Engine) repair(ctx context.Context, v *node.View, w *work, drift bool) 
 	if class, mon := monOf(w.next); class != oldClass || mon != oldMon {
 		g.removeMon(w.entry)
 	}
-	pl := direct(withUndo(v, w.plan, w.next, w.c.Base))
+	stood := w.stood()
+	pl := direct(withUndo(v, stood, w.next, w.c.Base))
 	if len(pl) == 0 && !g.o.UpdatesUntold {
 		return 0
 	}
@@ -258,7 +259,7 @@ func (g *Engine) repair(ctx context.Context, v *node.View, w *work, drift bool) 
 		if !ok || e.c.State == workload.StateStopped {
 			return 0
 		}
-		pl := direct(withUndo(v, w.plan, e.plan, e.c.Base)[len(e.plan):])
+		pl := direct(withUndo(v, stood, e.plan, e.c.Base)[len(e.plan):])
 		if len(pl) == 0 {
 			return 0
 		}
@@ -270,7 +271,7 @@ func (g *Engine) repair(ctx context.Context, v *node.View, w *work, drift bool) 
 	}
 	results := g.write(ctx, v, pl)
 	n := g.count(results)
-	if kept := notUndone(w.plan, w.next, results); len(kept) > 0 {
+	if kept := notUndone(stood, w.next, results); len(kept) > 0 {
 		g.reg.changeContainer(w.c.ID, func(e *entry) {
 			if e.c == w.c {
 				e.plan, e.gen = slices.Concat(e.plan, kept), undecided

@@ -46,7 +46,7 @@ func (g *Engine) Start(ctx context.Context, sb Sandbox, ctr Arrival, pid int, di
 		if v.Generation != e.gen || v.Generation != e.rendered || !e.inSpec {
 			// The View has moved on since creation, or what the spec has of ours is not known: all of it is compared with the kernel.
 			// A repair that has decided this container already leaves it to us, too.
-			stood = slices.Concat(stood, e.plan)
+			stood = slices.Concat(stood, e.stood())
 			e.plan, e.gen = g.decide(v, pod.p, &c), v.Generation
 			todo = withUndo(v, stood, e.plan, c.Base)
 		}

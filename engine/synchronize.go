@@ -35,7 +35,7 @@ func (g *Engine) Synchronize(listed []*workload.Pod, containers []Listed) {
 		}
 		e := g.adopt(pod, ctr.Sandbox, ctr.Arrival)
 		if old, ok := g.reg.container(e.c.ID); ok {
-			e.plan, e.rest, e.rendered, e.inSpec, e.mark = old.plan, old.rest, old.rendered, old.inSpec, old.mark
+			e.plan, e.rest, e.told, e.rendered, e.inSpec, e.mark = old.plan, old.rest, old.told, old.rendered, old.inSpec, old.mark
 		}
 		g.startContainer(pod.p, &e)
 		e.inSpec = e.inSpec || e.c.Applied != nil

@@ -29,16 +29,17 @@ func (g *Engine) Update(ctx context.Context, sb Sandbox, ctr Arrival, asked work
 	for swapped := false; !swapped; {
 		e = g.entryOf(pod, sb, ctr)
 		was, c := e.c, *e.c
-		before, old = was.Base, e.plan
+		before, old = was.Base, e.stood()
 		c.Base, c.Foreign = mark.Overlay(before, asked), foreign
 		v = g.views.Load()
 		e.c = &c
 		e.plan, e.gen, e.rendered = g.decide(v, pod.p, &c), v.Generation, undecided
 		full = withUndo(v, old, e.plan, c.Base)
-		e.mark = g.markOf(v, full, &c)
+		e.mark, e.told = g.markOf(v, full, &c), e.plan
 		swapped = g.reg.swapContainer(was, e) // before the burst falls: a repair that has listed the old plan must not raise it again
 	}
 	c := e.c
+	g.recordSpec(pod.p, &e) // before the runtime keeps it: a next life would take our values for the kubelet's
 	if untold(v, &pod) {
 		from := unmoved(before, c.Base, g.measure(pod.p.ID)) // what shifts is what stands
 		g.shiftPod(pod.p.ID, &from, &c.Base)
@@ -47,13 +48,12 @@ func (g *Engine) Update(ctx context.Context, sb Sandbox, ctr Arrival, asked work
 	}
 	g.lowerBurst(ctx, v, pod, old, full, before.Quota, asked.Quota)
 	g.settleSoon(e.sandbox)
-	g.jobs.add(func(context.Context) { g.recordSpec(pod.p, &e) })
 	return v, full, c
 }
 
 // UpdatedLate says that the runtime has applied the kubelet's values as they came.
 func (g *Engine) UpdatedLate(id string) {
-	g.reg.changeContainer(id, func(e *entry) { e.inSpec, e.mark = false, nil })
+	g.reg.changeContainer(id, func(e *entry) { e.inSpec, e.mark, e.told = false, nil, nil })
 }
 
 // UpdateRefused takes an update back that the runtime has refused: was is the container before it, whose values stand, and
@@ -83,15 +83,6 @@ func (g *Engine) UpdateRefused(sb Sandbox, was *workload.Container) {
 	}
 	g.settleSoon(e.sandbox)
 	g.jobs.add(func(context.Context) { g.recordSpec(pod.p, &e) })
-}
-
-// Updated writes again what an update does not carry, after it.
-func (g *Engine) Updated(id string) {
-	g.jobs.add(func(ctx context.Context) {
-		if e, ok := g.reg.container(id); ok && e.c.State != workload.StateCreating {
-			g.apply(ctx, g.views.Load(), e.plan)
-		}
-	})
 }
 
 // lowerBurst makes room for a smaller quota: a quota below the burst that stands in the kernel is EINVAL, on the

@@ -17,6 +17,7 @@ import (
 	"github.com/koord-rt/koord-rt/api/protocol"
 	"github.com/koord-rt/koord-rt/daemon/metrics"
 	"github.com/koord-rt/koord-rt/engine"
+	"github.com/koord-rt/koord-rt/engine/enginetest"
 	"github.com/koord-rt/koord-rt/kernel/kerneltest"
 	"github.com/koord-rt/koord-rt/kernel/sys"
 	"github.com/koord-rt/koord-rt/model/mark"
@@ -64,7 +65,8 @@ func newRig(t *testing.T) *rig {
 	}
 	r := &rig{t: t, record: asked(-1, 512, 1<<30)}
 	r.Engine = engine.New(engine.Options{
-		Config: cfg, Log: slog.New(slog.DiscardHandler), Metrics: m, Edge: edge{}, Views: engine.NewViews(cfg, static, nil, "test"),
+		Config: cfg, Log: slog.New(slog.DiscardHandler), Metrics: m, Edge: edge{}, Journal: &enginetest.Journal{},
+		Views: engine.NewViews(cfg, static, nil, "test"),
 	})
 	ask, problems := protocol.ParsePod(map[string]string{protocol.LabelQoSClass: "LSR"}, map[string]string{
 		protocol.AnnotationResourceStatus: `{"cpuset":"0-1"}`,
