@@ -146,8 +146,8 @@ lab-peers: build ## Upstream's agent as we run it for benchmarks, its proxy, kub
 lab-vm: ## Lane 3: VMs with cgroup v2, NUMA and RDT, kernels 6.1, 6.12, 7.2; systemd
 	@$(MAKE) --no-print-directory -j1 lab-vm-first lab-vm-last
 
-# The guest that is left for the time when the lanes beside the others are through; then two run at once.
-LAST_GUESTS = ^TestVM$$/^6\.1-proxy$$
+# The guests that are left for the time when the lanes beside the others are through; then two run at once.
+LAST_GUESTS = ^TestVM$$/^(6\.1-proxy|6\.12-kubelet)$$
 
 .PHONY: lab-vm-first
 lab-vm-first: LABTIME = 100m

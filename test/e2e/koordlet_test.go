@@ -38,9 +38,9 @@ type agent struct {
 	cmd     *exec.Cmd
 	exited  chan struct{}
 	log     *syncBuffer
-	// kubelet is the way to one; nil is none. dress changes the command of each start; may be nil.
-	kubelet map[string]any
-	dress   func(*exec.Cmd)
+	// kubelet is the way to one, server that to an API server; nil is none. dress changes the command of each start; may be nil.
+	kubelet, server map[string]any
+	dress           func(*exec.Cmd)
 }
 
 // suppressing is a strategy that holds the best-effort tier to what the others leave of 65 % of the node.
@@ -89,6 +89,9 @@ func (a *agent) configure(strategy any) {
 	config["kubelet"], config["apiServer"] = map[string]any{"endpoint": ""}, map[string]any{"mode": "off"}
 	if a.kubelet != nil {
 		config["kubelet"] = a.kubelet
+	}
+	if a.server != nil {
+		config["apiServer"] = a.server
 	}
 	config["metrics"] = map[string]any{"address": "unix:" + filepath.Join(a.r.run, "koordlet-metrics.sock")}
 	if strategy != nil {

@@ -181,13 +181,14 @@ func TestVM(t *testing.T) {
 		{"6.1-v1", vm.Options{Kernel: "6.1", CgroupV1: true}, "^TestGuestScenarios$" + onV1 + "|^TestGuestLifecycle$" + firstWords + "|^TestGuestKernelPackages$|^TestGuest(Conformance|ProxyScenarios)$" + vmOnly},
 		// Lives of the proxy are shorter here than on the host: fewer kills and restarts, two points of KilledBetween.
 		{"6.1-proxy", vm.Options{Kernel: "6.1"}, "^TestGuestProxy(Beside|Killed|Safe)$|^TestGuestProxyBesideScenarios$/^batch$|^TestGuestProxyKilledBetween$" + fewPoints},
+		{"6.12-kubelet", vm.Options{Kernel: "6.12"}, "^TestGuestKubelet$"},
 	})
 }
 
 // TestFullVM runs everything everywhere: about an hour, for `make test-long`.
 func TestFullVM(t *testing.T) {
 	boot(t, []machine{
-		{"6.12", vm.Options{Kernel: "6.12", SlowDisk: slowBPS}, "^TestGuest(Scenarios|ProxyScenarios|Conformance|PageCache|CoreSched|KernelPackages|MemoryQoS|OnlyKoordlet|Demo|Koordlet|Neighbours|Lifecycle)$"},
+		{"6.12", vm.Options{Kernel: "6.12", SlowDisk: slowBPS}, "^TestGuest(Scenarios|ProxyScenarios|Conformance|PageCache|CoreSched|KernelPackages|MemoryQoS|OnlyKoordlet|Demo|Koordlet|Neighbours|Lifecycle|Kubelet)$"},
 		{"6.12-systemd", vm.Options{Kernel: "6.12", Flavour: vm.Systemd}, "^TestGuestSystemd(Scenarios|ProxyScenarios|Conformance|Lifecycle|Docker|Koordlet)$"},
 		{"7.2", vm.Options{Kernel: "7.2"}, "^TestGuest(Scenarios|PageCache|MemoryQoS|Lifecycle)$"},
 		{"6.1", vm.Options{Kernel: "6.1"}, "^TestGuest(Scenarios|PageCache|MemoryQoS|Lifecycle|Compat17|Compat17FirstInstruction)$"},
@@ -212,6 +213,7 @@ func boot(t *testing.T, machines []machine) {
 		}
 		t.Run(m.name, func(t *testing.T) {
 			files, given := withOld(t, files, given, m.match)
+			files, given = withServed(t, files, given, m.match)
 			for _, f := range inVM(t, m.o, withDocker(t, files, m.match), given, m.match) {
 				failed = append(failed, m.name+": "+f)
 			}

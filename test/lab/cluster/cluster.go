@@ -35,6 +35,7 @@ type Options struct {
 	Cache         *parts.Cache    // optional; default parts.Open with progress on standard error
 	FeatureGates  map[string]bool // optional: of the API server
 	APIServerArgs []string        // optional: more flags, after ours
+	Limit         time.Duration   // optional: how long the API server may take to start; default 3 minutes
 }
 
 // Cluster is a running control plane.
@@ -64,6 +65,9 @@ const serviceRange = "10.96.0.0/16"
 func Start(ctx context.Context, o Options) (*Cluster, error) {
 	if o.Dir == "" {
 		return nil, errors.New("start cluster: no folder given")
+	}
+	if o.Limit == 0 {
+		o.Limit = 3 * time.Minute
 	}
 	if o.Cache == nil {
 		cache, err := parts.Open(parts.Options{Progress: os.Stderr})
@@ -180,7 +184,7 @@ func (c *Cluster) StartAPIServer(ctx context.Context) error {
 	if c.api, err = startProcess(c.file("apiserver.log"), bin, append(args, c.options.APIServerArgs...)...); err != nil {
 		return err
 	}
-	ready, cancel := c.api.alive(ctx, 3*time.Minute)
+	ready, cancel := c.api.alive(ctx, c.options.Limit)
 	defer cancel()
 	err = poll(ready, "kube-apiserver", func(ctx context.Context) error {
 		_, err := c.admin.Text(ctx, "/readyz")

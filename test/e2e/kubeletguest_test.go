@@ -1,0 +1,385 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+//go:build lab
+
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/koord-rt/koord-rt/test/lab/cgroups"
+	"github.com/koord-rt/koord-rt/test/lab/cluster"
+	"github.com/koord-rt/koord-rt/test/lab/parts"
+)
+
+// served is a node with a real kubelet and an API server, on cgroup v2, which the hosts of the lab do not have.
+type served struct {
+	*rig
+	c *cluster.Cluster
+	k *cluster.Kubelet
+	a *agent
+}
+
+// TestGuestKubelet: koord-nri and koordlet beside a real kubelet on cgroup v2. A NodeSLO is in force in the containers that this kubelet
+// makes, resizes and finds again after it was killed: none of its own writes is refused for what we have set, and it starts no container
+// anew. What its pods use is reported, and values whose strategy goes leave the kernel.
+func TestGuestKubelet(t *testing.T) {
+	if !cgroupV2() || runtime.NumCPU() != 8 {
+		t.Fatalf("the figures are for cgroup v2 and 8 CPUs, here are %d", runtime.NumCPU())
+	}
+	n := newServed(t)
+	for _, s := range []struct {
+		name string
+		do   func()
+	}{{"Created", n.makes}, {"Resized", n.resized}, {"Killed", n.killed}, {"Reported", n.reported}, {"StrategyGoes", n.strategyGoes}} {
+		if !t.Run(s.name, func(t *testing.T) {
+			outer, begun := n.t, time.Now()
+			n.t = t
+			defer func() { n.t = outer }()
+			s.do()
+			t.Logf("koordlet: %s took %s", s.name, time.Since(begun).Round(time.Second))
+		}) {
+			return // each goes on from where the one before has ended
+		}
+	}
+}
+
+// withServed adds what TestGuestKubelet needs to the files of a guest that runs it.
+func withServed(t *testing.T, files map[string]string, given, match string) (map[string]string, string) {
+	t.Helper()
+	if !strings.Contains(match, "Kubelet") {
+		return files, given
+	}
+	cache, err := parts.Open(parts.Options{Progress: os.Stderr})
+	if err != nil {
+		t.Fatal(err)
+	}
+	definitions, err := filepath.Abs("../../packaging/crds")
+	if err != nil {
+		t.Fatal(err)
+	}
+	files = maps.Clone(files)
+	for _, name := range servedKinds {
+		files[filepath.Join(definitions, name)] = filepath.Join(definitionsDir, name)
+	}
+	for _, part := range []string{parts.Etcd, parts.KubeAPIServer, parts.Kubelet} {
+		dir, err := cache.Get(t.Context(), part)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files[dir] = filepath.Join(guestCache, filepath.Base(dir))
+		given += part + "=" + files[dir] + " "
+	}
+	return files, given
+}
+
+// servedKinds are the manifests of the kinds that koordlet needs.
+var servedKinds = []string{"slo.koordinator.sh_nodeslos.yaml", "slo.koordinator.sh_nodemetrics.yaml"}
+
+// definitionsDir is where a guest has the manifests of our kinds.
+const definitionsDir = "/disk/crds"
+
+const servedAddress = "192.0.2.1" // TEST-NET-1: a kubelet refuses a loopback address
+
+func newServed(t *testing.T) *served {
+	t.Helper()
+	ctx := t.Context()
+	if out, err := exec.CommandContext(ctx, "ip", "addr", "add", servedAddress+"/32", "dev", "lo").CombinedOutput(); err != nil {
+		t.Fatalf("give the guest an address: %v: %s", err, out)
+	}
+	n := &served{rig: newRig(t, rigOptions{})}
+	// Pods are in the node's network; without a network for others containerd calls itself not ready.
+	if err := cluster.WriteCNI(filepath.Join(n.host.Dir, "cni"), n.host.Dir); err != nil {
+		t.Fatal(err)
+	}
+	begun := time.Now()
+	var err error
+	n.c, err = cluster.Start(ctx, cluster.Options{
+		Dir:           filepath.Join(n.host.Dir, "cluster"),
+		APIServerArgs: []string{"--advertise-address=" + servedAddress}, // else it looks for a default route
+		Limit:         patience(3 * time.Minute),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := n.c.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Logf("the API server is ready after %s", time.Since(begun).Round(time.Second))
+	for _, name := range servedKinds {
+		n.define(filepath.Join(definitionsDir, name))
+	}
+	if err := n.c.Namespace(ctx, "work"); err != nil {
+		t.Fatal(err)
+	}
+	n.up("", nil)
+	begun = time.Now()
+	n.k, err = n.c.StartKubelet(ctx, cluster.KubeletOptions{
+		Runtime: n.host.Socket, CgroupRoot: n.host.Cgroup,
+		Config: map[string]any{"nodeStatusUpdateFrequency": "5s"}, // so long it waits for the API server's answer, too
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := n.k.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+		if t.Failed() {
+			t.Logf("the kubelet's log:\n%s", tail(n.text(n.k.Log), 4000))
+		}
+	})
+	t.Logf("the node is ready after %s", time.Since(begun).Round(time.Second))
+	n.startAgent()
+	return n
+}
+
+func (n *served) text(file string) string {
+	n.t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return string(text)
+}
+
+// define has the API server serve a kind.
+func (n *served) define(file string) {
+	n.t.Helper()
+	if _, err := n.c.Admin().Apply(n.t.Context(), "lab", true, []byte(n.text(file))); err != nil {
+		n.t.Fatal(err)
+	}
+}
+
+// startAgent starts koordlet, which reads pods from this kubelet and its strategy from this API server.
+func (n *served) startAgent() {
+	n.t.Helper()
+	kubeconfig, err := n.c.Kubeconfig("koordlet", "system:masters")
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	base := strings.TrimSuffix(kubeconfig, ".kubeconfig")
+	n.extra = map[string]any{"nodeName": n.k.Node}
+	n.a = n.newAgent()
+	n.a.kubelet = map[string]any{
+		"endpoint": "https://" + net.JoinHostPort(n.k.IP, strconv.Itoa(n.k.Port)), "caFile": n.c.CA,
+		"certFile": base + ".crt", "keyFile": base + ".key", "interval": "1s",
+	}
+	n.a.server = map[string]any{"kubeconfig": kubeconfig}
+	n.a.configure(nil)
+	n.a.start()
+}
+
+const (
+	workPods    = "/api/v1/namespaces/work/pods/"
+	nodeSLOs    = "/apis/slo.koordinator.sh/v1alpha1/nodeslos"
+	nodeMetrics = "/apis/slo.koordinator.sh/v1alpha1/nodemetrics"
+)
+
+// make makes a pod of one container; meta and main are YAML of its metadata and of its container's fields.
+func (n *served) make(name, meta, main string) {
+	n.t.Helper()
+	text := "apiVersion: v1\nkind: Pod\nmetadata: {name: " + name + ", namespace: work, " + meta + "}\n" +
+		"spec: {nodeName: " + n.k.Node + ", hostNetwork: true, dnsPolicy: Default, terminationGracePeriodSeconds: 1, containers: [{name: main, " +
+		"image: " + parts.ImageRef + ", imagePullPolicy: Never, " + main + "}]}\n"
+	if _, err := n.c.Admin().Apply(n.t.Context(), "lab", false, []byte(text)); err != nil {
+		n.t.Fatal(err)
+	}
+}
+
+// await polls an object.
+func (n *served) await(path, what string, ok func(cluster.Object) bool) cluster.Object {
+	n.t.Helper()
+	ctx, cancel := context.WithTimeout(n.t.Context(), patience(30*time.Second))
+	defer cancel()
+	got, err := n.c.Admin().Wait(ctx, path, what, ok)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return got
+}
+
+func (n *served) ready(name string) cluster.Object {
+	n.t.Helper()
+	return n.await(workPods+name, name+" ready", func(p cluster.Object) bool { return p.Condition("Ready") == "True" })
+}
+
+// podDir is the cgroup of a pod, containerDir that of its container.
+func (n *served) podDir(pod cluster.Object) string {
+	class := map[string]string{"Burstable": "burstable", "BestEffort": "besteffort"}[pod.Str("status", "qosClass")]
+	return filepath.Join(n.tree.Unified, n.k.CgroupRoot, "kubepods", class, "pod"+pod.Str("metadata", "uid"))
+}
+
+func containerOf(pod cluster.Object) string {
+	_, id, _ := strings.Cut(pod.Str("status", "containerStatuses", 0, "containerID"), "://")
+	return id
+}
+
+// have waits until the control files of a container, or with "pod " before the name of its pod, have these values: "FILE=VALUE".
+func (n *served) have(pod cluster.Object, wants ...string) {
+	n.t.Helper()
+	n.eventually(shortest, func() error {
+		var errs []error
+		for _, w := range wants {
+			file, value, _ := strings.Cut(w, "=")
+			dir := filepath.Join(n.podDir(pod), containerOf(pod))
+			if name, ok := strings.CutPrefix(file, "pod "); ok {
+				dir, file = n.podDir(pod), name
+			}
+			if got, err := cgroups.Read(dir, file); err != nil || got != value {
+				errs = append(errs, fmt.Errorf("%s of %s: want %q, the kernel has %q, %v", w, pod.Str("metadata", "name"), value, got, err))
+			}
+		}
+		return errors.Join(errs...)
+	})
+}
+
+// The pods' values under the strategy of makes.
+var (
+	lsHas   = []string{"cpu.max=50000 100000", "cpu.max.burst=50000", "pod cpu.max.burst=50000", "cpuset.cpus=0-6", "cpu.idle=0"}
+	beHas   = []string{"cpu.max=50000 100000", "memory.max=67108864", "pod cpu.max=50000 100000", "pod memory.max=67108864", "cpuset.cpus=0-6"}
+	idleHas = []string{"memory.max=67108864", "pod memory.max=67108864", "pod cpu.idle=1", "cpu.idle=0", "cpuset.cpus=0-6"}
+	lsrHas  = []string{"cpu.max=max 100000", "cpuset.cpus=7", "pod cpu.max=max 100000"}
+)
+
+// makes: what a NodeSLO says is in force in the containers of a kubelet.
+func (n *served) makes() {
+	n.t.Helper()
+	slo := cluster.Object{
+		"apiVersion": "slo.koordinator.sh/v1alpha1", "kind": "NodeSLO", "metadata": map[string]any{"name": n.k.Node},
+		"spec": map[string]any{
+			"resourceQOSStrategy": map[string]any{"beClass": map[string]any{"cpuQOS": map[string]any{"enable": true, "groupIdentity": -1}}},
+			"cpuBurstStrategy":    map[string]any{"policy": "cpuBurstOnly", "cpuBurstPercent": 1000},
+		},
+	}
+	if _, err := n.c.Admin().Create(n.t.Context(), nodeSLOs, slo); err != nil {
+		n.t.Fatal(err)
+	}
+	n.inForce()
+	n.make("lsr", `labels: {koordinator.sh/qosClass: LSR}, annotations: {scheduling.koordinator.sh/resource-status: '{"cpuset":"7"}'}`,
+		"resources: {requests: {cpu: 1, memory: 64Mi}, limits: {cpu: 1, memory: 64Mi}}")
+	n.make("ls", "labels: {koordinator.sh/qosClass: LS}", "resources: {requests: {cpu: 100m, memory: 64Mi}, limits: {cpu: 500m, memory: 128Mi}}")
+	batch := func(name, each string) {
+		n.make(name, `labels: {koordinator.sh/qosClass: BE}, annotations: {node.koordinator.sh/extended-resource-spec: `+
+			`'{"containers":{"main":{"requests":{`+each+`},"limits":{`+each+`}}}}'}`, "")
+	}
+	batch("be", `"kubernetes.io/batch-cpu":"500","kubernetes.io/batch-memory":"64Mi"`)
+	batch("idle", `"kubernetes.io/batch-memory":"64Mi"`) // without batch-cpu its weight counts for nothing: cpu.idle
+	n.stand()
+}
+
+// inForce waits until the NodeSLO's status says that its newest spec is.
+func (n *served) inForce() {
+	n.t.Helper()
+	n.await(nodeSLOs+"/"+n.k.Node, "status of the NodeSLO", func(o cluster.Object) bool {
+		return o.Int("status", "observedGeneration") == o.Int("metadata", "generation") && o.Condition("Applied") == "True"
+	})
+}
+
+// stand: every pod is ready and has its values.
+func (n *served) stand() {
+	n.t.Helper()
+	for name, wants := range map[string][]string{"lsr": lsrHas, "ls": lsHas, "be": beHas, "idle": idleHas} {
+		n.have(n.ready(name), wants...)
+	}
+}
+
+// resized: a resize in place goes through, up and down, and what hangs on the limit follows.
+func (n *served) resized() {
+	n.t.Helper()
+	before := n.ready("ls")
+	for _, to := range []struct{ limit, quota string }{{"700m", "70000"}, {"300m", "30000"}, {"500m", "50000"}} {
+		patch := map[string]any{"spec": map[string]any{"containers": []any{map[string]any{
+			"name": "main", "resources": map[string]any{"limits": map[string]any{"cpu": to.limit}},
+		}}}}
+		if _, err := n.c.Admin().Patch(n.t.Context(), workPods+"ls/resize", cluster.StrategicPatch, patch); err != nil {
+			n.t.Fatal(err)
+		}
+		after := n.await(workPods+"ls", "resize of ls to "+to.limit, func(p cluster.Object) bool {
+			return p.Str("status", "containerStatuses", 0, "resources", "limits", "cpu") == to.limit && p.Condition("PodResizeInProgress") != "True"
+		})
+		if containerOf(after) != containerOf(before) {
+			n.t.Errorf("the resize to %s has started the container anew", to.limit)
+		}
+		n.have(after, "cpu.max="+to.quota+" 100000", "cpu.max.burst="+to.quota, "pod cpu.max="+to.quota+" 100000", "pod cpu.max.burst="+to.quota, "cpuset.cpus=0-6")
+	}
+}
+
+// killed: the kubelet finds its pods again, with our values, and starts nothing anew; nor is a write of its own refused.
+func (n *served) killed() {
+	n.t.Helper()
+	before := map[string]string{}
+	for _, name := range []string{"lsr", "ls", "be", "idle"} {
+		before[name] = containerOf(n.ready(name))
+	}
+	if err := n.k.End(syscall.SIGKILL); err != nil {
+		n.t.Fatal(err)
+	}
+	if err := n.k.Restart(n.t.Context()); err != nil {
+		n.t.Fatal(err)
+	}
+	n.stand()
+	for name, id := range before {
+		if p := n.ready(name); containerOf(p) != id || p.Int("status", "containerStatuses", 0, "restartCount") != 0 {
+			n.t.Errorf("%s has another container since the kubelet was killed: %s", name, p.Compact("status", "containerStatuses"))
+		}
+	}
+	for line := range strings.Lines(n.text(n.k.Log)) {
+		if strings.HasPrefix(line, "E") && strings.Contains(line, "cgroup") {
+			n.t.Errorf("the kubelet: %s", line)
+		}
+	}
+}
+
+// reported: the NodeMetric has the pods and what they use.
+func (n *served) reported() {
+	n.t.Helper()
+	_, err := n.c.Admin().Create(n.t.Context(), nodeMetrics, cluster.Object{
+		"apiVersion": "slo.koordinator.sh/v1alpha1", "kind": "NodeMetric", "metadata": map[string]any{"name": n.k.Node},
+		"spec": map[string]any{"metricCollectPolicy": map[string]any{"aggregateDurationSeconds": 60, "reportIntervalSeconds": 10}},
+	})
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	n.await(nodeMetrics+"/"+n.k.Node, "a report of every pod", func(o cluster.Object) bool {
+		list, _ := o.At("status", "podsMetric").([]any)
+		seen := map[string]bool{}
+		for i := range list {
+			at := func(steps ...any) []any { return append([]any{"status", "podsMetric", i}, steps...) }
+			if o.Str(at("podUsage", "resources", "memory")...) != "" {
+				seen[o.Str(at("name")...)] = true
+			}
+		}
+		return seen["lsr"] && seen["ls"] && seen["be"] && o.Str("status", "nodeMetric", "nodeUsage", "resources", "cpu") != ""
+	})
+}
+
+// strategyGoes: with the NodeSLO's fields their values leave the kernel; what the pods themselves ask for stays.
+func (n *served) strategyGoes() {
+	n.t.Helper()
+	patch := map[string]any{"spec": map[string]any{"resourceQOSStrategy": nil, "cpuBurstStrategy": nil}}
+	if _, err := n.c.Admin().Patch(n.t.Context(), nodeSLOs+"/"+n.k.Node, cluster.MergePatch, patch); err != nil {
+		n.t.Fatal(err)
+	}
+	n.inForce()
+	n.have(n.ready("ls"), "cpu.max.burst=0", "pod cpu.max.burst=0", "cpuset.cpus=0-6")
+	n.have(n.ready("idle"), "pod cpu.idle=0", "memory.max=67108864")
+	n.have(n.ready("be"), beHas...)
+	n.have(n.ready("lsr"), lsrHas...)
+}
