@@ -122,6 +122,7 @@ func (g *Engine) repairAll(ctx context.Context, drift, whole bool) int {
 	n += g.repairContainers(ctx, v, todo, drift)
 	if drift {
 		g.sweepGroups(v)
+		g.units.rouse() // what systemd has refused is tried again
 	}
 	return n
 }
