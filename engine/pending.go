@@ -175,7 +175,7 @@ func (g *Engine) Add(pods []*workload.Pod, containers []Listed) {
 		e.inSpec = e.c.Applied != nil
 		g.learnFormula(&e)
 		if known {
-			news = g.reg.swapContainer(old.c, e) || news
+			news = g.reg.swapContainer(&old, e) || news
 			continue
 		}
 		_, first := g.reg.newContainer(e)

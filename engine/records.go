@@ -11,7 +11,6 @@ import (
 	"github.com/koord-rt/koord-rt/kernel/apply"
 	"github.com/koord-rt/koord-rt/model/journal"
 	"github.com/koord-rt/koord-rt/model/plan"
-	"github.com/koord-rt/koord-rt/model/workload"
 )
 
 // record starts a ledger line for a setting.
@@ -39,16 +38,16 @@ func (g *Engine) append(records ...journal.Record) {
 	}
 }
 
-// recordSpec keeps what was put into a container's spec, with what the kubelet had asked: after kill -9 this is how a
+// recordSpec keeps what of pl was put into a container's spec, with what the kubelet had asked: after kill -9 this is how a
 // resized container's base is known (its annotation is as old as the container).
-func (g *Engine) recordSpec(pod *workload.Pod, e *entry) {
+func (g *Engine) recordSpec(e *entry, pl plan.Plan) {
 	m := e.mark.get()
 	if m == nil {
 		return
 	}
 	records := make([]journal.Record, 0, len(m.Set))
-	for i := range e.plan {
-		s := &e.plan[i]
+	for i := range pl {
+		s := &pl[i]
 		name := s.Knob.String()
 		if s.Key != "" {
 			name += "[" + s.Key + "]"
