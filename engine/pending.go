@@ -172,6 +172,7 @@ func (g *Engine) Add(pods []*workload.Pod, containers []Listed) {
 		if known && e.c.State == workload.StateCreating {
 			continue // no news
 		}
+		g.startContainer(pod, &e)
 		e.inSpec = e.c.Applied != nil
 		g.learnFormula(&e)
 		if known {
