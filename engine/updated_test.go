@@ -11,6 +11,7 @@ import (
 	"github.com/koord-rt/koord-rt/engine"
 	"github.com/koord-rt/koord-rt/engine/enginetest"
 	"github.com/koord-rt/koord-rt/model/journal"
+	"github.com/koord-rt/koord-rt/model/mark"
 	"github.com/koord-rt/koord-rt/model/node"
 	"github.com/koord-rt/koord-rt/model/plan"
 	"github.com/koord-rt/koord-rt/model/unit"
@@ -137,4 +138,23 @@ func TestRecordIsWrittenWithoutAnAnswer(t *testing.T) {
 	r.tree.Set(t, c.Cgroup, "cpuset.cpus", "1-3")
 	r.Updated(c.ID)
 	enginetest.Eventually(t, "its second widening", func() bool { return cpus() == all })
+}
+
+// An answer that was recorded, and that the runtime has not got, leaves the one before it in the runtime's record: that is still ours.
+func TestLedgerKnowsTheAnswerBefore(t *testing.T) {
+	t.Parallel()
+	answer := func(cpus string) journal.Record {
+		return journal.Record{
+			Target: plan.Target{Level: plan.LevelContainer, Container: "c"}, Knob: plan.CPUSetCPUs.String(), Want: cpus, Owner: "cpuset", Via: journal.ViaRuntime,
+		}
+	}
+	r := newRig(t, 0, func(o *engine.Options) {
+		o.Past = engine.NewPast([]journal.Record{answer("0-3"), answer("1-3"), answer("1-3"), answer("2-3")})
+	})
+	for _, cpus := range []string{"1-3", "2-3"} {
+		base := workload.Resources{CPUs: cpus}
+		if mark.Rebase(&base, r.Marked("c")...); base.CPUs != "" {
+			t.Errorf("%s in the runtime's record is taken for the kubelet's", cpus)
+		}
+	}
 }
