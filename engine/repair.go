@@ -161,6 +161,7 @@ func (g *Engine) replan(now *published) (todo []work, concerned map[string]bool)
 			switch {
 			case e.c != it.c: // updated or stopped meanwhile
 			case todo[i].decided:
+				todo[i].plan = join(it.plan, e.plan) // a displacement may have written meanwhile
 				e.plan, e.gen = next, v.Generation
 			case e.gen == it.gen:
 				if e.rendered == e.gen {
@@ -233,6 +234,7 @@ func (g *Engine) overtaken(v *node.View, w *work, stands plan.Plan) (*node.View,
 	again.plan = stands
 	g.reg.changeContainer(w.c.ID, func(e *entry) {
 		if e.c == w.c {
+			again.plan = join(stands, e.plan)
 			e.plan, e.gen = next, now.view.Generation
 		}
 	})

@@ -128,3 +128,19 @@ func TestSucceedLate(t *testing.T) {
 		t.Errorf("taken over: %+v", e)
 	}
 }
+
+// So it does where it succeeds while it is being settled.
+func TestSucceedWithinASettlement(t *testing.T) {
+	t.Parallel()
+	g, _ := protector(t, nil, nil)
+	had := plan.Plan{{Knob: plan.CPUBurst, Value: plan.Int(8)}}
+	g.reg.putPod(podEntry{p: lsr("old"), plan: had, before: had})
+	next := lsr("new")
+	next.UID, next.Cgroup = "old", lsr("old").Cgroup
+	g.reg.putPod(podEntry{p: next, plan: plan.Plan{}})
+	read, _ := g.reg.pod("new")
+	g.reg.succeed("new")
+	if pl := g.decidePod(g.views.Load(), &read); pl.Get(plan.CPUBurst) != nil || read.plan.Get(plan.CPUBurst) == nil || len(read.before) != 1 {
+		t.Errorf("decided %v after %v, before which stood %v", pl, read.plan, read.before)
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/koord-rt/koord-rt/api/protocol"
@@ -124,6 +125,26 @@ func TestUndoOfADisplacement(t *testing.T) {
 	g := guestOf(t)
 	g.claimed()
 	g.RemovePod("two")
+	g.pass()
+	g.has("alone", "0-1")
+}
+
+// A repair may have begun before the displacement, and decide after it by the older View.
+func TestUndoOfADisplacementWithinARepair(t *testing.T) {
+	t.Parallel()
+	g := guestOf(t)
+	var comes atomic.Bool
+	g.o.Join = func(ours, _ plan.Plan) plan.Plan {
+		if comes.CompareAndSwap(true, false) {
+			g.claimed()
+			g.RemovePod("two")
+		}
+		return ours
+	}
+	g.Update(t.Context(), g.sandbox(), g.ctr.Arrival, workload.Resources{}, plan.Plan{{Knob: plan.CPUShares, Hook: "agent"}})
+	comes.Store(true)
+	g.views.SetFile(nil, "another one")
+	g.pass()
 	g.pass()
 	g.has("alone", "0-1")
 }
