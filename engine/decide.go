@@ -51,11 +51,15 @@ func foreignHolds(ours, foreign plan.Plan) plan.Plan {
 	return append(out, foreign...)
 }
 
-// decidePod asks the policy for a pod's cgroup with the present sums, and stores the answer.
-func (g *Engine) decidePod(v *node.View, sandbox string, pod *workload.Pod) plan.Plan {
-	pl, problems := podpolicy.Decide(v, pod, g.reg.sums(sandbox))
-	g.problems(pod, "", problems)
-	g.reg.changePod(sandbox, func(e *podEntry) { e.plan, e.gen = pl, v.Generation })
+// decidePod asks the policy for the cgroup of a pod with the present sums, and stores the answer. The pod's former plan becomes what it
+// was then: it may have succeeded another sandbox since pod was read.
+func (g *Engine) decidePod(v *node.View, pod *podEntry) plan.Plan {
+	pl, problems := podpolicy.Decide(v, pod.p, g.reg.sums(pod.p.ID))
+	g.problems(pod.p, "", problems)
+	g.reg.changePod(pod.p.ID, func(e *podEntry) {
+		pod.plan, pod.before = e.plan, e.before
+		e.plan, e.gen = pl, v.Generation
+	})
 	return pl
 }
 

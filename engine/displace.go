@@ -93,11 +93,15 @@ func (m *moves) forget(id string) {
 func (g *Engine) displace(ctx context.Context, id string) {
 	v := g.views.Load()
 	items := g.reg.running()
-	todo := make(chan plan.Plan, len(items))
+	type move struct {
+		id string
+		pl plan.Plan
+	}
+	todo := make(chan move, len(items))
 	for i := range items {
 		if it := &items[i]; it.c.ID != id && ctx.Err() == nil {
 			if pl := g.moved(v, it); len(pl) > 0 {
-				todo <- pl
+				todo <- move{it.c.ID, pl}
 			}
 		}
 	}
@@ -105,8 +109,10 @@ func (g *Engine) displace(ctx context.Context, id string) {
 	var wg sync.WaitGroup
 	for range min(g.o.Workers, len(todo)) {
 		wg.Go(func() {
-			for pl := range todo {
-				g.shielded("displacement for "+id, func() { g.count(g.write(ctx, v, pl)) })
+			for m := range todo {
+				g.shielded("displacement for "+id, func() { g.count(g.write(ctx, v, m.pl)) })
+				// Whoever decides next must know what stands: the one it was written for may have gone by now.
+				g.reg.changeContainer(m.id, func(e *entry) { e.plan, e.gen = join(e.plan, m.pl), undecided })
 			}
 		})
 	}

@@ -166,3 +166,17 @@ func TestLeftIsGivenBackAgain(t *testing.T) {
 		}
 	}
 }
+
+// What an earlier life has left on a container is given back also where that is no part of the first list.
+func TestLeftOnAContainerThatIsAdded(t *testing.T) {
+	t.Parallel()
+	pod := lsr("one")
+	ctr := listed(pod)
+	target := ctr.Read().Target(pod)
+	g, k := bursting(t, leftOf(target, plan.CPUBurst, 50000, 0, protocol.FeatureBurst.String()))
+	g.Add([]*workload.Pod{pod}, []Listed{ctr})
+	g.repairAll(t.Context(), false, true)
+	if !k.has(target, plan.CPUBurst, 0) {
+		t.Errorf("asked of the kernel:\n%s", k.asked)
+	}
+}

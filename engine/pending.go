@@ -172,10 +172,11 @@ func (g *Engine) Add(pods []*workload.Pod, containers []Listed) {
 		if known && e.c.State == workload.StateCreating {
 			continue // no news
 		}
+		g.startContainer(pod, &e)
 		e.inSpec = e.c.Applied != nil
 		g.learnFormula(&e)
 		if known {
-			news = g.reg.swapContainer(old.c, e) || news
+			news = g.reg.swapContainer(&old, e) || news
 			continue
 		}
 		_, first := g.reg.newContainer(e)

@@ -11,7 +11,6 @@ import (
 	"github.com/koord-rt/koord-rt/kernel/apply"
 	"github.com/koord-rt/koord-rt/model/journal"
 	"github.com/koord-rt/koord-rt/model/plan"
-	"github.com/koord-rt/koord-rt/model/workload"
 )
 
 // record starts a ledger line for a setting.
@@ -39,16 +38,16 @@ func (g *Engine) append(records ...journal.Record) {
 	}
 }
 
-// recordSpec keeps what was put into a container's spec, with what the kubelet had asked: after kill -9 this is how a
+// recordSpec keeps what of pl was put into a container's spec, with what the kubelet had asked: after kill -9 this is how a
 // resized container's base is known (its annotation is as old as the container).
-func (g *Engine) recordSpec(pod *workload.Pod, e *entry) {
+func (g *Engine) recordSpec(e *entry, pl plan.Plan) {
 	m := e.mark.get()
 	if m == nil {
 		return
 	}
 	records := make([]journal.Record, 0, len(m.Set))
-	for i := range e.plan {
-		s := &e.plan[i]
+	for i := range pl {
+		s := &pl[i]
 		name := s.Knob.String()
 		if s.Key != "" {
 			name += "[" + s.Key + "]"
@@ -164,8 +163,9 @@ func reason(err error) string {
 // Past is what an earlier life of this plugin has put into specs, by container id, the QoS directories that it has written to,
 // and what else of its writes stands in the kernel.
 type Past struct {
-	byID map[string]*protocol.Applied
-	qos  map[string]struct{}
+	// byID is newest; earlier is what stood in the spec before, which an answer may not have got to replace.
+	byID, earlier map[string]*protocol.Applied
+	qos           map[string]struct{}
 	// min are the QoS directories whose memory.min above 0 is of that life.
 	min map[string]bool
 	// groups are the resctrl groups that were that life's and still are there.
@@ -176,7 +176,7 @@ type Past struct {
 
 // NewPast reads the ledger's records, oldest first.
 func NewPast(records []journal.Record) *Past {
-	out := &Past{byID: map[string]*protocol.Applied{}, qos: map[string]struct{}{}, min: map[string]bool{}, groups: map[string]struct{}{}}
+	out := &Past{byID: map[string]*protocol.Applied{}, earlier: map[string]*protocol.Applied{}, qos: map[string]struct{}{}, min: map[string]bool{}, groups: map[string]struct{}{}}
 	for i := range records {
 		r := &records[i]
 		id := r.Target.Container
@@ -195,6 +195,7 @@ func NewPast(records []journal.Record) *Past {
 		case id == "":
 		case r.Via == journal.ViaGone:
 			delete(out.byID, id)
+			delete(out.earlier, id)
 		case r.Via == journal.ViaRuntime:
 			out.add(id, r)
 		}
@@ -203,25 +204,37 @@ func NewPast(records []journal.Record) *Past {
 }
 
 func (p *Past) add(id string, r *journal.Record) {
-	m := p.byID[id]
-	if m == nil {
-		m = &protocol.Applied{Set: map[string]string{}, Base: map[string]string{}}
-		p.byID[id] = m
-	}
 	k, ok := plan.ParseKnob(r.Knob)
 	if !ok || r.Key != "" {
 		return
 	}
-	m.Set[r.Knob] = r.Want + " " + r.Owner
 	base := r.Knob
 	if file := k.UnifiedKey(); file != "" {
 		base = "unified/" + file
 	}
-	if r.Base == "" {
-		delete(m.Base, base)
-		return
+	set := r.Want + " " + r.Owner
+	m := markIn(p.byID, id)
+	if had, ok := m.Set[r.Knob]; ok && had != set {
+		was, known := m.Base[base]
+		note(markIn(p.earlier, id), r.Knob, base, had, was, known)
 	}
-	m.Base[base] = r.Base
+	note(m, r.Knob, base, set, r.Base, r.Base != "")
+}
+
+// markIn is the mark of a container, made where there is none.
+func markIn(of map[string]*protocol.Applied, id string) *protocol.Applied {
+	if of[id] == nil {
+		of[id] = &protocol.Applied{Set: map[string]string{}, Base: map[string]string{}}
+	}
+	return of[id]
+}
+
+// note puts a knob's value, and what stood there before if anything did, into a mark.
+func note(m *protocol.Applied, knob, base, set, was string, known bool) {
+	m.Set[knob] = set
+	if delete(m.Base, base); known {
+		m.Base[base] = was
+	}
 }
 
 // ancestors are the directories that may still carry sums of that life.
@@ -250,9 +263,13 @@ func (p *Past) ownGroups() map[string]bool {
 // kubelet.
 func (p *Past) OwnsMemoryMin(dir string) bool { return p != nil && p.min[dir] }
 
-func (p *Past) marks(id string) []*protocol.Applied {
+func (p *Past) marks(id string) (out []*protocol.Applied) {
 	if p == nil || p.byID[id] == nil {
 		return nil
 	}
-	return []*protocol.Applied{p.byID[id]}
+	out = append(out, p.byID[id])
+	if m := p.earlier[id]; m != nil {
+		out = append(out, m)
+	}
+	return out
 }

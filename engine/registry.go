@@ -25,8 +25,9 @@ type entry struct {
 	// plan was decided at generation gen; rest is the part that the spec does not carry.
 	plan, rest plan.Plan
 	gen        uint64
-	// told is what an update was answered with, until the runtime has said that it has written it: it may yet come to stand.
-	told plan.Plan
+	// told is what an update was answered with and what stood before it, until the runtime has said that it has written it: each of it
+	// may yet come to stand. record is what of ours the runtime's own record may hold: it writes all of that with every update.
+	told, record plan.Plan
 	// rendered is the generation that the spec and rest were made at; undecided where another life made them, or an update has come
 	// since. plan may be newer: a repair decides first and writes afterwards.
 	rendered uint64
@@ -221,13 +222,13 @@ func (r *registry) newContainer(e entry) (entry, bool) {
 	return e, true
 }
 
-// swapContainer stores e in place of the entry whose container is was; false when another event has changed it since, whose
-// doing must not get lost.
-func (r *registry) swapContainer(was *workload.Container, e entry) bool {
+// swapContainer stores e in place of was; false when another event has changed that since, or a repair has decided it, whose doing must
+// not get lost.
+func (r *registry) swapContainer(was *entry, e entry) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now, ok := r.containers[e.c.ID]
-	if !ok || now.c != was {
+	if !ok || !now.sameAs(was) {
 		return false
 	}
 	e.lse, e.lsr = now.lse, now.lsr // reclaim's, at any time
@@ -371,33 +372,6 @@ func (r *registry) counts() (pods, containers int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return len(r.pods), len(r.containers)
-}
-
-// replace puts the runtime's list in place of everything known and returns what is gone.
-func (r *registry) replace(pods []podEntry, containers []entry) (gonePods []podEntry, gone []entry) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.generation++
-	oldPods, old := r.pods, r.containers
-	r.pods, r.containers = make(map[string]podEntry, len(pods)), make(map[string]entry, len(containers))
-	r.members = make(map[string][]string, len(pods))
-	for _, e := range pods {
-		r.pods[e.p.ID] = e
-	}
-	for _, e := range containers {
-		r.set(e)
-	}
-	for id, e := range oldPods {
-		if _, ok := r.pods[id]; !ok {
-			gonePods = append(gonePods, e)
-		}
-	}
-	for id, e := range old {
-		if _, ok := r.containers[id]; !ok {
-			gone = append(gone, e)
-		}
-	}
-	return gonePods, gone
 }
 
 // known reports whether a container or sandbox id is known.

@@ -122,6 +122,7 @@ func (g *Engine) repairAll(ctx context.Context, drift, whole bool) int {
 	n += g.repairContainers(ctx, v, todo, drift)
 	if drift {
 		g.sweepGroups(v)
+		g.units.rouse() // what systemd has refused is tried again
 	}
 	return n
 }
@@ -160,6 +161,7 @@ func (g *Engine) replan(now *published) (todo []work, concerned map[string]bool)
 			switch {
 			case e.c != it.c: // updated or stopped meanwhile
 			case todo[i].decided:
+				todo[i].plan = join(it.plan, e.plan) // a displacement may have written meanwhile
 				e.plan, e.gen = next, v.Generation
 			case e.gen == it.gen:
 				if e.rendered == e.gen {
@@ -232,6 +234,7 @@ func (g *Engine) overtaken(v *node.View, w *work, stands plan.Plan) (*node.View,
 	again.plan = stands
 	g.reg.changeContainer(w.c.ID, func(e *entry) {
 		if e.c == w.c {
+			again.plan = join(stands, e.plan)
 			e.plan, e.gen = next, now.view.Generation
 		}
 	})
@@ -266,7 +269,7 @@ func (g *Engine) repair(ctx context.Context, v *node.View, w *work, drift bool) 
 		return g.count(g.write(ctx, v, pl))
 	}
 	untold, same := g.untold(), w.gen == v.Generation || slices.Equal(w.plan, w.next)
-	if untold && (drift || !same) && g.strayed(w) && g.follow(ctx, w) || len(pl) == 0 {
+	if untold && (drift || !same) && g.strayed(w) && g.follow(ctx, w, stood) || len(pl) == 0 {
 		return 0
 	}
 	results := g.write(ctx, v, pl)
@@ -277,6 +280,15 @@ func (g *Engine) repair(ctx context.Context, v *node.View, w *work, drift bool) 
 				e.plan, e.gen = slices.Concat(e.plan, kept), undecided
 			}
 		})
+	} else if g.o.UpdatesUntold {
+		g.reg.changeContainer(w.c.ID, func(e *entry) {
+			if e.c == w.c {
+				e.told = nil // no answer of ours is under way
+			}
+		})
+	}
+	if w.c.State == workload.StateCreated && gone(results) {
+		g.awaits(w, stood)
 	}
 	if drift && g.o.ExitsUntold && gone(results) {
 		g.Stop(w.c.ID)
@@ -285,7 +297,7 @@ func (g *Engine) repair(ctx context.Context, v *node.View, w *work, drift bool) 
 		g.countDrift(results)
 	}
 	if untold && n > 0 && same {
-		g.follow(ctx, w) // what has just been undone may have been an update
+		g.follow(ctx, w, nil) // what has just been undone may have been an update
 	}
 	return n
 }
@@ -298,4 +310,10 @@ func gone(results []apply.Result) bool {
 		}
 	}
 	return len(results) > 0
+}
+
+// awaits keeps what stood, and is not wanted any more, for who can take it back: the runtime has yet to make the container's cgroup, and
+// writes then what its record has, or to say whose values stand.
+func (g *Engine) awaits(w *work, stood plan.Plan) {
+	g.reg.changeContainer(w.c.ID, func(e *entry) { e.told = join(e.told, join(e.plan, stood)[len(e.plan):]) })
 }

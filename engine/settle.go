@@ -184,7 +184,7 @@ func (g *Engine) settlePod(ctx context.Context, v *node.View, sandbox string) (n
 		return 0, false
 	}
 	if !pod.stopped {
-		next := g.decidePod(v, sandbox, pod.p)
+		next := g.decidePod(v, &pod)
 		if pl := direct(withPodUndo(v, &pod, next)); len(pl) > 0 {
 			results := g.write(ctx, v, pl)
 			n = g.count(results)

@@ -35,7 +35,7 @@ func (g *Engine) Start(ctx context.Context, sb Sandbox, ctr Arrival, pid int, di
 		if e.c.State == workload.StateStopped {
 			return nil // it has ended before we were told that it began
 		}
-		was, c := e.c, *e.c
+		was, c := e, *e.c
 		c.PID, c.State = pid, workload.StateCreated
 		if dir != "" {
 			c.Cgroup = dir
@@ -46,11 +46,11 @@ func (g *Engine) Start(ctx context.Context, sb Sandbox, ctr Arrival, pid int, di
 		if v.Generation != e.gen || v.Generation != e.rendered || !e.inSpec {
 			// The View has moved on since creation, or what the spec has of ours is not known: all of it is compared with the kernel.
 			// A repair that has decided this container already leaves it to us, too.
-			stood = slices.Concat(stood, e.stood())
-			e.plan, e.gen = g.decide(v, pod.p, &c), v.Generation
+			stood = join(e.stood(), stood)
+			e.plan, e.gen, e.told = g.decide(v, pod.p, &c), v.Generation, stood
 			todo = withUndo(v, stood, e.plan, c.Base)
 		}
-		if swapped = g.reg.swapContainer(was, e); swapped && !waited {
+		if swapped = g.reg.swapContainer(&was, e); swapped && !waited {
 			must, waited = demanded(v, pod.p), true
 			missing = g.ready(ctx, e.sandbox, c.ID, must, until)
 			swapped = g.views.Load() == v && g.reg.stillAs(&e) // else it is decided anew: what was decided may have been overtaken
@@ -68,11 +68,17 @@ func (g *Engine) Start(ctx context.Context, sb Sandbox, ctr Arrival, pid int, di
 		release()
 		g.count(results)
 		g.noteUnits(v, results)
+		if len(notUndone(stood, e.plan, results)) == 0 {
+			g.reg.confirm(&e)
+		}
 		g.recordProof(c.Target(pod.p).Name, c.ID, all, bad, e.gen)
 		g.inUnit(v, e.plan)
 		if now, ok := g.reg.container(c.ID); ok && !now.sameAs(&e) && now.c.State != workload.StateStopped {
 			v := g.views.Load() // an update or a new View came meanwhile, and what was written is older than it
-			g.apply(ctx, v, withUndo(v, e.plan, now.plan, now.c.Base))
+			results := g.apply(ctx, v, withUndo(v, join(e.plan, now.told), now.plan, now.c.Base))
+			if now.c == c && len(notUndone(now.told, now.plan, results)) == 0 {
+				g.reg.confirm(&now) // nothing else was told
+			}
 		}
 	})
 	return refuse(append(missing, failing(must, bad)...))

@@ -53,6 +53,8 @@ func (r *registry) succeed(sandbox string) {
 func (e *podEntry) inherit(old *podEntry) {
 	if e.plan == nil {
 		e.plan, e.before, e.gen = old.plan, old.before, old.gen
+	} else if all := join(e.plan, old.plan); len(all) > len(e.plan) {
+		e.plan, e.before, e.gen = all, append(e.before[:len(e.before):len(e.before)], old.before...), undecided
 	}
 	e.minAbove, e.lowAbove = max(e.minAbove, old.minAbove), max(e.lowAbove, old.lowAbove)
 	old.stopped, old.minAbove, old.lowAbove = true, 0, 0

@@ -114,3 +114,33 @@ func TestReadyHasOneLimit(t *testing.T) {
 		t.Error("a displacement that has ended is not forgotten")
 	}
 }
+
+// A new sandbox that has been settled before it succeeds the earlier one still takes back what that has in the pod's cgroup.
+func TestSucceedLate(t *testing.T) {
+	t.Parallel()
+	r := newRegistry()
+	had := plan.Plan{{Knob: plan.MemoryMin, Value: plan.Int(7)}, {Knob: plan.CPUBurst, Value: plan.Int(8)}}
+	r.putPod(podEntry{p: &workload.Pod{ID: "old", UID: "u"}, plan: had, before: had[:1]})
+	r.putPod(podEntry{p: &workload.Pod{ID: "new", UID: "u"}, plan: plan.Plan{{Knob: plan.CPUBurst, Value: plan.Int(9)}}, gen: 3})
+	r.succeed("new")
+	e, _ := r.pod("new")
+	if min, burst := e.plan.Get(plan.MemoryMin), e.plan.Get(plan.CPUBurst); min == nil || burst.Value.Int() != 9 || e.gen != undecided || len(e.before) != 1 {
+		t.Errorf("taken over: %+v", e)
+	}
+}
+
+// So it does where it succeeds while it is being settled.
+func TestSucceedWithinASettlement(t *testing.T) {
+	t.Parallel()
+	g, _ := protector(t, nil, nil)
+	had := plan.Plan{{Knob: plan.CPUBurst, Value: plan.Int(8)}}
+	g.reg.putPod(podEntry{p: lsr("old"), plan: had, before: had})
+	next := lsr("new")
+	next.UID, next.Cgroup = "old", lsr("old").Cgroup
+	g.reg.putPod(podEntry{p: next, plan: plan.Plan{}})
+	read, _ := g.reg.pod("new")
+	g.reg.succeed("new")
+	if pl := g.decidePod(g.views.Load(), &read); pl.Get(plan.CPUBurst) != nil || read.plan.Get(plan.CPUBurst) == nil || len(read.before) != 1 {
+		t.Errorf("decided %v after %v, before which stood %v", pl, read.plan, read.before)
+	}
+}

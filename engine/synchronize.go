@@ -35,7 +35,8 @@ func (g *Engine) Synchronize(listed []*workload.Pod, containers []Listed) {
 		}
 		e := g.adopt(pod, ctr.Sandbox, ctr.Arrival)
 		if old, ok := g.reg.container(e.c.ID); ok {
-			e.plan, e.rest, e.told, e.rendered, e.inSpec, e.mark = old.plan, old.rest, old.told, old.rendered, old.inSpec, old.mark
+			e.plan, e.rest, e.told, e.record = old.plan, old.rest, old.told, old.record
+			e.rendered, e.inSpec, e.mark = old.rendered, old.inSpec, old.mark
 		}
 		g.startContainer(pod.p, &e)
 		e.inSpec = e.inSpec || e.c.Applied != nil
@@ -106,3 +107,33 @@ func (g *Engine) countUnmanaged(ctx context.Context) {
 // relistDelays are when the cgroups are searched for containers that the list of Synchronize missed: those whose
 // creation was under way have started by then.
 var relistDelays = [...]time.Duration{2 * time.Second, 15 * time.Second}
+
+// replace puts the runtime's list in place of everything known and returns what is gone.
+func (r *registry) replace(pods []podEntry, containers []entry) (gonePods []podEntry, gone []entry) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.generation++
+	oldPods, old := r.pods, r.containers
+	r.pods, r.containers = make(map[string]podEntry, len(pods)), make(map[string]entry, len(containers))
+	r.members = make(map[string][]string, len(pods))
+	for _, e := range pods {
+		r.pods[e.p.ID] = e
+	}
+	for _, e := range containers {
+		if had, ok := old[e.c.ID]; ok { // and may have been decided, and written, since the list was worked on
+			e.plan, e.told = join(e.plan, had.plan), join(e.told, had.told)
+		}
+		r.set(e)
+	}
+	for id, e := range oldPods {
+		if _, ok := r.pods[id]; !ok {
+			gonePods = append(gonePods, e)
+		}
+	}
+	for id, e := range old {
+		if _, ok := r.containers[id]; !ok {
+			gone = append(gone, e)
+		}
+	}
+	return gonePods, gone
+}

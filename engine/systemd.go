@@ -176,6 +176,16 @@ func (q *unitQueue) take(dir string) plan.Plan {
 	return pl
 }
 
+// retry keeps what could not be set, unless something newer is queued: what was taken back nobody writes or looks at any more.
+func (q *unitQueue) retry(s plan.Setting) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	todo := q.todo[s.Target.Cgroup]
+	if !slices.ContainsFunc(todo, func(o plan.Setting) bool { return o.Knob == s.Knob }) {
+		q.todo[s.Target.Cgroup] = append(todo, s)
+	}
+}
+
 // keep notes a property that has been set.
 func (q *unitQueue) keep(s plan.Setting) {
 	q.mu.Lock()
@@ -259,6 +269,9 @@ func (g *Engine) syncUnit(ctx context.Context, pl plan.Plan) {
 		switch {
 		case r.Err != nil:
 			g.problem(r.Setting.Target.String(), "systemd property of "+r.Setting.Knob.String(), r.Err.Error())
+			if r.Outcome == apply.Failed && len(g.o.Kernel.Verify(plan.Plan{r.Setting})) == 0 { // else it has ended, or is another's turn
+				g.units.retry(r.Setting)
+			}
 		case r.Outcome == apply.Written || r.Outcome == apply.Skipped: // what has no property is no news the next time
 			g.units.keep(r.Setting)
 		}

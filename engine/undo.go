@@ -42,6 +42,18 @@ func withUndo(v *node.View, old, next plan.Plan, base workload.Resources) plan.P
 	return out
 }
 
+// join is now with what only former has. What is only observed now does not stand for what was written before.
+func join(now, former plan.Plan) plan.Plan {
+	out := now
+	for i := range former {
+		s := &former[i]
+		if !slices.ContainsFunc(out, func(o plan.Setting) bool { return o.ID() == s.ID() && (!o.Observe || s.Observe) }) {
+			out = append(out[:len(out):len(out)], *s) // now belongs to the registry
+		}
+	}
+	return out
+}
+
 // notUndone are the settings of old that next does not want and that could not be taken back, as the ledger was full or the kernel
 // refused. They stay in the former plan, so that a later pass tries again.
 func notUndone(old, next plan.Plan, results []apply.Result) (kept plan.Plan) {

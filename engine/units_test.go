@@ -5,6 +5,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -140,5 +141,55 @@ func TestNewerUnitValues(t *testing.T) {
 	slices.Sort(want)
 	if diff := cmp.Diff(want, k.set); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// deaf is a systemd that does not answer once, on a machine where the cgroup may have gone.
+type deaf struct {
+	wishes
+	gone  bool
+	asked int
+	set   plan.Plan
+}
+
+// Verify implements Kernel.
+func (k *deaf) Verify(p plan.Plan) []apply.Mismatch {
+	if k.gone {
+		return []apply.Mismatch{{Setting: p[0], Err: apply.ErrGone}}
+	}
+	return nil
+}
+
+// SyncUnits implements Kernel.
+func (k *deaf) SyncUnits(_ context.Context, p plan.Plan, _ uint64) []apply.Result {
+	out := make([]apply.Result, len(p))
+	k.asked++
+	for i := range p {
+		if out[i] = (apply.Result{Setting: p[i], Outcome: apply.Written}); k.asked == 1 {
+			out[i].Outcome, out[i].Err = apply.Failed, errors.New("timeout")
+			continue
+		}
+		k.set = append(k.set, p[i])
+	}
+	return out
+}
+
+// A unit that could not be told that a value is no longer wanted is told later: nobody writes or looks at that value again, and the
+// next daemon-reload would bring it back. One that has ended is told no more.
+func TestUnitIsToldAgain(t *testing.T) {
+	t.Parallel()
+	for _, gone := range []bool{false, true} {
+		g := halved(t)
+		k := &deaf{gone: gone}
+		g.o.Kernel = k
+		g.units.add(plan.Plan{unitSetting(unitDir, plan.MemoryMin, 0)})
+		g.syncUnits(t.Context())
+		<-g.units.wake // that it was queued
+		g.repairAll(t.Context(), true, true)
+		<-g.units.wake
+		g.syncUnits(t.Context())
+		if s := k.set.Get(plan.MemoryMin); (s == nil) != gone || len(g.units.waiting()) > 0 {
+			t.Errorf("gone %v: told %v, still to be told %q", gone, k.set, g.units.waiting())
+		}
 	}
 }

@@ -37,8 +37,9 @@ func (g *Engine) strayed(w *work) bool {
 
 // follow takes in an update of a container that nobody told of: to write the old values again would undo the kubelet. It
 // reports whether the pass is done with the container. Where the runtime does not answer, the values stay as they are until it
-// does: they may be the kubelet's. After a write it asks again, because that may have undone the next update.
-func (g *Engine) follow(ctx context.Context, w *work) (done bool) {
+// does: they may be the kubelet's. After a write it asks again, because that may have undone the next update. What stood, and is not
+// wanted any more, is still to be taken back where the pass is done without having written.
+func (g *Engine) follow(ctx context.Context, w *work, stood plan.Plan) (done bool) {
 	if g.o.List == nil {
 		return false
 	}
@@ -47,6 +48,7 @@ func (g *Engine) follow(ctx context.Context, w *work) (done bool) {
 		pod, c, err := g.o.List.Container(ctx, w.c.ID, g.Marked(w.c.ID)...)
 		if err != nil {
 			g.Trouble(name, "drift", err)
+			g.awaits(w, stood)
 			return true
 		}
 		if c.State == workload.StateStopped || reflect.DeepEqual(c.Base, base) {
@@ -55,8 +57,11 @@ func (g *Engine) follow(ctx context.Context, w *work) (done bool) {
 		g.log.Info("updated by the runtime", "container", name, "id", c.ID)
 		sandbox := Sandbox{ID: pod.ID, Read: func() *workload.Pod { return pod }}
 		arrival := Arrival{ID: c.ID, Read: func(...*protocol.Applied) *workload.Container { return c }}
-		v, full, _ := g.Update(ctx, sandbox, arrival, c.Base, w.c.Foreign)
-		g.apply(ctx, v, full)
+		g.awaits(w, stood)
+		g.Update(ctx, sandbox, arrival, c.Base, w.c.Foreign)
+		if e, ok := g.reg.container(w.c.ID); ok {
+			g.takeBack(ctx, &e)
+		}
 		base, done = c.Base, true
 	}
 	return done

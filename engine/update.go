@@ -28,18 +28,19 @@ func (g *Engine) Update(ctx context.Context, sb Sandbox, ctr Arrival, asked work
 	)
 	for swapped := false; !swapped; {
 		e = g.entryOf(pod, sb, ctr)
-		was, c := e.c, *e.c
-		before, old = was.Base, e.stood()
-		c.Base, c.Foreign = mark.Overlay(before, asked), foreign
+		was, c := e, *e.c
 		v = g.views.Load()
+		e.record = g.recorded(v, pod.p, &e)
+		before, old = c.Base, join(e.stood(), e.record)
+		c.Base, c.Foreign = mark.Overlay(before, asked), foreign
 		e.c = &c
 		e.plan, e.gen, e.rendered = g.decide(v, pod.p, &c), v.Generation, undecided
 		full = withUndo(v, old, e.plan, c.Base)
-		e.mark, e.told = g.markOf(v, full, &c), e.plan
-		swapped = g.reg.swapContainer(was, e) // before the burst falls: a repair that has listed the old plan must not raise it again
+		e.mark, e.told, e.record = g.markOf(v, full, &c), join(e.plan, old), join(e.record, inRecord(v, full))
+		swapped = g.reg.swapContainer(&was, e) // before the burst falls: a repair that has listed the old plan must not raise it again
 	}
 	c := e.c
-	g.recordSpec(pod.p, &e) // before the runtime keeps it: a next life would take our values for the kubelet's
+	g.recordSpec(&e, full) // before the runtime keeps it: a next life would take our values for the kubelet's
 	if untold(v, &pod) {
 		from := unmoved(before, c.Base, g.measure(pod.p.ID)) // what shifts is what stands
 		g.shiftPod(pod.p.ID, &from, &c.Base)
@@ -51,9 +52,9 @@ func (g *Engine) Update(ctx context.Context, sb Sandbox, ctr Arrival, asked work
 	return v, full, c
 }
 
-// UpdatedLate says that the runtime has applied the kubelet's values as they came.
+// UpdatedLate says that the runtime has applied the kubelet's values as they came, and nothing that was to be taken back with them.
 func (g *Engine) UpdatedLate(id string) {
-	g.reg.changeContainer(id, func(e *entry) { e.inSpec, e.mark, e.told = false, nil, nil })
+	g.reg.changeContainer(id, func(e *entry) { e.inSpec, e.mark = false, nil })
 }
 
 // UpdateRefused takes an update back that the runtime has refused: was is the container before it, whose values stand, and
@@ -69,20 +70,20 @@ func (g *Engine) UpdateRefused(sb Sandbox, was *workload.Container) {
 		if e, ok = g.reg.container(was.ID); !ok {
 			return
 		}
-		now, c := e.c, *e.c
-		refused = now.Base
+		now, c := e, *e.c
+		refused = c.Base
 		c.Base, c.Foreign = was.Base, was.Foreign
-		old := e.plan
+		e.told = e.stood() // also what the refused answer was to take back
 		e.c = &c
 		e.plan, e.gen, e.rendered = g.decide(v, pod.p, &c), v.Generation, undecided
-		e.mark = g.markOf(v, withUndo(v, old, e.plan, c.Base), &c)
-		swapped = g.reg.swapContainer(now, e)
+		e.mark = g.markOf(v, withUndo(v, now.plan, e.plan, c.Base), &c)
+		swapped = g.reg.swapContainer(&now, e)
 	}
 	if untold(v, &pod) {
 		g.shiftPod(pod.p.ID, &refused, &was.Base)
 	}
 	g.settleSoon(e.sandbox)
-	g.jobs.add(func(context.Context) { g.recordSpec(pod.p, &e) })
+	g.jobs.add(func(context.Context) { g.recordSpec(&e, e.plan) })
 }
 
 // lowerBurst makes room for a smaller quota: a quota below the burst that stands in the kernel is EINVAL, on the

@@ -5,8 +5,9 @@ package engine
 
 import (
 	"context"
-	"slices"
 
+	"github.com/koord-rt/koord-rt/model/mark"
+	"github.com/koord-rt/koord-rt/model/node"
 	"github.com/koord-rt/koord-rt/model/plan"
 	"github.com/koord-rt/koord-rt/model/workload"
 )
@@ -25,10 +26,11 @@ func (g *Engine) Updated(id string) {
 			if !ok || e.c != was.c || e.c.State == workload.StateCreating {
 				return // the next update, or its start, sees to it
 			}
-			e.told = slices.Concat(e.told, wrote)
-			v := g.views.Load()
-			g.apply(ctx, v, withUndo(v, e.stood(), e.plan, e.c.Base))
-			if g.reg.confirm(&e) {
+			e.told = join(e.told, wrote)
+			if pod, ok := g.reg.pod(e.sandbox); ok {
+				e.told = join(e.told, g.recorded(g.views.Load(), pod.p, &e))
+			}
+			if g.takeBack(ctx, &e) {
 				return
 			}
 			wrote = e.plan // who has decided since may have been quicker to write
@@ -36,12 +38,33 @@ func (g *Engine) Updated(id string) {
 	})
 }
 
+// takeBack writes a container's plan and takes back what the runtime has written beside it. It is false where somebody has changed or
+// decided the container meanwhile. What could not be taken back is left to the next look against drift.
+func (g *Engine) takeBack(ctx context.Context, e *entry) bool {
+	v, stood := g.views.Load(), e.stood()
+	results := g.apply(ctx, v, withUndo(v, stood, e.plan, e.c.Base))
+	return len(notUndone(stood, e.plan, results)) > 0 || g.reg.confirm(e)
+}
+
 // stood is the former plan of who takes back what is no longer wanted.
-func (e *entry) stood() plan.Plan {
-	out := e.plan
-	for i := range e.told {
-		if s := &e.told[i]; e.plan.Find(s.Target, s.Knob, s.Key) == nil {
-			out = append(out[:len(out):len(out)], *s)
+func (e *entry) stood() plan.Plan { return join(e.plan, e.told) }
+
+// recorded is what of ours the runtime's record may hold of a container, by what is known of earlier updates, its creation and earlier
+// lives. What a repair has taken back since in the kernel alone, the runtime writes again with the next update.
+func (g *Engine) recorded(v *node.View, pod *workload.Pod, e *entry) plan.Plan {
+	t := e.c.Target(pod)
+	out := retarget(e.record, t)
+	for _, m := range append(g.Marked(e.c.ID), e.c.Applied) {
+		out = join(out, inRecord(v, mark.PlanOf(m, t)))
+	}
+	return out
+}
+
+// inRecord is the part of a plan that a runtime's record can hold and its updates carry.
+func inRecord(v *node.View, pl plan.Plan) (out plan.Plan) {
+	for i := range pl {
+		if s := &pl[i]; !s.Observe && s.Target.Level == plan.LevelContainer && (s.InResources() || v.InUnified(s.Knob)) {
+			out = append(out, *s)
 		}
 	}
 	return out

@@ -4,11 +4,14 @@
 package engine_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/koord-rt/koord-rt/engine"
 	"github.com/koord-rt/koord-rt/engine/enginetest"
+	"github.com/koord-rt/koord-rt/model/journal"
+	"github.com/koord-rt/koord-rt/model/mark"
 	"github.com/koord-rt/koord-rt/model/node"
 	"github.com/koord-rt/koord-rt/model/plan"
 	"github.com/koord-rt/koord-rt/model/unit"
@@ -76,4 +79,82 @@ func TestAnswerIsInTheLedger(t *testing.T) {
 	}()
 	defer func() { k.let(); <-answered }()
 	enginetest.Eventually(t, "a record of the answer", func() bool { return len(r.book.Of(ctr.ID, plan.CPUBurst.String())) > 0 })
+}
+
+// confinedAtCreation is a container that was created, and has started, on the CPUs that an exclusive one left it, which has gone since.
+func confinedAtCreation(t *testing.T, change ...func(*engine.Options)) (r *rig, sb engine.Sandbox, c *workload.Container, cpus func() string) {
+	t.Helper()
+	change = append(change, func(o *engine.Options) { o.Edge = paper(plan.KnobSet(plan.CPUSetCPUs)); o.Views.SetStatic(pinnable(t)) })
+	r = newRig(t, 0, change...)
+	owner, other := exclusive(t, r, "owner", "0")
+	none := func(_ *node.View, _ plan.Plan) plan.Plan { return nil }
+	must(t, r.Create(t.Context(), owner, other, none))
+	sb, c = r.pod(t, nil), container()
+	must(t, r.Create(t.Context(), sb, c, func(_ *node.View, spec plan.Plan) plan.Plan {
+		s := spec.Get(plan.CPUSetCPUs)
+		if s == nil {
+			t.Fatalf("the specification is %v", spec)
+		}
+		r.tree.Mkdir(t, c.Cgroup)
+		r.tree.Set(t, c.Cgroup, "cpuset.cpus", s.Value.String())
+		return nil
+	}))
+	must(t, r.Start(t.Context(), sb, engine.Arrival{ID: c.ID}, 0, ""))
+	r.RemovePod(owner.ID)
+	cpus = func() string { return r.tree.Get(t, c.Cgroup, "cpuset.cpus") }
+	enginetest.Eventually(t, "its widening", func() bool { return r.Idle() && cpus() == r.Views().Load().Topology.All().String() })
+	r.RunPodLater(engine.Sandbox{ID: "last", Read: func() *workload.Pod { return &workload.Pod{ID: "last", UID: "last"} }})
+	enginetest.Eventually(t, "an end of what its start has left for later", func() bool { _, ok := r.KnownPod("last"); return ok && r.Idle() })
+	return r, sb, c, cpus
+}
+
+// The runtime writes all of its record with each update (facts, containerd): what a repair has taken back in the kernel alone is
+// answered with again, as often as there is an update, and a next life knows whose value that is.
+func TestRecordIsWrittenAgain(t *testing.T) {
+	t.Parallel()
+	r, sb, c, _ := confinedAtCreation(t)
+	all := r.Views().Load().Topology.All().String()
+	for range 2 {
+		_, full, _ := r.Update(t.Context(), sb, engine.Arrival{ID: c.ID}, workload.Resources{Shares: unit.Some(512)}, nil)
+		if s := full.Get(plan.CPUSetCPUs); s == nil || s.Value.String() != all {
+			t.Errorf("the answer is %v, want CPUs %s", full, all)
+		}
+		r.Updated(c.ID)
+		enginetest.Eventually(t, "an end of the update", r.Idle)
+	}
+	book := r.book.Of(c.ID, plan.CPUSetCPUs.String())
+	if !slices.ContainsFunc(book, func(b journal.Record) bool { return b.Via == journal.ViaRuntime && b.Want == all }) {
+		t.Errorf("the ledger has %v", book)
+	}
+}
+
+// Also where the answer came too late for the runtime, which has written its record as it was.
+func TestRecordIsWrittenWithoutAnAnswer(t *testing.T) {
+	t.Parallel()
+	r, sb, c, cpus := confinedAtCreation(t)
+	all := cpus()
+	r.Update(t.Context(), sb, engine.Arrival{ID: c.ID}, workload.Resources{Shares: unit.Some(512)}, nil)
+	r.UpdatedLate(c.ID)
+	r.tree.Set(t, c.Cgroup, "cpuset.cpus", "1-3")
+	r.Updated(c.ID)
+	enginetest.Eventually(t, "its second widening", func() bool { return cpus() == all })
+}
+
+// An answer that was recorded, and that the runtime has not got, leaves the one before it in the runtime's record: that is still ours.
+func TestLedgerKnowsTheAnswerBefore(t *testing.T) {
+	t.Parallel()
+	answer := func(cpus string) journal.Record {
+		return journal.Record{
+			Target: plan.Target{Level: plan.LevelContainer, Container: "c"}, Knob: plan.CPUSetCPUs.String(), Want: cpus, Owner: "cpuset", Via: journal.ViaRuntime,
+		}
+	}
+	r := newRig(t, 0, func(o *engine.Options) {
+		o.Past = engine.NewPast([]journal.Record{answer("0-3"), answer("1-3"), answer("1-3"), answer("2-3")})
+	})
+	for _, cpus := range []string{"1-3", "2-3"} {
+		base := workload.Resources{CPUs: cpus}
+		if mark.Rebase(&base, r.Marked("c")...); base.CPUs != "" {
+			t.Errorf("%s in the runtime's record is taken for the kubelet's", cpus)
+		}
+	}
 }

@@ -53,6 +53,8 @@ type Held struct {
 	// Ours is the value that we wrote, Original what stood there before.
 	Ours     int64 `json:"ours"`
 	Original int64 `json:"original"`
+	// Former is what we wrote before, as long as that stands: the write of ours has failed, or a life has ended before it. 0 for none.
+	Former int64 `json:"former,omitempty"`
 	// Stood: ours was in force at the last step. Lost counts how often somebody else has changed it.
 	Stood bool `json:"stood,omitempty"`
 	Lost  int  `json:"lost,omitempty"`
@@ -87,7 +89,7 @@ func Step(s State, in Input) (State, Output) {
 		switch now, ok := in.Current[k]; {
 		case !ok:
 			w.next.Held = append(w.next.Held, h)
-		case now == h.Ours && now != h.Original:
+		case (now == h.Ours || now == h.Former) && now != h.Original:
 			w.next.Held = append(w.next.Held, h) // until it is seen to be back
 			w.set(k, h.Original, "the strategy no longer names it: back to what it was")
 		}
@@ -126,6 +128,9 @@ func (w *work) hold(k plan.Knob, n int64, field, reason string) {
 			if was.Stood && now != n {
 				h.Lost++
 			}
+		}
+		if now != n && (now == was.Ours || now == was.Former) {
+			h.Former = now
 		}
 	}
 	h.Stood = now == n

@@ -152,3 +152,23 @@ func TestGivesWay(t *testing.T) {
 		}
 	}
 }
+
+// A value that the next one was to replace, which was never written, is ours as well: it does not stand for good.
+func TestFormerValueIsGivenBack(t *testing.T) {
+	t.Parallel()
+	in := sysctl.Input{Strategy: strategy.SystemStrategy{WatermarkScaleFactor: num(150)}, Memory: 8 * gib, Current: mainline()}
+	s, _ := sysctl.Step(sysctl.State{}, in)
+	in.Current[plan.VMWatermarkScale] = 150
+	s, _ = sysctl.Step(s, in)
+	in.Strategy.WatermarkScaleFactor = num(200)
+	var out sysctl.Output
+	for range 2 { // both writes are refused, or a life ends before them
+		if s, out = sysctl.Step(s, in); render(out) != "vm.watermark_scale_factor=200" {
+			t.Fatalf("%q", render(out))
+		}
+	}
+	in.Strategy.WatermarkScaleFactor = nil
+	if s, out = sysctl.Step(s, in); render(out) != "vm.watermark_scale_factor=10" {
+		t.Errorf("no longer named: %q, %+v", render(out), s)
+	}
+}

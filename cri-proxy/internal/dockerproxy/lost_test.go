@@ -8,9 +8,12 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"testing"
+	"time"
 
 	"github.com/koord-rt/koord-rt/api/protocol"
+	"github.com/koord-rt/koord-rt/daemon/handoff"
 	"github.com/koord-rt/koord-rt/engine/enginetest"
+	"github.com/koord-rt/koord-rt/model/node"
 	"github.com/koord-rt/koord-rt/model/workload"
 )
 
@@ -104,6 +107,38 @@ func TestSecondLife(t *testing.T) {
 	r.tree.Set(t, dir, "cpu.max.burst", "0")
 	r.do("POST", "/containers/"+id+"/restart", nil)
 	runs()
+}
+
+// What an update was answered with and has been decided away since, the daemon writes again when it starts the container again.
+func TestSecondLifeOfAnOldAnswer(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	pod := r.pod("LS", nil)
+	b := body(pod)
+	b["HostConfig"].(map[string]any)["CpuQuota"] = 200000
+	id := r.id(r.do("POST", "/containers/create", b))
+	r.do("POST", "/containers/"+id+"/start", nil)
+	stands := func(want string) {
+		t.Helper()
+		enginetest.Eventually(t, "cpu.max "+want, func() bool { return r.tree.Get(t, parent+"/"+id, "cpu.max") == want })
+	}
+	loop := func(gen uint64, quotas map[string]node.QuotaLoop) {
+		r.engine.Views().SetHandoff(handoff.Snapshot{DynamicGeneration: gen, Dynamic: node.Dynamic{Known: true, Expires: time.Now().Add(time.Hour), Quotas: quotas}})
+	}
+	loop(1, map[string]node.QuotaLoop{"u": {Cap: 1000}})
+	stands("100000 100000")
+	r.do("POST", "/containers/"+id+"/update", map[string]any{"CpuShares": 512})
+	if got := r.host(id, "CpuQuota"); got != 100000.0 {
+		t.Fatalf("the daemon has a quota of %v", got)
+	}
+	loop(2, nil)
+	stands("200000 100000")
+	r.tree.Set(t, parent+"/"+id, "cpu.max", "100000 100000") // as the daemon does
+	r.do("POST", "/containers/"+id+"/restart", nil)
+	stands("200000 100000")
+	r.do("POST", "/containers/"+id+"/stop", nil)
+	r.do("POST", "/containers/"+id+"/start", nil)
+	stands("200000 100000")
 }
 
 // What the daemon does not have any more is forgotten, whoever has removed it.

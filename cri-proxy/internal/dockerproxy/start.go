@@ -54,6 +54,9 @@ func (p *Proxy) revive(c *docker.Call, in *adapt.Inspect) {
 	p.engine.Add(nil, []engine.Listed{{Sandbox: c.Pod.ID, Arrival: engine.Arrival{ID: c.ID, Read: func(known ...*protocol.Applied) *workload.Container {
 		w := in.Container(slices.Concat(marks, known)...)
 		w.State = workload.StateCreating
+		if len(marks) > 0 {
+			w.Applied = marks[0] // the daemon starts it with what it was answered last, which the label is older than
+		}
 		return w
 	}}}})
 }
