@@ -19,7 +19,7 @@ func TestUndoKnowsEveryKnob(t *testing.T) {
 	t.Parallel()
 	v := &node.View{Topology: &topo.Topology{}}
 	base := workload.Resources{CPUs: "0-1", Mems: "0", OOMScoreAdj: unit.Some(5)}
-	never := plan.KnobSet(plan.RDTMonGroup, plan.RDTSchemata, plan.Env, plan.Device, plan.CDIDevice, plan.Mount, plan.VMMinFree, plan.VMWatermarkScale, plan.NetShape)
+	never := plan.KnobSet(plan.RDTMonGroup, plan.RDTSchemata, plan.Env, plan.Device, plan.CDIDevice, plan.Mount, plan.VMMinFree, plan.VMWatermarkScale, plan.IOCostQoS, plan.IOCostModel, plan.NetShape)
 	for k := plan.KnobNone + 1; k < plan.NumKnobs; k++ {
 		if _, ok := widest(v, k, &base); ok == never.Has(k) {
 			t.Errorf("%s: can be taken back is %v", k, ok)

@@ -107,7 +107,7 @@ type MemoryQOS struct {
 	PageCacheReclaimSync *bool `json:"pageCacheReclaimSync,omitempty"`
 }
 
-// BlkIOQOS is block IO of a class. Only the BE class and pods have limits.
+// BlkIOQOS is block IO of a class. Only the BE class and pods have limits; cgroupRoot's blocks are the disks' own cost control.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.blocks) || self.blocks.all(a, self.blocks.exists_one(b, a.name == b.name && a.type == b.type))",message="each name once per type in blocks"
 type BlkIOQOS struct {
@@ -147,19 +147,20 @@ type IOCfg struct {
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=100
 	IOWeightPercent *int64 `json:"ioWeightPercent,omitempty"`
-	// ReadLatency and WriteLatency in microseconds, >= 0.
+	// ReadLatency and WriteLatency in microseconds, >= 0, 0 is none: the targets of a disk's cost control under cgroupRoot; elsewhere the
+	// smaller one is the pod's latency target.
 	// +kubebuilder:validation:Minimum=0
 	ReadLatency *int64 `json:"readLatency,omitempty"`
 	// +kubebuilder:validation:Minimum=0
 	WriteLatency *int64 `json:"writeLatency,omitempty"`
-	// ReadLatencyPercent and WriteLatencyPercent, 0..100: the percentile that must meet the target. Not used, see [IOCfg.Unused].
+	// ReadLatencyPercent and WriteLatencyPercent, 0..100: the part of the requests that must meet the target. Under cgroupRoot only.
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100
 	ReadLatencyPercent *int64 `json:"readLatencyPercent,omitempty"`
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100
 	WriteLatencyPercent *int64 `json:"writeLatencyPercent,omitempty"`
-	// EnableUserModel uses the model fields below (>= 1) instead of the kernel's own model. Not used, see [IOCfg.Unused].
+	// EnableUserModel uses the model fields below (>= 1) instead of the kernel's own model, all six. Under cgroupRoot only.
 	EnableUserModel *bool `json:"enableUserModel,omitempty"`
 	// +kubebuilder:validation:Minimum=1
 	ModelReadBPS *int64 `json:"modelReadBPS,omitempty"`
@@ -175,24 +176,50 @@ type IOCfg struct {
 	ModelWriteRandIOPS *int64 `json:"modelWriteRandIOPS,omitempty"`
 }
 
-// Unused names the fields that are given and set nothing. io.latency has one target for a disk and no percentile; the cost model is the
-// disk's, not a cgroup's (io.cost.model), and belongs to whoever turns iocost on.
-func (c *IOCfg) Unused() (fields []string) {
-	given := func(n *int64) bool { return n != nil && *n != 0 }
-	for _, f := range [...]struct {
-		name  string
-		given bool
-	}{
-		{"readLatencyPercent", given(c.ReadLatencyPercent)}, {"writeLatencyPercent", given(c.WriteLatencyPercent)},
-		{"enableUserModel", c.EnableUserModel != nil && *c.EnableUserModel}, {"modelReadBPS", given(c.ModelReadBPS)},
-		{"modelWriteBPS", given(c.ModelWriteBPS)}, {"modelReadSeqIOPS", given(c.ModelReadSeqIOPS)}, {"modelWriteSeqIOPS", given(c.ModelWriteSeqIOPS)},
-		{"modelReadRandIOPS", given(c.ModelReadRandIOPS)}, {"modelWriteRandIOPS", given(c.ModelWriteRandIOPS)},
-	} {
-		if f.given {
-			fields = append(fields, f.name)
+// Unused names the fields that are given and set nothing in a class or an annotation. io.latency has one target for a disk and no percentile;
+// the cost model is the disk's, not a cgroup's: both count under cgroupRoot alone.
+func (c *IOCfg) Unused() []string {
+	out := given([]field{{"readLatencyPercent", c.ReadLatencyPercent}, {"writeLatencyPercent", c.WriteLatencyPercent}})
+	if c.EnableUserModel != nil && *c.EnableUserModel {
+		out = append(out, "enableUserModel")
+	}
+	return append(out, given(c.model())...)
+}
+
+// UnusedByRoot names the fields that are given and set nothing under cgroupRoot: the root cgroup has neither limits nor a weight, and the
+// figures of a model count with enableUserModel.
+func (c *IOCfg) UnusedByRoot() []string {
+	out := given([]field{
+		{"readIOPS", c.ReadIOPS}, {"writeIOPS", c.WriteIOPS}, {"readBPS", c.ReadBPS}, {"writeBPS", c.WriteBPS}, {"ioWeightPercent", c.IOWeightPercent},
+	})
+	if c.EnableUserModel == nil || !*c.EnableUserModel {
+		out = append(out, given(c.model())...)
+	}
+	return out
+}
+
+// model are the figures of the cost model.
+func (c *IOCfg) model() []field {
+	return []field{
+		{"modelReadBPS", c.ModelReadBPS}, {"modelWriteBPS", c.ModelWriteBPS}, {"modelReadSeqIOPS", c.ModelReadSeqIOPS},
+		{"modelWriteSeqIOPS", c.ModelWriteSeqIOPS}, {"modelReadRandIOPS", c.ModelReadRandIOPS}, {"modelWriteRandIOPS", c.ModelWriteRandIOPS},
+	}
+}
+
+// field is a number of a configuration by its name.
+type field struct {
+	name string
+	n    *int64
+}
+
+// given names the fields that say something.
+func given(fields []field) (names []string) {
+	for _, f := range fields {
+		if f.n != nil && *f.n != 0 {
+			names = append(names, f.name)
 		}
 	}
-	return fields
+	return names
 }
 
 // ResctrlQOS is the share of last-level cache and memory bandwidth of a class.
@@ -244,7 +271,7 @@ type NetworkQOS struct {
 	EgressLimit *IntOrString `json:"egressLimit,omitempty"`
 }
 
-// ClassFor returns the parameters of the class named "LSE", "LSR", "LS", "BE" or "SYSTEM" (LSE uses LSR's). Its five
+// ClassFor returns the parameters of the class named "LSE", "LSR", "LS", "BE" or "SYSTEM" (LSE uses LSR's), or of "cgroupRoot". Its five
 // sub-structs are never nil; leaves are nil where the spec says nothing. An unknown name or a nil spec gives the empty
 // parameters.
 func (s *Spec) ClassFor(name string) ResourceQOS {
@@ -259,6 +286,8 @@ func (s *Spec) ClassFor(name string) ResourceQOS {
 			class = s.ResourceQOSStrategy.BEClass
 		case "SYSTEM":
 			class = s.ResourceQOSStrategy.SystemClass
+		case "cgroupRoot":
+			class = s.ResourceQOSStrategy.CgroupRoot
 		}
 	}
 	return class.filled()

@@ -51,6 +51,8 @@ var owners = map[plan.Knob][]protocol.Feature{
 	plan.Mount:                {protocol.FeatureDevices},
 	plan.VMMinFree:            {protocol.FeatureMemory},
 	plan.VMWatermarkScale:     {protocol.FeatureMemory},
+	plan.IOCostQoS:            {protocol.FeatureBlkIO},
+	plan.IOCostModel:          {protocol.FeatureBlkIO},
 	plan.NetShape:             {protocol.FeatureNetwork},
 }
 
@@ -74,7 +76,7 @@ var purposes = map[protocol.Feature]string{
 	protocol.FeatureNormalization: "CPU quota of LS containers divided by the node's performance ratio.",
 	protocol.FeatureMemory:        "Memory protection, throttling, group kill and, on vendor kernels, asynchronous reclaim.",
 	protocol.FeatureLLC:           "Cache ways and memory bandwidth by QoS class or pod, through resctrl.",
-	protocol.FeatureBlkIO:         "Limits, weights and latency targets of disks.",
+	protocol.FeatureBlkIO:         "Limits, weights and latency targets of disks, and the disks' own cost control.",
 	protocol.FeatureOOMScore:      "oom_score_adj of a pod's or a container's processes.",
 	protocol.FeatureCoreSched:     "Only processes of one group share a physical core.",
 	protocol.FeatureDevices:       "GPUs and RDMA devices that the scheduler allocated, per container.",

@@ -174,7 +174,7 @@ func (f FS) render(s plan.Setting, current []byte) (string, error) {
 }
 
 func (f FS) text(s plan.Setting, current []byte) (string, error) {
-	if OfNode(s.Knob) {
+	if isParameter(s.Knob) {
 		return s.Value.String(), nil
 	}
 	return f.h.Render(s, f.formula(s.Target.Level), current)
@@ -275,6 +275,8 @@ func (f FS) Same(s plan.Setting, current plan.Value) bool {
 		return w.Weight(unit.Shares(current.Int())) == w.Weight(unit.Shares(want.Int()))
 	case plan.CPUQuota:
 		return want == current || isUnit(s.Target.Cgroup) && plan.Int(unit.UnitQuota(unit.Micros(want.Int()))) == current
+	case plan.IOCostQoS, plan.IOCostModel:
+		return plan.CostHeld(want.String(), current.String())
 	default:
 		return want == current
 	}

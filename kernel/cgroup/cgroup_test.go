@@ -60,6 +60,12 @@ func values() []plan.Setting {
 	}
 	podShares := set(plan.CPUShares, "", plan.Int(1024))
 	podShares.Target = target(plan.LevelPod, pod)
+	onNode := func(k plan.Knob, words string) plan.Setting {
+		return plan.Setting{Knob: k, Key: "8:0", Value: plan.Text(words)}
+	}
+	out = append(out, onNode(plan.IOCostQoS, "enable=1 ctrl=user rpct=95.00 rlat=5000 wpct=0.00"), onNode(plan.IOCostQoS, "enable=0 ctrl=auto rpct=0.00 rlat=25000"),
+		onNode(plan.IOCostModel, "ctrl=user model=linear rbps=1 rseqiops=2 rrandiops=3 wbps=4 wseqiops=5 wrandiops=6"), onNode(plan.IOCostModel, "ctrl=auto"),
+		onNode(plan.IOCostQoS, ""), set(plan.IOCostQoS, "8:0", plan.Text("enable=1")))
 	return append(out, podShares, set(plan.OOMScoreAdj, "", plan.Int(1)), set(plan.CPUShares, "", plan.Int(1)), set(plan.CPUBurst, "", plan.Int(-1)),
 		set(plan.CPUSetCPUs, "", plan.Int(1)), set(plan.IOReadBPS, "sda", plan.Int(1)))
 }

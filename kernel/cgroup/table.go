@@ -75,6 +75,8 @@ var origins = [plan.NumKnobs]origin{
 	plan.Mount:                {"", "", "mounts", notFile},
 	plan.VMMinFree:            {"", "", "/proc/sys/vm/min_free_kbytes", missing},
 	plan.VMWatermarkScale:     {"", "", "/proc/sys/vm/watermark_scale_factor, Linux 4.6", missing},
+	plan.IOCostQoS:            {anolis, "5.4", "", "root cgroup only; EOPNOTSUPP for a disk of stacked or memory devices, ENODEV for one that is gone"},
+	plan.IOCostModel:          {anolis, "5.4", "", "root cgroup only; EOPNOTSUPP for a disk of stacked or memory devices, ENODEV for one that is gone"},
 	plan.NetShape:             {"", "", "rtnetlink: HTB, u32, mirred and IFB, 4.5", "ENOENT without the queue or the classifier, EOPNOTSUPP without IFB: that direction is left alone"},
 }
 

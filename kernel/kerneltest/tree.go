@@ -105,6 +105,8 @@ func (tr *Tree) rootFiles(t testing.TB) {
 	if tr.Version == node.CgroupV2 {
 		tr.put(t, tr.Roots.Cgroup+"/cgroup.controllers", "cpuset cpu io memory pids\n")
 		tr.put(t, tr.Roots.Cgroup+"/cgroup.procs", "1\n")
+		tr.put(t, tr.Roots.Cgroup+"/io.cost.qos", "")
+		tr.put(t, tr.Roots.Cgroup+"/io.cost.model", "")
 		tr.put(t, tr.Roots.Cgroup+"/cpuset.cpus.effective", CPUs+"\n")
 		tr.put(t, tr.Roots.Cgroup+"/cpuset.mems.effective", Mems+"\n")
 		return
@@ -112,6 +114,10 @@ func (tr *Tree) rootFiles(t testing.TB) {
 	tr.create(t, "")
 	tr.put(t, tr.Roots.Cgroup+"/cpuset/cpuset.cpus", CPUs+"\n")
 	tr.put(t, tr.Roots.Cgroup+"/cpuset/cpuset.mems", Mems+"\n")
+	if _, anolis := tr.files["blkio/blkio.cost.weight"]; anolis {
+		tr.put(t, tr.Roots.Cgroup+"/blkio/blkio.cost.qos", "")
+		tr.put(t, tr.Roots.Cgroup+"/blkio/blkio.cost.model", "")
+	}
 }
 
 // Mkdir makes a cgroup, and its ancestors where they are missing, with the kernel's defaults. A v1 cpuset starts with its

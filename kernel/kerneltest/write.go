@@ -80,6 +80,9 @@ func (tr *Tree) rule(file string) func(path, dir, value string) (string, error) 
 	case "schemata":
 		return func(path, _, value string) (string, error) { return mergeSchemata(tr.read(path), value) }
 	}
+	if strings.Contains(file, ".cost.qos") || strings.Contains(file, ".cost.model") {
+		return func(path, _, value string) (string, error) { return cost(tr.read(path), file, value) }
+	}
 	if isKeyed(file) {
 		return func(path, _, value string) (string, error) { return keyed(tr.read(path), file, value) }
 	}

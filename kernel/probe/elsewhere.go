@@ -6,6 +6,7 @@ package probe
 import (
 	"errors"
 	"fmt"
+	"os"
 
 	"github.com/koord-rt/koord-rt/kernel/cgroup"
 	"github.com/koord-rt/koord-rt/kernel/proc"
@@ -56,6 +57,22 @@ func (p *prober) coreSched() node.Support {
 	}
 	p.errs = append(p.errs, fmt.Errorf("probe core scheduling: %w: %w", ErrInconclusive, err))
 	return node.Support{Why: "not probed: " + err.Error()}
+}
+
+// rootFile decides a knob of the root cgroup by its file. What the kernel takes for which disk only a write tells.
+func (p *prober) rootFile(f cgroup.File) node.Support {
+	name, since := f.V2, f.SinceV2
+	if p.fs.Version() == node.CgroupV1 {
+		name, since = f.V1, f.SinceV1
+	}
+	_, err := p.fs.Lines(f.Knob)
+	switch {
+	case err == nil:
+		return node.Support{OK: true}
+	case errors.Is(err, os.ErrNotExist):
+		return node.Support{Why: absence(name, since, p.k)}
+	}
+	return node.Support{Why: "no " + name + ": " + err.Error()}
 }
 
 // parameter decides a knob of the whole node by its file.

@@ -93,15 +93,18 @@ func TestProbeSwitches(t *testing.T) {
 	t.Parallel()
 	files := v2Files()
 	files["sys/block/sda/queue/scheduler"] = "none [bfq]"
-	if d := probeFake(t, files, nil).Knobs[plan.IOWeight].Degraded; !strings.Contains(d, "sda is under BFQ") {
-		t.Errorf("io.weight under BFQ: %q", d)
+	if k := probeFake(t, files, nil); !strings.Contains(k.Knobs[plan.IOWeight].Degraded, "sda is under BFQ") || k.WeightedBy["8:0"] != node.ByBFQ {
+		t.Errorf("io.weight under BFQ: %q, %v", k.Knobs[plan.IOWeight].Degraded, k.WeightedBy)
 	}
 	files["cg/io.cost.qos"] = "8:0 enable=1 ctrl=auto rpct=0.00"
 	files["cg/kubepods.slice/cpu.bvt_warp_ns"] = "0"
 	files["proc/sys/kernel/sched_group_identity_enabled"] = "0"
 	k := probeFake(t, files, nil)
-	if d := k.Knobs[plan.IOWeight].Degraded; d != "" {
-		t.Errorf("io.weight with iocost: %q", d)
+	if d := k.Knobs[plan.IOWeight].Degraded; d != "" || k.WeightedBy["8:0"] != node.ByIOCost {
+		t.Errorf("io.weight with iocost: %q, %v", d, k.WeightedBy)
+	}
+	if k.Has(plan.IOCostModel) || !k.Has(plan.IOCostQoS) || !strings.Contains(k.Knobs[plan.IOCostModel].Why, "no io.cost.model: ") {
+		t.Errorf("%+v, %+v", k.Knobs[plan.IOCostQoS], k.Knobs[plan.IOCostModel])
 	}
 	if s := k.Knobs[plan.CPUBvt]; s.OK || !strings.Contains(s.Why, "sched_group_identity_enabled") {
 		t.Errorf("bvt switched off: %+v", s)

@@ -34,6 +34,9 @@ type prober struct {
 // knobs fills in k.Knobs. It returns what was inconclusive.
 func knobs(ctx context.Context, k *node.Kernel, fs cgroup.FS, roots root.Roots, kubepodsRoot string) error {
 	p := &prober{k: k, fs: fs, roots: roots}
+	if fs.Version() == node.CgroupV2 {
+		k.WeightedBy = weighers(fs, sys.FS(roots.Sys), k.Disks)
+	}
 	p.sample, p.none = newSample(fs, roots, kubepodsRoot)
 	if p.sample == nil {
 		p.errs = append(p.errs, p.none)
@@ -44,8 +47,12 @@ func knobs(ctx context.Context, k *node.Kernel, fs cgroup.FS, roots root.Roots, 
 			k.Knobs[f.Knob] = node.Support{Why: "not probed: " + err.Error()}
 			continue
 		}
-		if f.Elsewhere != "" {
+		switch {
+		case f.Elsewhere != "":
 			k.Knobs[f.Knob] = p.elsewhere(f.Knob)
+			continue
+		case cgroup.OfRoot(f.Knob):
+			k.Knobs[f.Knob] = p.rootFile(f)
 			continue
 		}
 		k.Knobs[f.Knob] = p.file(fs, f)
@@ -170,7 +177,7 @@ func (p *prober) judge(k plan.Knob) node.Support {
 			return node.Support{Why: "kernel.sched_group_identity_enabled is 0: the kernel ignores group identities"}
 		}
 	case plan.IOWeight:
-		if p.k.Cgroup == node.CgroupV2 && !iocostOn(p.roots.Cgroup) {
+		if p.k.Cgroup == node.CgroupV2 && !slices.Contains(slices.Collect(maps.Values(p.k.WeightedBy)), node.ByIOCost) {
 			return node.Support{OK: true, Degraded: p.noIocost()}
 		}
 	}
@@ -192,10 +199,25 @@ func (p *prober) noIocost() string {
 	return why
 }
 
-// iocostOn looks for "8:0 enable=1 ctrl=auto …" in the root's io.cost.qos (cgroup-v2.rst, "IO Interface Files").
-func iocostOn(cgroupRoot string) bool {
-	s, err := root.Read(cgroupRoot + "/io.cost.qos")
-	return err == nil && word(s, "enable=1")
+// weighers looks for "8:0 enable=1 ctrl=auto …" in the root's io.cost.qos (cgroup-v2.rst, "IO Interface Files"), and for BFQ. A disk with both
+// has its weights from iocost: BFQ reads only its own file. What cannot be read has neither.
+func weighers(fs cgroup.FS, disks sys.FS, numbers map[string]string) map[string]string {
+	out := map[string]string{}
+	if schedulers, err := disks.IOSchedulers(); err == nil {
+		for disk, scheduler := range schedulers {
+			if number, known := numbers[strings.ReplaceAll(disk, "!", "/")]; known && scheduler == "bfq" {
+				out[number] = node.ByBFQ
+			}
+		}
+	}
+	if lines, err := fs.Lines(plan.IOCostQoS); err == nil {
+		for number, line := range lines {
+			if plan.CostWord(line, "enable") == "1" {
+				out[number] = node.ByIOCost
+			}
+		}
+	}
+	return out
 }
 
 func word(s, w string) bool {

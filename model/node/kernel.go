@@ -43,6 +43,9 @@ type Kernel struct {
 	RDT   RDT
 	// Disks maps block device names ("sda", "/dev/sda", "nvme0n1") to "major:minor".
 	Disks map[string]string
+	// WeightedBy says by disk ("8:0") who divides it by weight on cgroup v2: [ByIOCost], which reads io.weight, or [ByBFQ], which reads a file
+	// of its own. A disk that is missing has neither.
+	WeightedBy map[string]string
 	// KubeletMemoryQoS: the kubelet writes memory.min/low/high itself.
 	KubeletMemoryQoS bool
 	// KubeletStaticCPU and KubeletStaticMemory: the kubelet's own managers own cpuset.cpus and cpuset.mems.
@@ -55,6 +58,12 @@ type Kernel struct {
 	// missing.
 	HAMiLib string
 }
+
+// Who divides a disk by weight.
+const (
+	ByIOCost = "iocost"
+	ByBFQ    = "BFQ"
+)
 
 // Has reports whether the kernel has the knob.
 func (k *Kernel) Has(kn plan.Knob) bool { return k.Knobs[kn].OK }

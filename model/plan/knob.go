@@ -49,6 +49,8 @@ const (
 	Mount
 	VMMinFree
 	VMWatermarkScale
+	IOCostQoS
+	IOCostModel
 	NetShape
 	NumKnobs
 )
@@ -109,6 +111,8 @@ var infos = [NumKnobs]Info{
 	Mount:                {Name: "mount", Unit: "source and options per destination", Text: true, Keyed: true},
 	VMMinFree:            {Name: "vm.min_free_kbytes", Unit: "KiB of the node", Min: 0, Max: -1},
 	VMWatermarkScale:     {Name: "vm.watermark_scale_factor", Unit: "0.01 % of the node's memory", Min: 1, Max: 3000},
+	IOCostQoS:            {Name: "io.cost.qos", Unit: "words of the disk's line: enable, ctrl, and percentiles and latencies (µs) of reads and writes", Text: true, Keyed: true},
+	IOCostModel:          {Name: "io.cost.model", Unit: "words of the disk's line: ctrl, and bytes/s, sequential and random requests/s of reads and writes", Text: true, Keyed: true},
 	NetShape:             {Name: "net.shape", Unit: "shares of a link's bandwidth per link and direction", Text: true, Keyed: true},
 }
 

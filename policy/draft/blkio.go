@@ -46,7 +46,7 @@ func (d *Draft) BlkIO() {
 	for i := range asked {
 		b, why := asked[i], "annotation blkioQOS"
 		if unused := b.IOCfg.Unused(); len(unused) > 0 && d.Target.Level == plan.LevelPod {
-			d.Problem(protocol.AnnotationBlkIOQOS, strings.Join(unused, ", ")+" of "+Clip(b.Name)+" set nothing")
+			d.Problem(protocol.AnnotationBlkIOQOS, strings.Join(unused, ", ")+" of "+Clip(b.Name)+" set nothing: they are the disk's, under cgroupRoot.blkioQOS")
 		}
 		if most := d.names(given, b.Name); most != nil && class == protocol.QoSBE && !d.View.Limits.BeyondClass && lower(&b.IOCfg, &most.IOCfg) {
 			why += ", held within class BE's (limits.beyondClass)"

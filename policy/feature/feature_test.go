@@ -80,9 +80,24 @@ func TestStates(t *testing.T) {
 		"blkio with fields that nobody reads": {protocol.FeatureBlkIO, func(v *node.View) {
 			pt.YAML(t, v, "{resourceQOSStrategy: {beClass: {blkioQOS: {enable: true, blocks: [{name: sda, type: device, ioCfg: {readLatencyPercent: 95, enableUserModel: true, modelReadBPS: 7}}]}}}}")
 		}, feature.Degraded, `blkioQOS of BE, "sda": readLatencyPercent, enableUserModel, modelReadBPS set nothing`},
-		"oom score":           {protocol.FeatureOOMScore, func(v *node.View) { v.Runtime.Fields.OOMScoreAdj = false }, feature.Active, "written at StartContainer"},
-		"core scheduling":     {protocol.FeatureCoreSched, nil, feature.Active, ""},
-		"core scheduling off": {protocol.FeatureCoreSched, func(v *node.View) { v.Limits.CoreSched = false }, feature.Off, "limits"},
+		"blkio with weights": {protocol.FeatureBlkIO, func(v *node.View) {
+			weights(t, v)
+			v.Kernel.WeightedBy = map[string]string{"8:0": node.ByIOCost, "259:0": node.ByIOCost}
+		}, feature.Active, ""},
+		"blkio with a weight that nobody reads": {protocol.FeatureBlkIO, func(v *node.View) {
+			weights(t, v)
+			v.Kernel.WeightedBy = map[string]string{"8:0": node.ByIOCost}
+		}, feature.Degraded, `blkioQOS of BE, "nvme0n1": io.weight is written, but the disk has neither iocost nor BFQ`},
+		"blkio with a weight under BFQ": {protocol.FeatureBlkIO, func(v *node.View) {
+			weights(t, v)
+			v.Kernel.WeightedBy = map[string]string{"8:0": node.ByBFQ, "259:0": node.ByIOCost}
+		}, feature.Degraded, `blkioQOS of BE, "sda": io.weight is written, but the disk is under BFQ, which reads io.bfq.weight`},
+		"cost control":           {protocol.FeatureBlkIO, func(v *node.View) { cost(t, v).Dynamic.Known = true }, feature.Active, ""},
+		"cost control, no agent": {protocol.FeatureBlkIO, func(v *node.View) { cost(t, v) }, feature.Degraded, "by the node agent, which tells nothing"},
+		"cost control, no file":  {protocol.FeatureBlkIO, func(v *node.View) { without(plan.IOCostQoS, "built without it")(cost(t, v)) }, feature.Degraded, "no io.cost.qos: built without it"},
+		"oom score":              {protocol.FeatureOOMScore, func(v *node.View) { v.Runtime.Fields.OOMScoreAdj = false }, feature.Active, "written at StartContainer"},
+		"core scheduling":        {protocol.FeatureCoreSched, nil, feature.Active, ""},
+		"core scheduling off":    {protocol.FeatureCoreSched, func(v *node.View) { v.Limits.CoreSched = false }, feature.Off, "limits"},
 		"no threads": {protocol.FeatureCoreSched, func(v *node.View) {
 			v.Topology = pt.Topology(1, 1)
 		}, feature.Degraded, "more than one thread"},
@@ -138,6 +153,16 @@ func TestStates(t *testing.T) {
 			}
 		})
 	}
+}
+
+// weights has class BE weigh two disks.
+func weights(t *testing.T, v *node.View) {
+	pt.YAML(t, v, "{resourceQOSStrategy: {beClass: {blkioQOS: {enable: true, blocks: [{name: sda, type: device, ioCfg: {ioWeightPercent: 50}}, {name: nvme0n1, type: device, ioCfg: {ioWeightPercent: 50}}]}}}}")
+}
+
+// cost has a disk's cost control set.
+func cost(t *testing.T, v *node.View) *node.View {
+	return pt.YAML(t, v, "{resourceQOSStrategy: {cgroupRoot: {blkioQOS: {enable: true, blocks: [{name: sda, type: device, ioCfg: {readLatencyPercent: 95}}]}}}}")
 }
 
 // shares enables shares of the network for BE.

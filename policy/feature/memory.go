@@ -4,9 +4,6 @@
 package feature
 
 import (
-	"strconv"
-	"strings"
-
 	"github.com/koord-rt/koord-rt/model/node"
 	"github.com/koord-rt/koord-rt/model/plan"
 )
@@ -74,33 +71,6 @@ func cache(r *report) {
 	if !r.v.Limits.PodResctrl {
 		r.notes = append(r.notes, "groups per pod are switched off in the node's limits")
 	}
-}
-
-func blkio(r *report) {
-	k := &r.v.Kernel
-	if !k.Has(plan.IOReadBPS) && !k.Has(plan.IOWeight) && !k.Has(plan.IOLatency) {
-		r.need(plan.IOReadBPS)
-		return
-	}
-	r.want(plan.IOReadBPS)
-	r.want(plan.IOWeight)
-	r.want(plan.IOLatency)
-	if k.Cgroup == node.CgroupV1 {
-		r.late(plan.IOReadBPS, plan.IOWriteBPS, plan.IOReadIOPS, plan.IOWriteIOPS)
-		r.limited = append(r.limited, "the throttle of cgroup v1 does not look at ancestors: each container of a pod gets the pod's limits")
-	}
-	for _, class := range [...]string{"LSR", "LS", "BE", "SYSTEM"} {
-		q := r.v.Strategy.ClassFor(class).BlkIOQOS
-		if q.Enable == nil || !*q.Enable {
-			continue
-		}
-		for i := range q.Blocks {
-			if unused := q.Blocks[i].IOCfg.Unused(); len(unused) > 0 {
-				r.limited = append(r.limited, "blkioQOS of "+class+", "+strconv.Quote(q.Blocks[i].Name)+": "+strings.Join(unused, ", ")+" set nothing")
-			}
-		}
-	}
-	r.notes = append(r.notes, "blocks of type volumegroup or podvolume are not resolved: name the disk")
 }
 
 func oomScore(r *report) {

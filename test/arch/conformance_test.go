@@ -30,6 +30,8 @@ var unrepaired = map[string]string{
 	"mount":                     "only a creation can set it",
 	"vm.min_free_kbytes":        "it is the node's",
 	"vm.watermark_scale_factor": "it is the node's",
+	"io.cost.qos":               "it is the node's",
+	"io.cost.model":             "it is the node's",
 	"net.shape":                 "it is the node's",
 	"devices":                   "only a creation can set it",
 }

@@ -56,7 +56,7 @@ func TestGuestKoordlet(t *testing.T) {
 		{"Shares", classesShare}, {"Burst", burstRaises}, {"Quota", quotaYields}, {"CPUSet", cpusetYields}, {"Pressure", pressureDecides},
 		{"Protection", memoryProtects}, {"Reclaim", memoryIsReclaimed}, {"Tight", memoryIsHeld},
 		{"ColdCache", coldCache}, {"Levels", memoryLevels}, {"BurstEnds", burstEnds}, {"Tuned", stalledGetsRoom},
-		{"Clock", clockJumps},
+		{"Disks", disksWeigh}, {"Clock", clockJumps},
 		{"Killed", decisionsOutlive}, {"Restore", nothingIsLeft},
 	} {
 		t.Run(s.name, func(t *testing.T) {

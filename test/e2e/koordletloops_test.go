@@ -310,6 +310,7 @@ func decisionsOutlive(l *loops) {
 
 // nothingIsLeft stops both and restores: every file is as before us.
 func nothingIsLeft(l *loops) {
+	disk := diskForRestore(l, suppressAt("cfsQuota", 40))
 	l.a.end(syscall.SIGTERM)
 	l.stop(syscall.SIGTERM)
 	out, err := l.ctl("restore")
@@ -322,6 +323,7 @@ func nothingIsLeft(l *loops) {
 		}
 	}
 	l.restoredProcesses(l.pods())
+	disk()
 	l.within(time.Second, "CPUs of the tier after restore", 8, 8, l.beCPUs)
 	if again, err := l.ctl("restore"); err != nil || !strings.Contains(again, "0 restored") {
 		l.t.Errorf("a second restore finds something to do: %v\n%s\nafter the first:\n%s", err, again, out)

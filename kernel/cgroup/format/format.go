@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 
 	"github.com/koord-rt/koord-rt/model/plan"
 	"github.com/koord-rt/koord-rt/model/topo"
@@ -152,6 +153,24 @@ func Throttle(raw []byte, device string) (int64, error) {
 		n = -1
 	}
 	return n, err
+}
+
+// Cost reads the line of a disk in io.cost.qos or io.cost.model; a disk without one is as the kernel has it by itself.
+func Cost(raw []byte, k plan.Knob, device string) plan.Value {
+	line, ok := Line(raw, device)
+	if !ok {
+		return plan.Text(plan.CostOff(k))
+	}
+	return plan.Text(string(line))
+}
+
+// CostLine is the text that makes a disk's line what a setting of [plan.IOCostQoS] or [plan.IOCostModel] says.
+func CostLine(s plan.Setting) (string, error) {
+	words := plan.CostWords(s.Value.String())
+	if !plan.IsDevice(s.Key) || words == "" || strings.Contains(words, "\n") {
+		return "", fmt.Errorf("%s: %q of %q is no line of a disk", s.Knob, words, s.Key)
+	}
+	return s.Key + " " + words, nil
 }
 
 // SameList compares two CPU or node lists as sets. Equal texts are not parsed, so the usual case costs nothing.

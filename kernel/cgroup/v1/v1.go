@@ -68,6 +68,8 @@ var entries = [plan.NumKnobs]entry{
 	plan.IOReadIOPS:           {"blkio", "blkio.throttle.read_iops_device"},
 	plan.IOWriteIOPS:          {"blkio", "blkio.throttle.write_iops_device"},
 	plan.IOWeight:             {"blkio", "blkio.cost.weight"},
+	plan.IOCostQoS:            {"blkio", "blkio.cost.qos"},
+	plan.IOCostModel:          {"blkio", "blkio.cost.model"},
 }
 
 // Controller is the name of the knob's controller; "" when v1 has no file for it.
@@ -148,6 +150,8 @@ func (Hierarchy) Render(s plan.Setting, _ unit.WeightFormula, _ []byte) (string,
 		return s.Key + " " + number, nil
 	case plan.MemoryLimit, plan.CPUQuota:
 		return number, nil // -1 is the word for "no limit"
+	case plan.IOCostQoS, plan.IOCostModel:
+		return format.CostLine(s)
 	}
 	if entries[s.Knob].file == "" {
 		return "", fmt.Errorf("%s has no cgroup v1 file", s.Knob)
@@ -171,6 +175,8 @@ func (Hierarchy) Parse(k plan.Knob, key string, raw []byte, _ unit.WeightFormula
 		return format.Value(format.Throttle(raw, key))
 	case plan.IOWeight:
 		return format.Value(format.Weights(raw, key))
+	case plan.IOCostQoS, plan.IOCostModel:
+		return format.Cost(raw, k, key), nil
 	default:
 		return format.Value(format.Int(raw))
 	}

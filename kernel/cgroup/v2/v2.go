@@ -36,6 +36,10 @@ func (Hierarchy) File(k plan.Knob) string {
 		return "cpuset.mems"
 	case plan.MemoryLimit:
 		return "memory.max"
+	case plan.IOCostQoS:
+		return "io.cost.qos"
+	case plan.IOCostModel:
+		return "io.cost.model"
 	default:
 		return k.UnifiedKey()
 	}
@@ -77,6 +81,8 @@ func (Hierarchy) Render(s plan.Setting, w unit.WeightFormula, current []byte) (s
 			return "\n", nil
 		}
 		return s.Value.String(), nil
+	case plan.IOCostQoS, plan.IOCostModel:
+		return format.CostLine(s)
 	}
 	_, text, ok := plan.Unified(s)
 	if !ok {
@@ -114,6 +120,8 @@ func (Hierarchy) Parse(k plan.Knob, key string, raw []byte, w unit.WeightFormula
 		return format.Value(format.Weights(raw, key))
 	case plan.IOLatency:
 		return format.Value(format.Latency(raw, key))
+	case plan.IOCostQoS, plan.IOCostModel:
+		return format.Cost(raw, k, key), nil
 	default:
 		return format.Value(format.Int(raw))
 	}

@@ -83,6 +83,8 @@ type Options struct {
 	NoReclaim func() string
 	// Parameters reads the node's kernel parameters; those that this kernel lacks are missing.
 	Parameters func() map[plan.Knob]int64
+	// CostLines reads the lines of the disks' cost control, by knob and disk; a file that this kernel lacks is missing.
+	CostLines func() map[plan.Knob]map[string]string
 	// PerCPU is free memory on lists of the CPUs, which the kernel does not count as free.
 	PerCPU func() (unit.Bytes, error)
 	// Links may be nil: then nobody looks at the uplink.
@@ -229,6 +231,9 @@ func (a *Agent) tick(ctx context.Context, waiting []string, since unit.Micros) {
 		if decide.Parameters(&a.state, view) {
 			l.Facts.Parameters = a.o.Parameters()
 		}
+		if decide.IOCost(&a.state, view) {
+			l.Facts.CostLines = a.o.CostLines()
+		}
 		if decide.Network(&a.state, view) {
 			l.Facts.Link = a.uplink.look(now, l.Facts.Slow, a.followed, a.state.Network.Held)
 		}
@@ -283,9 +288,9 @@ func (a *Agent) tell(o *decide.Outcome, urgent bool) {
 		a.o.Log.Info("CPU of the best-effort tier", "mode", s.Mode.String(), "cpus", s.CPUs.String(), "quota", int64(s.Quota), "urgent", urgent,
 			"reason", s.Reason)
 	}
-	if !urgent && len(o.Problems)+len(o.AppProblems)+len(a.told["strategy"]) > 0 {
+	if !urgent && len(o.Problems)+len(o.CostProblems)+len(o.AppProblems)+len(a.told["strategy"]) > 0 {
 		var errs []error
-		for _, p := range slices.Concat(o.Problems, o.AppProblems) {
+		for _, p := range slices.Concat(o.Problems, o.CostProblems, o.AppProblems) {
 			errs = append(errs, errors.New(p))
 		}
 		a.note("strategy", errors.Join(errs...)) // not the loop's failure

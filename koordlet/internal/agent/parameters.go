@@ -6,8 +6,22 @@ package agent
 import (
 	"github.com/koord-rt/koord-rt/kernel/cgroup"
 	"github.com/koord-rt/koord-rt/model/plan"
+	"github.com/koord-rt/koord-rt/policy/iocost"
 	"github.com/koord-rt/koord-rt/policy/sysctl"
 )
+
+// CostLines reads the lines of the disks' cost control.
+func CostLines(fs cgroup.FS) func() map[plan.Knob]map[string]string {
+	return func() map[plan.Knob]map[string]string {
+		out := map[plan.Knob]map[string]string{}
+		for _, k := range iocost.Knobs() {
+			if lines, err := fs.Lines(k); err == nil {
+				out[k] = lines
+			}
+		}
+		return out
+	}
+}
 
 // Parameters reads the node's kernel parameters as the knobs' files have them.
 func Parameters(fs cgroup.FS) func() map[plan.Knob]int64 {

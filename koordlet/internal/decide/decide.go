@@ -25,6 +25,7 @@ import (
 	"github.com/koord-rt/koord-rt/policy/burst"
 	"github.com/koord-rt/koord-rt/policy/evict"
 	"github.com/koord-rt/koord-rt/policy/interference"
+	"github.com/koord-rt/koord-rt/policy/iocost"
 	"github.com/koord-rt/koord-rt/policy/memqos"
 	"github.com/koord-rt/koord-rt/policy/netqos"
 	"github.com/koord-rt/koord-rt/policy/suppress"
@@ -75,6 +76,8 @@ type Facts struct {
 	Reclaimed  map[string]unit.Bytes
 	// Parameters of the node as they stand; one that is missing does not exist on this kernel.
 	Parameters map[plan.Knob]int64
+	// CostLines are the lines of the disks' cost control as they stand, by the disk's number; a knob that is missing has no file.
+	CostLines map[plan.Knob]map[string]string
 	// PerCPU is free memory on lists of the CPUs, where MemoryOver has asked for it.
 	PerCPU unit.Bytes
 	// Link is the uplink where it has just been looked at.
@@ -105,6 +108,7 @@ type State struct {
 	// Owed are values of the tier and of host applications that are to be given back.
 	Owed   []Owed       `json:"owed,omitempty"`
 	Sysctl sysctl.State `json:"sysctl"`
+	IOCost iocost.State `json:"ioCost"`
 	// Network are the links that are ours.
 	Network netqos.State `json:"network"`
 	// tick is what the last full step decided: an urgent one, which looks at CPU suppression only, leaves it in force.
@@ -126,13 +130,14 @@ type Outcome struct {
 	// Dynamic is for the handoff.
 	Dynamic node.Dynamic
 	// Tier is for the cgroup of the best-effort class; empty when it is nobody's business. Apps is for host applications,
-	// Node for the node's kernel parameters.
+	// Node for the node's kernel parameters, its disks' cost control and its links.
 	Tier, Apps, Node plan.Plan
 	// Back is what was ours of host applications, and what of the tier could not be given back: each returns to what the ledger says
 	// stood there before, and to the value here where it tells nothing.
 	Back plan.Plan
-	// Problems are fields of systemStrategy that cannot act here, AppProblems host applications that are left alone, and why.
-	Problems, AppProblems []string
+	// Problems are fields of systemStrategy that cannot act here, CostProblems those of cgroupRoot.blkioQOS, AppProblems host applications
+	// that are left alone, and why.
+	Problems, CostProblems, AppProblems []string
 
 	Suppress  suppress.Output
 	Evict     evict.Output
@@ -178,6 +183,7 @@ func Step(s State, f *Facts) (State, Outcome) {
 		s.Sysctl, o = sysctl.Step(s.Sysctl, sysctlInput(f))
 		out.Node, out.Problems = o.Plan, o.Problems
 		out.Owns = !sysctl.SameHeld(params, s.Sysctl.Held)
+		ioCost(f, &s, &out)
 		network(f, &s, a, &out)
 	}
 	out.Tick = s.tick

@@ -219,7 +219,7 @@ func (d *Daemon) newAgent() (*agent.Agent, error) {
 		MemoryPause: unit.Micros(d.cfg.Evict.MemoryCooldown.Std().Microseconds()),
 		CPUPause:    unit.Micros(d.cfg.Evict.CPUCooldown.Std().Microseconds()),
 		Slow:        d.cfg.Collect.SlowInterval.Std(), Reclaim: taken.Reclaim, NoReclaim: taken.Missing,
-		Parameters: agent.Parameters(files), PerCPU: d.perCPU, Links: tc.Shaper{Sys: at.Sys, Proc: at.Proc}, Tune: d.cfg.Tune, Pace: paceOf(&d.cfg.Interference),
+		Parameters: agent.Parameters(files), CostLines: agent.CostLines(files), PerCPU: d.perCPU, Links: tc.Shaper{Sys: at.Sys, Proc: at.Proc}, Tune: d.cfg.Tune, Pace: paceOf(&d.cfg.Interference),
 		Pressure: d.pressure, NoPressure: d.noPressure, Log: d.log,
 	}), nil
 }

@@ -107,6 +107,9 @@ func loops(cfg *config.Koordlet, l *agent.Look) []status.Loop {
 	if len(o.Problems) > 0 {
 		out = append(out, status.Loop{Name: "kernel-parameters", State: status.StateDegraded, Err: strings.Join(o.Problems, "; "), At: l.Wall})
 	}
+	if len(o.CostProblems) > 0 {
+		out = append(out, status.Loop{Name: "io-cost", State: status.StateDegraded, Err: strings.Join(o.CostProblems, "; "), At: l.Wall})
+	}
 	if len(o.AppProblems) > 0 {
 		out = append(out, status.Loop{Name: "host-applications", State: status.StateDegraded, Err: strings.Join(o.AppProblems, "; "), At: l.Wall})
 	}

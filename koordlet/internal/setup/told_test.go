@@ -88,7 +88,7 @@ func TestLoopsAreTold(t *testing.T) {
 		Victims: []interference.Victim{{Pod: "w", Name: "default/web", Signal: interference.CPUPressure, Value: 0.35, Mean: 0.05, Reason: "CPU pressure 35%"}},
 		Caps:    []interference.Cap{{Name: "default/spark", Phase: interference.Guilty, Reason: "correlates"}},
 	}
-	o.Problems = []string{"minFreeKbytesFactor: no such file"}
+	o.Problems, o.CostProblems = []string{"minFreeKbytesFactor: no such file"}, []string{"no disk sdz"}
 	o.Evict.Decisions = []policy.Decision{{Feature: policy.BEMemoryEvict, Reason: "60% used"}, {Feature: policy.BECPUEvict, Reason: "satisfied", Limited: "no PSI"}}
 	cfg := config.DefaultKoordlet()
 	cfg.Tune, cfg.Evict.Mode = true, config.ModeObserve
@@ -98,6 +98,7 @@ func TestLoopsAreTold(t *testing.T) {
 		{Name: "memory", State: "active", Decision: "tuning; gone to 1 GiB: stalls", At: at},
 		{Name: "interference", State: "active", Decision: "default/web: CPU pressure 35%; default/spark is guilty: correlates", At: at},
 		{Name: "kernel-parameters", State: "degraded", Err: "minFreeKbytesFactor: no such file", At: at},
+		{Name: "io-cost", State: "degraded", Err: "no disk sdz", At: at},
 		{
 			Name: "give-back", State: "degraded", Decision: "what is no longer wanted is tried again every ten seconds",
 			Err: "cpu.quota of /kubepods/besteffort: EINVAL; cpu.idle of /app: EINVAL", At: at,
@@ -116,7 +117,7 @@ func TestLoopsAreTold(t *testing.T) {
 	}
 	cfg.Evict.Mode = config.ModeActive
 	for _, s := range loops(&cfg, l) {
-		if (s.State == status.StateDegraded) != (s.Name == "BECPUEvict" || s.Name == "kernel-parameters" || s.Name == "give-back") {
+		if (s.State == status.StateDegraded) != (s.Name == "BECPUEvict" || s.Name == "kernel-parameters" || s.Name == "io-cost" || s.Name == "give-back") {
 			t.Errorf("active: %+v", s)
 		}
 	}

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+package decide
+
+import (
+	"slices"
+
+	"github.com/koord-rt/koord-rt/api/protocol"
+	"github.com/koord-rt/koord-rt/api/strategy"
+	"github.com/koord-rt/koord-rt/model/node"
+	"github.com/koord-rt/koord-rt/policy/iocost"
+)
+
+// IOCost reports whether a step would look at the cost control of disks, which is for those who name one.
+func IOCost(s *State, v *node.View) bool { return len(s.IOCost.Held) > 0 || len(costBlocks(v)) > 0 }
+
+// costBlocks are what may be put in force: nothing where block IO does not write. What was ours goes back then.
+func costBlocks(v *node.View) []strategy.Block {
+	if q := v.Strategy.ClassFor("cgroupRoot").BlkIOQOS; q.Enable != nil && *q.Enable && v.Mode(protocol.FeatureBlkIO) == node.Active {
+		return q.Blocks
+	}
+	return nil
+}
+
+// ioCost is the step of the disks' cost control.
+func ioCost(f *Facts, s *State, out *Outcome) {
+	if !IOCost(s, f.View) {
+		return
+	}
+	held := s.IOCost.Held
+	var o iocost.Output
+	s.IOCost, o = iocost.Step(s.IOCost, iocost.Input{
+		Blocks: costBlocks(f.View), Kernel: &f.View.Kernel, Ceded: f.View.Ceded, Lines: f.CostLines,
+	})
+	out.Node, out.CostProblems = append(slices.Clip(out.Node), o.Plan...), o.Problems
+	out.Owns = out.Owns || !iocost.SameHeld(held, s.IOCost.Held)
+}
