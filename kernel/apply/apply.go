@@ -233,6 +233,7 @@ func (b *batch) prepare(i int) {
 		a.failed(t, r, b.gen)
 		return
 	}
+	t.want(s)
 	c, err := a.change(b.p, s)
 	if err != nil {
 		r.fail(a.explain(s, err))

@@ -99,7 +99,7 @@ func (a *session) write(ctx context.Context, p plan.Plan, t *target, s plan.Sett
 	pending := false
 	begun := a.o.Now()
 	if isCgroupKnob(s.Knob) {
-		err, pending = a.writeFiles(ctx, s, c, rec)
+		err, pending = a.writeFiles(ctx, t, s, c, rec)
 	} else {
 		err = a.writeOther(p, s, c)
 	}
@@ -149,17 +149,17 @@ func (a *session) recordLost(rec *journal.Record, s plan.Setting) {
 }
 
 // writeFiles writes the cgroup files of a change; pending says that it goes on.
-func (a *session) writeFiles(ctx context.Context, s plan.Setting, c cgroup.Change, rec journal.Record) (err error, pending bool) {
+func (a *session) writeFiles(ctx context.Context, t *target, s plan.Setting, c cgroup.Change, rec journal.Record) (err error, pending bool) {
 	if a.reclaims(s, c) {
-		return a.writeSlowly(ctx, s, c, rec)
+		return a.writeSlowly(ctx, t, s, c, rec)
 	}
 	return a.writeAll(ctx, s, c), false
 }
 
 // writeSlowly writes a memory limit that falls below what is in use: the kernel reclaims inside write(2), for seconds where
 // reclaim is slow. It is written from a goroutine and waited for until ctx ends.
-func (a *session) writeSlowly(ctx context.Context, s plan.Setting, c cgroup.Change, rec journal.Record) (err error, pending bool) {
-	done := make(chan error, 1)
+func (a *session) writeSlowly(ctx context.Context, t *target, s plan.Setting, c cgroup.Change, rec journal.Record) (err error, pending bool) {
+	done, late := make(chan error, 1), &lateWrite{knob: s.Knob}
 	alone := a.bare() // the session may be over before the write is
 	a.background(func() {
 		done <- alone.writeAll(context.WithoutCancel(ctx), s, c)
@@ -171,6 +171,7 @@ func (a *session) writeSlowly(ctx context.Context, s plan.Setting, c cgroup.Chan
 			if err != nil {
 				_ = alone.recordError(rec, err) // nobody is left to tell; the journal counts its own failures
 			}
+			alone.after(t, late, rec.Gen)
 		default:
 		}
 	})
@@ -183,6 +184,7 @@ func (a *session) writeSlowly(ctx context.Context, s plan.Setting, c cgroup.Chan
 	case err := <-done: // both were ready
 		return err, false
 	default:
+		t.late = append(t.late, late)
 		return nil, true
 	}
 }

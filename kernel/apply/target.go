@@ -23,6 +23,7 @@ type target struct {
 	inode uint64
 	notes []note
 	own   []own
+	late  []*lateWrite
 }
 
 // own is what we have written last to one knob of a cgroup.
