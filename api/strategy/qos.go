@@ -271,7 +271,10 @@ type NetworkQOS struct {
 	EgressLimit *IntOrString `json:"egressLimit,omitempty"`
 }
 
-// ClassFor returns the parameters of the class named "LSE", "LSR", "LS", "BE" or "SYSTEM" (LSE uses LSR's), or of "cgroupRoot". Its five
+// ClassRoot is the name for [Spec.ClassFor] of what is the node's own, and of its field.
+const ClassRoot = "cgroupRoot"
+
+// ClassFor returns the parameters of the class named "LSE", "LSR", "LS", "BE" or "SYSTEM" (LSE uses LSR's), or of [ClassRoot]. Its five
 // sub-structs are never nil; leaves are nil where the spec says nothing. An unknown name or a nil spec gives the empty
 // parameters.
 func (s *Spec) ClassFor(name string) ResourceQOS {
@@ -286,7 +289,7 @@ func (s *Spec) ClassFor(name string) ResourceQOS {
 			class = s.ResourceQOSStrategy.BEClass
 		case "SYSTEM":
 			class = s.ResourceQOSStrategy.SystemClass
-		case "cgroupRoot":
+		case ClassRoot:
 			class = s.ResourceQOSStrategy.CgroupRoot
 		}
 	}

@@ -35,14 +35,11 @@ func blkio(r *report) {
 			}
 		}
 	}
-	if len(r.blocks(rootClass)) > 0 {
+	if len(r.blocks(strategy.ClassRoot)) > 0 {
 		r.cost()
 	}
 	r.notes = append(r.notes, "blocks of type volumegroup or podvolume are not resolved: name the disk")
 }
-
-// rootClass is the strategy's name of what is the disks' own.
-const rootClass = "cgroupRoot"
 
 // blocks are what a class says of disks.
 func (r *report) blocks(class string) []strategy.Block {
@@ -72,6 +69,6 @@ func (r *report) weightOn(class, name string) {
 // cost is the disks' cost control, the node agent's work.
 func (r *report) cost() {
 	if r.want(plan.IOCostQoS) && r.want(plan.IOCostModel) && !r.v.Dynamic.Known {
-		r.limited = append(r.limited, "blkioQOS of "+rootClass+" is done by the node agent, which tells nothing here")
+		r.limited = append(r.limited, "blkioQOS of "+strategy.ClassRoot+" is done by the node agent, which tells nothing here")
 	}
 }

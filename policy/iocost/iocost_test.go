@@ -203,7 +203,7 @@ func TestGivesWay(t *testing.T) {
 		t.Errorf("%d writes, problems %q", writes, out.Problems)
 	}
 	in.Blocks = disk(strategy.IOCfg{ReadLatency: num(6000)})
-	if s, out = iocost.Step(s, in); len(out.Plan) != 1 || len(out.Problems) != 0 {
+	if _, out = iocost.Step(s, in); len(out.Plan) != 1 || len(out.Problems) != 0 {
 		t.Errorf("another value: %q, problems %q", render(out), out.Problems)
 	}
 	// A write that fails is no fight.

@@ -17,7 +17,7 @@ func IOCost(s *State, v *node.View) bool { return len(s.IOCost.Held) > 0 || len(
 
 // costBlocks are what may be put in force: nothing where block IO does not write. What was ours goes back then.
 func costBlocks(v *node.View) []strategy.Block {
-	if q := v.Strategy.ClassFor("cgroupRoot").BlkIOQOS; q.Enable != nil && *q.Enable && v.Mode(protocol.FeatureBlkIO) == node.Active {
+	if q := v.Strategy.ClassFor(strategy.ClassRoot).BlkIOQOS; q.Enable != nil && *q.Enable && v.Mode(protocol.FeatureBlkIO) == node.Active {
 		return q.Blocks
 	}
 	return nil
