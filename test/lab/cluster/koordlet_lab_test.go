@@ -53,13 +53,14 @@ func TestClusterNodeKoordlet(t *testing.T) {
 	n := &governed{colocated: &colocated{c: c, k: k, h: h, tree: tree}, audit: log, outer: t}
 	n.prepare(ctx, t)
 	n.configure(t)
+	n.ownStateDir(t)
 	n.start(t)
 	for _, s := range []struct {
 		name string
 		test func(*testing.T)
 	}{
 		{"strategy", n.strategy}, {"server away", n.serverAway}, {"kubelet away", n.kubeletAway}, {"strategy goes", n.strategyGoes},
-		{"report", n.report}, {"answers", n.answers}, {"interference", n.interference}, {"killed", n.killed}, {"stop", n.stop}, {"evict", n.evict}, {"danger", n.danger}, {"full", n.full}, {"writes", n.writes}, {"made anew", n.madeAnew}, {"rights", n.rights},
+		{"report", n.report}, {"answers", n.answers}, {"interference", n.interference}, {"killed", n.killed}, {"disk full", n.diskFull}, {"stop", n.stop}, {"evict", n.evict}, {"danger", n.danger}, {"full", n.full}, {"writes", n.writes}, {"made anew", n.madeAnew}, {"rights", n.rights},
 	} {
 		if !t.Run(s.name, s.test) {
 			return // each goes on from where the one before has ended
