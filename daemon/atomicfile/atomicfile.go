@@ -8,7 +8,9 @@
 package atomicfile
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -32,16 +34,30 @@ func Write(path string, data []byte) error {
 	}
 	if err != nil {
 		_ = os.Remove(f.Name())
-		return fmt.Errorf("write %s: %w", path, err)
+		return fmt.Errorf("write %s: %w", path, Bare(err))
 	}
 	return nil
+}
+
+// Bare is an error of a file operation without the name of the temporary file, which is another one each time: who tells an error once,
+// and tries again every second, would take each for a new one.
+func Bare(err error) error {
+	var of *fs.PathError
+	var between *os.LinkError
+	switch {
+	case errors.As(err, &of):
+		return of.Err
+	case errors.As(err, &between):
+		return between.Err
+	}
+	return err
 }
 
 // Create makes the temporary file (0600) that is to take path's place, for those who write it piece by piece.
 func Create(path string) (*os.File, error) {
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+tempMark)
 	if err != nil {
-		return nil, fmt.Errorf("create a temporary file for %s: %w", path, err)
+		return nil, fmt.Errorf("create a temporary file for %s: %w", path, Bare(err))
 	}
 	return f, nil
 }

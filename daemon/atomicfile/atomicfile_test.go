@@ -4,8 +4,10 @@
 package atomicfile
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 )
 
@@ -64,5 +66,35 @@ func TestWriteFailsCleanly(t *testing.T) {
 	}
 	if entries, _ := os.ReadDir(dir); len(entries) != 1 {
 		t.Errorf("left: %v", entries)
+	}
+}
+
+// Who fails twice in the same way says the same twice, though each try has a temporary file of its own.
+func TestErrorsDoNotNameTheTemporaryFile(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, "f"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]string{
+		filepath.Join(dir, "f"):       "write " + filepath.Join(dir, "f") + ": file exists",
+		filepath.Join(dir, "no", "f"): "create a temporary file for " + filepath.Join(dir, "no", "f") + ": no such file or directory",
+	} {
+		for range 2 {
+			if err := Write(path, nil); err == nil || err.Error() != want {
+				t.Errorf("%v, want %s", err, want)
+			}
+		}
+	}
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer full.Close()
+	if _, err = full.WriteString("x"); !errors.Is(err, syscall.ENOSPC) || Bare(err).Error() != syscall.ENOSPC.Error() {
+		t.Errorf("%v", err)
+	}
+	if Bare(nil) != nil || !errors.Is(Bare(os.ErrClosed), os.ErrClosed) {
+		t.Error("what names no file is changed")
 	}
 }

@@ -5,6 +5,7 @@ package handoff
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -101,6 +102,42 @@ func TestRoundTrip(t *testing.T) {
 	must(t, w.Withdraw())
 	if d := cmp.Diff(Snapshot{}, Read(o), equal); d != "" {
 		t.Errorf("withdrawn: %s", d)
+	}
+}
+
+// A state directory that takes nothing (a directory stands in the file's place) costs the next boot, not who reads now. The copy is owed
+// until it is kept, over a restart of the writer too, and what stands there is not written again.
+func TestNotKept(t *testing.T) {
+	t.Parallel()
+	run, state := t.TempDir(), t.TempDir()
+	kept := filepath.Join(state, StrategyFile)
+	w := writer(t, run, state)
+	must(t, os.Mkdir(kept, 0o700))
+	for _, err := range []error{w.Strategy(1, spec(500), t0), w.Keep(), writer(t, run, state).Keep()} {
+		if !errors.Is(err, ErrNotKept) || !strings.Contains(err.Error(), kept) {
+			t.Errorf("%v", err)
+		}
+	}
+	if s := Read(Options{RunDir: run}); s.StrategyGeneration != 1 || *s.Strategy.CPUBurstStrategy.CPUBurstPercent != 500 {
+		t.Errorf("%+v", s)
+	}
+	must(t, os.Remove(kept))
+	must(t, writer(t, run, state).Keep())
+	if s := Read(Options{RunDir: t.TempDir(), StateDir: state}); s.StrategyGeneration != 1 || *s.Strategy.CPUBurstStrategy.CPUBurstPercent != 500 {
+		t.Errorf("next boot: %+v", s)
+	}
+	must(t, os.Remove(kept))
+	must(t, os.Mkdir(kept, 0o700))
+	must(t, w.Withdraw())
+	must(t, w.Keep()) // what was withdrawn is not owed
+	must(t, os.RemoveAll(kept))
+	must(t, w.Strategy(2, spec(600), t0))
+	before, err := os.Stat(kept)
+	must(t, err)
+	next := writer(t, run, state)
+	must(t, errors.Join(next.Keep(), next.Strategy(3, spec(600), t0)))
+	if after, err := os.Stat(kept); err != nil || !os.SameFile(before, after) {
+		t.Errorf("what stands in the state directory was written again: %v", err)
 	}
 }
 

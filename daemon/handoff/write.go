@@ -20,11 +20,17 @@ import (
 // Writer publishes the parts. One goroutine at a time may use it, one process per run directory.
 type Writer struct {
 	runDir, stateDir string
-	// kept is the strategy payload that stands in the state directory, which is a disk.
+	// kept is the strategy payload that stands in the state directory, which is a disk; owed is the file that ought to stand there, nil
+	// when it does.
 	kept []byte
+	owed *envelope
 }
 
-// NewWriter makes the directories (0700) and cleans what a killed writer left. stateDir may be empty.
+// ErrNotKept: what was published stands, and its copy for the next boot could not be written. Keep tries again.
+var ErrNotKept = errors.New("the next boot would not know the strategy")
+
+// NewWriter makes the directories (0700) and cleans what a killed writer left. A copy that an earlier life could not keep is still
+// owed. stateDir may be empty.
 func NewWriter(runDir, stateDir string) (*Writer, error) {
 	w := &Writer{runDir: runDir, stateDir: stateDir}
 	if err := atomicfile.Dir(runDir); err != nil {
@@ -38,11 +44,31 @@ func NewWriter(runDir, stateDir string) (*Writer, error) {
 			return nil, err
 		}
 		atomicfile.Clean(filepath.Join(stateDir, StrategyFile))
+		w.kept = stands(stateDir).Payload
+		if e := stands(runDir); len(e.Payload) > 0 && !bytes.Equal(w.kept, e.Payload) {
+			w.owed = &e
+		}
 	}
 	return w, nil
 }
 
-// Strategy publishes the strategy and keeps a copy in the state directory when it changed.
+// stands is the strategy's file in a directory; without payload where there is none that a reader would take.
+func stands(dir string) envelope {
+	b, _, err := readBounded(filepath.Join(dir, StrategyFile), signature{}, true)
+	if err != nil {
+		return envelope{}
+	}
+	if _, _, err = parseStrategy(b); err != nil {
+		return envelope{}
+	}
+	e, err := parseEnvelope(b)
+	if err != nil {
+		return envelope{}
+	}
+	return e
+}
+
+// Strategy publishes the strategy and keeps a copy in the state directory when it changed. A copy that fails is ErrNotKept.
 func (w *Writer) Strategy(gen uint64, s *strategy.Spec, now time.Time) error {
 	payload, err := json.Marshal(s)
 	if err != nil {
@@ -52,13 +78,22 @@ func (w *Writer) Strategy(gen uint64, s *strategy.Spec, now time.Time) error {
 	if err := publish(filepath.Join(w.runDir, StrategyFile), e); err != nil {
 		return err
 	}
-	if w.stateDir == "" || bytes.Equal(w.kept, payload) {
+	w.owed = nil
+	if w.stateDir != "" && !bytes.Equal(w.kept, payload) {
+		w.owed = &e
+	}
+	return w.Keep()
+}
+
+// Keep writes the copy in the state directory where that is owed.
+func (w *Writer) Keep() error {
+	if w.owed == nil {
 		return nil
 	}
-	if err := publish(filepath.Join(w.stateDir, StrategyFile), e); err != nil {
-		return err
+	if err := publish(filepath.Join(w.stateDir, StrategyFile), *w.owed); err != nil {
+		return fmt.Errorf("%w: %w", ErrNotKept, err)
 	}
-	w.kept = payload
+	w.kept, w.owed = w.owed.Payload, nil
 	return nil
 }
 
@@ -115,7 +150,7 @@ func (w *Writer) Withdraw() error {
 			errs = append(errs, fmt.Errorf("withdraw: %w", err))
 		}
 	}
-	w.kept = nil
+	w.kept, w.owed = nil, nil
 	return errors.Join(errs...)
 }
 

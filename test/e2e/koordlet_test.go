@@ -82,6 +82,14 @@ func (a *agent) strategy(spec string) {
 // configure writes the configuration. Without a strategy the strategy file counts.
 func (a *agent) configure(strategy any) {
 	a.r.t.Helper()
+	if err := os.WriteFile(a.config, a.document(strategy), 0o600); err != nil {
+		a.r.t.Fatal(err)
+	}
+}
+
+// document is the configuration.
+func (a *agent) document(strategy any) []byte {
+	a.r.t.Helper()
 	config := a.r.base()
 	delete(config, "socket")
 	config["apiVersion"], config["kind"] = "koord-rt.dev/v1alpha1", "KoordletConfig"
@@ -101,12 +109,10 @@ func (a *agent) configure(strategy any) {
 		config["pressure"] = a.pressure
 	}
 	text, err := yaml.Marshal(config)
-	if err == nil {
-		err = os.WriteFile(a.config, text, 0o600)
-	}
 	if err != nil {
 		a.r.t.Fatal(err)
 	}
+	return text
 }
 
 func (a *agent) start() {

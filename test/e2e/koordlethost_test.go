@@ -38,7 +38,7 @@ type alone struct {
 
 // TestHostKoordlet is what koordlet does beside the loops, and what it bears: host applications, shares of the classes under full
 // load, kernel parameters, room for who is throttled though nobody needs the CPUs, ten kill -9 in a row, others who write, a full
-// disk. At the end every file is as before it.
+// disk, its configuration in a ConfigMap. At the end every file is as before it.
 func TestHostKoordlet(t *testing.T) {
 	h := &alone{rig: newRig(t, rigOptions{}), parameters: map[string]string{}}
 	h.ownRunDir()
@@ -51,6 +51,7 @@ func TestHostKoordlet(t *testing.T) {
 	h.rest = h.burn(h.narrow, 1) // a minute later it is tuned
 	inSteps(t, h.rig, h, []step[*alone]{
 		{"Killed", killedTenTimes}, {"Drift", driftIsTold}, {"HostApplications", appsTakePart}, {"Tuned", throttledGetsRoom}, {"Shares", sharesHold}, {"Parameters", parametersAreLent}, {"DiskFull", diskFull},
+		{"ConfigMap", fromConfigMap},
 		{"Restore", nothingIsLeftAlone},
 	})
 }

@@ -116,6 +116,8 @@ type Look struct {
 	// Published is what has been handed on; Unpublished is why the newest strategy could not be.
 	Published   publish.Generations
 	Unpublished error
+	// Unkept is why the next boot would not know the strategy that was published.
+	Unkept error
 	// Owed are values of ours that nobody wants and that could not be given back so far.
 	Owed []decide.Owed
 	// Took is the time of the whole tick, Reaction that from the first call that an urgent one answers to the end of its writes.
@@ -360,6 +362,8 @@ func (a *Agent) publish(l *Look, snapshot *pods.Snapshot) {
 		l.Unpublished = err
 		a.trouble("publish strategy", err)
 	}
+	l.Unkept = a.o.Publisher.Keep(l.Wall)
+	a.trouble("keep strategy", l.Unkept)
 	if snapshot.Generation != 0 && snapshot.Generation != a.podsGen {
 		if _, err = a.o.Publisher.Pods(snapshot.Specs(), l.Wall); err == nil {
 			a.podsGen = snapshot.Generation

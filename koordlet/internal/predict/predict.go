@@ -74,6 +74,8 @@ type Report struct {
 	At unit.Micros
 	// Models is how many there are, Skipped how many were not trained for want of a measurement.
 	Models, Skipped int
+	// Unkept is why the models would not survive a restart as they are, empty when they would but for the newest lessons.
+	Unkept string
 }
 
 // Predictor owns the models. Run works on them alone; Report may be called by anybody.
@@ -81,9 +83,10 @@ type Predictor struct {
 	o    Options
 	set  *predict.Set
 	last atomic.Pointer[Report]
-	// kept is when the snapshot was last written or tried.
-	kept  unit.Micros
-	dirty bool
+	// kept is when the snapshot was last written or tried; unkept is the Report's.
+	kept   unit.Micros
+	dirty  bool
+	unkept string
 }
 
 // New makes a predictor; nothing is read yet.
@@ -115,7 +118,7 @@ func (p *Predictor) Run(ctx context.Context) error {
 		case <-tick.C:
 		}
 		p.step()
-		if p.o.Now()-p.kept >= pause {
+		if p.o.Now()-p.kept >= pause || p.unkept != "" { // a disk that was full is tried again at each lesson
 			p.keep()
 		}
 	}
@@ -127,7 +130,7 @@ func (p *Predictor) step() {
 	node, ok := p.o.Node()
 	if !ok {
 		if old := p.last.Load(); old.Known && now-old.At > trusted*interval {
-			p.last.Store(&Report{Models: p.set.Len()})
+			p.last.Store(&Report{Models: p.set.Len(), Unkept: p.unkept})
 		}
 		return
 	}
@@ -144,7 +147,7 @@ func (p *Predictor) step() {
 	p.dirty = true
 	p.last.Store(&Report{
 		Prediction: p.set.Predict(at, node.Allocatable, slices.Concat(node.Pods, node.Waiting)), Known: true, At: now,
-		Models: p.set.Len(), Skipped: len(skips),
+		Models: p.set.Len(), Skipped: len(skips), Unkept: p.unkept,
 	})
 }
 
@@ -188,9 +191,22 @@ func (p *Predictor) keep() {
 	if p.o.Dir == "" || !p.dirty {
 		return
 	}
-	if err := save(p.o.Dir, p.set.Checkpoints()); err != nil {
+	text := ""
+	err := save(p.o.Dir, p.set.Checkpoints())
+	if err != nil {
+		text = err.Error()
+	}
+	p.dirty = err != nil
+	if text == p.unkept {
+		return
+	}
+	p.unkept = text
+	told := p.Report()
+	told.Unkept = text
+	p.last.Store(&told)
+	if err != nil {
 		p.o.Log.Error("cannot keep the prediction models", "err", err)
 		return
 	}
-	p.dirty = false
+	p.o.Log.Info("the prediction models are kept again")
 }

@@ -136,7 +136,7 @@ func replace(path string, b []byte) error {
 	}
 	if err != nil {
 		_ = os.Remove(f.Name())
-		return fmt.Errorf("write %s: %w", path, err)
+		return fmt.Errorf("write %s: %w", path, atomicfile.Bare(err))
 	}
 	return nil
 }

@@ -4,6 +4,7 @@
 package publish_test
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -118,6 +119,45 @@ func TestStrategyAndPods(t *testing.T) {
 	pods["other"] = node.PodSpec{}
 	if changed, err := p.Pods(pods, start); !changed || err != nil || len(read(dir, start).Pods) != 2 {
 		t.Errorf("a new pod: %v, %v", changed, err)
+	}
+}
+
+// A full state directory: the readers have the strategy, once, and the copy for the next boot is tried again every ten seconds until it is
+// kept.
+func TestTheCopyIsOwed(t *testing.T) {
+	t.Parallel()
+	dir, state := t.TempDir(), t.TempDir()
+	kept := filepath.Join(state, handoff.StrategyFile)
+	if err := os.Mkdir(kept, 0o700); err != nil { // nothing can take its place
+		t.Fatal(err)
+	}
+	p, err := publish.New(dir, state, start)
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec := strategy.Default()
+	for i, want := range []bool{true, false} {
+		if changed, err := p.Strategy(&spec, start); changed != want || err != nil || p.Generations().Strategy != 1 || read(dir, start).StrategyGeneration != 1 {
+			t.Errorf("%d: changed %v, %v, generation %d", i, changed, err, p.Generations().Strategy)
+		}
+		if err := p.Keep(start); !errors.Is(err, handoff.ErrNotKept) {
+			t.Errorf("%d: %v", i, err)
+		}
+	}
+	if err := os.Remove(kept); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Keep(start.Add(9 * time.Second)); !errors.Is(err, handoff.ErrNotKept) {
+		t.Errorf("within ten seconds: %v", err)
+	}
+	for range 2 {
+		if err := p.Keep(start.Add(10 * time.Second)); err != nil {
+			t.Error(err)
+		}
+	}
+	boot := handoff.Read(handoff.Options{RunDir: t.TempDir(), StateDir: state})
+	if boot.Strategy == nil || boot.StrategyGeneration != 1 {
+		t.Errorf("next boot: %+v", boot)
 	}
 }
 

@@ -72,6 +72,9 @@ func tellPrediction(r *predict.Report, in *report.Input) {
 // predictLoop is the prediction as one of the loops, for people.
 func predictLoop(r *predict.Report, now unit.Micros, wall time.Time) status.Loop {
 	l := status.Loop{Name: "predict", State: status.StateActive}
+	if r.Unkept != "" {
+		l.State, l.Err = status.StateDegraded, "what was learned would not survive a restart: "+r.Unkept
+	}
 	switch {
 	case !r.Known:
 		l.State, l.Decision = status.StateDegraded, "nothing is told: pods or node are not known, or nothing was measured yet"

@@ -108,6 +108,11 @@ func TestPredictionIsReported(t *testing.T) {
 			t.Errorf("%s: %+v", name, l)
 		}
 	}
+	full := warm
+	full.Unkept = "no space left on device"
+	if l := predictLoop(&full, 60*unit.Second, now); l.State != status.StateDegraded || !strings.HasSuffix(l.Err, full.Unkept) || !strings.HasPrefix(l.Decision, "8 models") {
+		t.Errorf("not kept: %+v", l)
+	}
 	if l := predictLoop(&warm, 60*unit.Second, now); !l.At.Equal(now.Add(-10 * time.Second)) {
 		t.Errorf("told as of %s", l.At)
 	}

@@ -116,6 +116,12 @@ func loops(cfg *config.Koordlet, l *agent.Look) []status.Loop {
 	if len(l.Owed) > 0 {
 		out = append(out, backLoop(l))
 	}
+	if l.Unkept != nil {
+		out = append(out, status.Loop{
+			Name: "keep-strategy", State: status.StateDegraded, At: l.Wall, Err: l.Unkept.Error(),
+			Decision: "the strategy is in force and handed on; keeping it for the next boot is tried again every ten seconds",
+		})
+	}
 	if o.Network.Asked || len(o.Network.Problems) > 0 {
 		out = append(out, networkLoop(l))
 	}

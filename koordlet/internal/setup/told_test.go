@@ -5,6 +5,7 @@ package setup
 
 import (
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -76,7 +77,7 @@ func TestEvictionEventTellsTheRelease(t *testing.T) {
 func TestLoopsAreTold(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
-	l := &agent.Look{Wall: at, Owed: []decide.Owed{{Why: "cpu.quota of /kubepods/besteffort: EINVAL"}, {Why: "cpu.idle of /app: EINVAL"}}}
+	l := &agent.Look{Wall: at, Owed: []decide.Owed{{Why: "cpu.quota of /kubepods/besteffort: EINVAL"}, {Why: "cpu.idle of /app: EINVAL"}}, Unkept: errors.New("disk full")}
 	l.Facts.Members = []engine.Member{{Pod: &workload.Pod{UID: "w", Namespace: "default", Name: "web"}}}
 	o := &l.Outcome
 	o.Suppress.Reason = "10 CPUs 0-9"
@@ -103,6 +104,10 @@ func TestLoopsAreTold(t *testing.T) {
 			Name: "give-back", State: "degraded", Decision: "what is no longer wanted is tried again every ten seconds",
 			Err: "cpu.quota of /kubepods/besteffort: EINVAL; cpu.idle of /app: EINVAL", At: at,
 		},
+		{
+			Name: "keep-strategy", State: "degraded", Err: "disk full", At: at,
+			Decision: "the strategy is in force and handed on; keeping it for the next boot is tried again every ten seconds",
+		},
 		{Name: "BEMemoryEvict", State: "observe", Decision: "60% used", At: at},
 		{Name: "BECPUEvict", State: "observe", Decision: "satisfied", At: at},
 	}
@@ -117,7 +122,8 @@ func TestLoopsAreTold(t *testing.T) {
 	}
 	cfg.Evict.Mode = config.ModeActive
 	for _, s := range loops(&cfg, l) {
-		if (s.State == status.StateDegraded) != (s.Name == "BECPUEvict" || s.Name == "kernel-parameters" || s.Name == "io-cost" || s.Name == "give-back") {
+		degraded := []string{"BECPUEvict", "kernel-parameters", "io-cost", "give-back", "keep-strategy"}
+		if (s.State == status.StateDegraded) != slices.Contains(degraded, s.Name) {
 			t.Errorf("active: %+v", s)
 		}
 	}

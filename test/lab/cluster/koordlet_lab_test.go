@@ -53,13 +53,14 @@ func TestClusterNodeKoordlet(t *testing.T) {
 	n := &governed{colocated: &colocated{c: c, k: k, h: h, tree: tree}, audit: log, outer: t}
 	n.prepare(ctx, t)
 	n.configure(t)
+	n.ownStateDir(t)
 	n.start(t)
 	for _, s := range []struct {
 		name string
 		test func(*testing.T)
 	}{
 		{"strategy", n.strategy}, {"server away", n.serverAway}, {"kubelet away", n.kubeletAway}, {"strategy goes", n.strategyGoes},
-		{"report", n.report}, {"answers", n.answers}, {"interference", n.interference}, {"killed", n.killed}, {"stop", n.stop}, {"evict", n.evict}, {"danger", n.danger}, {"full", n.full}, {"writes", n.writes}, {"made anew", n.madeAnew}, {"rights", n.rights},
+		{"report", n.report}, {"answers", n.answers}, {"interference", n.interference}, {"killed", n.killed}, {"disk full", n.diskFull}, {"stop", n.stop}, {"evict", n.evict}, {"danger", n.danger}, {"overdue", n.overdue}, {"full", n.full}, {"writes", n.writes}, {"made anew", n.madeAnew}, {"rights", n.rights},
 	} {
 		if !t.Run(s.name, s.test) {
 			return // each goes on from where the one before has ended
@@ -257,33 +258,54 @@ func (n *governed) described(t *testing.T, slo cluster.Object, active string) {
 // kubeletAway: the pods come from the API server while the kubelet is down, what is in force stays in force, and it does not
 // hinder the kubelet's start.
 func (n *governed) kubeletAway(t *testing.T) {
-	asked := func(verb, stage string) int {
-		return len(n.audit.calls(t, func(c *call) bool { return c.what() == verb+" pods" && c.Stage == stage }))
-	}
-	ended := asked("watch", "ResponseComplete")
-	if err := n.k.End(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, 30*time.Second, func() error {
-		if asked("watch", "ResponseStarted") == ended {
-			return fmt.Errorf("koordlet does not follow the pods at the API server")
-		}
-		return nil
-	})
+	starts := n.kubeletEnds(t)
 	n.quotaWithin(t, 0, 20)
-	if err := n.k.Restart(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, 30*time.Second, func() error {
-		if asked("watch", "ResponseComplete") == ended {
-			return fmt.Errorf("koordlet does not turn back to the kubelet")
-		}
-		return nil
-	})
+	starts()
 	n.quotaWithin(t, 0, 20)
 	n.idle(t, "1")
 	n.holds(t, n.ls, "cpu", "cpu.cfs_burst_us=10000", "cpu.max.burst=10000")
 	n.up(t)
+}
+
+// kubeletEnds ends the kubelet and waits until koordlet has its pods from the API server; the result brings it back, and waits until they
+// are the kubelet's again.
+func (n *governed) kubeletEnds(t *testing.T) (starts func()) {
+	t.Helper()
+	begun := n.podWatches(t, "ResponseStarted")
+	if err := n.k.End(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	n.podsFollowed(t, begun)
+	return func() {
+		t.Helper()
+		ended := n.podWatches(t, "ResponseComplete")
+		if err := n.k.Restart(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, 30*time.Second, func() error {
+			if n.podWatches(t, "ResponseComplete") == ended {
+				return fmt.Errorf("koordlet does not turn back to the kubelet")
+			}
+			return nil
+		})
+	}
+}
+
+// podWatches counts koordlet's watches of pods that have come so far.
+func (n *governed) podWatches(t *testing.T, stage string) int {
+	t.Helper()
+	return len(n.audit.calls(t, func(c *call) bool { return c.what() == "watch pods" && c.Stage == stage }))
+}
+
+// podsFollowed waits until koordlet has begun another watch of pods than these.
+func (n *governed) podsFollowed(t *testing.T, begun int) {
+	t.Helper()
+	eventually(t, 30*time.Second, func() error {
+		if n.podWatches(t, "ResponseStarted") == begun {
+			return fmt.Errorf("koordlet does not follow the pods at the API server")
+		}
+		return nil
+	})
 }
 
 // strategyGoes: a spec that sets nothing leaves nothing of ours in the kernel; the application stays declared.

@@ -62,6 +62,7 @@ func (n *governed) makeMetric(ctx context.Context, interval int) error {
 		"apiVersion": "slo.koordinator.sh/v1alpha1", "kind": "NodeMetric", "metadata": map[string]any{"name": n.k.Node},
 		"spec": map[string]any{"metricCollectPolicy": map[string]any{
 			"aggregateDurationSeconds": 60, "reportIntervalSeconds": interval, "containerMetrics": true,
+			"nodeAggregatePolicy": map[string]any{"durations": windows},
 		}},
 	})
 	return err

@@ -143,15 +143,7 @@ func (n *governed) answers(t *testing.T) {
 	if body, err := n.asks(t, "http://koordlet/healthz", nil); err != nil || string(body) != "ok\n" {
 		t.Errorf("/healthz: %q, %v", body, err)
 	}
-	top := func(args ...string) (string, error) {
-		args = append([]string{"--run-dir", filepath.Join(n.dir, "run"), "top"}, args...)
-		out, err := exec.CommandContext(t.Context(), bin("koordctl"), args...).CombinedOutput()
-		if err != nil {
-			err = fmt.Errorf("koordctl %q: %w: %s", args, err, out)
-		}
-		return string(out), err
-	}
-	text, err := top("node")
+	text, err := n.shows(t, "node")
 	for _, part := range []string{n.k.Node + ": koordlet ", fmt.Sprintf(" of %d CPUs", runtime.NumCPU()), "LOOP", "suppress"} {
 		if err != nil || !strings.Contains(text, part) {
 			t.Fatalf("koordctl top node does not say %q, %v:\n%s", part, err, text)
@@ -159,7 +151,7 @@ func (n *governed) answers(t *testing.T) {
 	}
 	classes := map[string]string{"ls": "LS", "prod": "LS", "victim": "LS", "be-low": "BE", "be-kept": "BE"}
 	eventually(t, 20*time.Second, func() error {
-		out, err := top("pods", "-o", "json")
+		out, err := n.shows(t, "pods", "-o", "json")
 		if err != nil {
 			return err
 		}
@@ -184,6 +176,17 @@ func (n *governed) answers(t *testing.T) {
 		}
 		return errors.Join(errs...)
 	})
+}
+
+// shows is what koordctl top says.
+func (n *governed) shows(t *testing.T, args ...string) (string, error) {
+	t.Helper()
+	args = append([]string{"--run-dir", filepath.Join(n.dir, "run"), "top"}, args...)
+	out, err := exec.CommandContext(t.Context(), bin("koordctl"), args...).CombinedOutput()
+	if err != nil {
+		err = fmt.Errorf("koordctl %q: %w: %s", args, err, out)
+	}
+	return string(out), err
 }
 
 const metrics = "http://koordlet/metrics"

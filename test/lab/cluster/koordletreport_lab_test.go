@@ -57,6 +57,9 @@ func (n *governed) report(t *testing.T) {
 		if free := reclaimable(got); err == nil && (free == "" || free == "0") {
 			err = fmt.Errorf("%q bytes are reclaimable: nothing has been learned yet", free)
 		}
+		if err == nil {
+			err = errors.Join(distributed(t, got), n.predicted(t, got))
+		}
 		if err != nil {
 			return err
 		}
@@ -71,6 +74,7 @@ func (n *governed) report(t *testing.T) {
 	}
 	n.documented(t, got)
 	n.besides(t, got)
+	byMemoryNode(t, got)
 	n.topology(t)
 }
 

@@ -154,27 +154,35 @@ func restarts(pod cluster.Object) int {
 	return pod.Int("status", "containerStatuses", 0, "restartCount")
 }
 
-// released looks for the audit's word that a pod was stopped, or is gone, with what that has released.
-func (n *governed) released(t *testing.T, since time.Time, pod, how string) (word string, err error) {
+// audited is one event of koordlet's own audit.
+type audited struct {
+	Knob, Want, Reason, Err string
+	Target                  struct{ Name string }
+}
+
+// evictions are the steps of evictions by koordlet's own audit.
+func (n *governed) evictions(t *testing.T, since time.Time) ([]audited, error) {
 	t.Helper()
 	body, err := n.asks(t, "http://koordlet/events?size=512&since="+since.UTC().Format(time.RFC3339Nano), http.Header{"Accept": {"application/json"}})
 	if err != nil {
+		return nil, err
+	}
+	var answer struct{ Events []audited }
+	if err := json.Unmarshal(body, &answer); err != nil {
+		return nil, fmt.Errorf("events: %w: %.300s", err, body)
+	}
+	return slices.DeleteFunc(answer.Events, func(e audited) bool { return e.Knob != "eviction" }), nil
+}
+
+// released looks for the audit's word that a pod was stopped, or is gone, with what that has released.
+func (n *governed) released(t *testing.T, since time.Time, pod, how string) (word string, err error) {
+	t.Helper()
+	list, err := n.evictions(t, since)
+	if err != nil {
 		return "", err
 	}
-	var answer struct {
-		Events []struct {
-			Knob, Want, Reason, Err string
-			Target                  struct{ Name string }
-		}
-	}
-	if err := json.Unmarshal(body, &answer); err != nil {
-		return "", fmt.Errorf("events: %w: %.300s", err, body)
-	}
 	var all []string
-	for _, e := range answer.Events {
-		if e.Knob != "eviction" {
-			continue
-		}
+	for _, e := range list {
 		if e.Target.Name == "batch/"+pod && e.Want == how && strings.Contains(e.Reason, "promised ") {
 			return e.Reason + "; the API server: " + e.Err, nil
 		}
