@@ -130,7 +130,7 @@ lab-cluster: ## Lane 2: etcd, kube-apiserver and kubelet, koord-manager between 
 
 .PHONY: lab-cluster-beside
 lab-cluster-beside: build
-	$(LAB) -run '^TestCluster(ControlPlane|Hooks|Node$$|NodeThrough|Manager.)' ./test/lab/cluster | $(VERDICT)
+	$(LAB) -run '^TestCluster(ControlPlane|Hooks|Node$$|NodeThrough|Manager.|UpstreamSamples)' ./test/lab/cluster | $(VERDICT)
 
 # What measures CPU.
 .PHONY: lab-cluster-alone
@@ -139,7 +139,7 @@ lab-cluster-alone: build
 
 .PHONY: lab-peers
 lab-peers: build ## Upstream's agent as we run it for benchmarks, its proxy, kube-controller-manager, make demo-cluster
-	$(LAB) -run 'Upstream|Components' -p 1 ./test/lab/cluster ./test/lab/critest | $(VERDICT)
+	$(LAB) -run '(UpstreamKoordlet|UpstreamProxy|Components)' -p 1 ./test/lab/cluster ./test/lab/critest | $(VERDICT)
 	$(LAB) -run '^TestDemoCluster$$' ./test/e2e | $(VERDICT)
 
 .PHONY: lab-vm

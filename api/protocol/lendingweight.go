@@ -62,9 +62,12 @@ func ParseLendingWeight(s string) (LendingWeight, error) {
 	if since = since.UTC(); err != nil || since.Unix() < 0 || since.Year() > 9999 {
 		return LendingWeight{}, fmt.Errorf("since: %s, want a time such as 2026-11-22T12:00:00Z", quote(wire.Since))
 	}
-	for _, r := range wire.Reasons {
+	for i, r := range wire.Reasons {
 		if !slices.Contains(unsound, r) {
 			return LendingWeight{}, fmt.Errorf("reasons: %s is none; known are %s", quote(r), strings.Join(unsound, ", "))
+		}
+		if slices.Contains(wire.Reasons[:i], r) { // there is a metric of each
+			return LendingWeight{}, fmt.Errorf("reasons: %s stands twice", quote(r))
 		}
 	}
 	out := LendingWeight{Percent: *wire.Percent, Since: since.Unix()}

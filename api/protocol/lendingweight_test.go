@@ -34,6 +34,7 @@ func TestLendingWeight(t *testing.T) {
 		`{"percent":5,"since":"noon"}`:                                    `since: "noon", want a time`,
 		`{"percent":5,"since":"1969-12-31T23:59:59Z"}`:                    "want a time",
 		`{"percent":5,"since":"2026-11-22T12:00:00Z","reasons":["mood"]}`: `"mood" is none; known are stale-report`,
+		`{"percent":5,"since":"2026-11-22T12:00:00Z","reasons":["evictions","disk-pressure","evictions"]}`: `reasons: "evictions" stands twice`,
 	} {
 		if _, err := protocol.ParseLendingWeight(in); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", in, err, want)
@@ -43,6 +44,7 @@ func TestLendingWeight(t *testing.T) {
 
 func FuzzLendingWeight(f *testing.F) {
 	f.Add(`{"percent":50,"reasons":["memory-pressure"],"since":"2026-11-22T12:00:00.5+01:00"}`)
+	f.Add(`{"percent":50,"reasons":["evictions","evictions"],"since":"2026-11-22T12:00:00Z"}`)
 	f.Add(`{"percent":0,"reasons":[],"since":"9999-12-31T23:59:59-01:00"}`)
 	fuzz(f, "", protocol.ParseLendingWeight, protocol.FormatLendingWeight)
 }

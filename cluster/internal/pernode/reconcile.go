@@ -74,8 +74,8 @@ func Add(mgr ctrl.Manager, k Kind, o Options) error {
 		o.Orphan = Orphan
 	}
 	r := &reconciler{
-		kind: k, store: o.Store, client: mgr.GetClient(), orphan: o.Orphan, gone: map[string]time.Time{}, limit: logs.NewLimiter(logs.LimiterOptions{Every: time.Hour}),
-		metrics: newMetrics(k.Name),
+		kind: k, store: o.Store, client: mgr.GetClient(), orphan: o.Orphan, gone: map[string]time.Time{}, written: map[string]version{},
+		limit: logs.NewLimiter(logs.LimiterOptions{Every: time.Hour}), metrics: newMetrics(k.Name),
 	}
 	if err := r.metrics.register(o.Registry); err != nil {
 		return fmt.Errorf("set up the controller %s: metrics: %w", k.Name, err)
@@ -112,6 +112,8 @@ type reconciler struct {
 	mu sync.Mutex
 	// gone says since when an object has no node.
 	gone map[string]time.Time
+	// written is what writes made of objects, until the cache has been seen to have it.
+	written map[string]version
 }
 
 // Reconcile looks at one node.
@@ -124,6 +126,9 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err != nil {
 		r.metrics.did(err, whyRead)
 		return ctrl.Result{}, err
+	}
+	if again, is := r.behind(req.Name, object, found.Stored != nil); is {
+		return ctrl.Result{RequeueAfter: again}, nil
 	}
 	step, err := Plan(found)
 	if err != nil {
@@ -139,7 +144,7 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		err = client.IgnoreNotFound(r.client.Delete(ctx, object, client.Preconditions{UID: &uid}))
 		r.metrics.did(err, whyDelete)
 	case step.Apply != nil:
-		if err = r.apply(ctx, req.Name, step); apierrors.IsInvalid(err) {
+		if err = r.apply(ctx, req.Name, step, found.Stored == nil); apierrors.IsInvalid(err) {
 			r.metrics.did(err, whyRefused)
 			err = r.rest(ctx, req.Name, found, err)
 			break
@@ -154,12 +159,13 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 }
 
 // apply writes.
-func (r *reconciler) apply(ctx context.Context, name string, step Step) error {
+func (r *reconciler) apply(ctx context.Context, name string, step Step, made bool) error {
 	step.Apply.SetGroupVersionKind(r.kind.GVK)
 	step.Apply.SetName(name)
 	if err := r.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(step.Apply), client.FieldOwner(Manager)); err != nil {
 		return fmt.Errorf("apply %s %s: %w", r.kind.GVK.Kind, name, err)
 	}
+	r.wrote(name, version{uid: step.Apply.GetUID(), generation: step.Apply.GetGeneration(), made: made})
 	l := log.FromContext(ctx)
 	if len(step.Overridden) > 0 {
 		l.Info("applied; fields of others stay", "fields", step.Overridden)
@@ -177,7 +183,7 @@ func (r *reconciler) rest(ctx context.Context, name string, found Found, refused
 	}
 	step, err := Plan(found)
 	if err == nil && step.Apply != nil {
-		err = r.apply(ctx, name, step)
+		err = r.apply(ctx, name, step, found.Stored == nil)
 		r.metrics.did(err, whyApply)
 	}
 	return errors.Join(refused, err)

@@ -82,21 +82,23 @@ const (
 	longest = 2 * time.Second
 )
 
-// Settle asks again until the answer is that all is well, for wait at most: what a cache does not know yet must not refuse. An error ends it.
+// Settle asks again until the answer is that all is well, for wait at most, and at its end: what a cache does not know yet must not refuse. An
+// error ends it. Each time between two looks is twice the one before: a look reads all quotas, and who sends what is refused again and again
+// would have them read fifty times for each.
 func Settle(ctx context.Context, wait time.Duration, well func(context.Context) (bool, error)) error {
 	ctx, cancel := context.WithTimeout(ctx, longest)
 	defer cancel()
-	end := time.After(wait)
-	for {
-		if ok, err := well(ctx); ok || err != nil {
+	for next := look; ; next *= 2 {
+		ok, err := well(ctx)
+		if ok || err != nil || wait <= 0 {
 			return err
 		}
+		next = min(next, wait)
+		wait -= next
 		select {
-		case <-end:
-			return nil
 		case <-ctx.Done():
 			return nil
-		case <-time.After(look):
+		case <-time.After(next):
 		}
 	}
 }

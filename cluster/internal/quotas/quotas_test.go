@@ -8,6 +8,7 @@ import (
 	"errors"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -59,6 +60,22 @@ func TestList(t *testing.T) {
 			t.Errorf("%s: %q, %v", name, groups, err)
 		}
 	}
+}
+
+// TestSettleLooksFewTimes: what stays refused is looked at seven times in half a second, the last time at its end.
+func TestSettleLooksFewTimes(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		begun := time.Now()
+		var looks []time.Duration
+		err := Settle(t.Context(), Settling, func(context.Context) (bool, error) {
+			looks = append(looks, time.Since(begun)/time.Millisecond)
+			return false, nil
+		})
+		if want := []time.Duration{0, 10, 30, 70, 150, 310, 500}; err != nil || !slices.Equal(looks, want) {
+			t.Errorf("looks after %d ms, want %d; %v", looks, want, err)
+		}
+	})
 }
 
 // TestSettle ends with the first good answer, an error, the time to settle, or the question's own end.

@@ -16,6 +16,9 @@ import (
 	"github.com/koord-rt/koord-rt/cluster/internal/selector"
 )
 
+// maxRatio bounds what is computed exactly: a part with a million digits takes minutes each time that a node changes.
+const maxRatio = 32
+
 // own are the quotas that the scheduler makes itself.
 var own = []string{protocol.QuotaRoot, protocol.QuotaSystem, protocol.QuotaDefault}
 
@@ -36,7 +39,9 @@ func Check(s *quotav1alpha1.ElasticQuotaProfileSpec) []string {
 		}
 	}
 	if s.ResourceRatio != nil && *s.ResourceRatio != "" {
-		if r, err := strconv.ParseFloat(*s.ResourceRatio, 64); err != nil || !(r > 0 && r <= 1) {
+		if len(*s.ResourceRatio) > maxRatio {
+			out = append(out, fmt.Sprintf("spec.resourceRatio: %d characters, want at most %d", len(*s.ResourceRatio), maxRatio))
+		} else if r, err := strconv.ParseFloat(*s.ResourceRatio, 64); err != nil || !(r > 0 && r <= 1) {
 			out = append(out, fmt.Sprintf("spec.resourceRatio: %q, want a number above 0 and up to 1", *s.ResourceRatio))
 		}
 	}

@@ -150,7 +150,10 @@ func TestNothingOf(t *testing.T) {
 	for want, change := range map[string]func(*quotav1alpha1.ElasticQuotaProfile){
 		"spec.nodeSelector: missing": func(p *quotav1alpha1.ElasticQuotaProfile) { p.Spec.NodeSelector = nil },
 		"koordinator-system-quota":   func(p *quotav1alpha1.ElasticQuotaProfile) { p.Spec.QuotaName = protocol.QuotaSystem },
-		`spec.resourceRatio: "2"`:    func(p *quotav1alpha1.ElasticQuotaProfile) { p.Spec.ResourceRatio = new("2") },
+		"spec.resourceRatio: 33 characters": func(p *quotav1alpha1.ElasticQuotaProfile) {
+			p.Spec.ResourceRatio = new("0." + strings.Repeat("5", 31))
+		},
+		`spec.resourceRatio: "2"`: func(p *quotav1alpha1.ElasticQuotaProfile) { p.Spec.ResourceRatio = new("2") },
 		`resource-keys: "cpu", want names`: func(p *quotav1alpha1.ElasticQuotaProfile) {
 			p.Annotations[protocol.AnnotationQuotaResourceKeys] = "cpu"
 		},

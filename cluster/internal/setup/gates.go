@@ -35,11 +35,15 @@ var acting = map[string]string{
 // resting are the others, and why they do nothing.
 var resting = map[string]string{
 	"PodMutatingWebhook": switched, "PodValidatingWebhook": switched, "ConfigMapValidatingWebhook": switched,
+	// Koordinator reads the first two; the others are what its documents call them.
+	"ElasticMutatingWebhook": switched, "ElasticValidatingWebhook": switched,
 	"ElasticQuotaMutatingWebhook": switched, "ElasticQuotaValidatingWebhook": switched, "ElasticQuotaGuaranteeUsage": quotas,
 	"ElasticQuotaEvaluationTransformPod": quotas, "EnableQuotaAdmission": quotas, "EnableQuotaAdmissionOnUpdate": quotas,
 	"NodeMutatingWebhook": switched, "NodeValidatingWebhook": switched, "BindingAdmissionWebhook": bindings,
 	"EnablePodEnhancedValidator": rules,
-	"AllAlpha":                   "no effect: every gate has its own line here", "AllBeta": "no effect: every gate has its own line here",
+	// Of Koordinator's scheduler and descheduler; its manager takes them and does nothing with them either.
+	"DisablePVCReservation": others, "PriorityTransformer": others, "PreemptionPolicyTransformer": others, "ReplaceResourcesTransformer": others,
+	"AllAlpha": "no effect: every gate has its own line here", "AllBeta": "no effect: every gate has its own line here",
 }
 
 // Why a gate, a flag or a controller of Koordinator's manager does nothing here, and what to do instead.
@@ -49,28 +53,33 @@ const (
 	bindings  = "no effect: bindings are not looked at; grant pods/binding to schedulers only"
 	reapplied = "no effect: the feature gate " + gateReapply + " says whether changed profiles are applied again"
 	rounds    = "no effect: each round looks at all pods that wait, and writes what differs"
+	others    = "no effect: it is not a gate of the manager's"
 	rules     = "no effect: rules of your own for pods belong into a ValidatingAdmissionPolicy"
 )
 
-// gates reads "Name=true,Other=false": names of gates that are not known, or given twice, are errors.
-func (p *parser) gates(text string) map[string]bool {
+// gates reads "Name=true,Other=false", and more of it, of which the later counts: names of gates that are not known, or stand twice in one, are
+// errors.
+func (p *parser) gates(texts []string) map[string]bool {
 	out := map[string]bool{}
-	for _, part := range split(text) {
-		name, value, _ := strings.Cut(part, "=")
-		on, err := strconv.ParseBool(value)
-		_, twice := out[name]
-		why, rests := resting[name]
-		switch {
-		case err != nil:
-			p.fail("feature-gates: %.60q: want Name=true or Name=false", part)
-		case twice:
-			p.fail("feature-gates: %.60q is given twice", name)
-		case rests:
-			p.more = append(p.more, "feature gate "+name+"="+value+" has "+why)
-		case acting[name] == "":
-			p.fail("feature-gates: %.60q is not known", name)
-		default:
-			out[name] = on
+	for _, text := range texts {
+		seen := map[string]bool{}
+		for _, part := range split(text) {
+			name, value, _ := strings.Cut(part, "=")
+			on, err := strconv.ParseBool(value)
+			why, rests := resting[name]
+			switch {
+			case err != nil:
+				p.fail("feature-gates: %.60q: want Name=true or Name=false", part)
+			case seen[name]:
+				p.fail("feature-gates: %.60q is given twice", name)
+			case rests:
+				p.more = append(p.more, "feature gate "+name+"="+value+" has "+why)
+			case acting[name] == "":
+				p.fail("feature-gates: %.60q is not known", name)
+			default:
+				out[name] = on
+			}
+			seen[name] = true
 		}
 	}
 	return out

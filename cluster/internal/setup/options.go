@@ -8,7 +8,6 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -108,8 +107,8 @@ func Parse(args []string, getenv func(string) string, out io.Writer) (o Options,
 	p := &parser{flags: flag.NewFlagSet(Program, flag.ContinueOnError), notes: map[string]string{}}
 	p.flags.SetOutput(out)
 	f := p.flags
-	roles := f.String("roles", RoleSLO+","+RoleWebhook, "what this process does: slo (controllers), webhook (admission), recommender (Recommendations)")
-	controllers := f.String("controllers", strings.Join(known(), ","), "controllers of the role slo, or * for all")
+	roles := p.parts("roles", RoleSLO+","+RoleWebhook, "what this process does: slo (controllers), webhook (admission), recommender (Recommendations)")
+	controllers := p.parts("controllers", strings.Join(known(), ","), "controllers of the role slo, * for all, -NAME for all that are named but this one")
 	f.BoolVar(&o.Elect, "enable-leader-election", true, "controllers run on one replica at a time")
 	f.StringVar(&o.Namespace, "leader-election-namespace", or(getenv("POD_NAMESPACE"), "koordinator-system"),
 		"namespace of the lease, of the Secret with certificates and of the webhook Service (environment: POD_NAMESPACE)")
@@ -130,15 +129,15 @@ func Parse(args []string, getenv func(string) string, out io.Writer) (o Options,
 	f.BoolVar(&o.Version, "version", false, "print the version and end")
 	port := f.String("webhook-port", or(getenv("WEBHOOK_PORT"), "9876"), "port of the webhooks (environment: WEBHOOK_PORT)")
 	f.StringVar(&o.Webhook.Host, "webhook-host", "", "address of the webhooks; empty: all")
-	hosts := f.String("webhook-cert-hosts", "", "further names and addresses of the webhooks' certificate, with commas, where API servers call by URL")
+	hosts := p.parts("webhook-cert-hosts", "", "further names and addresses of the webhooks' certificate, with commas, where API servers call by URL")
 	f.StringVar(&o.Webhook.SchedulerName, "scheduler-name", "", "scheduler that pods get which need Koordinator's; empty: pods keep theirs")
-	users := f.String("scheduler-users", "", "users that may write the scheduler's annotations, with commas, beside this namespace's koord-scheduler and koord-manager")
+	users := p.parts("scheduler-users", "", "users that may write the scheduler's annotations, with commas, beside this namespace's koord-scheduler and koord-manager")
 	f.StringVar(&o.Webhook.PodLimits, "pod-limits", "", "what pods may carry in namespaces that do not say so themselves; empty: the default")
 	f.BoolVar(&o.Reapply.All, "colocation-profile-reconcile-by-default", false, "with the gate "+gateReapply+": apply every changed profile again, not only those with the label")
 	f.DurationVar(&o.Reapply.Interval, "colocation-profile-reconcile-interval", 30*time.Second, "time between two looks at pods that wait for a node")
 	f.Float64Var(&o.Reapply.QPS, "colocation-profile-update-pod-qps", 10, "pods that are changed in a second")
 	f.IntVar(&o.Reapply.Burst, "colocation-profile-update-pod-qps-burst", 100, "pods that are changed at once")
-	gates := f.String("feature-gates", "", "Name=true or false, with commas")
+	gates := p.parts("feature-gates", "", "Name=true or false, with commas")
 	f.DurationVar(&o.Recommend.Every, "recommend-interval", time.Minute, "time between two looks at what Recommendations are about")
 	f.DurationVar(&o.Recommend.ColdStart, "recommend-cold-start", time.Hour, "for how long a container must have been measured until something is recommended")
 	p.idle()
@@ -153,15 +152,17 @@ func Parse(args []string, getenv func(string) string, out io.Writer) (o Options,
 		o.Pprof = ""
 	}
 	p.arguments(f.Args())
-	o.Roles = p.list("roles", *roles, []string{RoleSLO, RoleWebhook, RoleRecommender}, nil)
-	o.Controllers = p.list("controllers", *controllers, known(), later)
-	o.Webhook.Gates = p.gates(*gates)
+	o.Roles = p.list("roles", roles.String(), []string{RoleSLO, RoleWebhook, RoleRecommender}, nil)
+	o.Controllers = p.list("controllers", controllers.String(), known(), later)
+	o.Webhook.Gates = p.gates(gates.list)
 	o.SharedGPU, o.Reapply.On = o.Webhook.Gates[gateSharedGPU], o.Webhook.Gates[gateReapply]
 	if on, given := o.Webhook.Gates["WebhookFramework"]; given && !on {
-		o.Roles = slices.DeleteFunc(o.Roles, func(r string) bool { return r == RoleWebhook })
+		if o.Roles = slices.DeleteFunc(o.Roles, func(r string) bool { return r == RoleWebhook }); len(o.Roles) == 0 {
+			p.fail("roles=%.60s: nothing is left to do: feature gate WebhookFramework=false takes the role webhook out", roles.String())
+		}
 	}
 	o.Webhook.Port = p.port(*port)
-	o.Webhook.Hosts, o.Webhook.SchedulerUsers = split(*hosts), split(*users)
+	o.Webhook.Hosts, o.Webhook.SchedulerUsers = split(hosts.String()), split(users.String())
 	o.Resync = p.duration("sync-period", *resync)
 	if *lock != "leases" {
 		p.fail("leader-elect-resource-lock=%.60s: want leases", *lock)
@@ -223,7 +224,8 @@ func (p *parser) idle() {
 		"pod-enhanced-validator-config-namespace pod-enhanced-validator-config-name pod-enhanced-validator-reconcile-interval": rules,
 		"binding-admission-user-name binding-admission-namespaces binding-admission-exclude-namespaces binding-admission-bypass-labels " +
 			"binding-admission-bypass-annotations": bindings,
-		"noderesource-plugins": "no effect: what a node's resources are made of is compiled in, and what is not configured does nothing",
+		"noderesource-plugins":          "no effect: what a node's resources are made of is compiled in, and what is not configured does nothing",
+		"node-strategy-name-need-check": "no effect: names of node strategies are always checked",
 		"log_dir log_file log_file_max_size log_backtrace_at stderrthreshold vmodule": klog,
 	} {
 		for name := range strings.FieldsSeq(names) {
@@ -233,8 +235,7 @@ func (p *parser) idle() {
 	}
 	for name, why := range map[string]string{
 		"quota-update-conflict-fresh-get": quotas, "binding-admission-dry-run": bindings,
-		"node-strategy-name-need-check": "no effect: names of node strategies are always checked",
-		"logtostderr":                   klog, "alsologtostderr": klog, "add_dir_header": klog, "one_output": klog, "skip_headers": klog, "skip_log_headers": klog,
+		"logtostderr": klog, "alsologtostderr": klog, "add_dir_header": klog, "one_output": klog, "skip_headers": klog, "skip_log_headers": klog,
 	} {
 		p.notes[name] = why
 		p.flags.Bool(name, false, why)
@@ -250,29 +251,6 @@ func (p *parser) told() []string {
 		}
 	})
 	return append(out, p.more...)
-}
-
-// list reads names, each of which must be known; those of idle are accepted.
-func (p *parser) list(name, text string, all []string, idle map[string]string) []string {
-	out := map[string]bool{}
-	for _, item := range split(text) {
-		switch why := idle[item]; {
-		case item == "*":
-			for _, a := range all {
-				out[a] = true
-			}
-		case slices.Contains(all, item):
-			out[item] = true
-		case why != "":
-			p.more = append(p.more, "--"+name+": "+item+" has "+why)
-		default:
-			p.fail("%s: %.60q is not known; known are %s", name, item, strings.Join(all, ", "))
-		}
-	}
-	if len(out) == 0 {
-		p.fail("%s=%.60s: nothing is left to do; known are %s", name, text, strings.Join(all, ", "))
-	}
-	return slices.Sorted(maps.Keys(out))
 }
 
 func (p *parser) port(text string) int {
@@ -292,17 +270,6 @@ func (p *parser) duration(name, text string) time.Duration {
 		p.fail("%s=%.60s: want a duration such as 10h", name, text)
 	}
 	return d
-}
-
-// split cuts at commas; empty parts are nothing.
-func split(text string) []string {
-	var out []string
-	for part := range strings.SplitSeq(text, ",") {
-		if part = strings.TrimSpace(part); part != "" {
-			out = append(out, part)
-		}
-	}
-	return out
 }
 
 // or is text, or what holds where there is none.

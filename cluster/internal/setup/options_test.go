@@ -6,7 +6,10 @@ package setup
 import (
 	"errors"
 	"io"
+	"maps"
+	"os"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -71,14 +74,63 @@ func TestOptions(t *testing.T) {
 		o.Reapply != (Reapply{On: true, All: true, Interval: 5 * time.Second, QPS: 0.5, Burst: 7}) {
 		t.Errorf("%+v, %q, %v", o.Reapply, notes, err)
 	}
+	// Lists in parts, as Koordinator's flags have them, and all but some.
+	if o, _, err := parse("--feature-gates=MultiQuotaTree=true,ReservationMutatingWebhook=true", "--feature-gates=DisableDefaultQuota=true,MultiQuotaTree=false", "--controllers=*", "--controllers=-noderesource,-colocationprofile"); err != nil ||
+		!reflect.DeepEqual(o.Webhook.Gates, map[string]bool{"MultiQuotaTree": false, "ReservationMutatingWebhook": true, "DisableDefaultQuota": true}) ||
+		!reflect.DeepEqual(o.Controllers, []string{"nodemetric", "nodeslo", "quotamirror", "quotaprofile"}) {
+		t.Errorf("%+v, %v", o, err)
+	}
 	if o, _, err := parse("--controllers=*", "--feature-gates=WebhookFramework=false"); err != nil || len(o.Controllers) != 5 || o.Runs(RoleWebhook) || !o.Runs(RoleSLO) {
 		t.Errorf("%+v, %v", o, err)
+	}
+}
+
+// TestUpstreamsGates: every feature gate that Koordinator's manager knows (1.8, and those that came later) is taken, and acts or is told to have
+// no effect.
+func TestUpstreamsGates(t *testing.T) {
+	t.Parallel()
+	for name := range strings.FieldsSeq(`AllAlpha AllBeta BindingAdmissionWebhook ColocationProfileController ColocationProfileSkipMutatingResources
+		ColocationProfileSkipValidatingPriority ConfigMapValidatingWebhook DisableDefaultQuota DisableDeviceResourceSpec DisableExtendedResourceSpec
+		DisablePVCReservation ElasticMutatingWebhook ElasticQuotaEnableUpdateResourceKey ElasticQuotaEvaluationTransformPod ElasticQuotaGuaranteeUsage
+		ElasticQuotaIgnorePodOverhead ElasticValidatingWebhook EnablePodEnhancedValidator EnableQuotaAdmission EnableQuotaAdmissionOnUpdate
+		EnableSyncGPUSharedResource MultiQuotaTree NodeMutatingWebhook NodeValidatingWebhook PodMutatingWebhook PodValidatingWebhook
+		PreemptionPolicyTransformer PriorityTransformer ReplaceResourcesTransformer ReservationMutatingWebhook SupportParentQuotaSubmitPod
+		ValidatePodDeviceResource WebhookFramework`) {
+		o, notes, err := parse("--feature-gates=" + name + "=true")
+		told := len(notes) == 1 && strings.Contains(notes[0], "feature gate "+name+"=true has no effect: ")
+		if err != nil || told == o.Webhook.Gates[name] {
+			t.Errorf("%s: %v, %q, %v", name, o.Webhook.Gates, notes, err)
+		}
+	}
+}
+
+// TestGatesAreDocumented: the guide has a line for each gate that acts, and for no other.
+func TestGatesAreDocumented(t *testing.T) {
+	t.Parallel()
+	guide, err := os.ReadFile("../../../docs/user/manager.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, _ := strings.Cut(string(guide), "\n| gate | true |\n")
+	var told []string
+	for line := range strings.Lines(table) {
+		cells := strings.Split(line, "|")
+		if len(cells) != 4 {
+			break
+		}
+		if name := strings.Trim(cells[1], " `"); name != "---" {
+			told = append(told, name)
+		}
+	}
+	if want := slices.Sorted(maps.Keys(acting)); !slices.Equal(told, want) {
+		t.Errorf("the guide tells %q, want %q", told, want)
 	}
 }
 
 func TestRefusedOptions(t *testing.T) {
 	t.Parallel()
 	for arg, says := range map[string]string{
+		"--controllers=-nodeslo": "nothing is left to do", "--controllers=*,-nodes": `"-nodes" is not known`,
 		"--roles=slo,scheduler": `"scheduler" is not known; known are slo, webhook, recommender`, "--recommend-interval=1ms": "want at least 1s",
 		"--recommend-cold-start=-1s": "no negative time", "--roles=": "nothing is left to do",
 		"--controllers=nodes": `"nodes" is not known`, "--controllers=colocationprofile": "nothing is left to do", "--feature-gates=Nothing=true": `"Nothing" is not known`,
@@ -86,9 +138,10 @@ func TestRefusedOptions(t *testing.T) {
 		"--leader-elect-resource-lock=configmaps": "want leases", "--rest-config-qps=0": "want more than 0", "--sync-period=never": "want a duration",
 		"--webhook-port=70000": "want 1..65535", "--slo-config-name=": "must not be empty", "more": `unexpected argument "more"`,
 		"--unknown": "not defined", "--colocation-profile-update-pod-qps=0": "more than 0", "--colocation-profile-reconcile-interval=1ms": "at least 1s",
-		"--colocation-profile-update-pod-qps=NaN": "more than 0", "--orphan-keep=0s": "want at least 1s",
+		"--roles=webhook --feature-gates=WebhookFramework=false": "WebhookFramework=false takes the role webhook out",
+		"--colocation-profile-update-pod-qps=NaN":                "more than 0", "--orphan-keep=0s": "want at least 1s",
 	} {
-		if _, _, err := parse(arg); err == nil || !errors.Is(err, ErrFlag) || !strings.Contains(err.Error(), says) {
+		if _, _, err := parse(strings.Fields(arg)...); err == nil || !errors.Is(err, ErrFlag) || !strings.Contains(err.Error(), says) {
 			t.Errorf("%s: %v, want %q", arg, err, says)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/koord-rt/koord-rt/api/protocol"
 	"github.com/koord-rt/koord-rt/cluster/slo/config"
 )
 
@@ -34,6 +35,10 @@ func TestLines(t *testing.T) {
 		"off and stale": {func(t *testing.T, in *scene) {
 			in.Config, in.Now = strategy(t, map[string]string{config.KeyColocation: `{"enable": false}`}), in.Now.Add(time.Hour)
 		}, unreported, false},
+		// Whose account writes the annotation of its node must not end the metrics of all.
+		"recovering, and a reason stands twice": {func(_ *testing.T, in *scene) {
+			in.Node.Annotations[protocol.AnnotationLendingWeight] = `{"percent":50,"reasons":["evictions","evictions"],"since":"2026-11-22T12:00:00Z"}`
+		}, all, true},
 		"strategy never read": {func(_ *testing.T, in *scene) {
 			in.Config, _ = config.Parse(map[string]string{config.KeyColocation: `{"enable": 5}`}, nil)
 		}, map[string]float64{}, false},

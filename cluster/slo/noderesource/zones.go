@@ -37,9 +37,13 @@ func zoneID(z *topologyv1alpha1.Zone, place int) int {
 	return place
 }
 
+// maxZones are as many memory nodes as a kernel can have (CONFIG_NODES_SHIFT of 10). The definition, which is not ours alone, has no bound, and
+// what is looked up for each zone among all of them would let one node's account keep everybody's worker busy for minutes.
+const maxZones = 1024
+
 // zonesOf reads the memory nodes. As long as one of them does not tell its CPUs and memory nothing can be said of any.
 func zonesOf(t *topologyv1alpha1.NodeResourceTopology) []capacity.Zone {
-	if t == nil {
+	if t == nil || len(t.Zones) > maxZones {
 		return nil
 	}
 	var out []capacity.Zone

@@ -4,6 +4,7 @@
 package noderesource
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -59,6 +60,7 @@ func TestZones(t *testing.T) {
 			zone("node-0", info(memory, "16500M"), info(cpu, "12500"), info("example.com/x", "1")), zone("node-1", info(cpu, "0")),
 		}, func(t *testing.T, in *scene) { in.Config = strategy(t, nil) },
 			[]string{"node-0: cpu 50, memory 60G, example.com/x 1", "node-1: cpu 50, memory 60G"}},
+		"more than a kernel has":     {slices.Repeat([]topologyv1alpha1.Zone{zone("node-0")}, maxZones+1), nil, nil},
 		"one that tells nothing yet": {[]topologyv1alpha1.Zone{zone("node-0"), {Name: "node-1", Type: "Node"}}, nil, nil},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -37,7 +37,7 @@ func TestClusterManagerAdmission(t *testing.T) {
 		{"evictions", a.evictions}, {"deletions", a.deletions}, {"writes", a.writes}, {"quotas", a.quotas}, {"pods of quotas", a.quotaPods},
 		{"quota profiles", a.quotaProfiles}, {"mirrors of quotas", a.mirrors},
 		{"reservations", a.reservations}, {"profiles of reservations", a.reservationProfiles}, {"jobs", a.jobs}, {"amplification", a.amplification}, {"strategy", a.strategy},
-		{"new pods", a.newPods}, {"a page", a.bestEffort}, {"our scheduler", a.ourScheduler}, {"rights", a.rights}, {"hangs", a.hangs}, {"away", a.away},
+		{"new pods", a.newPods}, {"a page", a.bestEffort}, {"our scheduler", a.ourScheduler}, {"gates", a.gates}, {"rights", a.rights}, {"hangs", a.hangs}, {"away", a.away},
 		// These make a ConfigMap, by which the manager takes the node's amplification back.
 		{"lease taken", a.leaseTaken}, {"leader cut off", a.leaderCutOff}, {"leader ended", a.leaderEnded}, {"misspelt before", a.misspeltBefore}, {"documents", a.documents},
 	} {
@@ -125,7 +125,7 @@ func (a *admitted) apart(ctx context.Context, t *testing.T) {
 	t.Helper()
 	a.replica(t, a.alone(ctx, t, "webhook")...)
 	// Profiles are applied again by the rights of both roles, as the guide says.
-	a.controllers = a.manager(t, "controllers", append(a.alone(ctx, t, "slo"), "--feature-gates=MultiQuotaTree=true", "--orphan-keep=1s")...)
+	a.controllers = a.manager(t, "controllers", append(a.alone(ctx, t, "slo"), "--feature-gates=ColocationProfileController=false", "--orphan-keep=1s")...)
 }
 
 // user applies a text as an administrator.

@@ -8,6 +8,8 @@ package cluster_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -20,8 +22,8 @@ import (
 )
 
 // TestClusterUpstreamSamples: what upstream ships as samples, examples and manifests of its own tests, as it is published, applies under strict
-// validation with our definitions and with koord-manager's webhooks. testdata/upstream says the same in our own files, for the lanes that have
-// nothing of upstream's.
+// validation with our definitions and with koord-manager's webhooks, as kubectl does it from either side. testdata/upstream says the same in our
+// own files, with what upstream has no sample of.
 func TestClusterUpstreamSamples(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
@@ -71,14 +73,7 @@ func TestClusterUpstreamSamples(t *testing.T) {
 			if slices.Contains([]string{"Deployment", "ServiceAccount", "DaemonSet"}, o.Str("kind")) && strings.HasPrefix(name, "config/") {
 				continue // how upstream's programs run
 			}
-			text := []byte(doc)
-			if spec, has := o["spec"]; has && spec == nil { // a client-side apply takes it away; in a server-side one it is a null, which no schema takes
-				delete(o, "spec")
-				if text, err = json.Marshal(o); err != nil {
-					t.Fatalf("%s: %v", name, err)
-				}
-			}
-			if _, err := c.Admin().Apply(ctx, "user", true, text); err != nil {
+			if err := m.appliesBothWays(ctx, t, doc, o); err != nil {
 				t.Errorf("%s: %v", name, err)
 				continue
 			}
@@ -91,6 +86,29 @@ func TestClusterUpstreamSamples(t *testing.T) {
 			t.Errorf("no %s of upstream's was applied", kind)
 		}
 	}
+}
+
+// appliesBothWays applies a text by a server-side dry run, and then for good from the client's side.
+func (m *managed) appliesBothWays(ctx context.Context, t *testing.T, text string, o cluster.Object) error {
+	t.Helper()
+	apply := func(text []byte, how ...string) error {
+		file := filepath.Join(t.TempDir(), "upstream.yaml")
+		if err := os.WriteFile(file, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, err := m.c.Kubectl(ctx, append([]string{"apply", "--validate=strict", "-f", file}, how...)...)
+		return err
+	}
+	server := []byte(text)
+	if spec, has := o["spec"]; has && spec == nil { // a client-side apply takes it away; in a server-side one it is a null, which no schema takes
+		o = maps.Clone(o)
+		delete(o, "spec")
+		var err error
+		if server, err = json.Marshal(o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return errors.Join(apply(server, "--server-side", "--dry-run=server"), apply([]byte(text)))
 }
 
 // upstreamFills fills in what upstream's own tests do, and the namespace that its kustomization gives.

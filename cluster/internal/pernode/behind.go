@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+package pernode
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// unseen is how long an object that was just made, and that the cache does not have, is waited for.
+const unseen = time.Second
+
+// version is what a write made of an object; made is that there was none before.
+type version struct {
+	uid        types.UID
+	generation int64
+	made       bool
+}
+
+func (r *reconciler) wrote(name string, v version) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.written[name] = v
+}
+
+// behind reports whether the cache does not have yet what was written last. A node can be asked for again just after it was written: its own
+// event and the strategy's come apart, as they do to a new leader. Who decides by what was there before writes the same a second time.
+//
+// A change of the generation wakes the controller, so nothing but an object that is not there is asked for again: that it was made is not seen
+// yet, or it has gone since, and which of the two the cache does not tell.
+func (r *reconciler) behind(name string, object client.Object, there bool) (again time.Duration, is bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	last, known := r.written[name]
+	if !known {
+		return 0, false
+	}
+	if there && object.GetUID() == last.uid && object.GetGeneration() < last.generation {
+		return 0, true
+	}
+	delete(r.written, name)
+	if !there && last.made {
+		return unseen, true
+	}
+	return 0, false
+}

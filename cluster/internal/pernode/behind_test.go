@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+package pernode
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/koord-rt/koord-rt/api/slo/v1alpha1"
+	"github.com/koord-rt/koord-rt/cluster/slo/config"
+)
+
+// lagging is a client whose reads of NodeSLOs are those of a cache that sees a write when it is told to. Generations, which the client without
+// a server does not keep, are those of its writes.
+type lagging struct {
+	client.Client
+	writes int
+	seen   *v1alpha1.NodeSLO // nil is none
+}
+
+// see takes in what is stored.
+func (l *lagging) see(t *testing.T) {
+	t.Helper()
+	var o v1alpha1.NodeSLO
+	err := l.Client.Get(t.Context(), client.ObjectKey{Name: "node-1"}, &o)
+	if client.IgnoreNotFound(err) != nil {
+		t.Fatal(err)
+	}
+	if l.seen = nil; err == nil {
+		o.Generation = int64(l.writes)
+		l.seen = &o
+	}
+}
+
+func (l *lagging) cached() client.Client {
+	return interceptor.NewClient(l.Client.(client.WithWatch), interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, more ...client.GetOption) error {
+			slo, is := o.(*v1alpha1.NodeSLO)
+			if !is {
+				return c.Get(ctx, key, o, more...)
+			}
+			if l.seen == nil {
+				return apierrors.NewNotFound(v1alpha1.GroupVersion.WithResource("nodeslos").GroupResource(), key.Name)
+			}
+			l.seen.DeepCopyInto(slo)
+			return nil
+		},
+		Apply: func(ctx context.Context, c client.WithWatch, o runtime.ApplyConfiguration, more ...client.ApplyOption) error {
+			if err := c.Apply(ctx, o, more...); err != nil {
+				return err
+			}
+			l.writes++
+			o.(interface{ SetGeneration(int64) }).SetGeneration(int64(l.writes))
+			return nil
+		},
+	})
+}
+
+// TestCacheBehind: a node that is asked for twice, and its cache sees the first write after the second question, is written once; what the cache
+// then sees, and a change of the strategy meanwhile, are written as ever. An object that somebody deletes before the cache has it is made again.
+func TestCacheBehind(t *testing.T) {
+	t.Parallel()
+	l := &lagging{Client: served(t).Build()}
+	r := fresh(l.cached())
+	look := func(percent int) ctrl.Result {
+		t.Helper()
+		parsed, problems := config.Parse(map[string]string{config.KeyBurst: fmt.Sprintf(`{"clusterStrategy": {"policy": "auto", "cpuBurstPercent": %d}}`, percent)}, nil)
+		if len(problems) > 0 {
+			t.Fatal(problems)
+		}
+		r.store.Set(parsed)
+		result, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: types.NamespacedName{Name: "node-1"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return result
+	}
+	is := func(what string, writes int) {
+		t.Helper()
+		if l.writes != writes {
+			t.Fatalf("%s: %d writes, want %d", what, l.writes, writes)
+		}
+	}
+	look(200)
+	if again := look(200).RequeueAfter; again != unseen {
+		t.Errorf("an object that is not seen is looked at again after %s", again)
+	}
+	is("made, and asked for again before it is seen", 1)
+	l.see(t)
+	look(200)
+	is("seen", 1)
+
+	look(300)
+	for range 2 {
+		if again := look(300).RequeueAfter; again != 0 {
+			t.Errorf("a change that is not seen is looked at again after %s: its event will wake the controller", again)
+		}
+	}
+	is("changed, and asked for again before it is seen", 2)
+	look(400)
+	is("changed again before it is seen", 2)
+	l.see(t)
+	look(400)
+	is("seen, and changed again", 3)
+	l.see(t)
+	look(400)
+	is("seen, too", 3)
+	if len(r.written) > 0 {
+		t.Errorf("kept of what was seen: %v", r.written)
+	}
+
+	remove := func() {
+		t.Helper()
+		if err := l.Client.Delete(t.Context(), &v1alpha1.NodeSLO{ObjectMeta: l.seen.ObjectMeta}); err != nil {
+			t.Fatal(err)
+		}
+		l.see(t)
+	}
+	remove()
+	look(400)
+	is("deleted", 4)
+	l.see(t)
+	remove() // and the cache never told of it
+	if again := look(400).RequeueAfter; again != unseen {
+		t.Errorf("looked at again after %s", again)
+	}
+	is("deleted before the cache had it", 4)
+	look(400)
+	is("and not there a second later", 5)
+}
