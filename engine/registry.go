@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/koord-rt/koord-rt/model/node"
 	"github.com/koord-rt/koord-rt/model/plan"
@@ -28,6 +29,7 @@ type entry struct {
 	// told is what an update was answered with and what stood before it, until the runtime has said that it has written it: each of it
 	// may yet come to stand. record is what of ours the runtime's own record may hold: it writes all of that with every update.
 	told, record plan.Plan
+	toldAt       time.Time
 	// rendered is the generation that the spec and rest were made at; undecided where another life made them, or an update has come
 	// since. plan may be newer: a repair decides first and writes afterwards.
 	rendered uint64

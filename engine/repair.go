@@ -280,7 +280,7 @@ func (g *Engine) repair(ctx context.Context, v *node.View, w *work, drift bool) 
 				e.plan, e.gen = slices.Concat(e.plan, kept), undecided
 			}
 		})
-	} else if g.o.UpdatesUntold {
+	} else if len(w.told) > 0 && (g.o.UpdatesUntold || g.o.Now().Sub(w.toldAt) > answerLimit) {
 		g.reg.changeContainer(w.c.ID, func(e *entry) {
 			if e.c == w.c {
 				e.told = nil // no answer of ours is under way

@@ -35,7 +35,7 @@ func (g *Engine) Synchronize(listed []*workload.Pod, containers []Listed) {
 		}
 		e := g.adopt(pod, ctr.Sandbox, ctr.Arrival)
 		if old, ok := g.reg.container(e.c.ID); ok {
-			e.plan, e.rest, e.told, e.record = old.plan, old.rest, old.told, old.record
+			e.plan, e.rest, e.told, e.toldAt, e.record = old.plan, old.rest, old.told, old.toldAt, old.record
 			e.rendered, e.inSpec, e.mark = old.rendered, old.inSpec, old.mark
 		}
 		g.startContainer(pod.p, &e)

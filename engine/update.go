@@ -37,6 +37,7 @@ func (g *Engine) Update(ctx context.Context, sb Sandbox, ctr Arrival, asked work
 		e.plan, e.gen, e.rendered = g.decide(v, pod.p, &c), v.Generation, undecided
 		full = withUndo(v, old, e.plan, c.Base)
 		e.mark, e.told, e.record = g.markOf(v, full, &c), join(e.plan, old), join(e.record, inRecord(v, full))
+		e.toldAt = g.o.Now()
 		swapped = g.reg.swapContainer(&was, e) // before the burst falls: a repair that has listed the old plan must not raise it again
 	}
 	c := e.c
@@ -73,7 +74,7 @@ func (g *Engine) UpdateRefused(sb Sandbox, was *workload.Container) {
 		now, c := e, *e.c
 		refused = c.Base
 		c.Base, c.Foreign = was.Base, was.Foreign
-		e.told = e.stood() // also what the refused answer was to take back
+		e.told, e.toldAt = e.stood(), g.o.Now() // also what the refused answer was to take back
 		e.c = &c
 		e.plan, e.gen, e.rendered = g.decide(v, pod.p, &c), v.Generation, undecided
 		e.mark = g.markOf(v, withUndo(v, now.plan, e.plan, c.Base), &c)

@@ -5,6 +5,7 @@ package engine
 
 import (
 	"context"
+	"time"
 
 	"github.com/koord-rt/koord-rt/model/mark"
 	"github.com/koord-rt/koord-rt/model/node"
@@ -37,6 +38,10 @@ func (g *Engine) Updated(id string) {
 		}
 	})
 }
+
+// answerLimit is when an answer that the runtime has not said to have written is not waited for any more: it has refused it, which NRI does
+// not tell. The kubelet waits two minutes for a request by default (runtimeRequestTimeout). From then on what nobody of us wants is nobody's business.
+const answerLimit = 5 * time.Minute
 
 // takeBack writes a container's plan and takes back what the runtime has written beside it. It is false where somebody has changed or
 // decided the container meanwhile. What could not be taken back is left to the next look against drift.

@@ -5,6 +5,7 @@ package engine_test
 
 import (
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -20,9 +21,9 @@ import (
 
 // answered is a neighbour of an exclusive container that has been resized, and whose answer keeps it off that one's CPU; all are the
 // CPUs of the machine. The runtime has not written the answer when the CPU becomes free.
-func answered(t *testing.T, drift time.Duration) (r *rig, id string, runtime func(), all func() bool) {
+func answered(t *testing.T, drift time.Duration, change ...func(*engine.Options)) (r *rig, id string, runtime func(), all func() bool) {
 	t.Helper()
-	r = newRig(t, 0, func(o *engine.Options) { o.Views.SetStatic(pinnable(t)); o.Drift = drift })
+	r = newRig(t, 0, append(change, func(o *engine.Options) { o.Views.SetStatic(pinnable(t)); o.Drift = drift })...)
 	pod, ctr := neighbour(t, r, "resized")
 	cpus := func() string { return r.tree.Get(t, pod.Cgroup+"/c", "cpuset.cpus") }
 	sb, c := exclusive(t, r, "owner", "0")
@@ -62,6 +63,25 @@ func TestAnswerIsOvertakenAndNobodyTells(t *testing.T) {
 	_, _, runtime, all := answered(t, 10*time.Millisecond)
 	runtime()
 	enginetest.Eventually(t, "the neighbour's second return", all)
+}
+
+// An answer that the runtime never says to have written is not waited for for ever: a hand's CPUs are the hand's business then.
+func TestAnswerIsForgotten(t *testing.T) {
+	t.Parallel()
+	var late atomic.Int64
+	r, _, runtime, all := answered(t, time.Hour, func(o *engine.Options) {
+		o.Now = func() time.Time { return time.Now().Add(time.Duration(late.Load())) }
+	})
+	late.Store(int64(time.Hour))
+	runtime()
+	r.Repair()
+	enginetest.Eventually(t, "the last look for the answer", all)
+	runtime()
+	r.Repair()
+	enginetest.Eventually(t, "an end of all repairs", r.Idle)
+	if all() {
+		t.Error("what nobody wants is taken back an hour after an answer")
+	}
 }
 
 // A life that ends right after its answer has told the next one what of the runtime's record is ours.

@@ -10,14 +10,19 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// unseen is how long an object that was just made, and that the cache does not have, is waited for.
-const unseen = time.Second
+// unseen is how long what was just written, and the cache does not have, is waited for until the next look; mostLooks is how often. An API server
+// that was put back to an earlier state will never tell of it.
+const (
+	unseen    = time.Second
+	mostLooks = 30
+)
 
 // version is what a write made of an object; made is that there was none before.
 type version struct {
 	uid        types.UID
 	generation int64
 	made       bool
+	looks      int // at a cache that is behind
 }
 
 func (r *reconciler) wrote(name string, v version) {
@@ -29,8 +34,8 @@ func (r *reconciler) wrote(name string, v version) {
 // behind reports whether the cache does not have yet what was written last. A node can be asked for again just after it was written: its own
 // event and the strategy's come apart, as they do to a new leader. Who decides by what was there before writes the same a second time.
 //
-// A change of the generation wakes the controller, so nothing but an object that is not there is asked for again: that it was made is not seen
-// yet, or it has gone since, and which of the two the cache does not tell.
+// An object that is not there is looked for once: that it was made is not seen yet, or it has gone since, and which of the two the cache does
+// not tell.
 func (r *reconciler) behind(name string, object client.Object, there bool) (again time.Duration, is bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -39,7 +44,10 @@ func (r *reconciler) behind(name string, object client.Object, there bool) (agai
 		return 0, false
 	}
 	if there && object.GetUID() == last.uid && object.GetGeneration() < last.generation {
-		return 0, true
+		if last.looks++; last.looks <= mostLooks {
+			r.written[name] = last
+			return unseen, true
+		}
 	}
 	delete(r.written, name)
 	if !there && last.made {

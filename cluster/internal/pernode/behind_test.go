@@ -66,7 +66,8 @@ func (l *lagging) cached() client.Client {
 }
 
 // TestCacheBehind: a node that is asked for twice, and its cache sees the first write after the second question, is written once; what the cache
-// then sees, and a change of the strategy meanwhile, are written as ever. An object that somebody deletes before the cache has it is made again.
+// then sees, and a change of the strategy meanwhile, are written as ever. An object that somebody deletes before the cache has it is made
+// again, and what an API server has lost is written again.
 func TestCacheBehind(t *testing.T) {
 	t.Parallel()
 	l := &lagging{Client: served(t).Build()}
@@ -101,8 +102,8 @@ func TestCacheBehind(t *testing.T) {
 
 	look(300)
 	for range 2 {
-		if again := look(300).RequeueAfter; again != 0 {
-			t.Errorf("a change that is not seen is looked at again after %s: its event will wake the controller", again)
+		if again := look(300).RequeueAfter; again != unseen {
+			t.Errorf("a change that is not seen is looked at again after %s", again)
 		}
 	}
 	is("changed, and asked for again before it is seen", 2)
@@ -136,4 +137,14 @@ func TestCacheBehind(t *testing.T) {
 	is("deleted before the cache had it", 4)
 	look(400)
 	is("and not there a second later", 5)
+
+	l.see(t)
+	look(500) // and the API server is put back to what the cache has
+	is("changed", 6)
+	for range mostLooks {
+		look(500)
+	}
+	is("not seen", 6)
+	look(500)
+	is("never seen", 7)
 }
