@@ -28,8 +28,9 @@ import (
 
 // loadOf makes this program a load instead of the tests. Its words:
 //
-//	reads DISK BYTES AT-ONCE PAUSE   reads so much of a disk at any place, past the page cache, and pauses, so many at once; the disk is
-//	                                 its descriptor 3, since a container may not open it
+//	reads DISK CPU BYTES AT-ONCE PAUSE
+//	                                 reads so much of a disk at any place, past the page cache, and pauses, so many at once, on that CPU if it
+//	                                 is named; the disk is its descriptor 3, since a container may not open it
 //	works CPU BUSY PAUSE             computes until it has had so much of a CPU, of that one if it is named, and pauses
 //	holds BYTES PAUSE                takes anonymous memory and gives it back, and pauses
 //	caches FILE                      reads a file into the page cache over and over
@@ -140,15 +141,26 @@ func runLoad(words []string) error {
 		return d
 	}
 	switch {
-	case len(words) == 5 && words[0] == "reads":
+	case len(words) == 6 && words[0] == "reads":
 		disk := os.NewFile(3, words[1])
 		end, err := disk.Seek(0, io.SeekEnd)
 		if err != nil {
 			return err
 		}
 		errs := make(chan error)
-		for range number(3) {
-			go func() { errs <- readsDisk(disk, int(end), number(2), pause()) }()
+		for range number(4) {
+			go func() {
+				runtime.LockOSThread()
+				if words[2] != anywhere {
+					var set unix.CPUSet
+					set.Set(number(2))
+					if err := unix.SchedSetaffinity(0, &set); err != nil {
+						errs <- err
+						return
+					}
+				}
+				errs <- readsDisk(disk, int(end), number(3), pause())
+			}()
 		}
 		return <-errs
 	case len(words) == 4 && words[0] == "works":

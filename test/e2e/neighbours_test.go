@@ -29,6 +29,10 @@ import (
 // slowBPS is what the guest's slow disk reads in a second.
 const slowBPS = 4 * mib
 
+// diskCPU is where the pod is that waits for the disk. The kernel reads the clock of the CPU that begins a wait and of the one that ends it, and
+// those of emulated CPUs are apart: what ends before it began does not count, and what else there is lasts as long as they are apart.
+const diskCPU = "5"
+
 // disturbs lets best effort disturb: its CPUs are all, its memory and its reads are nobody's business until somebody waits for them.
 const disturbs = "resourceUsedThresholdWithBE: {enable: true, cpuSuppressPolicy: cfsQuota, cpuSuppressThresholdPercent: 100, memoryEvictThresholdPercent: 100}\n"
 
@@ -67,7 +71,7 @@ func TestGuestNeighbours(t *testing.T) {
 	dev, _ := l.slowDisk()
 	// So long at once that what the machine beneath keeps it waiting is little of it.
 	works, limited := l.loading(l.ls, "works", sharedCPU, "400ms", "100ms"), l.loading(l.burst, "works", anywhere, "1ms", "99ms")
-	reads, holds := l.loading(quiet, "reads", dev, "4096", "1", "50ms"), l.loading(quiet, "holds", strconv.Itoa(8*mib), "100ms")
+	reads, holds := l.loading(quiet, "reads", dev, diskCPU, "4096", "1", "50ms"), l.loading(quiet, "holds", strconv.Itoa(8*mib), "100ms")
 	for _, load := range []*burden{works, limited, reads, holds} {
 		load.hasBegun() // what that costs is not usual
 	}
@@ -210,8 +214,8 @@ func (l *loops) slowDisk() (dev, number string) {
 	return "", ""
 }
 
-// disturbedAtDisk: the one reads a page twenty times a second, the other as much as the disk gives, eight reads at once, for
-// which a page has to wait half a second.
+// disturbedAtDisk: the one reads a page twenty times a second, the other as much as the disk gives, sixteen reads at once,
+// for which a page has to wait a second.
 func disturbedAtDisk(l *loops) {
 	dev, number := l.slowDisk()
 	limits := func() string {
@@ -225,7 +229,9 @@ func disturbedAtDisk(l *loops) {
 	var most string
 	l.disturb(disturbance{
 		about: "disk", signals: []string{"disk latency", "IO pressure"}, stall: "io.pressure",
-		begin: func() (stop func()) { return l.loading(l.be, "reads", dev, strconv.Itoa(256<<10), "8", "0s").stop },
+		begin: func() (stop func()) {
+			return l.loading(l.be, "reads", dev, anywhere, strconv.Itoa(256<<10), "16", "0s").stop
+		},
 		held: func() error {
 			var read int
 			most = limits()
