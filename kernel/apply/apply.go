@@ -233,7 +233,7 @@ func (b *batch) prepare(i int) {
 		a.failed(t, r, b.gen)
 		return
 	}
-	t.want(s)
+	t.want(s, b.gen)
 	c, err := a.change(b.p, s)
 	if err != nil {
 		r.fail(a.explain(s, err))

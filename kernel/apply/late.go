@@ -15,20 +15,21 @@ import (
 type lateWrite struct {
 	knob plan.Knob
 	next *plan.Setting
+	gen  uint64 // next's
 }
 
 // want notes what is wanted now beside the late writes of the same knob, whether or not the kernel has it already.
-func (t *target) want(s plan.Setting) {
+func (t *target) want(s plan.Setting, gen uint64) {
 	for _, l := range t.late {
 		if l.knob == s.Knob {
 			next := s // on the heap here alone
-			l.next = &next
+			l.next, l.gen = &next, gen
 		}
 	}
 }
 
 // after writes again what was wanted while a late write was under way, if something else stands.
-func (a *Applier) after(t *target, l *lateWrite, gen uint64) {
+func (a *Applier) after(t *target, l *lateWrite) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.late = slices.DeleteFunc(t.late, func(o *lateWrite) bool { return o == l })
@@ -40,9 +41,9 @@ func (a *Applier) after(t *target, l *lateWrite, gen uint64) {
 	p := plan.Plan{*l.next}
 	c, err := s.change(p, p[0])
 	if err != nil || c.Same {
-		return // the cgroup has ended, or it stands
+		return // it stands, or cannot be looked at now: the drift check sees to the rest
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel() // the target is locked: one that has to reclaim is late, too
-	s.commit(ctx, p, t, p[0], c, &Result{Setting: p[0]}, gen)
+	s.commit(ctx, p, t, p[0], c, &Result{Setting: p[0]}, l.gen)
 }

@@ -171,7 +171,7 @@ func (a *session) writeSlowly(ctx context.Context, t *target, s plan.Setting, c 
 			if err != nil {
 				_ = alone.recordError(rec, err) // nobody is left to tell; the journal counts its own failures
 			}
-			alone.after(t, late, rec.Gen)
+			alone.after(t, late)
 		default:
 		}
 	})

@@ -61,6 +61,8 @@ type Held struct {
 	// Ours are the words that we wrote, Original those that make what stood there before.
 	Ours     string `json:"ours"`
 	Original string `json:"original"`
+	// Former are what we wrote before, as long as they stand: the write of ours has failed, or a life has ended before it. "" for none.
+	Former string `json:"former,omitempty"`
 	// Stood: ours was in force at the last step. Lost counts how often somebody else has changed it.
 	Stood bool `json:"stood,omitempty"`
 	Lost  int  `json:"lost,omitempty"`
@@ -71,6 +73,16 @@ func SameHeld(a, b []Held) bool {
 	return slices.EqualFunc(a, b, func(x, y Held) bool {
 		return x.is(y.Knob, y.Device) && x.Ours == y.Ours && x.Original == y.Original
 	})
+}
+
+// standing are the words of ours that a line has, "" for none.
+func (h *Held) standing(line string) string {
+	for _, words := range [...]string{h.Ours, h.Former} {
+		if words != "" && plan.CostHeld(words, line) { // no words are held by every line
+			return words
+		}
+	}
+	return ""
 }
 
 func (h *Held) is(knob, device string) bool { return h.Knob == knob && h.Device == device }
@@ -100,7 +112,7 @@ func Step(s State, in Input) (State, Output) {
 		switch now, ok := w.line(k, h.Device); {
 		case !ok:
 			w.next.Held = append(w.next.Held, h)
-		case plan.CostHeld(h.Ours, now) && !plan.CostHeld(h.Original, now):
+		case h.standing(now) != "" && !plan.CostHeld(h.Original, now):
 			w.next.Held = append(w.next.Held, h) // until it is seen to be back
 			w.set(k, h.Device, h.Original, "the strategy no longer wants it: back to what it was")
 		}
@@ -225,6 +237,9 @@ func (w *work) hold(k plan.Knob, device, ours, reason string) (why string) {
 	}
 	h := Held{Knob: k.String(), Device: device, Ours: ours, Original: w.original(k, device), Stood: plan.CostHeld(ours, now)}
 	was := find(w.s.Held, k, device)
+	if was != nil && !h.Stood {
+		h.Former = was.standing(now)
+	}
 	if was != nil && was.Ours == ours {
 		h.Lost = was.Lost
 		if was.Stood && !h.Stood {

@@ -214,3 +214,31 @@ func TestGivesWay(t *testing.T) {
 		}
 	}
 }
+
+// Words that the next ones were to replace, which were never written, are ours as well: they do not stand for good.
+func TestFormerValueIsGivenBack(t *testing.T) {
+	t.Parallel()
+	const (
+		admins = "enable=0 ctrl=user rpct=90.00 rlat=7000 wpct=0.00 wlat=9000 min=50.00 max=150.00"
+		next   = "io.cost.qos 8:0 enable=1 ctrl=user rpct=95.00 rlat=6000 wpct=95.00 wlat=3000"
+	)
+	in := node8(disk(strategy.IOCfg{ReadLatency: num(5000)}))
+	in.Lines[plan.IOCostQoS]["8:0"] = admins
+	s, out := iocost.Step(iocost.State{}, in)
+	written(&in, out)
+	s, _ = iocost.Step(s, in)
+	in.Blocks = disk(strategy.IOCfg{ReadLatency: num(6000)})
+	for range 2 { // both writes are refused, or a life ends before them
+		if s, out = iocost.Step(s, in); render(out) != next {
+			t.Fatalf("%q", render(out))
+		}
+	}
+	in.Blocks = nil
+	if s, out = iocost.Step(s, in); render(out) != "io.cost.qos 8:0 "+admins {
+		t.Errorf("no longer named: %q, %+v", render(out), s)
+	}
+	written(&in, out)
+	if s, out = iocost.Step(s, in); len(out.Plan) > 0 || len(s.Held) > 0 {
+		t.Errorf("left behind: %q, %+v", render(out), s)
+	}
+}
