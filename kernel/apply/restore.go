@@ -49,6 +49,9 @@ type RestoreStep struct {
 // written or recorded.
 func (a *Applier) Restore(ctx context.Context, records []journal.Record, dryRun bool) []RestoreStep {
 	histories, originals := a.histories(records)
+	if !dryRun {
+		a.unwant(histories, originals)
+	}
 	out := make([]RestoreStep, len(histories))
 	changes := make([]undo, len(histories))
 	var order []step
@@ -279,6 +282,11 @@ func (a *Applier) undo(ctx context.Context, u undo, st step, out *RestoreStep) {
 	}
 	t := a.take(keyOf(u.setting.Target))
 	defer t.mu.Unlock()
+	a.undoIn(ctx, t, u, st, out)
+}
+
+// undoIn is undo in a target that is locked.
+func (a *Applier) undoIn(ctx context.Context, t *target, u undo, st step, out *RestoreStep) {
 	s := a.bare()
 	if st.union {
 		var r Result

@@ -159,7 +159,7 @@ func (a *session) writeFiles(ctx context.Context, t *target, s plan.Setting, c c
 // writeSlowly writes a memory limit that falls below what is in use: the kernel reclaims inside write(2), for seconds where
 // reclaim is slow. It is written from a goroutine and waited for until ctx ends.
 func (a *session) writeSlowly(ctx context.Context, t *target, s plan.Setting, c cgroup.Change, rec journal.Record) (err error, pending bool) {
-	done, late := make(chan error, 1), &lateWrite{knob: s.Knob}
+	done, late := make(chan error, 1), &lateWrite{knob: s.Knob, rec: rec}
 	alone := a.bare() // the session may be over before the write is
 	a.background(func() {
 		done <- alone.writeAll(context.WithoutCancel(ctx), s, c)
@@ -191,7 +191,7 @@ func (a *session) writeSlowly(ctx context.Context, t *target, s plan.Setting, c 
 
 // reclaims reports whether the write would have to free memory first.
 func (a *session) reclaims(s plan.Setting, c cgroup.Change) bool {
-	if c.Direction != cgroup.Shrink || s.Knob != plan.MemoryLimit && s.Knob != plan.MemoryHigh {
+	if c.Direction != cgroup.Shrink || !reclaimsIn(s.Knob) {
 		return false
 	}
 	path, err := a.fs.UsageFile(s.Target)
@@ -207,7 +207,7 @@ func (a *session) reclaims(s plan.Setting, c cgroup.Change) bool {
 }
 
 func (a *session) writeAll(ctx context.Context, s plan.Setting, c cgroup.Change) error {
-	nonblock := s.Knob == plan.MemoryLimit || s.Knob == plan.MemoryHigh
+	nonblock := reclaimsIn(s.Knob)
 	for _, w := range c.Writes {
 		if err := a.writeRetry(ctx, w, nonblock); err != nil {
 			return err
