@@ -167,7 +167,11 @@ func Cost(raw []byte, k plan.Knob, device string) plan.Value {
 // CostLine is the text that makes a disk's line what a setting of [plan.IOCostQoS] or [plan.IOCostModel] says.
 func CostLine(s plan.Setting) (string, error) {
 	words := plan.CostWords(s.Value.String())
-	if !plan.IsDevice(s.Key) || words == "" || strings.Contains(words, "\n") {
+	pairs := words != "" && !strings.Contains(words, "\n")
+	for w := range strings.FieldsSeq(words) {
+		pairs = pairs && strings.Contains(w, "=")
+	}
+	if !plan.IsDevice(s.Key) || !pairs {
 		return "", fmt.Errorf("%s: %q of %q is no line of a disk", s.Knob, words, s.Key)
 	}
 	return s.Key + " " + words, nil
