@@ -18,7 +18,7 @@
 // somebody else has changed it meanwhile. A line that somebody else sets is set again, ten times; then it is theirs until the strategy says
 // another one. The kernel has no way to take a line away: a disk that had none gets the kernel's own figures, switched off.
 //
-// Input is an Input with the lines as they stand, and the State of the step before; output a plan with reasons. It imports model, api and the
+// Input is an Input with the lines as they stand, and the State of the step before; output a plan with reasons. It imports model, api, policy/lent and the
 // standard library only; never os, net, log, fmt or time.
 package iocost
 
@@ -32,6 +32,7 @@ import (
 	"github.com/koord-rt/koord-rt/api/strategy"
 	"github.com/koord-rt/koord-rt/model/node"
 	"github.com/koord-rt/koord-rt/model/plan"
+	"github.com/koord-rt/koord-rt/policy/lent"
 )
 
 // Knobs are the files, all of [plan.LevelNode].
@@ -53,42 +54,8 @@ type State struct {
 	Held []Held `json:"held,omitempty"`
 }
 
-// Held is a line that we have changed.
-type Held struct {
-	Knob string `json:"knob"`
-	// Device is the disk's number.
-	Device string `json:"device"`
-	// Ours are the words that we wrote, Original those that make what stood there before.
-	Ours     string `json:"ours"`
-	Original string `json:"original"`
-	// Former are what we wrote before, as long as they stand: the write of ours has failed, or a life has ended before it. "" for none.
-	Former string `json:"former,omitempty"`
-	// Stood: ours was in force at the last step. Lost counts how often somebody else has changed it.
-	Stood bool `json:"stood,omitempty"`
-	Lost  int  `json:"lost,omitempty"`
-}
-
-// SameHeld reports whether the same lines are ours, with the same originals; how they fare does not count.
-func SameHeld(a, b []Held) bool {
-	return slices.EqualFunc(a, b, func(x, y Held) bool {
-		return x.is(y.Knob, y.Device) && x.Ours == y.Ours && x.Original == y.Original
-	})
-}
-
-// standing are the words of ours that a line has, "" for none.
-func (h *Held) standing(line string) string {
-	for _, words := range [...]string{h.Ours, h.Former} {
-		if words != "" && plan.CostHeld(words, line) { // no words are held by every line
-			return words
-		}
-	}
-	return ""
-}
-
-func (h *Held) is(knob, device string) bool { return h.Knob == knob && h.Device == device }
-
-// patience is how often a line is set again that somebody else changes.
-const patience = 10
+// Held is a line that we have changed: Ours are the words that we wrote, Original those that make what stood there before.
+type Held = lent.Held[string]
 
 // Output of a step.
 type Output struct {
@@ -104,28 +71,11 @@ func Step(s State, in Input) (State, Output) {
 	for i := range in.Blocks {
 		w.block(i)
 	}
-	for _, h := range s.Held {
-		k, known := plan.ParseKnob(h.Knob)
-		if !known || find(w.next.Held, k, h.Device) != nil {
-			continue
-		}
-		switch now, ok := w.line(k, h.Device); {
-		case !ok:
-			w.next.Held = append(w.next.Held, h)
-		case h.standing(now) != "" && !plan.CostHeld(h.Original, now):
-			w.next.Held = append(w.next.Held, h) // until it is seen to be back
+	w.next.Held = lent.Back(s.Held, w.next.Held, w.line, plan.CostHeld,
+		func(k plan.Knob, h *Held) {
 			w.set(k, h.Device, h.Original, "the strategy no longer wants it: back to what it was")
-		}
-	}
+		})
 	return w.next, w.out
-}
-
-// find is what is ours of a disk's line.
-func find(held []Held, k plan.Knob, device string) *Held {
-	if i := slices.IndexFunc(held, func(h Held) bool { return h.is(k.String(), device) }); i >= 0 {
-		return &held[i]
-	}
-	return nil
 }
 
 // work is one step in progress.
@@ -219,7 +169,7 @@ func (w *work) block(i int) {
 
 // original are the words of what stood before us.
 func (w *work) original(k plan.Knob, device string) string {
-	if h := find(w.s.Held, k, device); h != nil {
+	if h := lent.Find(w.s.Held, k, device); h != nil {
 		return h.Original
 	}
 	now, _ := w.line(k, device)
@@ -235,23 +185,13 @@ func (w *work) hold(k plan.Knob, device, ours, reason string) (why string) {
 		}
 		return why
 	}
-	h := Held{Knob: k.String(), Device: device, Ours: ours, Original: w.original(k, device), Stood: plan.CostHeld(ours, now)}
-	was := find(w.s.Held, k, device)
-	if was != nil && !h.Stood {
-		h.Former = was.standing(now)
-	}
-	if was != nil && was.Ours == ours {
-		h.Lost = was.Lost
-		if was.Stood && !h.Stood {
-			h.Lost++
-		}
-	}
-	if was != nil || !h.Stood {
+	h, keep := lent.Want(lent.Find(w.s.Held, k, device), k, device, ours, w.original(k, device), now, plan.CostHeld)
+	if keep {
 		w.next.Held = append(w.next.Held, h)
 	}
 	switch {
 	case h.Stood:
-	case h.Lost > patience:
+	case h.Left():
 		return "somebody else sets " + k.String() + " to " + strconv.QuoteToASCII(now) + " again and again: it is left to them"
 	case h.Lost > 0:
 		w.set(k, device, ours, reason+"; somebody else had set "+now)

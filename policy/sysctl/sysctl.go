@@ -16,11 +16,10 @@
 // Example: 128 GiB and factor 100 give 134217728 × 100 / 10000 = 1342177 KiB.
 //
 // Input is an Input with the parameters as they stand, and the State of the step before; output a plan with reasons. It
-// imports model, api, policy/figure and the standard library only; never os, net, log, fmt or time.
+// imports model, api, policy/figure, policy/lent and the standard library only; never os, net, log, fmt or time.
 package sysctl
 
 import (
-	"slices"
 	"strconv"
 
 	"github.com/koord-rt/koord-rt/api/protocol"
@@ -28,6 +27,7 @@ import (
 	"github.com/koord-rt/koord-rt/model/plan"
 	"github.com/koord-rt/koord-rt/model/unit"
 	"github.com/koord-rt/koord-rt/policy/figure"
+	"github.com/koord-rt/koord-rt/policy/lent"
 )
 
 // Knobs are the parameters, all of [plan.LevelNode].
@@ -48,25 +48,9 @@ type State struct {
 }
 
 // Held is a parameter that we have changed.
-type Held struct {
-	Knob string `json:"knob"`
-	// Ours is the value that we wrote, Original what stood there before.
-	Ours     int64 `json:"ours"`
-	Original int64 `json:"original"`
-	// Former is what we wrote before, as long as that stands: the write of ours has failed, or a life has ended before it. 0 for none.
-	Former int64 `json:"former,omitempty"`
-	// Stood: ours was in force at the last step. Lost counts how often somebody else has changed it.
-	Stood bool `json:"stood,omitempty"`
-	Lost  int  `json:"lost,omitempty"`
-}
+type Held = lent.Held[int64]
 
-// SameHeld reports whether the same parameters are ours, with the same originals; how they fare does not count.
-func SameHeld(a, b []Held) bool {
-	return slices.EqualFunc(a, b, func(x, y Held) bool { return x.Knob == y.Knob && x.Ours == y.Ours && x.Original == y.Original })
-}
-
-// patience is how often a value is set again that somebody else changes.
-const patience = 10
+func same(want, stands int64) bool { return want == stands }
 
 // Output of a step.
 type Output struct {
@@ -81,19 +65,10 @@ func Step(s State, in Input) (State, Output) {
 	w := &work{in: &in, s: &s}
 	w.want()
 	w.vendor()
-	for _, h := range s.Held {
-		k, known := plan.ParseKnob(h.Knob)
-		if !known || slices.ContainsFunc(w.next.Held, func(n Held) bool { return n.Knob == h.Knob }) {
-			continue
-		}
-		switch now, ok := in.Current[k]; {
-		case !ok:
-			w.next.Held = append(w.next.Held, h)
-		case (now == h.Ours || now == h.Former) && now != h.Original:
-			w.next.Held = append(w.next.Held, h) // until it is seen to be back
+	w.next.Held = lent.Back(s.Held, w.next.Held, func(k plan.Knob, _ string) (int64, bool) { now, ok := in.Current[k]; return now, ok }, same,
+		func(k plan.Knob, h *Held) {
 			w.set(k, h.Original, "the strategy no longer names it: back to what it was")
-		}
-	}
+		})
 	return w.next, w.out
 }
 
@@ -118,28 +93,13 @@ func (w *work) hold(k plan.Knob, n int64, field, reason string) {
 		w.problem(field, "this kernel has no "+k.String())
 		return
 	}
-	h := Held{Knob: k.String(), Ours: n, Original: now}
-	i := slices.IndexFunc(w.s.Held, func(o Held) bool { return o.Knob == h.Knob })
-	if i >= 0 {
-		was := &w.s.Held[i]
-		h.Original = was.Original
-		if was.Ours == n {
-			h.Lost = was.Lost
-			if was.Stood && now != n {
-				h.Lost++
-			}
-		}
-		if now != n && (now == was.Ours || now == was.Former) {
-			h.Former = now
-		}
-	}
-	h.Stood = now == n
-	if i >= 0 || now != n {
+	h, keep := lent.Want(lent.Find(w.s.Held, k, ""), k, "", n, now, now, same)
+	if keep {
 		w.next.Held = append(w.next.Held, h)
 	}
 	switch {
-	case now == n:
-	case h.Lost > patience:
+	case h.Stood:
+	case h.Left():
 		w.problem(field, "somebody else sets "+k.String()+" to "+strconv.FormatInt(now, 10)+" again and again: it is left to them")
 	case h.Lost > 0:
 		w.set(k, n, reason+"; somebody else had set "+strconv.FormatInt(now, 10))

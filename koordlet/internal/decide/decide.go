@@ -26,6 +26,7 @@ import (
 	"github.com/koord-rt/koord-rt/policy/evict"
 	"github.com/koord-rt/koord-rt/policy/interference"
 	"github.com/koord-rt/koord-rt/policy/iocost"
+	"github.com/koord-rt/koord-rt/policy/lent"
 	"github.com/koord-rt/koord-rt/policy/memqos"
 	"github.com/koord-rt/koord-rt/policy/netqos"
 	"github.com/koord-rt/koord-rt/policy/suppress"
@@ -182,7 +183,7 @@ func Step(s State, f *Facts) (State, Outcome) {
 		var o sysctl.Output
 		s.Sysctl, o = sysctl.Step(s.Sysctl, sysctlInput(f))
 		out.Node, out.Problems = o.Plan, o.Problems
-		out.Owns = !sysctl.SameHeld(params, s.Sysctl.Held)
+		out.Owns = !lent.Same(params, s.Sysctl.Held)
 		ioCost(f, &s, &out)
 		network(f, &s, a, &out)
 	}

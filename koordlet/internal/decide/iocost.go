@@ -10,6 +10,7 @@ import (
 	"github.com/koord-rt/koord-rt/api/strategy"
 	"github.com/koord-rt/koord-rt/model/node"
 	"github.com/koord-rt/koord-rt/policy/iocost"
+	"github.com/koord-rt/koord-rt/policy/lent"
 )
 
 // IOCost reports whether a step would look at the cost control of disks, which is for those who name one.
@@ -34,5 +35,5 @@ func ioCost(f *Facts, s *State, out *Outcome) {
 		Blocks: costBlocks(f.View), Kernel: &f.View.Kernel, Ceded: f.View.Ceded, Lines: f.CostLines,
 	})
 	out.Node, out.CostProblems = append(slices.Clip(out.Node), o.Plan...), o.Problems
-	out.Owns = out.Owns || !iocost.SameHeld(held, s.IOCost.Held)
+	out.Owns = out.Owns || !lent.Same(held, s.IOCost.Held)
 }
