@@ -30,9 +30,6 @@ const Name = "quotamirror"
 // manager is the field manager of what is written.
 const manager = "koord-manager"
 
-// absent is a resource version that no object has: an apply with it makes an object and never changes one that somebody else has just made.
-const absent = "1"
-
 // Add makes the controller. Quotas of all groups of one namespace and name are one thing to look at. The manager's cache keeps the managed fields
 // of canonical ElasticQuotas.
 func Add(mgr ctrl.Manager) error {
@@ -152,7 +149,7 @@ func (r *reconciler) mirror(ctx context.Context, stored, wanted *sigsv1alpha1.El
 	u.SetAnnotations(wanted.Annotations)
 	u.SetOwnerReferences(wanted.OwnerReferences)
 	if stored == nil {
-		u.SetResourceVersion(absent)
+		u.SetResourceVersion(ownership.Absent)
 	} else {
 		u.SetUID(stored.UID)
 	}

@@ -13,6 +13,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
+// Absent is a resource version that no object has: an apply with it makes an object, and is refused with a conflict where somebody else has just
+// made one that a cache has not seen yet.
+const Absent = "1"
+
 // Owners are the fields of an object's spec by who has written them.
 type Owners struct {
 	// Mine are those that we applied.

@@ -17,11 +17,10 @@ const (
 	mostLooks = 30
 )
 
-// version is what a write made of an object; made is that there was none before.
+// version is what a write made of an object.
 type version struct {
 	uid        types.UID
 	generation int64
-	made       bool
 	looks      int // at a cache that is behind
 }
 
@@ -34,8 +33,7 @@ func (r *reconciler) wrote(name string, v version) {
 // behind reports whether the cache does not have yet what was written last. A node can be asked for again just after it was written: its own
 // event and the strategy's come apart, as they do to a new leader. Who decides by what was there before writes the same a second time.
 //
-// An object that is not there is looked for once: that it was made is not seen yet, or it has gone since, and which of the two the cache does
-// not tell.
+// An object that is not there at all is made, which an API server that has it refuses ([ownership.Absent]).
 func (r *reconciler) behind(name string, object client.Object, there bool) (again time.Duration, is bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -50,8 +48,5 @@ func (r *reconciler) behind(name string, object client.Object, there bool) (agai
 		}
 	}
 	delete(r.written, name)
-	if !there && last.made {
-		return unseen, true
-	}
 	return 0, false
 }

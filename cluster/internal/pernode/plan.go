@@ -94,6 +94,10 @@ func Plan(f Found) (Step, error) {
 		// Whoever made the object deletes it; what is not applied again would be taken back.
 		step.Apply.SetAnnotations(map[string]string{CreatedBy: Manager})
 	}
+	if f.Stored == nil {
+		// What a user has just made, and is not seen here yet, would get the annotation, too, and go with its node.
+		step.Apply.SetResourceVersion(ownership.Absent)
+	}
 	return step, nil
 }
 

@@ -144,7 +144,7 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		err = client.IgnoreNotFound(r.client.Delete(ctx, object, client.Preconditions{UID: &uid}))
 		r.metrics.did(err, whyDelete)
 	case step.Apply != nil:
-		if err = r.apply(ctx, req.Name, step, found.Stored == nil); apierrors.IsInvalid(err) {
+		if err = r.apply(ctx, req.Name, step); apierrors.IsInvalid(err) {
 			r.metrics.did(err, whyRefused)
 			err = r.rest(ctx, req.Name, found, err)
 			break
@@ -152,20 +152,20 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		r.metrics.did(err, whyApply)
 	}
 	if apierrors.IsConflict(err) {
-		// Somebody has just written a field of ours, or the object is another one: the cache will say so.
+		// Somebody has just written a field of ours, or made the object, or it is another one: the cache will say so.
 		return ctrl.Result{RequeueAfter: time.Second}, nil
 	}
 	return ctrl.Result{RequeueAfter: step.Again}, err
 }
 
 // apply writes.
-func (r *reconciler) apply(ctx context.Context, name string, step Step, made bool) error {
+func (r *reconciler) apply(ctx context.Context, name string, step Step) error {
 	step.Apply.SetGroupVersionKind(r.kind.GVK)
 	step.Apply.SetName(name)
 	if err := r.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(step.Apply), client.FieldOwner(Manager)); err != nil {
 		return fmt.Errorf("apply %s %s: %w", r.kind.GVK.Kind, name, err)
 	}
-	r.wrote(name, version{uid: step.Apply.GetUID(), generation: step.Apply.GetGeneration(), made: made})
+	r.wrote(name, version{uid: step.Apply.GetUID(), generation: step.Apply.GetGeneration()})
 	l := log.FromContext(ctx)
 	if len(step.Overridden) > 0 {
 		l.Info("applied; fields of others stay", "fields", step.Overridden)
@@ -183,7 +183,7 @@ func (r *reconciler) rest(ctx context.Context, name string, found Found, refused
 	}
 	step, err := Plan(found)
 	if err == nil && step.Apply != nil {
-		err = r.apply(ctx, name, step, found.Stored == nil)
+		err = r.apply(ctx, name, step)
 		r.metrics.did(err, whyApply)
 	}
 	return errors.Join(refused, err)

@@ -289,19 +289,36 @@ func (n *simulated) deleted(t *testing.T) {
 	n.becomes(t, slos+"/"+documented, "NodeSLO by a ConfigMap that is made anew", func(o cluster.Object) bool { return percent(o, "cpuSuppressThresholdPercent") == 65 })
 }
 
-// gone: what was made for a node outlives it for as long as the manager was told, ten minutes by default, and goes then. What a user has made stays.
+// gone: what was made for a node outlives it for as long as the manager was told, ten minutes by default, and goes then. What a user has made stays,
+// also where the manager has seen its node first.
 func (n *simulated) gone(t *testing.T) {
-	const name = "node-003"
-	n.put(t, "apiVersion: slo.koordinator.sh/v1alpha1\nkind: NodeSLO\nmetadata: {name: mine}\n")
-	n.node(t, "mine")
-	n.becomes(t, reports+"/mine", "NodeMetric beside a user's NodeSLO", func(cluster.Object) bool { return true })
+	nodes := []string{"node-003"}
+	for i := range 10 {
+		nodes = append(nodes, fmt.Sprintf("mine-%d", i))
+	}
+	ours, users := []string{slos + "/node-003"}, []string(nil)
+	for _, node := range nodes {
+		ours = append(ours, reports+"/"+node)
+		if node == "node-003" {
+			continue
+		}
+		slo := cluster.Object{"apiVersion": "slo.koordinator.sh/v1alpha1", "kind": "NodeSLO", "metadata": map[string]any{"name": node}}
+		if _, err := n.c.Admin().Create(t.Context(), slos, slo); err != nil {
+			t.Fatal(err)
+		}
+		n.node(t, node)
+		users = append(users, slos+"/"+node)
+	}
+	for _, path := range ours {
+		n.becomes(t, path, path+" of a node", func(cluster.Object) bool { return true })
+	}
 	begun := time.Now()
-	for _, node := range []string{name, "mine"} {
+	for _, node := range nodes {
 		if err := n.c.Admin().Delete(t.Context(), "/api/v1/nodes/"+node, -1); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for _, path := range []string{slos + "/" + name, reports + "/" + name, reports + "/mine"} {
+	for _, path := range ours {
 		eventually(t, 30*time.Second, func() error {
 			o, err := n.c.Admin().Get(t.Context(), path)
 			if cluster.Refused(err, "NotFound") {
@@ -314,7 +331,11 @@ func (n *simulated) gone(t *testing.T) {
 		}
 	}
 	t.Logf("all went within %s of their nodes", time.Since(begun).Round(time.Millisecond))
-	if _, err := n.c.Admin().Get(t.Context(), slos+"/mine"); err != nil {
-		t.Errorf("a user's own NodeSLO: %v", err)
+	for _, path := range users {
+		if o, err := n.c.Admin().Get(t.Context(), path); err != nil {
+			t.Errorf("a user's own NodeSLO: %v", err)
+		} else if o.Str("metadata", "annotations", "koord-rt.dev/created-by") != "" {
+			t.Errorf("a user's own NodeSLO is said to be ours: %s", o.Compact("metadata"))
+		}
 	}
 }
