@@ -113,7 +113,7 @@ lab-host: ## Lane 1: real containerd on this host
 .PHONY: lab-host-beside
 lab-host-beside: build
 	$(LAB) -run '^TestHost(Conformance|CoreSched|Lifecycle|OnlyKoordlet|Proxy|Scenarios)' ./test/e2e | $(VERDICT)
-	$(LAB) ./test/lab/host | $(VERDICT)
+	$(LAB) -skip '^TestPeer' ./test/lab/host | $(VERDICT)
 
 # What measures CPU, memory or network, or a machine that has them to spare.
 .PHONY: lab-host-alone
@@ -138,7 +138,8 @@ lab-cluster-alone: build
 	$(LAB) -run '^TestCluster(NodeKoordlet|Manager$$)' ./test/lab/cluster | $(VERDICT)
 
 .PHONY: lab-peers
-lab-peers: build ## Upstream's agent as we run it for benchmarks, its proxy, kube-controller-manager, make demo-cluster
+lab-peers: build ## Upstream's agent as we run it for benchmarks, its proxy, kube-controller-manager, containerd's events, make demo-cluster
+	$(LAB) -run '^TestPeer' ./test/lab/host | $(VERDICT)
 	$(LAB) -run '(UpstreamKoordlet|UpstreamProxy|Components)' -p 1 ./test/lab/cluster ./test/lab/critest | $(VERDICT)
 	$(LAB) -run '^TestDemoCluster$$' ./test/e2e | $(VERDICT)
 

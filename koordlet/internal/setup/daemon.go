@@ -321,8 +321,7 @@ func (d *Daemon) takeIn(ctx context.Context, _ bool) (missed bool, err error) {
 	return missed, err
 }
 
-// ping lists again, instead of following CRI's GetContainerEvents: not every runtime has that, a stream tells nothing of what happened
-// before it or while it was broken, and of no changed resources. Lists would be needed beside it, and these have everything.
+// ping lists again. It does not follow CRI's GetContainerEvents, by which who stands still holds up the runtime (ADR 22).
 func (d *Daemon) ping(ctx context.Context) error {
 	_, err := d.takeIn(ctx, false)
 	return err
