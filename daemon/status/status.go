@@ -39,6 +39,8 @@ type Status struct {
 	ProgramVersion string    `json:"programVersion"`
 	ConfigPath     string    `json:"configPath,omitempty"`
 	ConfigLoaded   time.Time `json:"configLoaded,omitzero"`
+	// ConfigPending is what the configuration file has come to say since then that is not in force, and why; "" for nothing.
+	ConfigPending string `json:"configPending,omitempty"`
 	// ConnectedSince is zero while disconnected from the runtime.
 	ConnectedSince time.Time `json:"connectedSince,omitzero"`
 	Connects       uint64    `json:"connects,omitempty"`

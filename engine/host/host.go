@@ -53,11 +53,12 @@ type Options struct {
 	Name, Program string
 	// ConfigPath is where Config was read, "" for defaults.
 	ConfigPath string
-	// Strategy was found at start, nil for none; Source names where. Inline reads it again out of the configuration file
-	// that it stands in; nil when it has a file of its own.
+	// Again reads the configuration file when it has changed; nil without one.
+	Again Again
+	// Strategy was found at start, nil for none; Source names where. Inline says that it is the configuration file.
 	Strategy *strategy.Spec
 	Source   string
-	Inline   func([]byte) (*strategy.Spec, error)
+	Inline   bool
 	Edge     engine.Edge
 	// List asks the runtime what its events do not tell; may be nil.
 	List engine.Lister
@@ -86,12 +87,16 @@ type Host struct {
 	reg     *prometheus.Registry
 	probe   *prober
 	watch   *handoff.Watcher
+	written *configFile
 	more    Extension
 }
 
 // New takes the lock, probes the node and connects the parts. On error everything is given back.
 func New(ctx context.Context, o Options) (_ *Host, err error) {
 	h := &Host{o: o, started: time.Now(), reg: prometheus.NewRegistry()}
+	h.written = &configFile{again: o.Again, log: o.Log, problem: func(path string, err error) {
+		h.Engine.Problem(path, "configuration", err.Error())
+	}}
 	if h.lock, err = lock.Acquire(lock.Path(o.Config.RunDir, o.Writer)); err != nil {
 		return nil, err
 	}
@@ -189,13 +194,7 @@ func (h *Host) Run(ctx context.Context, beside func(context.Context), more ...ru
 		return errors.Join(err, h.close(context.WithoutCancel(ctx)))
 	}
 	g.Add(run.Component{Name: "handoff", Run: func(ctx context.Context) error { return h.watch.Run(ctx, h.setHandoff) }})
-	file := &strategyFile{path: h.o.Config.StrategyFile, set: h.Engine.Views().SetFile, log: h.o.Log, holds: h.o.Strategy, refused: func(path string, err error) {
-		h.Engine.Problem(path, "strategy", err.Error())
-	}}
-	if h.o.Inline != nil {
-		file.path, file.inline = h.o.ConfigPath, h.o.Inline
-	}
-	g.Add(run.Component{Name: "strategy", Run: file.run})
+	h.addFiles(&g)
 	g.Add(run.Component{Name: "probe", Run: func(ctx context.Context) error { return h.probe.run(ctx, h.renew) }})
 	g.Add(run.Component{Name: "status", Run: h.writeStatus})
 	g.Add(run.Component{Name: "watchdog", Run: func(ctx context.Context) error { return notify.Watchdog(ctx, h.alive) }})
@@ -220,6 +219,22 @@ func (h *Host) Run(ctx context.Context, beside func(context.Context), more ...ru
 		g.Add(c)
 	}
 	return g.Run(ctx)
+}
+
+// addFiles follows the node's own files: its configuration, and the strategy that stands there or in a file of its own.
+func (h *Host) addFiles(g *run.Group) {
+	own := &strategyFile{path: h.o.Config.StrategyFile, set: h.Engine.Views().SetFile, log: h.o.Log, holds: h.o.Strategy, refused: func(path string, err error) {
+		h.Engine.Problem(path, "strategy", err.Error())
+	}}
+	if h.o.Again != nil {
+		h.written.path = h.o.ConfigPath
+	}
+	if h.o.Inline {
+		own.path, h.written.strategy = h.o.ConfigPath, own
+	} else {
+		g.Add(run.Component{Name: "strategy", Run: own.run})
+	}
+	g.Add(run.Component{Name: "configuration", Run: h.written.run})
 }
 
 // ready tells systemd once the program serves.
@@ -289,7 +304,7 @@ func (h *Host) writeStatus(ctx context.Context) error {
 	for {
 		s := h.Engine.Status()
 		s.Start, s.Written, s.Up, s.Program, s.ProgramVersion = h.started, time.Now(), boottime.Now(), h.o.Name, h.o.Program
-		s.ConfigPath, s.ConfigLoaded = h.o.ConfigPath, h.started
+		s.ConfigPath, s.ConfigLoaded, s.ConfigPending = h.o.ConfigPath, h.started, h.written.waiting()
 		if h.more.Agent != nil {
 			s.Agent = h.more.Agent()
 		}

@@ -22,7 +22,13 @@ type Loaded[C any] struct {
 	Strategy *strategy.Spec
 	Source   string
 	Inline   bool
+	// Again reads the file's content as it is later; nil without a file.
+	Again Again
 }
+
+// Again reads what a configuration file holds after the start: the strategy in it, nil for none, and the keys that say something else than at the
+// start, by their dotted names and in order.
+type Again func(data []byte) (spec *strategy.Spec, changed []string, err error)
 
 // Document is how the configuration of one program is read. All fields are required unless a comment says otherwise.
 type Document[C any] struct {
@@ -58,6 +64,18 @@ func Load[C any](path string, d Document[C]) (Loaded[C], error) {
 			return out, fmt.Errorf("configuration %s: %w", out.Path, err)
 		}
 		out.Config, out.Strategy = cfg, spec
+		first, err := treeOf(cfg)
+		if err != nil {
+			return out, err
+		}
+		out.Again = func(data []byte) (*strategy.Spec, []string, error) {
+			cfg, spec, err := d.Parse(data)
+			if err != nil {
+				return nil, nil, err
+			}
+			now, err := treeOf(cfg)
+			return spec, differing("", first, now), err
+		}
 	}
 	if d.Override != nil {
 		if err := d.Override(&out.Config); err != nil {

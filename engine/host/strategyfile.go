@@ -5,7 +5,6 @@ package host
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -23,56 +22,32 @@ const filePoll = 2 * time.Second
 // one holds.
 type strategyFile struct {
 	path string
-	// inline reads the strategy that stands in the configuration file, whose other parts need a restart; nil when the file
-	// is a strategy alone.
-	inline func([]byte) (*strategy.Spec, error)
-	set    func(*strategy.Spec, string)
+	set  func(*strategy.Spec, string)
 	// refused is told each content that cannot be used.
 	refused func(path string, err error)
 	log     *slog.Logger
 	// holds is the strategy in force: at first what was read at the start.
 	holds *strategy.Spec
-	// last is the file at the last look, once there has been one.
-	last   os.FileInfo
-	looked bool
+	seen  seen
 }
 
-func (f *strategyFile) run(ctx context.Context) error {
-	if f.path == "" {
-		<-ctx.Done()
-		return nil
-	}
-	tick := time.NewTicker(filePoll)
-	defer tick.Stop()
-	for {
-		f.look()
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-		}
-	}
-}
+func (f *strategyFile) run(ctx context.Context) error { return follow(ctx, f.path, f.look) }
 
 // look reads the file when it has changed, and the first time in any case: it may have changed since the start has read it.
 func (f *strategyFile) look() {
-	info, err := os.Stat(f.path)
-	if err != nil {
-		info = nil
-	}
-	if f.looked && same(f.last, info) {
+	if !f.seen.news(f.path) {
 		return
 	}
-	f.last, f.looked = info, true
-	spec, err := f.read()
+	spec, err := ReadStrategy(f.path)
 	if err != nil {
 		f.refused(f.path, fmt.Errorf("the last good one holds: %w", err))
 		return
 	}
-	if spec == nil && f.inline != nil {
-		f.refused(f.path, errors.New("the configuration file holds no strategy any more: the last one holds"))
-		return
-	}
+	f.take(spec)
+}
+
+// take puts a strategy in force where it is another one.
+func (f *strategyFile) take(spec *strategy.Spec) {
 	if reflect.DeepEqual(spec, f.holds) {
 		return
 	}
@@ -81,15 +56,41 @@ func (f *strategyFile) look() {
 	f.set(spec, f.path)
 }
 
-func (f *strategyFile) read() (*strategy.Spec, error) {
-	if f.inline == nil {
-		return ReadStrategy(f.path)
+// follow looks at a file until ctx ends; without one it only waits.
+func follow(ctx context.Context, path string, look func()) error {
+	if path == "" {
+		<-ctx.Done()
+		return nil
 	}
-	data, err := ReadFile(f.path)
+	tick := time.NewTicker(filePoll)
+	defer tick.Stop()
+	for {
+		look()
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+}
+
+// seen is a file as it was at the last look, once there has been one.
+type seen struct {
+	last   os.FileInfo
+	looked bool
+}
+
+// news reports whether the file is another one than at the last look, or has never been looked at.
+func (s *seen) news(path string) bool {
+	info, err := os.Stat(path)
 	if err != nil {
-		return nil, err
+		info = nil
 	}
-	return f.inline(data)
+	if s.looked && same(s.last, info) {
+		return false
+	}
+	s.last, s.looked = info, true
+	return true
 }
 
 func same(a, b os.FileInfo) bool {

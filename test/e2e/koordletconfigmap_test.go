@@ -71,7 +71,7 @@ func (v *volume) put(keys map[string]string) error {
 
 // fromConfigMap: koordlet's configuration is a ConfigMap that is mounted. What the strategy in it becomes is in the kernel, whether it
 // stands in koordlet.yaml or in a file of its own; one that means nothing leaves the last good one in force and is told; a key that is
-// taken away is a strategy that says nothing.
+// taken away is a strategy that says nothing. Every other key that changes is told, since it needs a restart.
 func fromConfigMap(h *alone) {
 	own := h.a.config
 	v := &volume{dir: h.t.TempDir()}
@@ -119,6 +119,16 @@ func fromConfigMap(h *alone) {
 	refused(map[string]string{"koordlet.yaml": inside(50)["koordlet.yaml"] + "strategy: ["})
 	h.burstOf(30*time.Second, "3000")
 	put(inside(20))
+	h.burstOf(30*time.Second, "1000")
+	// Of everything else a restart is asked for, by the keys' names.
+	other := strings.Replace(inside(20)["koordlet.yaml"], "kind: KoordletConfig", "kind: KoordletConfig\npprof: true", 1)
+	put(map[string]string{"koordlet.yaml": other})
+	h.eventually(30*time.Second, func() error {
+		if !strings.Contains(h.a.log.String(), "pprof: changed in the file, and taken in by a restart only") {
+			return fmt.Errorf("koordlet does not say that a key needs a restart")
+		}
+		return nil
+	})
 	h.burstOf(30*time.Second, "1000")
 
 	h.extra["strategyFile"] = filepath.Join(v.dir, "strategy.yaml")

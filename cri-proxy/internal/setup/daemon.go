@@ -11,7 +11,6 @@ import (
 
 	"github.com/koord-rt/koord-rt/adapt/cri"
 	"github.com/koord-rt/koord-rt/api/config"
-	"github.com/koord-rt/koord-rt/api/strategy"
 	"github.com/koord-rt/koord-rt/cri-proxy/internal/exits"
 	"github.com/koord-rt/koord-rt/cri-proxy/internal/hooks"
 	"github.com/koord-rt/koord-rt/cri-proxy/internal/mode"
@@ -51,12 +50,9 @@ func newCRI(ctx context.Context, l Loaded, version, program string, log *slog.Lo
 	d.beside.Look()
 	o := host.Options{
 		Config: cfg.Node, Writer: Writer, Name: mode.Program, Program: program, ConfigPath: l.Path,
-		Strategy: l.Strategy, Source: l.Source, Edge: proxy.Edge{Version: version}, List: d.list, Log: log,
+		Again: l.Again, Strategy: l.Strategy, Source: l.Source, Inline: l.Inline, Edge: proxy.Edge{Version: version}, List: d.list, Log: log,
 		Serving: d.serving, Join: hooks.Join(cfg.Hooks, log), ExitsUntold: true, Beside: d.beside.Now,
 		Kernel: func(k engine.Kernel) engine.Kernel { return beside.Yield{Kernel: k, Covered: d.beside.Covered} },
-	}
-	if l.Inline {
-		o.Inline = strategyOf
 	}
 	if d.host, err = host.New(ctx, o); err != nil {
 		return nil, errors.Join(err, d.list.Close())
@@ -78,12 +74,6 @@ func newCRI(ctx context.Context, l Loaded, version, program string, log *slog.Lo
 		d.host.Engine.Repair()
 	})
 	return d, nil
-}
-
-// strategyOf is the strategy that stands in a configuration file.
-func strategyOf(data []byte) (*strategy.Spec, error) {
-	_, spec, err := config.LoadProxy(data)
-	return spec, err
 }
 
 // Run works until ctx ends.

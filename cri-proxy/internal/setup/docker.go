@@ -56,11 +56,8 @@ func newDocker(ctx context.Context, l Loaded, version, program string, log *slog
 	backend := docker.NewBackend(cfg.RuntimePath())
 	o := host.Options{
 		Config: cfg.Node, Writer: Writer, Name: mode.Program, Program: program, ConfigPath: l.Path,
-		Strategy: l.Strategy, Source: l.Source, Edge: dockerproxy.Edge{Version: version}, List: dockerproxy.Lister{Backend: backend},
+		Again: l.Again, Strategy: l.Strategy, Source: l.Source, Inline: l.Inline, Edge: dockerproxy.Edge{Version: version}, List: dockerproxy.Lister{Backend: backend},
 		Log: log, Join: hooks.Join(cfg.Hooks, log), ExitsUntold: true, Serving: d.serving,
-	}
-	if l.Inline {
-		o.Inline = strategyOf
 	}
 	var err error
 	if d.host, err = host.New(ctx, o); err != nil {

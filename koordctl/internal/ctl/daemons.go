@@ -150,6 +150,12 @@ func (e *env) checkDaemon(d *installed) []check {
 	if d.guards {
 		out = append(out, checkCounters(s))
 	}
+	if s.ConfigPending != "" {
+		out = append(out, check{
+			Name: "configuration", Result: warn, Detail: s.ConfigPath + ": " + s.ConfigPending,
+			Next: fmt.Sprintf("%s --config %s --check-config, then systemctl restart %s", d.program, s.ConfigPath, d.program),
+		})
+	}
 	return append(out, checkProblems(s)...)
 }
 

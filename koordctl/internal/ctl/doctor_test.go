@@ -221,6 +221,7 @@ func TestDoctorOfABrokenNode(t *testing.T) {
 	s.RuntimeVersion, s.ConnectedSince = "1.7.26", time.Time{}
 	s.Problems = []status.Problem{{Where: "default/web", Key: "koordinator.sh/cpuBurst", Reason: "not JSON"}}
 	s.Counters = map[string]uint64{"unmanaged": 2, "failOpen": 1}
+	s.ConfigPath, s.ConfigPending = "/etc/koord-rt/nri.yaml", "socket: changed in the file, and taken in by a restart only"
 	h.alive(t, s)
 	h.file(t, "/etc/containerd/config.toml", "version = 2\n[plugins.'io.containerd.nri.v1.nri']\n  disable = true # off\n  plugin_config_path = \"/srv/nri.d\"\n")
 	h.file(t, "/srv/nri.d/20-topology.conf", "")

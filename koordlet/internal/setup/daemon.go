@@ -16,7 +16,6 @@ import (
 	"github.com/koord-rt/koord-rt/adapt/cri"
 	"github.com/koord-rt/koord-rt/api/config"
 	"github.com/koord-rt/koord-rt/api/protocol"
-	"github.com/koord-rt/koord-rt/api/strategy"
 	"github.com/koord-rt/koord-rt/daemon/metrics"
 	"github.com/koord-rt/koord-rt/daemon/run"
 	"github.com/koord-rt/koord-rt/engine/beside"
@@ -104,10 +103,7 @@ func New(ctx context.Context, l Loaded, version, program string, log *slog.Logge
 	}()
 	o := host.Options{
 		Config: d.cfg.Node, Writer: Writer, Name: Program, Program: program, ConfigPath: l.Path,
-		Strategy: l.Strategy, Source: l.Source, Edge: edge{}, List: d.list, Log: log, ExitsUntold: true, UpdatesUntold: true,
-	}
-	if l.Inline {
-		o.Inline = strategyOf
+		Again: l.Again, Strategy: l.Strategy, Source: l.Source, Inline: l.Inline, Edge: edge{}, List: d.list, Log: log, ExitsUntold: true, UpdatesUntold: true,
 	}
 	d.besideOthers(&o)
 	if d.cluster, err = newCluster(&d.cfg, version, log); err != nil {
@@ -148,12 +144,6 @@ func New(ctx context.Context, l Loaded, version, program string, log *slog.Logge
 	topology, err := d.newTopology()
 	d.tell = append(d.tell, topology...)
 	return d, err
-}
-
-// strategyOf is the strategy that stands in a configuration file.
-func strategyOf(data []byte) (*strategy.Spec, error) {
-	_, spec, err := config.LoadKoordlet(data)
-	return spec, err
 }
 
 // edge marks nothing: the agent stands in nobody's way to the runtime.

@@ -8,8 +8,6 @@ import (
 	"errors"
 	"log/slog"
 
-	"github.com/koord-rt/koord-rt/api/config"
-	"github.com/koord-rt/koord-rt/api/strategy"
 	"github.com/koord-rt/koord-rt/engine/host"
 	"github.com/koord-rt/koord-rt/nri-plugin/internal/plugin"
 )
@@ -30,10 +28,7 @@ func New(ctx context.Context, l Loaded, version, program string, log *slog.Logge
 	d := &Daemon{}
 	o := host.Options{
 		Config: l.Config.Node, Writer: Writer, Name: "koord-nri", Program: program, ConfigPath: l.Path,
-		Strategy: l.Strategy, Source: l.Source, Edge: plugin.Edge{Version: version}, Log: log,
-	}
-	if l.Inline {
-		o.Inline = strategyOf
+		Again: l.Again, Strategy: l.Strategy, Source: l.Source, Inline: l.Inline, Edge: plugin.Edge{Version: version}, Log: log,
 	}
 	d.list = &lister{endpoint: l.Config.Host.CRIEndpoint, name: func() string {
 		return d.host.Engine.Views().Load().Runtime.Name // asked after a Synchronize, so there is one
@@ -44,12 +39,6 @@ func New(ctx context.Context, l Loaded, version, program string, log *slog.Logge
 	}
 	d.plugin = plugin.New(plugin.Options{Config: l.Config, Version: version, Log: log, Metrics: d.host.Metrics, Engine: d.host.Engine})
 	return d, nil
-}
-
-// strategyOf is the strategy that stands in a configuration file.
-func strategyOf(data []byte) (*strategy.Spec, error) {
-	_, spec, err := config.LoadNRI(data)
-	return spec, err
 }
 
 // Run works until ctx ends.
