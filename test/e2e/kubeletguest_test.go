@@ -132,7 +132,10 @@ func newServed(t *testing.T) *served {
 	begun = time.Now()
 	n.k, err = n.c.StartKubelet(ctx, cluster.KubeletOptions{
 		Runtime: n.host.Socket, CgroupRoot: n.host.Cgroup,
-		Config: map[string]any{"nodeStatusUpdateFrequency": "5s"}, // so long it waits for the API server's answer, too
+		Config: map[string]any{
+			"nodeStatusUpdateFrequency": "5s",                        // so long it waits for the API server's answer, too
+			"tlsCertFile":               "", "tlsPrivateKeyFile": "", // it signs its certificate itself, as many do
+		},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -178,7 +181,7 @@ func (n *served) startAgent() {
 	n.extra = map[string]any{"nodeName": n.k.Node}
 	n.a = n.newAgent()
 	n.a.kubelet = map[string]any{
-		"endpoint": "https://" + net.JoinHostPort(n.k.IP, strconv.Itoa(n.k.Port)), "caFile": n.c.CA,
+		"endpoint": "https://" + net.JoinHostPort(n.k.IP, strconv.Itoa(n.k.Port)), "caFile": filepath.Join(n.k.Root, "pki", "kubelet.crt"),
 		"certFile": base + ".crt", "keyFile": base + ".key", "interval": "1s",
 	}
 	n.a.server = map[string]any{"kubeconfig": kubeconfig}
