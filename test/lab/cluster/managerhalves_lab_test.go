@@ -38,7 +38,7 @@ func (n *simulated) halves(t *testing.T) {
 	n.tell(t, map[string]string{keyBurst: burstConfig(321)})
 	n.follows(t, name, 321, `{"enable":true,"memoryEvictThresholdPercent":60}`)
 	n.logs(t, keyThreshold+": resourceUsedThresholdWithBE.memoryEvictLowerPercent: left out: memoryEvictLowerPercent 75 is not below memoryEvictThresholdPercent 60")
-	n.running.shows(t, 30*time.Second, `slo_controller_nodeslo_spec_parse_count\{reason="yielded",status="failed"\} [1-9]`)
+	n.running.shows(t, 30*time.Second, `slo_controller_nodeslo_spec_parse_count\{reason="yielded",status="failed"\} [1-9]\d*`)
 	lower(`, "memoryEvictLowerPercent": 55`)
 	n.becomes(t, slos+"/"+name, "NodeSLO with a lower threshold that goes with the user's", func(o cluster.Object) bool {
 		return percent(o, "memoryEvictLowerPercent") == 55 && percent(o, "memoryEvictThresholdPercent") == 60
@@ -120,7 +120,7 @@ func (n *simulated) refusal(t *testing.T) {
 		t.Errorf("cpuBurstPercent is %v", got)
 	}
 	n.logs(t, "spec.cpuBurstStrategy.cpuBurstPercent", "less than or equal to 5000")
-	n.running.shows(t, 30*time.Second, `slo_controller_nodeslo_reconcile_count\{reason="refused",status="failed"\} [1-9]`)
+	n.running.shows(t, 30*time.Second, `slo_controller_nodeslo_reconcile_count\{reason="refused",status="failed"\} [1-9]\d*`)
 	limit(10000)
 	n.becomes(t, path, "NodeSLO with what was refused", func(o cluster.Object) bool { return o.Int("spec", "cpuBurstStrategy", "cpuBurstPercent") == 6000 })
 	n.anew(t, nil)
