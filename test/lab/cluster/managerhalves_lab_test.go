@@ -56,6 +56,7 @@ func (n *simulated) documents(t *testing.T) {
 	const m5, m6a = "testdata/manifests/m05-nodeslo.yaml", "testdata/manifests/m06a-nodeslo-memory-tuning.yaml"
 	n.anew(t, nil)
 	n.put(t, read(t, m5))
+	n.knows(t, 320)
 	thresholds := `{"clusterStrategy": {"enable": false, "cpuSuppressThresholdPercent": 60, "cpuEvictThresholdPercent": 90,
   "memoryEvictThresholdPercent": 80, "memoryEvictLowerPercent": 72}}`
 	n.tell(t, map[string]string{keyThreshold: thresholds, keyBurst: burstConfig(322), keyQOS: `{"clusterStrategy": {
@@ -139,6 +140,14 @@ func (n *simulated) anew(t *testing.T, keys map[string]string) {
 		t.Fatal(err)
 	}
 	n.becomes(t, slos+"/"+documented, "NodeSLO made anew", func(o cluster.Object) bool { return o.Str("metadata", "uid") != was.Str("metadata", "uid") })
+}
+
+// knows waits until the manager has seen what a user has just written of the documents' node: it hears of a ConfigMap by another watch, which may be
+// ahead, and would send what does not go together. What it writes of another key is newer, and it decides nothing until it has seen that.
+func (n *simulated) knows(t *testing.T, burst int) {
+	t.Helper()
+	n.tell(t, map[string]string{keyBurst: burstConfig(burst)})
+	n.becomes(t, slos+"/"+documented, "NodeSLO with a first key", func(o cluster.Object) bool { return o.Int("spec", "cpuBurstStrategy", "cpuBurstPercent") == burst })
 }
 
 // follows waits until the key of CPU burst has come to a node, whose thresholds are as they should be then.
