@@ -236,7 +236,8 @@ func (a *admitted) deletions(t *testing.T) {
 	remove := func(by *cluster.Client, pod string) func() error {
 		return func() error { return by.Delete(t.Context(), batchPods+pod, -1) }
 	}
-	refused(t, "another node's pod", remove(a.agentA, "db-b"), "the agent of node a", `pods on node "b" are another agent's`)
+	// A dry run: a pod that is deleted before the policy acts stays deleted.
+	refused(t, "another node's pod", remove(a.agentA, "db-b?dryRun=All"), "the agent of node a", `pods on node "b" are another agent's`)
 	refused(t, "a pod on no node", remove(a.agentA, "nowhere"), "are another agent's")
 	refused(t, "a token of no node", remove(a.unbound, "db-a"), "token does not say")
 	passes(t, "its own", remove(a.agentA, "old-a"))
