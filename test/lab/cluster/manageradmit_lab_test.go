@@ -55,6 +55,7 @@ type admitted struct {
 	agentA, agentB *cluster.Client
 	unbound        *cluster.Client   // an agent whose token is bound to no node
 	uid            map[string]string // of pods
+	passed         float64           // how often the API server has gone on without a webhook, at the last look
 }
 
 const (

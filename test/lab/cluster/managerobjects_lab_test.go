@@ -267,9 +267,15 @@ func (a *admitted) misspeltBefore(t *testing.T) {
 		}
 		return err
 	}
-	if err := patch(path, "spec: {template: {spec: {hostnaem: x}}}"); err == nil || !strings.Contains(err.Error(), "hostnaem: unknown field: write hostname") ||
-		strings.Contains(err.Error(), "conatiners") {
-		t.Errorf("one more misspelling: %v", err)
+	err := a.answered(t, func() error {
+		err := patch(path+"?dryRun=All", "spec: {template: {spec: {hostnaem: x}}}")
+		if err == nil || !strings.Contains(err.Error(), "hostnaem: unknown field: write hostname") || strings.Contains(err.Error(), "conatiners") {
+			return fmt.Errorf("one more misspelling: %v", err)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
 	}
 	if err := patch(path+"/status", "status: {phase: Available, nodeName: a}"); err != nil {
 		t.Errorf("its status: %v", err)
@@ -333,12 +339,6 @@ func allocatable(cpu string) map[string]any {
 func (a *admitted) amplification(t *testing.T) {
 	ctx := t.Context()
 	const node, key = "/api/v1/nodes/a", "resource-amplification-config"
-	says := func(cpu string) {
-		t.Helper()
-		if _, err := a.c.Admin().Patch(ctx, node+"/status", cluster.MergePatch, allocatable(cpu)); err != nil {
-			t.Fatal(err)
-		}
-	}
 	is := func(cpu, raw string) error {
 		o, err := a.c.Admin().Get(ctx, node)
 		if err != nil {
@@ -350,9 +350,16 @@ func (a *admitted) amplification(t *testing.T) {
 		}
 		return nil
 	}
-	now := func(cpu, raw string) {
+	// says is a kubelet that says what CPUs it has, and what the node has of it at once.
+	says := func(own, cpu, raw string) {
 		t.Helper()
-		if err := is(cpu, raw); err != nil {
+		err := a.answered(t, func() error {
+			if _, err := a.c.Admin().Patch(ctx, node+"/status", cluster.MergePatch, allocatable(own)); err != nil {
+				return err
+			}
+			return is(cpu, raw)
+		})
+		if err != nil {
 			t.Error(err)
 		}
 	}
@@ -367,18 +374,14 @@ func (a *admitted) amplification(t *testing.T) {
 		return err
 	}, `ratio 0.5 of "cpu"`, "vnode.koordinator.sh")
 	const kept10, kept8 = `{"cpu":"10","memory":"4Gi"}`, `{"cpu":"8","memory":"4Gi"}`
-	says("10")
-	now("10", "")
+	says("10", "10", "")
 	follows(`{"enable": true, "resourceAmplificationRatio": {"cpu": 1.5}}`, "15", kept10)
 	for range 2 {
-		says("10")
-		now("15", kept10)
+		says("10", "15", kept10)
 	}
 	follows(`{"enable": true, "resourceAmplificationRatio": {"cpu": 2}}`, "20", kept10)
-	says("8")
-	now("16", kept8)
+	says("8", "16", kept8)
 	follows(`{"enable": false}`, "8", "")
-	says("8")
-	now("8", "")
+	says("8", "8", "")
 	follows(`{"enable": true, "resourceAmplificationRatio": {"cpu": 1.5}}`, "12", kept8)
 }
