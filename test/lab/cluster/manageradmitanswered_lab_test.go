@@ -30,9 +30,9 @@ func (a *admitted) answered(t *testing.T, try func() error) (err error) {
 }
 
 // passedOver is how often the API server has gone on without a webhook.
-func (a *admitted) passedOver(t *testing.T) (count float64) {
+func (m *managed) passedOver(t *testing.T) (count float64) {
 	t.Helper()
-	text, err := a.c.Admin().Text(t.Context(), "/metrics")
+	text, err := m.c.Admin().Text(t.Context(), "/metrics")
 	if err != nil {
 		t.Fatal(err)
 	}
