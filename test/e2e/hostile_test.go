@@ -17,12 +17,7 @@ import (
 // lifecycleStrategyFile changes the strategy under running containers. A file that is half written changes nothing.
 func lifecycleStrategyFile(r *rig) {
 	file := filepath.Join(filepath.Dir(r.config), "strategy.yaml")
-	put := func(text string) {
-		r.t.Helper()
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			r.t.Fatal(err)
-		}
-	}
+	put := r.replaceStrategy
 	burst := func(percent string) string {
 		return "cpuBurstStrategy: {policy: auto, cpuBurstPercent: " + percent + "}\n"
 	}
@@ -95,6 +90,20 @@ func lifecycleStrategyFile(r *rig) {
 func identities(lsr string) string {
 	return "resourceQOSStrategy:\n  lsrClass: {cpuQOS: {enable: true, groupIdentity: " + lsr + "}}\n" +
 		"  lsClass: {cpuQOS: {enable: true, groupIdentity: 2}}\n  beClass: {cpuQOS: {enable: true, groupIdentity: -1}}\n"
+}
+
+// replaceStrategy puts another strategy file in the place of the present one: what is written in place may be read before it is whole,
+// and is refused.
+func (r *rig) replaceStrategy(text string) {
+	r.t.Helper()
+	file := filepath.Join(filepath.Dir(r.config), "strategy.yaml")
+	err := os.WriteFile(file+".new", []byte(text), 0o600)
+	if err == nil {
+		err = os.Rename(file+".new", file)
+	}
+	if err != nil {
+		r.t.Fatal(err)
+	}
 }
 
 // lifecycleHostileAnnotations starts pods whose labels and annotations nobody can use. They start with what is valid
