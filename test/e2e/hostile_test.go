@@ -10,6 +10,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -110,22 +111,32 @@ func (r *rig) replaceStrategy(text string) {
 // beside it, and each bad key is named.
 func lifecycleHostileAnnotations(r *rig) {
 	r.up(standard, nil)
-	late := func(name string) float64 {
-		r.hostilePods(name)
+	r.notAlways("decisions were late", func(round string) float64 {
+		r.hostilePods("hostile-" + round)
 		return r.metric("koord_rt_nri_event_late_total")
-	}
-	// Once may be the machine's fault, which had no CPU; twice it is theirs.
-	if once := late("hostile"); once != 0 && !emulated() {
-		if twice := late("hostile-again"); twice != once {
-			r.t.Errorf("%v and then %v decisions were late", once, twice-once)
-		}
-	}
+	})
 	if n := r.metric("koord_rt_nri_connects_total"); n != 1 {
 		r.t.Errorf("%v connections were made: the runtime has dropped the plugin", n)
 	}
 	if n := r.metric("koord_rt_nri_fail_open_total") - r.metric("koord_rt_nri_fail_open_total", `reason="deadline"`); n != 0 {
 		r.t.Errorf("%v decisions failed", n)
 	}
+}
+
+// notAlways fails where a count rises with every round. A machine that takes the CPU away makes it rise now and then, in an emulated one
+// always; what is ours comes each time.
+func (r *rig) notAlways(what string, count func(round string) float64) {
+	r.t.Helper()
+	var before float64
+	for i := range 4 {
+		n := count(strconv.Itoa(i))
+		if n == before || emulated() {
+			return
+		}
+		r.t.Logf("round %d: %v %s", i, n-before, what)
+		before = n
+	}
+	r.t.Errorf("in every round: %v %s", before, what)
 }
 
 // hostilePods starts the pods, whose names begin as said.
