@@ -61,11 +61,11 @@ func proxySlowKernel(p *viaProxy) {
 		if err == nil && st.State != runtimeapi.ContainerState_CONTAINER_EXITED {
 			err = fmt.Errorf("a container whose guarantee is not proved is %s", st.State)
 		}
+		if err == nil && !strings.Contains(p.out.String(), `what="required guarantee"`) {
+			err = errors.New("the log does not say why the container was ended")
+		}
 		return err
 	})
-	if !strings.Contains(p.out.String(), `what="required guarantee"`) {
-		p.t.Error("the log does not say why the container was ended")
-	}
 	if p.proxyMetric("koord_rt_cri_event_late_total") == 0 {
 		p.t.Error("no event is counted as late")
 	}
