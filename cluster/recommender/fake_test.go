@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -33,8 +34,10 @@ import (
 type world struct {
 	client.Client // what is not below is never called
 	recs          []v1alpha1.Recommendation
-	metrics       []slov1alpha1.NodeMetric
-	pods          []corev1.Pod
+	// behind is what the cache has of them while it lags.
+	behind  []v1alpha1.Recommendation
+	metrics []slov1alpha1.NodeMetric
+	pods    []corev1.Pod
 	// live are objects by "Kind name", labelled what selectors find.
 	live     map[string]metav1.ObjectMeta
 	labelled map[string][]types.UID
@@ -43,15 +46,20 @@ type world struct {
 	// refuseNode is the node whose writes alone are refused.
 	refuseNode string
 
-	asked   []string
-	applied []string
+	asked    []string
+	applied  []string
+	versions int
 }
 
 func (w *world) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
 	switch l := list.(type) {
 	case *v1alpha1.RecommendationList:
-		for i := range w.recs {
-			l.Items = append(l.Items, *w.recs[i].DeepCopy())
+		recs := w.recs
+		if w.behind != nil {
+			recs = w.behind
+		}
+		for i := range recs {
+			l.Items = append(l.Items, *recs[i].DeepCopy())
 		}
 	default:
 		return fmt.Errorf("list of %T", list)
@@ -139,7 +147,8 @@ func (s status) Apply(_ context.Context, c runtime.ApplyConfiguration, _ ...clie
 	if s.w.refuse != nil || i < 0 {
 		return errors.Join(s.w.refuse, fmt.Errorf("object %d", i))
 	}
-	s.w.recs[i].Status = o.Status
+	s.w.versions++
+	s.w.recs[i].Status, s.w.recs[i].ResourceVersion = o.Status, strconv.Itoa(s.w.versions)
 	s.w.applied = append(s.w.applied, o.Namespace+"/"+o.Name)
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -39,6 +40,28 @@ func TestAway(t *testing.T) {
 	b.run(t, 1)
 	if len(b.entries)+len(b.reports)+len(b.owners.parent) != 0 {
 		t.Errorf("left: %v, %v, %v", b.entries, b.reports, b.owners.parent)
+	}
+}
+
+// TestCacheBehind: nothing is written twice because the cache does not have it yet. What the cache has then counts, whoever wrote it.
+func TestCacheBehind(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.recommendation("web", "", "StatefulSet", "web")
+	b.behind = slices.Clone(b.recs)
+	b.run(t, 3)
+	if len(b.applied) != 1 {
+		t.Errorf("applied %q while the cache lagged", b.applied)
+	}
+	b.behind = nil
+	b.run(t, 1)
+	if len(b.applied) != 1 {
+		t.Errorf("applied %q", b.applied)
+	}
+	b.recs[0].Status, b.recs[0].ResourceVersion = v1alpha1.RecommendationStatus{}, "somebody's"
+	b.run(t, 1)
+	if len(b.applied) != 2 {
+		t.Errorf("applied %q after somebody had taken the status away", b.applied)
 	}
 }
 

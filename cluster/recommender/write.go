@@ -32,7 +32,7 @@ func (r *recommender) tell(ctx context.Context, f *found, now time.Time) error {
 		return err
 	}
 	t := &told{
-		now: now, generation: f.object.Generation, stored: &f.object.Status, pods: pods, advice: f.entry.model.Advice(),
+		now: now, generation: f.object.Generation, stored: f.stored(), pods: pods, advice: f.entry.model.Advice(),
 		cold: time.Duration(r.o.Model.ColdStart) * time.Microsecond, history: map[string]string{},
 	}
 	for _, h := range f.entry.model.Histories() {
@@ -52,7 +52,11 @@ func (r *recommender) tell(ctx context.Context, f *found, now time.Time) error {
 	u.SetNamespace(f.object.Namespace)
 	u.SetName(f.object.Name)
 	u.SetUID(f.object.UID)
-	err = client.IgnoreNotFound(r.client.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(u), client.FieldOwner(manager)))
+	err = r.client.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(u), client.FieldOwner(manager))
+	if err == nil {
+		f.entry.wrote, f.entry.over = next, f.object.ResourceVersion
+	}
+	err = client.IgnoreNotFound(err)
 	r.metrics.wrote(err)
 	if err != nil {
 		return fmt.Errorf("apply the status: %w", err)

@@ -6,6 +6,7 @@
 package e2e
 
 import (
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -131,9 +132,12 @@ func compatResizes(t *testing.T, containerd string) {
 // degraded fails unless features calls a feature degraded and says why; a table's cell may be cut anywhere.
 func (r *rig) degraded(feature, why string) {
 	r.t.Helper()
-	out, err := r.ctl("features")
-	text := strings.Join(strings.Fields(out), " ")
-	if err != nil || !strings.Contains(text, feature+" degraded ") || !strings.Contains(text, why) {
-		r.t.Errorf("features does not call %s degraded because the runtime %s (%v):\n%s", feature, why, err, out)
-	}
+	r.eventually(8*time.Second, func() error { // the status may be older than the runtime's word
+		out, err := r.ctl("features")
+		text := strings.Join(strings.Fields(out), " ")
+		if err != nil || !strings.Contains(text, feature+" degraded ") || !strings.Contains(text, why) {
+			return fmt.Errorf("features does not call %s degraded because the runtime %s (%v):\n%s", feature, why, err, out)
+		}
+		return nil
+	})
 }

@@ -116,9 +116,12 @@ func TestGuestSystemdDocker(t *testing.T) {
 	k.end(syscall.SIGKILL)
 	k.api(k.Socket, http.MethodPost, "/containers/"+idIn(work)+"/update", map[string]any{"CpuShares": 77}) // behind the proxy's back
 	k.begin()
-	if c := k.proxy.Status().Counters; c["containers"] != 3 || c["pods"] != 3 {
-		t.Errorf("rebuilt: %v", c)
-	}
+	k.eventually("all is known again", func() error {
+		if c := k.proxy.Status().Counters; c["containers"] != 3 || c["pods"] != 3 {
+			return fmt.Errorf("rebuilt: %v", c)
+		}
+		return nil
+	})
 	late := k.pod("late", "5c1e0031-0000-4000-8000-000000000004", "-burstable", 0, map[string]string{"koordinator.sh/qosClass": "LS"})
 	next := k.container(late, "next", map[string]any{"CpuShares": 512})
 	k.holds("in the second life", next, "cpuset.cpus=0-3,6-7")

@@ -116,17 +116,7 @@ func lifecycleObserve(r *rig) {
 		r.identical("observe", none[p.Name], r.portray(p))
 	}
 	last := asking("seen-last", disk)[2]
-	run := r.pod(last)
-	var seen struct {
-		Settings []struct{ Level, Knob, Want, Drift, Owner, Reason string }
-	}
-	r.eventually(8*time.Second, func() error {
-		out, err := r.ctl("explain", "default/"+last.Name, "-o", "json")
-		if err != nil {
-			return fmt.Errorf("explain: %w: %s", err, out)
-		}
-		return json.Unmarshal([]byte(out), &seen)
-	})
+	r.pod(last)
 	owners := map[protocol.Feature]bool{protocol.FeatureBatch: false, protocol.FeatureIdentity: false, protocol.FeatureBlkIO: false, protocol.FeatureOOMScore: false, protocol.FeatureDevices: false}
 	if r.tree.V2() {
 		owners[protocol.FeatureMemory] = false
@@ -134,27 +124,40 @@ func lifecycleObserve(r *rig) {
 	if slices.Contains(present(r.t), scenario.NeedResctrl) {
 		owners[protocol.FeatureLLC] = false
 	}
-	found := false
-	for _, s := range seen.Settings {
-		if f, ok := protocol.ParseFeature(s.Owner); ok {
-			owners[f] = true
+	r.eventually(8*time.Second, func() error { // what is told of a pod follows it
+		var seen struct {
+			Settings []struct{ Level, Knob, Want, Drift, Owner, Reason string }
 		}
-		if s.Drift != "observe" {
-			r.t.Errorf("observing, yet %s %s of %s is %q", s.Level, s.Knob, run.Pod.Name, s.Drift)
+		out, err := r.ctl("explain", "default/"+last.Name, "-o", "json")
+		if err == nil {
+			err = json.Unmarshal([]byte(out), &seen)
 		}
-		found = found || s.Level == "container" && s.Knob == "cpu.quota" && s.Want == "50000" && s.Reason != ""
-	}
-	if !found {
-		r.t.Errorf("explain does not say that the container's quota would be 50000: %+v", seen.Settings)
-	}
-	for f, seen := range owners {
-		if !seen {
-			r.t.Errorf("explain does not say what %s would do", f)
+		if err != nil {
+			return fmt.Errorf("explain: %w: %s", err, out)
 		}
-		if r.metric("koord_rt_nri_observe_total", `"`+f.String()+`"`) == 0 {
-			r.t.Errorf("no observed setting of %s was counted", f)
+		found := false
+		for _, s := range seen.Settings {
+			if f, ok := protocol.ParseFeature(s.Owner); ok {
+				owners[f] = true
+			}
+			if s.Drift != "observe" {
+				r.t.Errorf("observing, yet %s %s of %s is %q", s.Level, s.Knob, last.Name, s.Drift)
+			}
+			found = found || s.Level == "container" && s.Knob == "cpu.quota" && s.Want == "50000" && s.Reason != ""
 		}
-	}
+		if !found {
+			return fmt.Errorf("explain does not say that the container's quota would be 50000: %+v", seen.Settings)
+		}
+		for f, seen := range owners {
+			if !seen {
+				return fmt.Errorf("explain does not say what %s would do", f)
+			}
+			if r.metric("koord_rt_nri_observe_total", `"`+f.String()+`"`) == 0 {
+				return fmt.Errorf("no observed setting of %s was counted", f)
+			}
+		}
+		return nil
+	})
 	if n := r.metric("koord_rt_nri_writes_total"); n != 0 {
 		r.t.Errorf("observing, yet %v values were written", n)
 	}

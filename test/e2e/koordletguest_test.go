@@ -7,9 +7,7 @@ package e2e
 
 import (
 	"fmt"
-	"os"
 	"os/exec"
-	"path/filepath"
 	"runtime"
 	"strconv"
 	"strings"
@@ -112,14 +110,7 @@ const bursting = "cpuBurstStrategy: {policy: auto, cpuBurstPercent: 1000, cfsQuo
 // put replaces the strategy that koord-nri and koordlet read.
 func (l *loops) put(spec string) {
 	l.t.Helper()
-	file := filepath.Join(filepath.Dir(l.config), "strategy.yaml")
-	err := os.WriteFile(file+".new", []byte(bursting+spec), 0o600)
-	if err == nil {
-		err = os.Rename(file+".new", file)
-	}
-	if err != nil {
-		l.t.Fatal(err)
-	}
+	l.replaceStrategy(bursting + spec)
 }
 
 // suppressAt holds the best-effort tier to what the others leave of so much of the node.

@@ -8,8 +8,6 @@ package e2e
 import (
 	"fmt"
 	"math/rand/v2"
-	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -113,10 +111,7 @@ func throttledByAllocatable(r *rig) {
 	})
 	put := func(percent string) {
 		r.t.Helper()
-		text := "resourceQOSStrategy: {lsClass: {memoryQOS: {enable: true, throttlingPercent: " + percent + "}}}\n"
-		if err := os.WriteFile(filepath.Join(filepath.Dir(r.config), "strategy.yaml"), []byte(text), 0o600); err != nil {
-			r.t.Fatal(err)
-		}
+		r.replaceStrategy("resourceQOSStrategy: {lsClass: {memoryQOS: {enable: true, throttlingPercent: " + percent + "}}}\n")
 	}
 	put("50")
 	r.up("", nil)

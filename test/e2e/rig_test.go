@@ -368,15 +368,19 @@ func tail(s string, n int) string {
 // status is the running koord-nri's own.
 func (r *rig) status() status.Status {
 	r.t.Helper()
-	entries, err := status.ReadAll(r.run, "/proc")
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	for _, e := range entries {
-		if r.plugin != nil && e.Status.PID == r.plugin.Process.Pid {
-			return e.Status
+	var s status.Status
+	r.eventually(0, func() error { // metrics may be served before the first status is written
+		entries, err := status.ReadAll(r.run, "/proc")
+		if err != nil {
+			return err
 		}
-	}
-	r.t.Fatalf("no status of koord-nri in %s", r.run)
-	return status.Status{}
+		for _, e := range entries {
+			if r.plugin != nil && e.Status.PID == r.plugin.Process.Pid {
+				s = e.Status
+				return nil
+			}
+		}
+		return fmt.Errorf("no status of koord-nri in %s", r.run)
+	})
+	return s
 }

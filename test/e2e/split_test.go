@@ -34,9 +34,12 @@ func lifecycleSplit(r *rig) {
 	}
 	before := r.synchronizeMessages()
 	r.up(standard, nil)
-	if n := r.synchronizeMessages() - before; n < 2 {
-		r.t.Errorf("containerd has sent its list of %d bytes in %v messages of at most %d", total, n, limit)
-	}
+	r.eventually(5*time.Second, func() error { // containerd counts an answer after the plugin does
+		if n := r.synchronizeMessages() - before; n < 2 {
+			return fmt.Errorf("containerd has sent its list of %d bytes in %v messages of at most %d", total, n, limit)
+		}
+		return nil
+	})
 	if n := r.metric("koord_rt_nri_event_duration_seconds_count", `event="Synchronize"`); n != 1 {
 		r.t.Errorf("the plugin was synchronised %v times", n)
 	}

@@ -277,9 +277,12 @@ func (k *koord) proxyDies(be, ls *pod, work, app string) {
 	k.eventually("repair after a restart", func() error {
 		return errors.Join(differs(be.parent+"/"+work, batchShares, batchQuota, batchMemory), differs(ls.parent+"/"+app, burst("100000")))
 	})
-	if s := k.proxy.Status(); s.Counters["containers"] != 2 || s.Counters["pods"] != 2 {
-		k.t.Errorf("rebuilt: %v", s.Counters)
-	}
+	k.eventually("all is known again", func() error { // the status follows
+		if c := k.proxy.Status().Counters; c["containers"] != 2 || c["pods"] != 2 {
+			return fmt.Errorf("rebuilt: %v", c)
+		}
+		return nil
+	})
 	k.docker(k.socket, "update", "--cpu-quota", "150000", app)
 	k.eventually("update after a restart", func() error { return differs(ls.parent+"/"+app, burst("150000")) })
 	k.docker(k.socket, "stop", "--time", "1", work)

@@ -96,9 +96,9 @@ func (c *Client) Patch(ctx context.Context, path, kind string, patch any) (Objec
 	return c.object(ctx, http.MethodPatch, path, kind, patch)
 }
 
-// Delete removes an object; a negative grace is the object's own. An absent one is no error.
+// Delete removes an object; a negative grace is the object's own, and a query of the path holds. An absent one is no error.
 func (c *Client) Delete(ctx context.Context, path string, grace time.Duration) error {
-	var options map[string]any
+	var options any // without a body the query says how
 	if grace >= 0 {
 		options = map[string]any{"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": int64(grace / time.Second)}
 	}

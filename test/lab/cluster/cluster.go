@@ -35,7 +35,7 @@ type Options struct {
 	Cache         *parts.Cache    // optional; default parts.Open with progress on standard error
 	FeatureGates  map[string]bool // optional: of the API server
 	APIServerArgs []string        // optional: more flags, after ours
-	Limit         time.Duration   // optional: how long the API server may take to start; default 3 minutes
+	Limit         time.Duration   // optional: how long the API server, and each kubelet, may take to start; default 3 minutes
 }
 
 // Cluster is a running control plane.

@@ -58,7 +58,7 @@ func start(t *testing.T, dir string, flags ...string) *cluster.Cluster {
 func TestClusterControlPlane(t *testing.T) {
 	// Webhooks of Services are called where their endpoints are: nothing routes the Services' own addresses.
 	c := start(t, filepath.Join(t.TempDir(), "cluster"), "--enable-aggregator-routing=true")
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Minute) // two starts of an API server may take three minutes each
 	defer cancel()
 	if err := c.Namespace(ctx, "web"); err != nil {
 		t.Fatal(err)

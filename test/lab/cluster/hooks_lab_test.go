@@ -9,6 +9,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -244,27 +245,35 @@ func (n *hooked) settings(t *testing.T, pod cluster.Object, quota string, want m
 	if err := json.Unmarshal([]byte(status.Annotations["koord-rt.dev/applied"]), &mark); err != nil {
 		t.Fatalf("mark %q: %v", status.Annotations["koord-rt.dev/applied"], err)
 	}
-	explained := n.explain(t, pod)
 	for knob, value := range want {
 		if mark.Set[knob] != value {
 			t.Errorf("the mark has %s %q, want %q", knob, mark.Set[knob], value)
 		}
-		if explained[knob] != value {
-			t.Errorf("koordctl explains %s as %q, want %q", knob, explained[knob], value)
-		}
 	}
+	eventually(t, 10*time.Second, func() error { // records follow the reply
+		explained, err := n.explain(t, pod)
+		if err != nil {
+			return err
+		}
+		for knob, value := range want {
+			if explained[knob] != value {
+				return fmt.Errorf("koordctl explains %s as %q, want %q", knob, explained[knob], value)
+			}
+		}
+		return nil
+	})
 }
 
 // explain is koordctl's word on the pod's container: knob to "value owner".
-func (n *hooked) explain(t *testing.T, pod cluster.Object) map[string]string {
+func (n *hooked) explain(t *testing.T, pod cluster.Object) (map[string]string, error) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), bin("koordctl"), "--run-dir", n.p.RunDir, "-o", "json", "explain", idOf(pod))
 	text, err := cmd.Output()
 	var failed *exec.ExitError
 	if errors.As(err, &failed) {
-		t.Fatalf("koordctl explain: %v: %s", err, failed.Stderr)
+		return nil, fmt.Errorf("koordctl explain: %w: %s", err, failed.Stderr)
 	} else if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
 	var said struct {
 		Settings []struct{ Level, Knob, Want, Owner string }
@@ -278,7 +287,7 @@ func (n *hooked) explain(t *testing.T, pod cluster.Object) map[string]string {
 			out[s.Knob] = s.Want + " " + s.Owner
 		}
 	}
-	return out
+	return out, nil
 }
 
 // update sends what a kubelet's resize would: a best-effort pod has none. What upstream answers then is what holds, also
@@ -298,13 +307,13 @@ func (n *hooked) update(t *testing.T, pod cluster.Object) {
 			t.Fatal(err)
 		}
 		n.holds(t, pod, "cpu", "cpu.shares=512", "cpu.weight=20")
-		var got string
-		for begun := time.Now(); got != step.quota && time.Since(begun) < 10*time.Second; time.Sleep(50 * time.Millisecond) {
-			got = n.explain(t, pod)["cpu.quota"] // records follow the reply
-		}
-		if got != step.quota {
-			t.Errorf("after an update with upstream's rule %s koordctl explains cpu.quota as %q, want %q", step.rule, got, step.quota)
-		}
+		eventually(t, 10*time.Second, func() error { // records follow the reply
+			explained, err := n.explain(t, pod)
+			if got := explained["cpu.quota"]; err == nil && got != step.quota {
+				err = fmt.Errorf("after an update with upstream's rule %s koordctl explains cpu.quota as %q, want %q", step.rule, got, step.quota)
+			}
+			return err
+		})
 	}
 }
 

@@ -141,7 +141,7 @@ func (i *installed) path(ctx context.Context, t *testing.T, o cluster.Object) st
 	return path
 }
 
-// established waits until nothing is written about the definitions any more.
+// established waits until nothing is written about the definitions any more: of the community's groups it is said, too, whether they are approved.
 func (i *installed) established(ctx context.Context, t *testing.T) {
 	t.Helper()
 	for _, o := range i.all {
@@ -149,7 +149,8 @@ func (i *installed) established(ctx context.Context, t *testing.T) {
 			continue
 		}
 		_, err := i.c.Admin().Wait(ctx, i.path(ctx, t, o), identity(o), func(o cluster.Object) bool {
-			return o.Condition("Established") == "True" && o.Condition("NamesAccepted") == "True"
+			approval := !strings.HasSuffix(o.Str("spec", "group"), ".k8s.io") || o.Condition("KubernetesAPIApprovalPolicyConformant") != ""
+			return o.Condition("Established") == "True" && o.Condition("NamesAccepted") == "True" && approval
 		})
 		if err != nil {
 			t.Fatal(err)

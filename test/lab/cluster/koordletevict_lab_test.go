@@ -63,7 +63,7 @@ func (n *governed) evict(t *testing.T) {
 	// Nobody keeps the budget's status here: the API server refuses until it has been brought up to date.
 	eventually(t, 30*time.Second, func() error { return n.told(t, "be-kept", "EvictionRefused", "Normal", "BEMemoryEvict") })
 	eventually(t, 20*time.Second, func() error { return n.told(t, "be-low", "Evicted", "Warning", "BEMemoryEvict") })
-	n.sees(t, `koord_rt_koordlet_evictions_total\{feature="BEMemoryEvict",outcome="refused"\} [1-9]`)
+	n.sees(t, `koord_rt_koordlet_evictions_total\{feature="BEMemoryEvict",outcome="refused"\} [1-9]\d*`)
 	n.untouched(t, "be-kept")
 	// As the disruption controller would.
 	allowed := map[string]any{"status": map[string]any{

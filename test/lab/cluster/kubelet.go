@@ -131,7 +131,7 @@ func (k *Kubelet) Restart(ctx context.Context) error {
 	if k.process, err = startProcess(k.Log, bin, args...); err != nil {
 		return err
 	}
-	ready, cancel := k.process.alive(ctx, 3*time.Minute)
+	ready, cancel := k.process.alive(ctx, k.cluster.options.Limit)
 	defer cancel()
 	_, err = k.cluster.admin.Wait(ready, "/api/v1/nodes/"+k.Node, "node "+k.Node, func(n Object) bool {
 		return heartbeat(n).After(begun) && n.Condition("Ready") == "True"

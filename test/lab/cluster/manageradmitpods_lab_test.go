@@ -81,7 +81,7 @@ func (c *podCase) text() string {
 func (a *admitted) admits(t *testing.T, cases []podCase) {
 	t.Helper()
 	for i := range cases {
-		if err := a.admit(t, &cases[i]); err != nil {
+		if err := a.answered(t, func() error { return a.admit(t, &cases[i]) }); err != nil {
 			t.Errorf("%s: %v", cases[i].name, err)
 		}
 	}
@@ -203,16 +203,20 @@ func (a *admitted) draws(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range all {
-		got, err := a.c.Admin().Create(t.Context(), "/api/v1/namespaces/admit/pods?dryRun=All", pod)
-		if err != nil {
-			t.Fatal(err)
-		}
-		word, record := got.Str("metadata", "labels", "half"), got.Str("metadata", "annotations", protocol.AnnotationProfiles)
-		switch {
-		case word == "taken" && record == "pods-half":
-			taken++
-		case word != "" || record != "!pods-half":
-			t.Fatalf("a draw: label %q, record %q", word, record)
+		if err := a.answered(t, func() error {
+			got, err := a.c.Admin().Create(t.Context(), "/api/v1/namespaces/admit/pods?dryRun=All", pod)
+			word, record := got.Str("metadata", "labels", "half"), got.Str("metadata", "annotations", protocol.AnnotationProfiles)
+			switch {
+			case err != nil:
+				return err
+			case word == "taken" && record == "pods-half":
+				taken++
+			case word != "" || record != "!pods-half":
+				return fmt.Errorf("label %q, record %q", word, record)
+			}
+			return nil
+		}); err != nil {
+			t.Fatalf("a draw: %v", err)
 		}
 	}
 	if taken < all/6 || taken > all*5/6 { // five standard deviations

@@ -88,12 +88,15 @@ func (a *admitted) changes(t *testing.T, scheduler *cluster.Client) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := c.by.Patch(t.Context(), path, cluster.MergePatch, patch)
 		want := ""
 		if c.want != "" {
 			want = "metadata: " + c.want
 		}
-		if err := became(got, err, want, c.refused); err != nil {
+		err = a.answered(t, func() error {
+			got, err := c.by.Patch(t.Context(), path, cluster.MergePatch, patch)
+			return became(got, err, want, c.refused)
+		})
+		if err != nil {
 			t.Errorf("%s: %v", c.name, err)
 		}
 	}

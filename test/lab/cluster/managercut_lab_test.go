@@ -50,7 +50,7 @@ func (a *admitted) leaderCutOff(t *testing.T) {
 		other = a.replicas[1]
 	}
 	before := a.threshold(t, 62)
-	earlier := len(a.sloWrites(t))
+	earlier := a.sloWritten(t)
 	cut := time.Now()
 	first.server.only(&replica{}) // nobody is there
 	a.tell(t, map[string]string{keyThreshold: thresholdConfig(63)})
@@ -111,6 +111,7 @@ func (a *admitted) leaderCutOff(t *testing.T) {
 		t.Error(err)
 	}
 	nodes := map[string]int{}
+	a.sloWritten(t)
 	for _, c := range a.sloWrites(t)[earlier:] {
 		if !slices.Equal(c.From, from(other)) {
 			t.Errorf("%s %s from %s at %s, and %s leads", c.what(), c.Object.Name, c.From, c.At, from(other))

@@ -83,8 +83,32 @@ func podText(name, meta, spec, main string) string {
 
 const sparkMain = "resources: {requests: {cpu: 500m, memory: 64Mi}, limits: {cpu: 500m, memory: 64Mi}}"
 
-// submit makes a pod of the profile, by whose request the profile has turned it into a batch pod.
+// submit makes a pod of the profile, by whose request the profile has turned it into a batch pod; once more where the API server went on
+// without the webhook.
 func (m *managed) submit(t *testing.T, name, main string) cluster.Object {
+	t.Helper()
+	for range 5 {
+		passed := m.passedOver(t)
+		pod, err := m.submitted(t, name, main)
+		if err == nil {
+			return pod
+		}
+		if m.passedOver(t) == passed {
+			t.Error(err)
+			return pod
+		}
+		t.Logf("again, since the API server went on without the webhook: %v", err)
+		if err := m.c.Admin().Delete(t.Context(), batchPods+name, 0); err != nil {
+			t.Fatal(err)
+		}
+		m.gone(t, name)
+	}
+	t.Fatalf("the API server goes on without the webhook for every pod %s", name)
+	return nil
+}
+
+// submitted makes the pod, and tells whether it is a batch pod.
+func (m *managed) submitted(t *testing.T, name, main string) (cluster.Object, error) {
 	t.Helper()
 	if _, err := m.c.Admin().Apply(t.Context(), "user", false, []byte(podText(name, "labels: {app: spark}", "", main))); err != nil {
 		t.Fatal(err)
@@ -96,9 +120,9 @@ func (m *managed) submit(t *testing.T, name, main string) cluster.Object {
 	labels := []any{"metadata", "labels"}
 	if pod.Str(append(labels, protocol.LabelQoSClass)...) != "BE" || pod.Str(append(labels, protocol.LabelPriority)...) != "5300" ||
 		pod.Str(append(labels, "from")...) != "profile" || pod.Int("spec", "priority") != 5000 || pod.Str("spec", "priorityClassName") != "koord-batch" {
-		t.Errorf("%s is no batch pod: labels %s, priority %d", name, pod.Compact(labels...), pod.Int("spec", "priority"))
+		return pod, fmt.Errorf("%s is no batch pod: labels %s, priority %d", name, pod.Compact(labels...), pod.Int("spec", "priority"))
 	}
-	return pod
+	return pod, nil
 }
 
 // profile: a pod that knows nothing of Koordinator becomes a batch pod; the stock scheduler books batch resources for it, and the

@@ -280,7 +280,7 @@ func (r *recommended) restart(t *testing.T) {
 // granted: nothing was denied, and nothing of the role is left unused.
 func (r *recommended) granted(t *testing.T) {
 	compareRights(t, "rbac-recommender", r.managed.asked(t, managerUser), nil)
-	// A second time where the first had not come back from the API server when the next round began, a second later.
+	// A second time where the API server could not say at first what owns the pods.
 	wrote := atRest(t, func() int {
 		return len(r.audit.read(t, func(c *call) bool {
 			return c.User.Name == managerUser && c.what() == "patch recommendations/status" && c.Object.Name == "no-job" && c.Response.Code < 300

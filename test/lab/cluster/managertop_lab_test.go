@@ -68,10 +68,15 @@ func (r *recommended) topOfCluster(t *testing.T) {
 		if err := json.Unmarshal(out, &picture); err != nil {
 			return fmt.Errorf("%w: %s", err, out)
 		}
-		if len(picture.Nodes) != 1 || picture.Nodes[0].Limit.CPU == nil || picture.Nodes[0].Batch.CPU == nil {
+		if len(picture.Nodes) != 1 {
 			return fmt.Errorf("no lines yet: %s", out)
 		}
 		n := picture.Nodes[0]
+		for _, amount := range []*int64{n.Limit.CPU, n.Limit.Memory, n.Usage.CPU, n.Usage.Memory, n.Batch.CPU, n.ShortTermReservation.CPU, n.LongTermReservation.CPU} {
+			if amount == nil {
+				return fmt.Errorf("not all lines yet: %s", out)
+			}
+		}
 		o := r.get(t, "/api/v1/nodes/node-1")
 		batch := quantityAt(t, o, "status", "allocatable", protocol.ResourceBatchCPU) / 1000
 		// Production asks for half a core and uses one; 60 % of 16 less one and the system's two are lent; the rest is kept.

@@ -193,18 +193,21 @@ func (k *onDocker) resize(run *kubelet.Running, cpu kubelet.Quantity) {
 // features names the runtime, as cri-dockerd calls itself, and what its requests cannot carry.
 func (k *onDocker) features() {
 	k.t.Helper()
-	out, err := exec.CommandContext(k.t.Context(), bin("koordctl"), "--run-dir", k.proxy.RunDir, "features").CombinedOutput()
-	if err != nil {
-		k.t.Fatalf("koordctl features: %v: %s", err, out)
-	}
-	text := strings.Join(strings.Fields(string(out)), " ") // a table's cell may be cut anywhere
-	for _, part := range []string{
-		"koord-runtime-proxy ", "with docker ", "batch active ", "cpu-burst degraded after start: a CRI request to docker", "has no UpdatePodSandboxResources call",
-	} {
-		if !strings.Contains(text, part) {
-			k.t.Errorf("features does not say %q:\n%s", part, out)
+	k.eventually("features", func() error { // the status may be older than the runtime's word
+		out, err := exec.CommandContext(k.t.Context(), bin("koordctl"), "--run-dir", k.proxy.RunDir, "features").CombinedOutput()
+		if err != nil {
+			return fmt.Errorf("koordctl features: %w: %s", err, out)
 		}
-	}
+		text := strings.Join(strings.Fields(string(out)), " ") // a table's cell may be cut anywhere
+		for _, part := range []string{
+			"koord-runtime-proxy ", "with docker ", "batch active ", "cpu-burst degraded after start: a CRI request to docker", "has no UpdatePodSandboxResources call",
+		} {
+			if !strings.Contains(text, part) {
+				return fmt.Errorf("features does not say %q:\n%s", part, out)
+			}
+		}
+		return nil
+	})
 }
 
 // stamped fails unless the runtime shows the proxy's mark with a value on the container.
