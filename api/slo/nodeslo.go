@@ -65,6 +65,8 @@ type Strategy struct {
 	Spec strategy.Spec
 	// Conflicts are fields set in both spellings with different values: the canonical one counts.
 	Conflicts []strategy.Conflict
+	// Overrides are the fields that are not the cluster's; nil where the object does not tell.
+	Overrides *Overrides
 }
 
 // DecodeNodeSLO reads a stored NodeSLO in either spelling. Unknown fields are passed over: the cluster may be newer than
@@ -78,5 +80,8 @@ func DecodeNodeSLO(raw []byte) (Strategy, error) {
 	if errs := strategy.Validate(spec); len(errs) > 0 {
 		return Strategy{}, fmt.Errorf("%w: %w", ErrInvalid, errors.Join(errs...))
 	}
-	return Strategy{UID: o.Metadata.UID, Generation: o.Metadata.Generation, Spec: spec, Conflicts: conflicts}, nil
+	return Strategy{
+		UID: o.Metadata.UID, Generation: o.Metadata.Generation, Spec: spec, Conflicts: conflicts,
+		Overrides: overridesOf(raw, o.Spec, conflicts),
+	}, nil
 }

@@ -213,15 +213,19 @@ func TestTimes(t *testing.T) {
 	}
 }
 
-// FuzzDecodeNodeSLO: what is accepted is within its ranges and says the same when it is written and read again.
+// FuzzDecodeNodeSLO: what is accepted is within its ranges and says the same when it is written and read again; what is kept of its
+// owners is within its bounds.
 func FuzzDecodeNodeSLO(f *testing.F) {
 	f.Add(manifest(f, "m05-nodeslo.yaml"))
 	f.Add(manifest(f, "m06a-nodeslo-memory-tuning.yaml"))
+	f.Add(object(`{"cpuBurstStrategy":{"policy":"auto"},"extensions":{"x":1},"hostApplications":[{"name":"a"}]}`,
+		entry("a\u001b", "Update", noon, `{"f:cpuBurstStrategy":{".":{},"f:policy":{}},"f:extensions":{"f:x":{"f:y":{}}},"f:hostApplications":{"v:1":{}}}`)))
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		got, err := slo.DecodeNodeSLO(raw)
 		if err != nil {
 			return
 		}
+		checkOverrides(t, got.Overrides)
 		if errs := strategy.Validate(got.Spec); len(errs) > 0 {
 			t.Fatal(errs)
 		}

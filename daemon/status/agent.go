@@ -18,7 +18,10 @@ const (
 	MaxLoops     = 32
 	MaxPods      = 512
 	MaxEvictions = 32
-	// maxText bounds each reason and decision, in bytes.
+	MaxOverrides = 64
+	// maxOwners bounds those of one field.
+	maxOwners = 4
+	// maxText bounds each reason, decision and name of a field or its owner, in bytes.
 	maxText = 512
 )
 
@@ -49,6 +52,29 @@ type Agent struct {
 	BE          BE    `json:"be,omitzero"`
 	// Evictions are the most recent ones, newest last.
 	Evictions []Eviction `json:"evictions,omitempty"`
+	// NodeSLO says whose the fields of the node's strategy are; nil while that is not known.
+	NodeSLO *NodeSLO `json:"nodeSLO,omitempty"`
+}
+
+// NodeSLO is the object of the node's strategy.
+type NodeSLO struct {
+	Generation int64 `json:"generation"`
+	// Overrides are the fields that others than koord-manager have written, sorted by name; LeftOut is how many more there are.
+	Overrides []Override `json:"overrides,omitempty"`
+	LeftOut   int        `json:"overridesLeftOut,omitempty"`
+}
+
+// Override is one field. Value is empty for one that is no number, word or truth value.
+type Override struct {
+	Field string  `json:"field"`
+	Value string  `json:"value,omitempty"`
+	By    []Owner `json:"by"`
+}
+
+// Owner is a field manager, and when it last changed its fields.
+type Owner struct {
+	Manager string    `json:"manager"`
+	Time    time.Time `json:"t,omitzero"`
 }
 
 // Source is one thing that may be missing.
@@ -182,6 +208,25 @@ func (a *Agent) within() *Agent {
 		out.Evictions[i].Reason = short(out.Evictions[i].Reason)
 	}
 	out.BE.Reason = short(a.BE.Reason)
+	out.NodeSLO = a.NodeSLO.within()
+	return &out
+}
+
+func (n *NodeSLO) within() *NodeSLO {
+	if n == nil {
+		return nil
+	}
+	out := *n
+	out.Overrides = slices.Clone(n.Overrides[:min(len(n.Overrides), MaxOverrides)])
+	out.LeftOut += len(n.Overrides) - len(out.Overrides)
+	for i := range out.Overrides {
+		o := &out.Overrides[i]
+		o.Field, o.Value = short(o.Field), short(o.Value)
+		o.By = slices.Clone(o.By[:min(len(o.By), maxOwners)])
+		for j := range o.By {
+			o.By[j].Manager = short(o.By[j].Manager)
+		}
+	}
 	return &out
 }
 

@@ -6,6 +6,7 @@ package status
 import (
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -30,6 +31,9 @@ func TestAgentSection(t *testing.T) {
 		}},
 		BE:        BE{Mode: "cpuset", CPUs: "0-9", Limit: &milli, Allowance: &milli, Since: at},
 		Evictions: []Eviction{{Time: at, Namespace: "d", Name: "q", Feature: "BEMemoryEvict", Outcome: OutcomeEvicted}},
+		NodeSLO: &NodeSLO{Generation: 3, LeftOut: 1, Overrides: []Override{
+			{Field: "cpuBurstStrategy.cpuBurstPercent", Value: "300", By: []Owner{{Manager: "kubectl-edit", Time: at}, {Manager: "argo"}}},
+		}},
 	}
 	dir := t.TempDir()
 	if err := Write(dir, "koordlet", Status{Agent: want}); err != nil {
@@ -48,7 +52,7 @@ func TestAgentSection(t *testing.T) {
 func TestAgentSectionIsBounded(t *testing.T) {
 	t.Parallel()
 	text := strings.Repeat("ä", 4000)
-	a := &Agent{BE: BE{Reason: text}, PodsLeftOut: 1}
+	a := &Agent{BE: BE{Reason: text}, PodsLeftOut: 1, NodeSLO: &NodeSLO{LeftOut: 1}}
 	for i := range 5000 {
 		name := fmt.Sprint(i)
 		a.Sources = append(a.Sources, Source{Name: name, Reason: text})
@@ -56,6 +60,8 @@ func TestAgentSectionIsBounded(t *testing.T) {
 		a.Loops = append(a.Loops, Loop{Name: name, Decision: text, Err: text})
 		a.Pods = append(a.Pods, Pod{Namespace: strings.Repeat("n", 63), Name: strings.Repeat("p", 253), UID: name})
 		a.Evictions = append(a.Evictions, Eviction{Name: name, Reason: text})
+		by := slices.Repeat([]Owner{{Manager: text}}, 9)
+		a.NodeSLO.Overrides = append(a.NodeSLO.Overrides, Override{Field: text, Value: text, By: by})
 	}
 	dir := t.TempDir()
 	if err := Write(dir, "koordlet", Status{Agent: a}); err != nil {
@@ -72,10 +78,17 @@ func TestAgentSectionIsBounded(t *testing.T) {
 	if got.PodsLeftOut != 5001-MaxPods || len(got.Evictions) != MaxEvictions || got.Evictions[MaxEvictions-1].Name != "4999" {
 		t.Errorf("%d pods left out, last eviction %+v", got.PodsLeftOut, got.Evictions[len(got.Evictions)-1])
 	}
-	for _, s := range []string{got.BE.Reason, got.Sources[0].Reason, got.Loops[0].Decision, got.Loops[0].Err, got.Evictions[0].Reason} {
+	over := got.NodeSLO.Overrides
+	if len(over) != MaxOverrides || got.NodeSLO.LeftOut != 5001-MaxOverrides || len(over[0].By) != maxOwners {
+		t.Errorf("%d overrides, %d left out", len(over), got.NodeSLO.LeftOut)
+	}
+	for _, s := range []string{over[0].Field, over[0].Value, over[0].By[0].Manager, got.BE.Reason, got.Sources[0].Reason, got.Loops[0].Decision, got.Loops[0].Err, got.Evictions[0].Reason} {
 		if len(s) > maxText || !utf8.ValidString(s) || !strings.HasSuffix(s, "ä…") {
 			t.Errorf("%d bytes: %.20q … %q", len(s), s, s[len(s)-8:])
 		}
+	}
+	if len(a.NodeSLO.Overrides) != 5000 || a.NodeSLO.Overrides[0].Field != text || len(a.NodeSLO.Overrides[0].By) != 9 || a.NodeSLO.Overrides[0].By[0].Manager != text {
+		t.Error("the caller's overrides were changed")
 	}
 	if len(a.Pods) != 5000 || a.Sources[0].Reason != text || a.Evictions[4999].Reason != text || a.BE.Reason != text {
 		t.Error("the caller's value was changed")

@@ -10,11 +10,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/koord-rt/koord-rt/api/slo"
 	"github.com/koord-rt/koord-rt/cluster/internal/ownership"
 )
 
 // Manager is the field manager of everything that koord-manager applies.
-const Manager = "koord-manager"
+const Manager = slo.ClusterManager
 
 // CreatedBy is the annotation of objects that were made for a node, and go with it.
 const CreatedBy = "koord-rt.dev/created-by"

@@ -20,7 +20,8 @@ func explainCommand(e *env) *cobra.Command {
 		Short: "What was set on a container or pod, by whom, why, and whether the kernel still holds it",
 		Long: "Explain a container (id or its beginning, namespace/pod/container) or a pod with its containers (namespace/pod, UID).\n" +
 			"KERNEL is the value now, BEFORE what would stand there without koord-rt. The runtime's own status keeps what the kubelet\n" +
-			"asked for; the kernel's value is the one in force.",
+			"asked for; the kernel's value is the one in force. Below stand the fields of the node's NodeSLO that these values come from\n" +
+			"and that somebody has set for this node, with who it was.",
 		Args: cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error { return e.explain(args[0]) },
 	}
@@ -48,13 +49,17 @@ func (e *env) explain(arg string) error {
 	if len(lines)+len(problems) == 0 {
 		return fmt.Errorf("explain %s: all that the ledger knows of it is gone from this node; ask for a running container", arg)
 	}
+	agent := e.agentSLO()
+	over := overrides(agent, lines)
 	if e.output == outJSON {
 		err = printJSON(e.out, struct {
-			Settings []line    `json:"settings"`
-			Problems []problem `json:"problems,omitempty"`
-		}{lines, problems})
-	} else {
-		err = e.explainTable(lines, problems)
+			Settings  []line       `json:"settings"`
+			Overrides []overridden `json:"overrides,omitempty"`
+			Problems  []problem    `json:"problems,omitempty"`
+		}{lines, over, problems})
+	} else if err = e.explainTable(lines); err == nil {
+		e.printOverrides(agent, over)
+		e.printProblems(problems)
 	}
 	if err != nil {
 		return err
@@ -62,7 +67,7 @@ func (e *env) explain(arg string) error {
 	return e.warnSilent()
 }
 
-func (e *env) explainTable(lines []line, problems []problem) error {
+func (e *env) explainTable(lines []line) error {
 	for start := 0; start < len(lines); {
 		end := start + 1
 		for end < len(lines) && lines[end].Target == lines[start].Target {
@@ -79,10 +84,13 @@ func (e *env) explainTable(lines []line, problems []problem) error {
 		fmt.Fprintln(e.out)
 		start = end
 	}
+	return nil
+}
+
+func (e *env) printProblems(problems []problem) {
 	for _, p := range problems {
 		fmt.Fprintf(e.out, "problem: %s: %s: %s\n", cell(p.Name), cell(p.Key), cell(p.Reason))
 	}
-	return nil
 }
 
 func (e *env) header(l *line) {

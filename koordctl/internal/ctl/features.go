@@ -16,8 +16,10 @@ func featuresCommand(e *env) *cobra.Command {
 	return &cobra.Command{
 		Use:   "features",
 		Short: "What each feature does on this node: active, degraded and how, unsupported and why",
-		Args:  cobra.NoArgs,
-		RunE:  func(*cobra.Command, []string) error { return e.features() },
+		Long: "What each feature does on this node, by each daemon; below koordlet's the fields of the node's NodeSLO that others than\n" +
+			"koord-manager have written, and who: they hold on this node instead of the cluster's strategy.",
+		Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error { return e.features() },
 	}
 }
 
@@ -67,7 +69,10 @@ func (e *env) featureTable(s *status.Entry) error {
 	for _, f := range s.Features {
 		rows = append(rows, []string{f.Feature, f.State, f.Detail})
 	}
-	return printSentences(e.out, []string{"FEATURE", "STATE", "HOW"}, rows)
+	if err := printSentences(e.out, []string{"FEATURE", "STATE", "HOW"}, rows); err != nil {
+		return err
+	}
+	return e.overrideTable(s)
 }
 
 // runtimeOf is the runtime that a daemon has met, and its NRI where it speaks it.

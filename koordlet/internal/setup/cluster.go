@@ -127,6 +127,28 @@ func (c *cluster) Strategy() *strategy.Spec {
 	return &o.Value.Spec
 }
 
+// owned is whose the fields of the NodeSLO are; nil while there is none, or it does not tell.
+func (c *cluster) owned() *status.NodeSLO {
+	if c.slo == nil {
+		return nil
+	}
+	o := c.slo.Observed()
+	over := o.Value.Overrides
+	if !o.Known || over == nil {
+		return nil
+	}
+	out := &status.NodeSLO{Generation: o.Value.Generation, LeftOut: over.LeftOut}
+	for i := range over.Fields {
+		f := &over.Fields[i]
+		one := status.Override{Field: f.Field, Value: f.Value}
+		for _, by := range f.By {
+			one.By = append(one.By, status.Owner(by))
+		}
+		out.Overrides = append(out.Overrides, one)
+	}
+	return out
+}
+
 // Asked is what the newest NodeMetric asks, the default policy of no object while there was none.
 func (c *cluster) Asked() slo.Asked {
 	if o := c.metric.Load(); o.Known {

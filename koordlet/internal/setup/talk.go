@@ -137,6 +137,7 @@ func (d *Daemon) facts(states func() []collect.State) *talk.Facts {
 		Sources:    d.sources(),
 		SharePools: v.Dynamic.SharePools, BESharePools: v.Dynamic.BESharePools,
 		NUMA: v.Topology.Nodes.List(), HostApps: hostApps(v.Strategy.HostApplications), Goroutines: runtime.NumGoroutine(),
+		NodeSLO: d.cluster.owned(),
 	}
 	if v.Kernel.RDT.Mon {
 		f.CacheGroups, f.CacheDomains = []string{"", "LSR", "LS", "BE"}, v.Kernel.RDT.L3IDs

@@ -60,6 +60,8 @@ type Facts struct {
 	// BE is what suppression decided, Evictions the most recent ones, newest last.
 	BE        status.BE
 	Evictions []status.Eviction
+	// NodeSLO says whose its fields are; nil while that is not known.
+	NodeSLO *status.NodeSLO
 
 	HostApps []HostApp
 	// NUMA nodes that have samples, and which resctrl groups have them for which cache domains.

@@ -19,7 +19,7 @@ import (
 func Section(in *Input) *status.Agent {
 	f := in.Facts
 	out := &status.Agent{
-		Sources: in.sources(), Collectors: f.Collectors, Loops: f.Loops, BE: f.BE, Evictions: f.Evictions,
+		Sources: in.sources(), Collectors: f.Collectors, Loops: f.Loops, BE: f.BE, Evictions: f.Evictions, NodeSLO: f.NodeSLO,
 		Node: status.Node{
 			Name: f.Node, Capacity: status.Amounts{CPU: f.Capacity.CPU, Memory: f.Capacity.Memory},
 			Used: in.usage(sample.OfNode()), System: in.usage(sample.OfSystem()), Pressure: in.pressure(sample.OfNode()),

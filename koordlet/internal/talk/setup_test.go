@@ -175,6 +175,9 @@ func facts() *Facts {
 			{Time: wall.Add(-time.Second), Namespace: "default", Name: "spark-0", Feature: "BEMemoryEvict", Outcome: status.OutcomeEvicted},
 			{Time: wall, Namespace: "default", Name: "spark-1", Feature: "BEMemoryEvict", Outcome: status.OutcomeRefused},
 		},
+		NodeSLO: &status.NodeSLO{Generation: 3, Overrides: []status.Override{
+			{Field: "cpuBurstStrategy.cpuBurstPercent", Value: "300", By: []status.Owner{{Manager: "kubectl-edit", Time: wall}}},
+		}},
 		HostApps: []HostApp{{Name: "yarn", Priority: protocol.PriorityBatch, QoS: protocol.QoSBE}},
 		NUMA:     []int{0, 1}, CacheDomains: []int{0, 1}, CacheGroups: []string{"BE", ""},
 		// A pod of 4 CPUs with a p95 of 2 (§12.8), and what its class says.

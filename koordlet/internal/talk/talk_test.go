@@ -214,7 +214,7 @@ func TestSection(t *testing.T) {
 	}
 	f := facts()
 	want := &status.Agent{
-		Sources: append([]status.Source{got.Sources[0]}, f.Sources...), Collectors: f.Collectors, Loops: f.Loops, BE: f.BE, Evictions: f.Evictions,
+		Sources: append([]status.Source{got.Sources[0]}, f.Sources...), Collectors: f.Collectors, Loops: f.Loops, BE: f.BE, Evictions: f.Evictions, NodeSLO: f.NodeSLO,
 		Node: status.Node{
 			Name: "node-001", Capacity: status.Amounts{CPU: 32000, Memory: 128 << 30}, Batch: status.Amounts{CPU: 9800, Memory: 40 << 30},
 			Used: use(15000, 64<<30), System: use(2000, 4<<30), Requests: status.Amounts{CPU: 1500, Memory: 3 << 30},

@@ -236,6 +236,7 @@ func (n *governed) strategy(t *testing.T) {
 	if got := n.inForce(t); got.Int("status", "observedGeneration") < 2 {
 		t.Errorf("status after the change: %s", got.Compact("status"))
 	}
+	n.overridden(t, "resourceUsedThresholdWithBE.cpuSuppressThresholdPercent", "30")
 }
 
 // described: one condition for each feature beside Applied, in the form of metav1.Condition and of the newest generation. active is a feature
