@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -58,10 +59,19 @@ func (l *lagging) cached() client.Client {
 			return nil
 		},
 		Apply: func(ctx context.Context, c client.WithWatch, o runtime.ApplyConfiguration, more ...client.ApplyOption) error {
-			// The client without a server gives the first version that this name is for.
-			making := o.(interface{ GetResourceVersion() string }).GetResourceVersion() == ownership.Absent
-			if err := c.Get(ctx, client.ObjectKey{Name: "node-1"}, &v1alpha1.NodeSLO{}); err == nil && making {
+			// The client without a server gives the first version that this name is for, and takes any UID.
+			asks := o.(interface {
+				GetResourceVersion() string
+				GetUID() types.UID
+			})
+			var stored v1alpha1.NodeSLO
+			switch err := c.Get(ctx, client.ObjectKey{Name: "node-1"}, &stored); {
+			case err == nil && asks.GetResourceVersion() == ownership.Absent:
 				return apierrors.NewConflict(v1alpha1.GroupVersion.WithResource("nodeslos").GroupResource(), "node-1", errors.New("it is there"))
+			case err == nil && asks.GetUID() != "" && asks.GetUID() != stored.UID:
+				return apierrors.NewInvalid(v1alpha1.GroupVersion.WithKind("NodeSLO").GroupKind(), "node-1", field.ErrorList{
+					field.Invalid(field.NewPath("metadata", "uid"), asks.GetUID(), "field is immutable"),
+				})
 			}
 			if err := c.Apply(ctx, o, more...); err != nil {
 				return err
@@ -177,6 +187,52 @@ func TestMadeUnseen(t *testing.T) {
 		}
 		if applied := o.Spec.CPUBurstStrategy != nil; applied != seen || (result.RequeueAfter == 0) != seen {
 			t.Errorf("seen %t: applied %t, again after %s", seen, applied, result.RequeueAfter)
+		}
+	}
+}
+
+// TestAnotherUnseen: what a user has made in the place of an object that the cache still has does not become ours; and where a user's own has
+// gone unseen, none is made that would not go with its node.
+func TestAnotherUnseen(t *testing.T) {
+	t.Parallel()
+	slo := func(uid string, ours bool) *v1alpha1.NodeSLO {
+		o := &v1alpha1.NodeSLO{ObjectMeta: metav1.ObjectMeta{Name: "node-1", UID: types.UID(uid)}}
+		if ours {
+			o.Annotations, o.ManagedFields = map[string]string{CreatedBy: Manager}, applied(`{"f:metadata": {"f:annotations": {"f:koord-rt.dev/created-by": {}}}}`)
+		}
+		return o
+	}
+	for name, c := range map[string]struct {
+		seen, stored *v1alpha1.NodeSLO // nil is none
+	}{
+		"in the place of ours":      {slo("old", true), slo("new", false)},
+		"in the place of another":   {slo("old", false), slo("new", false)},
+		"a user's own that is gone": {slo("old", false), nil},
+	} {
+		objects := served(t)
+		if c.stored != nil {
+			objects = objects.WithObjects(c.stored)
+		}
+		l := &lagging{Client: objects.Build(), seen: c.seen}
+		r := fresh(l.cached())
+		parsed, _ := config.Parse(map[string]string{config.KeyBurst: `{"clusterStrategy": {"policy": "auto"}}`}, nil)
+		r.store.Set(parsed)
+		result, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: types.NamespacedName{Name: "node-1"}})
+		if err != nil || result.RequeueAfter == 0 {
+			t.Errorf("%s: again after %s, %v", name, result.RequeueAfter, err)
+		}
+		l.see(t)
+		switch {
+		case c.stored == nil && l.seen != nil:
+			t.Errorf("%s: made %+v", name, l.seen)
+		case c.stored != nil && (l.seen.Annotations[CreatedBy] != "" || l.seen.Spec.CPUBurstStrategy != nil):
+			t.Errorf("%s: written %+v", name, l.seen)
+		}
+		if _, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: types.NamespacedName{Name: "node-1"}}); err != nil {
+			t.Errorf("%s, seen: %v", name, err)
+		}
+		if l.see(t); l.seen.Spec.CPUBurstStrategy == nil || (l.seen.Annotations[CreatedBy] != "") != (c.stored == nil) {
+			t.Errorf("%s, seen: %+v", name, l.seen)
 		}
 	}
 }

@@ -144,14 +144,14 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		err = client.IgnoreNotFound(r.client.Delete(ctx, object, client.Preconditions{UID: &uid}))
 		r.metrics.did(err, whyDelete)
 	case step.Apply != nil:
-		if err = r.apply(ctx, req.Name, step); apierrors.IsInvalid(err) {
+		if err = r.apply(ctx, req.Name, step); apierrors.IsInvalid(err) && !ownership.Another(err) {
 			r.metrics.did(err, whyRefused)
 			err = r.rest(ctx, req.Name, found, err)
 			break
 		}
 		r.metrics.did(err, whyApply)
 	}
-	if apierrors.IsConflict(err) {
+	if apierrors.IsConflict(err) || ownership.Another(err) {
 		// Somebody has just written a field of ours, or made the object, or it is another one: the cache will say so.
 		return ctrl.Result{RequeueAfter: time.Second}, nil
 	}
@@ -254,7 +254,7 @@ func (r *reconciler) find(ctx context.Context, req ctrl.Request, c *config.Confi
 		if err != nil {
 			return found, nil, nil, fmt.Errorf("read the spec of %s %s: %w", r.kind.GVK.Kind, req.Name, err)
 		}
-		found.Stored = &Stored{Spec: spec, Managed: object.GetManagedFields(), Annotations: object.GetAnnotations()}
+		found.Stored = &Stored{UID: object.GetUID(), Spec: spec, Managed: object.GetManagedFields(), Annotations: object.GetAnnotations()}
 	case !apierrors.IsNotFound(err):
 		return found, nil, nil, fmt.Errorf("read %s %s: %w", r.kind.GVK.Kind, req.Name, err)
 	}
