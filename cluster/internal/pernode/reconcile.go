@@ -119,13 +119,16 @@ type reconciler struct {
 // Reconcile looks at one node.
 func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	c := r.store.Load()
-	if c == nil || ctx.Err() != nil {
-		return ctrl.Result{}, nil // the store wakes us; who ends leaves what is queued to the next leader
+	if ctx.Err() != nil {
+		return ctrl.Result{}, nil // who ends leaves what is queued to the next leader
 	}
 	found, object, problems, err := r.find(ctx, req, c)
 	if err != nil {
 		r.metrics.did(err, whyRead)
 		return ctrl.Result{}, err
+	}
+	if c == nil && found.NodeGone == 0 {
+		return ctrl.Result{}, nil // the store wakes every node; what a node has left behind it does not
 	}
 	if again, is := r.behind(req.Name, object, found.Stored != nil); is {
 		return ctrl.Result{RequeueAfter: again}, nil
@@ -244,7 +247,7 @@ func (r *reconciler) problem(y ownership.Yielded) config.Problem {
 	return p
 }
 
-// find reads what there is, from the cache. Problems are what the node says of itself.
+// find reads what there is, from the cache. Problems are what the node says of itself. Without a strategy nothing is wanted yet.
 func (r *reconciler) find(ctx context.Context, req ctrl.Request, c *config.Config) (Found, client.Object, []config.Problem, error) {
 	found := Found{Alias: r.kind.Alias, Rules: r.kind.Rules, Orphan: r.orphan}
 	object := r.kind.New()
@@ -263,7 +266,7 @@ func (r *reconciler) find(ctx context.Context, req ctrl.Request, c *config.Confi
 	if client.IgnoreNotFound(err) != nil {
 		return found, nil, nil, fmt.Errorf("read node %s: %w", req.Name, err)
 	}
-	if found.NodeGone = r.missing(req.Name, err != nil, found.Stored != nil); err != nil {
+	if found.NodeGone = r.missing(req.Name, err != nil, found.Stored != nil); err != nil || c == nil {
 		return found, object, nil, nil
 	}
 	spec, problems := r.kind.Render(c, config.Node{Name: node.Name, Labels: node.Labels, Annotations: node.Annotations})
