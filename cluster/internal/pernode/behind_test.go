@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -234,5 +235,30 @@ func TestAnotherUnseen(t *testing.T) {
 		if l.see(t); l.seen.Spec.CPUBurstStrategy == nil || (l.seen.Annotations[CreatedBy] != "") != (c.stored == nil) {
 			t.Errorf("%s, seen: %+v", name, l.seen)
 		}
+	}
+}
+
+// TestKeptUnseen: what a user has just made his own, and the cache has not seen yet, does not go with its node.
+func TestKeptUnseen(t *testing.T) {
+	t.Parallel()
+	const name = "gone"
+	l := &lagging{Client: served(t).WithObjects(&v1alpha1.NodeSLO{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{CreatedBy: Manager}}}).Build()}
+	var o v1alpha1.NodeSLO
+	if err := l.Client.Get(t.Context(), client.ObjectKey{Name: name}, &o); err != nil {
+		t.Fatal(err)
+	}
+	l.seen = o.DeepCopy()
+	o.Annotations = nil
+	if err := l.Client.Update(t.Context(), &o); err != nil {
+		t.Fatal(err)
+	}
+	r := fresh(l.cached())
+	r.gone[name] = time.Now().Add(-Orphan)
+	result, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: types.NamespacedName{Name: name}})
+	if err != nil || result.RequeueAfter == 0 {
+		t.Errorf("again after %s, %v", result.RequeueAfter, err)
+	}
+	if err := l.Client.Get(t.Context(), client.ObjectKey{Name: name}, &o); err != nil {
+		t.Error(err)
 	}
 }

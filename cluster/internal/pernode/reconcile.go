@@ -143,8 +143,9 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	switch {
 	case step.Delete:
-		uid := object.GetUID()
-		err = client.IgnoreNotFound(r.client.Delete(ctx, object, client.Preconditions{UID: &uid}))
+		// As it was read: a user may have just made it his own.
+		uid, version := object.GetUID(), object.GetResourceVersion()
+		err = client.IgnoreNotFound(r.client.Delete(ctx, object, client.Preconditions{UID: &uid, ResourceVersion: &version}))
 		r.metrics.did(err, whyDelete)
 	case step.Apply != nil:
 		if err = r.apply(ctx, req.Name, step); apierrors.IsInvalid(err) && !ownership.Another(err) {
