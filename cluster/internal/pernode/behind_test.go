@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -260,5 +261,43 @@ func TestKeptUnseen(t *testing.T) {
 	}
 	if err := l.Client.Get(t.Context(), client.ObjectKey{Name: name}, &o); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestNodeBackUnseen: what a user has written into a node's object stays while the node is back and the cache has not seen it yet; the node's going
+// counts from then on.
+func TestNodeBackUnseen(t *testing.T) {
+	t.Parallel()
+	c := served(t).WithObjects(&v1alpha1.NodeSLO{ObjectMeta: metav1.ObjectMeta{Name: "node-1", Annotations: map[string]string{CreatedBy: Manager}}}).Build()
+	r := fresh(interceptor.NewClient(c, interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, more ...client.GetOption) error {
+			if _, is := o.(*corev1.Node); is {
+				return apierrors.NewNotFound(corev1.Resource("nodes"), key.Name)
+			}
+			return c.Get(ctx, key, o, more...)
+		},
+	}))
+	r.live = c
+	request := ctrl.Request{NamespacedName: types.NamespacedName{Name: "node-1"}}
+	look := func(want time.Duration) {
+		t.Helper()
+		r.gone["node-1"] = time.Now().Add(-Orphan)
+		if result, err := r.Reconcile(t.Context(), request); err != nil || result.RequeueAfter != want {
+			t.Errorf("again after %s, %v; want %s", result.RequeueAfter, err, want)
+		}
+	}
+	look(Orphan)
+	if since := time.Since(r.gone["node-1"]); since >= Orphan {
+		t.Errorf("gone since %s", since)
+	}
+	if err := c.Get(t.Context(), request.NamespacedName, &v1alpha1.NodeSLO{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Delete(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1"}}); err != nil {
+		t.Fatal(err)
+	}
+	look(0)
+	if err := c.Get(t.Context(), request.NamespacedName, &v1alpha1.NodeSLO{}); !apierrors.IsNotFound(err) {
+		t.Errorf("after the node has gone: %v", err)
 	}
 }

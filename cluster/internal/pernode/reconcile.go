@@ -74,7 +74,7 @@ func Add(mgr ctrl.Manager, k Kind, o Options) error {
 		o.Orphan = Orphan
 	}
 	r := &reconciler{
-		kind: k, store: o.Store, client: mgr.GetClient(), orphan: o.Orphan, gone: map[string]time.Time{}, written: map[string]version{},
+		kind: k, store: o.Store, client: mgr.GetClient(), live: mgr.GetAPIReader(), orphan: o.Orphan, gone: map[string]time.Time{}, written: map[string]version{},
 		limit: logs.NewLimiter(logs.LimiterOptions{Every: time.Hour}), metrics: newMetrics(k.Name),
 	}
 	if err := r.metrics.register(o.Registry); err != nil {
@@ -105,6 +105,7 @@ type reconciler struct {
 	kind    Kind
 	store   *config.Store
 	client  client.Client
+	live    client.Reader // past the cache
 	orphan  time.Duration
 	limit   *logs.Limiter
 	metrics metrics
@@ -143,10 +144,7 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	switch {
 	case step.Delete:
-		// As it was read: a user may have just made it his own.
-		uid, version := object.GetUID(), object.GetResourceVersion()
-		err = client.IgnoreNotFound(r.client.Delete(ctx, object, client.Preconditions{UID: &uid, ResourceVersion: &version}))
-		r.metrics.did(err, whyDelete)
+		step.Again, err = r.remove(ctx, req.Name, object)
 	case step.Apply != nil:
 		if err = r.apply(ctx, req.Name, step); apierrors.IsInvalid(err) && !ownership.Another(err) {
 			r.metrics.did(err, whyRefused)
@@ -283,24 +281,4 @@ func (r *reconciler) find(ctx context.Context, req ctrl.Request, c *config.Confi
 		found.Held = append(found.Held, r.kind.Extensions)
 	}
 	return found, object, problems, nil
-}
-
-// missing is for how long a node has been seen missing, at least a nanosecond; 0 while it is there.
-func (r *reconciler) missing(name string, gone, object bool) time.Duration {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if !gone || !object {
-		delete(r.gone, name)
-		if gone {
-			return 1
-		}
-		return 0
-	}
-	now := time.Now()
-	since, known := r.gone[name]
-	if !known {
-		since = now
-		r.gone[name] = now
-	}
-	return max(now.Sub(since), 1)
 }

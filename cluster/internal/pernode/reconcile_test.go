@@ -35,14 +35,15 @@ func served(t *testing.T) *fake.ClientBuilder {
 			t.Fatal(err)
 		}
 	}
-	return fake.NewClientBuilder().WithScheme(scheme).WithReturnManagedFields().
+	byName := func(o client.Object) []string { return []string{o.GetName()} }
+	return fake.NewClientBuilder().WithScheme(scheme).WithReturnManagedFields().WithIndex(&corev1.Node{}, metav1.ObjectNameField, byName).
 		WithObjects(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1"}})
 }
 
 // fresh is a reconciler of NodeSLOs without a strategy.
 func fresh(c client.Client) *reconciler {
 	return &reconciler{
-		store: &config.Store{}, client: c, orphan: Orphan, gone: map[string]time.Time{}, written: map[string]version{}, limit: logs.NewLimiter(logs.LimiterOptions{}), metrics: newMetrics("nodeslo"),
+		store: &config.Store{}, client: c, live: c, orphan: Orphan, gone: map[string]time.Time{}, written: map[string]version{}, limit: logs.NewLimiter(logs.LimiterOptions{}), metrics: newMetrics("nodeslo"),
 		kind: Kind{
 			Name: "nodeslo", GVK: v1alpha1.GroupVersion.WithKind(slo.KindNodeSLO),
 			Extensions: "/extensions",
