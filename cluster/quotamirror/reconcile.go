@@ -93,27 +93,36 @@ func (r *reconciler) sources(ctx context.Context, key client.ObjectKey) ([]Sourc
 	return out, nil
 }
 
-// write does what the plan says. A cache that is behind makes the API server refuse; what it does not know yet wakes the controller again.
+// write does what the plan says. A cache that is behind makes the API server refuse; what it does not know yet wakes the controller again, and
+// until then what would be said of the mirror is not true.
 func (r *reconciler) write(ctx context.Context, s *Source, stored *sigsv1alpha1.ElasticQuota, p *Plan) error {
-	behind := func(err error) error {
-		if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-			log.FromContext(ctx).V(1).Info("looked at again", "quota", s.String(), "reason", err.Error())
-			return nil
-		}
-		return err
+	err := r.steps(ctx, s, stored, p)
+	if behind(err) {
+		log.FromContext(ctx).V(1).Info("looked at again", "quota", s.String(), "reason", err.Error())
+		return nil
 	}
+	return err
+}
+
+// behind reports whether an API server refuses because an object is not the one that was read.
+func behind(err error) bool {
+	return apierrors.IsConflict(err) || apierrors.IsNotFound(err) || ownership.Another(err)
+}
+
+// steps are those of the plan; the first that fails is the last.
+func (r *reconciler) steps(ctx context.Context, s *Source, stored *sigsv1alpha1.ElasticQuota, p *Plan) error {
 	if p.Mirror != nil {
-		if err := behind(r.mirror(ctx, stored, p.Mirror)); err != nil {
+		if err := r.mirror(ctx, stored, p.Mirror); err != nil {
 			return r.refused(ctx, s, stored, fmt.Errorf("apply the mirror of %s: %w", s, err))
 		}
 	}
 	if p.Drop != nil {
-		if err := behind(r.drop(ctx, stored, p.Drop)); err != nil {
+		if err := r.drop(ctx, stored, p.Drop); err != nil {
 			return r.refused(ctx, s, stored, fmt.Errorf("take fields that it does not have out of the mirror of %s: %w", s, err))
 		}
 	}
 	if p.Status != nil {
-		if err := behind(r.status(ctx, s, p.Status)); err != nil {
+		if err := r.status(ctx, s, p.Status); err != nil {
 			return fmt.Errorf("apply the status of %s: %w", s, err)
 		}
 	}
@@ -123,14 +132,14 @@ func (r *reconciler) write(ctx context.Context, s *Source, stored *sigsv1alpha1.
 // refused has the source say what an API server has against its mirror, and returns it: what is refused today may pass later. Of a server
 // that does not answer nothing is said.
 func (r *reconciler) refused(ctx context.Context, s *Source, stored *sigsv1alpha1.ElasticQuota, err error) error {
-	if !apierrors.IsForbidden(err) && !apierrors.IsInvalid(err) && !apierrors.IsBadRequest(err) {
+	if behind(err) || !apierrors.IsForbidden(err) && !apierrors.IsInvalid(err) && !apierrors.IsBadRequest(err) {
 		return err
 	}
 	next := s.Refused(stored, err, metav1.Now())
 	if next == nil {
 		return err
 	}
-	if bad := r.status(ctx, s, next); bad != nil && !apierrors.IsConflict(bad) && !apierrors.IsNotFound(bad) {
+	if bad := r.status(ctx, s, next); bad != nil && !behind(bad) {
 		err = errors.Join(err, fmt.Errorf("apply the status of %s: %w", s, bad))
 	}
 	return err
