@@ -248,9 +248,16 @@ func TestWake(t *testing.T) {
 			t.Errorf("%s: %q, want %q", name, q.what, c.want)
 		}
 	}
-	for changed, want := range map[*sigsv1alpha1.ElasticQuota]bool{quota(1, "x"): false, quota(2, "x"): true, quota(1, "y"): true} {
+	another := quota(1, "x") // that was made while the watch was broken
+	another.UID = "v"
+	for changed, want := range map[*sigsv1alpha1.ElasticQuota]bool{quota(1, "x"): false, quota(2, "x"): true, quota(1, "y"): true, another: true} {
 		if got := quotaChanges().Update(event.UpdateEvent{ObjectOld: quota(1, "x"), ObjectNew: changed}); got != want {
 			t.Errorf("generation %d, total %s: %v", changed.Generation, changed.Annotations[protocol.AnnotationQuotaTotal], got)
 		}
+	}
+	anew := profileOf("a", "root-b")
+	anew.UID = "v"
+	if !profileChanges().Update(event.UpdateEvent{ObjectOld: profileOf("a", "root-a"), ObjectNew: anew}) {
+		t.Error("a profile that was made anew while the watch was broken wakes nobody")
 	}
 }

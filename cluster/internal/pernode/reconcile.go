@@ -81,7 +81,7 @@ func Add(mgr ctrl.Manager, k Kind, o Options) error {
 		return fmt.Errorf("set up the controller %s: metrics: %w", k.Name, err)
 	}
 	err := ctrl.NewControllerManagedBy(mgr).Named(k.Name).
-		For(k.New(), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		For(k.New(), builder.WithPredicates(wake.OfSpec())).
 		Watches(&corev1.Node{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(nodeChanged())).
 		WatchesRawSource(wake.EveryNode(o.Store, mgr.GetCache())).
 		WithOptions(controller.Options{MaxConcurrentReconciles: o.Workers}).
