@@ -32,6 +32,8 @@ import (
 type bench struct {
 	*reconciler
 	writes int
+	// stale is a profile that the cache still has.
+	stale *quotav1alpha1.ElasticQuotaProfile
 }
 
 func newBench(t *testing.T, objects ...client.Object) *bench {
@@ -47,13 +49,22 @@ func newBench(t *testing.T, objects ...client.Object) *bench {
 		own[i] = o.DeepCopyObject().(client.Object)
 	}
 	b := &bench{}
-	c := fake.NewClientBuilder().WithScheme(scheme).WithReturnManagedFields().WithObjects(own...).Build()
+	byName := func(o client.Object) []string { return []string{o.GetName()} }
+	c := fake.NewClientBuilder().WithScheme(scheme).WithReturnManagedFields().WithObjects(own...).
+		WithIndex(&quotav1alpha1.ElasticQuotaProfile{}, metav1.ObjectNameField, byName).Build()
 	b.reconciler = newReconciler(interceptor.NewClient(c, interceptor.Funcs{
+		Get: func(ctx context.Context, w client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+			if p, is := o.(*quotav1alpha1.ElasticQuotaProfile); is && b.stale != nil {
+				b.stale.DeepCopyInto(p)
+				return nil
+			}
+			return w.Get(ctx, key, o, opts...)
+		},
 		Apply: func(ctx context.Context, w client.WithWatch, o runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
 			b.writes++
 			return w.Apply(ctx, o, opts...)
 		},
-	}))
+	}), c)
 	return b
 }
 
@@ -177,6 +188,22 @@ func TestNothingMade(t *testing.T) {
 	b.look(t, 1, "second")
 	if q := b.quota(t, "root-a"); q.Labels[protocol.LabelQuotaProfile] != "second" {
 		t.Errorf("%v", q.Labels)
+	}
+}
+
+// TestGoneUnseen: a profile that has gone, or is another one now, and the cache has not seen it yet, makes no quota, which would outlive it.
+func TestGoneUnseen(t *testing.T) {
+	t.Parallel()
+	stale, another := profileOf("pool-a", "root-a"), profileOf("pool-a", "root-b")
+	stale.UID, stale.Labels, another.UID = "old", map[string]string{protocol.LabelQuotaTreeID: "t"}, "new"
+	for name, stored := range map[string][]client.Object{"gone": nil, "another": {another}} {
+		b := newBench(t, stored...)
+		b.stale = stale
+		b.look(t, 0, "pool-a")
+		var all sigsv1alpha1.ElasticQuotaList
+		if err := b.client.List(t.Context(), &all); err != nil || len(all.Items) > 0 {
+			t.Errorf("%s: %v, %v", name, all.Items, err)
+		}
 	}
 }
 
