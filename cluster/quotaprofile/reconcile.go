@@ -123,8 +123,8 @@ func (r *reconciler) nodes(ctx context.Context, p *quotav1alpha1.ElasticQuotaPro
 	return list.Items, nil
 }
 
-// identify gives the profile the id of its tree, by which admission finds the tree's nodes. false is a profile that has gone, or another id
-// that somebody has just written: the cache will say so.
+// identify gives the profile the id of its tree, by which admission finds the tree's nodes. false is that it was just written, here or by somebody
+// else, or that the profile has gone: the cache will say so, and until then a quota would be made and, at the label's own event, made again.
 func (r *reconciler) identify(ctx context.Context, p *quotav1alpha1.ElasticQuotaProfile) (bool, error) {
 	if p.Labels[protocol.LabelQuotaTreeID] != "" {
 		return true, nil
@@ -137,12 +137,12 @@ func (r *reconciler) identify(ctx context.Context, p *quotav1alpha1.ElasticQuota
 	u.SetLabels(map[string]string{protocol.LabelQuotaTreeID: rootquota.Tree(p)})
 	err := r.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(u), client.FieldOwner(manager))
 	switch {
-	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
+	case apierrors.IsConflict(err), apierrors.IsNotFound(err), ownership.Another(err):
 		return false, nil
 	case err != nil:
 		return false, fmt.Errorf("apply label %s to ElasticQuotaProfile %s/%s: %w", protocol.LabelQuotaTreeID, p.Namespace, p.Name, err)
 	}
-	return true, nil
+	return false, nil
 }
 
 // apply writes the quota where something would change.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -34,6 +35,8 @@ type bench struct {
 	writes int
 	// stale is a profile that the cache still has.
 	stale *quotav1alpha1.ElasticQuotaProfile
+	// blind is a cache that has seen no quota yet.
+	blind bool
 }
 
 func newBench(t *testing.T, objects ...client.Object) *bench {
@@ -57,6 +60,9 @@ func newBench(t *testing.T, objects ...client.Object) *bench {
 			if p, is := o.(*quotav1alpha1.ElasticQuotaProfile); is && b.stale != nil {
 				b.stale.DeepCopyInto(p)
 				return nil
+			}
+			if _, is := o.(*sigsv1alpha1.ElasticQuota); is && b.blind {
+				return apierrors.NewNotFound(sigsv1alpha1.GroupVersion.WithResource("elasticquotas").GroupResource(), key.Name)
 			}
 			return w.Get(ctx, key, o, opts...)
 		},
@@ -205,6 +211,17 @@ func TestGoneUnseen(t *testing.T) {
 			t.Errorf("%s: %v, %v", name, all.Items, err)
 		}
 	}
+}
+
+// TestQuotaUnseen: the look that the profile's own label asks for comes before the cache has the quota; it is written once all the same.
+func TestQuotaUnseen(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, profileOf("pool-a", "root-a"))
+	b.blind = true
+	b.look(t, 2, "pool-a") // the label and the quota
+	b.blind = false
+	b.look(t, 0, "pool-a")
+	b.quota(t, "root-a")
 }
 
 // asked is a queue that notes what is asked for and how soon.
