@@ -22,6 +22,7 @@ import (
 	quotav1alpha1 "github.com/koord-rt/koord-rt/api/quota/v1alpha1"
 	sigsv1alpha1 "github.com/koord-rt/koord-rt/api/schedulingsigs/v1alpha1"
 	"github.com/koord-rt/koord-rt/cluster/internal/ownership"
+	"github.com/koord-rt/koord-rt/cluster/internal/unseen"
 )
 
 // Name of the controller, as --controllers has it.
@@ -45,12 +46,21 @@ func Add(mgr ctrl.Manager) error {
 }
 
 // reconciler is the thin part around [Decide].
-type reconciler struct{ client client.Client }
+type reconciler struct {
+	client client.Client
+	unseen unseen.Writes[object]
+}
+
+// object is a quota of a group.
+type object struct {
+	group string
+	client.ObjectKey
+}
 
 // Reconcile looks at the quotas of one namespace and name.
 func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	sources, err := r.sources(ctx, req.NamespacedName)
-	if err != nil || len(sources) == 0 {
+	if err != nil {
 		return ctrl.Result{}, err
 	}
 	stored := &sigsv1alpha1.ElasticQuota{}
@@ -58,6 +68,9 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		stored = nil
 	} else if err != nil {
 		return ctrl.Result{}, fmt.Errorf("read ElasticQuota %s of %s: %w", req.NamespacedName, sigsv1alpha1.GroupVersion.Group, err)
+	}
+	if r.behind(req.NamespacedName, sources, stored) {
+		return ctrl.Result{RequeueAfter: unseen.Again}, nil
 	}
 	for i := range sources {
 		s := &sources[i]
@@ -73,6 +86,27 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		}
 	}
 	return ctrl.Result{}, nil
+}
+
+// behind reports whether the cache has one of them as it was before it was written last. What is not there is not waited for: a mirror that has
+// come meanwhile is not made again, and a source that has gone is not written.
+func (r *reconciler) behind(key client.ObjectKey, sources []Source, stored *sigsv1alpha1.ElasticQuota) bool {
+	there := map[string]metav1.Object{}
+	for i := range sources {
+		there[sources[i].Version.Group] = sources[i].Meta
+	}
+	if stored != nil {
+		there[sigsv1alpha1.GroupVersion.Group] = stored
+	}
+	is := false
+	for _, group := range []string{koordinatorv1alpha1.GroupVersion.Group, quotav1alpha1.GroupVersion.Group, sigsv1alpha1.GroupVersion.Group} {
+		if o, has := there[group]; !has {
+			r.unseen.Forget(object{group, key})
+		} else if r.unseen.Behind(object{group, key}, o) {
+			is = true
+		}
+	}
+	return is
 }
 
 // sources are the quotas of the documents' groups by that name.
@@ -93,27 +127,36 @@ func (r *reconciler) sources(ctx context.Context, key client.ObjectKey) ([]Sourc
 	return out, nil
 }
 
-// write does what the plan says. A cache that is behind makes the API server refuse; what it does not know yet wakes the controller again.
+// write does what the plan says. A cache that is behind makes the API server refuse; what it does not know yet wakes the controller again, and
+// until then what would be said of the mirror is not true.
 func (r *reconciler) write(ctx context.Context, s *Source, stored *sigsv1alpha1.ElasticQuota, p *Plan) error {
-	behind := func(err error) error {
-		if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-			log.FromContext(ctx).V(1).Info("looked at again", "quota", s.String(), "reason", err.Error())
-			return nil
-		}
-		return err
+	err := r.steps(ctx, s, stored, p)
+	if outdated(err) {
+		log.FromContext(ctx).V(1).Info("looked at again", "quota", s.String(), "reason", err.Error())
+		return nil
 	}
+	return err
+}
+
+// outdated reports whether an API server refuses because an object is not the one that was read.
+func outdated(err error) bool {
+	return apierrors.IsConflict(err) || apierrors.IsNotFound(err) || ownership.Another(err)
+}
+
+// steps are those of the plan; the first that fails is the last.
+func (r *reconciler) steps(ctx context.Context, s *Source, stored *sigsv1alpha1.ElasticQuota, p *Plan) error {
 	if p.Mirror != nil {
-		if err := behind(r.mirror(ctx, stored, p.Mirror)); err != nil {
+		if err := r.mirror(ctx, stored, p.Mirror); err != nil {
 			return r.refused(ctx, s, stored, fmt.Errorf("apply the mirror of %s: %w", s, err))
 		}
 	}
 	if p.Drop != nil {
-		if err := behind(r.drop(ctx, stored, p.Drop)); err != nil {
+		if err := r.drop(ctx, stored, p.Drop); err != nil {
 			return r.refused(ctx, s, stored, fmt.Errorf("take fields that it does not have out of the mirror of %s: %w", s, err))
 		}
 	}
 	if p.Status != nil {
-		if err := behind(r.status(ctx, s, p.Status)); err != nil {
+		if err := r.status(ctx, s, p.Status); err != nil {
 			return fmt.Errorf("apply the status of %s: %w", s, err)
 		}
 	}
@@ -123,14 +166,14 @@ func (r *reconciler) write(ctx context.Context, s *Source, stored *sigsv1alpha1.
 // refused has the source say what an API server has against its mirror, and returns it: what is refused today may pass later. Of a server
 // that does not answer nothing is said.
 func (r *reconciler) refused(ctx context.Context, s *Source, stored *sigsv1alpha1.ElasticQuota, err error) error {
-	if !apierrors.IsForbidden(err) && !apierrors.IsInvalid(err) && !apierrors.IsBadRequest(err) {
+	if outdated(err) || !apierrors.IsForbidden(err) && !apierrors.IsInvalid(err) && !apierrors.IsBadRequest(err) {
 		return err
 	}
 	next := s.Refused(stored, err, metav1.Now())
 	if next == nil {
 		return err
 	}
-	if bad := r.status(ctx, s, next); bad != nil && !apierrors.IsConflict(bad) && !apierrors.IsNotFound(bad) {
+	if bad := r.status(ctx, s, next); bad != nil && !outdated(bad) {
 		err = errors.Join(err, fmt.Errorf("apply the status of %s: %w", s, bad))
 	}
 	return err
@@ -153,7 +196,15 @@ func (r *reconciler) mirror(ctx context.Context, stored, wanted *sigsv1alpha1.El
 	} else {
 		u.SetUID(stored.UID)
 	}
-	return r.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(u), client.FieldOwner(manager), client.ForceOwnership)
+	return r.wrote(u, r.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(u), client.FieldOwner(manager), client.ForceOwnership))
+}
+
+// wrote notes what an API server has answered, and returns the error.
+func (r *reconciler) wrote(o client.Object, err error) error {
+	if err == nil {
+		r.unseen.Wrote(object{o.GetObjectKind().GroupVersionKind().Group, client.ObjectKeyFromObject(o)}, o)
+	}
+	return err
 }
 
 func (r *reconciler) drop(ctx context.Context, stored *sigsv1alpha1.ElasticQuota, fields ownership.Tree) error {
@@ -162,7 +213,8 @@ func (r *reconciler) drop(ctx context.Context, stored *sigsv1alpha1.ElasticQuota
 		return fmt.Errorf("encode the patch: %w", err)
 	}
 	at := &sigsv1alpha1.ElasticQuota{ObjectMeta: metav1.ObjectMeta{Namespace: stored.Namespace, Name: stored.Name}}
-	return r.client.Patch(ctx, at, client.RawPatch(types.MergePatchType, data), client.FieldOwner(manager))
+	at.SetGroupVersionKind(sigsv1alpha1.GroupVersion.WithKind(kind))
+	return r.wrote(at, r.client.Patch(ctx, at, client.RawPatch(types.MergePatchType, data), client.FieldOwner(manager)))
 }
 
 func (r *reconciler) status(ctx context.Context, s *Source, next *sigsv1alpha1.ElasticQuotaStatus) error {
@@ -175,5 +227,5 @@ func (r *reconciler) status(ctx context.Context, s *Source, next *sigsv1alpha1.E
 	u.SetNamespace(s.Meta.Namespace)
 	u.SetName(s.Meta.Name)
 	u.SetUID(s.Meta.UID)
-	return r.client.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(u), client.FieldOwner(manager), client.ForceOwnership)
+	return r.wrote(u, r.client.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(u), client.FieldOwner(manager), client.ForceOwnership))
 }

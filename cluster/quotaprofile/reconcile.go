@@ -34,7 +34,7 @@ const manager = "koord-manager"
 
 // Add makes the controller. The manager's cache keeps the managed fields of ElasticQuotas.
 func Add(mgr ctrl.Manager) error {
-	r := newReconciler(mgr.GetClient())
+	r := newReconciler(mgr.GetClient(), mgr.GetAPIReader())
 	err := ctrl.NewControllerManagedBy(mgr).Named(Name).
 		For(&quotav1alpha1.ElasticQuotaProfile{}, builder.WithPredicates(profileChanges())).
 		Watches(&quotav1alpha1.ElasticQuotaProfile{}, r.onProfile(), builder.WithPredicates(profileChanges())).
@@ -50,11 +50,12 @@ func Add(mgr ctrl.Manager) error {
 // reconciler is the thin part around [rootquota.Of].
 type reconciler struct {
 	client client.Client
+	live   client.Reader // past the cache
 	limit  *logs.Limiter
 }
 
-func newReconciler(c client.Client) *reconciler {
-	return &reconciler{client: c, limit: logs.NewLimiter(logs.LimiterOptions{Every: time.Hour})}
+func newReconciler(c client.Client, live client.Reader) *reconciler {
+	return &reconciler{client: c, live: live, limit: logs.NewLimiter(logs.LimiterOptions{Every: time.Hour})}
 }
 
 // Reconcile looks at one profile.
@@ -122,8 +123,8 @@ func (r *reconciler) nodes(ctx context.Context, p *quotav1alpha1.ElasticQuotaPro
 	return list.Items, nil
 }
 
-// identify gives the profile the id of its tree, by which admission finds the tree's nodes. false is a profile that has gone, or another id
-// that somebody has just written: the cache will say so.
+// identify gives the profile the id of its tree, by which admission finds the tree's nodes. false is that it was just written, here or by somebody
+// else, or that the profile has gone: the cache will say so, and until then a quota would be made and, at the label's own event, made again.
 func (r *reconciler) identify(ctx context.Context, p *quotav1alpha1.ElasticQuotaProfile) (bool, error) {
 	if p.Labels[protocol.LabelQuotaTreeID] != "" {
 		return true, nil
@@ -136,12 +137,12 @@ func (r *reconciler) identify(ctx context.Context, p *quotav1alpha1.ElasticQuota
 	u.SetLabels(map[string]string{protocol.LabelQuotaTreeID: rootquota.Tree(p)})
 	err := r.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(u), client.FieldOwner(manager))
 	switch {
-	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
+	case apierrors.IsConflict(err), apierrors.IsNotFound(err), ownership.Another(err):
 		return false, nil
 	case err != nil:
 		return false, fmt.Errorf("apply label %s to ElasticQuotaProfile %s/%s: %w", protocol.LabelQuotaTreeID, p.Namespace, p.Name, err)
 	}
-	return true, nil
+	return false, nil
 }
 
 // apply writes the quota where something would change.
@@ -160,6 +161,11 @@ func (r *reconciler) apply(ctx context.Context, p *quotav1alpha1.ElasticQuotaPro
 	if there, err := stands(stored, wanted, spec); err != nil || there {
 		return err
 	}
+	if stored == nil {
+		if is, err := r.lasts(ctx, p); err != nil || !is {
+			return err
+		}
+	}
 	u := &unstructured.Unstructured{Object: map[string]any{"spec": spec}}
 	u.SetGroupVersionKind(sigsv1alpha1.GroupVersion.WithKind("ElasticQuota"))
 	u.SetNamespace(key.Namespace)
@@ -171,6 +177,18 @@ func (r *reconciler) apply(ctx context.Context, p *quotav1alpha1.ElasticQuotaPro
 	}
 	log.FromContext(ctx).V(1).Info("quota applied", "quota", key, "min", spec["min"])
 	return nil
+}
+
+// lasts reports whether the API server still has the profile. A quota outlives it: one that was deleted with its profile, which the cache has not seen
+// go, would come back for good.
+func (r *reconciler) lasts(ctx context.Context, p *quotav1alpha1.ElasticQuotaProfile) (bool, error) {
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(quotav1alpha1.GroupVersion.WithKind("ElasticQuotaProfileList"))
+	// A list, for which the right is there.
+	if err := r.live.List(ctx, list, client.InNamespace(p.Namespace), client.MatchingFields{metav1.ObjectNameField: p.Name}); err != nil {
+		return false, fmt.Errorf("look for ElasticQuotaProfile %s/%s: %w", p.Namespace, p.Name, err)
+	}
+	return len(list.Items) == 1 && list.Items[0].UID == p.UID, nil
 }
 
 // stands reports whether the quota is as it should be, and nothing of ours is left of what it was.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -32,6 +33,10 @@ import (
 type bench struct {
 	*reconciler
 	writes int
+	// stale is a profile that the cache still has.
+	stale *quotav1alpha1.ElasticQuotaProfile
+	// blind is a cache that has seen no quota yet.
+	blind bool
 }
 
 func newBench(t *testing.T, objects ...client.Object) *bench {
@@ -47,13 +52,25 @@ func newBench(t *testing.T, objects ...client.Object) *bench {
 		own[i] = o.DeepCopyObject().(client.Object)
 	}
 	b := &bench{}
-	c := fake.NewClientBuilder().WithScheme(scheme).WithReturnManagedFields().WithObjects(own...).Build()
+	byName := func(o client.Object) []string { return []string{o.GetName()} }
+	c := fake.NewClientBuilder().WithScheme(scheme).WithReturnManagedFields().WithObjects(own...).
+		WithIndex(&quotav1alpha1.ElasticQuotaProfile{}, metav1.ObjectNameField, byName).Build()
 	b.reconciler = newReconciler(interceptor.NewClient(c, interceptor.Funcs{
+		Get: func(ctx context.Context, w client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+			if p, is := o.(*quotav1alpha1.ElasticQuotaProfile); is && b.stale != nil {
+				b.stale.DeepCopyInto(p)
+				return nil
+			}
+			if _, is := o.(*sigsv1alpha1.ElasticQuota); is && b.blind {
+				return apierrors.NewNotFound(sigsv1alpha1.GroupVersion.WithResource("elasticquotas").GroupResource(), key.Name)
+			}
+			return w.Get(ctx, key, o, opts...)
+		},
 		Apply: func(ctx context.Context, w client.WithWatch, o runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
 			b.writes++
 			return w.Apply(ctx, o, opts...)
 		},
-	}))
+	}), c)
 	return b
 }
 
@@ -180,6 +197,33 @@ func TestNothingMade(t *testing.T) {
 	}
 }
 
+// TestGoneUnseen: a profile that has gone, or is another one now, and the cache has not seen it yet, makes no quota, which would outlive it.
+func TestGoneUnseen(t *testing.T) {
+	t.Parallel()
+	stale, another := profileOf("pool-a", "root-a"), profileOf("pool-a", "root-b")
+	stale.UID, stale.Labels, another.UID = "old", map[string]string{protocol.LabelQuotaTreeID: "t"}, "new"
+	for name, stored := range map[string][]client.Object{"gone": nil, "another": {another}} {
+		b := newBench(t, stored...)
+		b.stale = stale
+		b.look(t, 0, "pool-a")
+		var all sigsv1alpha1.ElasticQuotaList
+		if err := b.client.List(t.Context(), &all); err != nil || len(all.Items) > 0 {
+			t.Errorf("%s: %v, %v", name, all.Items, err)
+		}
+	}
+}
+
+// TestQuotaUnseen: the look that the profile's own label asks for comes before the cache has the quota; it is written once all the same.
+func TestQuotaUnseen(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, profileOf("pool-a", "root-a"))
+	b.blind = true
+	b.look(t, 2, "pool-a") // the label and the quota
+	b.blind = false
+	b.look(t, 0, "pool-a")
+	b.quota(t, "root-a")
+}
+
 // asked is a queue that notes what is asked for and how soon.
 type asked struct {
 	workqueue.TypedRateLimitingInterface[reconcile.Request]
@@ -248,9 +292,16 @@ func TestWake(t *testing.T) {
 			t.Errorf("%s: %q, want %q", name, q.what, c.want)
 		}
 	}
-	for changed, want := range map[*sigsv1alpha1.ElasticQuota]bool{quota(1, "x"): false, quota(2, "x"): true, quota(1, "y"): true} {
+	another := quota(1, "x") // that was made while the watch was broken
+	another.UID = "v"
+	for changed, want := range map[*sigsv1alpha1.ElasticQuota]bool{quota(1, "x"): false, quota(2, "x"): true, quota(1, "y"): true, another: true} {
 		if got := quotaChanges().Update(event.UpdateEvent{ObjectOld: quota(1, "x"), ObjectNew: changed}); got != want {
 			t.Errorf("generation %d, total %s: %v", changed.Generation, changed.Annotations[protocol.AnnotationQuotaTotal], got)
 		}
+	}
+	anew := profileOf("a", "root-b")
+	anew.UID = "v"
+	if !profileChanges().Update(event.UpdateEvent{ObjectOld: profileOf("a", "root-a"), ObjectNew: anew}) {
+		t.Error("a profile that was made anew while the watch was broken wakes nobody")
 	}
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/koord-rt/koord-rt/api/protocol"
 	quotav1alpha1 "github.com/koord-rt/koord-rt/api/quota/v1alpha1"
 	"github.com/koord-rt/koord-rt/cluster/internal/rootquota"
+	"github.com/koord-rt/koord-rt/cluster/internal/wake"
 )
 
 // Changes that come within such a time are one: a node pool that grows is hundreds of nodes, and what is lent out of nodes changes
@@ -128,7 +129,7 @@ func (r *reconciler) wake(ctx context.Context, q queue, after time.Duration, whi
 
 // profileChanges passes what a quota is made by.
 func profileChanges() predicate.Predicate {
-	return predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{})
+	return predicate.Or[client.Object](wake.OfSpec(), predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{})
 }
 
 // quotaChanges passes what is ours of a quota: its scheduler writes annotations and status all the time.
@@ -140,6 +141,6 @@ func quotaChanges() predicate.Predicate {
 				return true
 			}
 		}
-		return old.GetGeneration() != now.GetGeneration() || !maps.Equal(old.GetLabels(), now.GetLabels())
+		return old.GetUID() != now.GetUID() || old.GetGeneration() != now.GetGeneration() || !maps.Equal(old.GetLabels(), now.GetLabels())
 	}}
 }

@@ -5,17 +5,27 @@ package ownership
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // Absent is a resource version that no object has: an apply with it makes an object, and is refused with a conflict where somebody else has just
 // made one that a cache has not seen yet.
 const Absent = "1"
+
+// Another reports whether an apply or a patch that gives a UID was refused because another object has taken the name since. An API server says so
+// by the field that cannot change; where there is no object it says conflict.
+func Another(err error) bool {
+	var status apierrors.APIStatus
+	return apierrors.IsInvalid(err) && errors.As(err, &status) && status.Status().Details != nil &&
+		slices.ContainsFunc(status.Status().Details.Causes, func(c metav1.StatusCause) bool { return c.Field == "metadata.uid" })
+}
 
 // Owners are the fields of an object's spec by who has written them.
 type Owners struct {

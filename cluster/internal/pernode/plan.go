@@ -9,6 +9,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/koord-rt/koord-rt/api/slo"
 	"github.com/koord-rt/koord-rt/cluster/internal/ownership"
@@ -42,6 +43,7 @@ type Found struct {
 
 // Stored is an object.
 type Stored struct {
+	UID         types.UID
 	Spec        ownership.Tree
 	Managed     []metav1.ManagedFieldsEntry
 	Annotations map[string]string
@@ -98,6 +100,10 @@ func Plan(f Found) (Step, error) {
 	if f.Stored == nil {
 		// What a user has just made, and is not seen here yet, would get the annotation, too, and go with its node.
 		step.Apply.SetResourceVersion(ownership.Absent)
+	} else {
+		// So would what a user has made in the place of ours; and in the place of a user's own that has gone one would be made without it,
+		// which nobody would delete.
+		step.Apply.SetUID(f.Stored.UID)
 	}
 	return step, nil
 }

@@ -74,14 +74,14 @@ func Add(mgr ctrl.Manager, k Kind, o Options) error {
 		o.Orphan = Orphan
 	}
 	r := &reconciler{
-		kind: k, store: o.Store, client: mgr.GetClient(), orphan: o.Orphan, gone: map[string]time.Time{}, written: map[string]version{},
+		kind: k, store: o.Store, client: mgr.GetClient(), live: mgr.GetAPIReader(), orphan: o.Orphan, gone: map[string]time.Time{}, written: map[string]version{},
 		limit: logs.NewLimiter(logs.LimiterOptions{Every: time.Hour}), metrics: newMetrics(k.Name),
 	}
 	if err := r.metrics.register(o.Registry); err != nil {
 		return fmt.Errorf("set up the controller %s: metrics: %w", k.Name, err)
 	}
 	err := ctrl.NewControllerManagedBy(mgr).Named(k.Name).
-		For(k.New(), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		For(k.New(), builder.WithPredicates(wake.OfSpec())).
 		Watches(&corev1.Node{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(nodeChanged())).
 		WatchesRawSource(wake.EveryNode(o.Store, mgr.GetCache())).
 		WithOptions(controller.Options{MaxConcurrentReconciles: o.Workers}).
@@ -105,6 +105,7 @@ type reconciler struct {
 	kind    Kind
 	store   *config.Store
 	client  client.Client
+	live    client.Reader // past the cache
 	orphan  time.Duration
 	limit   *logs.Limiter
 	metrics metrics
@@ -119,13 +120,16 @@ type reconciler struct {
 // Reconcile looks at one node.
 func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	c := r.store.Load()
-	if c == nil || ctx.Err() != nil {
-		return ctrl.Result{}, nil // the store wakes us; who ends leaves what is queued to the next leader
+	if ctx.Err() != nil {
+		return ctrl.Result{}, nil // who ends leaves what is queued to the next leader
 	}
 	found, object, problems, err := r.find(ctx, req, c)
 	if err != nil {
 		r.metrics.did(err, whyRead)
 		return ctrl.Result{}, err
+	}
+	if c == nil && found.NodeGone == 0 {
+		return ctrl.Result{}, nil // the store wakes every node; what a node has left behind it does not
 	}
 	if again, is := r.behind(req.Name, object, found.Stored != nil); is {
 		return ctrl.Result{RequeueAfter: again}, nil
@@ -140,18 +144,16 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	switch {
 	case step.Delete:
-		uid := object.GetUID()
-		err = client.IgnoreNotFound(r.client.Delete(ctx, object, client.Preconditions{UID: &uid}))
-		r.metrics.did(err, whyDelete)
+		step.Again, err = r.remove(ctx, req.Name, object)
 	case step.Apply != nil:
-		if err = r.apply(ctx, req.Name, step); apierrors.IsInvalid(err) {
+		if err = r.apply(ctx, req.Name, step); apierrors.IsInvalid(err) && !ownership.Another(err) {
 			r.metrics.did(err, whyRefused)
 			err = r.rest(ctx, req.Name, found, err)
 			break
 		}
 		r.metrics.did(err, whyApply)
 	}
-	if apierrors.IsConflict(err) {
+	if apierrors.IsConflict(err) || ownership.Another(err) {
 		// Somebody has just written a field of ours, or made the object, or it is another one: the cache will say so.
 		return ctrl.Result{RequeueAfter: time.Second}, nil
 	}
@@ -244,7 +246,7 @@ func (r *reconciler) problem(y ownership.Yielded) config.Problem {
 	return p
 }
 
-// find reads what there is, from the cache. Problems are what the node says of itself.
+// find reads what there is, from the cache. Problems are what the node says of itself. Without a strategy nothing is wanted yet.
 func (r *reconciler) find(ctx context.Context, req ctrl.Request, c *config.Config) (Found, client.Object, []config.Problem, error) {
 	found := Found{Alias: r.kind.Alias, Rules: r.kind.Rules, Orphan: r.orphan}
 	object := r.kind.New()
@@ -254,7 +256,7 @@ func (r *reconciler) find(ctx context.Context, req ctrl.Request, c *config.Confi
 		if err != nil {
 			return found, nil, nil, fmt.Errorf("read the spec of %s %s: %w", r.kind.GVK.Kind, req.Name, err)
 		}
-		found.Stored = &Stored{Spec: spec, Managed: object.GetManagedFields(), Annotations: object.GetAnnotations()}
+		found.Stored = &Stored{UID: object.GetUID(), Spec: spec, Managed: object.GetManagedFields(), Annotations: object.GetAnnotations()}
 	case !apierrors.IsNotFound(err):
 		return found, nil, nil, fmt.Errorf("read %s %s: %w", r.kind.GVK.Kind, req.Name, err)
 	}
@@ -263,7 +265,7 @@ func (r *reconciler) find(ctx context.Context, req ctrl.Request, c *config.Confi
 	if client.IgnoreNotFound(err) != nil {
 		return found, nil, nil, fmt.Errorf("read node %s: %w", req.Name, err)
 	}
-	if found.NodeGone = r.missing(req.Name, err != nil, found.Stored != nil); err != nil {
+	if found.NodeGone = r.missing(req.Name, err != nil, found.Stored != nil); err != nil || c == nil {
 		return found, object, nil, nil
 	}
 	spec, problems := r.kind.Render(c, config.Node{Name: node.Name, Labels: node.Labels, Annotations: node.Annotations})
@@ -279,24 +281,4 @@ func (r *reconciler) find(ctx context.Context, req ctrl.Request, c *config.Confi
 		found.Held = append(found.Held, r.kind.Extensions)
 	}
 	return found, object, problems, nil
-}
-
-// missing is for how long a node has been seen missing, at least a nanosecond; 0 while it is there.
-func (r *reconciler) missing(name string, gone, object bool) time.Duration {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if !gone || !object {
-		delete(r.gone, name)
-		if gone {
-			return 1
-		}
-		return 0
-	}
-	now := time.Now()
-	since, known := r.gone[name]
-	if !known {
-		since = now
-		r.gone[name] = now
-	}
-	return max(now.Sub(since), 1)
 }

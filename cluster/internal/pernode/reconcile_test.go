@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -34,14 +35,15 @@ func served(t *testing.T) *fake.ClientBuilder {
 			t.Fatal(err)
 		}
 	}
-	return fake.NewClientBuilder().WithScheme(scheme).WithReturnManagedFields().
+	byName := func(o client.Object) []string { return []string{o.GetName()} }
+	return fake.NewClientBuilder().WithScheme(scheme).WithReturnManagedFields().WithIndex(&corev1.Node{}, metav1.ObjectNameField, byName).
 		WithObjects(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1"}})
 }
 
 // fresh is a reconciler of NodeSLOs without a strategy.
 func fresh(c client.Client) *reconciler {
 	return &reconciler{
-		store: &config.Store{}, client: c, orphan: Orphan, gone: map[string]time.Time{}, written: map[string]version{}, limit: logs.NewLimiter(logs.LimiterOptions{}), metrics: newMetrics("nodeslo"),
+		store: &config.Store{}, client: c, live: c, orphan: Orphan, gone: map[string]time.Time{}, written: map[string]version{}, limit: logs.NewLimiter(logs.LimiterOptions{}), metrics: newMetrics("nodeslo"),
 		kind: Kind{
 			Name: "nodeslo", GVK: v1alpha1.GroupVersion.WithKind(slo.KindNodeSLO),
 			Extensions: "/extensions",
@@ -165,5 +167,27 @@ slo_controller_nodeslo_reconcile_count{reason="delete",status="succeeded"} 1
 	}
 	if n := testutil.ToFloat64(r.metrics.parsed.WithLabelValues("succeeded", "strategy")); n != 9 {
 		t.Errorf("%v specs were made, want one for each look at the node", n)
+	}
+}
+
+// TestOrphanBeforeTheStrategy: what a node has left behind is counted from the first look, also where the strategy was not read yet: that wakes
+// nodes, and this one is none.
+func TestOrphanBeforeTheStrategy(t *testing.T) {
+	t.Parallel()
+	left := &v1alpha1.NodeSLO{ObjectMeta: metav1.ObjectMeta{Name: "gone", Annotations: map[string]string{CreatedBy: Manager}}}
+	c := served(t).WithObjects(left, &v1alpha1.NodeSLO{ObjectMeta: metav1.ObjectMeta{Name: "node-1"}}).Build()
+	r := fresh(c)
+	for name, waits := range map[string]bool{"gone": true, "node-1": false} {
+		result, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: types.NamespacedName{Name: name}})
+		if err != nil || result.RequeueAfter > 0 != waits {
+			t.Errorf("%s: again after %s, %v", name, result.RequeueAfter, err)
+		}
+	}
+	r.gone["gone"] = time.Now().Add(-Orphan)
+	if _, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: types.NamespacedName{Name: "gone"}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(left), &v1alpha1.NodeSLO{}); !apierrors.IsNotFound(err) {
+		t.Errorf("ten minutes later: %v", err)
 	}
 }

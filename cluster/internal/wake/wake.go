@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The koord-rt Authors
 
-// Package wake makes controllers look at every node when the cluster's strategy has changed.
+// Package wake makes controllers look at every node when the cluster's strategy has changed, and at objects that have changed more than their
+// status, or have taken another's name.
 //
-// Inputs are the store of the strategy and the cache of nodes; output is a source of requests, one per node, by its name. Changes
-// that come while nodes are being listed are one change.
+// Inputs are the store of the strategy, the cache of nodes, and events; outputs are a source of requests, one per node, by its name, and a
+// predicate. Changes that come while nodes are being listed are one change.
 package wake
 
 import (
@@ -15,7 +16,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
@@ -61,4 +64,12 @@ func enqueue(ctx context.Context, nodes client.Reader, queue workqueue.TypedInte
 		queue.Add(reconcile.Request{NamespacedName: types.NamespacedName{Name: list.Items[i].Name}})
 	}
 	return true
+}
+
+// OfSpec passes what controller-runtime's predicate of generations does, and an object in the place of another: where a watch was broken, one that
+// was deleted and made anew comes as an update, of the first generation as the one before.
+func OfSpec() predicate.Predicate {
+	return predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		return e.ObjectOld.GetUID() != e.ObjectNew.GetUID()
+	}})
 }

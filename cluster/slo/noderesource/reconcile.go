@@ -26,6 +26,7 @@ import (
 	slov1alpha1 "github.com/koord-rt/koord-rt/api/slo/v1alpha1"
 	topologyv1alpha1 "github.com/koord-rt/koord-rt/api/topology/v1alpha1"
 	"github.com/koord-rt/koord-rt/cluster/internal/kept"
+	"github.com/koord-rt/koord-rt/cluster/internal/unseen"
 	"github.com/koord-rt/koord-rt/cluster/internal/wake"
 	"github.com/koord-rt/koord-rt/cluster/slo/config"
 	"github.com/koord-rt/koord-rt/daemon/logs"
@@ -97,6 +98,8 @@ type reconciler struct {
 	kept    cached
 	limit   *logs.Limiter
 	metrics *metrics
+	// unseen are writes of nodes.
+	unseen unseen.Writes[string]
 
 	mu sync.Mutex
 	// written and zoned say when a node and its zones were last written by this process.
@@ -118,6 +121,9 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 			r.forget(req.Name)
 		}
 		return ctrl.Result{}, err
+	}
+	if r.unseen.Behind(req.Name, in.Node) { // what was lent, and since when, stands in the node
+		return ctrl.Result{RequeueAfter: unseen.Again}, nil
 	}
 	in.Config, in.Now, in.SharedGPU = c, time.Now(), r.o.SharedGPU
 	in.Since, in.ZonesSince = r.since(r.written, req.Name, in.Now), r.since(r.zoned, req.Name, in.Now)
@@ -208,6 +214,9 @@ func (r *reconciler) write(ctx context.Context, in *Input, out *Output) error {
 		if client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("write the resources of node %s: %w", in.Node.Name, err)
 		}
+		if err == nil {
+			r.unseen.Wrote(in.Node.Name, node)
+		}
 		r.wrote(ctx, r.written, in, "node", data)
 	}
 	if out.Zones != nil {
@@ -264,5 +273,6 @@ func (r *reconciler) forget(name string) {
 	delete(r.zoned, name)
 	delete(r.contradicts, name)
 	r.mu.Unlock()
+	r.unseen.Forget(name)
 	r.metrics.forget(name)
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/koord-rt/koord-rt/api/protocol"
 	"github.com/koord-rt/koord-rt/cluster/internal/kept"
+	"github.com/koord-rt/koord-rt/cluster/internal/wake"
 	"github.com/koord-rt/koord-rt/policy/capacity"
 )
 
@@ -44,7 +45,7 @@ func reportChanges() predicate.Predicate {
 
 // specChanges passes new generations, and labels, of which there is none.
 func specChanges() builder.Predicates {
-	return builder.WithPredicates(predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}))
+	return builder.WithPredicates(predicate.Or[client.Object](wake.OfSpec(), predicate.LabelChangedPredicate{}))
 }
 
 // arrivals passes pods that come to a node and that nothing may be lent from: until they are in a report their requests count. A pod that

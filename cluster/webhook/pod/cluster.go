@@ -53,13 +53,17 @@ func (c cluster) namespace(ctx context.Context, name string) (*corev1.Namespace,
 	return &out, nil
 }
 
-// class reads a PriorityClass, nil when there is none.
+// class reads a PriorityClass, nil when there is none. It often comes in one file with the profile that names it and the first pods of that: a pod
+// that the profile is not applied to stays so.
 func (c cluster) class(ctx context.Context, name string) (*profile.Class, error) {
 	if name == "" {
 		return nil, nil
 	}
 	var pc schedulingv1.PriorityClass
 	err := c.cached.Get(ctx, client.ObjectKey{Name: name}, &pc)
+	if apierrors.IsNotFound(err) {
+		err = c.live.Get(ctx, client.ObjectKey{Name: name}, &pc)
+	}
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}

@@ -48,6 +48,16 @@ func TestNamespaceIsReadOnce(t *testing.T) {
 	}
 }
 
+// TestClassUnseen: a profile whose PriorityClass the cache has not seen yet is applied all the same.
+func TestClassUnseen(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, Options{}, colocation(t, manualProfile), namespace(enabled(), nil))
+	w.mutator.live = fake.NewClientBuilder().WithScheme(scheme(t)).WithObjects(priorityClass("koord-batch", 5000)).Build()
+	if p, _, resp := w.create(t, manualPod); p.Spec.PriorityClassName != "koord-batch" || p.Annotations[protocol.AnnotationProfiles] == "" || len(resp.Warnings) > 0 {
+		t.Errorf("class %q, profiles %q, %q", p.Spec.PriorityClassName, p.Annotations[protocol.AnnotationProfiles], resp.Warnings)
+	}
+}
+
 // TestSurroundings: reservations and quotas of every group bring a pod to our scheduler; a group that is not served does not.
 func TestSurroundings(t *testing.T) {
 	t.Parallel()

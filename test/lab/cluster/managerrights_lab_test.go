@@ -60,6 +60,7 @@ var spareOfManager = map[string]map[string]string{
 	},
 	"rbac-webhook": {
 		" get namespaces": inAdmission, "scheduling.koordinator.sh list reservations": inAdmission, "scheduling.koordinator.sh watch reservations": inAdmission,
+		"scheduling.k8s.io get priorityclasses": inAdmission,
 	},
 }
 
