@@ -243,7 +243,7 @@ func TestAnotherUnseen(t *testing.T) {
 func TestKeptUnseen(t *testing.T) {
 	t.Parallel()
 	const name = "gone"
-	l := &lagging{Client: served(t).WithObjects(&v1alpha1.NodeSLO{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{CreatedBy: Manager}}}).Build()}
+	l := &lagging{Client: served(t).WithObjects(marked(name)).Build()}
 	var o v1alpha1.NodeSLO
 	if err := l.Client.Get(t.Context(), client.ObjectKey{Name: name}, &o); err != nil {
 		t.Fatal(err)
@@ -268,7 +268,7 @@ func TestKeptUnseen(t *testing.T) {
 // counts from then on.
 func TestNodeBackUnseen(t *testing.T) {
 	t.Parallel()
-	c := served(t).WithObjects(&v1alpha1.NodeSLO{ObjectMeta: metav1.ObjectMeta{Name: "node-1", Annotations: map[string]string{CreatedBy: Manager}}}).Build()
+	c := served(t).WithObjects(marked("node-1")).Build()
 	r := fresh(interceptor.NewClient(c, interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, more ...client.GetOption) error {
 			if _, is := o.(*corev1.Node); is {

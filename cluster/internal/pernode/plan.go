@@ -64,9 +64,6 @@ type Step struct {
 
 // Plan decides.
 func Plan(f Found) (Step, error) {
-	if f.NodeGone > 0 {
-		return orphaned(f), nil
-	}
 	var stored ownership.Tree
 	var owners ownership.Owners
 	if f.Stored != nil {
@@ -75,6 +72,9 @@ func Plan(f Found) (Step, error) {
 			return Step{}, err
 		}
 		stored = f.Stored.Spec
+	}
+	if f.NodeGone > 0 {
+		return orphaned(f, owners.MyAnnotations[CreatedBy]), nil
 	}
 	wanted := ownership.Without(f.Wanted, func(p ownership.Path) bool { return held(p, f.Refused) })
 	for p := range owners.Mine {
@@ -108,10 +108,10 @@ func Plan(f Found) (Step, error) {
 	return step, nil
 }
 
-// orphaned is what becomes of an object without a node.
-func orphaned(f Found) Step {
+// orphaned is what becomes of an object without a node. It is ours where we have marked it: who makes one from a copy of ours has the annotation too.
+func orphaned(f Found, marked bool) Step {
 	switch {
-	case f.Stored == nil || f.Stored.Annotations[CreatedBy] != Manager:
+	case f.Stored == nil || !marked || f.Stored.Annotations[CreatedBy] != Manager:
 		return Step{} // a user's own waits for its node
 	case f.NodeGone < f.Orphan:
 		return Step{Again: f.Orphan - f.NodeGone}

@@ -47,6 +47,7 @@ func TestPlan(t *testing.T) {
 		"the node is gone":               {found: Found{NodeGone: 1, Stored: &Stored{Spec: auto, Managed: applied(fields), Annotations: ours}}, again: Orphan - 1},
 		"the node is gone for long":      {found: Found{NodeGone: Orphan, Stored: &Stored{Spec: auto, Managed: applied(fields), Annotations: ours}}, remove: true},
 		"a user's own without a node":    {found: Found{NodeGone: 2 * Orphan, Stored: &Stored{Spec: auto}}},
+		"a user's copy of ours":          {found: Found{NodeGone: 2 * Orphan, Stored: &Stored{Spec: auto, Annotations: ours}}},
 		"neither node nor object":        {found: Found{NodeGone: 1}},
 		"somebody else's mark is no one": {found: Found{NodeGone: 2 * Orphan, Stored: &Stored{Annotations: map[string]string{CreatedBy: "me"}}}},
 	} {

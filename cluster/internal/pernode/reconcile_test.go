@@ -170,11 +170,19 @@ slo_controller_nodeslo_reconcile_count{reason="delete",status="succeeded"} 1
 	}
 }
 
+// marked is an object that was made here for a node.
+func marked(name string) *v1alpha1.NodeSLO {
+	const fields = `{"f:metadata": {"f:annotations": {"f:koord-rt.dev/created-by": {}}}}`
+	managed := applied(fields)
+	managed[0].APIVersion, managed[0].FieldsType = v1alpha1.GroupVersion.String(), "FieldsV1"
+	return &v1alpha1.NodeSLO{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{CreatedBy: Manager}, ManagedFields: managed}}
+}
+
 // TestOrphanBeforeTheStrategy: what a node has left behind is counted from the first look, also where the strategy was not read yet: that wakes
 // nodes, and this one is none.
 func TestOrphanBeforeTheStrategy(t *testing.T) {
 	t.Parallel()
-	left := &v1alpha1.NodeSLO{ObjectMeta: metav1.ObjectMeta{Name: "gone", Annotations: map[string]string{CreatedBy: Manager}}}
+	left := marked("gone")
 	c := served(t).WithObjects(left, &v1alpha1.NodeSLO{ObjectMeta: metav1.ObjectMeta{Name: "node-1"}}).Build()
 	r := fresh(c)
 	for name, waits := range map[string]bool{"gone": true, "node-1": false} {
