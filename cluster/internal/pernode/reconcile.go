@@ -26,6 +26,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	"github.com/koord-rt/koord-rt/cluster/internal/ownership"
+	"github.com/koord-rt/koord-rt/cluster/internal/unseen"
 	"github.com/koord-rt/koord-rt/cluster/internal/wake"
 	"github.com/koord-rt/koord-rt/cluster/slo/config"
 	"github.com/koord-rt/koord-rt/daemon/logs"
@@ -74,7 +75,7 @@ func Add(mgr ctrl.Manager, k Kind, o Options) error {
 		o.Orphan = Orphan
 	}
 	r := &reconciler{
-		kind: k, store: o.Store, client: mgr.GetClient(), live: mgr.GetAPIReader(), orphan: o.Orphan, gone: map[string]time.Time{}, written: map[string]version{},
+		kind: k, store: o.Store, client: mgr.GetClient(), live: mgr.GetAPIReader(), orphan: o.Orphan, gone: map[string]time.Time{},
 		limit: logs.NewLimiter(logs.LimiterOptions{Every: time.Hour}), metrics: newMetrics(k.Name),
 	}
 	if err := r.metrics.register(o.Registry); err != nil {
@@ -109,12 +110,11 @@ type reconciler struct {
 	orphan  time.Duration
 	limit   *logs.Limiter
 	metrics metrics
+	unseen  unseen.Writes[string]
 
 	mu sync.Mutex
 	// gone says since when an object has no node.
 	gone map[string]time.Time
-	// written is what writes made of objects, until the cache has been seen to have it.
-	written map[string]version
 }
 
 // Reconcile looks at one node.
@@ -131,8 +131,12 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if c == nil && found.NodeGone == 0 {
 		return ctrl.Result{}, nil // the store wakes every node; what a node has left behind it does not
 	}
-	if again, is := r.behind(req.Name, object, found.Stored != nil); is {
-		return ctrl.Result{RequeueAfter: again}, nil
+	switch {
+	case found.Stored == nil:
+		r.unseen.Forget(req.Name) // one that is there is not made again: the API server refuses that
+	case r.unseen.Behind(req.Name, object):
+		// A node can be asked for again just after it was written: its own event and the strategy's come apart, as they do to a new leader.
+		return ctrl.Result{RequeueAfter: unseen.Again}, nil
 	}
 	step, err := Plan(found)
 	if err != nil {
@@ -167,7 +171,7 @@ func (r *reconciler) apply(ctx context.Context, name string, step Step) error {
 	if err := r.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(step.Apply), client.FieldOwner(Manager)); err != nil {
 		return fmt.Errorf("apply %s %s: %w", r.kind.GVK.Kind, name, err)
 	}
-	r.wrote(name, version{uid: step.Apply.GetUID(), generation: step.Apply.GetGeneration()})
+	r.unseen.Wrote(name, step.Apply)
 	l := log.FromContext(ctx)
 	if len(step.Overridden) > 0 {
 		l.Info("applied; fields of others stay", "fields", step.Overridden)

@@ -43,7 +43,7 @@ func served(t *testing.T) *fake.ClientBuilder {
 // fresh is a reconciler of NodeSLOs without a strategy.
 func fresh(c client.Client) *reconciler {
 	return &reconciler{
-		store: &config.Store{}, client: c, live: c, orphan: Orphan, gone: map[string]time.Time{}, written: map[string]version{}, limit: logs.NewLimiter(logs.LimiterOptions{}), metrics: newMetrics("nodeslo"),
+		store: &config.Store{}, client: c, live: c, orphan: Orphan, gone: map[string]time.Time{}, limit: logs.NewLimiter(logs.LimiterOptions{}), metrics: newMetrics("nodeslo"),
 		kind: Kind{
 			Name: "nodeslo", GVK: v1alpha1.GroupVersion.WithKind(slo.KindNodeSLO),
 			Extensions: "/extensions",

@@ -17,11 +17,11 @@ import (
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 )
 
-// Again is how long a cache that is behind is waited for until the next look; most is how often. An API server that was put back to an earlier
+// Again is how long a cache that is behind is waited for until the next look; Most is how often. An API server that was put back to an earlier
 // state will never tell of what was written.
 const (
 	Again = time.Second
-	most  = 30
+	Most  = 30
 )
 
 // Writes are the last ones, by whatever names their objects, of which a cache is not known to have them. The zero value is ready; it is safe for
@@ -59,7 +59,7 @@ func (w *Writes[K]) Behind(key K, cached metav1.Object) bool {
 	if cached.GetUID() == last.uid {
 		// Versions that are no numbers tell nothing.
 		order, err := resourceversion.CompareResourceVersion(cached.GetResourceVersion(), last.version)
-		if last.looks++; err == nil && order < 0 && last.looks <= most {
+		if last.looks++; err == nil && order < 0 && last.looks <= Most {
 			w.of[key] = last
 			return true
 		}

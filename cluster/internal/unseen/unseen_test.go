@@ -44,7 +44,7 @@ func TestBehind(t *testing.T) {
 	}
 	var w Writes[string]
 	w.Wrote("n", at("u", "10"))
-	for range most {
+	for range Most {
 		if !w.Behind("n", at("u", "9")) {
 			t.Fatal("not waited for")
 		}
