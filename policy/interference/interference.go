@@ -139,8 +139,23 @@ func (c *Cap) CPU() unit.MilliCPU { return unit.MilliCPU(float64(c.Limit)*1000 +
 // Event is a change worth telling: somebody became a victim, was accused, acquitted or released.
 type Event struct {
 	Pod, Name string
+	Kind      EventKind
 	Text      string
 }
+
+// EventKind is what became of a pod.
+type EventKind uint8
+
+// The kinds, in the order in which they come: of a victim the first two, of a suspect the others.
+const (
+	Disturbed   EventKind = iota
+	Undisturbed           // not disturbed any more
+	Suspected             // held down to see whether it is the one
+	Convicted             // it is: others are better since it is held down
+	Tightened             // held to less, or again
+	Acquitted             // it is not, and has everything back
+	Released              // nobody is disturbed any more
+)
 
 // Output of a step.
 type Output struct {
@@ -230,6 +245,6 @@ func (s *State) find(uid string, at int) *PodState {
 	return nil
 }
 
-func (w *work) event(pod, name, text string) {
-	w.out.Events = append(w.out.Events, Event{pod, name, text})
+func (w *work) event(pod, name string, kind EventKind, text string) {
+	w.out.Events = append(w.out.Events, Event{pod, name, kind, text})
 }

@@ -93,13 +93,13 @@ func (w *work) verdict(s Suspicion) (next Suspicion, keep bool) {
 			return s, true
 		case better && seen:
 			s.Phase, s.At = Guilty, now
-			w.event(s.Pod, s.Name, "guilty: "+s.figures(d)+" with "+s.Resource.text(s.Limit))
+			w.event(s.Pod, s.Name, Convicted, "guilty: "+s.figures(d)+" with "+s.Resource.text(s.Limit))
 			return s, true
 		}
 		if p := w.next.find(s.Pod, 0); p != nil {
 			p.Innocent[s.Resource] = now + acquittal
 		}
-		w.event(s.Pod, s.Name, "innocent, released: "+s.figures(d)+" although it was held to "+s.Resource.text(s.Limit))
+		w.event(s.Pod, s.Name, Acquitted, "innocent, released: "+s.figures(d)+" although it was held to "+s.Resource.text(s.Limit))
 		return s, false
 	case Guilty:
 		switch {
@@ -108,14 +108,14 @@ func (w *work) verdict(s Suspicion) (next Suspicion, keep bool) {
 			return w.give(s)
 		case w.disturbed[s.Resource] > 0 && now-s.At >= pace.cutAgain() && s.Limit > least[s.Resource]:
 			s.Limit, s.At = max(s.Limit*cut[s.Resource], least[s.Resource]), now
-			w.event(s.Pod, s.Name, "held to "+s.Resource.text(s.Limit)+": others are still disturbed")
+			w.event(s.Pod, s.Name, Tightened, "held to "+s.Resource.text(s.Limit)+": others are still disturbed")
 		}
 		return s, true
 	default:
 		if w.disturbed[s.Resource] > 0 {
 			s.Relapses++
 			s.Phase, s.Limit, s.At = Guilty, max(min(s.Limit, s.Before)*cut[s.Resource], least[s.Resource]), now
-			w.event(s.Pod, s.Name, "held to "+s.Resource.text(s.Limit)+" again: others are disturbed as it gets back its share")
+			w.event(s.Pod, s.Name, Tightened, "held to "+s.Resource.text(s.Limit)+" again: others are disturbed as it gets back its share")
 			return s, true
 		}
 		if now-s.At < pace.giveEvery() {
@@ -129,7 +129,7 @@ func (w *work) verdict(s Suspicion) (next Suspicion, keep bool) {
 func (w *work) give(s Suspicion) (Suspicion, bool) {
 	s.Limit, s.At = s.Limit*2, w.in.Now
 	if s.Limit >= s.Before*2 {
-		w.event(s.Pod, s.Name, "released: nobody is disturbed any more")
+		w.event(s.Pod, s.Name, Released, "released: nobody is disturbed any more")
 		return s, false
 	}
 	return s, true
@@ -172,7 +172,7 @@ func (w *work) accuse(r Resource) {
 		Correlation: c.corr, Part: c.part, Reason: why,
 	}
 	w.next.Suspects = append(w.next.Suspects, s)
-	w.event(s.Pod, s.Name, "suspected of disturbing others about "+r.String()+": "+why+"; held to "+r.text(limit))
+	w.event(s.Pod, s.Name, Suspected, "suspected of disturbing others about "+r.String()+": "+why+"; held to "+r.text(limit))
 }
 
 // caps writes the caps.

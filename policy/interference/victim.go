@@ -58,10 +58,10 @@ func (b *Baseline) expire(now unit.Micros) {
 
 func (w *work) tellVictim(p *Pod, s Signal, b *Baseline) {
 	if b.Disturbed {
-		w.event(p.UID, p.Name, "disturbed: "+describe(s, b))
+		w.event(p.UID, p.Name, Disturbed, "disturbed: "+describe(s, b))
 		return
 	}
-	w.event(p.UID, p.Name, "no longer disturbed: "+describe(s, b))
+	w.event(p.UID, p.Name, Undisturbed, "no longer disturbed: "+describe(s, b))
 }
 
 // describe tells value and baseline: "CPU pressure 40%, usually 5% ± 1%".

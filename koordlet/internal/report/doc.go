@@ -9,7 +9,7 @@
 // made by the manager: one that is not there is waited for, never created.
 //
 // The node's NodeResourceTopology is made and kept in step with the machine, the kubelet's options and the share pools by a
-// TopologyWriter.
+// TopologyWriter. A [Herald] says as events of pods what interference detection found.
 //
 // It may import api/slo, model, policy/interference and koordlet/internal/{amount,kube,kubeletopt,pods}.
 package report

@@ -81,6 +81,8 @@ type Daemon struct {
 	count   *metrics.Agent
 	news    news
 	started time.Time
+	// herald is nil without an API server.
+	herald *report.Herald
 	// pressure is nil where it is off or impossible, tickAlone says why; noPressure: the class of the best-effort pods has none to tell.
 	pressure   *agent.Pressure
 	tickAlone  string

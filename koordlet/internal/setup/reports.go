@@ -37,8 +37,9 @@ func (d *Daemon) reports() ([]run.Component, error) {
 	}
 	d.cluster.poke = metrics.Poke
 	strategy := report.NewStrategy(d.cluster.client, d.cluster.name)
+	d.herald = report.NewHerald(d.cluster.client, d.cluster.name, d.pods.Snapshot, d.log)
 	return []run.Component{
-		{Name: "report of metrics", Run: metrics.Run}, {Name: "report of strategy", Run: strategy.Run},
+		{Name: "report of metrics", Run: metrics.Run}, {Name: "report of strategy", Run: strategy.Run}, {Name: "events", Run: d.herald.Run},
 		{Name: "strategy in force", Run: func(ctx context.Context) error { return d.inForce(ctx, strategy) }},
 	}, nil
 }

@@ -59,6 +59,9 @@ func releases(e *policy.Eviction) string {
 // happened notes what a step has brought beside writes and evictions, which tell themselves.
 func (d *Daemon) happened(l *agent.Look) {
 	events := talk.Disturbances(l.Outcome.Events)
+	if d.herald != nil {
+		d.herald.Tell(l.Outcome.Events, l.Wall)
+	}
 	if !l.Facts.Urgent {
 		var changed []talk.Event
 		d.rooms, changed = d.rooms.Give(l.Outcome.Burst.Raises, l.Outcome.Memory.Highs, func(uid string) string { return podName(l.Facts.Members, uid) })

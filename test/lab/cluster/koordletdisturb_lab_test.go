@@ -7,6 +7,7 @@ package cluster_test
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -162,10 +163,13 @@ func (n *governed) tried(t *testing.T) (stop func(), told []string) {
 	return stop, append(told, n.tells(t, begun, "be-low", "guilty", "innocent, released"))
 }
 
-// extended: both stand in the NodeMetric, the one with what it suffers, the other with what it is held to.
+// extended: both stand in the NodeMetric, the one with what it suffers, the other with what it is held to, and their owners see it as events.
 func (n *governed) extended(t *testing.T) {
 	t.Helper()
 	const key = "koord-rt.dev/interference"
+	eventually(t, 30*time.Second, func() error {
+		return errors.Join(n.told(t, "victim", "Disturbed", "Warning", "disturbed"), n.told(t, "be-low", "SuspectedOfDisturbing", "Normal", "suspected"))
+	})
 	eventually(t, 60*time.Second, func() error {
 		got, err := n.c.Admin().Get(t.Context(), reports+"/"+n.k.Node)
 		if err != nil {
