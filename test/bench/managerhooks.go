@@ -98,14 +98,17 @@ func (w *world) hooks(ctx context.Context, r *report) (err error) {
 		return err
 	}
 	tellHooks(r, o, seconds, float64(o.hooks)/length.Seconds(), used)
-	inside, err := scrape(ctx, "", "http://"+at[0]+"/metrics", "controller_runtime_webhook_latency_seconds", "webhook", func(map[string]string) bool { return true })
+	inside, err := scrape(ctx, "", "http://"+at[0]+"/metrics", "koord_manager_webhook_seconds", "webhook", func(map[string]string) bool { return true })
 	if err != nil {
 		return err
 	}
-	for _, path := range slices.Sorted(maps.Keys(inside)) {
-		// Its histogram has one bucket to a power of ten: a quantile of it would be an invention.
-		r.tell("webhook "+path+" inside, mean", "%s", took(inside[path].mean()))
-		r.note("inside koord-manager, %s: %s", path, inside[path].line())
+	for _, name := range slices.Sorted(maps.Keys(inside)) {
+		if inside[name].count < uint64(o.hooks) {
+			continue // of what is not asked
+		}
+		text := fmt.Sprintf("%s (p50 %s)", took(inside[name].quantile(0.99)), took(inside[name].quantile(0.5)))
+		r.judge("webhook "+name+" inside, p99", "≤ 5 ms", text, inside[name].within(hookGoal) >= 0.99)
+		r.note("inside koord-manager, %s: %s", name, inside[name].line())
 	}
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/go-logr/logr/funcr"
@@ -139,6 +140,39 @@ func TestOpenAndRefuse(t *testing.T) {
 	if n := testutil.ToFloat64(a.refused.WithLabelValues("validate-pod")); n != 0 {
 		t.Errorf("another webhook's: %v", n)
 	}
+}
+
+// TestTook: each request is timed, also one at which the handler panics.
+func TestTook(t *testing.T) {
+	t.Parallel()
+	registry := prometheus.NewRegistry()
+	a, err := New(registry)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, _ := logged(t)
+	for _, panics := range []bool{false, true, false} {
+		a.Guard(hook, admission.HandlerFunc(func(context.Context, admission.Request) admission.Response {
+			if panics {
+				panic("here")
+			}
+			time.Sleep(3 * time.Millisecond)
+			return admission.Allowed("")
+		})).Handle(ctx, admission.Request{})
+	}
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if h := f.GetMetric()[0].GetHistogram(); f.GetName() == "koord_manager_webhook_seconds" {
+			if h.GetSampleCount() != 3 || h.GetSampleSum() < 0.006 {
+				t.Errorf("%d requests in %v s", h.GetSampleCount(), h.GetSampleSum())
+			}
+			return
+		}
+	}
+	t.Error("nothing is timed")
 }
 
 // TestNewTwice: two sets of counters would each tell half.
