@@ -13,6 +13,8 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strconv"
+	"strings"
 	"time"
 )
 
@@ -30,6 +32,7 @@ type Client struct {
 	token string // bearer token, "" with a client certificate
 	http  *http.Client
 	kinds *kinds
+	hear  func(warning string) // nil where nobody listens
 }
 
 // StatusError is a refusal of the API server.
@@ -62,6 +65,13 @@ func newClient(url string, ca *authority, token string, user *pair) (*Client, er
 	}
 	transport := &http.Transport{TLSClientConfig: conf, ForceAttemptHTTP2: true, MaxIdleConnsPerHost: 16}
 	return &Client{url: url, token: token, http: &http.Client{Transport: transport}, kinds: &kinds{}}, nil
+}
+
+// Hearing is the same client and calls hear, before a request returns, with each warning of the answer, a refusal's too.
+func (c *Client) Hearing(hear func(warning string)) *Client {
+	out := *c
+	out.hear = hear
+	return &out
 }
 
 // Close drops idle connections.
@@ -216,11 +226,26 @@ func (c *Client) send(ctx context.Context, method, path, kind string, body any) 
 	if err != nil {
 		return nil, fmt.Errorf("%s %s: %w", method, path, err)
 	}
+	if c.hear != nil {
+		for _, w := range resp.Header.Values("Warning") {
+			c.hear(warning(w))
+		}
+	}
 	if resp.StatusCode < 300 {
 		return resp, nil
 	}
 	defer resp.Body.Close()
 	return nil, fmt.Errorf("%s %s: %w", method, path, readStatus(resp))
+}
+
+// warning is the text of a header such as 299 - "text": API servers write one into each (RFC 7234, 5.5).
+func warning(header string) string {
+	_, quoted, _ := strings.Cut(header, " - ")
+	text, err := strconv.Unquote(quoted)
+	if err != nil {
+		return header
+	}
+	return text
 }
 
 func readStatus(resp *http.Response) error {

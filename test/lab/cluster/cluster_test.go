@@ -89,6 +89,33 @@ func TestClientReportsRefusals(t *testing.T) {
 	}
 }
 
+// TestClientHears: warnings of answers and of refusals, as they were before they were quoted.
+func TestClientHears(t *testing.T) {
+	t.Parallel()
+	c := plain(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Add("Warning", `299 - "spec.a: \"x\" - is kept"`)
+		w.Header().Add("Warning", `299 - "too"`)
+		if r.Method == http.MethodDelete {
+			w.WriteHeader(http.StatusForbidden)
+		}
+		io.WriteString(w, `{}`)
+	})
+	if _, err := c.Get(t.Context(), "/"); err != nil { // without a listener
+		t.Error(err)
+	}
+	var heard []string
+	hearing := c.Hearing(func(w string) { heard = append(heard, w) })
+	if _, err := hearing.Get(t.Context(), "/"); err != nil {
+		t.Error(err)
+	}
+	if err := hearing.Delete(t.Context(), "/", -1); err == nil {
+		t.Error("a refusal is no error")
+	}
+	if got, want := strings.Join(heard, "|"), `spec.a: "x" - is kept|too|spec.a: "x" - is kept|too`; got != want {
+		t.Errorf("heard %s, want %s", got, want)
+	}
+}
+
 func TestApplySplitsDocumentsAndFindsPaths(t *testing.T) {
 	t.Parallel()
 	var seen []string

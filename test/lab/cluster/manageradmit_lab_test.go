@@ -36,8 +36,11 @@ func TestClusterManagerAdmission(t *testing.T) {
 	}{
 		{"evictions", a.evictions}, {"deletions", a.deletions}, {"writes", a.writes}, {"quotas", a.quotas}, {"pods of quotas", a.quotaPods},
 		{"quota profiles", a.quotaProfiles}, {"mirrors of quotas", a.mirrors},
-		{"reservations", a.reservations}, {"profiles of reservations", a.reservationProfiles}, {"jobs", a.jobs}, {"amplification", a.amplification}, {"strategy", a.strategy},
-		{"new pods", a.newPods}, {"a page", a.bestEffort}, {"our scheduler", a.ourScheduler}, {"gates", a.gates}, {"rights", a.rights}, {"hangs", a.hangs}, {"away", a.away},
+		{"reservations", a.reservations}, {"rules of reservations", a.reservationRules}, {"profiles of reservations", a.reservationProfiles},
+		{"jobs", a.jobs}, {"rules of jobs", a.jobRules}, {"amplification", a.amplification}, {"rules of nodes", a.nodeRules},
+		{"strategy", a.strategy}, {"rules of the strategy", a.strategyRules},
+		{"new pods", a.newPods}, {"a page", a.bestEffort}, {"our scheduler", a.ourScheduler}, {"gates", a.gates}, {"rules of quotas", a.quotaRules},
+		{"rights", a.rights}, {"hangs", a.hangs}, {"away", a.away},
 		// These make a ConfigMap, by which the manager takes the node's amplification back.
 		{"lease taken", a.leaseTaken}, {"leader cut off", a.leaderCutOff}, {"leader ended", a.leaderEnded}, {"misspelt before", a.misspeltBefore}, {"documents", a.documents},
 	} {

@@ -111,6 +111,12 @@ type liftedCase struct {
 // lifted are requests that a gate, or a flag, lets pass.
 func (a *admitted) lifted(scheduler *cluster.Client) []liftedCase {
 	pod := func(c podCase) func() error { return func() error { return a.admit(a.outer, &c) } }
+	object := func(text string) func() error {
+		return func() error {
+			_, err := (&objectCase{text: text}).ask(a.outer.Context(), scheduler)
+			return err
+		}
+	}
 	of := func(quota string) string { return "{labels: {quota.scheduling.koordinator.sh/name: " + quota + "}}" }
 	return []liftedCase{
 		{"another rank of a stored pod", func() error {
@@ -137,6 +143,14 @@ func (a *admitted) lifted(scheduler *cluster.Client) []liftedCase {
 		{
 			"the scheduler's word from a scheduler of one's own", pod(podCase{meta: `{annotations: {scheduling.koordinator.sh/resource-status: '{"cpuset":"0-3"}'}}`, by: scheduler}),
 			[]string{"annotation scheduling.koordinator.sh/resource-status: only the scheduler may set, change or remove it"},
+		},
+		{
+			"its word about a room", object(aReservation + "{" + ruledOwners + ", template: " + deviceTemplate + "}"),
+			[]string{"annotation scheduling.koordinator.sh/device-allocated: only the scheduler may set or change it"},
+		},
+		{
+			"its word that a job may go on", object(strings.Replace(aJob, "{name: ruled}", "{name: ruled, annotations: "+passedArbitration+"}", 1) + "{" + ruledPod + "}"),
+			[]string{"annotation descheduler.koordinator.sh/passed-arbitration: only the descheduler may set it"},
 		},
 	}
 }

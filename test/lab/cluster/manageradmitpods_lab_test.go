@@ -188,7 +188,9 @@ func (a *admitted) newPods(t *testing.T) {
 		t.Fatal(err)
 	}
 	a.admits(t, refusedCases(scheduler))
+	a.highPriority(t)
 	a.admits(t, combinations())
+	a.untouched(t, "admit")
 	a.draws(t)
 	a.stored(t, scheduler)
 }
@@ -315,27 +317,6 @@ spec: {priority: 5000, resources: {requests: {cpu: 500m, memory: 1Gi}}}`,
 		{name: "two devices", meta: "{labels: {a: b}}", spec: gpuSpec("200"), want: gpus("200", "2")},
 		{name: "half a device", meta: "{labels: {a: b}}", spec: gpuSpec("50"), want: gpus("50", "1")},
 	}
-}
-
-// combinations are all of QoS class and priority class: BE is neither production nor of no class, LSR is production alone, and all else is taken.
-func combinations() (out []podCase) {
-	const none = "no Koordinator priority class"
-	forbidden := map[string][]string{"BE": {none, "koord-prod"}, "LSR": {none, "koord-mid", "koord-batch", "koord-free"}}
-	for _, qos := range []string{"LSE", "LSR", "LS", "BE", "SYSTEM"} {
-		for _, class := range []string{none, "koord-prod", "koord-mid", "koord-batch", "koord-free"} {
-			c := podCase{name: qos + " of " + class, meta: "{labels: {koordinator.sh/qosClass: " + qos + "}}", want: "metadata: {labels: {koordinator.sh/qosClass: " + qos + "}}"}
-			const pod = "containers: [{name: main, image: x, resources: {requests: {cpu: 2}}}]}"
-			said := none
-			if c.spec = "{" + pod; class != none {
-				c.spec, said = "{priorityClassName: "+class+", "+pod, "priority class "+class
-			}
-			if slices.Contains(forbidden[qos], class) {
-				c.refused = []string{"label koordinator.sh/qosClass: " + qos + " cannot be combined with " + said + ": set priorityClassName to ", "denied the request"}
-			}
-			out = append(out, c)
-		}
-	}
-	return out
 }
 
 // refusedCases: what of a new pod is refused, and what is nearest to it and is not.

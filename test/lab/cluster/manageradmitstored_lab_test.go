@@ -235,6 +235,8 @@ spec: {ttl: 10m, owners: [{labelSelector: {matchLabels: {app: held}}}], template
 		passes(t, all[i].name, func() error { return a.admit(t, &all[i]) })
 	}
 	a.admits(t, all)
+	a.highPriority(t)
+	a.untouched(t, "ours")
 	// It reads what is there from its cache: the API server is not asked at each pod.
 	lists := func() int {
 		return len(a.audit.read(t, func(c *call) bool { return c.what() == "list reservations" && c.User.Name == managerUser }))
