@@ -158,7 +158,7 @@ func (n *simulated) metric(t *testing.T) {
 }
 
 // device: what the healthy devices of M14 have is the node's, with the model of its GPUs; what fails goes within a second, and what is
-// taken out goes too.
+// taken out goes too. Vendor and driver that the Device's labels tell are the node's.
 func (n *simulated) device(t *testing.T) {
 	const path = "/apis/scheduling.koordinator.sh/v1alpha1/devices/" + documented
 	n.put(t, read(t, "testdata/manifests/m14-device.yaml"))
@@ -212,6 +212,13 @@ func (n *simulated) device(t *testing.T) {
 	if best > time.Second {
 		t.Errorf("two devices that had failed were the node's for %s, want 1 s", best)
 	}
+	labels := map[string]any{protocol.LabelGPUVendor: "nvidia", protocol.LabelGPUDriverVersion: "550.54.15"}
+	if _, err := n.c.Admin().Patch(t.Context(), path, cluster.MergePatch, map[string]any{"metadata": map[string]any{"labels": labels}}); err != nil {
+		t.Fatal(err)
+	}
+	n.becomes(t, "/api/v1/nodes/"+documented, "node with the vendor and the driver of its GPUs", func(o cluster.Object) bool {
+		return o.At("metadata", "labels", protocol.LabelGPUVendor) == "nvidia" && o.At("metadata", "labels", protocol.LabelGPUDriverVersion) == "550.54.15"
+	})
 	if err := n.c.Admin().Delete(t.Context(), path, -1); err != nil {
 		t.Fatal(err)
 	}
