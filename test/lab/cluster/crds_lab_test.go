@@ -14,8 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/koord-rt/koord-rt/test/lab/cluster"
 )
 
@@ -126,49 +124,6 @@ func object(t *testing.T, file string) cluster.Object {
 func (d *defined) apply(ctx context.Context, text string) error {
 	_, err := d.c.Admin().Apply(ctx, "user", true, []byte(text))
 	return err
-}
-
-// status: a printed status is not stored with the object, and nothing of it is lost when it is written apart.
-func (d *defined) status(ctx context.Context, t *testing.T) {
-	for _, file := range []string{
-		"manifests/m05-nodeslo.yaml", "manifests/m07-nodemetric.yaml", "manifests/m08-reservation-spark.yaml",
-		"manifests/m11-elasticquota-team-a.yaml", "manifests/m14-device.yaml", "upstream/recommendation.yaml",
-	} {
-		o := object(t, file)
-		want := o["status"]
-		path, err := d.c.Admin().Path(ctx, o)
-		if err != nil {
-			t.Fatal(err)
-		}
-		made, err := d.c.Admin().Create(ctx, filepath.Dir(path)+"?fieldValidation=Strict", o)
-		if err != nil {
-			t.Fatalf("%s: %v", file, err)
-		}
-		if made["status"] != nil {
-			t.Errorf("%s: a status was stored with the object: %s", file, made.Compact("status"))
-		}
-		got, err := d.c.Admin().Patch(ctx, path+"/status?fieldValidation=Strict", cluster.MergePatch, map[string]any{"status": want})
-		if err != nil {
-			t.Errorf("%s: write the status: %v", file, err)
-			continue
-		}
-		if diff := cmp.Diff(want, got["status"]); diff != "" {
-			t.Errorf("%s: status as it was stored: %s", file, diff)
-		}
-		if got, err = d.c.Admin().Patch(ctx, path+"/status", cluster.MergePatch, map[string]any{"spec": map[string]any{"x": 1}}); err != nil ||
-			cmp.Diff(made["spec"], got["spec"]) != "" {
-			t.Errorf("%s: a spec was written with the status: %v", file, err)
-		}
-	}
-
-	bad := map[string]any{"status": map[string]any{"deviceAllocations": []any{map[string]any{
-		"device":      map[string]any{"deviceType": "gpu", "uuid": "a"},
-		"allocations": []any{map[string]any{"pod": map[string]any{"namespace": "a", "name": "b"}, "allocated": "101%"}},
-	}}}}
-	const device = "/apis/scheduling.koordinator.sh/v1alpha1/devices/node-001/status"
-	if _, err := d.c.Admin().Patch(ctx, device, cluster.MergePatch, bad); err == nil || !strings.Contains(err.Error(), "allocations[0].allocated") {
-		t.Errorf("more than a whole device: %v", err)
-	}
 }
 
 // defaults: what is left out is filled in.

@@ -46,9 +46,14 @@ const quotaColumns = "NAME MIN-CPU MAX-CPU HARD-CPU ALLOCATED-CPU USED-CPU MIN-M
 // looks are what kubectl get shows: of an object of a kind the columns, and the words of its row that stay the same.
 var looks = []struct{ of, what, head, row string }{
 	{"nodeslos.slo.koordinator.sh", "node-001", "NAME IN-FORCE SINCE AGE", "node-001 True"},
+	{"nodeslos.slo.koordinator.sh", "node-001 -o wide", "NAME IN-FORCE SINCE MESSAGE AGE", "node-001 True everything"},
 	{"nodemetrics.slo.koordinator.sh", "node-001", "NAME CPU MEMORY BE-CPU BE-MEMORY UPDATED AGE", "node-001 20000m 20Gi"},
 	{"reservations.scheduling.koordinator.sh", "spark-job-reservation-202401", "NAME PHASE AGE NODE TTL EXPIRES", "spark-job-reservation-202401 Available node-001 10m"},
 	{"reservations.scheduling.koordinator.sh", "for-a-controller", "NAME PHASE AGE NODE TTL EXPIRES", "for-a-controller 0s 2030-01-01T00:00:00Z"},
+	{
+		"reservations.scheduling.koordinator.sh", "for-a-controller -o wide",
+		"NAME PHASE AGE NODE TTL EXPIRES REASON", "for-a-controller Pending 0s 2030-01-01T00:00:00Z no-room",
+	},
 	{
 		"teamelasticquotas.quota.koordinator.sh", "team-a-quota -n team-a",
 		quotaColumns, "team-a-quota 50 200 100 150 120 50Gi 150Gi 100Gi 120Gi 100Gi 50 150 100 100 80 50",
@@ -66,6 +71,7 @@ var looks = []struct{ of, what, head, row string }{
 		"NAME QOS PRIORITYCLASS PRIORITY SCHEDULER PROBABILITY AGE", "spark BE koord-batch 1000 koord-scheduler",
 	},
 	{"recommendations.analysis.koordinator.sh", "shop", "NAME AGE TYPE KIND NAME PROVIDED LASTUPDATETIME", "shop workload Deployment shop"},
+	{"recommendations.analysis.koordinator.sh", "shop -o wide", "NAME AGE TYPE KIND NAME PROVIDED REASON LASTUPDATETIME", "shop workload Deployment shop True Enough"},
 	{"podmigrationjobs.scheduling.koordinator.sh", "move", "NAME PHASE STATUS AGE NODE RESERVATION PODNAMESPACE POD NEWPOD TTL", "move r default web-0 5m"},
 	{"podgroups.scheduling.sigs.k8s.io", "gang", "NAME PHASE MIN-MEMBER SCHEDULED RUNNING SUCCEEDED FAILED AGE", "gang 2"},
 	{"elasticquotaprofiles.quota.koordinator.sh", "pool", "NAME QUOTA RATIO AGE", "pool pool-root 0.9"},
@@ -103,10 +109,15 @@ func (d *defined) columns(ctx context.Context, t *testing.T) {
 	if err := d.apply(ctx, looked); err != nil {
 		t.Fatal(err)
 	}
+	condition := func(kind, status, reason, message string) any {
+		return map[string]any{"conditions": []any{map[string]any{
+			"type": kind, "status": status, "reason": reason, "message": message, "lastTransitionTime": "2026-11-22T12:00:00Z",
+		}}}
+	}
 	for path, status := range map[string]any{
-		slos + "/node-001": map[string]any{"conditions": []any{map[string]any{
-			"type": "Applied", "status": "True", "reason": "Applied", "message": "it is", "lastTransitionTime": "2026-11-22T12:00:00Z",
-		}}},
+		slos + "/node-001": condition("Applied", "True", "Applied", "everything"),
+		"/apis/scheduling.koordinator.sh/v1alpha1/reservations/for-a-controller":         condition("Scheduled", "False", "Unschedulable", "no-room"),
+		"/apis/analysis.koordinator.sh/v1alpha1/namespaces/default/recommendations/shop": condition("RecommendationProvided", "True", "Enough", "seen"),
 		"/apis/scheduling.koordinator.sh/v1alpha1/clusternetworktopologies/default": map[string]any{"detailStatus": []any{
 			map[string]any{"topologyInfo": map[string]any{"topologyLayer": "SpineLayer", "topologyName": "s0"}, "nodeNum": 2},
 			map[string]any{"topologyInfo": map[string]any{"topologyLayer": "ClusterTopologyLayer", "topologyName": ""}, "nodeNum": 3},

@@ -19,7 +19,8 @@ import (
 )
 
 // booked: the best-effort pods use far more memory than the 64 MiB that they request together. While the strategy has a mark for that,
-// batch-memory is not raised though the cluster lends more of the node, and batch-cpu is; without it both are.
+// batch-memory is not raised though the cluster lends more of the node, and batch-cpu is; without it both are. The metric of what is held tells of it as
+// long as that lasts.
 func (m *managed) booked(t *testing.T) {
 	m.tell(t, map[string]string{keyThreshold: strings.Replace(thresholdConfig(50), `"enable": true`, `"enable": true, "memoryRequestUtilizationPercent": 80`, 1)})
 	m.slo(t, 60*time.Second, "NodeSLO with a mark", func(o cluster.Object) bool { return percent(o, "memoryRequestUtilizationPercent") == 80 })
@@ -56,12 +57,21 @@ func (m *managed) booked(t *testing.T) {
 	if held > memory+whole/10 {
 		t.Errorf("batch-memory was raised from %d to %d MiB", memory/mib, held/mib)
 	}
+	leader, mark := m.leader(t), `koord_rt_manager_node_batch_memory_held\{node="`+m.k.Node+`"\} [1-9].*`
+	leader.shows(t, 30*time.Second, mark)
 	m.tell(t, map[string]string{keyThreshold: thresholdOff(50)})
 	eventually(t, 60*time.Second, func() error {
 		if _, got := lends(); got < memory+whole/10 {
 			return fmt.Errorf("batch-memory is %d MiB without the mark, was %d MiB of %d with it", got/mib, memory/mib, whole/mib)
 		}
 		return nil
+	})
+	eventually(t, 30*time.Second, func() error {
+		is, err := leader.has(t.Context(), mark)
+		if err == nil && is {
+			err = fmt.Errorf("%s says that memory is held, and all is lent", leader.metrics)
+		}
+		return err
 	})
 	_, free := lends()
 	t.Logf("batch-memory stays at %d MiB (%d MiB) with the mark, and is %d MiB without", held/mib, memory/mib, free/mib)

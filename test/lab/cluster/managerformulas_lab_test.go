@@ -185,12 +185,28 @@ var formulas = []formula{
 	// The node: 150 − 7 − (10 + 10 + 22); 144 − 12 − (10 + 10 + 40).
 	{name: "zones-larger", scene: halves, strategy: reclaimMore + "," + byLarger, lends: "101k 72G 10k 15G", zones: "45500 33400M, 55500 38600M"},
 	// CPUs that do 1.2 times as much: 25 × 1.2, 10 × 1.2, 15 × 1.2.
-	{name: "zones-normalised", scene: halves, change: func(s *scene) {
-		s.labels, s.model = map[string]string{protocol.LabelNormalizationEnabled: "true"}, "quick"
-	}, lends: "30k 33G 10k 15G", zones: "12k 15300M, 18k 17700M"},
+	{name: "zones-normalised", scene: halves, change: normalised("quick", false, false), lends: "30k 33G 10k 15G", zones: "12k 15300M, 18k 17700M"},
+	// The same model with hyper-threads, 1.4, and with turbo, 1.6.
+	{name: "normalised-threads", scene: halves, change: normalised("quick", true, false), lends: "35k 33G 10k 15G", zones: "14k 15300M, 21k 17700M"},
+	{name: "normalised-turbo", scene: halves, change: normalised("quick", false, true), lends: "40k 33G 10k 15G", zones: "16k 15300M, 24k 17700M"},
+	// A model that is not listed: the default, 2, whatever it has.
+	{name: "normalised-default", scene: halves, change: normalised("other", true, true), lends: "50k 33G 10k 15G", zones: "20k 15300M, 30k 17700M"},
 }
 
-// formulas: each formula, by a node of its own at one time: what the manager reads of the node's objects is what its status says then.
+// normalisingConfig are the ratios of those rows.
+const normalisingConfig = `{"enable": false, "defaultRatio": 2,
+  "ratioModel": {"quick": {"baseRatio": 1.2, "hyperThreadEnabledRatio": 1.4, "turboEnabledRatio": 1.6}}}`
+
+// normalised has the node's CPUs be of a model, and counted by its ratio.
+func normalised(model string, threads, turbo bool) func(*scene) {
+	return func(s *scene) {
+		s.labels = map[string]string{protocol.LabelNormalizationEnabled: "true"}
+		s.model, s.threads, s.turbo = model, threads, turbo
+	}
+}
+
+// formulas: each formula, by a node of its own at one time: what the manager reads of the node's objects is what its status says then. Neither nodes
+// nor zones keep any of it when nothing is lent any more.
 func (n *simulated) formulas(t *testing.T) {
 	n.put(t, read(t, "testdata/manifests/m01-priorityclass-high.yaml"))
 	if err := n.c.Namespace(t.Context(), guests); err != nil {
@@ -209,9 +225,7 @@ func (n *simulated) formulas(t *testing.T) {
 	for name, f := range n.documentsMetric(t) {
 		all[name] = f
 	}
-	n.tell(t, map[string]string{
-		keyColocation: formulasConfig, keyNormalization: `{"enable": false, "ratioModel": {"quick": {"baseRatio": 1.2}}}`,
-	})
+	n.tell(t, map[string]string{keyColocation: formulasConfig, keyNormalization: normalisingConfig})
 	begun := time.Now()
 	eventually(t, 60*time.Second, func() error {
 		var errs []error
@@ -221,5 +235,25 @@ func (n *simulated) formulas(t *testing.T) {
 		return errors.Join(errs...)
 	})
 	t.Logf("%d nodes lend by their formulas after %s", len(all), time.Since(begun).Round(time.Millisecond))
+	n.arrives(t)
 	n.tell(t, map[string]string{keyColocation: "", keyNormalization: ""})
+	eventually(t, 60*time.Second, func() error {
+		var errs []error
+		for name, f := range all {
+			nothing := formula{}
+			if f.zones != "" {
+				nothing.zones = " ,  " // of two
+			}
+			errs = append(errs, n.agrees(t, name, &nothing))
+		}
+		return errors.Join(errs...)
+	})
+}
+
+// arrives: what a production pod asks for is taken from batch as soon as it is on the node: 25 − 5 and 33 − 6. No report has it.
+func (n *simulated) arrives(t *testing.T) {
+	t.Helper()
+	const name = "f-usage"
+	n.guest(t, name, name+"-late", guest{class: "koord-prod", qos: "LS", asks: load{5, 6}})
+	eventually(t, 30*time.Second, func() error { return n.agrees(t, name, &formula{lends: "20k 27G 10k 15G"}) })
 }

@@ -24,10 +24,12 @@ const (
 	keyHosts         = "host-application-config"
 	keyNormalization = "cpu-normalization-config"
 	keyAmplification = "resource-amplification-config"
+	keyExtension     = "extension.tuner"
 )
 
-// eightKeys is slo-controller-config with each of its keys: something for every node, and something else for those of pool b.
-var eightKeys = map[string]string{
+// everyKey is slo-controller-config with each of its eight keys and one of another program's: something for every node, and something else for
+// those of pool b.
+var everyKey = map[string]string{
 	keyThreshold: `{"clusterStrategy": {"enable": true, "cpuSuppressThresholdPercent": 61},
   "nodeStrategies": [{POOL, "cpuSuppressThresholdPercent": 41}]}`,
 	keyQOS: `{"clusterStrategy": {"lsClass": {"cpuQOS": {"enable": true, "groupIdentity": 1}}},
@@ -41,15 +43,16 @@ var eightKeys = map[string]string{
 	keyAmplification: `{"enable": false, "resourceAmplificationRatio": {"cpu": 1.5}, "nodeConfigs": [{POOL, "enable": true}]}`,
 	keyColocation: `{"enable": true, "cpuReclaimThresholdPercent": 40, "metricReportIntervalSeconds": 40,
   "nodeConfigs": [{POOL, "cpuReclaimThresholdPercent": 50}]}`,
+	keyExtension: `{"clusterStrategy": {"mode": "safe", "depth": {"a": 1}}, "nodeStrategies": [{POOL, "nodeStrategy": {"mode": "fast"}}]}`,
 }
 
 // partOf is what the key of a NodeSLO's part is for.
 var partOf = map[string]string{
 	keyThreshold: "resourceUsedThresholdWithBE", keyQOS: "resourceQOSStrategy", keyBurst: "cpuBurstStrategy",
-	keySystem: "systemStrategy", keyHosts: "hostApplications",
+	keySystem: "systemStrategy", keyHosts: "hostApplications", keyExtension: "extensions",
 }
 
-// keys: each of the eight keys says its part of the node's objects, and no other; a node of a pool gets the pool's over the cluster's.
+// keys: each key says its part of the node's objects, and no other; a node of a pool gets the pool's over the cluster's, of an extension instead of it.
 // One that is taken out takes its part with it, and leaves the others.
 func (n *simulated) keys(t *testing.T) {
 	const name = "node-002"
@@ -72,7 +75,7 @@ zones: []
 		t.Fatal(err)
 	}
 	all := map[string]string{}
-	for key, text := range eightKeys {
+	for key, text := range everyKey {
 		all[key] = strings.ReplaceAll(text, "POOL", `"name": "b", "nodeSelector": {"matchLabels": {"pool": "b"}}`)
 	}
 	n.tell(t, all)
@@ -86,13 +89,14 @@ zones: []
 		keyNormalization: "1.20",
 		keyAmplification: `{"cpu":1.80}`,       // of it 1.20 by the other
 		keyColocation:    "72k lent, every 40", // 128 CPUs × 50 % − 4, × 1.20
+		keyExtension:     `{"tuner":{"mode":"fast"}}`,
 	}
-	n.says(t, "all eight keys", name, want)
-	n.says(t, "all eight keys", documented, map[string]string{
+	n.says(t, "all keys", name, want)
+	n.says(t, "all keys", documented, map[string]string{
 		keyThreshold: `{"cpuSuppressThresholdPercent":61,"enable":true}`, keyQOS: `{"lsClass":{"cpuQOS":{"enable":true,"groupIdentity":1}}}`,
 		keyBurst: `{"cpuBurstPercent":700,"policy":"cpuBurstOnly"}`, keySystem: `{"minFreeKbytesFactor":110,"watermarkScaleFactor":150}`,
 		keyHosts: `[{"name":"nginx","qos":"LS"}]`, keyColocation: " lent, every 0", // the interval is the user's, and nothing is reported
-		keyNormalization: "", keyAmplification: "",
+		keyNormalization: "", keyAmplification: "", keyExtension: `{"tuner":{"depth":{"a":1},"mode":"safe"}}`,
 	})
 	for _, out := range []struct {
 		key  string
@@ -102,6 +106,7 @@ zones: []
 		{keyQOS, map[string]string{keyQOS: "null"}},
 		{keyBurst, map[string]string{keyBurst: "null"}},
 		{keySystem, map[string]string{keySystem: "null"}},
+		{keyExtension, map[string]string{keyExtension: "null"}},
 		{keyHosts, map[string]string{keyHosts: "null"}},
 		{keyAmplification, map[string]string{keyAmplification: `{"cpu":1.20}`}},
 		{keyNormalization, map[string]string{

@@ -23,7 +23,8 @@ import (
 // objects that nobody runs. The documents' NodeMetric and Device act as they say, and each key of the ConfigMap says its part. A user's half of two
 // fields that are checked against each other, the documents' NodeSLOs and an API server that refuses a field hold up nothing else. A manager that begins
 // with a ConfigMap that cannot be read leaves the nodes as they are; one without a ConfigMap takes everything back. What was made for a node goes after it. Each sign that a node is not sound
-// takes away what the guide says. Each formula is what the status of a node says, by that node's objects.
+// takes away what the guide says. Each formula is what the status of a node says, by that node's objects. A manager that is told another ConfigMap, and one
+// controller without a lease, keeps to that.
 func TestClusterManagerNodes(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
@@ -45,7 +46,7 @@ func TestClusterManagerNodes(t *testing.T) {
 	}{
 		{"NodeMetric", n.metric}, {"Device", n.device}, {"keys", n.keys}, {"one half overridden", n.halves}, {"NodeSLOs of the documents", n.documents},
 		{"refused", n.refusal}, {"not sound", n.unsound}, {"formulas", n.formulas}, {"restarted while broken", n.restartBroken}, {"ConfigMap deleted", n.deleted},
-		{"node gone", n.gone},
+		{"node gone", n.gone}, {"another ConfigMap", n.elsewhere},
 	} {
 		if !t.Run(s.name, s.test) {
 			return // each goes on from where the one before has ended
@@ -77,8 +78,8 @@ func (n *simulated) node(t *testing.T, name string) {
 	}
 }
 
-// manager starts koord-manager, in the place of the one that runs: asked to end, that one gives its lease back.
-func (n *simulated) manager(t *testing.T) {
+// manager starts koord-manager, with more flags than the usual ones, in the place of the one that runs: asked to end, that one gives its lease back.
+func (n *simulated) manager(t *testing.T, more ...string) {
 	t.Helper()
 	if n.running != nil {
 		if err := n.running.cmd.Process.Signal(syscall.SIGTERM); err != nil {
@@ -97,8 +98,9 @@ func (n *simulated) manager(t *testing.T) {
 	at := freeAddresses(t, 2)
 	n.started++
 	n.running = &replica{log: filepath.Join(n.dir, "manager-"+strconv.Itoa(n.started)+".log"), metrics: "http://" + at[0] + "/metrics"}
-	n.running.process = startProgram(n.outer, n.running.log, bin("koord-manager"),
-		"--kubeconfig="+kubeconfig, "--v=4", "--roles=slo", "--orphan-keep="+orphanKept.String(), "--metrics-addr="+at[0], "--health-probe-addr="+at[1])
+	n.running.process = startProgram(n.outer, n.running.log, bin("koord-manager"), append([]string{
+		"--kubeconfig=" + kubeconfig, "--v=4", "--roles=slo", "--orphan-keep=" + orphanKept.String(), "--metrics-addr=" + at[0], "--health-probe-addr=" + at[1],
+	}, more...)...)
 }
 
 // becomes waits until an object is as it should be.
@@ -156,7 +158,7 @@ func (n *simulated) metric(t *testing.T) {
 }
 
 // device: what the healthy devices of M14 have is the node's, with the model of its GPUs; what fails goes within a second, and what is
-// taken out goes too.
+// taken out goes too. Vendor and driver that the Device's labels tell are the node's.
 func (n *simulated) device(t *testing.T) {
 	const path = "/apis/scheduling.koordinator.sh/v1alpha1/devices/" + documented
 	n.put(t, read(t, "testdata/manifests/m14-device.yaml"))
@@ -210,6 +212,13 @@ func (n *simulated) device(t *testing.T) {
 	if best > time.Second {
 		t.Errorf("two devices that had failed were the node's for %s, want 1 s", best)
 	}
+	labels := map[string]any{protocol.LabelGPUVendor: "nvidia", protocol.LabelGPUDriverVersion: "550.54.15"}
+	if _, err := n.c.Admin().Patch(t.Context(), path, cluster.MergePatch, map[string]any{"metadata": map[string]any{"labels": labels}}); err != nil {
+		t.Fatal(err)
+	}
+	n.becomes(t, "/api/v1/nodes/"+documented, "node with the vendor and the driver of its GPUs", func(o cluster.Object) bool {
+		return o.At("metadata", "labels", protocol.LabelGPUVendor) == "nvidia" && o.At("metadata", "labels", protocol.LabelGPUDriverVersion) == "550.54.15"
+	})
 	if err := n.c.Admin().Delete(t.Context(), path, -1); err != nil {
 		t.Fatal(err)
 	}

@@ -60,6 +60,7 @@ type scene struct {
 	labels, annotations map[string]string
 	zones               []zone
 	model               string // of its CPUs
+	threads, turbo      bool   // that they have
 	pods                []guest
 	node, system, free  load            // used of all, used by the system, left by production
 	hosts               map[string]load // used by host applications of a class
@@ -186,7 +187,9 @@ func (n *simulated) zones(t *testing.T, name string, s *scene) {
 	}
 	n.create(t, zones, cluster.Object{
 		"apiVersion": "topology.node.k8s.io/v1alpha1", "kind": "NodeResourceTopology", "topologyPolicies": []any{"None"}, "zones": list,
-		"metadata": map[string]any{"name": name, "annotations": map[string]any{protocol.AnnotationCPUBasicInfo: `{"cpuModel": "` + s.model + `"}`}},
+		"metadata": map[string]any{"name": name, "annotations": map[string]any{
+			protocol.AnnotationCPUBasicInfo: fmt.Sprintf(`{"cpuModel": %q, "hyperThreadEnabled": %t, "turboEnabled": %t}`, s.model, s.threads, s.turbo),
+		}},
 	})
 }
 
