@@ -231,12 +231,29 @@ func (n *governed) strategy(t *testing.T) {
 	n.idle(t, "1")
 	n.holds(t, n.ls, "cpu", "cpu.cfs_burst_us=10000", "cpu.max.burst=10000")
 	n.described(t, n.inForce(t), "cpu-burst")
+	n.spelled(t)
 	n.patch(t, threshold(map[string]any{"cpuSuppressThresholdPercent": 30, "cpuSuppressMinPercent": nil}))
 	n.quotaWithin(t, 0, 30)
-	if got := n.inForce(t); got.Int("status", "observedGeneration") < 2 {
+	if got := n.inForce(t); got.Int("status", "observedGeneration") < 4 {
 		t.Errorf("status after the change: %s", got.Compact("status"))
 	}
 	n.overridden(t, "resourceUsedThresholdWithBE.cpuSuppressThresholdPercent", "30")
+}
+
+// spelled: the documents' spelling (M5) alone has switch and threshold for a while, and they are in force as the canonical ones: unread, they
+// would leave no quota, or one by the default.
+func (n *governed) spelled(t *testing.T) {
+	t.Helper()
+	spec := threshold(map[string]any{"enable": nil, "cpuSuppressThresholdPercent": nil, "cpuSuppressMinPercent": nil})
+	spec["resourceThresholdStrategy"] = map[string]any{"enable": true, "thresholds": map[string]any{"cpu-suppress-percent": 10}}
+	n.patch(t, spec)
+	n.quotaWithin(t, 0, 10) // before, it was 50 at least
+	n.inForce(t)
+	spec = threshold(map[string]any{"enable": true, "cpuSuppressThresholdPercent": 65, "cpuSuppressMinPercent": 50})
+	spec["resourceThresholdStrategy"] = nil
+	n.patch(t, spec)
+	n.quotaWithin(t, 49, 65) // it grows by steps, and the last percent is not worth one
+	n.inForce(t)
 }
 
 // described: one condition for each feature beside Applied, in the form of metav1.Condition and of the newest generation. active is a feature
