@@ -53,6 +53,7 @@ func TestClusterNodeKoordlet(t *testing.T) {
 	}
 	n := &governed{colocated: &colocated{c: c, k: k, h: h, tree: tree}, audit: log, outer: t}
 	n.prepare(ctx, t)
+	n.mixed(t)
 	n.configure(t)
 	n.ownStateDir(t)
 	n.start(t)
