@@ -253,7 +253,7 @@ func (n *governed) spelled(t *testing.T) {
 	spec = threshold(map[string]any{"enable": true, "cpuSuppressThresholdPercent": 65, "cpuSuppressMinPercent": 50})
 	spec["resourceThresholdStrategy"] = nil
 	n.patch(t, spec)
-	n.quotaWithin(t, 49, 65) // it grows by steps, and the last percent is not worth one
+	n.quotaWithin(t, 50, 65)
 	n.inForce(t)
 }
 
