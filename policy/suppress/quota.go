@@ -35,11 +35,13 @@ func (w *work) quota() State {
 	}
 	whole := unit.Micros(w.capacity) * microsPerMilliCPU
 	step := growPercent.Micros(whole)
+	floor := unit.Micros(w.floor) * microsPerMilliCPU
+	reaches := have < floor && want >= floor // steps may end just below
 	switch {
 	case w.s.Mode != Quota:
 		next.Quota, next.Grow.Grown = want, w.in.Now
 		return next
-	case want > have && (w.in.Urgent || w.early()), !w.cut && max(want-have, have-want) < bandPercent.Micros(whole):
+	case want > have && (w.in.Urgent || w.early()), !w.cut && !reaches && max(want-have, have-want) < bandPercent.Micros(whole):
 		want = have
 	case want-have > step:
 		w.note("grows to " + figure.Quota(want) + " by " + figure.Quota(step) + " at a time")

@@ -168,6 +168,19 @@ func TestQuotaBandAndSteps(t *testing.T) {
 	}
 }
 
+// What is missing of the floor may be less than a quota moves for; what is above it by so little stays.
+func TestQuotaReachesItsFloor(t *testing.T) {
+	t.Parallel()
+	half := enabled(byQuota)
+	minPercent(50)(&half)
+	in := Input{Now: unit.Second, Strategy: half, Usage: use(9, 1, 0, 0), CPUs: CPUs{Topology: machine(1, 1, 10, 1)}}
+	for have, want := range map[unit.Micros]unit.Micros{395500: 500000, 495500: 500000, 500000: 500000, 504500: 504500, 515000: 500000} {
+		if s, out := ticks(t, State{Mode: Quota, Quota: have}, in, 2, nil); s.Quota != want {
+			t.Errorf("from %d to %d, want %d: %s", have, s.Quota, want, out.Reason)
+		}
+	}
+}
+
 func TestAnotherClockIsHarmless(t *testing.T) {
 	t.Parallel()
 	in := Input{Now: 1000 * unit.Second, Strategy: enabled(nil), Usage: use(30, 10, 0, 0), Pressure: some(0.3), CPUs: CPUs{Topology: machine(1, 1, 64, 1)}}

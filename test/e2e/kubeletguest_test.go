@@ -15,6 +15,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -45,7 +46,7 @@ func TestGuestKubelet(t *testing.T) {
 	for _, s := range []struct {
 		name string
 		do   func()
-	}{{"Created", n.makes}, {"Resized", n.resized}, {"Killed", n.killed}, {"Reported", n.reported}, {"StrategyGoes", n.strategyGoes}} {
+	}{{"Created", n.makes}, {"Resized", n.resized}, {"Killed", n.killed}, {"Memory", n.memory}, {"Reported", n.reported}, {"StrategyGoes", n.strategyGoes}} {
 		if !t.Run(s.name, func(t *testing.T) {
 			outer, begun := n.t, time.Now()
 			n.t = t
@@ -234,7 +235,8 @@ func containerOf(pod cluster.Object) string {
 	return id
 }
 
-// have waits until the control files of a container, or with "pod " before the name of its pod, have these values: "FILE=VALUE".
+// have waits until the control files of a container, or with "pod " before the name of its pod or "above " of what that stands in,
+// have these values: "FILE=VALUE".
 func (n *served) have(pod cluster.Object, wants ...string) {
 	n.t.Helper()
 	n.eventually(shortest, func() error {
@@ -244,6 +246,8 @@ func (n *served) have(pod cluster.Object, wants ...string) {
 			dir := filepath.Join(n.podDir(pod), containerOf(pod))
 			if name, ok := strings.CutPrefix(file, "pod "); ok {
 				dir, file = n.podDir(pod), name
+			} else if name, ok := strings.CutPrefix(file, "above "); ok {
+				dir, file = filepath.Dir(n.podDir(pod)), name
 			}
 			if got, err := cgroups.Read(dir, file); err != nil || got != value {
 				errs = append(errs, fmt.Errorf("%s of %s: want %q, the kernel has %q, %v", w, pod.Str("metadata", "name"), value, got, err))
@@ -267,8 +271,11 @@ func (n *served) makes() {
 	slo := cluster.Object{
 		"apiVersion": "slo.koordinator.sh/v1alpha1", "kind": "NodeSLO", "metadata": map[string]any{"name": n.k.Node},
 		"spec": map[string]any{
-			"resourceQOSStrategy": map[string]any{"beClass": map[string]any{"cpuQOS": map[string]any{"enable": true, "groupIdentity": -1}}},
-			"cpuBurstStrategy":    map[string]any{"policy": "cpuBurstOnly", "cpuBurstPercent": 1000},
+			"resourceQOSStrategy": map[string]any{
+				"lsrClass": map[string]any{"memoryQOS": lsrMemory},
+				"beClass":  map[string]any{"memoryQOS": beMemory, "cpuQOS": map[string]any{"enable": true, "groupIdentity": -1}},
+			},
+			"cpuBurstStrategy": map[string]any{"policy": "cpuBurstOnly", "cpuBurstPercent": 1000},
 		},
 	}
 	if _, err := n.c.Admin().Create(n.t.Context(), nodeSLOs, slo); err != nil {
@@ -298,7 +305,9 @@ func (n *served) inForce() {
 // stand: every pod is ready and has its values.
 func (n *served) stand() {
 	n.t.Helper()
-	for name, wants := range map[string][]string{"lsr": lsrHas, "ls": lsHas, "be": beHas, "idle": idleHas} {
+	for name, wants := range map[string][]string{
+		"lsr": slices.Concat(lsrHas, lsrKeeps), "ls": lsHas, "be": slices.Concat(beHas, beYields), "idle": slices.Concat(idleHas, beYields),
+	} {
 		n.have(n.ready(name), wants...)
 	}
 }
@@ -383,6 +392,6 @@ func (n *served) strategyGoes() {
 	n.inForce()
 	n.have(n.ready("ls"), "cpu.max.burst=0", "pod cpu.max.burst=0", "cpuset.cpus=0-6")
 	n.have(n.ready("idle"), "pod cpu.idle=0", "memory.max=67108864")
-	n.have(n.ready("be"), beHas...)
-	n.have(n.ready("lsr"), lsrHas...)
+	n.have(n.ready("be"), slices.Concat(beHas, beFree)...)
+	n.have(n.ready("lsr"), slices.Concat(lsrHas, lsrFree)...)
 }

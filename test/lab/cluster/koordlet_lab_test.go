@@ -26,7 +26,7 @@ import (
 )
 
 // TestClusterNodeKoordlet: the node agent between a real API server and a real kubelet, with the rights of
-// testdata/koordlet/install/role.yaml: what a NodeSLO says reaches the kernel and outlives server and kubelet, what the node
+// testdata/koordlet/install/role.yaml: what a NodeSLO and the Node say reaches the kernel and outlives server and kubelet, what the node
 // uses is reported once an interval, and at once to a NodeMetric that is another one, a best-effort pod that disturbs others is found and held, what is learned survives kill
 // -9, and memory is got back by evictions that budgets may refuse, unless the node is in danger. All of it is read from the kernel, from the API server's
 // objects, or from its audit log.
@@ -53,6 +53,7 @@ func TestClusterNodeKoordlet(t *testing.T) {
 	}
 	n := &governed{colocated: &colocated{c: c, k: k, h: h, tree: tree}, audit: log, outer: t}
 	n.prepare(ctx, t)
+	n.mixed(t)
 	n.configure(t)
 	n.ownStateDir(t)
 	n.start(t)
@@ -60,7 +61,7 @@ func TestClusterNodeKoordlet(t *testing.T) {
 		name string
 		test func(*testing.T)
 	}{
-		{"strategy", n.strategy}, {"server away", n.serverAway}, {"kubelet away", n.kubeletAway}, {"strategy goes", n.strategyGoes},
+		{"strategy", n.strategy}, {"ratio", n.ratio}, {"server away", n.serverAway}, {"kubelet away", n.kubeletAway}, {"strategy goes", n.strategyGoes},
 		{"report", n.report}, {"answers", n.answers}, {"interference", n.interference}, {"killed", n.killed}, {"disk full", n.diskFull}, {"stop", n.stop}, {"evict", n.evict}, {"danger", n.danger}, {"overdue", n.overdue}, {"full", n.full}, {"writes", n.writes}, {"made anew", n.madeAnew}, {"rights", n.rights},
 	} {
 		if !t.Run(s.name, s.test) {
@@ -231,12 +232,29 @@ func (n *governed) strategy(t *testing.T) {
 	n.idle(t, "1")
 	n.holds(t, n.ls, "cpu", "cpu.cfs_burst_us=10000", "cpu.max.burst=10000")
 	n.described(t, n.inForce(t), "cpu-burst")
+	n.spelled(t)
 	n.patch(t, threshold(map[string]any{"cpuSuppressThresholdPercent": 30, "cpuSuppressMinPercent": nil}))
 	n.quotaWithin(t, 0, 30)
-	if got := n.inForce(t); got.Int("status", "observedGeneration") < 2 {
+	if got := n.inForce(t); got.Int("status", "observedGeneration") < 4 {
 		t.Errorf("status after the change: %s", got.Compact("status"))
 	}
 	n.overridden(t, "resourceUsedThresholdWithBE.cpuSuppressThresholdPercent", "30")
+}
+
+// spelled: the documents' spelling (M5) alone has switch and threshold for a while, and they are in force as the canonical ones: unread, they
+// would leave no quota, or one by the default.
+func (n *governed) spelled(t *testing.T) {
+	t.Helper()
+	spec := threshold(map[string]any{"enable": nil, "cpuSuppressThresholdPercent": nil, "cpuSuppressMinPercent": nil})
+	spec["resourceThresholdStrategy"] = map[string]any{"enable": true, "thresholds": map[string]any{"cpu-suppress-percent": 10}}
+	n.patch(t, spec)
+	n.quotaWithin(t, 0, 10) // before, it was 50 at least
+	n.inForce(t)
+	spec = threshold(map[string]any{"enable": true, "cpuSuppressThresholdPercent": 65, "cpuSuppressMinPercent": 50})
+	spec["resourceThresholdStrategy"] = nil
+	n.patch(t, spec)
+	n.quotaWithin(t, 50, 65)
+	n.inForce(t)
 }
 
 // described: one condition for each feature beside Applied, in the form of metav1.Condition and of the newest generation. active is a feature

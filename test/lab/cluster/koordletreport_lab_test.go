@@ -44,7 +44,8 @@ func podsOf(metric cluster.Object) (pods []string) {
 func (n *governed) report(t *testing.T) {
 	n.arrives(t)
 	want := []string{
-		"batch be-kept BE koord-batch", "batch be-low BE koord-batch", "batch ls LS koord-prod", "batch prod LS koord-prod", "batch victim LS koord-prod",
+		"batch be-kept BE koord-batch", "batch be-low BE koord-batch", "batch ls LS koord-prod", "batch lsr LSR koord-prod",
+		"batch plain LS koord-prod", "batch prod LS koord-prod", "batch victim LS koord-prod",
 	}
 	var got cluster.Object
 	eventually(t, 90*time.Second, func() (err error) {
@@ -58,7 +59,7 @@ func (n *governed) report(t *testing.T) {
 			err = fmt.Errorf("%q bytes are reclaimable: nothing has been learned yet", free)
 		}
 		if err == nil {
-			err = errors.Join(distributed(t, got), n.predicted(t, got))
+			err = errors.Join(distributed(t, got), n.predicted(t, got), byClass(t, got))
 		}
 		if err != nil {
 			return err
@@ -76,6 +77,7 @@ func (n *governed) report(t *testing.T) {
 	n.besides(t, got)
 	byMemoryNode(t, got)
 	n.topology(t)
+	n.remove(t, "lsr", "plain")
 }
 
 // reclaimable is the memory that production pods have asked for and will not use.
@@ -162,11 +164,12 @@ func used(t *testing.T, metric cluster.Object) error {
 	return errors.Join(errs...)
 }
 
-// within: ls spins at its limit of 100m, victim for a part of the time, be-low and be-kept hold memory, prod nothing.
+// within: ls spins at its limit of 100m, victim for a part of the time, be-low, be-kept, lsr and plain hold memory, prod nothing.
 func within(pod string, cpu, memory float64) error {
 	// CPUs from, to; MiB from, to.
 	want := map[string][4]float64{
 		"be-low": {0, 0.05, 64, 80}, "be-kept": {0, 0.05, 128, 144}, "ls": {0.05, 0.12, 0.01, 16}, "victim": {0.01, 0.8, 0.01, 16}, "prod": {0, 0.05, 0, 16},
+		"lsr": {0, 0.05, 24, 40}, "plain": {0, 0.05, 32, 48},
 	}[pod]
 	if memory < want[2]*mib || memory > want[3]*mib {
 		return fmt.Errorf("%s uses %.1f MiB, want %g to %g", pod, memory/mib, want[2], want[3])
@@ -191,7 +194,7 @@ func (n *governed) documented(t *testing.T, metric cluster.Object) {
 	}
 	n.addsUp(t, metric)
 	be, ls := metric.Str("status", "beMetric", "usage", "memory"), metric.Str("status", "lsMetric", "request", "cpu")
-	if len(list) != 5 || amount(t, be) < 192<<20 || ls != "102m" {
+	if len(list) != 7 || amount(t, be) < 192<<20 || ls != "102m" {
 		t.Errorf("%d pods, best effort uses %s, LS requests %s", len(list), be, ls)
 	}
 }
