@@ -156,7 +156,8 @@ func (n *governed) tried(t *testing.T) (stop func(), told []string) {
 	t.Helper()
 	begun := time.Now()
 	stop = n.spinIn(t, n.be, quiet)
-	told = []string{n.tells(t, begun, "victim", "disturbed: CPU scheduling delay"), n.tells(t, begun, "be-low", "suspected of disturbing others about cpu")}
+	// Pressure and scheduling delay are both of it. Who is held for the one may end before it shows in the other; TestGuestNeighbours has each alone.
+	told = []string{n.tells(t, begun, "victim", "disturbed: CPU"), n.tells(t, begun, "be-low", "suspected of disturbing others about cpu")}
 	held := n.heldTo(t, n.be, 10000, 60000)
 	t.Logf("held to %d µs after %s", held, time.Since(begun).Round(100*time.Millisecond))
 	n.sees(t, `koord_rt_koordlet_pod_disturbed\{figure="now",[^}]*pod_name="victim"[^}]*\} .*`)
@@ -185,7 +186,7 @@ func (n *governed) extended(t *testing.T) {
 				state = got.Str("status", "podsMetric", i, "extensions", key, "held", 0, "state")
 			}
 		}
-		if signal != "CPU scheduling delay" || state == "" {
+		if !strings.HasPrefix(signal, "CPU ") || state == "" {
 			return fmt.Errorf("victim is disturbed by %q, be-low is held %q: %s", signal, state, got.Compact("status", "podsMetric"))
 		}
 		return nil
