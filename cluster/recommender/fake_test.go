@@ -149,6 +149,7 @@ func (s status) Apply(_ context.Context, c runtime.ApplyConfiguration, _ ...clie
 	}
 	s.w.versions++
 	s.w.recs[i].Status, s.w.recs[i].ResourceVersion = o.Status, strconv.Itoa(s.w.versions)
+	c.(interface{ SetResourceVersion(string) }).SetResourceVersion(s.w.recs[i].ResourceVersion)
 	s.w.applied = append(s.w.applied, o.Namespace+"/"+o.Name)
 	return nil
 }
@@ -192,8 +193,9 @@ func (b *bench) run(t *testing.T, n int) {
 
 // recommendation adds one of a workload.
 func (b *bench) recommendation(name, apiVersion, kind, workload string) {
+	b.versions++
 	b.recs = append(b.recs, v1alpha1.Recommendation{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: types.UID("uid-" + name), Generation: 1},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: types.UID("uid-" + name), Generation: 1, ResourceVersion: strconv.Itoa(b.versions)},
 		Spec: v1alpha1.RecommendationSpec{Target: v1alpha1.RecommendationTarget{
 			Type:     v1alpha1.TargetWorkload,
 			Workload: &v1alpha1.CrossVersionObjectReference{APIVersion: apiVersion, Kind: kind, Name: workload},

@@ -97,6 +97,7 @@ func (r *recommender) entered(list []v1alpha1.Recommendation, now time.Time) map
 	for key := range r.entries {
 		if !there[key] {
 			delete(r.entries, key)
+			r.unseen.Forget(key)
 		}
 	}
 	return out

@@ -23,8 +23,8 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/koord-rt/koord-rt/api/analysis/v1alpha1"
 	"github.com/koord-rt/koord-rt/cluster/internal/kept"
+	"github.com/koord-rt/koord-rt/cluster/internal/unseen"
 	"github.com/koord-rt/koord-rt/daemon/logs"
 	"github.com/koord-rt/koord-rt/policy/recommend"
 )
@@ -87,8 +87,9 @@ type recommender struct {
 	limit   *logs.Limiter
 	metrics *metrics
 	owners  *owners
-	// entries are the Recommendations that there are.
+	// entries are the Recommendations that there are; unseen are writes of their statuses.
 	entries map[types.NamespacedName]*entry
+	unseen  unseen.Writes[types.NamespacedName]
 	// reports are the times of the newest reports of nodes that were learned from.
 	reports map[string]time.Time
 }
@@ -103,17 +104,6 @@ type entry struct {
 	// looked is when the API server was last asked for the workload, gone what it said.
 	looked time.Time
 	gone   bool
-	// wrote is the status that was written last, over a version of the object. The cache may still have that one.
-	wrote *v1alpha1.RecommendationStatus
-	over  string
-}
-
-// stored is the status that there is, as far as it is known.
-func (f *found) stored() *v1alpha1.RecommendationStatus {
-	if f.entry.wrote != nil && f.entry.over == f.object.ResourceVersion {
-		return f.entry.wrote
-	}
-	return &f.object.Status
 }
 
 func newRecommender(o Options, c client.Client, k cached, live client.Reader, log logr.Logger) *recommender {

@@ -58,7 +58,7 @@ func TestCacheBehind(t *testing.T) {
 	if len(b.applied) != 1 {
 		t.Errorf("applied %q", b.applied)
 	}
-	b.recs[0].Status, b.recs[0].ResourceVersion = v1alpha1.RecommendationStatus{}, "somebody's"
+	b.recs[0].Status, b.recs[0].ResourceVersion = v1alpha1.RecommendationStatus{}, "1000" // newer than ours
 	b.run(t, 1)
 	if len(b.applied) != 2 {
 		t.Errorf("applied %q after somebody had taken the status away", b.applied)

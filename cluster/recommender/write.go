@@ -27,12 +27,16 @@ const (
 
 // tell writes the status of a Recommendation where that is worth it.
 func (r *recommender) tell(ctx context.Context, f *found, now time.Time) error {
+	key := client.ObjectKeyFromObject(f.object)
+	if r.unseen.Behind(key, f.object) {
+		return nil // the next pass looks again
+	}
 	pods, err := r.judge(ctx, f, now)
 	if err != nil {
 		return err
 	}
 	t := &told{
-		now: now, generation: f.object.Generation, stored: f.stored(), pods: pods, advice: f.entry.model.Advice(),
+		now: now, generation: f.object.Generation, stored: &f.object.Status, pods: pods, advice: f.entry.model.Advice(),
 		cold: time.Duration(r.o.Model.ColdStart) * time.Microsecond, history: map[string]string{},
 	}
 	for _, h := range f.entry.model.Histories() {
@@ -54,7 +58,7 @@ func (r *recommender) tell(ctx context.Context, f *found, now time.Time) error {
 	u.SetUID(f.object.UID)
 	err = r.client.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(u), client.FieldOwner(manager))
 	if err == nil {
-		f.entry.wrote, f.entry.over = next, f.object.ResourceVersion
+		r.unseen.Wrote(key, u)
 	}
 	err = client.IgnoreNotFound(err)
 	r.metrics.wrote(err)
