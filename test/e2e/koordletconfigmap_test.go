@@ -124,8 +124,12 @@ func fromConfigMap(h *alone) {
 	other := strings.Replace(inside(20)["koordlet.yaml"], "kind: KoordletConfig", "kind: KoordletConfig\npprof: true", 1)
 	put(map[string]string{"koordlet.yaml": other})
 	h.eventually(30*time.Second, func() error {
-		if !strings.Contains(h.a.log.String(), "pprof: changed in the file, and taken in by a restart only") {
+		const word = "pprof: changed in the file, and taken in by a restart only"
+		if !strings.Contains(h.a.log.String(), word) {
 			return fmt.Errorf("koordlet does not say that a key needs a restart")
+		}
+		if out, _ := h.ctl("doctor", "-o", "json"); !strings.Contains(out, word) { // others may be amiss
+			return fmt.Errorf("koordctl doctor does not say that a key needs a restart: %s", out)
 		}
 		return nil
 	})

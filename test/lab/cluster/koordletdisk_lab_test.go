@@ -6,7 +6,6 @@
 package cluster_test
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -103,13 +102,9 @@ func (n *governed) keeps(t *testing.T, threshold int64) {
 func (n *governed) loopSays(t *testing.T, limit time.Duration, name, failed string) {
 	t.Helper()
 	eventually(t, limit, func() error {
-		out, err := n.shows(t, "node", "-o", "json")
+		shown, err := n.shown(t)
 		if err != nil {
 			return err
-		}
-		var shown status.Agent
-		if err := json.Unmarshal([]byte(out), &shown); err != nil {
-			return fmt.Errorf("koordctl top node: %w: %s", err, out)
 		}
 		says := ""
 		if i := slices.IndexFunc(shown.Loops, func(l status.Loop) bool { return l.Name == name }); i >= 0 {

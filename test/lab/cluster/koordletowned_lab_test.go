@@ -19,13 +19,9 @@ import (
 func (n *governed) overridden(t *testing.T, field, value string) {
 	t.Helper()
 	eventually(t, 20*time.Second, func() error {
-		out, err := n.shows(t, "node", "-o", "json")
+		shown, err := n.shown(t)
 		if err != nil {
 			return err
-		}
-		var shown status.Agent
-		if err := json.Unmarshal([]byte(out), &shown); err != nil {
-			return fmt.Errorf("koordctl top node: %w: %s", err, out)
 		}
 		if shown.NodeSLO == nil {
 			return fmt.Errorf("koordlet does not know whose the NodeSLO's fields are")
@@ -37,4 +33,17 @@ func (n *governed) overridden(t *testing.T, field, value string) {
 		}
 		return nil
 	})
+}
+
+// shown is what koordctl shows of the node.
+func (n *governed) shown(t *testing.T) (shown status.Agent, err error) {
+	t.Helper()
+	out, err := n.shows(t, "node", "-o", "json")
+	if err != nil {
+		return shown, err
+	}
+	if err := json.Unmarshal([]byte(out), &shown); err != nil {
+		return shown, fmt.Errorf("koordctl top node: %w: %s", err, out)
+	}
+	return shown, nil
 }
