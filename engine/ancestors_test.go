@@ -54,6 +54,9 @@ func (*wishes) Sources(context.Context, []apply.Stray) []drift.Source { return n
 // Forget implements Kernel.
 func (*wishes) Forget(...plan.Target) error { return nil }
 
+// Last implements Kernel.
+func (*wishes) Last(plan.ID) (plan.Value, bool) { return plan.Value{}, false }
+
 // taken is what was asked for since the last call, in order of the directories.
 func (w *wishes) taken() []string {
 	out := w.above

@@ -38,6 +38,8 @@ type Kernel interface {
 	SyncUnits(ctx context.Context, p plan.Plan, gen uint64) []apply.Result
 	Sources(ctx context.Context, strays []apply.Stray) []drift.Source
 	Forget(targets ...plan.Target) error
+	// Last is what this process has written last to a knob, from memory; false where that is not known.
+	Last(id plan.ID) (plan.Value, bool)
 }
 
 // Starter is a Kernel that brings a container to its plan and proves it in one pass, as kernel/apply's Applier does. For

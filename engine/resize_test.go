@@ -173,6 +173,52 @@ func (unlike) Verify(p plan.Plan) (out []apply.Mismatch) {
 	return out
 }
 
+// remembering is a kernel that has written a burst and is not to be asked for it.
+type remembering struct {
+	*seen
+	t     *testing.T
+	burst int64
+}
+
+// Last implements Kernel.
+func (k remembering) Last(id plan.ID) (plan.Value, bool) {
+	return plan.Int(k.burst), id.Knob == plan.CPUBurst
+}
+
+// Verify implements Kernel.
+func (k remembering) Verify(p plan.Plan) []apply.Mismatch {
+	k.t.Errorf("read back, which a kubelet waits for: %s", p)
+	return nil
+}
+
+// What was written last is known without a look at the kernel, where it is not what is planned as well.
+func TestBurstThatIsRemembered(t *testing.T) {
+	t.Parallel()
+	target := lsr("one").Target()
+	for name, c := range map[string]struct {
+		quota   unit.Opt
+		written int64
+		falls   bool
+	}{
+		"as large":         {unit.Some(50000), 50000, false},
+		"unlimited":        {unit.Some(-1), 50000, false},
+		"smaller":          {unit.Some(49999), 50000, true},
+		"not told":         {unit.Opt{}, 50000, true},
+		"lowered already":  {unit.Some(20000), 0, false},
+		"an older, larger": {unit.Some(60000), 70000, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			g, k, sandbox, _ := resized(t, 60000, leftOf(target, plan.CPUBurst, 50000, 0, protocol.FeatureBurst.String()))
+			g.o.Kernel = remembering{k, t, c.written}
+			g.UpdatePod(t.Context(), sandbox, workload.Resources{Quota: c.quota})
+			if falls := k.has(target, plan.CPUBurst, 0); falls != c.falls {
+				t.Errorf("the burst falls: %t, want %t; asked of the kernel:\n%s", falls, c.falls, k.asked)
+			}
+		})
+	}
+}
+
 // A pod's burst makes way for a quota that cannot hold it, and for one of which that is not known.
 func TestBurstStaysUnderAQuotaThatHoldsIt(t *testing.T) {
 	t.Parallel()

@@ -18,7 +18,8 @@ var podChecks = [...]time.Duration{50 * time.Millisecond, 200 * time.Millisecond
 
 // UpdatePod comes before the kubelet writes the pod's cgroup for a resize to base. What would make that write fail — a
 // burst above the new quota, cpu.idle beside a new weight — is taken away first and comes back with the checks. A burst that the
-// new quota holds stays: to write it twice costs the kernel a walk over every group on cgroup v1 (tg_set_cfs_bandwidth).
+// new quota holds stays: to write it twice costs the kernel a walk over every group on cgroup v1 (tg_set_cfs_bandwidth). What stands is
+// known from memory; of a hand's larger burst the kubelet's write is refused, until the drift check, and it writes again.
 func (g *Engine) UpdatePod(ctx context.Context, sb Sandbox, base workload.Resources) {
 	e := g.podOf(sb)
 	v := g.views.Load()
@@ -29,7 +30,7 @@ func (g *Engine) UpdatePod(ctx context.Context, sb Sandbox, base workload.Resour
 	g.unsettled.quiet(ctx, pod.ID)
 	var pl plan.Plan
 	for _, k := range [...]plan.Knob{plan.CPUBurst, plan.CPUIdle} {
-		if s := e.plan.Get(k); s != nil && !s.Observe && s.Value.Int() > 0 && !g.fitting(s, base.Quota) {
+		if s := e.plan.Get(k); s != nil && !s.Observe && s.Value.Int() > 0 && (k != plan.CPUBurst || !g.fitting(s, base.Quota)) {
 			low := *s
 			low.Value, low.Reason = plan.Int(0), "out of the way of the kubelet's resize"
 			pl = append(pl, low)
@@ -41,10 +42,14 @@ func (g *Engine) UpdatePod(ctx context.Context, sb Sandbox, base workload.Resour
 	g.checkPodLater(pod.ID)
 }
 
-// fitting reports that a burst stands as planned and a quota holds it: the kernel refuses a limited quota below the burst. What stands
-// is read, since a plan may be newer than its writes.
-func (g *Engine) fitting(s *plan.Setting, quota unit.Opt) bool {
-	return s.Knob == plan.CPUBurst && quota.Set && (quota.V < 0 || s.Value.Int() <= quota.V) && len(g.o.Kernel.Verify(plan.Plan{*s})) == 0
+// fitting reports that a quota holds the burst that stands: the kernel refuses a limited quota below the burst. It is the one that was
+// written last, since a plan may be newer than its writes; where that is not known, the planned one, if the kernel is read to have it.
+func (g *Engine) fitting(burst *plan.Setting, quota unit.Opt) bool {
+	fits := func(v plan.Value) bool { return quota.Set && (quota.V < 0 || v.Int() <= quota.V) }
+	if last, ok := g.o.Kernel.Last(burst.ID()); ok {
+		return fits(last)
+	}
+	return fits(burst.Value) && len(g.o.Kernel.Verify(plan.Plan{*burst})) == 0
 }
 
 // UpdatedPod starts the checks anew.

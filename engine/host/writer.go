@@ -103,6 +103,8 @@ func (w *writer) Sources(ctx context.Context, strays []apply.Stray) []drift.Sour
 
 func (w *writer) Forget(targets ...plan.Target) error { return w.now.Load().Forget(targets...) }
 
+func (w *writer) Last(id plan.ID) (plan.Value, bool) { return w.now.Load().Last(id) }
+
 // close waits for writes that the kernel has not finished and ends the bus connection.
 func (w *writer) close(ctx context.Context) error {
 	var err error

@@ -223,3 +223,37 @@ func TestRestoreGivesUnitsBack(t *testing.T) {
 		t.Errorf("memory.low is %s after a daemon-reload", got)
 	}
 }
+
+// Last tells what was written, in this life or an earlier one, and neither what stood already nor what was given back.
+func TestLast(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t, "v1")
+	m.Set(t, pod, "cpu.cfs_quota_us", "100000")
+	burst := set(pod, plan.CPUBurst, plan.Int(50000))
+	want := func(m *machine, when string, value int64, known bool) {
+		t.Helper()
+		if got, ok := m.Last(burst.ID()); ok != known || ok && got != plan.Int(value) {
+			t.Errorf("%s: %s, %t; want %d, %t", when, got, ok, value, known)
+		}
+	}
+	want(m, "nothing written", 0, false)
+	m.Set(t, pod, "cpu.cfs_burst_us", "50000")
+	m.apply(t, burst)
+	want(m, "it stood", 0, false)
+	m.Set(t, pod, "cpu.cfs_burst_us", "0")
+	m.apply(t, burst)
+	want(m, "written", 50000, true)
+	m.Set(t, pod, "cpu.cfs_burst_us", "60000")
+	want(m, "a hand's", 50000, true)
+	m.apply(t, burst)
+	next := m.later(t)
+	want(next, "another life", 0, false)
+	next.Recall(m.ledger.all())
+	want(next, "recalled", 50000, true)
+	m.apply(t, set(pod, plan.CPUBurst, plan.Int(0)))
+	want(m, "lowered", 0, true)
+	if err := m.Forget(burst.Target); err != nil {
+		t.Fatal(err)
+	}
+	want(m, "forgotten", 0, false)
+}

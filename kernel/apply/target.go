@@ -175,6 +175,23 @@ func (t *target) wrote(s plan.Setting) {
 	t.own = append(t.own, own{s.Knob, strings.Clone(s.Key), s.Value})
 }
 
+// Last is what this process has written last to a knob of a cgroup, and has not given back. It is read from memory and waits for
+// nobody: false where nothing was written, or while somebody writes to the cgroup.
+func (a *Applier) Last(id plan.ID) (plan.Value, bool) {
+	a.mu.Lock()
+	t := a.targets[keyOf(id.Target)]
+	a.mu.Unlock()
+	if t == nil || !t.mu.TryLock() {
+		return plan.Value{}, false
+	}
+	defer t.mu.Unlock()
+	i := t.ownAt(plan.Setting{Knob: id.Knob, Key: id.Key})
+	if t.dead || i < 0 {
+		return plan.Value{}, false
+	}
+	return t.own[i].value, true
+}
+
 func (t *target) disown(s plan.Setting) {
 	if i := t.ownAt(s); i >= 0 {
 		t.own = slices.Delete(t.own, i, i+1)

@@ -74,6 +74,8 @@ func (k *fakeKernel) Sources(context.Context, []apply.Stray) []drift.Source { re
 
 func (k *fakeKernel) Forget(...plan.Target) error { return nil }
 
+func (k *fakeKernel) Last(plan.ID) (plan.Value, bool) { return plan.Value{}, false }
+
 // last is what was written last of a container's knob.
 func (k *fakeKernel) last(container string, knob plan.Knob) (int64, bool) {
 	k.mu.Lock()
