@@ -6,6 +6,7 @@ package engine
 import (
 	"context"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/koord-rt/koord-rt/api/protocol"
@@ -171,6 +172,40 @@ func (unlike) Verify(p plan.Plan) (out []apply.Mismatch) {
 		out = append(out, apply.Mismatch{Setting: p[i], Got: plan.Int(1 << 40)})
 	}
 	return out
+}
+
+// A container's smaller quota takes the pod's burst away. Who settles the pod before the kubelet tells of its new quota would raise it to what
+// the old one holds, and UpdatePod, which comes next, would have to wait for him and take it away again: nobody does before the first check.
+func TestPodsBurstStaysLowUntilThePodIsTold(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		quota int64
+		low   bool
+	}{"smaller": {20000, true}, "larger": {90000, false}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				g, k, sandbox, arrival := resized(t, 60000, leftOf(lsr("one").Target(), plan.CPUBurst, 50000, 0, protocol.FeatureBurst.String()))
+				due := func() bool {
+					g.unsettled.mu.Lock()
+					defer g.unsettled.mu.Unlock()
+					_, is := g.unsettled.pods[sandbox.ID]
+					return is
+				}
+				g.settleAll(t.Context()) // what the list has asked for
+				g.reg.changePod(sandbox.ID, func(e *podEntry) { e.told = true })
+				g.Update(t.Context(), sandbox, arrival, workload.Resources{Quota: unit.Some(c.quota)}, nil)
+				if low := k.has(lsr("one").Target(), plan.CPUBurst, 0); low != c.low || due() == c.low {
+					t.Errorf("the burst falls: %t, want %t; the pod is to be settled at once: %t", low, c.low, due())
+				}
+				time.Sleep(podChecks[0])
+				synctest.Wait()
+				if !due() {
+					t.Error("the pod is not to be settled at the first check")
+				}
+			})
+		})
+	}
 }
 
 // remembering is a kernel that has written a burst and is not to be asked for it.

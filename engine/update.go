@@ -48,8 +48,9 @@ func (g *Engine) Update(ctx context.Context, sb Sandbox, ctr Arrival, asked work
 		g.unsettled.quiet(ctx, pod.p.ID)
 		g.checkPodLater(pod.p.ID) // the kubelet writes the pod's cgroup next, and nobody tells
 	}
-	g.lowerBurst(ctx, v, pod, old, full, before.Quota, asked.Quota)
-	g.settleSoon(e.sandbox)
+	if !g.lowerBurst(ctx, v, pod, old, full, before.Quota, asked.Quota) {
+		g.settleSoon(e.sandbox)
+	}
 	return v, full, c
 }
 
@@ -90,10 +91,11 @@ func (g *Engine) UpdateRefused(sb Sandbox, was *workload.Container) {
 // lowerBurst makes room for a smaller quota: a quota below the burst that stands in the kernel is EINVAL, on the
 // container and, when the kubelet follows, on the pod. The new bursts come with the reply and with the checks of the pod. What
 // stands is what the plans before this update have written, an earlier life's as well. The pod's falls here even where UpdatePod
-// follows: right behind the container's, its walk over every group finds the caches warm, in UpdatePod it would not.
-func (g *Engine) lowerBurst(ctx context.Context, v *node.View, pod podEntry, old, next plan.Plan, before, asked unit.Opt) {
+// follows: right behind the container's, its walk over every group finds the caches warm, in UpdatePod it would not. It reports whether
+// the pod's has to stay low: whoever settles the pod before the kubelet has told of its new quota would raise it to the old one's.
+func (g *Engine) lowerBurst(ctx context.Context, v *node.View, pod podEntry, old, next plan.Plan, before, asked unit.Opt) (low bool) {
 	if !v.Kernel.Has(plan.CPUBurst) || v.Ceded.Has(plan.CPUBurst) || !asked.Set {
-		return
+		return false
 	}
 	var pl plan.Plan
 	if had := old.Get(plan.CPUBurst); had != nil && !had.Observe {
@@ -106,12 +108,16 @@ func (g *Engine) lowerBurst(ctx context.Context, v *node.View, pod podEntry, old
 		}
 	}
 	if had := pod.plan.Get(plan.CPUBurst); had != nil && !had.Observe && (len(pl) > 0 || falls(before, asked)) {
-		pl = append(pl, lowered(*had, 0))
+		low = true
+		if last, ok := g.o.Kernel.Last(had.ID()); !ok || last.Int() > 0 { // the pod's other containers fall, too
+			pl = append(pl, lowered(*had, 0))
+		}
 		g.checkPodLater(pod.p.ID)
 	}
 	if len(pl) > 0 {
 		g.count(g.o.Kernel.Apply(ctx, pl, v.Generation))
 	}
+	return low
 }
 
 func lowered(s plan.Setting, burst int64) plan.Setting {
