@@ -25,8 +25,8 @@ import (
 // TestClusterManager: the closed loop on one machine. koord-manager, with the rights of packaging/manifests, turns
 // slo-controller-config into the node's NodeSLO and NodeMetric, reports of koordlet into batch and mid resources of the node, and
 // a profile into a batch pod, which the stock scheduler places and koord-nri limits in the kernel; batch-memory is not raised while BE uses more
-// than it has requested; load takes batch resources away
-// and gives them back. koordlet is the account of packaging/manifests by a token of its node, held to it by their policy and by the webhook.
+// than it has requested; load takes CPU from the best-effort class in the kernel and batch resources from the node, and both come back. koordlet is
+// the account of packaging/manifests by a token of its node, held to it by their policy and by the webhook.
 // A batch pod that requests more than suppression leaves its class is evicted, and those that it had left too little stay; so is one by
 // which batch pods request too much of batch-cpu or batch-memory, one that computes on every CPU, and one that has agreed to go for memory;
 // in danger one goes past its budget.
@@ -164,7 +164,7 @@ func burstConfig(percent int) string {
 // config: without a ConfigMap the objects of the node are there and say nothing; one that is made is in the kernel seconds later, and the NodeSLO,
 // of which the manager alone has written the spec, says so.
 func (m *managed) config(t *testing.T) {
-	m.replica(t)
+	isConfined(t, m.replica(t).cmd.Process.Pid)
 	m.slo(t, 60*time.Second, "NodeSLO of a cluster without a strategy", func(o cluster.Object) bool { return percent(o, "cpuSuppressThresholdPercent") == 0 })
 	if got, err := m.quota(); err != nil || got != -1 {
 		t.Fatalf("quota of the best-effort class without a strategy: %d, %v", got, err)

@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -206,11 +207,57 @@ func (m *managed) uses(t *testing.T, limit time.Duration, fits func(unit.MilliCP
 // much is a use of CPU, averaged over a minute, that an idle pod has not, and one that computes has on a busy machine too.
 const much = unit.MilliCPU(60)
 
-// load: what an LS pod computes is taken from batch-cpu.
+// loopConfig is resource-threshold-config by which the best-effort class gets what others leave of nine tenths of the node, however little.
+const loopConfig = `{"clusterStrategy": {"enable": true, "cpuSuppressPolicy": "cfsQuota", "cpuSuppressThresholdPercent": 90, "memoryEvictThresholdPercent": 100}}`
+
+// load: what an LS pod computes is taken from the best-effort class in the kernel, and from batch-cpu with the next reports; the class, in which the
+// profile's pod is, has it back soon after the load.
 func (m *managed) load(t *testing.T) {
+	config, err := m.c.Admin().Get(t.Context(), strategies)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.tell(t, map[string]string{keyThreshold: loopConfig})
+	m.slo(t, 60*time.Second, "NodeSLO that leaves what is free", func(o cluster.Object) bool {
+		return percent(o, "cpuSuppressThresholdPercent") == 90 && percent(o, "cpuSuppressMinPercent") == 0
+	})
+	calm := m.steady(t)
+	quotaIs := func(what string, ok func(int) bool) {
+		begun := time.Now()
+		eventually(t, 60*time.Second, func() error {
+			got, err := m.quota()
+			if err == nil && !ok(got) {
+				err = fmt.Errorf("%s: the quota of the best-effort class is %d, it was %d", what, got, calm)
+			}
+			if err == nil {
+				t.Logf("%s: quota %d of %d after %s", what, got, calm, time.Since(begun).Round(time.Millisecond))
+			}
+			return err
+		})
+	}
+	const half = 50000 // of a CPU; web computes on a whole one
 	stop := m.spinIn(t, m.web, quiet)
-	defer stop()
+	quotaIs("under load", func(got int) bool { return got >= 0 && got <= calm-half })
 	m.uses(t, 90*time.Second, func(used unit.MilliCPU) bool { return used >= much })
+	stop()
+	quotaIs("after the load", func(got int) bool { return got >= calm-half/2 })
+	m.tell(t, map[string]string{keyThreshold: config.Str("data", keyThreshold)})
+}
+
+// steady is the quota of the best-effort class once it moves by less than a twentieth of the node in three decisions: it grows in steps.
+func (m *managed) steady(t *testing.T) (quota int) {
+	t.Helper()
+	eventually(t, 60*time.Second, func() error {
+		before := quota
+		time.Sleep(3 * time.Second)
+		var err error
+		quota, err = m.quota()
+		if off := max(quota-before, before-quota); err == nil && (quota < 0 || off > runtime.NumCPU()*100000/20) {
+			err = fmt.Errorf("the quota of the best-effort class goes from %d to %d", before, quota)
+		}
+		return err
+	})
+	return quota
 }
 
 // givenBack: once the load has left the node's average, batch-cpu comes back, by the manager that has taken over.

@@ -79,7 +79,7 @@ func (m *managed) replica(t *testing.T, more ...string) *replica {
 	return r
 }
 
-// manager starts a koord-manager that no API server calls; more are flags that go before the usual ones.
+// manager starts a koord-manager, confined as in its Deployment, that no API server calls; more are flags that go before the usual ones.
 func (m *managed) manager(t *testing.T, name string, more ...string) *replica {
 	t.Helper()
 	at := freeAddresses(t, 3)
@@ -88,7 +88,7 @@ func (m *managed) manager(t *testing.T, name string, more ...string) *replica {
 		t.Fatal(err)
 	}
 	r := &replica{log: filepath.Join(m.dir, name+".log"), metrics: "http://" + at[0] + "/metrics", hooks: at[2]}
-	r.process = startProgram(m.outer, r.log, bin("koord-manager"), slices.Concat(flags, gatedFlags(), []string{"--v=4"}, more)...)
+	r.process = startProgram(m.outer, r.log, "unshare", confined(t, slices.Concat(flags, gatedFlags(), []string{"--v=4"}, more))...)
 	return r
 }
 
