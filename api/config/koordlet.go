@@ -82,7 +82,7 @@ const (
 type APIServer struct {
 	// Mode is auto (a kubeconfig if one is named, else the pod's service account, else none) or off. Default auto.
 	Mode string `json:"mode"`
-	// Kubeconfig is a kubeconfig file. Default empty.
+	// Kubeconfig is a kubeconfig file. It may come after koordlet has begun, and is read again when it has changed. Default empty.
 	Kubeconfig string `json:"kubeconfig"`
 	// Topology reports the machine's CPUs, memory nodes and share pools in the node's NodeResourceTopology, which the
 	// scheduler places pods with CPUs of their own by. Default true.

@@ -25,31 +25,35 @@ const (
 	maxToken = 64 << 10
 )
 
-// stamp tells one content of a file from the next without reading it. Rotations rename or swap a symbolic link, so the
+// Stamp tells one content of a file from the next without reading it. Rotations rename or swap a symbolic link, so the
 // inode changes even within one tick of the file system's clock.
-type stamp struct {
+type Stamp struct {
 	inode, device uint64
 	size          int64
 	modified      time.Time
 }
 
-// stamps are those of every file of a client, in the order of Options.
-type stamps [4]stamp
+// StampOf is a file's; one that cannot be seen has the zero stamp.
+func StampOf(path string) (out Stamp) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return out
+	}
+	out.size, out.modified = info.Size(), info.ModTime()
+	if s, ok := info.Sys().(*syscall.Stat_t); ok {
+		out.inode, out.device = s.Ino, uint64(s.Dev)
+	}
+	return out
+}
 
-// look stamps the files; one that cannot be seen has the zero stamp.
-func (c *Client) look() stamps {
-	var out stamps
+// stamps are those of every file of a client, in the order of Options.
+type stamps [4]Stamp
+
+// look stamps the files.
+func (c *Client) look() (out stamps) {
 	for i, path := range [...]string{c.o.CAFile, c.o.TokenFile, c.o.CertFile, c.o.KeyFile} {
-		if path == "" {
-			continue
-		}
-		info, err := os.Stat(path)
-		if err != nil {
-			continue
-		}
-		out[i] = stamp{size: info.Size(), modified: info.ModTime()}
-		if s, ok := info.Sys().(*syscall.Stat_t); ok {
-			out[i].inode, out[i].device = s.Ino, uint64(s.Dev)
+		if path != "" {
+			out[i] = StampOf(path)
 		}
 	}
 	return out
