@@ -259,18 +259,3 @@ func TestStateFile(t *testing.T) {
 		t.Errorf("half a file: %+v, %v", got, err)
 	}
 }
-
-// A default file that this machine does not have is not asked for.
-func TestPresent(t *testing.T) {
-	t.Parallel()
-	path := filepath.Join(t.TempDir(), "token")
-	if got := present(path); got != "" {
-		t.Errorf("%q", got)
-	}
-	if err := os.WriteFile(path, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if got := present(path); got != path {
-		t.Errorf("%q", got)
-	}
-}
