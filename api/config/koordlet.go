@@ -82,7 +82,7 @@ const (
 type APIServer struct {
 	// Mode is auto (a kubeconfig if one is named, else the pod's service account, else none) or off. Default auto.
 	Mode string `json:"mode"`
-	// Kubeconfig is a kubeconfig file. Default empty.
+	// Kubeconfig is a kubeconfig file. It may come after koordlet has begun, and is read again when it has changed. Default empty.
 	Kubeconfig string `json:"kubeconfig"`
 	// Topology reports the machine's CPUs, memory nodes and share pools in the node's NodeResourceTopology, which the
 	// scheduler places pods with CPUs of their own by. Default true.
@@ -134,23 +134,6 @@ const (
 	StopDanger  = "danger"
 )
 
-// Predict is the prediction of the prod band: NodeMetric's prodReclaimableMetric and prodPeakMetric.
-type Predict struct {
-	// Enable learns and tells. Without it nothing is told, and nobody is lent what prod pods leave. Default true.
-	Enable bool `json:"enable"`
-	// Interval between two trainings. Range from 10s, and 6 collect.interval, to 1h; default 1m.
-	Interval Duration `json:"interval"`
-	// ColdStart is how long a new pod counts with its whole request; a model is believed once it has half of the samples of
-	// such a time. Range 0s..720h, default 24h.
-	ColdStart Duration `json:"coldStart"`
-	// SafetyMarginPercent is added to every peak. Range 0..1000, default 10.
-	SafetyMarginPercent int64 `json:"safetyMarginPercent"`
-	// CPUHalfLife is the time after which a sample of CPU weighs half. Range 1m..720h, default 12h.
-	CPUHalfLife Duration `json:"cpuHalfLife"`
-	// MemoryHalfLife is the same for memory. Range 1m..720h, default 24h.
-	MemoryHalfLife Duration `json:"memoryHalfLife"`
-}
-
 // Interference is the patience of interference detection. Shorter times find and free sooner, and err more often.
 type Interference struct {
 	// History is how long a pod must have been measured before it is judged, in 20 samples at least. Range 10s..1h, default 2m.
@@ -180,7 +163,7 @@ func DefaultKoordlet() Koordlet {
 		},
 		Predict: Predict{
 			Enable: true, Interval: Duration(time.Minute), ColdStart: Duration(24 * time.Hour), SafetyMarginPercent: 10,
-			CPUHalfLife: Duration(12 * time.Hour), MemoryHalfLife: Duration(24 * time.Hour),
+			CPUHalfLife: Duration(12 * time.Hour), MemoryHalfLife: Duration(24 * time.Hour), CPUPercentile: 95, MemoryPercentile: 98,
 		},
 		Interference: Interference{History: Duration(2 * time.Minute), Trial: Duration(20 * time.Second), Calm: Duration(time.Minute)},
 		Reconnect:    Reconnect{Min: Duration(500 * time.Millisecond), Max: Duration(30 * time.Second)},
@@ -241,20 +224,6 @@ func (c *Koordlet) Validate() []error {
 	k.node(&c.Node)
 	k.pace(c.Reconnect)
 	return k.errs
-}
-
-// predict: a training needs six samples.
-func (k *checker) predict(c *Predict, tick time.Duration) {
-	const month = 30 * 24 * time.Hour
-	if c.Enable {
-		k.within("predict.interval", c.Interval, max(10*time.Second, 6*tick), time.Hour)
-	}
-	k.within("predict.coldStart", c.ColdStart, 0, month)
-	if p := c.SafetyMarginPercent; p < 0 || p > 1000 {
-		k.fail("predict.safetyMarginPercent", p, "0..1000")
-	}
-	k.within("predict.cpuHalfLife", c.CPUHalfLife, time.Minute, month)
-	k.within("predict.memoryHalfLife", c.MemoryHalfLife, time.Minute, month)
 }
 
 func (k *checker) kubelet(c *Kubelet) {

@@ -96,6 +96,13 @@ func TestKoordletErrorsNameTheSetting(t *testing.T) {
 		"unknown: 1":                             "unknown",
 		"metrics: {address: \"0.0.0.0:9316\"}":   "metrics.address",
 		"kubelet: {skipVerify: perhaps}":         "skipVerify",
+
+		"predict: {cpuPercentile: 97}":                               "predict.cpuPercentile",
+		"predict: {memoryPercentile: 0}":                             "predict.memoryPercentile",
+		"predict: {classes: {prod: {}}}":                             "predict.classes",
+		"predict: {classes: {system: {flying: 1}}}":                  "flying",
+		"predict: {classes: {koord-mid: {safetyMarginPercent: -1}}}": "predict.classes.koord-mid.safetyMarginPercent",
+		"predict: {classes: {none: {memoryPercentile: 50}}}":         "predict.classes.none.memoryPercentile",
 	} {
 		_, _, err := config.LoadKoordlet([]byte(koordletHead + text + "\n"))
 		if err == nil || !strings.Contains(err.Error(), key) {

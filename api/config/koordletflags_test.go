@@ -43,7 +43,7 @@ func TestKoordletFlagsOfUpstream(t *testing.T) {
 	want.Evict.MemoryCooldown, want.Evict.CPUCooldown = config.Duration(8*time.Second), config.Duration(40*time.Second)
 	want.Predict = config.Predict{
 		Enable: true, Interval: config.Duration(2 * time.Minute), ColdStart: config.Duration(time.Hour), SafetyMarginPercent: 20,
-		CPUHalfLife: config.Duration(6 * time.Hour), MemoryHalfLife: config.Duration(7 * time.Hour),
+		CPUHalfLife: config.Duration(6 * time.Hour), MemoryHalfLife: config.Duration(7 * time.Hour), CPUPercentile: 95, MemoryPercentile: 98,
 	}
 	if d := cmp.Diff(want, c); d != "" {
 		t.Errorf("(-want +got):\n%s", d)

@@ -135,7 +135,14 @@ func (r *reconciler) identify(ctx context.Context, p *quotav1alpha1.ElasticQuota
 	u.SetName(p.Name)
 	u.SetUID(p.UID) // makes no new one
 	u.SetLabels(map[string]string{protocol.LabelQuotaTreeID: rootquota.Tree(p)})
-	err := r.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(u), client.FieldOwner(manager))
+	how := []client.ApplyOption{client.FieldOwner(manager)}
+	if _, empty := p.Labels[protocol.LabelQuotaTreeID]; empty {
+		// Who has written an empty id has given none, and would keep the profile from one for ever. As with upstream it is filled in; an id that
+		// has come meanwhile is not written over.
+		u.SetResourceVersion(p.ResourceVersion)
+		how = append(how, client.ForceOwnership)
+	}
+	err := r.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(u), how...)
 	switch {
 	case apierrors.IsConflict(err), apierrors.IsNotFound(err), ownership.Another(err):
 		return false, nil

@@ -197,6 +197,39 @@ func TestNothingMade(t *testing.T) {
 	}
 }
 
+// TestEmptyTree: an id that somebody has written empty is none, and is filled in, though the label is his; one that he has written since, and the
+// cache has not seen yet, stays.
+func TestEmptyTree(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, pooled("one", "4"))
+	for name, quota := range map[string]string{"pool-a": "root-a", "pool-b": "root-b"} {
+		p := profileOf(name, quota)
+		p.Labels = map[string]string{protocol.LabelQuotaTreeID: ""}
+		if err := b.client.Create(t.Context(), p, client.FieldOwner("user")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.look(t, 2, "pool-a") // the profile's label and the quota
+	if id := b.quota(t, "root-a").Labels[protocol.LabelQuotaTreeID]; id != "10428910975564001253" {
+		t.Errorf("id %q of an empty one", id)
+	}
+
+	var stale quotav1alpha1.ElasticQuotaProfile
+	if err := b.client.Get(t.Context(), client.ObjectKey{Namespace: "team", Name: "pool-b"}, &stale); err != nil {
+		t.Fatal(err)
+	}
+	chosen := stale.DeepCopy()
+	chosen.Labels[protocol.LabelQuotaTreeID] = "chosen"
+	b.change(t, chosen)
+	b.stale = &stale
+	b.look(t, 2, "pool-b") // two that are refused
+	b.stale = nil
+	b.look(t, 1, "pool-b")
+	if id := b.quota(t, "root-b").Labels[protocol.LabelQuotaTreeID]; id != "chosen" {
+		t.Errorf("id %q, want the one that was chosen", id)
+	}
+}
+
 // TestGoneUnseen: a profile that has gone, or is another one now, and the cache has not seen it yet, makes no quota, which would outlive it.
 func TestGoneUnseen(t *testing.T) {
 	t.Parallel()

@@ -19,6 +19,7 @@
 package predict
 
 import (
+	"cmp"
 	"errors"
 	"math"
 	"strconv"
@@ -49,10 +50,15 @@ type Resource struct {
 	HalfLife unit.Micros
 	// Percentile is the peak: 60, 90, 95, 98 or 100.
 	Percentile int
+	// Classes are the percentiles of classes that have one of their own; 0 is Percentile.
+	Classes PerClass[int]
 }
 
+// PerClass is a setting of each priority class, of pods without one, and of what is no pod.
+type PerClass[T any] struct{ Prod, Mid, Batch, Free, None, System T }
+
 // Margin is a safety margin per class.
-type Margin struct{ Prod, Mid, Batch, Free, None, System unit.Percent }
+type Margin = PerClass[unit.Percent]
 
 // Default is upstream's: half-lives of 12 h and 24 h, peaks p95 (CPU) and p98 (memory), margins of 10 %, cold for 24 h,
 // trained every minute, forgotten after 30 minutes.
@@ -76,6 +82,8 @@ func (c Config) Validate() error {
 	case column(c.CPU.Percentile) < 0 || column(c.Memory.Percentile) < 0:
 		return errors.New("prediction: percentiles " + strconv.Itoa(c.CPU.Percentile) + " and " + strconv.Itoa(c.Memory.Percentile) +
 			" for CPU and memory, want 60, 90, 95, 98 or 100")
+	case !c.CPU.classed() || !c.Memory.classed():
+		return errors.New("prediction: the percentile of a class is not 60, 90, 95, 98 or 100")
 	case c.ColdStart < 0:
 		return errors.New("prediction: the cold start is negative")
 	case c.TrainEvery < unit.Second:
@@ -88,20 +96,63 @@ func (c Config) Validate() error {
 	return nil
 }
 
-// of is the margin of a priority class.
-func (m Margin) of(p protocol.PriorityClass) unit.Percent {
+// classed reports whether the percentiles of classes are some.
+func (r Resource) classed() bool {
+	c := r.Classes
+	for _, p := range [...]int{c.Prod, c.Mid, c.Batch, c.Free, c.None, c.System} {
+		if p != 0 && column(p) < 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// of is the setting of a priority class.
+func (c PerClass[T]) of(p protocol.PriorityClass) T {
 	switch p {
 	case protocol.PriorityProd:
-		return m.Prod
+		return c.Prod
 	case protocol.PriorityMid:
-		return m.Mid
+		return c.Mid
 	case protocol.PriorityBatch:
-		return m.Batch
+		return c.Batch
 	case protocol.PriorityFree:
-		return m.Free
+		return c.Free
 	default:
-		return m.None
+		return c.None
 	}
+}
+
+// ofQoS is the priority class which pods of a QoS class have without another.
+func ofQoS(q protocol.QoS) protocol.PriorityClass {
+	switch q {
+	case protocol.QoSBE:
+		return protocol.PriorityBatch
+	case protocol.QoSNone:
+		return protocol.PriorityNone
+	default:
+		return protocol.PriorityProd
+	}
+}
+
+// reading is how the peak of something is read from its model.
+type reading struct {
+	// cpu and memory are percentiles.
+	cpu, memory int
+	margin      unit.Percent
+}
+
+func (c *Config) reading(cpu, memory int, margin unit.Percent) reading {
+	return reading{cmp.Or(cpu, c.CPU.Percentile), cmp.Or(memory, c.Memory.Percentile), margin}
+}
+
+// of is that of a priority class, system that of what is no pod.
+func (c *Config) of(p protocol.PriorityClass) reading {
+	return c.reading(c.CPU.Classes.of(p), c.Memory.Classes.of(p), c.Margin.of(p))
+}
+
+func (c *Config) system() reading {
+	return c.reading(c.CPU.Classes.System, c.Memory.Classes.System, c.Margin.System)
 }
 
 // warm is the evidence from which on a histogram is believed: half of what samples every e over the cold start c leave
@@ -112,16 +163,4 @@ func (c Config) warm(h unit.Micros) float64 {
 	}
 	life, every := h.Seconds()/math.Ln2, c.TrainEvery.Seconds()
 	return life * (1 - math.Exp2(-c.ColdStart.Seconds()/h.Seconds())) / every / 2
-}
-
-// ofQoS is the margin of a QoS class: that of the priority class which its pods have without another.
-func (m Margin) ofQoS(q protocol.QoS) unit.Percent {
-	switch q {
-	case protocol.QoSBE:
-		return m.Batch
-	case protocol.QoSNone:
-		return m.None
-	default:
-		return m.Prod
-	}
 }

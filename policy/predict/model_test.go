@@ -114,12 +114,12 @@ func TestModelsThatWereAwayAreColdAgain(t *testing.T) {
 	for i := range 1440 {
 		s.Train(minute(i), Training{Node: used(1, gib)})
 	}
-	if _, ok := s.peak(NodeKey); !ok {
+	if _, ok := s.peak(NodeKey, s.cfg.system()); !ok {
 		t.Fatal("cold after a day")
 	}
 	away := minute(1440) + Wall(7*day)
 	s.Train(away, Training{Node: used(1, gib)})
-	if p, ok := s.peak(NodeKey); ok {
+	if p, ok := s.peak(NodeKey, s.cfg.system()); ok {
 		t.Errorf("after a week away one sample is believed: %+v", p)
 	}
 }

@@ -5,7 +5,6 @@ package predict
 
 import (
 	"github.com/koord-rt/koord-rt/api/protocol"
-	"github.com/koord-rt/koord-rt/model/unit"
 )
 
 // Peaks are a model's percentiles, without margin.
@@ -24,16 +23,16 @@ func (s *Set) Peaks(k Key) (Peaks, bool) {
 	return Peaks{P60: at(60), P90: at(90), P95: at(95), P98: at(98), Max: at(100)}, true
 }
 
-// peak is the configured peak of a model, without margin; false when the model is missing or cold.
-func (s *Set) peak(k Key) (Resources, bool) {
+// peak is the configured peak of a model, with its margin; false when the model is missing or cold.
+func (s *Set) peak(k Key, r reading) (Resources, bool) {
 	m := s.models[k]
 	if m == nil || !s.warm(&m.cpu) || !s.warm(&m.memory) {
 		return Resources{}, false
 	}
 	var cpu, memory [1]float64
-	m.cpu.quantiles([]int{s.cfg.CPU.Percentile}, cpu[:])
-	m.memory.quantiles([]int{s.cfg.Memory.Percentile}, memory[:])
-	return round(cpu[0], memory[0]), true
+	m.cpu.quantiles([]int{r.cpu}, cpu[:])
+	m.memory.quantiles([]int{r.memory}, memory[:])
+	return round(cpu[0], memory[0]).with(r.margin), true
 }
 
 func (s *Set) warm(h *histogram) bool {
@@ -92,7 +91,7 @@ type Prediction struct {
 //	         used        = peak + system · (1 + margin)
 //	         reclaimable = min(max(Σ requests of prod − used, 0), max(allocatable − used, 0))
 //
-// where pᵢ, prod, none and system are p95 of CPU and p98 of memory by default. A pod of 4 CPUs with a p95 of 2 peaks at
+// where pᵢ, prod, none and system are p95 of CPU and p98 of memory by default; percentile and margin are those of the class. A pod of 4 CPUs with a p95 of 2 peaks at
 // 2.2 and leaves 1.8. The peak of any class is p · (1 + margin) of the sum of its pods.
 func (s *Set) Predict(now Wall, allocatable Resources, pods []Pod) Prediction {
 	var out Prediction
@@ -103,21 +102,21 @@ func (s *Set) Predict(now Wall, allocatable Resources, pods []Pod) Prediction {
 		out.Reclaimable = out.Pods.Reclaimable.least(out.Classes.Reclaimable)
 	}
 	for i, c := range classes {
-		out.ByPriority[i] = s.sum(ClassKey(c), c.String(), s.cfg.Margin.of(c))
+		out.ByPriority[i] = s.sum(ClassKey(c), c.String(), s.cfg.of(c))
 	}
 	for i, q := range qosClasses {
-		out.ByQoS[i] = s.sum(QoSKey(q), q.String(), s.cfg.Margin.ofQoS(q))
+		out.ByQoS[i] = s.sum(QoSKey(q), q.String(), s.cfg.of(ofQoS(q)))
 	}
 	return out
 }
 
 // sum is the peak of a class.
-func (s *Set) sum(k Key, class string, margin unit.Percent) Sum {
+func (s *Set) sum(k Key, class string, r reading) Sum {
 	if class == "" {
 		class = "none"
 	}
-	peak, ok := s.peak(k)
-	return Sum{Class: class, Peak: peak.with(margin), Known: ok}
+	peak, ok := s.peak(k, r)
+	return Sum{Class: class, Peak: peak, Known: ok}
 }
 
 // high reports whether pods of a class are among those whose requests are predicted.
@@ -134,14 +133,13 @@ func (s *Set) byPods(now Wall, allocatable Resources, pods []Pod) (part Part, un
 		}
 		peak, ok := Resources{}, false
 		if !p.Terminating && p.Started != 0 && now.since(p.Started) > s.cfg.ColdStart {
-			peak, ok = s.peak(Key(p.UID))
+			peak, ok = s.peak(Key(p.UID), s.cfg.of(p.Priority))
 		}
 		if !ok {
 			unpredicted++
 			part.Peak = part.Peak.plus(p.Request)
 			continue
 		}
-		peak = peak.with(s.cfg.Margin.of(p.Priority))
 		part.Peak = part.Peak.plus(peak)
 		part.Reclaimable = part.Reclaimable.plus(p.Request.less(peak))
 	}
@@ -150,14 +148,14 @@ func (s *Set) byPods(now Wall, allocatable Resources, pods []Pod) (part Part, un
 }
 
 func (s *Set) byClasses(allocatable Resources, pods []Pod) Part {
-	prod, okProd := s.peak(ClassKey(protocol.PriorityProd))
-	none, okNone := s.peak(ClassKey(protocol.PriorityNone))
-	system, okSystem := s.peak(SystemKey)
+	prod, okProd := s.peak(ClassKey(protocol.PriorityProd), s.cfg.of(protocol.PriorityProd))
+	none, okNone := s.peak(ClassKey(protocol.PriorityNone), s.cfg.of(protocol.PriorityNone))
+	system, okSystem := s.peak(SystemKey, s.cfg.system())
 	if !okProd || !okNone || !okSystem {
 		return Part{}
 	}
-	peak := prod.with(s.cfg.Margin.Prod).plus(none.with(s.cfg.Margin.None))
-	used := peak.plus(system.with(s.cfg.Margin.System))
+	peak := prod.plus(none)
+	used := peak.plus(system)
 	var requests Resources
 	for i := range pods {
 		if pods[i].Priority == protocol.PriorityProd {

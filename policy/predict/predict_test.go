@@ -52,7 +52,7 @@ func TestDefaultIsValidAndWarmAfterHalfADay(t *testing.T) {
 	at := 0
 	for ; at < 2000; at++ {
 		s.Train(minute(at), Training{Node: used(4, gib)})
-		if _, ok := s.peak(NodeKey); ok {
+		if _, ok := s.peak(NodeKey, s.cfg.system()); ok {
 			break
 		}
 	}
@@ -62,11 +62,11 @@ func TestDefaultIsValidAndWarmAfterHalfADay(t *testing.T) {
 	}
 	c.ColdStart = 0
 	s = NewSet(c)
-	if _, ok := s.peak(NodeKey); ok {
+	if _, ok := s.peak(NodeKey, s.cfg.system()); ok {
 		t.Error("nothing is known, but believed")
 	}
 	s.Train(start, Training{Node: used(4, gib)})
-	if _, ok := s.peak(NodeKey); !ok {
+	if _, ok := s.peak(NodeKey, s.cfg.system()); !ok {
 		t.Error("without cold start the first sample is believed")
 	}
 }
@@ -79,6 +79,7 @@ func TestValidate(t *testing.T) {
 	}{
 		"half-life":  {func(c *Config) { c.CPU.HalfLife = 0 }, "prediction: a half-life is below one minute"},
 		"percentile": {func(c *Config) { c.Memory.Percentile = 97 }, "prediction: percentiles 95 and 97 for CPU and memory, want 60, 90, 95, 98 or 100"},
+		"class":      {func(c *Config) { c.CPU.Classes.Free = 97 }, "prediction: the percentile of a class is not 60, 90, 95, 98 or 100"},
 		"cold start": {func(c *Config) { c.ColdStart = -1 }, "prediction: the cold start is negative"},
 		"interval":   {func(c *Config) { c.TrainEvery = 0 }, "prediction: the training interval is below one second"},
 		"expiry":     {func(c *Config) { c.Expire = unit.Second }, "prediction: models expire before they are trained again"},

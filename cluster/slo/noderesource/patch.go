@@ -22,7 +22,7 @@ var (
 )
 
 // patch is the merge patch that gives the node what it should have, nil where the difference is not worth a write. When
-// something is, everything is brought up to date with it.
+// something is, everything is brought up to date with it. It holds for the node that was looked at, and for no other of its name.
 func (d *decision) patch() map[string]any {
 	resources, due := d.resourcePatch()
 	meta, metaDue := d.metadataPatch()
@@ -30,6 +30,9 @@ func (d *decision) patch() map[string]any {
 		return nil
 	}
 	out := map[string]any{}
+	if uid := d.in.Node.UID; uid != "" {
+		meta["uid"] = string(uid) // of a node that is deleted and made anew nothing is known yet
+	}
 	if len(meta) > 0 {
 		out["metadata"] = meta
 	}

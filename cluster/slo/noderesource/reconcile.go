@@ -26,6 +26,7 @@ import (
 	slov1alpha1 "github.com/koord-rt/koord-rt/api/slo/v1alpha1"
 	topologyv1alpha1 "github.com/koord-rt/koord-rt/api/topology/v1alpha1"
 	"github.com/koord-rt/koord-rt/cluster/internal/kept"
+	"github.com/koord-rt/koord-rt/cluster/internal/ownership"
 	"github.com/koord-rt/koord-rt/cluster/internal/unseen"
 	"github.com/koord-rt/koord-rt/cluster/internal/wake"
 	"github.com/koord-rt/koord-rt/cluster/slo/config"
@@ -211,7 +212,11 @@ func (r *reconciler) write(ctx context.Context, in *Input, out *Output) error {
 		}
 		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: in.Node.Name}}
 		err = r.client.Status().Patch(ctx, node, client.RawPatch(types.MergePatchType, data), client.FieldOwner(manager))
-		if client.IgnoreNotFound(err) != nil {
+		switch {
+		case ownership.Another(err): // its own event brings us to it
+			log.FromContext(ctx).V(1).Info("another node has taken the name", "error", err.Error())
+			return nil
+		case client.IgnoreNotFound(err) != nil:
 			return fmt.Errorf("write the resources of node %s: %w", in.Node.Name, err)
 		}
 		if err == nil {

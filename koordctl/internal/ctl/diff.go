@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/koord-rt/koord-rt/daemon/status"
 	"github.com/koord-rt/koord-rt/model/plan"
 )
 
@@ -16,7 +17,9 @@ func diffCommand(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "diff",
 		Short: "Where the kernel does not hold what is wanted, over the whole node",
-		Args:  cobra.NoArgs,
+		Long: "Where the kernel does not hold what is wanted, over the whole node. Below the settings stand the fields of the node's NodeSLO that\n" +
+			"their values come from and that somebody has set for this node, with who it was.",
+		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			return e.diff(all, exitCode)
 		},
@@ -59,8 +62,9 @@ func (e *env) diff(all, exitCode bool) error {
 }
 
 func (e *env) printDiff(shown []line, total, drifted int) error {
+	agent := e.agentSLO()
 	if e.output == outJSON {
-		return printJSON(e.out, shown)
+		return printJSON(e.out, withOverrides(agent, shown))
 	}
 	if len(shown) > 0 {
 		rows := make([][]string, 0, len(shown))
@@ -76,6 +80,22 @@ func (e *env) printDiff(shown []line, total, drifted int) error {
 			return err
 		}
 	}
+	e.printOverrides(agent, overrides(agent, shown))
 	fmt.Fprintf(e.out, "%d of %d settings differ from the kernel\n", drifted, total)
 	return nil
+}
+
+// owned is a setting with the fields of the NodeSLO that it was made from and that are not the cluster's.
+type owned struct {
+	line
+	Overrides []status.Override `json:"overrides,omitempty"`
+}
+
+func withOverrides(s *status.Entry, lines []line) []owned {
+	o := newOverriding(s)
+	out := make([]owned, 0, len(lines))
+	for i := range lines {
+		out = append(out, owned{lines[i], o.of(&lines[i])})
+	}
+	return out
 }

@@ -5,11 +5,13 @@ package ctl
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/koord-rt/koord-rt/api/protocol"
 	"github.com/koord-rt/koord-rt/daemon/status"
+	"github.com/koord-rt/koord-rt/model/plan"
 )
 
 // sourceHandoff begins a daemon's word for a strategy that is the NodeSLO's, handed on by koordlet in this boot or an earlier one.
@@ -102,30 +104,67 @@ func followsSLO(s *status.Entry) bool {
 	return s != nil && s.Err == "" && s.Agent != nil && strings.HasPrefix(s.StrategySource, sourceHandoff)
 }
 
-// overrides are those of the fields that the settings have been made from, in the order of the settings.
-func overrides(s *status.Entry, lines []line) []overridden {
+// fieldsOfSetting are the parts of the strategy from which one setting takes its value: of a knob that is the node's or a QoS class', other ones than
+// a pod's.
+func fieldsOfSetting(l *line, f protocol.Feature, class string) []string {
+	switch {
+	case l.Knob == plan.VMMinFree.String():
+		return []string{"systemStrategy.minFreeKbytesFactor"}
+	case l.Knob == plan.VMWatermarkScale.String():
+		return []string{"systemStrategy.watermarkScaleFactor"}
+	case l.Target.Level == plan.LevelQoS && f == protocol.FeatureBatch: // suppression by quota
+		return fieldsOf(protocol.FeatureCPUSet, class)
+	}
+	return fieldsOf(f, class)
+}
+
+// overriding finds fields that are not the cluster's.
+type overriding struct {
+	fields []status.Override
+	// classes of the pods that koordlet tells of, by UID; any other's may be any.
+	classes map[string]string
+}
+
+func newOverriding(s *status.Entry) (o overriding) {
 	if s == nil || s.Agent.NodeSLO == nil {
+		return o
+	}
+	o.fields, o.classes = s.Agent.NodeSLO.Overrides, make(map[string]string, len(s.Agent.Pods))
+	for i := range s.Agent.Pods {
+		o.classes[s.Agent.Pods[i].UID] = s.Agent.Pods[i].Class
+	}
+	return o
+}
+
+// of are the fields that a setting has been made from; none of one that is not a feature's, but a hook server's.
+func (o *overriding) of(l *line) (out []status.Override) {
+	f, is := protocol.ParseFeature(l.Owner)
+	if !is || len(o.fields) == 0 {
 		return nil
 	}
-	classes := map[string]string{}
-	for i := range s.Agent.Pods {
-		classes[s.Agent.Pods[i].UID] = s.Agent.Pods[i].Class
+	class := o.classes[l.Target.Pod]
+	if l.Target.Level == plan.LevelGroup && l.Target.Pod == "" {
+		class = l.Target.Cgroup // a group of resctrl has its class' name
 	}
+	patterns := fieldsOfSetting(l, f, class)
+	for _, field := range o.fields {
+		if slices.ContainsFunc(patterns, func(p string) bool { return touches(field.Field, p, class) }) {
+			out = append(out, field)
+		}
+	}
+	return out
+}
+
+// overrides are those of the fields that the settings have been made from, in the order of the settings.
+func overrides(s *status.Entry, lines []line) []overridden {
+	o := newOverriding(s)
 	var out []overridden
 	told := map[[2]string]bool{}
 	for i := range lines {
-		f, is := protocol.ParseFeature(lines[i].Owner)
-		if !is {
-			continue // a hook server's
-		}
-		class := classes[lines[i].Target.Pod]
-		for _, o := range s.Agent.NodeSLO.Overrides {
-			key := [2]string{f.String(), o.Field}
-			for _, pattern := range fieldsOf(f, class) {
-				if !told[key] && touches(o.Field, pattern, class) {
-					told[key] = true
-					out = append(out, overridden{Feature: f.String(), Override: o})
-				}
+		for _, field := range o.of(&lines[i]) {
+			if key := [2]string{lines[i].Owner, field.Field}; !told[key] {
+				told[key] = true
+				out = append(out, overridden{Feature: lines[i].Owner, Override: field})
 			}
 		}
 	}

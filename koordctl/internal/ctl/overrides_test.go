@@ -170,3 +170,81 @@ func isField(t reflect.Type, path []string) bool {
 	}
 	return false
 }
+
+// TestDiffTellsWhoseFieldsTheyAre: diff says it of the settings that it shows and of no others, for people below the table, for programs
+// with each setting.
+func TestDiffTellsWhoseFieldsTheyAre(t *testing.T) {
+	t.Parallel()
+	h := colocated(t, "6.12")
+	h.work(t, plan.Plan{set(app, plan.CPUBurst, plan.Int(30000), protocol.FeatureBurst, "300% of limit 1000m")})
+	h.aliveAs(t, writerKoordlet, overriddenNode())
+	const memory, burst = "memory-qos: resourceQOSStrategy.lsClass: set by argo [31mcd, and helm, last at 2026-05-01T11:58:03Z, not by the cluster's strategy\n",
+		"cpu-burst: cpuBurstStrategy.cpuBurstPercent 300: set by kubectl-edit, last at 2026-05-01T11:58:03Z, not by the cluster's strategy\n"
+	if out, err := h.run(t, "diff"); err != nil || strings.Contains(out, "set by") {
+		t.Errorf("without a difference: %v\n%s", err, out)
+	}
+	quota(t, h, "max")
+	h.tree.Set(t, podDir, "memory.high", "max")
+	if out, err := h.run(t, "diff"); err != nil || !strings.Contains(out, memory+"2 of 8 settings") || strings.Contains(out, "kubectl-edit") {
+		t.Errorf("%v\n%s", err, out)
+	}
+	if out, err := h.run(t, "diff", "--all"); err != nil || strings.Count(out, memory) != 1 || strings.Count(out, burst) != 1 || strings.Contains(out, "beClass") {
+		t.Errorf("%v\n%s", err, out)
+	}
+	out, err := h.run(t, "diff", "-o", "json")
+	var got []owned
+	if err != nil || json.Unmarshal([]byte(out), &got) != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	told := map[string][]status.Override{}
+	for i := range got {
+		told[got[i].Knob] = got[i].Overrides
+	}
+	want := map[string][]status.Override{"cpu.quota": nil, "memory.high": {overriddenNode().Agent.NodeSLO.Overrides[2]}}
+	if d := cmp.Diff(want, told); d != "" {
+		t.Errorf("(-want +got):\n%s\n%s", d, out)
+	}
+}
+
+// Settings of the node, of QoS classes and of groups of resctrl come from other fields than those of pods.
+func TestFieldsOfSettings(t *testing.T) {
+	t.Parallel()
+	var o overriding
+	for _, f := range []string{
+		"resourceQOSStrategy.beClass.memoryQOS.enable", "resourceQOSStrategy.beClass.resctrlQOS.catRangeEndPercent",
+		"resourceQOSStrategy.lsClass.resctrlQOS.catRangeEndPercent", "resourceUsedThresholdWithBE.cpuSuppressThresholdPercent",
+		"systemStrategy.minFreeKbytesFactor", "systemStrategy.watermarkScaleFactor",
+	} {
+		o.fields = append(o.fields, status.Override{Field: f})
+	}
+	for name, c := range map[string]struct {
+		level  plan.Level
+		cgroup string
+		knob   plan.Knob
+		owner  protocol.Feature
+		want   []int
+	}{
+		"watermark":           {plan.LevelNode, "", plan.VMWatermarkScale, protocol.FeatureMemory, []int{5}},
+		"free memory":         {plan.LevelNode, "", plan.VMMinFree, protocol.FeatureMemory, []int{4}},
+		"suppression":         {plan.LevelQoS, "/kubepods/besteffort", plan.CPUQuota, protocol.FeatureBatch, []int{3}},
+		"a sum of the class'": {plan.LevelQoS, "/kubepods/besteffort", plan.MemoryMin, protocol.FeatureMemory, []int{0}},
+		"a class' cache":      {plan.LevelGroup, "LS", plan.RDTSchemata, protocol.FeatureLLC, []int{2}},
+		"a pod's batch":       {plan.LevelPod, "/kubepods/p", plan.CPUQuota, protocol.FeatureBatch, nil},
+	} {
+		l := line{Target: plan.Target{Level: c.level, Cgroup: c.cgroup}, Knob: c.knob.String(), Owner: c.owner.String()}
+		var want []status.Override
+		for _, i := range c.want {
+			want = append(want, o.fields[i])
+		}
+		if d := cmp.Diff(want, o.of(&l)); d != "" {
+			t.Errorf("%s (-want +got):\n%s", name, d)
+		}
+	}
+	for _, k := range []plan.Knob{plan.VMWatermarkScale, plan.VMMinFree} {
+		for _, field := range fieldsOfSetting(&line{Knob: k.String()}, protocol.FeatureMemory, "") {
+			if !isField(reflect.TypeFor[strategy.Wire](), strings.Split(field, ".")) {
+				t.Errorf("%s: %s is no field", k, field)
+			}
+		}
+	}
+}

@@ -35,47 +35,75 @@ type Config struct {
 	// Server is its URL.
 	Server string
 	Trust  trust.Options
+	// Kubeconfig is a file that says both, all but the UserAgent; Server is empty then. It is read at the first request and again when it
+	// has changed, so that one that is not there yet, or is wrong, is an error of that request and not of the program's start.
+	Kubeconfig string
+	// Read hears of the file when it has been read, and of each new reason why it cannot be; optional.
+	Read func(err error)
 	// Wrote hears of each write that was answered or given up, by its plural; optional. One that our own end cut short is none.
 	Wrote func(plural string, failed bool)
 }
 
 // Client talks to one API server. Safe for concurrent use.
 type Client struct {
-	base  string
-	http  *trust.Client
+	// fixed is the way, or file says it.
+	fixed *way
+	file  *fileWay
 	wrote func(plural string, failed bool)
 }
 
-// New makes a client; nothing is sent yet.
+// New makes a client; nothing is sent or read yet.
 func New(c Config) (*Client, error) {
-	u, err := url.Parse(c.Server)
-	if err != nil {
-		return nil, fmt.Errorf("API server %.200q: %w", c.Server, err)
-	}
-	if u.Scheme != "https" && u.Scheme != "http" || u.Host == "" {
-		return nil, fmt.Errorf("API server %.200q: want https://host", c.Server)
-	}
-	c.Trust.Proxy, c.Trust.Compressed = true, true
-	h, err := trust.New(c.Trust)
-	if err != nil {
-		return nil, fmt.Errorf("API server %s: %w", u.Redacted(), err)
-	}
 	if c.Wrote == nil {
 		c.Wrote = func(string, bool) {}
 	}
-	return &Client{base: strings.TrimSuffix(c.Server, "/"), http: h, wrote: c.Wrote}, nil
+	if c.Kubeconfig != "" {
+		return &Client{file: newFileWay(c), wrote: c.Wrote}, nil
+	}
+	w, err := newWay(c.Server, c.Trust)
+	if err != nil {
+		return nil, err
+	}
+	return &Client{fixed: w, wrote: c.Wrote}, nil
+}
+
+// way is the one of a request that is sent now.
+func (c *Client) way() (*way, error) {
+	if c.fixed != nil {
+		return c.fixed, nil
+	}
+	return c.file.now()
+}
+
+// Unread is why the kubeconfig could not be read when it was last needed, and since when; nil where it could, or there is none. What it said
+// before, if anything, is in force.
+func (c *Client) Unread() (since time.Time, err error) {
+	if c.fixed != nil {
+		return time.Time{}, nil
+	}
+	return c.file.unread()
 }
 
 // Weakness says what the way to the server gives up, empty when nothing.
 func (c *Client) Weakness() string {
-	if strings.HasPrefix(c.base, "http://") {
+	w, err := c.way()
+	switch {
+	case err != nil:
+		return ""
+	case strings.HasPrefix(w.base, "http://"):
 		return "the API server is asked without TLS"
 	}
-	return c.http.Weakness()
+	return w.http.Weakness()
 }
 
 // Close drops idle connections.
-func (c *Client) Close() { c.http.Close() }
+func (c *Client) Close() {
+	if c.fixed != nil {
+		c.fixed.http.Close()
+		return
+	}
+	c.file.close()
+}
 
 // Resource names a collection.
 type Resource struct {
@@ -122,7 +150,11 @@ type request struct {
 
 // send returns the answer if it is a success; the caller closes its body.
 func (c *Client) send(ctx context.Context, r request) (*http.Response, error) {
-	target := c.base + r.path
+	w, err := c.way()
+	if err != nil {
+		return nil, fmt.Errorf("%s %s: %w", r.method, r.path, err)
+	}
+	target := w.base + r.path
 	if len(r.query) > 0 {
 		target += "?" + r.query.Encode()
 	}
@@ -134,7 +166,7 @@ func (c *Client) send(ctx context.Context, r request) (*http.Response, error) {
 	if r.contentType != "" {
 		req.Header.Set("Content-Type", r.contentType)
 	}
-	resp, err := c.http.Do(req)
+	resp, err := w.http.Do(req)
 	if err != nil {
 		return nil, fmt.Errorf("%s %s: %w", r.method, r.path, err)
 	}

@@ -56,6 +56,7 @@ func newCluster(cfg *config.Koordlet, version string, log *slog.Logger) (*cluste
 		return nil, fmt.Errorf("way to the API server: %w", err)
 	}
 	conf.Trust.UserAgent = c.agent
+	conf.Read = func(err error) { toldWay(log, conf.Kubeconfig, err) }
 	conf.Wrote = func(object string, failed bool) { c.wrote(object, failed) }
 	if c.client, err = kube.New(conf); err != nil {
 		return nil, fmt.Errorf("way to the API server: %w", err)
@@ -81,10 +82,18 @@ func told(log *slog.Logger, what string, err error) {
 	log.Info("followed", "what", what)
 }
 
-// way is where the API server is: a kubeconfig that is named, else the pod's service account.
+func toldWay(log *slog.Logger, path string, err error) {
+	if err != nil {
+		log.Warn("cannot read the way to the API server, it is tried again every few seconds", "path", path, "err", err)
+		return
+	}
+	log.Info("read the way to the API server", "path", path)
+}
+
+// way is where the API server is: a kubeconfig that is named, which need not be there yet, else the pod's service account.
 func way(c *config.APIServer) (kube.Config, error) {
 	if c.Kubeconfig != "" {
-		return kube.FromKubeconfig(c.Kubeconfig)
+		return kube.Config{Kubeconfig: c.Kubeconfig}, nil
 	}
 	return kube.FromServiceAccount(kube.ServiceAccountDir, os.Getenv)
 }
@@ -157,15 +166,19 @@ func (c *cluster) Asked() slo.Asked {
 	return slo.Asked{Collect: slo.DefaultCollect()}
 }
 
-// sources are the objects that are followed, each with why it is not.
+// sources are the objects that are followed, each with why it is not, and before them the way to them while it cannot be read.
 func (c *cluster) sources() []status.Source {
 	if c.client == nil {
 		return []status.Source{{Name: "apiserver", State: status.StateOff, Reason: "no way to an API server is configured"}}
 	}
-	node, spec, metric := c.node.Observed(), c.slo.Observed(), c.metric.Observed()
-	return []status.Source{
-		source("node", node.Err, node.Since), source("nodeslo", spec.Err, spec.Since), source("nodemetric", metric.Err, metric.Since),
+	var out []status.Source
+	if since, err := c.client.Unread(); err != nil {
+		out = append(out, source("apiserver", fmt.Errorf("its kubeconfig is waited for: %w", err), since))
 	}
+	node, spec, metric := c.node.Observed(), c.slo.Observed(), c.metric.Observed()
+	return append(
+		out, source("node", node.Err, node.Since), source("nodeslo", spec.Err, spec.Since), source("nodemetric", metric.Err, metric.Since),
+	)
 }
 
 func source(name string, err error, since time.Time) status.Source {
@@ -216,19 +229,11 @@ func (c *cluster) kubelet(k *config.Kubelet) (*trust.Client, error) {
 		return nil, nil
 	}
 	client, err := trust.New(trust.Options{
-		ServerName: c.name, CAFile: present(k.CAFile), TokenFile: present(k.TokenFile), CertFile: k.CertFile, KeyFile: k.KeyFile, SkipVerify: k.SkipVerify,
+		ServerName: c.name, CAFile: k.CAFile, TokenFile: k.TokenFile, MayLack: true, CertFile: k.CertFile, KeyFile: k.KeyFile, SkipVerify: k.SkipVerify,
 		UserAgent: c.agent, Answered: func(method, path string, code int, took time.Duration) { c.answered(method, path, code, took) },
 	})
 	if err != nil {
 		return nil, fmt.Errorf("way to the kubelet: %w", err)
 	}
 	return client, nil
-}
-
-// present leaves out a default file that this machine does not have: the other ways to be trusted are tried.
-func present(path string) string {
-	if _, err := os.Stat(path); err != nil {
-		return ""
-	}
-	return path
 }

@@ -40,10 +40,34 @@ func predictConfig(c *config.Predict) policy.Config {
 	every := func(t config.Duration) unit.Micros { return unit.Micros(t.Std().Microseconds()) }
 	out := policy.Default()
 	out.CPU.HalfLife, out.Memory.HalfLife = every(c.CPUHalfLife), every(c.MemoryHalfLife)
+	out.CPU.Percentile, out.Memory.Percentile = int(c.CPUPercentile), int(c.MemoryPercentile)
 	out.ColdStart, out.TrainEvery = every(c.ColdStart), every(c.Interval)
 	out.Expire = max(out.Expire, 2*out.TrainEvery)
 	p := unit.Percent(c.SafetyMarginPercent)
 	out.Margin = policy.Margin{Prod: p, Mid: p, Batch: p, Free: p, None: p, System: p}
+	m, cpu, memory := &out.Margin, &out.CPU.Classes, &out.Memory.Classes
+	for name, to := range map[string]struct {
+		margin      *unit.Percent
+		cpu, memory *int
+	}{
+		protocol.PriorityProd.String():  {&m.Prod, &cpu.Prod, &memory.Prod},
+		protocol.PriorityMid.String():   {&m.Mid, &cpu.Mid, &memory.Mid},
+		protocol.PriorityBatch.String(): {&m.Batch, &cpu.Batch, &memory.Batch},
+		protocol.PriorityFree.String():  {&m.Free, &cpu.Free, &memory.Free},
+		config.PredictNone:              {&m.None, &cpu.None, &memory.None},
+		config.PredictSystem:            {&m.System, &cpu.System, &memory.System},
+	} {
+		own := c.Classes[name]
+		if own.SafetyMarginPercent != nil {
+			*to.margin = unit.Percent(*own.SafetyMarginPercent)
+		}
+		if own.CPUPercentile != nil {
+			*to.cpu = int(*own.CPUPercentile)
+		}
+		if own.MemoryPercentile != nil {
+			*to.memory = int(*own.MemoryPercentile)
+		}
+	}
 	return out
 }
 

@@ -32,10 +32,13 @@ func TestPredictConfig(t *testing.T) {
 		t.Errorf("the defaults are not upstream's (-want +got):\n%s%v", d, got.Validate())
 	}
 	for _, edge := range []config.Predict{
-		{Interval: config.Duration(10 * time.Second), CPUHalfLife: config.Duration(time.Minute), MemoryHalfLife: config.Duration(time.Minute)},
+		{
+			Interval: config.Duration(10 * time.Second), CPUHalfLife: config.Duration(time.Minute), MemoryHalfLife: config.Duration(time.Minute),
+			CPUPercentile: 60, MemoryPercentile: 60,
+		},
 		{
 			Interval: config.Duration(time.Hour), ColdStart: config.Duration(720 * time.Hour), SafetyMarginPercent: 1000,
-			CPUHalfLife: config.Duration(720 * time.Hour), MemoryHalfLife: config.Duration(720 * time.Hour),
+			CPUHalfLife: config.Duration(720 * time.Hour), MemoryHalfLife: config.Duration(720 * time.Hour), CPUPercentile: 100, MemoryPercentile: 100,
 		},
 	} {
 		if err := predictConfig(&edge).Validate(); err != nil {
@@ -46,6 +49,37 @@ func TestPredictConfig(t *testing.T) {
 	c.ColdStart, c.SafetyMarginPercent = config.Duration(time.Hour), 25
 	if got := predictConfig(&c); got.ColdStart != 60*unit.Minute || got.Margin.Prod != 25 || got.Margin.System != 25 {
 		t.Errorf("%+v", got)
+	}
+}
+
+// TestPredictClasses: every class that the configuration may name has what it says and no other has, and what it leaves out is as for all.
+func TestPredictClasses(t *testing.T) {
+	t.Parallel()
+	cfg, _, err := config.LoadKoordlet([]byte(`apiVersion: koord-rt.dev/v1alpha1
+kind: KoordletConfig
+predict:
+  safetyMarginPercent: 20
+  cpuPercentile: 90
+  memoryPercentile: 100
+  classes:
+    koord-prod: {safetyMarginPercent: 0, cpuPercentile: 98}
+    koord-mid: {memoryPercentile: 60}
+    koord-batch: {safetyMarginPercent: 1}
+    koord-free: {safetyMarginPercent: 2, memoryPercentile: 95}
+    none: {cpuPercentile: 100}
+    system: {safetyMarginPercent: 3, cpuPercentile: 60}
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := policy.Default()
+	want.CPU.Percentile, want.Memory.Percentile = 90, 100
+	want.CPU.Classes = policy.PerClass[int]{Prod: 98, None: 100, System: 60}
+	want.Memory.Classes = policy.PerClass[int]{Mid: 60, Free: 95}
+	want.Margin = policy.Margin{Prod: 0, Mid: 20, Batch: 1, Free: 2, None: 20, System: 3}
+	got := predictConfig(&cfg.Predict)
+	if d := cmp.Diff(want, got); d != "" || got.Validate() != nil {
+		t.Errorf("(-want +got):\n%s%v", d, got.Validate())
 	}
 }
 

@@ -37,6 +37,8 @@ type Options struct {
 	// TokenFile, or Token, is a bearer token. A file that does not exist is no error while there is a client certificate.
 	TokenFile string
 	Token     string
+	// MayLack says that a CAFile or TokenFile that this machine does not have yet counts as not named, until it is there.
+	MayLack bool
 	// CertFile and KeyFile, or Cert and Key, are a client certificate as PEM; one file may hold both.
 	CertFile, KeyFile string
 	Cert, Key         []byte
@@ -113,7 +115,7 @@ func (c *Client) Do(req *http.Request) (*http.Response, error) {
 	asked := time.Now()
 	resp, err := s.transport.RoundTrip(req)
 	if err != nil {
-		return nil, c.explain(req.URL, err)
+		return nil, c.explain(req.URL, s.stamps, err)
 	}
 	if c.o.Answered != nil {
 		c.o.Answered(req.Method, req.URL.Path, resp.StatusCode, time.Since(asked))
@@ -158,11 +160,12 @@ func (c *Client) current(ctx context.Context) (*state, error) {
 
 // build reads the files.
 func (c *Client) build(now stamps) (*state, error) {
-	config, err := c.tlsConfig()
+	o := c.named(now)
+	config, err := o.tlsConfig()
 	if err != nil {
 		return nil, err
 	}
-	token, err := c.readToken(len(config.Certificates) > 0)
+	token, err := o.readToken(len(config.Certificates) > 0)
 	if err != nil {
 		return nil, err
 	}
@@ -186,7 +189,7 @@ func (c *Client) build(now stamps) (*state, error) {
 }
 
 // explain says what can be done about an error of the handshake.
-func (c *Client) explain(u *url.URL, err error) error {
+func (c *Client) explain(u *url.URL, now stamps, err error) error {
 	var verify *tls.CertificateVerificationError
 	if !errors.As(err, &verify) {
 		return err
@@ -197,6 +200,8 @@ func (c *Client) explain(u *url.URL, err error) error {
 		from = "the configured authority"
 	case from == "":
 		from = "the system's authorities"
+	case !now.anchored():
+		from = "the system's authorities, for there is no " + from
 	}
 	return fmt.Errorf("verify the certificate of %s against %s: %w", u.Host, from, err)
 }

@@ -173,6 +173,38 @@ func TestFilesThatRotate(t *testing.T) {
 	step("not trusted any more", one.URL, "error: verify")
 }
 
+// A kubelet writes its certificate at its first start, which may come after ours: until then the system's authorities count, and no token is
+// sent. Once it was there, one that is away is being replaced.
+func TestFilesThatMayLack(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	dir := t.TempDir()
+	kubelet := trusttest.SelfSigned(t, "node-001", now.Add(-time.Hour), now.Add(time.Hour))
+	anchor, token := filepath.Join(dir, "kubelet.crt"), filepath.Join(dir, "token")
+	c := newClient(t, trust.Options{CAFile: anchor, TokenFile: token, MayLack: true})
+	s := serve(t, kubelet, nil)
+	step := func(what, want, also string) {
+		t.Helper()
+		if got := ask(t, c, s.URL); !strings.HasPrefix(got, want) || !strings.Contains(got, also) {
+			t.Errorf("%s: %s, want %s and %q", what, got, want, also)
+		}
+	}
+	step("neither", "error: verify the certificate of 127.0.0.1:", "the system's authorities, for there is no "+anchor)
+	put(t, anchor, kubelet.Cert)
+	step("no token", "200 OK HTTP/2.0  ", "")
+	put(t, token, []byte("alpha\n"))
+	step("both", "200 OK HTTP/2.0 Bearer alpha", "")
+	for _, path := range []string{token, anchor} {
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
+		step("without "+path, "200 OK HTTP/2.0 Bearer alpha", "")
+	}
+	put(t, anchor, kubelet.Cert)
+	put(t, token, []byte("gamma\n"))
+	step("both again", "200 OK HTTP/2.0 Bearer gamma", "")
+}
+
 func TestWhoWeAre(t *testing.T) {
 	t.Parallel()
 	now := time.Now()

@@ -25,49 +25,68 @@ const (
 	maxToken = 64 << 10
 )
 
-// stamp tells one content of a file from the next without reading it. Rotations rename or swap a symbolic link, so the
+// Stamp tells one content of a file from the next without reading it. Rotations rename or swap a symbolic link, so the
 // inode changes even within one tick of the file system's clock.
-type stamp struct {
+type Stamp struct {
 	inode, device uint64
 	size          int64
 	modified      time.Time
 }
 
-// stamps are those of every file of a client, in the order of Options.
-type stamps [4]stamp
+// StampOf is a file's; one that cannot be seen has the zero stamp.
+func StampOf(path string) (out Stamp) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return out
+	}
+	out.size, out.modified = info.Size(), info.ModTime()
+	if s, ok := info.Sys().(*syscall.Stat_t); ok {
+		out.inode, out.device = s.Ino, uint64(s.Dev)
+	}
+	return out
+}
 
-// look stamps the files; one that cannot be seen has the zero stamp.
-func (c *Client) look() stamps {
-	var out stamps
+// stamps are those of every file of a client, in the order of Options.
+type stamps [4]Stamp
+
+// look stamps the files.
+func (c *Client) look() (out stamps) {
 	for i, path := range [...]string{c.o.CAFile, c.o.TokenFile, c.o.CertFile, c.o.KeyFile} {
-		if path == "" {
-			continue
-		}
-		info, err := os.Stat(path)
-		if err != nil {
-			continue
-		}
-		out[i] = stamp{size: info.Size(), modified: info.ModTime()}
-		if s, ok := info.Sys().(*syscall.Stat_t); ok {
-			out[i].inode, out[i].device = s.Ino, uint64(s.Dev)
+		if path != "" {
+			out[i] = StampOf(path)
 		}
 	}
 	return out
 }
 
+// anchored reports that the file of the anchors was there.
+func (s stamps) anchored() bool { return s[0] != Stamp{} }
+
+// named are the options without files that may lack and do, and did so when they were last read: one that goes while it is in use is being
+// replaced.
+func (c *Client) named(now stamps) Options {
+	o := c.o
+	for i, path := range [...]*string{&o.CAFile, &o.TokenFile} {
+		if o.MayLack && now[i] == (Stamp{}) && (c.state == nil || c.state.stamps[i] == (Stamp{})) {
+			*path = ""
+		}
+	}
+	return o
+}
+
 // tlsConfig is the trust and, with a client certificate, the identity.
-func (c *Client) tlsConfig() (*tls.Config, error) {
-	config := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: c.o.ServerName}
-	if c.o.SkipVerify {
+func (o *Options) tlsConfig() (*tls.Config, error) {
+	config := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: o.ServerName}
+	if o.SkipVerify {
 		config.InsecureSkipVerify = true // asked for explicitly, see Weakness
-	} else if err := c.roots(config); err != nil {
+	} else if err := o.roots(config); err != nil {
 		return nil, err
 	}
-	cert, err := either(c.o.CertFile, c.o.Cert, maxPEM)
+	cert, err := either(o.CertFile, o.Cert, maxPEM)
 	if err != nil {
 		return nil, fmt.Errorf("read client certificate: %w", err)
 	}
-	key, err := either(c.o.KeyFile, c.o.Key, maxPEM)
+	key, err := either(o.KeyFile, o.Key, maxPEM)
 	if err != nil {
 		return nil, fmt.Errorf("read client key: %w", err)
 	}
@@ -83,17 +102,17 @@ func (c *Client) tlsConfig() (*tls.Config, error) {
 }
 
 // roots reads the anchors.
-func (c *Client) roots(config *tls.Config) error {
-	data, err := either(c.o.CAFile, c.o.CA, maxPEM)
+func (o *Options) roots(config *tls.Config) error {
+	data, err := either(o.CAFile, o.CA, maxPEM)
 	if err != nil {
 		return fmt.Errorf("read trust anchor: %w", err)
 	}
-	if len(data) == 0 && c.o.CAFile == "" {
+	if len(data) == 0 && o.CAFile == "" {
 		return nil
 	}
 	pool, pinned, err := anchors(data)
 	if err != nil {
-		return fmt.Errorf("read trust anchor %s: %w", c.o.CAFile, err)
+		return fmt.Errorf("read trust anchor %s: %w", o.CAFile, err)
 	}
 	config.RootCAs = pool
 	if pinned != nil {
@@ -159,11 +178,11 @@ func anchors(data []byte) (pool *x509.CertPool, pinned *x509.Certificate, err er
 }
 
 // readToken reads the bearer token; a file that is not there is no error for whoever has a certificate.
-func (c *Client) readToken(certified bool) (string, error) {
-	if c.o.TokenFile == "" {
-		return c.o.Token, nil
+func (o *Options) readToken(certified bool) (string, error) {
+	if o.TokenFile == "" {
+		return o.Token, nil
 	}
-	data, err := read(c.o.TokenFile, maxToken)
+	data, err := read(o.TokenFile, maxToken)
 	if certified && errors.Is(err, fs.ErrNotExist) {
 		return "", nil
 	}
@@ -172,7 +191,7 @@ func (c *Client) readToken(certified bool) (string, error) {
 	}
 	token := strings.TrimSpace(string(data))
 	if token == "" || strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) {
-		return "", fmt.Errorf("read token %s: not a token", c.o.TokenFile)
+		return "", fmt.Errorf("read token %s: not a token", o.TokenFile)
 	}
 	return token, nil
 }

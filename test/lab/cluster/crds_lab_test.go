@@ -44,6 +44,7 @@ func TestClusterControlPlaneCRDs(t *testing.T) {
 	t.Run("rules", func(t *testing.T) { d.rules(ctx, t) })
 	t.Run("columns", func(t *testing.T) { d.columns(ctx, t) })
 	t.Run("names", func(t *testing.T) { d.names(ctx, t) })
+	t.Run("commands", func(t *testing.T) { d.commands(ctx, t) })
 	t.Run("versions", func(t *testing.T) { d.versions(ctx, t) })
 	t.Run("second version", func(t *testing.T) { d.secondVersion(ctx, t) })
 }

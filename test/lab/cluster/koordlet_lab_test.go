@@ -56,7 +56,7 @@ func TestClusterNodeKoordlet(t *testing.T) {
 	n.mixed(t)
 	n.configure(t)
 	n.ownStateDir(t)
-	n.start(t)
+	n.boots(t)
 	for _, s := range []struct {
 		name string
 		test func(*testing.T)
@@ -83,6 +83,7 @@ type governed struct {
 	agent       *process
 	outer       *testing.T  // of the whole test
 	dir         string      // koordlet's configuration, state and log
+	kubeconfig  string      // by which koordlet finds the API server
 	metrics     string      // koordlet's socket
 	app         string      // the CPU controller's cgroup of a program outside of Kubernetes
 	away        []span      // while the API server was gone or starting

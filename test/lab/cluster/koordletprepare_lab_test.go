@@ -134,6 +134,7 @@ func (n *governed) configure(t *testing.T) {
 	n.dir = filepath.Join(n.h.Dir, "koordlet")
 	at := func(name string) string { return filepath.Join(n.dir, name) }
 	kubeconfig, kubelet := n.identity(t)
+	n.kubeconfig = kubeconfig
 	n.metrics = at("metrics.sock")
 	config := map[string]any{
 		"apiVersion": "koord-rt.dev/v1alpha1", "kind": "KoordletConfig", "nodeName": n.k.Node,

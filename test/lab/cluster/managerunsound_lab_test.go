@@ -7,6 +7,8 @@ package cluster_test
 
 import (
 	"fmt"
+	"os"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -15,10 +17,44 @@ import (
 	"github.com/koord-rt/koord-rt/test/lab/cluster"
 )
 
-// unsound: a node that is short of memory lends nothing at once, says why, and gets everything back step by step.
+// watermarkFile is the kernel parameter that follows a node's state.
+const watermarkFile = "/proc/sys/vm/watermark_scale_factor"
+
+// keepWatermark is the parameter as it is, which it is again after the test whatever has happened.
+func keepWatermark(t *testing.T) int {
+	t.Helper()
+	was := read(t, watermarkFile)
+	n, err := strconv.Atoi(strings.TrimSpace(was))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if now, err := os.ReadFile(watermarkFile); err == nil && string(now) == was {
+			return
+		}
+		if err := os.WriteFile(watermarkFile, []byte(was), 0o644); err != nil {
+			t.Error(err)
+		}
+	})
+	return n
+}
+
+func watermarkIs(t *testing.T, want int) error {
+	t.Helper()
+	if got := strings.TrimSpace(read(t, watermarkFile)); got != strconv.Itoa(want) {
+		return fmt.Errorf("%s is %s, want %d", watermarkFile, got, want)
+	}
+	return nil
+}
+
+// unsound: a node that is short of memory lends nothing at once, says why, and gets everything back step by step. Its kernel begins to reclaim
+// earlier meanwhile: the watermark of the ConfigMap reaches it by NodeSLO and koordlet, and what was there before is given back.
 func (m *managed) unsound(t *testing.T) {
 	before, _ := m.batchCPU(t)
-	m.tell(t, map[string]string{keyColocation: strings.Replace(lentConfig, "{", `{"extensions": {"koord-rt.dev/lending-health": {"recoverySeconds": 1}}, `, 1)})
+	was := keepWatermark(t)
+	raised := was%400 + 1 // the smallest step, within what the key takes
+	m.tell(t, map[string]string{keyColocation: strings.Replace(lentConfig, "{", fmt.Sprintf(
+		`{"extensions": {"koord-rt.dev/lending-health": {"recoverySeconds": 1, "memoryPressureWatermarkScaleFactor": %d}}, `, raised), 1)})
 	// The kubelet takes it back when it looks at its node next.
 	set := func(status string) {
 		t.Helper()
@@ -42,6 +78,11 @@ func (m *managed) unsound(t *testing.T) {
 		return err
 	})
 	fell := time.Since(begun)
+	eventually(t, 60*time.Second, func() error {
+		set("True")
+		return watermarkIs(t, raised)
+	})
+	reached := time.Since(begun)
 	set("False")
 	eventually(t, 30*time.Second, func() error {
 		if w, err := weight(); err == nil {
@@ -49,10 +90,13 @@ func (m *managed) unsound(t *testing.T) {
 		}
 		return m.asCalculated(t)
 	})
-	if all := time.Since(begun); all < 3*time.Second {
+	back := time.Since(begun)
+	eventually(t, 60*time.Second, func() error { return watermarkIs(t, was) })
+	if all := fell + back - reached; all < 3*time.Second {
 		t.Errorf("everything was back after %s, want four steps of a second", all)
 	} else {
-		t.Logf("nothing is lent %s after the pressure, everything again after %s", fell.Round(time.Millisecond), all.Round(time.Millisecond))
+		t.Logf("nothing is lent %s after the pressure, the watermark is %d after %s, everything is lent again %s after that, and the watermark %d after %s",
+			fell.Round(time.Millisecond), raised, reached.Round(time.Millisecond), (back - reached).Round(time.Millisecond), was, (time.Since(begun)-reached).Round(time.Millisecond))
 	}
 	m.tell(t, map[string]string{keyColocation: lentConfig})
 }
