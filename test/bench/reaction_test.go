@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+)
+
+// TestTurnSees: each instant is the first of its kind; pressure counts from before a read, the quota from after it.
+func TestTurnSees(t *testing.T) {
+	t.Parallel()
+	const ms = time.Millisecond
+	type look struct {
+		before, after, stalled time.Duration
+		quota                  int
+	}
+	looks := []look{
+		{0, 1 * ms, 0, 4000}, {2 * ms, 3 * ms, 1 * ms, 3930}, {90 * ms, 91 * ms, 50 * ms, 3900}, {92 * ms, 97 * ms, 51 * ms, 3800},
+		{98 * ms, 99 * ms, 52 * ms, 760}, {100 * ms, 101 * ms, 53 * ms, 380},
+	}
+	for way, want := range map[string]turn{
+		wayTriggers: {Less: 97 * ms, LessTo: 3800, Held: 99 * ms, HeldTo: 760, Stalled: 2 * ms, Pressed: 90 * ms, Reads: 5, Gap: 88 * ms},
+		wayTick:     {Less: 97 * ms, LessTo: 3800, Stalled: 2 * ms, Pressed: 90 * ms, Reads: 4, Gap: 88 * ms},
+	} {
+		want.Way, want.Calm = way, 3980
+		got := turn{Way: way, Calm: 3980}
+		for i, l := range looks {
+			if got.done() {
+				break
+			}
+			if got.see(l.before, l.after, l.stalled, l.quota); i == len(looks)-1 {
+				t.Errorf("%s: the turn does not end", way)
+			}
+		}
+		if diff := cmp.Diff(want, got, cmpopts.IgnoreUnexported(turn{})); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", way, diff)
+		}
+	}
+}
+
+// TestCalm: it begins anew when the quota moves, has no room for a load, or is not there.
+func TestCalm(t *testing.T) {
+	t.Parallel()
+	begun := time.Now()
+	for name, c := range map[string]struct {
+		quotas []int // one a second
+		low    int   // 0 for no calm at the last of them
+	}{
+		"steady":    {[]int{4000, 3800, 4100, 4000}, 3800},
+		"too short": {[]int{4000, 3800, 4100}, 0},
+		"grows":     {[]int{2400, 3200, 4000, 4000, 4000}, 0},
+		"has grown": {[]int{2400, 3200, 4000, 4000, 4000, 4000}, 4000},
+		"no room":   {[]int{1900, 1950, 1900, 1900, 1900}, 0},
+		"none":      {[]int{unlimited, unlimited, unlimited, unlimited, unlimited}, 0},
+		"decided":   {[]int{unlimited, 4000, 4000, 4000, 4000}, 4000},
+	} {
+		var at calm
+		still := false
+		for i, q := range c.quotas {
+			still = at.see(begun.Add(time.Duration(i)*time.Second), q)
+		}
+		if still != (c.low != 0) || still && at.low != c.low {
+			t.Errorf("%s: calm %t at %d, want %d", name, still, at.low, c.low)
+		}
+	}
+}
+
+// TestLookout reads the files as Linux 6.12 writes them.
+func TestLookout(t *testing.T) {
+	t.Parallel()
+	class, pod := t.TempDir(), t.TempDir()
+	write := func(dir, file, text string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := newLookout(class, pod); err == nil {
+		t.Error("files that are not there are read")
+	}
+	write(class, "cpu.max", "76000 100000\n")
+	write(pod, "cpu.pressure", "some avg10=1.02 avg60=0.20 avg300=0.00 total=51234\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=0\n")
+	l, err := newLookout(class, pod)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if stalled, quota, err := l.read(); err != nil || stalled != 51234*time.Microsecond || quota != 760 {
+		t.Errorf("stalled for %s, quota %d, %v", stalled, quota, err)
+	}
+	if err := l.close(); err != nil {
+		t.Error(err)
+	}
+	for text, want := range map[string]int{"max 100000": unlimited, "2000 100000": 20, "150000 50000\n": 3000} {
+		if got, err := milliCPUs(text); err != nil || got != want {
+			t.Errorf("%q is %d, %v", text, got, err)
+		}
+	}
+	for _, text := range []string{"", "max", "12", "x 100000", "100 0"} {
+		if got, err := milliCPUs(text); err == nil {
+			t.Errorf("%q is read as %d", text, got)
+		}
+	}
+}
+
+// TestTellReaction: one turn that was not answered misses the maximum and not the median, and a way that was not what it is called
+// has no figures.
+func TestTellReaction(t *testing.T) {
+	t.Parallel()
+	const ms = time.Millisecond
+	fast := turn{Way: wayTriggers, Less: 150 * ms, Held: 150 * ms, Stalled: 2 * ms, Pressed: 100 * ms, Called: 140 * ms}
+	slow := turn{Way: wayTick, Less: 600 * ms}
+	late, never := fast, fast
+	late.Less, late.Held = 260*ms, 260*ms
+	never.Less, never.Held, never.Called = 0, 0, 0
+	for name, c := range map[string]struct {
+		turns []turn
+		want  string // verdicts of the judged figures
+	}{
+		"fast":  {[]turn{fast, slow, fast, slow, fast, slow}, "ok ok ok ok"},
+		"late":  {[]turn{fast, slow, late, slow, fast, slow}, "ok ok ok missed"},
+		"never": {[]turn{fast, slow, never, slow, fast, slow}, "ok missed ok missed"},
+	} {
+		r := newReport("x")
+		if err := tellReaction(r, &seen{Turns: c.turns, Blocks: []blockSeen{{Way: wayTriggers, Between: 3}, {Way: wayTick}}}); err != nil {
+			t.Fatal(err)
+		}
+		var verdicts []string
+		for _, f := range r.figures {
+			if f.goal != "" {
+				verdicts = append(verdicts, f.verdict)
+			}
+		}
+		if got := strings.Join(verdicts, " "); got != c.want {
+			t.Errorf("%s: %s, want %s\n%s", name, got, c.want, r.table())
+		}
+		if !strings.Contains(r.table(), "4.0") || !strings.Contains(r.raw.String(), "  6 tick alone calm 0.00, lower 600 ms, held never") {
+			t.Errorf("%s:\n%s%s", name, r.table(), r.raw.String())
+		}
+	}
+	for name, blocks := range map[string][]blockSeen{
+		"no trigger came":       {{Way: wayTriggers}, {Way: wayTick}},
+		"triggers without them": {{Way: wayTriggers, Between: 3}, {Way: wayTick, Between: 1}},
+	} {
+		if err := tellReaction(newReport("x"), &seen{Turns: []turn{fast, slow}, Blocks: blocks}); err == nil {
+			t.Errorf("%s: figures are told", name)
+		}
+	}
+}

@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/koord-rt/koord-rt/kernel/psi"
+)
+
+const (
+	// readEvery lies between two looks at the kernel's files: with the reads themselves, emulated, it stays below a millisecond.
+	readEvery = 250 * time.Microsecond
+	// unlimited is the quota of a class that has none.
+	unlimited = math.MaxInt
+	// leastRoom is the quota from which a load can take something: two CPUs, twice what the best-effort pod uses.
+	leastRoom = 2000
+	// belowUse is a quota by which the best-effort pod has less than it uses: its one process computes on one CPU all the time. The formula
+	// never gives so little here.
+	belowUse = 1000
+	// calmWobble is what the quota moves by while nothing happens, since the system's use does; leastCut is 1 % of the node, the least by
+	// which koordlet moves it.
+	calmWobble, leastCut = 400, 80
+	// calmFor is how long it has to stand still before a load begins.
+	calmFor = 3 * time.Second
+)
+
+// watchedTrigger is koordlet's default: so long a stall of an LS pod in so long a window calls it.
+func watchedTrigger() psi.Trigger {
+	return psi.Trigger{Kind: psi.Some, Stall: 50 * time.Millisecond, Window: 500 * time.Millisecond}
+}
+
+// turn is one round: a load comes to an LS pod, and the best-effort class gives way. Instants count from the load's begin, 0 is never;
+// quotas are in milli-CPUs.
+type turn struct {
+	Way string
+	// Calm is the least quota before the load.
+	Calm int
+	// Less is when the class had less than that, Held when it had less than it uses, both as the kernel's file says.
+	Less, Held     time.Duration
+	LessTo, HeldTo int
+	// Stalled is when the kernel had counted any pressure of the pod, Pressed when it had as much as a trigger asks for.
+	Stalled, Pressed time.Duration
+	// Called is when a trigger of the benchmark's own fired, beside koordlet's.
+	Called time.Duration
+	// Reads of the files until then, and the longest time between two.
+	Reads int
+	Gap   time.Duration
+
+	last time.Duration
+}
+
+// see takes in what the files said between two moments, and how long the pod had been stalled since the load's begin. Pressure counts
+// from before the read and the quota from after it, so that what lies between them is not told too short.
+func (t *turn) see(before, after, stalled time.Duration, quota int) {
+	t.Reads++
+	t.Gap, t.last = max(t.Gap, after-t.last), after
+	first := func(at *time.Duration, is bool, now time.Duration) bool {
+		if *at != 0 || !is {
+			return false
+		}
+		*at = max(now, 1)
+		return true
+	}
+	first(&t.Stalled, stalled > 0, before)
+	first(&t.Pressed, stalled >= watchedTrigger().Stall, before)
+	if first(&t.Less, quota < t.Calm-leastCut, after) {
+		t.LessTo = quota
+	}
+	if first(&t.Held, quota < belowUse, after) {
+		t.HeldTo = quota
+	}
+}
+
+// done: the tick alone may never hold the class below its use, since pods' pressure is read slowly without triggers.
+func (t *turn) done() bool {
+	if t.Way == wayTriggers {
+		return t.Held != 0
+	}
+	return t.Less != 0
+}
+
+// calm is since when the quota has stood still, and between what.
+type calm struct {
+	since     time.Time
+	low, high int
+}
+
+// see takes in a quota and reports whether it has stood still for long enough.
+func (c *calm) see(now time.Time, quota int) bool {
+	low, high := min(c.low, quota), max(c.high, quota)
+	if c.since.IsZero() || c.low < leastRoom || quota < leastRoom || quota == unlimited || high-low > calmWobble {
+		*c = calm{now, quota, quota}
+		return false
+	}
+	c.low, c.high = low, high
+	return now.Sub(c.since) >= calmFor
+}
+
+// lookout reads the quota of the best-effort class and the pressure of an LS pod (cgroup v2), with files that stay open.
+type lookout struct {
+	quota, pressure *os.File
+	buf             []byte
+}
+
+func newLookout(class, pod string) (*lookout, error) {
+	l := &lookout{buf: make([]byte, 4096)}
+	var err error
+	if l.quota, err = os.Open(filepath.Join(class, "cpu.max")); err == nil {
+		l.pressure, err = os.Open(filepath.Join(pod, "cpu.pressure"))
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("watch the kernel's files: %w", err), l.close())
+	}
+	return l, nil
+}
+
+func (l *lookout) close() error {
+	var errs []error
+	for _, f := range []*os.File{l.quota, l.pressure} {
+		if f != nil {
+			errs = append(errs, f.Close())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// read is the pod's stall since its cgroup was made, then the quota.
+func (l *lookout) read() (stalled time.Duration, quota int, err error) {
+	text, err := l.text(l.pressure)
+	var s psi.Stat
+	if err == nil {
+		err = psi.Parse(text, &s)
+	}
+	if err != nil {
+		return 0, 0, fmt.Errorf("read pressure: %w", err)
+	}
+	quota, err = l.allowed()
+	return time.Duration(s.Some.TotalUS) * time.Microsecond, quota, err
+}
+
+// allowed is the quota alone.
+func (l *lookout) allowed() (int, error) {
+	text, err := l.text(l.quota)
+	if err != nil {
+		return 0, fmt.Errorf("read quota: %w", err)
+	}
+	return milliCPUs(string(text))
+}
+
+func (l *lookout) text(f *os.File) ([]byte, error) {
+	n, err := f.ReadAt(l.buf, 0)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, err
+	}
+	return l.buf[:n], nil
+}
+
+// watch looks until the turn is done or the limit has passed; stalled is the stall at the load's begin.
+func (l *lookout) watch(ctx context.Context, begun time.Time, stalled, limit time.Duration, t *turn) error {
+	rest := unix.NsecToTimespec(readEvery.Nanoseconds())
+	for !t.done() && time.Since(begun) < limit && ctx.Err() == nil {
+		before := time.Since(begun)
+		now, quota, err := l.read()
+		if err != nil {
+			return err
+		}
+		t.see(before, time.Since(begun), now-stalled, quota)
+		_ = unix.Nanosleep(&rest, nil) // a shorter one does no harm
+	}
+	return ctx.Err()
+}
+
+// milliCPUs reads "21000 100000" and "max 100000" of cpu.max.
+func milliCPUs(text string) (int, error) {
+	first, second, _ := strings.Cut(strings.TrimSpace(text), " ")
+	period, err := strconv.Atoi(second)
+	if err == nil && period <= 0 {
+		err = errors.New("no period")
+	}
+	quota := unlimited
+	if err == nil && first != "max" {
+		quota, err = strconv.Atoi(first)
+		quota = quota * 1000 / period
+	}
+	if err != nil {
+		return 0, fmt.Errorf("parse quota %q: %w", text, err)
+	}
+	return quota, nil
+}
