@@ -169,8 +169,8 @@ func tellReaction(r *report, s *seen) error {
 	r.tell(fmt.Sprintf("LS load begins → LS pod stalled for %s", stall), "%s", spread(s.of(wayTriggers, func(t *turn) time.Duration { return t.Pressed }).sorted()))
 	r.tell("LS load begins → the kernel's trigger, as another listener is told", "%s", spread(s.of(wayTriggers, func(t *turn) time.Duration { return t.Called }).sorted()))
 	r.tell("decided between two ticks, triggers and tick alone", "%d, %d times", between[wayTriggers], between[wayTick])
-	gaps := s.gaps().sorted()
-	r.tell("longest time between two reads of a round", "median %s, max %s", took(gaps.median()), took(gaps.quantile(1)))
+	each, longest := s.gaps()
+	r.tell("time between two reads of the quota", "%s on average, longest of a round %s", took(each), spread(longest))
 	return nil
 }
 
@@ -179,13 +179,15 @@ func spread(s sample) string {
 	return fmt.Sprintf("median %s, p90 %s, max %s (%d)", took(s.median()), took(s.quantile(0.9)), took(s.quantile(1)), len(s))
 }
 
-// gaps are the longest times between two reads, of all turns.
-func (s *seen) gaps() sample {
-	var out sample
+// gaps are the times between two reads: the mean of all, and the longest of each turn, sorted.
+func (s *seen) gaps() (mean float64, longest sample) {
+	reads := 0
 	for i := range s.Turns {
-		out = append(out, s.Turns[i].Gap.Seconds())
+		t := &s.Turns[i]
+		mean, reads = mean+t.Over.Seconds(), reads+t.Reads
+		longest = append(longest, t.Gap.Seconds())
 	}
-	return out
+	return mean / float64(reads), longest.sorted()
 }
 
 // note writes every turn into the raw file, then every quantile.
@@ -199,8 +201,8 @@ func (s *seen) note(r *report) {
 	}
 	columns := map[string]func(*turn) time.Duration{
 		"lower": func(t *turn) time.Duration { return t.Less }, "held": func(t *turn) time.Duration { return t.Held },
-		"stalled": func(t *turn) time.Duration { return t.Stalled }, "pressed": func(t *turn) time.Duration { return t.Pressed },
-		"called": func(t *turn) time.Duration { return t.Called },
+		"pressed": func(t *turn) time.Duration { return t.Pressed },
+		"called":  func(t *turn) time.Duration { return t.Called },
 	}
 	for _, way := range []string{wayTriggers, wayTick} {
 		for _, name := range slices.Sorted(maps.Keys(columns)) {
@@ -211,19 +213,16 @@ func (s *seen) note(r *report) {
 
 // String is the turn in a line.
 func (t *turn) String() string {
-	at := func(d time.Duration, quota int) string {
+	at := func(d time.Duration) string {
 		if d == 0 {
 			return "never"
 		}
-		text := took(d.Seconds())
-		if quota != 0 {
-			text += fmt.Sprintf(" (%.2f)", float64(quota)/1000)
-		}
-		return text
+		return took(d.Seconds())
 	}
-	return strings.Join([]string{
-		fmt.Sprintf("%-10s calm %.2f", t.Way, float64(t.Calm)/1000), "lower " + at(t.Less, t.LessTo), "held " + at(t.Held, t.HeldTo),
-		"pressure counted " + at(t.Stalled, 0), "as much as a trigger asks for " + at(t.Pressed, 0), "another trigger " + at(t.Called, 0),
-		fmt.Sprintf("%d reads, at most %s apart", t.Reads, took(t.Gap.Seconds())),
-	}, ", ")
+	var steps []string
+	for _, s := range t.Steps {
+		steps = append(steps, fmt.Sprintf("%.2f at %s", float64(s.Quota)/1000, took(s.At.Seconds())))
+	}
+	return fmt.Sprintf("%-10s calm %.2f, lower %s, held %s; stalled enough %s, another trigger %s; %d reads, at most %s apart; %s", t.Way, float64(t.Calm)/1000,
+		at(t.Less), at(t.Held), at(t.Pressed), at(t.Called), t.Reads, took(t.Gap.Seconds()), strings.Join(steps, " → "))
 }

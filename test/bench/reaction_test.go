@@ -14,34 +14,50 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-// TestTurnSees: each instant is the first of its kind; pressure counts from before a read, the quota from after it.
+// TestTurnSees: each instant is the first of its kind, and a way's turn ends when its answer is there.
 func TestTurnSees(t *testing.T) {
 	t.Parallel()
 	const ms = time.Millisecond
-	type look struct {
-		before, after, stalled time.Duration
-		quota                  int
-	}
-	looks := []look{
-		{0, 1 * ms, 0, 4000}, {2 * ms, 3 * ms, 1 * ms, 3930}, {90 * ms, 91 * ms, 50 * ms, 3900}, {92 * ms, 97 * ms, 51 * ms, 3800},
-		{98 * ms, 99 * ms, 52 * ms, 760}, {100 * ms, 101 * ms, 53 * ms, 380},
-	}
+	quotas := []step{{1 * ms, 4000}, {3 * ms, 3930}, {91 * ms, 3900}, {97 * ms, 3800}, {98 * ms, 3800}, {99 * ms, 760}, {101 * ms, 380}}
 	for way, want := range map[string]turn{
-		wayTriggers: {Less: 97 * ms, LessTo: 3800, Held: 99 * ms, HeldTo: 760, Stalled: 2 * ms, Pressed: 90 * ms, Reads: 5, Gap: 88 * ms},
-		wayTick:     {Less: 97 * ms, LessTo: 3800, Stalled: 2 * ms, Pressed: 90 * ms, Reads: 4, Gap: 88 * ms},
+		wayTriggers: {Less: 97 * ms, Held: 99 * ms, Reads: 6, Over: 99 * ms, Gap: 88 * ms, Steps: []step{quotas[0], quotas[1], quotas[2], quotas[3], quotas[5]}},
+		wayTick:     {Less: 97 * ms, Reads: 4, Over: 97 * ms, Gap: 88 * ms, Steps: quotas[:4]},
 	} {
 		want.Way, want.Calm = way, 3980
 		got := turn{Way: way, Calm: 3980}
-		for i, l := range looks {
+		for i, s := range quotas {
 			if got.done() {
 				break
 			}
-			if got.see(l.before, l.after, l.stalled, l.quota); i == len(looks)-1 {
+			if got.sees(s.At, s.Quota); i == len(quotas)-1 {
 				t.Errorf("%s: the turn does not end", way)
 			}
 		}
 		if diff := cmp.Diff(want, got, cmpopts.IgnoreUnexported(turn{})); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", way, diff)
+		}
+	}
+}
+
+// TestTurnFeels: 50 ms of stall were there at the earliest when the time since the reading before was stall from its begin on.
+func TestTurnFeels(t *testing.T) {
+	t.Parallel()
+	const ms = time.Millisecond
+	for name, c := range map[string]struct {
+		looks []step // stall in ms
+		want  time.Duration
+	}{
+		"in the middle": {[]step{{10 * ms, 5}, {90 * ms, 45}, {100 * ms, 52}, {110 * ms, 62}}, 95 * ms},
+		"at a reading":  {[]step{{40 * ms, 40}, {50 * ms, 50}}, 50 * ms},
+		"at once":       {[]step{{60 * ms, 60}}, 50 * ms},
+		"not enough":    {[]step{{60 * ms, 49}}, 0},
+	} {
+		var got turn
+		for _, l := range c.looks {
+			got.feels(l.At, time.Duration(l.Quota)*ms)
+		}
+		if got.Pressed != c.want {
+			t.Errorf("%s: %s, want %s", name, got.Pressed, c.want)
 		}
 	}
 }
@@ -92,8 +108,11 @@ func TestLookout(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if stalled, quota, err := l.read(); err != nil || stalled != 51234*time.Microsecond || quota != 760 {
-		t.Errorf("stalled for %s, quota %d, %v", stalled, quota, err)
+	if stalled, err := l.stalled(); err != nil || stalled != 51234*time.Microsecond {
+		t.Errorf("stalled for %s, %v", stalled, err)
+	}
+	if quota, err := l.allowed(); err != nil || quota != 760 {
+		t.Errorf("quota %d, %v", quota, err)
 	}
 	if err := l.close(); err != nil {
 		t.Error(err)
@@ -115,7 +134,7 @@ func TestLookout(t *testing.T) {
 func TestTellReaction(t *testing.T) {
 	t.Parallel()
 	const ms = time.Millisecond
-	fast := turn{Way: wayTriggers, Less: 150 * ms, Held: 150 * ms, Stalled: 2 * ms, Pressed: 100 * ms, Called: 140 * ms}
+	fast := turn{Way: wayTriggers, Less: 150 * ms, Held: 150 * ms, Pressed: 100 * ms, Called: 140 * ms}
 	slow := turn{Way: wayTick, Less: 600 * ms}
 	late, never := fast, fast
 	late.Less, late.Held = 260*ms, 260*ms

@@ -245,17 +245,21 @@ func (s *scene) calm(ctx context.Context) (int, error) {
 
 // loaded is the turn from the load's begin on.
 func (s *scene) loaded(ctx context.Context, load *spinner, t *turn) error {
-	stalled, quota, err := s.lookout.read()
+	rested, err := s.lookout.stalled()
 	if err != nil {
 		return err
 	}
-	t.Calm = min(t.Calm, quota)
+	quota, err := s.lookout.allowed()
+	if err != nil {
+		return err
+	}
+	t.Calm, t.Steps = min(t.Calm, quota), []step{{0, quota}}
 	s.called.Store(0)
 	begun := time.Now()
 	if err := load.begin(); err != nil {
 		return fmt.Errorf("let a load begin: %w", err)
 	}
-	if err := s.lookout.watch(ctx, begun, stalled, answeredWithin, t); err != nil || t.Way != wayTriggers {
+	if err := s.lookout.watch(ctx, begun, rested, answeredWithin, t); err != nil || t.Way != wayTriggers {
 		return err
 	}
 	for until := time.Now().Add(calledWithin); s.called.Load() == 0 && time.Now().Before(until); time.Sleep(time.Millisecond) {

@@ -21,8 +21,11 @@ import (
 )
 
 const (
-	// readEvery lies between two looks at the kernel's files: with the reads themselves, emulated, it stays below a millisecond.
+	// readEvery lies between two reads of the quota: with the read itself, emulated, it stays below a millisecond.
 	readEvery = 250 * time.Microsecond
+	// feelEvery lies between two reads of the pressure. Each read weighs the time since the one before by whole jiffies (of 4 ms here) in
+	// which the CPU was not idle (collect_percpu_times of kernel/sched/psi.c): who asks more often makes the kernel forget what it counts.
+	feelEvery = 10 * time.Millisecond
 	// unlimited is the quota of a class that has none.
 	unlimited = math.MaxInt
 	// leastRoom is the quota from which a load can take something: two CPUs, twice what the best-effort pod uses.
@@ -49,39 +52,49 @@ type turn struct {
 	// Calm is the least quota before the load.
 	Calm int
 	// Less is when the class had less than that, Held when it had less than it uses, both as the kernel's file says.
-	Less, Held     time.Duration
-	LessTo, HeldTo int
-	// Stalled is when the kernel had counted any pressure of the pod, Pressed when it had as much as a trigger asks for.
-	Stalled, Pressed time.Duration
+	Less, Held time.Duration
+	// Pressed is when the pod had been stalled for as long as a trigger asks for, by the kernel's total.
+	Pressed time.Duration
 	// Called is when a trigger of the benchmark's own fired, beside koordlet's.
 	Called time.Duration
-	// Reads of the files until then, and the longest time between two.
-	Reads int
-	Gap   time.Duration
+	// Steps are the values that the quota took, the first at the load's begin.
+	Steps []step
+	// Reads of the quota, over what time, and the longest time between two.
+	Reads     int
+	Over, Gap time.Duration
 
-	last time.Duration
+	// looked is when the pressure was read last, and stalled what it was.
+	looked, stalled time.Duration
 }
 
-// see takes in what the files said between two moments, and how long the pod had been stalled since the load's begin. Pressure counts
-// from before the read and the quota from after it, so that what lies between them is not told too short.
-func (t *turn) see(before, after, stalled time.Duration, quota int) {
+// step is a quota and when it was seen first.
+type step struct {
+	At    time.Duration
+	Quota int
+}
+
+// sees takes in the quota that was read just now.
+func (t *turn) sees(now time.Duration, quota int) {
 	t.Reads++
-	t.Gap, t.last = max(t.Gap, after-t.last), after
-	first := func(at *time.Duration, is bool, now time.Duration) bool {
-		if *at != 0 || !is {
-			return false
-		}
-		*at = max(now, 1)
-		return true
+	t.Gap, t.Over = max(t.Gap, now-t.Over), now
+	if n := len(t.Steps); n == 0 || t.Steps[n-1].Quota != quota {
+		t.Steps = append(t.Steps, step{now, quota})
 	}
-	first(&t.Stalled, stalled > 0, before)
-	first(&t.Pressed, stalled >= watchedTrigger().Stall, before)
-	if first(&t.Less, quota < t.Calm-leastCut, after) {
-		t.LessTo = quota
+	if t.Less == 0 && quota < t.Calm-leastCut {
+		t.Less = now
 	}
-	if first(&t.Held, quota < belowUse, after) {
-		t.HeldTo = quota
+	if t.Held == 0 && quota < belowUse {
+		t.Held = now
 	}
+}
+
+// feels takes in how long the pod has been stalled since the load's begin, and when that was asked. Between two readings the total has
+// grown no faster than time: the earliest instant counts at which it can have been as much, so that no reaction is told too short.
+func (t *turn) feels(asked, stalled time.Duration) {
+	if much := watchedTrigger().Stall; t.Pressed == 0 && stalled >= much {
+		t.Pressed = max(t.looked+much-t.stalled, 1)
+	}
+	t.looked, t.stalled = asked, stalled
 }
 
 // done: the tick alone may never hold the class below its use, since pods' pressure is read slowly without triggers.
@@ -137,21 +150,20 @@ func (l *lookout) close() error {
 	return errors.Join(errs...)
 }
 
-// read is the pod's stall since its cgroup was made, then the quota.
-func (l *lookout) read() (stalled time.Duration, quota int, err error) {
+// stalled is the pod's stall since its cgroup was made.
+func (l *lookout) stalled() (time.Duration, error) {
 	text, err := l.text(l.pressure)
 	var s psi.Stat
 	if err == nil {
 		err = psi.Parse(text, &s)
 	}
 	if err != nil {
-		return 0, 0, fmt.Errorf("read pressure: %w", err)
+		return 0, fmt.Errorf("read pressure: %w", err)
 	}
-	quota, err = l.allowed()
-	return time.Duration(s.Some.TotalUS) * time.Microsecond, quota, err
+	return time.Duration(s.Some.TotalUS) * time.Microsecond, nil
 }
 
-// allowed is the quota alone.
+// allowed is the quota.
 func (l *lookout) allowed() (int, error) {
 	text, err := l.text(l.quota)
 	if err != nil {
@@ -168,16 +180,22 @@ func (l *lookout) text(f *os.File) ([]byte, error) {
 	return l.buf[:n], nil
 }
 
-// watch looks until the turn is done or the limit has passed; stalled is the stall at the load's begin.
-func (l *lookout) watch(ctx context.Context, begun time.Time, stalled, limit time.Duration, t *turn) error {
+// watch looks until the turn is done or the limit has passed; rested is the pod's stall at the load's begin.
+func (l *lookout) watch(ctx context.Context, begun time.Time, rested, limit time.Duration, t *turn) error {
 	rest := unix.NsecToTimespec(readEvery.Nanoseconds())
 	for !t.done() && time.Since(begun) < limit && ctx.Err() == nil {
-		before := time.Since(begun)
-		now, quota, err := l.read()
+		if asked := time.Since(begun); t.Pressed == 0 && asked-t.looked >= feelEvery {
+			now, err := l.stalled()
+			if err != nil {
+				return err
+			}
+			t.feels(asked, now-rested)
+		}
+		quota, err := l.allowed()
 		if err != nil {
 			return err
 		}
-		t.see(before, time.Since(begun), now-stalled, quota)
+		t.sees(time.Since(begun), quota)
 		_ = unix.Nanosleep(&rest, nil) // a shorter one does no harm
 	}
 	return ctx.Err()
