@@ -120,7 +120,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	for name, n := range map[string]int{"decisions": o.decisions, "running": o.running, "creates": o.creates, "rounds": o.rounds, "pairs": o.pairs, "fleet": o.fleet, "repeat": o.repeat,
 		"calls": o.proxy.calls, "proxy-pairs": o.proxy.pairs, "load-rounds": o.proxy.rounds, "clients": o.proxy.clients,
 		"agent-pods": o.agent.pods, "agent-containers": o.agent.containers, "floor": o.agent.floor,
-		"reaction-rounds": o.reaction.rounds, "reaction-block": o.reaction.block} {
+		"reaction-rounds": o.reaction.rounds} {
 		if n < 1 {
 			return o, fmt.Errorf("-%s must be at least 1", name)
 		}

@@ -9,12 +9,10 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"maps"
 	"math"
 	"os"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strings"
 	"time"
 
@@ -36,13 +34,12 @@ const (
 
 // reactionOptions are those of the benchmark of pressure triggers.
 type reactionOptions struct {
-	rounds, block int
-	inside        bool
+	rounds int
+	inside bool
 }
 
 func (o *reactionOptions) flags(f *flag.FlagSet) {
 	f.IntVar(&o.rounds, "reaction-rounds", 30, "reaction: rounds with triggers, and as many without")
-	f.IntVar(&o.block, "reaction-block", 5, "reaction: rounds until the way changes, for which koordlet starts anew")
 	f.BoolVar(&o.inside, "reaction-inside", false, "reaction: this is the guest; the benchmark itself says so")
 }
 
@@ -52,7 +49,7 @@ func (b *bench) reaction(ctx context.Context, r *report) error {
 	if err != nil {
 		return err
 	}
-	o := b.o.reaction
+	rounds := b.o.reaction.rounds
 	dir, err := os.MkdirTemp(b.dir, "guest")
 	if err != nil {
 		return fmt.Errorf("create folder of the guest: %w", err)
@@ -60,8 +57,8 @@ func (b *bench) reaction(ctx context.Context, r *report) error {
 	b.say("reaction: boot the guest")
 	result, err := vm.Boot(ctx, vm.Options{
 		Kernel: reactionKernel, Files: files, Env: vm.Surroundings(given), MemoryMiB: reactionMemory, Console: b.progress, OutputDir: dir,
-		Command: vm.OnDisk(fmt.Sprintf("%s/bench -bin %s -reaction-inside -reaction-rounds %d -reaction-block %d", vm.GuestBin, vm.GuestBin, o.rounds, o.block)),
-		Timeout: 10*time.Minute + time.Duration(2*o.rounds)*time.Minute, // a third of it is usual
+		Command: vm.OnDisk(fmt.Sprintf("%s/bench -bin %s -reaction-inside -reaction-rounds %d", vm.GuestBin, vm.GuestBin, rounds)),
+		Timeout: 10*time.Minute + time.Duration(rounds)*time.Minute, // half of it is usual
 	})
 	if err != nil {
 		return err
@@ -74,13 +71,13 @@ func (b *bench) reaction(ctx context.Context, r *report) error {
 		said, err := result.Stderr()
 		return errors.Join(fmt.Errorf("the guest's part ended with %d: …%s", result.ExitCode, said[max(0, len(said)-3000):]), err)
 	}
-	var got seen
+	var got turns
 	if err := json.Unmarshal([]byte(out), &got); err != nil {
 		return fmt.Errorf("read what the guest has seen: %w", err)
 	}
 	r.note("guest: Linux %s, cgroup v2, 8 CPUs that QEMU emulates (TCG) on the machine's %d, %d MiB, GOMAXPROCS=2; it ran for %s and took %s of CPU",
 		result.Release, runtime.NumCPU(), reactionMemory, result.Took.Round(time.Second), result.CPU.Round(time.Second))
-	return tellReaction(r, &got)
+	return tellReaction(r, got)
 }
 
 // reactionFiles are what the guest needs: this program, our daemons, and the lab's parts.
@@ -108,69 +105,75 @@ func (b *bench) reactionFiles(ctx context.Context) (files map[string]string, giv
 	return files, given, err
 }
 
-// of is a duration of each turn of a way, in seconds; what never came is infinite.
-func (s *seen) of(way string, is func(*turn) time.Duration) sample {
+// turns are what the guest brings back, as JSON on its standard output.
+type turns []*turn
+
+// of is a duration of each turn of a way, in seconds and sorted; what never came is infinite.
+func (ts turns) of(way string, is func(*turn) time.Duration) sample {
 	var out sample
-	for i := range s.Turns {
-		if t := &s.Turns[i]; t.Way == way {
-			d := is(t).Seconds()
-			if d == 0 {
-				d = math.Inf(1)
-			}
-			out = append(out, d)
+	for _, t := range ts {
+		if t.Way != way {
+			continue
+		}
+		d := math.Inf(1)
+		if v := is(t); v != 0 {
+			d = v.Seconds()
+		}
+		out = append(out, d)
+	}
+	return out.sorted()
+}
+
+func less(t *turn) time.Duration    { return t.Less }
+func taken(t *turn) time.Duration   { return t.Taken }
+func held(t *turn) time.Duration    { return t.Held }
+func pressed(t *turn) time.Duration { return t.Pressed }
+func called(t *turn) time.Duration  { return t.Called }
+
+// fromPressed is held from the moment on in which the pressure was there.
+func fromPressed(t *turn) time.Duration {
+	if t.Held == 0 || t.Pressed == 0 {
+		return 0
+	}
+	return max(t.Held-t.Pressed, 1)
+}
+
+// tellReaction judges the way with triggers. A way that was not what it is called is an error: its figures would be another's.
+func tellReaction(r *report, ts turns) error {
+	ts.note(r)
+	between := map[string]int{} // turns in which koordlet decided without its tick
+	for _, t := range ts {
+		if t.Between > 0 {
+			between[t.Way]++
 		}
 	}
-	return out
-}
-
-// between counts what koordlet decided without its tick, by way.
-func (s *seen) between() map[string]int {
-	out := map[string]int{}
-	for _, b := range s.Blocks {
-		out[b.Way] += int(b.Between)
-	}
-	return out
-}
-
-// tellReaction judges the way with triggers. A way that did not work as it is called is an error: its figures would be another's.
-func tellReaction(r *report, s *seen) error {
-	between := s.between()
 	if between[wayTriggers] == 0 || between[wayTick] != 0 {
-		return fmt.Errorf("between two ticks koordlet has decided %d times with triggers and %d times without", between[wayTriggers], between[wayTick])
+		return fmt.Errorf("koordlet has decided between two ticks in %d turns with triggers and in %d without", between[wayTriggers], between[wayTick])
 	}
-	s.note(r)
-	fromPressure := s.of(wayTriggers, func(t *turn) time.Duration {
-		if t.Held == 0 || t.Pressed == 0 {
-			return 0
-		}
-		return max(t.Held-t.Pressed, 1)
-	})
-	fromLoad := s.of(wayTriggers, func(t *turn) time.Duration { return t.Held })
-	stall := watchedTrigger().Stall
+	stalled := fmt.Sprintf("LS pod stalled for %s", watchedTrigger().Stall)
+	const begins = "LS load begins"
 	for _, f := range []struct {
-		name string
+		from string
 		took sample
-	}{
-		{fmt.Sprintf("LS pod stalled for %s → best effort held below its use", stall), fromPressure},
-		{"LS load begins → best effort held below its use", fromLoad},
-	} {
-		o := f.took.sorted()
-		r.judge(f.name+", median", "≤ 200 ms", took(o.median()), o.median() <= reactionGoal)
-		r.judge(f.name+", max", "≤ 200 ms", fmt.Sprintf("%s (p90 %s of %d)", took(o.quantile(1)), took(o.quantile(0.9)), len(o)), o.quantile(1) <= reactionGoal)
+	}{{stalled, ts.of(wayTriggers, fromPressed)}, {begins, ts.of(wayTriggers, held)}} {
+		median, most := f.took.median(), f.took.quantile(1)
+		r.judge(f.from+" → BE has less than it uses, median", "≤ 200 ms", took(median), median <= reactionGoal)
+		r.judge(f.from+" → BE has less than it uses, max", "≤ 200 ms", fmt.Sprintf("%s (p90 %s of %d)", took(most), took(f.took.quantile(0.9)), len(f.took)), most <= reactionGoal)
 	}
-	less := func(t *turn) time.Duration { return t.Less }
-	var medians []float64
-	for _, way := range []string{wayTriggers, wayTick} {
-		o := s.of(way, less).sorted()
-		medians = append(medians, o.median())
-		r.tell("LS load begins → any lower quota, "+way, "%s", spread(o))
+	for _, f := range []struct {
+		what string
+		is   func(*turn) time.Duration
+	}{{"any lower quota", less}, {fmt.Sprintf("quota lower by %.1f CPUs", leastTaken/1000.0), taken}} {
+		ours, tick := ts.of(wayTriggers, f.is), ts.of(wayTick, f.is)
+		r.tell(begins+" → "+f.what+", "+wayTriggers, "%s", spread(ours))
+		r.tell(begins+" → "+f.what+", "+wayTick, "%s", spread(tick))
+		r.tell("the same, medians, tick alone / triggers", "%.1f", tick.median()/ours.median())
 	}
-	r.tell("the same, medians, tick alone / triggers", "%.1f", medians[1]/medians[0])
-	r.tell(fmt.Sprintf("LS load begins → LS pod stalled for %s", stall), "%s", spread(s.of(wayTriggers, func(t *turn) time.Duration { return t.Pressed }).sorted()))
-	r.tell("LS load begins → the kernel's trigger, as another listener is told", "%s", spread(s.of(wayTriggers, func(t *turn) time.Duration { return t.Called }).sorted()))
-	r.tell("decided between two ticks, triggers and tick alone", "%d, %d times", between[wayTriggers], between[wayTick])
-	each, longest := s.gaps()
-	r.tell("time between two reads of the quota", "%s on average, longest of a round %s", took(each), spread(longest))
+	r.tell(begins+" → "+stalled, "%s", spread(ts.of(wayTriggers, pressed)))
+	r.tell(begins+" → the kernel's trigger, as another listener is told", "%s", spread(ts.of(wayTriggers, called)))
+	r.tell("decided between two ticks, turns with triggers and without", "%d, %d", between[wayTriggers], between[wayTick])
+	each, last := ts.reads()
+	r.tell("between two reads of the quota", "%s on average; before the one that showed the answer %s", took(each), spread(last))
 	return nil
 }
 
@@ -179,34 +182,28 @@ func spread(s sample) string {
 	return fmt.Sprintf("median %s, p90 %s, max %s (%d)", took(s.median()), took(s.quantile(0.9)), took(s.quantile(1)), len(s))
 }
 
-// gaps are the times between two reads: the mean of all, and the longest of each turn, sorted.
-func (s *seen) gaps() (mean float64, longest sample) {
-	reads := 0
-	for i := range s.Turns {
-		t := &s.Turns[i]
-		mean, reads = mean+t.Over.Seconds(), reads+t.Reads
-		longest = append(longest, t.Gap.Seconds())
+// reads is the mean time between two reads, and that before the last of each turn, sorted.
+func (ts turns) reads() (mean float64, last sample) {
+	n := 0
+	for _, t := range ts {
+		mean, n = mean+t.Over.Seconds(), n+t.Reads
+		last = append(last, t.Last.Seconds())
 	}
-	return mean / float64(reads), longest.sorted()
+	return mean / float64(n), last.sorted()
 }
 
 // note writes every turn into the raw file, then every quantile.
-func (s *seen) note(r *report) {
-	r.note("rounds, since the load's begin; quotas of kubepods/besteffort in CPUs")
-	for i := range s.Turns {
-		r.note("%3d %s", i+1, &s.Turns[i])
-	}
-	for i, b := range s.Blocks {
-		r.note("life %d of koordlet, %s: decided between two ticks %d times, from trigger to written %s on average", i+1, b.Way, b.Between, took(b.Step))
-	}
-	columns := map[string]func(*turn) time.Duration{
-		"lower": func(t *turn) time.Duration { return t.Less }, "held": func(t *turn) time.Duration { return t.Held },
-		"pressed": func(t *turn) time.Duration { return t.Pressed },
-		"called":  func(t *turn) time.Duration { return t.Called },
+func (ts turns) note(r *report) {
+	r.note("turns, since the load's begin; quotas of kubepods/besteffort in CPUs")
+	for i, t := range ts {
+		r.note("%3d %s", i+1, t)
 	}
 	for _, way := range []string{wayTriggers, wayTick} {
-		for _, name := range slices.Sorted(maps.Keys(columns)) {
-			r.note("%-10s %-8s %s", way, name, s.of(way, columns[name]).line())
+		for _, f := range []struct {
+			name string
+			is   func(*turn) time.Duration
+		}{{"stalled", pressed}, {"called", called}, {"lower", less}, {"taken", taken}, {"held", held}} {
+			r.note("%-10s %-7s %s", way, f.name, ts.of(way, f.is).line())
 		}
 	}
 }
@@ -223,6 +220,10 @@ func (t *turn) String() string {
 	for _, s := range t.Steps {
 		steps = append(steps, fmt.Sprintf("%.2f at %s", float64(s.Quota)/1000, took(s.At.Seconds())))
 	}
-	return fmt.Sprintf("%-10s calm %.2f, lower %s, held %s; stalled enough %s, another trigger %s; %d reads, at most %s apart; %s", t.Way, float64(t.Calm)/1000,
-		at(t.Less), at(t.Held), at(t.Pressed), at(t.Called), t.Reads, took(t.Gap.Seconds()), strings.Join(steps, " → "))
+	text := fmt.Sprintf("%-10s stalled enough %s, another trigger %s, lower %s, taken %s, held %s; %d reads, at most %s apart, the last %s after the one before; %s", t.Way,
+		at(t.Pressed), at(t.Called), at(t.Less), at(t.Taken), at(t.Held), t.Reads, took(t.Gap.Seconds()), took(t.Last.Seconds()), strings.Join(steps, " → "))
+	if t.Between > 0 {
+		text += fmt.Sprintf("; koordlet: %d between ticks, %s from trigger to written", t.Between, took(t.Step))
+	}
+	return text
 }

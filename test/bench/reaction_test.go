@@ -18,13 +18,13 @@ import (
 func TestTurnSees(t *testing.T) {
 	t.Parallel()
 	const ms = time.Millisecond
-	quotas := []step{{1 * ms, 4000}, {3 * ms, 3930}, {91 * ms, 3900}, {97 * ms, 3800}, {98 * ms, 3800}, {99 * ms, 760}, {101 * ms, 380}}
+	quotas := []step{{1 * ms, 4000}, {3 * ms, 4000}, {91 * ms, 4100}, {97 * ms, 3900}, {98 * ms, 3600}, {99 * ms, 760}, {101 * ms, 380}}
 	for way, want := range map[string]turn{
-		wayTriggers: {Less: 97 * ms, Held: 99 * ms, Reads: 6, Over: 99 * ms, Gap: 88 * ms, Steps: []step{quotas[0], quotas[1], quotas[2], quotas[3], quotas[5]}},
-		wayTick:     {Less: 97 * ms, Reads: 4, Over: 97 * ms, Gap: 88 * ms, Steps: quotas[:4]},
+		wayTriggers: {Held: 99 * ms, Reads: 6, Over: 99 * ms, Steps: []step{quotas[0], quotas[2], quotas[3], quotas[4], quotas[5]}},
+		wayTick:     {Reads: 5, Over: 98 * ms, Steps: []step{quotas[0], quotas[2], quotas[3], quotas[4]}},
 	} {
-		want.Way, want.Calm = way, 3980
-		got := turn{Way: way, Calm: 3980}
+		want.Way, want.Less, want.Taken, want.Gap, want.Last = way, 97*ms, 98*ms, 88*ms, 1*ms
+		got := turn{Way: way}
 		for i, s := range quotas {
 			if got.done() {
 				break
@@ -134,21 +134,20 @@ func TestLookout(t *testing.T) {
 func TestTellReaction(t *testing.T) {
 	t.Parallel()
 	const ms = time.Millisecond
-	fast := turn{Way: wayTriggers, Less: 150 * ms, Held: 150 * ms, Pressed: 100 * ms, Called: 140 * ms}
-	slow := turn{Way: wayTick, Less: 600 * ms}
-	late, never := fast, fast
-	late.Less, late.Held = 260*ms, 260*ms
-	never.Less, never.Held, never.Called = 0, 0, 0
+	fast := &turn{Way: wayTriggers, Less: 150 * ms, Taken: 150 * ms, Held: 150 * ms, Pressed: 100 * ms, Called: 140 * ms, Between: 1, Step: 0.004, Reads: 10}
+	slow := &turn{Way: wayTick, Less: 600 * ms, Taken: 1200 * ms, Steps: []step{{0, 5000}, {600 * ms, 4700}}, Reads: 90}
+	late, never := *fast, turn{Way: wayTriggers, Pressed: 100 * ms}
+	late.Less, late.Taken, late.Held = 260*ms, 260*ms, 260*ms
 	for name, c := range map[string]struct {
-		turns []turn
+		turns turns
 		want  string // verdicts of the judged figures
 	}{
-		"fast":  {[]turn{fast, slow, fast, slow, fast, slow}, "ok ok ok ok"},
-		"late":  {[]turn{fast, slow, late, slow, fast, slow}, "ok ok ok missed"},
-		"never": {[]turn{fast, slow, never, slow, fast, slow}, "ok missed ok missed"},
+		"fast":  {turns{fast, slow, fast, slow, fast, slow}, "ok ok ok ok"},
+		"late":  {turns{fast, slow, &late, slow, fast, slow}, "ok ok ok missed"},
+		"never": {turns{fast, slow, &never, slow, fast, slow}, "ok missed ok missed"},
 	} {
 		r := newReport("x")
-		if err := tellReaction(r, &seen{Turns: c.turns, Blocks: []blockSeen{{Way: wayTriggers, Between: 3}, {Way: wayTick}}}); err != nil {
+		if err := tellReaction(r, c.turns); err != nil {
 			t.Fatal(err)
 		}
 		var verdicts []string
@@ -160,15 +159,19 @@ func TestTellReaction(t *testing.T) {
 		if got := strings.Join(verdicts, " "); got != c.want {
 			t.Errorf("%s: %s, want %s\n%s", name, got, c.want, r.table())
 		}
-		if !strings.Contains(r.table(), "4.0") || !strings.Contains(r.raw.String(), "  6 tick alone calm 0.00, lower 600 ms, held never") {
-			t.Errorf("%s:\n%s%s", name, r.table(), r.raw.String())
+		for _, want := range []string{" 4.0\n", " 8.0\n", "median 600 ms, p90 600 ms, max 600 ms (3)"} {
+			if !strings.Contains(r.table(), want) {
+				t.Errorf("%s: %q is missing in\n%s", name, want, r.table())
+			}
+		}
+		if want := "  6 tick alone stalled enough never, another trigger never, lower 600 ms, taken 1.20 s, held never; 90 reads"; !strings.Contains(r.raw.String(), want) {
+			t.Errorf("%s: %q is missing in\n%s", name, want, r.raw.String())
 		}
 	}
-	for name, blocks := range map[string][]blockSeen{
-		"no trigger came":       {{Way: wayTriggers}, {Way: wayTick}},
-		"triggers without them": {{Way: wayTriggers, Between: 3}, {Way: wayTick, Between: 1}},
-	} {
-		if err := tellReaction(newReport("x"), &seen{Turns: []turn{fast, slow}, Blocks: blocks}); err == nil {
+	byTick, byTrigger := *fast, *slow
+	byTick.Between, byTrigger.Between = 0, 1
+	for name, ts := range map[string]turns{"held by ticks": {&byTick, slow}, "a trigger without triggers": {fast, &byTrigger}} {
+		if err := tellReaction(newReport("x"), ts); err == nil {
 			t.Errorf("%s: figures are told", name)
 		}
 	}

@@ -38,20 +38,6 @@ const (
 	calledWithin = 200 * time.Millisecond
 )
 
-// seen is what the guest brings back, as JSON on its standard output.
-type seen struct {
-	Turns  []turn
-	Blocks []blockSeen
-}
-
-// blockSeen is one life of koordlet: how often it decided between two ticks, and how long that took from its trigger to the end of its
-// writes, in seconds on average.
-type blockSeen struct {
-	Way     string
-	Between uint64
-	Step    float64
-}
-
 // scene is the node inside the guest: an LS pod at rest and a best-effort pod that computes on the last CPU.
 type scene struct {
 	b         *bench
@@ -85,12 +71,15 @@ func (b *bench) reactionInside(ctx context.Context, out io.Writer) (err error) {
 		cancel()
 		err = errors.Join(err, <-ended)
 	}()
-	var all seen
-	for done := 0; done < b.o.reaction.rounds; done += b.o.reaction.block {
+	var all turns
+	for i := range b.o.reaction.rounds {
 		for _, way := range []string{wayTriggers, wayTick} {
-			if err := s.block(ctx, way, min(b.o.reaction.block, b.o.reaction.rounds-done), &all); err != nil {
-				return fmt.Errorf("%s, from round %d on: %w", way, done+1, err)
+			t, err := s.life(ctx, way)
+			if err != nil {
+				return fmt.Errorf("round %d, %s: %w", i+1, way, err)
 			}
+			b.say("reaction: %d %s", i+1, t)
+			all = append(all, t)
 		}
 	}
 	return json.NewEncoder(out).Encode(all)
@@ -161,8 +150,9 @@ func (s *scene) close() error {
 	return errors.Join(append(errs, s.rig.close(), os.RemoveAll(s.run))...)
 }
 
-// block is so many turns of one life of koordlet.
-func (s *scene) block(ctx context.Context, way string, turns int, all *seen) error {
+// life is one turn of a koordlet of its own: a trigger that has fired keeps what its load goes on to do for the next time (pending_event
+// of kernel/sched/psi.c), and would then come before there is pressure. So the benchmark's own is new each time, too.
+func (s *scene) life(ctx context.Context, way string) (t *turn, err error) {
 	metrics := filepath.Join(s.run, "koordlet-metrics.sock")
 	config := map[string]any{
 		"kind": "KoordletConfig", "runtimeEndpoint": "unix://" + s.rig.host.Socket, "strategy": s.spec,
@@ -174,61 +164,59 @@ func (s *scene) block(ctx context.Context, way string, turns int, all *seen) err
 	}
 	agent, err := s.b.launchOurs(ctx, s.rig, "koordlet", s.run, s.dir, config)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	defer func() { _ = agent.stop() }() // it has been stopped, but after an error, which is told instead
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("%w; end of koordlet's log:\n%s", err, agent.tail())
+		}
+		err = errors.Join(err, agent.stop())
+	}()
 	if way == wayTriggers {
 		watch, err := s.triggers.Add(filepath.Join(s.pod, "cpu.pressure"), watchedTrigger(), func(psi.Event) {
 			s.called.CompareAndSwap(0, int64(time.Since(s.base)))
 		})
 		if err != nil {
-			return err
+			return nil, err
 		}
 		defer watch.Close()
 	}
-	for range turns {
-		t, err := s.turn(ctx, way)
-		if err != nil {
-			return fmt.Errorf("%w; end of koordlet's log:\n%s", err, agent.tail())
-		}
-		s.b.say("reaction: %s", &t)
-		all.Turns = append(all.Turns, t)
+	if t, err = s.turn(ctx, way); err != nil {
+		return nil, err
 	}
 	each := func(map[string]string) bool { return true }
 	loops, err := scrape(ctx, metrics, "http://koordlet/metrics", "koord_rt_koordlet_loop_duration_seconds", "loop", each)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	steps, err := scrape(ctx, metrics, "http://koordlet/metrics", "koord_rt_koordlet_reaction_seconds", "", each)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	life := blockSeen{Way: way, Between: loops["pressure"].count}
-	if steps[""].count > 0 {
-		life.Step = steps[""].mean()
+	if t.Between = loops["pressure"].count; t.Between > 0 {
+		t.Step = steps[""].mean()
 	}
-	all.Blocks = append(all.Blocks, life)
-	return agent.stop()
+	return t, nil
 }
 
 // turn waits until the class has what it had, and lets the load begin at any moment of koordlet's second.
-func (s *scene) turn(ctx context.Context, way string) (turn, error) {
+func (s *scene) turn(ctx context.Context, way string) (*turn, error) {
 	load, err := newSpinner(s.main)
 	if err != nil {
-		return turn{}, err
+		return nil, err
 	}
-	if err := wait(ctx, restFor); err != nil {
-		return turn{}, errors.Join(err, load.end())
+	t := &turn{Way: way}
+	if err = wait(ctx, restFor); err == nil {
+		err = s.calm(ctx)
 	}
-	t := turn{Way: way}
-	if t.Calm, err = s.calm(ctx); err == nil {
-		err = s.loaded(ctx, load, &t)
+	if err == nil {
+		err = s.loaded(ctx, load, t)
 	}
 	return t, errors.Join(err, load.end())
 }
 
-// calm waits until the quota of the class stands still, and is the least of it.
-func (s *scene) calm(ctx context.Context) (int, error) {
+// calm waits until the quota of the class stands still, and then for a part of a second.
+func (s *scene) calm(ctx context.Context) error {
 	var c calm
 	err := eventually(ctx, calmWithin, 50*time.Millisecond, func() error {
 		quota, err := s.lookout.allowed()
@@ -238,9 +226,9 @@ func (s *scene) calm(ctx context.Context) (int, error) {
 		return err
 	})
 	if err != nil {
-		return 0, err
+		return err
 	}
-	return c.low, wait(ctx, rand.N(time.Second))
+	return wait(ctx, rand.N(time.Second))
 }
 
 // loaded is the turn from the load's begin on.
@@ -253,7 +241,7 @@ func (s *scene) loaded(ctx context.Context, load *spinner, t *turn) error {
 	if err != nil {
 		return err
 	}
-	t.Calm, t.Steps = min(t.Calm, quota), []step{{0, quota}}
+	t.Steps = []step{{0, quota}}
 	s.called.Store(0)
 	begun := time.Now()
 	if err := load.begin(); err != nil {

@@ -33,9 +33,10 @@ const (
 	// belowUse is a quota by which the best-effort pod has less than it uses: its one process computes on one CPU all the time. The formula
 	// never gives so little here.
 	belowUse = 1000
-	// calmWobble is what the quota moves by while nothing happens, since the system's use does; leastCut is 1 % of the node, the least by
-	// which koordlet moves it.
-	calmWobble, leastCut = 400, 80
+	// leastTaken is most of what the LS pod's load uses, half of a CPU, which the formula takes from the class.
+	leastTaken = 400
+	// calmWobble is what the quota moves by while nothing happens, since the system's use does.
+	calmWobble = 400
 	// calmFor is how long it has to stand still before a load begins.
 	calmFor = 3 * time.Second
 )
@@ -49,19 +50,22 @@ func watchedTrigger() psi.Trigger {
 // quotas are in milli-CPUs.
 type turn struct {
 	Way string
-	// Calm is the least quota before the load.
-	Calm int
-	// Less is when the class had less than that, Held when it had less than it uses, both as the kernel's file says.
-	Less, Held time.Duration
+	// Less is when the class had less than at the load's begin, Taken when it had less by leastTaken, Held when it had less than it
+	// uses; all as the kernel's file says.
+	Less, Taken, Held time.Duration
 	// Pressed is when the pod had been stalled for as long as a trigger asks for, by the kernel's total.
 	Pressed time.Duration
 	// Called is when a trigger of the benchmark's own fired, beside koordlet's.
 	Called time.Duration
 	// Steps are the values that the quota took, the first at the load's begin.
 	Steps []step
-	// Reads of the quota, over what time, and the longest time between two.
-	Reads     int
-	Over, Gap time.Duration
+	// Reads of the quota, over what time, the longest time between two, and that before the read that showed the answer.
+	Reads           int
+	Over, Gap, Last time.Duration
+	// Between is how often koordlet has decided between two ticks, Step how long that took from its trigger to the end of its writes, in
+	// seconds on average.
+	Between uint64
+	Step    float64
 
 	// looked is when the pressure was read last, and stalled what it was.
 	looked, stalled time.Duration
@@ -76,15 +80,17 @@ type step struct {
 // sees takes in the quota that was read just now.
 func (t *turn) sees(now time.Duration, quota int) {
 	t.Reads++
-	t.Gap, t.Over = max(t.Gap, now-t.Over), now
-	if n := len(t.Steps); n == 0 || t.Steps[n-1].Quota != quota {
+	t.Last, t.Over = now-t.Over, now
+	t.Gap = max(t.Gap, t.Last)
+	n := len(t.Steps)
+	if n == 0 || t.Steps[n-1].Quota != quota {
 		t.Steps = append(t.Steps, step{now, quota})
 	}
-	if t.Less == 0 && quota < t.Calm-leastCut {
-		t.Less = now
-	}
-	if t.Held == 0 && quota < belowUse {
-		t.Held = now
+	begin := t.Steps[0].Quota
+	for at, is := range map[*time.Duration]bool{&t.Less: quota < begin, &t.Taken: quota <= begin-leastTaken, &t.Held: quota < belowUse} {
+		if is && *at == 0 {
+			*at = now
+		}
 	}
 }
 
@@ -97,12 +103,12 @@ func (t *turn) feels(asked, stalled time.Duration) {
 	t.looked, t.stalled = asked, stalled
 }
 
-// done: the tick alone may never hold the class below its use, since pods' pressure is read slowly without triggers.
+// done: the tick alone goes by what the pods use, and need not hold the class below its use.
 func (t *turn) done() bool {
 	if t.Way == wayTriggers {
 		return t.Held != 0
 	}
-	return t.Less != 0
+	return t.Taken != 0
 }
 
 // calm is since when the quota has stood still, and between what.
@@ -183,7 +189,7 @@ func (l *lookout) text(f *os.File) ([]byte, error) {
 // watch looks until the turn is done or the limit has passed; rested is the pod's stall at the load's begin.
 func (l *lookout) watch(ctx context.Context, begun time.Time, rested, limit time.Duration, t *turn) error {
 	rest := unix.NsecToTimespec(readEvery.Nanoseconds())
-	for !t.done() && time.Since(begun) < limit && ctx.Err() == nil {
+	for done := false; !done && time.Since(begun) < limit && ctx.Err() == nil; {
 		if asked := time.Since(begun); t.Pressed == 0 && asked-t.looked >= feelEvery {
 			now, err := l.stalled()
 			if err != nil {
@@ -191,11 +197,14 @@ func (l *lookout) watch(ctx context.Context, begun time.Time, rested, limit time
 			}
 			t.feels(asked, now-rested)
 		}
-		quota, err := l.allowed()
-		if err != nil {
-			return err
+		if !t.done() {
+			quota, err := l.allowed()
+			if err != nil {
+				return err
+			}
+			t.sees(time.Since(begun), quota)
 		}
-		t.sees(time.Since(begun), quota)
+		done = t.done() && (t.Pressed != 0 || time.Since(begun) > t.Over+feelEvery)
 		_ = unix.Nanosleep(&rest, nil) // a shorter one does no harm
 	}
 	return ctx.Err()
