@@ -230,7 +230,7 @@ func (n *labNode) startOurs(ctx context.Context) (pid, helper int, end func() er
 	if err != nil {
 		return 0, 0, nil, fmt.Errorf("create folder of the agent: %w", err)
 	}
-	nri, err := n.launchOurs(ctx, "koord-nri", run, dir, map[string]any{
+	nri, err := n.b.launchOurs(ctx, n.rig, "koord-nri", run, dir, map[string]any{
 		"kind": "NRIConfig", "socket": n.rig.host.NRISocket, "metrics": map[string]any{"address": "unix:" + filepath.Join(run, "nri-metrics.sock")},
 	})
 	if err != nil {
@@ -241,7 +241,7 @@ func (n *labNode) startOurs(ctx context.Context) (pid, helper int, end func() er
 		return 0, 0, nil, err
 	}
 	identity := strings.TrimSuffix(config, ".kubeconfig")
-	agent, err := n.launchOurs(ctx, "koordlet", run, dir, map[string]any{
+	agent, err := n.b.launchOurs(ctx, n.rig, "koordlet", run, dir, map[string]any{
 		"kind": "KoordletConfig", "nodeName": n.kubelet.Node, "runtimeEndpoint": "unix://" + n.rig.host.Socket,
 		"metrics":   map[string]any{"address": "unix:" + filepath.Join(run, "koordlet-metrics.sock")},
 		"apiServer": map[string]any{"kubeconfig": config},
@@ -257,10 +257,10 @@ func (n *labNode) startOurs(ctx context.Context) (pid, helper int, end func() er
 }
 
 // launchOurs starts a program of ours and waits until its status file says that it is connected.
-func (n *labNode) launchOurs(ctx context.Context, name, run, dir string, more map[string]any) (*process, error) {
+func (b *bench) launchOurs(ctx context.Context, r *rig, name, run, dir string, more map[string]any) (*process, error) {
 	config := map[string]any{
 		"apiVersion": "koord-rt.dev/v1alpha1", "runDir": run, "stateDir": filepath.Join(dir, name), "strategyFile": filepath.Join(dir, "none.yaml"),
-		"host": map[string]any{"kubepodsRoot": "/" + n.rig.host.Cgroup, "cdiDirs": []string{n.rig.host.CDI}},
+		"host": map[string]any{"kubepodsRoot": "/" + r.host.Cgroup, "cdiDirs": []string{r.host.CDI}},
 	}
 	for k, v := range more {
 		config[k] = v
@@ -277,11 +277,11 @@ func (n *labNode) launchOurs(ctx context.Context, name, run, dir string, more ma
 		return nil, fmt.Errorf("write configuration of %s: %w", name, err)
 	}
 	p := &process{name: name, run: run, exited: make(chan struct{}), log: filepath.Join(dir, name+".log")}
-	p.cmd = exec.Command(filepath.Join(n.b.o.bin, name), "--config", path)
+	p.cmd = exec.Command(filepath.Join(b.o.bin, name), "--config", path)
 	p.ready = p.connected
 	if err := p.start(); err != nil {
 		return nil, err
 	}
-	n.rig.plugins = append(n.rig.plugins, p)
+	r.plugins = append(r.plugins, p)
 	return p, p.wait(ctx)
 }

@@ -3,8 +3,8 @@
 
 // Command bench takes the figures of docs/benchmarks: what a decision costs, what a handler costs, what the runtime and
 // its users notice of the plugin, how fast a full node is repaired, how much memory that takes, what the CRI proxy costs
-// beside a byte relay and upstream's, what the node agent and the manager cost beside upstream's, and
-// how fast our webhooks answer.
+// beside a byte relay and upstream's, what the node agent and the manager cost beside upstream's, how fast
+// pressure is answered, and how fast our webhooks answer.
 //
 // Input are the binaries in bin (make build), root and the lab's parts; output is a table with goals
 // on standard output, raw files in docs/benchmarks/raw and the figures between the markers of docs/benchmarks/README.md.
@@ -44,6 +44,7 @@ type options struct {
 	noopNice  int
 	proxy     proxyOptions
 	agent     agentOptions
+	reaction  reactionOptions
 	manager   managerOptions
 }
 
@@ -52,7 +53,7 @@ func benchmarks() []benchmark {
 	return []benchmark{
 		{"decide", (*bench).decide}, {"handlers", (*bench).handlers}, {"apart", (*bench).apart}, {"pairs", (*bench).pairs},
 		{"sync", (*bench).sync}, {"memory", (*bench).memory}, {"proxy", (*bench).proxy},
-		{"koordlet", (*bench).koordlet}, {"manager", (*bench).manager}, {"webhooks", (*bench).webhooks},
+		{"koordlet", (*bench).koordlet}, {"reaction", (*bench).reaction}, {"manager", (*bench).manager}, {"webhooks", (*bench).webhooks},
 	}
 }
 
@@ -83,7 +84,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	var o options
 	f := flag.NewFlagSet("bench", flag.ContinueOnError)
 	f.SetOutput(stderr)
-	only := f.String("only", "", "benchmarks to run, separated by commas (default all): decide, handlers, apart, pairs, sync, memory, proxy, koordlet, manager, webhooks")
+	only := f.String("only", "", "benchmarks to run, separated by commas (default all): decide, handlers, apart, pairs, sync, memory, proxy, koordlet, reaction, manager, webhooks")
 	f.StringVar(&o.out, "out", "docs/benchmarks", "folder to write raw files and figures to; empty writes nothing")
 	f.StringVar(&o.bin, "bin", "bin", "folder of koord-nri, koord-runtime-proxy, koordlet and koord-manager")
 	f.IntVar(&o.decisions, "decisions", 200_000, "decide: decisions to time")
@@ -100,6 +101,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	f.IntVar(&o.noopNice, "noop-nice", -10, "nice value of the plugin that does nothing and of the byte relay; our programs give themselves -10")
 	o.proxy.flags(f)
 	o.agent.flags(f)
+	o.reaction.flags(f)
 	o.manager.flags(f)
 	if err := f.Parse(args); err != nil {
 		return o, err
@@ -117,7 +119,8 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	}
 	for name, n := range map[string]int{"decisions": o.decisions, "running": o.running, "creates": o.creates, "rounds": o.rounds, "pairs": o.pairs, "fleet": o.fleet, "repeat": o.repeat,
 		"calls": o.proxy.calls, "proxy-pairs": o.proxy.pairs, "load-rounds": o.proxy.rounds, "clients": o.proxy.clients,
-		"agent-pods": o.agent.pods, "agent-containers": o.agent.containers, "floor": o.agent.floor} {
+		"agent-pods": o.agent.pods, "agent-containers": o.agent.containers, "floor": o.agent.floor,
+		"reaction-rounds": o.reaction.rounds} {
 		if n < 1 {
 			return o, fmt.Errorf("-%s must be at least 1", name)
 		}
@@ -136,7 +139,11 @@ func start(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return 2
 	}
 	b := &bench{o: o, progress: stderr}
-	err = b.all(ctx, stdout)
+	run := b.all
+	if o.reaction.inside {
+		run = b.reactionInside
+	}
+	err = run(ctx, stdout)
 	if err = errors.Join(err, b.close()); err != nil {
 		fmt.Fprintln(stderr, "bench:", err)
 		return 1

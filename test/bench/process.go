@@ -76,9 +76,10 @@ func (b *bench) launch(ctx context.Context, r *rig, name, index string) (*proces
 	return p, nil
 }
 
-// wait until the plugin is synchronised. koord-nri tells by its status file, which it writes every few seconds.
+// wait until the plugin is synchronised, as long as an emulated machine may need. koord-nri tells by its status file, which it writes
+// every few seconds.
 func (p *process) wait(ctx context.Context) error {
-	err := eventually(ctx, 30*time.Second, 10*time.Millisecond, func() error {
+	err := eventually(ctx, time.Minute, 10*time.Millisecond, func() error {
 		select {
 		case <-p.exited:
 			return errors.New("it has ended")
@@ -118,12 +119,12 @@ func (b *bench) buildNoop(ctx context.Context) error {
 		return nil
 	}
 	var err error
-	b.noop, err = b.build(ctx, "noop")
+	b.noop, err = b.build(ctx, "noop", "./test/bench/noop")
 	return err
 }
 
 // build compiles a program of the benchmarks as koord-nri is compiled.
-func (b *bench) build(ctx context.Context, name string) (string, error) {
+func (b *bench) build(ctx context.Context, name, source string) (string, error) {
 	if b.dir == "" {
 		var err error
 		if b.dir, err = os.MkdirTemp("", "koord-bench"); err != nil {
@@ -131,7 +132,7 @@ func (b *bench) build(ctx context.Context, name string) (string, error) {
 		}
 	}
 	out := filepath.Join(b.dir, name)
-	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-o", out, "./test/bench/"+name)
+	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-o", out, source)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if text, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build %s: %w: %s", name, err, text)

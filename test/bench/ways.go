@@ -120,7 +120,7 @@ func launchWay(ctx context.Context, r *rig, p *process, socket string, ready fun
 
 // startRelay passes bytes as fast as a process in between can, at our proxy's nice value.
 func (b *bench) startRelay(ctx context.Context, r *rig, dir string) (*process, error) {
-	path, err := b.build(ctx, "relay")
+	path, err := b.build(ctx, "relay", "./test/bench/relay")
 	if err != nil {
 		return nil, err
 	}

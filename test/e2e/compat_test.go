@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -17,6 +16,7 @@ import (
 	"github.com/koord-rt/koord-rt/api/protocol"
 	"github.com/koord-rt/koord-rt/test/lab/host"
 	"github.com/koord-rt/koord-rt/test/lab/parts"
+	"github.com/koord-rt/koord-rt/test/lab/vm"
 	"github.com/koord-rt/koord-rt/test/scenario"
 )
 
@@ -45,13 +45,12 @@ func withOld(t *testing.T, files map[string]string, given, match string) (map[st
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir, err := cache.Get(t.Context(), parts.Containerd17)
+	out := maps.Clone(files)
+	more, err := vm.Carry(t.Context(), cache, out, parts.Containerd17)
 	if err != nil {
 		t.Fatal(err)
 	}
-	out := maps.Clone(files)
-	out[dir] = filepath.Join(guestCache, filepath.Base(dir))
-	return out, given + parts.Containerd17 + "=" + out[dir] + " "
+	return out, given + more
 }
 
 // TestCompatContainerd17CDI: with enable_cdi, which the lab's 1.7 has, CDI devices of an adjustment are applied there too;

@@ -28,6 +28,7 @@ import (
 	"github.com/koord-rt/koord-rt/test/lab/cgroups"
 	"github.com/koord-rt/koord-rt/test/lab/docker"
 	"github.com/koord-rt/koord-rt/test/lab/parts"
+	"github.com/koord-rt/koord-rt/test/lab/vm"
 )
 
 // withDocker adds Docker to a guest's files where its tests want it: it is large.
@@ -46,7 +47,7 @@ func withDocker(t *testing.T, files map[string]string, match string) map[string]
 	}
 	out := maps.Clone(files)
 	for _, name := range docker.Files() {
-		out[filepath.Join(dir, name)] = filepath.Join(guestCache, filepath.Base(dir), name)
+		out[filepath.Join(dir, name)] = filepath.Join(vm.GuestCache, filepath.Base(dir), name)
 	}
 	return out
 }

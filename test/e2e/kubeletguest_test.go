@@ -25,6 +25,7 @@ import (
 	"github.com/koord-rt/koord-rt/test/lab/cgroups"
 	"github.com/koord-rt/koord-rt/test/lab/cluster"
 	"github.com/koord-rt/koord-rt/test/lab/parts"
+	"github.com/koord-rt/koord-rt/test/lab/vm"
 )
 
 // served is a node with a real kubelet and an API server, on cgroup v2, which the hosts of the lab do not have.
@@ -77,15 +78,11 @@ func withServed(t *testing.T, files map[string]string, given, match string) (map
 	for _, name := range servedKinds {
 		files[filepath.Join(definitions, name)] = filepath.Join(definitionsDir, name)
 	}
-	for _, part := range []string{parts.Etcd, parts.KubeAPIServer, parts.Kubelet} {
-		dir, err := cache.Get(t.Context(), part)
-		if err != nil {
-			t.Fatal(err)
-		}
-		files[dir] = filepath.Join(guestCache, filepath.Base(dir))
-		given += part + "=" + files[dir] + " "
+	more, err := vm.Carry(t.Context(), cache, files, parts.Etcd, parts.KubeAPIServer, parts.Kubelet)
+	if err != nil {
+		t.Fatal(err)
 	}
-	return files, given
+	return files, given + more
 }
 
 // servedKinds are the manifests of the kinds that koordlet needs.

@@ -19,9 +19,6 @@ import (
 	"github.com/koord-rt/koord-rt/test/lab/vm"
 )
 
-// guestCache is the parts cache inside a VM: the same folders, so nothing is built there.
-const guestCache = "/disk/cache"
-
 // bundle is what a guest needs to run this package's Guest tests.
 func bundle(t *testing.T) (files map[string]string, given string) {
 	t.Helper()
@@ -31,13 +28,8 @@ func bundle(t *testing.T) (files map[string]string, given string) {
 		t.Fatal(err)
 	}
 	files = map[string]string{}
-	for _, part := range []string{parts.Containerd24, parts.Runc, parts.Image, parts.Crictl} {
-		dir, err := cache.Get(ctx, part)
-		if err != nil {
-			t.Fatal(err)
-		}
-		files[dir] = filepath.Join(guestCache, filepath.Base(dir))
-		given += part + "=" + files[dir] + " "
+	if given, err = vm.Carry(ctx, cache, files, parts.Containerd24, parts.Runc, parts.Image, parts.Crictl); err != nil {
+		t.Fatal(err)
 	}
 	dir := t.TempDir() + "/"
 	tests := []string{"test", "-c", "-vet=off", "-tags", "lab", "-trimpath", "-ldflags=-s -w", "-o", dir, "."}
@@ -63,14 +55,14 @@ func bundle(t *testing.T) (files map[string]string, given string) {
 		t.Fatal(err)
 	}
 	for _, program := range built {
-		files[dir+program.Name()] = "/disk/bin/" + program.Name()
+		files[dir+program.Name()] = filepath.Join(vm.GuestBin, program.Name())
 	}
 	for _, name := range []string{"koord-nri", "koord-runtime-proxy", "koordlet", "koordctl"} {
 		path, err := filepath.Abs(bin(name))
 		if err != nil {
 			t.Fatal(err)
 		}
-		files[path] = "/disk/bin/" + name
+		files[path] = filepath.Join(vm.GuestBin, name)
 	}
 	return files, given
 }
@@ -79,15 +71,11 @@ func bundle(t *testing.T) (files map[string]string, given string) {
 func inVM(t *testing.T, o vm.Options, files map[string]string, given, match string) (failed []string) {
 	t.Helper()
 	o.Files = files
-	// Threads that look for work on each of eight emulated CPUs cost more than they find. The shim gets four from containerd.
-	o.Env = append(o.Env, "GOMAXPROCS=2", "KOORD_RT_CACHE="+guestCache, "KOORD_RT_PARTS="+given, "KOORD_RT_BIN=/disk/bin", "KOORD_RT_GUEST=1", "PATH=/disk/bin:/usr/sbin:/usr/bin:/sbin:/bin")
+	o.Env = append(append(o.Env, vm.Surroundings(given)...), "KOORD_RT_BIN="+vm.GuestBin, "KOORD_RT_GUEST=1")
 	if o.CgroupV1 {
 		o.Env = append(o.Env, envCgroup+"=1")
 	}
-	// containerd's files lie on a real filesystem, not on a tmpfs: overlayfs and page cache behave as on a node.
-	o.Command = []string{"sh", "-c", `mkdir -p /disk/tmp && mount --bind /disk/tmp /tmp && cd /tmp || exit 99
-		[ -e /etc/hosts ] || echo 127.0.0.1 localhost >/etc/hosts
-		exec /disk/bin/e2e.test -test.v -test.timeout 34m -test.run '` + match + "'"}
+	o.Command = vm.OnDisk(vm.GuestBin + "/e2e.test -test.v -test.timeout 34m -test.run '" + match + "'")
 	o.OutputDir = t.TempDir()
 	if o.Timeout == 0 {
 		o.Timeout = 35 * time.Minute

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/koord-rt/koord-rt/test/lab/parts"
 	"github.com/koord-rt/koord-rt/test/lab/vm/guestcfg"
 	"github.com/koord-rt/koord-rt/test/lab/vmparts"
 )
@@ -243,5 +244,33 @@ func TestPanicLine(t *testing.T) {
 	console := "[    4.1] systemd[1]: Failed to find module\r\n[    4.2] Kernel panic - not syncing: Attempted to kill init! exitcode=0x0000000b\r\n[    4.3] CPU: 1\r\n"
 	if got, want := panicLine(console), "Attempted to kill init! exitcode=0x0000000b"; got != want {
 		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// TestCarry: what the lab has becomes a guest's, under the names by which parts are found there.
+func TestCarry(t *testing.T) {
+	t.Setenv("KOORD_RT_PARTS", "runc=/parts/runc-1.3 crictl=/parts/crictl-1.36")
+	cache, err := parts.Open(parts.Options{Root: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := map[string]string{"/own": "/disk/own"}
+	given, err := Carry(t.Context(), cache, files, parts.Runc, parts.Crictl)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if files["/parts/runc-1.3"] != "/disk/cache/runc-1.3" || files["/parts/crictl-1.36"] != "/disk/cache/crictl-1.36" || len(files) != 3 {
+		t.Errorf("files %v", files)
+	}
+	t.Setenv("KOORD_RT_PARTS", given)
+	inside, err := parts.Open(parts.Options{Root: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if dir, err := inside.Get(t.Context(), parts.Crictl); err != nil || dir != "/disk/cache/crictl-1.36" {
+		t.Errorf("in the guest crictl lies in %s, %v", dir, err)
+	}
+	if _, err := Carry(t.Context(), cache, files, "no-such-part"); err == nil {
+		t.Error("a part that nobody has was carried")
 	}
 }

@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/koord-rt/koord-rt/kernel/psi"
+)
+
+const (
+	// readEvery lies between two reads of the quota: with the read itself, emulated, it stays below a millisecond.
+	readEvery = 250 * time.Microsecond
+	// feelEvery lies between two reads of the pressure. Each read weighs the time since the one before by whole jiffies (of 4 ms here) in
+	// which the CPU was not idle (collect_percpu_times of kernel/sched/psi.c): who asks more often makes the kernel forget what it counts.
+	feelEvery = 10 * time.Millisecond
+	// unlimited is the quota of a class that has none.
+	unlimited = math.MaxInt
+	// leastRoom is the quota from which a load can take something: two CPUs, twice what the best-effort pod uses.
+	leastRoom = 2000
+	// belowUse is a quota by which the best-effort pod has less than it uses: its one process computes on one CPU all the time. The formula
+	// never gives so little here.
+	belowUse = 1000
+	// leastTaken is most of what the LS pod's load uses, half of a CPU, which the formula takes from the class.
+	leastTaken = 400
+	// calmWobble is what the quota moves by while nothing happens, since the system's use does.
+	calmWobble = 400
+	// calmFor is how long it has to stand still before a load begins.
+	calmFor = 3 * time.Second
+)
+
+// watchedTrigger is koordlet's default: so long a stall of an LS pod in so long a window calls it.
+func watchedTrigger() psi.Trigger {
+	return psi.Trigger{Kind: psi.Some, Stall: 50 * time.Millisecond, Window: 500 * time.Millisecond}
+}
+
+// turn is one round: a load comes to an LS pod, and the best-effort class gives way. Instants count from the load's begin, 0 is never;
+// quotas are in milli-CPUs.
+type turn struct {
+	Way string
+	// Less is when the class had less than at the load's begin, Taken when it had less by leastTaken, Held when it had less than it
+	// uses; all as the kernel's file says.
+	Less, Taken, Held time.Duration
+	// Pressed is when the pod had been stalled for as long as a trigger asks for, by the kernel's total.
+	Pressed time.Duration
+	// Called is when a trigger of the benchmark's own fired, beside koordlet's.
+	Called time.Duration
+	// Steps are the values that the quota took, the first at the load's begin.
+	Steps []step
+	// Reads of the quota, over what time, the longest time between two, and that before the read that showed the answer.
+	Reads           int
+	Over, Gap, Last time.Duration
+	// Between is how often koordlet has decided between two ticks, Step how long that took from its trigger to the end of its writes, in
+	// seconds on average.
+	Between uint64
+	Step    float64
+
+	// looked is when the pressure was read last, and stalled what it was.
+	looked, stalled time.Duration
+}
+
+// step is a quota and when it was seen first.
+type step struct {
+	At    time.Duration
+	Quota int
+}
+
+// sees takes in the quota that was read just now.
+func (t *turn) sees(now time.Duration, quota int) {
+	t.Reads++
+	t.Last, t.Over = now-t.Over, now
+	t.Gap = max(t.Gap, t.Last)
+	n := len(t.Steps)
+	if n == 0 || t.Steps[n-1].Quota != quota {
+		t.Steps = append(t.Steps, step{now, quota})
+	}
+	begin := t.Steps[0].Quota
+	for at, is := range map[*time.Duration]bool{&t.Less: quota < begin, &t.Taken: quota <= begin-leastTaken, &t.Held: quota < belowUse} {
+		if is && *at == 0 {
+			*at = now
+		}
+	}
+}
+
+// feels takes in how long the pod has been stalled since the load's begin, and when that was asked. Between two readings the total has
+// grown no faster than time: the earliest instant counts at which it can have been as much, so that no reaction is told too short.
+func (t *turn) feels(asked, stalled time.Duration) {
+	if much := watchedTrigger().Stall; t.Pressed == 0 && stalled >= much {
+		t.Pressed = max(t.looked+much-t.stalled, 1)
+	}
+	t.looked, t.stalled = asked, stalled
+}
+
+// done: the tick alone goes by what the pods use, and need not hold the class below its use.
+func (t *turn) done() bool {
+	if t.Way == wayTriggers {
+		return t.Held != 0
+	}
+	return t.Taken != 0
+}
+
+// calm is since when the quota has stood still, and between what.
+type calm struct {
+	since     time.Time
+	low, high int
+}
+
+// see takes in a quota and reports whether it has stood still for long enough.
+func (c *calm) see(now time.Time, quota int) bool {
+	low, high := min(c.low, quota), max(c.high, quota)
+	if c.since.IsZero() || c.low < leastRoom || quota < leastRoom || quota == unlimited || high-low > calmWobble {
+		*c = calm{now, quota, quota}
+		return false
+	}
+	c.low, c.high = low, high
+	return now.Sub(c.since) >= calmFor
+}
+
+// lookout reads the quota of the best-effort class and the pressure of an LS pod (cgroup v2), with files that stay open.
+type lookout struct {
+	quota, pressure *os.File
+	buf             []byte
+}
+
+func newLookout(class, pod string) (*lookout, error) {
+	l := &lookout{buf: make([]byte, 4096)}
+	var err error
+	if l.quota, err = os.Open(filepath.Join(class, "cpu.max")); err == nil {
+		l.pressure, err = os.Open(filepath.Join(pod, "cpu.pressure"))
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("watch the kernel's files: %w", err), l.close())
+	}
+	return l, nil
+}
+
+func (l *lookout) close() error {
+	var errs []error
+	for _, f := range []*os.File{l.quota, l.pressure} {
+		if f != nil {
+			errs = append(errs, f.Close())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// stalled is the pod's stall since its cgroup was made.
+func (l *lookout) stalled() (time.Duration, error) {
+	text, err := l.text(l.pressure)
+	var s psi.Stat
+	if err == nil {
+		err = psi.Parse(text, &s)
+	}
+	if err != nil {
+		return 0, fmt.Errorf("read pressure: %w", err)
+	}
+	return time.Duration(s.Some.TotalUS) * time.Microsecond, nil
+}
+
+// allowed is the quota.
+func (l *lookout) allowed() (int, error) {
+	text, err := l.text(l.quota)
+	if err != nil {
+		return 0, fmt.Errorf("read quota: %w", err)
+	}
+	return milliCPUs(string(text))
+}
+
+func (l *lookout) text(f *os.File) ([]byte, error) {
+	n, err := f.ReadAt(l.buf, 0)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, err
+	}
+	return l.buf[:n], nil
+}
+
+// watch looks until the turn is done or the limit has passed; rested is the pod's stall at the load's begin.
+func (l *lookout) watch(ctx context.Context, begun time.Time, rested, limit time.Duration, t *turn) error {
+	rest := unix.NsecToTimespec(readEvery.Nanoseconds())
+	for done := false; !done && time.Since(begun) < limit && ctx.Err() == nil; {
+		if asked := time.Since(begun); t.Pressed == 0 && asked-t.looked >= feelEvery {
+			now, err := l.stalled()
+			if err != nil {
+				return err
+			}
+			t.feels(asked, now-rested)
+		}
+		if !t.done() {
+			quota, err := l.allowed()
+			if err != nil {
+				return err
+			}
+			t.sees(time.Since(begun), quota)
+		}
+		done = t.done() && (t.Pressed != 0 || time.Since(begun) > t.Over+feelEvery)
+		_ = unix.Nanosleep(&rest, nil) // a shorter one does no harm
+	}
+	return ctx.Err()
+}
+
+// milliCPUs reads "21000 100000" and "max 100000" of cpu.max.
+func milliCPUs(text string) (int, error) {
+	first, second, _ := strings.Cut(strings.TrimSpace(text), " ")
+	period, err := strconv.Atoi(second)
+	if err == nil && period <= 0 {
+		err = errors.New("no period")
+	}
+	quota := unlimited
+	if err == nil && first != "max" {
+		quota, err = strconv.Atoi(first)
+		quota = quota * 1000 / period
+	}
+	if err != nil {
+		return 0, fmt.Errorf("parse quota %q: %w", text, err)
+	}
+	return quota, nil
+}
