@@ -56,6 +56,9 @@ func foreignHolds(ours, foreign plan.Plan) plan.Plan {
 func (g *Engine) decidePod(v *node.View, pod *podEntry) plan.Plan {
 	pl, problems := podpolicy.Decide(v, pod.p, g.reg.sums(pod.p.ID))
 	g.problems(pod.p, "", problems)
+	if s := pl.Get(plan.CPUBurst); s != nil && !s.Observe && g.o.Now().Before(pod.lowUntil) {
+		*s = lowered(*s, 0)
+	}
 	g.reg.changePod(pod.p.ID, func(e *podEntry) {
 		pod.plan, pod.before = e.plan, e.before
 		e.plan, e.gen = pl, v.Generation

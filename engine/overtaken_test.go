@@ -230,6 +230,44 @@ func TestResizeBesideARepair(t *testing.T) {
 	}
 }
 
+// The pod's burst stays away between the updates of its containers and its own, whoever looks at the pod meanwhile: UpdatePod, for which the
+// kubelet waits, has nothing to write then. A pod that nobody tells of has its burst back after a while.
+func TestBurstStaysAwayForTheKubelet(t *testing.T) {
+	t.Parallel()
+	r, k := gated(t, func(o *engine.Options) {
+		rt := o.Views.Load().Runtime
+		rt.Fields.UpdatePod = true
+		o.Views.SetRuntime(rt)
+	})
+	pod, ctr := bursty(t, r, "shrinks", workload.StateRunning)
+	other, keeps := bursty(t, r, "keeps", workload.StateRunning)
+	r.Synchronize([]*workload.Pod{pod, other}, []engine.Listed{ctr, keeps})
+	has := func(p *workload.Pod, burst string) func() bool {
+		return func() bool { return r.tree.Get(t, p.Cgroup, "cpu.max.burst") == burst }
+	}
+	enginetest.Eventually(t, "the pods' bursts", func() bool { return has(pod, "200000")() && has(other, "200000")() })
+	smaller := workload.Resources{Quota: unit.Some(50000)}
+	r.Update(t.Context(), sandboxOf(other), keeps.Arrival, smaller, nil)
+	r.Update(t.Context(), sandboxOf(pod), ctr.Arrival, smaller, nil)
+	if !has(pod, "0")() {
+		t.Fatalf("the pod has %q", r.tree.Get(t, pod.Cgroup, "cpu.max.burst"))
+	}
+	begun := time.Now()
+	r.tree.Set(t, pod.Cgroup+"/c", "cpu.max.burst", "1") // by a hand
+	r.Repair()
+	enginetest.Eventually(t, "the repair", func() bool { return r.Idle() && r.tree.Get(t, pod.Cgroup+"/c", "cpu.max.burst") == "50000" })
+	if time.Since(begun) < 500*time.Millisecond && !has(pod, "0")() {
+		t.Error("a repair has raised it to the old quota's")
+	}
+	before := len(k.written())
+	r.UpdatePod(t.Context(), sandboxOf(pod), smaller)
+	if n := len(k.written()); n != before && time.Since(begun) < 500*time.Millisecond {
+		t.Errorf("the kubelet waited for %q", k.written()[before:])
+	}
+	enginetest.Eventually(t, "the burst of the new quota", has(pod, "50000"))
+	enginetest.Eventually(t, "the burst of the pod that keeps its quota", has(other, "200000"))
+}
+
 // A repair has decided to take a burst back when an update of the container comes first, which knows the new plan only.
 func TestUndoIsNotLostToAnUpdate(t *testing.T) {
 	t.Parallel()

@@ -53,6 +53,8 @@ type podEntry struct {
 	stopped bool
 	// told: the kubelet says itself what it will write to the pod's cgroup.
 	told bool
+	// lowUntil: a container's smaller quota has taken the pod's burst away, and until then the kubelet is expected to tell of the pod's.
+	lowUntil time.Time
 	// lists is what the runtime has listed of the base; unsure: nobody has told of the base since.
 	lists  size
 	unsure bool

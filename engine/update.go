@@ -5,6 +5,7 @@ package engine
 
 import (
 	"context"
+	"time"
 
 	"github.com/koord-rt/koord-rt/api/protocol"
 	"github.com/koord-rt/koord-rt/model/mark"
@@ -84,9 +85,14 @@ func (g *Engine) UpdateRefused(sb Sandbox, was *workload.Container) {
 	if untold(v, &pod) {
 		g.shiftPod(pod.p.ID, &refused, &was.Base)
 	}
+	g.reg.changePod(pod.p.ID, func(e *podEntry) { e.lowUntil = time.Time{} })
 	g.settleSoon(e.sandbox)
 	g.jobs.add(func(context.Context) { g.recordSpec(&e, e.plan) })
 }
+
+// lowFor is how long a pod's burst stays away for a kubelet that tells of the pod behind its containers: each of them takes the runtime
+// some tens of milliseconds. The check that follows gives it back to a pod that keeps its quota.
+const lowFor = 900 * time.Millisecond
 
 // lowerBurst makes room for a smaller quota: a quota below the burst that stands in the kernel is EINVAL, on the
 // container and, when the kubelet follows, on the pod. The new bursts come with the reply and with the checks of the pod. What
@@ -109,6 +115,9 @@ func (g *Engine) lowerBurst(ctx context.Context, v *node.View, pod podEntry, old
 	}
 	if had := pod.plan.Get(plan.CPUBurst); had != nil && !had.Observe && (len(pl) > 0 || falls(before, asked)) {
 		low = true
+		if v.Runtime.Fields.UpdatePod {
+			g.reg.changePod(pod.p.ID, func(e *podEntry) { e.lowUntil = g.o.Now().Add(lowFor) })
+		}
 		if last, ok := g.o.Kernel.Last(had.ID()); !ok || last.Int() > 0 { // the pod's other containers fall, too
 			pl = append(pl, lowered(*had, 0))
 		}

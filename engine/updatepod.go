@@ -26,7 +26,7 @@ func (g *Engine) UpdatePod(ctx context.Context, sb Sandbox, base workload.Resour
 	pod := *e.p
 	pod.Base = base
 	// Before the burst falls: whoever brings the pod to its old plan must not raise it again.
-	g.reg.changePod(pod.ID, func(e *podEntry) { e.p, e.before, e.told, e.unsure = &pod, nil, true, false })
+	g.reg.changePod(pod.ID, func(e *podEntry) { e.p, e.before, e.told, e.unsure, e.lowUntil = &pod, nil, true, false, time.Time{} })
 	g.unsettled.quiet(ctx, pod.ID)
 	var pl plan.Plan
 	for _, k := range [...]plan.Knob{plan.CPUBurst, plan.CPUIdle} {
