@@ -23,16 +23,15 @@ const (
 	firstHas  = 384 * mib
 )
 
-// counts are what the kernel counts of a container's memory.
+// counts are what the kernel counts of the memory of a cgroup and all below it.
 type counts struct {
 	stalled int // µs in which all of its tasks waited for memory
 	high    int // how often it met its memory.high
 	given   int // bytes that were reclaimed
 }
 
-func (n *served) counts(pod cluster.Object) counts {
+func (n *served) counts(dir string) counts {
 	n.t.Helper()
-	dir := n.dir(pod)
 	return counts{
 		n.stall(dir, "memory.pressure", "full"), event(n.file(dir, "memory.events"), "high"), event(n.file(dir, "memory.stat"), "pgsteal") * 4096,
 	}
@@ -74,11 +73,11 @@ func (n *served) reclaimed() {
 	n.within(20*time.Second, "anonymous memory of first", firstHas, firstHas+16*mib, func() (int, error) { return n.holds(first) })
 	seen := n.disruptions()
 
-	before := n.counts(idle)
+	before := n.counts(n.dir(idle))
 	for i := range 3 { // what is on the disk already can be dropped when the next needs room
 		n.writes(idle, strconv.Itoa(i), 32*mib)
 	}
-	met := n.counts(idle)
+	met := n.counts(n.dir(idle))
 	if met.high <= before.high || met.stalled <= before.stalled {
 		n.t.Errorf("F2-4: idle wrote 96 MiB with a memory.high of 51: %+v before, %+v after", before, met)
 	}
@@ -98,23 +97,23 @@ func (n *served) reclaimed() {
 	if err != nil || calm > mark-16*mib {
 		n.t.Fatalf("best effort uses %d, %v, which is no less than the mark of %d", calm, err, mark)
 	}
-	before = n.counts(second)
+	before = n.counts(n.besteffort())
 	n.a.ticks(3, quietly)
-	if now := n.counts(second); now != before {
+	if now := n.counts(n.besteffort()); now != before {
 		n.t.Errorf("A8: best effort uses %d MiB of %d and is reclaimed: %+v, then %+v", calm/mib, tierAsks/mib, before, now)
 	}
 	size := (tierAsks/100*50 - calm + 65535) &^ 65535 // half of what it asks for
 	n.writes(second, "", size)
 	left := n.within(20*time.Second, "memory of best effort above the mark", 0, mark, uses)
-	after := n.counts(second)
+	after := n.counts(n.besteffort())
 	if given := after.given - before.given; given < tierAsks/100*4 || after.high != before.high || after.stalled != before.stalled {
-		n.t.Errorf("A8, F2-3: second has given %d MiB, and its counts went from %+v to %+v", given/mib, before, after)
+		n.t.Errorf("A8, F2-3: best effort has given %d MiB, and its counts went from %+v to %+v", given/mib, before, after)
 	}
 	if got := seen(); len(got) != 0 {
 		n.t.Errorf("A8: %+v are to go", got)
 	}
 	n.untouched(first, second, be, idle)
-	n.tell("A8: best effort asks for %d MiB, the mark is %d: at %d nothing is reclaimed, after %d more %d are used; counts of second %+v → %+v; "+
+	n.tell("A8: best effort asks for %d MiB, the mark is %d: at %d nothing is reclaimed, after %d more %d are used; its counts %+v → %+v; "+
 		"of idle at its memory.high %+v", tierAsks/mib, mark/mib, calm/mib, size/mib, left/mib, before, after, met)
 }
 
@@ -169,7 +168,7 @@ func (n *served) evicted() {
 		}
 		return nil
 	})
-	before, high, calm := n.counts(second), n.lowest(second, "memory.high", throttled), n.a.usedPercent()
+	before, high, calm := n.counts(n.besteffort()), n.lowest(second, "memory.high", throttled), n.a.usedPercent()
 	had, err := n.holds(busy)
 	if err != nil {
 		n.t.Fatal(err)
@@ -177,11 +176,11 @@ func (n *served) evicted() {
 	size := int((float64(threshold) + 4 - calm) / 100 * float64(n.memTotal()))
 	begun, stop := time.Now(), n.hogsIn(n.dir(busy), size)
 	accepted := n.evictedAlone(first, seen)
-	after := n.counts(second)
+	after := n.counts(n.besteffort())
 	n.gone(first)
 	held, at := high.seen()
 	if held >= throttled || at.After(accepted) || after.given-before.given < 32*mib {
-		n.t.Errorf("memory.high of second went from %d to %d at %s, and %d MiB of it were reclaimed, before the eviction of first was accepted at %s",
+		n.t.Errorf("memory.high of second went from %d to %d at %s, and %d MiB of best effort were reclaimed, before the eviction of first was accepted at %s",
 			throttled, held, at.Format(time.StampMilli), (after.given-before.given)/mib, accepted.Format(time.StampMilli))
 	}
 	n.have(second, "memory.high="+strconv.Itoa(throttled))
@@ -210,7 +209,7 @@ func (n *served) starved() {
 		n.have(pod, "cpuset.cpus=0-6") // no longer those of the policy cpuset
 	}
 	seen := n.disruptions()
-	tier := n.kubepods("") + "/besteffort"
+	tier := n.besteffort()
 	waits := func(begun time.Time, total int) float64 {
 		return float64(n.stall(tier, "cpu.pressure", "some")-total) / float64(time.Since(begun).Microseconds()) * 100
 	}

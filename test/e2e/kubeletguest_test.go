@@ -20,6 +20,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/koord-rt/koord-rt/daemon/ledger"
 	"github.com/koord-rt/koord-rt/test/lab/cluster"
 	"github.com/koord-rt/koord-rt/test/lab/parts"
 )
@@ -56,6 +57,21 @@ func TestGuestKubelet(t *testing.T) {
 			n.tell("%s took %s", s.name, time.Since(begun).Round(time.Second))
 		}) {
 			return // each goes on from where the one before has ended
+		}
+	}
+	n.leftNothing()
+}
+
+// leftNothing: whatever koordlet would have in a pod or a container, koord-nri has seen to: else koordlet mends it after 20 s.
+func (n *served) leftNothing() {
+	n.t.Helper()
+	records, _, err := ledger.Read(n.run, "koordlet")
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	for i := range records {
+		if r := &records[i]; r.Target.Pod != "" && len(r.Written) > 0 {
+			n.t.Errorf("koord-nri has left %s of %s, which koordlet wrote from %q to %q: %s", r.Knob, r.Target, r.Original, r.Written, r.Reason)
 		}
 	}
 }
@@ -354,7 +370,7 @@ func (n *served) strategyGoes() {
 	n.t.Helper()
 	n.put(map[string]any{"resourceQOSStrategy": nil, "cpuBurstStrategy": nil})
 	n.have(n.ready("ls"), "cpu.max.burst=0", "pod cpu.max.burst=0", "cpuset.cpus=0-6")
-	n.have(n.ready("idle"), "pod cpu.idle=0", "memory.max=67108864")
+	n.have(n.ready("idle"), "pod cpu.idle=0", "pod cpu.weight=1", "memory.max=67108864")
 	n.have(n.ready("be"), slices.Concat(beHas, beFree)...)
 	n.have(n.ready("lsr"), slices.Concat(lsrHas, lsrFree)...)
 }

@@ -62,6 +62,9 @@ func (n *served) podDir(pod cluster.Object) string {
 	return filepath.Join(n.tree.Unified, n.k.CgroupRoot, "kubepods", class, "pod"+pod.Str("metadata", "uid"))
 }
 
+// besteffort is the cgroup of all best-effort pods.
+func (n *served) besteffort() string { return filepath.Join(n.kubepods(""), "besteffort") }
+
 // dir is the cgroup of its container.
 func (n *served) dir(pod cluster.Object) string {
 	return filepath.Join(n.podDir(pod), containerOf(pod))
