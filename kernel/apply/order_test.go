@@ -63,6 +63,10 @@ func TestOrder(t *testing.T) {
 			[]plan.Setting{set(ctr, plan.CPUIdle, plan.Int(1))},
 			[]plan.Setting{set(ctr, plan.CPUShares, plan.Int(2048)), set(ctr, plan.CPUIdle, plan.Int(0))},
 			[]string{ctr + "/cpu.idle=0", ctr + "/cpu.weight=174"}},
+		"the least weight, too, which an idle cgroup shows": {"6.12",
+			[]plan.Setting{set(ctr, plan.CPUIdle, plan.Int(1))},
+			[]plan.Setting{set(ctr, plan.CPUShares, plan.Int(2)), set(ctr, plan.CPUIdle, plan.Int(0))},
+			[]string{ctr + "/cpu.idle=0", ctr + "/cpu.weight=1"}},
 		"idle is set after the weight": {"v1", nil,
 			[]plan.Setting{set(ctr, plan.CPUIdle, plan.Int(1)), set(ctr, plan.CPUShares, plan.Int(2))},
 			[]string{"/cpu" + ctr + "/cpu.shares=2", "/cpu" + ctr + "/cpu.idle=1"}},
@@ -89,33 +93,6 @@ func TestOrder(t *testing.T) {
 				t.Errorf("not in force: %v", bad)
 			}
 		})
-	}
-}
-
-// waking plays a kernel that puts the default in the place of a weight when cpu.idle is cleared.
-type waking struct{ apply.Writer }
-
-func (w waking) Write(path, value string, nonblock bool) error {
-	err := w.Writer.Write(path, value, nonblock)
-	if dir, ok := strings.CutSuffix(path, "/cpu.idle"); ok && value == "0" && err == nil {
-		err = w.Writer.Write(dir+"/cpu.weight", "100", false)
-	}
-	return err
-}
-
-// The weight of an idle cgroup shows as 0, and since Linux 6.12 as 1, as if the least one stood already. It is written when the cgroup is
-// not idle any more.
-func TestWeightOfACgroupThatWasIdle(t *testing.T) {
-	t.Parallel()
-	for _, shown := range []string{"0", "1"} {
-		m := newMachine(t, "6.12", func(o *apply.Options) { o.Writer = waking{o.Writer} })
-		m.Set(t, pod, "cpu.idle", "1")
-		m.Set(t, pod, "cpu.weight", shown)
-		p := plan.Plan{set(pod, plan.CPUIdle, plan.Int(0)), set(pod, plan.CPUShares, plan.Int(2))}
-		m.apply(t, p...)
-		if bad := m.Verify(p); len(bad) != 0 {
-			t.Errorf("shown as %s: not in force: %v", shown, bad)
-		}
 	}
 }
 
