@@ -25,6 +25,10 @@ import (
 // probeEvery is how often the node is probed again: CDI specifications, devices and resctrl may come after us.
 const probeEvery = 5 * time.Minute
 
+// kubeletEvery is how often it is looked whether the kubelet's managers are static now: one that starts with another policy gives CPUs
+// to containers at once, and our sets would take them away again until the next probe.
+const kubeletEvery = 10 * time.Second
+
 // prober asks the kernel, at start and now and then.
 type prober struct {
 	roots root.Roots
@@ -100,12 +104,18 @@ func memoryQoS(answer string) probe.Answer {
 }
 
 func (p *prober) run(ctx context.Context, set func(engine.Static)) error {
-	tick := time.NewTicker(p.every)
+	tick, look := time.NewTicker(p.every), time.NewTicker(kubeletEvery)
 	defer tick.Stop()
+	defer look.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
+		case <-look.C:
+			if p.managers() {
+				set(p.last)
+			}
+			continue
 		case <-tick.C:
 		}
 		s, err := p.ask(ctx)
@@ -116,6 +126,18 @@ func (p *prober) run(ctx context.Context, set func(engine.Static)) error {
 		p.log.Info("node has changed", "kernel", s.Kernel.Release, "cdi", len(s.Kernel.CDI), "resctrl", s.Kernel.RDT.Mounted)
 		set(s)
 	}
+}
+
+// managers takes in what the kubelet's managers are now, and reports whether that is news. Half of a checkpoint says nothing.
+func (p *prober) managers() bool {
+	cpu, memory, err := probe.KubeletManagers(p.cfg.Host.KubeletCPUManagerState, p.cfg.Host.KubeletMemoryManagerState)
+	k := &p.last.Kernel
+	if err != nil || cpu == k.KubeletStaticCPU && memory == k.KubeletStaticMemory {
+		return false
+	}
+	k.KubeletStaticCPU, k.KubeletStaticMemory = cpu, memory
+	p.log.Info("the kubelet's managers have changed", "staticCPU", cpu, "staticMemory", memory)
+	return true
 }
 
 // live names the hierarchies that live checks read.

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/koord-rt/koord-rt/api/config"
@@ -115,4 +116,47 @@ func TestKubeletMemoryQoS(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A kubelet that starts with another policy is noticed long before the next probe: it gives CPUs to containers at once. A checkpoint of
+// which a part is written says nothing yet.
+func TestKubeletManagersAreNoticed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		cfg := config.Default().Node
+		cfg.Host.KubeletCPUManagerState, cfg.Host.KubeletMemoryManagerState = filepath.Join(t.TempDir(), "cpu"), filepath.Join(t.TempDir(), "memory")
+		p := &prober{cfg: cfg, log: slog.New(slog.DiscardHandler), every: probeEvery}
+		p.last.Kernel.Release = "6.12"
+		var got []engine.Static
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- p.run(ctx, func(s engine.Static) { got = append(got, s) }) }()
+		for i, c := range []struct {
+			checkpoint  string // "" is none
+			news, isNow bool
+		}{
+			{`{"policyName":"none"}`, false, false}, {`{"policyN`, false, false}, {`{"policyName":"static"}`, true, true},
+			{`{"policyName":"static","entries":{"u":{"c":"1"}}}`, false, true}, {"", true, false},
+		} {
+			var err error
+			if c.checkpoint == "" {
+				err = os.Remove(cfg.Host.KubeletCPUManagerState)
+			} else {
+				err = os.WriteFile(cfg.Host.KubeletCPUManagerState, []byte(c.checkpoint), 0o600)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			before := len(got)
+			time.Sleep(kubeletEvery + time.Second)
+			synctest.Wait()
+			if told := len(got) > before; told != c.news || told && (got[before].Kernel.KubeletStaticCPU != c.isNow || got[before].Kernel.Release != "6.12") {
+				t.Errorf("%d: %s: told %+v", i, c.checkpoint, got[before:])
+			}
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
 }

@@ -242,7 +242,7 @@ func (b *batch) prepare(i int) {
 	}
 	b.changes[i] = c
 	r.Before, r.Known = c.Current, true
-	if c.Same || a.idles(b.p, &s) {
+	if c.Same && !a.wakes(b.p, &s) || a.idles(b.p, &s) {
 		r.Outcome = Unchanged
 		b.note(i, t, s, journal.ViaDirect)
 		return
@@ -257,17 +257,28 @@ func unplaced(t plan.Target) bool {
 }
 
 // idles reports that a weight has no meaning now: the plan wants cpu.idle for the same cgroup and the kernel has it. Its
-// weight then reads 0 (v2) or 3 (v1), and writing it is EINVAL.
+// weight then reads 0 (v2; since Linux 6.12 1) or 3 (v1), and writing it is EINVAL.
 func (a *session) idles(p plan.Plan, s *plan.Setting) bool {
+	return a.isIdle(p, s, plan.Int(1))
+}
+
+// wakes reports that a weight is about to be lost: the plan clears cpu.idle, and the kernel puts its default in the weight's place then.
+// What it shows until then may be the weight that is wanted.
+func (a *session) wakes(p plan.Plan, s *plan.Setting) bool {
+	return a.isIdle(p, s, plan.Int(0))
+}
+
+// isIdle reports that s is the weight of a cgroup that is idle now, and for which the plan wants this of cpu.idle.
+func (a *session) isIdle(p plan.Plan, s *plan.Setting, want plan.Value) bool {
 	if s.Knob != plan.CPUShares {
 		return false
 	}
 	idle := p.Find(s.Target, plan.CPUIdle, "")
-	if idle == nil || idle.Observe || idle.Value != plan.Int(1) {
+	if idle == nil || idle.Observe || idle.Value != want {
 		return false
 	}
 	have, err := a.fs.Read(idle.ID())
-	return err == nil && have == idle.Value
+	return err == nil && have == plan.Int(1)
 }
 
 // fail sets the outcome that the error means.

@@ -50,6 +50,7 @@ func TestRealV2(t *testing.T) {
 		{r.ctr(plan.CPUQuota, 40000), r.pod(plan.CPUQuota, 80000), r.ctr(plan.CPUBurst, 30000), r.ctr(plan.MemoryLimit, -1), r.ctr(plan.MemoryHigh, -1),
 			r.unlimited(dev), r.top(plan.MemoryMin, 0), r.pod(plan.MemoryMin, 0), r.ctr(plan.MemoryMin, 0)},
 		{r.ctr(plan.CPUIdle, 1)},
+		{r.ctr(plan.CPUIdle, 0), r.ctr(plan.CPUShares, 2)}, // the least weight, which some kernels show already
 	})
 }
 

@@ -45,6 +45,7 @@ type Tree struct {
 
 	mu    sync.Mutex
 	files map[string]string // per cgroup directory, below the controller
+	idle  string            // the weight that an idle cgroup shows
 	log   []string
 }
 
@@ -52,14 +53,15 @@ type Tree struct {
 var kernels = map[string]struct {
 	release string
 	version node.CgroupVersion
+	idle    string // sched_weight_to_cgroup of Linux 6.12 shows nothing below the least weight
 	anolis  bool
 }{
-	"6.1":       {"6.1.0-40-amd64", node.CgroupV2, false},
-	"6.12":      {"6.12.48+deb13-amd64", node.CgroupV2, false},
-	"7.2":       {"7.2.0", node.CgroupV2, false},
-	"v1":        {"6.1.0-40-amd64", node.CgroupV1, false},
-	"anolis":    {"5.10.134-16.an8.x86_64", node.CgroupV1, true},
-	"anolis-v2": {"5.10.134-16.an8.x86_64", node.CgroupV2, true},
+	"6.1":       {"6.1.0-40-amd64", node.CgroupV2, "0", false},
+	"6.12":      {"6.12.48+deb13-amd64", node.CgroupV2, "1", false},
+	"7.2":       {"7.2.0", node.CgroupV2, "1", false},
+	"v1":        {"6.1.0-40-amd64", node.CgroupV1, "3", false},
+	"anolis":    {"5.10.134-16.an8.x86_64", node.CgroupV1, "3", true},
+	"anolis-v2": {"5.10.134-16.an8.x86_64", node.CgroupV2, "0", true},
 }
 
 // New builds a machine with the kernel "6.1", "6.12", "7.2" (cgroup v2), "v1" (mainline, cgroup v1), "anolis" or
@@ -71,7 +73,7 @@ func New(t testing.TB, kernel string, cgroups ...string) *Tree {
 		t.Fatalf("kerneltest: no kernel %q", kernel)
 	}
 	dir := t.TempDir()
-	tree := &Tree{Version: k.version, Roots: root.Roots{
+	tree := &Tree{Version: k.version, idle: k.idle, Roots: root.Roots{
 		Cgroup: dir + "/sys/fs/cgroup", Proc: dir + "/proc", Sys: dir + "/sys", Resctrl: dir + "/sys/fs/resctrl", Dev: dir + "/dev",
 	}}
 	tree.files = v1Files(k.anolis)

@@ -34,7 +34,7 @@ func TestRules(t *testing.T) {
 		{"6.12", ctr, "cpu.max.burst", "40000", nil, "40000"},
 		{"6.12", ctr, "cpu.max", "30000", unix.EINVAL, "50000 100000"},
 		{"6.12", ctr, "cpu.idle", "1", nil, "1"},
-		{"6.12", ctr, "cpu.weight", "50", unix.EINVAL, "0"},
+		{"6.12", ctr, "cpu.weight", "50", unix.EINVAL, "1"},
 		{"6.12", ctr, "cpu.idle", "0", nil, "0"},
 		{"6.12", ctr, "cpu.weight", "50", nil, "50"},
 		{"6.12", ctr, "memory.high", "10000", nil, "8192"},

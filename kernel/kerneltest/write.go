@@ -198,15 +198,15 @@ func (tr *Tree) checkWeight(dir, file, value string) error {
 
 // idle makes the weight unreadable while it is set and the default when it is cleared.
 func (tr *Tree) idle(dir, value string) error {
-	file, idle, normal := "cpu.weight", "0", "100"
+	file, normal := "cpu.weight", "100"
 	if tr.Version == node.CgroupV1 {
-		file, idle, normal = "cpu.shares", "3", "1024"
+		file, normal = "cpu.shares", "1024"
 	}
 	switch value {
 	case tr.read(dir + "/cpu.idle"):
 		return nil
 	case "1":
-		return os.WriteFile(dir+"/"+file, []byte(idle+"\n"), 0o644) //nolint:gosec // a test's own directory
+		return os.WriteFile(dir+"/"+file, []byte(tr.idle+"\n"), 0o644) //nolint:gosec // a test's own directory
 	case "0":
 		return os.WriteFile(dir+"/"+file, []byte(normal+"\n"), 0o644) //nolint:gosec // a test's own directory
 	}

@@ -4,6 +4,7 @@
 package probe
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -16,12 +17,18 @@ import (
 	"github.com/koord-rt/koord-rt/model/unit"
 )
 
-// kubeletManagers reads the checkpoints of the kubelet's CPU and memory managers, cpu_manager_state and
+// The checkpoints of a kubelet with --root-dir=/var/lib/kubelet.
+const (
+	kubeletCPUState    = "/var/lib/kubelet/cpu_manager_state"
+	kubeletMemoryState = "/var/lib/kubelet/memory_manager_state"
+)
+
+// KubeletManagers reads the checkpoints of the kubelet's CPU and memory managers, cpu_manager_state and
 // memory_manager_state: {"policyName":"static",…} or "none". Without a kubelet there is none. A checkpoint that cannot
-// be read counts as static, because two owners of a cpuset are worse than none.
-func kubeletManagers(cpuState, memoryState string) (cpu, memory bool, err error) {
-	cpu, errCPU := staticPolicy(cpuState)
-	memory, errMem := staticPolicy(memoryState)
+// be read counts as static, because two owners of a cpuset are worse than none. An empty path is the usual one.
+func KubeletManagers(cpuState, memoryState string) (cpu, memory bool, err error) {
+	cpu, errCPU := staticPolicy(cmp.Or(cpuState, kubeletCPUState))
+	memory, errMem := staticPolicy(cmp.Or(memoryState, kubeletMemoryState))
 	return cpu, memory, errors.Join(errCPU, errMem)
 }
 

@@ -87,7 +87,7 @@ func TestDetectFormula(t *testing.T) {
 func TestKubeletManagers(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	if cpu, mem, err := kubeletManagers(dir+"/cpu_manager_state", dir+"/memory_manager_state"); cpu || mem || err != nil {
+	if cpu, mem, err := KubeletManagers(dir+"/cpu_manager_state", dir+"/memory_manager_state"); cpu || mem || err != nil {
 		t.Errorf("without a kubelet: %v, %v, %v", cpu, mem, err)
 	}
 	for name, content := range map[string]string{"cpu_manager_state": `{"policyName":"none"}`, "memory_manager_state": `{"policyName":"Static"}`} {
@@ -95,13 +95,13 @@ func TestKubeletManagers(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if cpu, mem, err := kubeletManagers(dir+"/cpu_manager_state", dir+"/memory_manager_state"); cpu || !mem || err != nil {
+	if cpu, mem, err := KubeletManagers(dir+"/cpu_manager_state", dir+"/memory_manager_state"); cpu || !mem || err != nil {
 		t.Errorf("memory manager only: %v, %v, %v", cpu, mem, err)
 	}
 	if err := os.WriteFile(filepath.Join(dir, "cpu_manager_state"), []byte("{half"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if cpu, _, err := kubeletManagers(dir+"/cpu_manager_state", dir+"/memory_manager_state"); !cpu || err == nil {
+	if cpu, _, err := KubeletManagers(dir+"/cpu_manager_state", dir+"/memory_manager_state"); !cpu || err == nil {
 		t.Errorf("an unreadable checkpoint counts as static: %v, %v", cpu, err)
 	}
 }

@@ -70,12 +70,6 @@ var ErrInconclusive = errors.New("probe inconclusive")
 // not be probed is unsupported until the next probe. Only a nil topology leaves nothing to go on. At most one Probe of
 // a process runs at a time: the probe cgroup is named by the process.
 func Probe(ctx context.Context, roots root.Roots, o Options) (node.Kernel, *topo.Topology, unit.Bytes, error) {
-	if o.KubeletCPUState == "" {
-		o.KubeletCPUState = "/var/lib/kubelet/cpu_manager_state"
-	}
-	if o.KubeletMemoryState == "" {
-		o.KubeletMemoryState = "/var/lib/kubelet/memory_manager_state"
-	}
 	if o.CDIDirs == nil {
 		o.CDIDirs = sys.CDIDirs()
 	}
@@ -96,7 +90,7 @@ func Probe(ctx context.Context, roots root.Roots, o Options) (node.Kernel, *topo
 	keep(err)
 	keep(hardware(&k, roots, o))
 	keep(cgroups(ctx, &k, roots, o, mounts))
-	k.KubeletStaticCPU, k.KubeletStaticMemory, err = kubeletManagers(o.KubeletCPUState, o.KubeletMemoryState)
+	k.KubeletStaticCPU, k.KubeletStaticMemory, err = KubeletManagers(o.KubeletCPUState, o.KubeletMemoryState)
 	keep(err)
 	memory, err := procFS.MemTotal()
 	keep(err)

@@ -195,29 +195,15 @@ func (r *rig) burn(run *kubelet.Running, n int) (stop func()) {
 // spinIn has n processes in the cgroup of these directories spin until the result is called.
 func (r *rig) spinIn(dirs []string, n int) (stop func()) {
 	r.t.Helper()
-	var cmds []*exec.Cmd
-	stop = func() {
-		for _, c := range cmds {
-			_ = c.Process.Kill()
-			_ = c.Wait() // it was killed
-		}
-		cmds = nil
-	}
-	r.t.Cleanup(stop)
+	var stops []func()
 	for range n {
-		cmd := exec.Command("sh", "-c", "while :; do :; done")
-		cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-		if err := cmd.Start(); err != nil {
-			r.t.Fatal(err)
-		}
-		cmds = append(cmds, cmd)
-		for _, dir := range dirs {
-			if err := cgroups.Write(dir, "cgroup.procs", strconv.Itoa(cmd.Process.Pid)); err != nil {
-				r.t.Fatal(err)
-			}
+		stops = append(stops, r.spinOn(dirs, anyCPU))
+	}
+	return func() {
+		for _, stop := range stops {
+			stop()
 		}
 	}
-	return stop
 }
 
 // figures are koordlet's metrics.
@@ -286,7 +272,11 @@ func (r *rig) tierQuota(be *kubelet.Running) (int, error) {
 	if r.tree.V2() {
 		file, ctrl = "cpu.max", ""
 	}
-	text, err := cgroups.Read(filepath.Dir(r.kube.PodDir(be, ctrl)), file)
+	return quotaIn(filepath.Dir(r.kube.PodDir(be, ctrl)), file)
+}
+
+func quotaIn(dir, file string) (int, error) {
+	text, err := cgroups.Read(dir, file)
 	if err != nil {
 		return 0, err
 	}
@@ -376,7 +366,11 @@ func (r *rig) cpusOf(run *kubelet.Running) (int, error) {
 	if r.tree.V2() {
 		file, ctrl = "cpuset.cpus.effective", ""
 	}
-	text, err := cgroups.Read(r.kube.ContainerDir(run, "main", ctrl), file)
+	return cpusIn(r.kube.ContainerDir(run, "main", ctrl), file)
+}
+
+func cpusIn(dir, file string) (int, error) {
+	text, err := cgroups.Read(dir, file)
 	if err != nil {
 		return 0, err
 	}

@@ -70,9 +70,9 @@ func TestGuestKoordlet(t *testing.T) {
 func (l *loops) pods() []*kubelet.Running { return []*kubelet.Running{l.ls, l.burst, l.be} }
 
 // tell writes a line that verdict passes on.
-func (l *loops) tell(format string, args ...any) {
-	l.t.Helper()
-	l.t.Logf("koordlet: "+format, args...)
+func (r *rig) tell(format string, args ...any) {
+	r.t.Helper()
+	r.t.Logf("koordlet: "+format, args...)
 }
 
 // guestLS is the pod that is to be protected. It asks for so little that a best-effort pod gets as much of a CPU as it does.
@@ -123,6 +123,12 @@ const anyCPU = -1
 // spin has one process in a container's cgroup compute, on one CPU or on any, until the result is called.
 func (r *rig) spin(run *kubelet.Running, cpu int) (stop func()) {
 	r.t.Helper()
+	return r.spinOn(r.containerDirs(run), cpu)
+}
+
+// spinOn has one process in the cgroup of these directories compute, on one CPU or on any, until the result is called.
+func (r *rig) spinOn(dirs []string, cpu int) (stop func()) {
+	r.t.Helper()
 	cmd := exec.Command("sh", "-c", "while :; do :; done")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := cmd.Start(); err != nil {
@@ -133,7 +139,7 @@ func (r *rig) spin(run *kubelet.Running, cpu int) (stop func()) {
 		_ = cmd.Wait() // it was killed
 	}
 	r.t.Cleanup(stop)
-	for _, dir := range r.containerDirs(run) {
+	for _, dir := range dirs {
 		if err := cgroups.Write(dir, "cgroup.procs", strconv.Itoa(cmd.Process.Pid)); err != nil {
 			r.t.Fatal(err)
 		}
@@ -154,9 +160,15 @@ func (l *loops) dir(run *kubelet.Running) string { return l.kube.ContainerDir(ru
 // inside runs a program in the cgroup of a container, but not in its namespaces.
 func (l *loops) inside(run *kubelet.Running, program string) {
 	l.t.Helper()
-	out, err := exec.CommandContext(l.t.Context(), "sh", "-c", "echo $$ >"+l.dir(run)+"/cgroup.procs && exec "+program).CombinedOutput()
+	l.insideOf(l.dir(run), program)
+}
+
+// insideOf runs it in a cgroup.
+func (r *rig) insideOf(dir, program string) {
+	r.t.Helper()
+	out, err := exec.CommandContext(r.t.Context(), "sh", "-c", "echo $$ >"+dir+"/cgroup.procs && exec "+program).CombinedOutput()
 	if err != nil {
-		l.t.Fatalf("%s: %v: %s", program, err, out)
+		r.t.Fatalf("%s: %v: %s", program, err, out)
 	}
 }
 

@@ -38,7 +38,12 @@ func (l *loops) cached(run *kubelet.Running, size int) {
 	if err != nil {
 		l.t.Fatal(err)
 	}
-	l.inside(run, "dd if=/dev/zero of="+cacheFile(pid)+" bs=64k count="+strconv.Itoa(size/65536)+" conv=fsync")
+	l.inside(run, writing(cacheFile(pid), size))
+}
+
+// writing is a program that writes so much of a file.
+func writing(file string, size int) string {
+	return "dd if=/dev/zero of=" + file + " bs=64k count=" + strconv.Itoa(size/65536) + " conv=fsync"
 }
 
 func (l *loops) hot(run *kubelet.Running) {
@@ -78,7 +83,7 @@ func coldCache(l *loops) {
 	if begunBE < 64*mib || begun < 64*mib {
 		l.t.Fatalf("memory.current of BE is %d and of LSR %d after 64 MiB were read or written", begunBE, begun)
 	}
-	percent := func() float64 { return l.figure("koordlet_node_used_memory_bytes") / float64(memTotal(l)) * 100 }
+	percent := l.a.usedPercent
 	at := func(threshold int) {
 		l.put(fmt.Sprintf("resourceQOSStrategy: {lsrClass: {memoryQOS: {enable: true, wmarkRatio: 0}}, beClass: {memoryQOS: {enable: true, wmarkRatio: 0}}}\n"+
 			"resourceUsedThresholdWithBE: {enable: true, cpuSuppressPolicy: cfsQuota, memoryEvictThresholdPercent: %d}\n", threshold))
@@ -254,11 +259,15 @@ func (l *loops) hog(run *kubelet.Running, size int) (stop func()) {
 
 func (l *loops) hogs(run *kubelet.Running, size int) (stop func()) {
 	l.t.Helper()
-	cmd := exec.Command("sh", "-c", "echo 1000 >/proc/self/oom_score_adj; echo $$ >"+l.dir(run)+"/cgroup.procs && dd if=/dev/zero bs="+
-		strconv.Itoa(size)+" count=1 | sleep 2147483647")
+	return l.hogsIn(l.dir(run), size)
+}
+
+func (r *rig) hogsIn(dir string, size int) (stop func()) {
+	r.t.Helper()
+	cmd := exec.Command("sh", "-c", "echo 1000 >/proc/self/oom_score_adj; echo $$ >"+dir+"/cgroup.procs && "+holding(size))
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	if err := cmd.Start(); err != nil {
-		l.t.Fatal(err)
+		r.t.Fatal(err)
 	}
 	var once sync.Once
 	stop = func() {
@@ -267,6 +276,11 @@ func (l *loops) hogs(run *kubelet.Running, size int) (stop func()) {
 			_ = cmd.Wait()
 		})
 	}
-	l.t.Cleanup(stop)
+	r.t.Cleanup(stop)
 	return stop
+}
+
+// holding is a shell's line that holds so much memory.
+func holding(size int) string {
+	return "dd if=/dev/zero bs=" + strconv.Itoa(size) + " count=1 | sleep 2147483647"
 }

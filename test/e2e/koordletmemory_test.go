@@ -48,12 +48,12 @@ func memoryProtects(l *loops) {
 	if err != nil {
 		l.t.Fatal(err)
 	}
-	request := memTotal(l) / 1000 * (1000 - adj)
+	request := l.memTotal() / 1000 * (1000 - adj)
 	least, low := page(request/4), page(request/2)
 	for _, level := range []string{"main", "pod"} {
 		l.soon(20*time.Second, l.ls, bytesOf(level, map[string]int{"memory.min": least, "memory.low": low}))
 	}
-	l.soon(20*time.Second, l.ls, bytesOf("main", map[string]int{"memory.high": page(request + (memTotal(l)-request)/2)}))
+	l.soon(20*time.Second, l.ls, bytesOf("main", map[string]int{"memory.high": page(request + (l.memTotal()-request)/2)}))
 	top := l.kubepods("")
 	l.classes(map[string]int{
 		top + "/memory.min": 24*mib + least, top + "/memory.low": 48*mib + low + 16*mib,
@@ -104,8 +104,7 @@ func memoryIsHeld(l *loops) {
 	if err != nil {
 		l.t.Fatal(err)
 	}
-	used := l.figure("koordlet_node_used_memory_bytes")
-	percent := used / float64(memTotal(l)) * 100
+	percent := l.a.usedPercent()
 	threshold := int(percent + 1.7) // within two points above what is used
 	tight := fmt.Sprintf("resourceUsedThresholdWithBE: {enable: true, cpuSuppressPolicy: cfsQuota, memoryEvictThresholdPercent: %d}\n", threshold)
 	l.put(memoryQoS(0) + tight)
@@ -159,13 +158,19 @@ func cacheFile(pid int) string { return "/proc/" + strconv.Itoa(pid) + "/root/ca
 // page rounds down to a page.
 func page(n int) int { return n &^ 4095 }
 
-func memTotal(l *loops) int {
-	l.t.Helper()
+func (r *rig) memTotal() int {
+	r.t.Helper()
 	var info unix.Sysinfo_t
 	if err := unix.Sysinfo(&info); err != nil {
-		l.t.Fatal(err)
+		r.t.Fatal(err)
 	}
 	return int(info.Totalram) * int(info.Unit)
+}
+
+// usedPercent is what the node uses of its memory, as evictions go by it.
+func (a *agent) usedPercent() float64 {
+	a.r.t.Helper()
+	return a.figure("koordlet_node_used_memory_bytes") / float64(a.r.memTotal()) * 100
 }
 
 // bytesOf are lines of wants for one level.

@@ -7,8 +7,6 @@ package e2e
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"maps"
 	"net"
 	"os"
@@ -22,7 +20,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/koord-rt/koord-rt/test/lab/cgroups"
+	"github.com/koord-rt/koord-rt/daemon/ledger"
 	"github.com/koord-rt/koord-rt/test/lab/cluster"
 	"github.com/koord-rt/koord-rt/test/lab/parts"
 	"github.com/koord-rt/koord-rt/test/lab/vm"
@@ -38,7 +36,8 @@ type served struct {
 
 // TestGuestKubelet: koord-nri and koordlet beside a real kubelet on cgroup v2. A NodeSLO is in force in the containers that this kubelet
 // makes, resizes and finds again after it was killed: none of its own writes is refused for what we have set, and it starts no container
-// anew. What its pods use is reported, and values whose strategy goes leave the kernel.
+// anew. What its pods use is reported, and values whose strategy goes leave the kernel. Best effort yields, gives back and goes as the kernel's
+// counts and the API server's pods say, and beside a CPU manager that is static.
 func TestGuestKubelet(t *testing.T) {
 	if !cgroupV2() || runtime.NumCPU() != 8 {
 		t.Fatalf("the figures are for cgroup v2 and 8 CPUs, here are %d", runtime.NumCPU())
@@ -47,15 +46,33 @@ func TestGuestKubelet(t *testing.T) {
 	for _, s := range []struct {
 		name string
 		do   func()
-	}{{"Created", n.makes}, {"Resized", n.resized}, {"Killed", n.killed}, {"Memory", n.memory}, {"Reported", n.reported}, {"StrategyGoes", n.strategyGoes}} {
+	}{
+		{"Created", n.makes}, {"Resized", n.resized}, {"Killed", n.killed}, {"Memory", n.memory}, {"Reported", n.reported}, {"StrategyGoes", n.strategyGoes},
+		{"Suppressed", n.suppressed}, {"Reclaimed", n.reclaimed}, {"Evicted", n.evicted}, {"Starved", n.starved}, {"Static", n.static},
+	} {
 		if !t.Run(s.name, func(t *testing.T) {
 			outer, begun := n.t, time.Now()
 			n.t = t
 			defer func() { n.t = outer }()
 			s.do()
-			t.Logf("koordlet: %s took %s", s.name, time.Since(begun).Round(time.Second))
+			n.tell("%s took %s", s.name, time.Since(begun).Round(time.Second))
 		}) {
 			return // each goes on from where the one before has ended
+		}
+	}
+	n.leftNothing()
+}
+
+// leftNothing: whatever koordlet would have in a pod or a container, koord-nri has seen to: else koordlet mends it after 20 s.
+func (n *served) leftNothing() {
+	n.t.Helper()
+	records, _, err := ledger.Read(n.run, "koordlet")
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	for i := range records {
+		if r := &records[i]; r.Target.Pod != "" && len(r.Written) > 0 {
+			n.t.Errorf("koord-nri has left %s of %s, which koordlet wrote from %q to %q: %s", r.Knob, r.Target, r.Original, r.Written, r.Reason)
 		}
 	}
 }
@@ -86,12 +103,24 @@ func withServed(t *testing.T, files map[string]string, given, match string) (map
 }
 
 // servedKinds are the manifests of the kinds that koordlet needs.
-var servedKinds = []string{"slo.koordinator.sh_nodeslos.yaml", "slo.koordinator.sh_nodemetrics.yaml"}
+var servedKinds = []string{
+	"slo.koordinator.sh_nodeslos.yaml", "slo.koordinator.sh_nodemetrics.yaml", "topology.node.k8s.io_noderesourcetopologies.yaml",
+}
+
+// priorities are two of the band koord-batch.
+const priorities = `
+{apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {name: batch-low}, value: 5100}
+---
+{apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {name: batch-high}, value: 5900}
+`
 
 // definitionsDir is where a guest has the manifests of our kinds.
 const definitionsDir = "/disk/crds"
 
-const servedAddress = "192.0.2.1" // TEST-NET-1: a kubelet refuses a loopback address
+const (
+	servedAddress = "192.0.2.1" // TEST-NET-1: a kubelet refuses a loopback address
+	servedNode    = "node0"
+)
 
 func newServed(t *testing.T) *served {
 	t.Helper()
@@ -121,15 +150,19 @@ func newServed(t *testing.T) *served {
 	})
 	t.Logf("the API server is ready after %s", time.Since(begun).Round(time.Second))
 	for _, name := range servedKinds {
-		n.define(filepath.Join(definitionsDir, name))
+		n.define(n.text(filepath.Join(definitionsDir, name)))
 	}
+	n.define(priorities)
 	if err := n.c.Namespace(ctx, "work"); err != nil {
 		t.Fatal(err)
 	}
+	at := n.base()["host"].(map[string]any)
+	at["kubeletCPUManagerState"] = n.c.CPUState(servedNode)
+	n.extra = map[string]any{"host": at}
 	n.up("", nil)
 	begun = time.Now()
 	n.k, err = n.c.StartKubelet(ctx, cluster.KubeletOptions{
-		Runtime: n.host.Socket, CgroupRoot: n.host.Cgroup,
+		Runtime: n.host.Socket, CgroupRoot: n.host.Cgroup, Node: servedNode,
 		Config: map[string]any{
 			"nodeStatusUpdateFrequency": "5s",                        // so long it waits for the API server's answer, too
 			"tlsCertFile":               "", "tlsPrivateKeyFile": "", // it signs its certificate itself, as many do
@@ -160,10 +193,10 @@ func (n *served) text(file string) string {
 	return string(text)
 }
 
-// define has the API server serve a kind.
-func (n *served) define(file string) {
+// define has the API server take objects.
+func (n *served) define(objects string) {
 	n.t.Helper()
-	if _, err := n.c.Admin().Apply(n.t.Context(), "lab", true, []byte(n.text(file))); err != nil {
+	if _, err := n.c.Admin().Apply(n.t.Context(), "lab", true, []byte(objects)); err != nil {
 		n.t.Fatal(err)
 	}
 }
@@ -176,7 +209,7 @@ func (n *served) startAgent() {
 		n.t.Fatal(err)
 	}
 	base := strings.TrimSuffix(kubeconfig, ".kubeconfig")
-	n.extra = map[string]any{"nodeName": n.k.Node}
+	n.extra["nodeName"] = n.k.Node
 	n.a = n.newAgent()
 	n.a.kubelet = map[string]any{
 		"endpoint": "https://" + net.JoinHostPort(n.k.IP, strconv.Itoa(n.k.Port)), "caFile": filepath.Join(n.k.Root, "pki", "kubelet.crt"),
@@ -192,67 +225,6 @@ const (
 	nodeSLOs    = "/apis/slo.koordinator.sh/v1alpha1/nodeslos"
 	nodeMetrics = "/apis/slo.koordinator.sh/v1alpha1/nodemetrics"
 )
-
-// make makes a pod of one container; meta and main are YAML of its metadata and of its container's fields.
-func (n *served) make(name, meta, main string) {
-	n.t.Helper()
-	text := "apiVersion: v1\nkind: Pod\nmetadata: {name: " + name + ", namespace: work, " + meta + "}\n" +
-		"spec: {nodeName: " + n.k.Node + ", hostNetwork: true, dnsPolicy: Default, terminationGracePeriodSeconds: 1, containers: [{name: main, " +
-		"image: " + parts.ImageRef + ", imagePullPolicy: Never, " + main + "}]}\n"
-	if _, err := n.c.Admin().Apply(n.t.Context(), "lab", false, []byte(text)); err != nil {
-		n.t.Fatal(err)
-	}
-}
-
-// await polls an object.
-func (n *served) await(path, what string, ok func(cluster.Object) bool) cluster.Object {
-	n.t.Helper()
-	ctx, cancel := context.WithTimeout(n.t.Context(), patience(30*time.Second))
-	defer cancel()
-	got, err := n.c.Admin().Wait(ctx, path, what, ok)
-	if err != nil {
-		n.t.Fatal(err)
-	}
-	return got
-}
-
-func (n *served) ready(name string) cluster.Object {
-	n.t.Helper()
-	return n.await(workPods+name, name+" ready", func(p cluster.Object) bool { return p.Condition("Ready") == "True" })
-}
-
-// podDir is the cgroup of a pod, containerDir that of its container.
-func (n *served) podDir(pod cluster.Object) string {
-	class := map[string]string{"Burstable": "burstable", "BestEffort": "besteffort"}[pod.Str("status", "qosClass")]
-	return filepath.Join(n.tree.Unified, n.k.CgroupRoot, "kubepods", class, "pod"+pod.Str("metadata", "uid"))
-}
-
-func containerOf(pod cluster.Object) string {
-	_, id, _ := strings.Cut(pod.Str("status", "containerStatuses", 0, "containerID"), "://")
-	return id
-}
-
-// have waits until the control files of a container, or with "pod " before the name of its pod or "above " of what that stands in,
-// have these values: "FILE=VALUE".
-func (n *served) have(pod cluster.Object, wants ...string) {
-	n.t.Helper()
-	n.eventually(shortest, func() error {
-		var errs []error
-		for _, w := range wants {
-			file, value, _ := strings.Cut(w, "=")
-			dir := filepath.Join(n.podDir(pod), containerOf(pod))
-			if name, ok := strings.CutPrefix(file, "pod "); ok {
-				dir, file = n.podDir(pod), name
-			} else if name, ok := strings.CutPrefix(file, "above "); ok {
-				dir, file = filepath.Dir(n.podDir(pod)), name
-			}
-			if got, err := cgroups.Read(dir, file); err != nil || got != value {
-				errs = append(errs, fmt.Errorf("%s of %s: want %q, the kernel has %q, %v", w, pod.Str("metadata", "name"), value, got, err))
-			}
-		}
-		return errors.Join(errs...)
-	})
-}
 
 // The pods' values under the strategy of makes.
 var (
@@ -282,13 +254,24 @@ func (n *served) makes() {
 	n.make("lsr", `labels: {koordinator.sh/qosClass: LSR}, annotations: {scheduling.koordinator.sh/resource-status: '{"cpuset":"7"}'}`,
 		"resources: {requests: {cpu: 1, memory: 64Mi}, limits: {cpu: 1, memory: 64Mi}}")
 	n.make("ls", "labels: {koordinator.sh/qosClass: LS}", "resources: {requests: {cpu: 100m, memory: 64Mi}, limits: {cpu: 500m, memory: 128Mi}}")
-	batch := func(name, each string) {
-		n.make(name, `labels: {koordinator.sh/qosClass: BE}, annotations: {node.koordinator.sh/extended-resource-spec: `+
-			`'{"containers":{"main":{"requests":{`+each+`},"limits":{`+each+`}}}}'}`, "")
-	}
-	batch("be", `"kubernetes.io/batch-cpu":"500","kubernetes.io/batch-memory":"64Mi"`)
-	batch("idle", `"kubernetes.io/batch-memory":"64Mi"`) // without batch-cpu its weight counts for nothing: cpu.idle
+	n.batch("be", "batch-high", "", `"kubernetes.io/batch-cpu":"500","kubernetes.io/batch-memory":"64Mi"`, "")
+	// Without batch-cpu its weight counts for nothing: cpu.idle.
+	n.batch("idle", "batch-high", `koordinator.sh/priority: "5200"`, `"kubernetes.io/batch-memory":"64Mi"`, "")
 	n.stand()
+}
+
+// put changes the NodeSLO's spec and waits until that is in force; a field that is nil goes.
+func (n *served) put(spec map[string]any) {
+	n.t.Helper()
+	if _, err := n.c.Admin().Patch(n.t.Context(), nodeSLOs+"/"+n.k.Node, cluster.MergePatch, map[string]any{"spec": spec}); err != nil {
+		n.t.Fatal(err)
+	}
+	n.inForce()
+}
+
+// withBE is the part of a spec about best effort.
+func withBE(fields map[string]any) map[string]any {
+	return map[string]any{"resourceUsedThresholdWithBE": fields}
 }
 
 // inForce waits until the NodeSLO's status says that its newest spec is.
@@ -382,13 +365,9 @@ func (n *served) reported() {
 // strategyGoes: with the NodeSLO's fields their values leave the kernel; what the pods themselves ask for stays.
 func (n *served) strategyGoes() {
 	n.t.Helper()
-	patch := map[string]any{"spec": map[string]any{"resourceQOSStrategy": nil, "cpuBurstStrategy": nil}}
-	if _, err := n.c.Admin().Patch(n.t.Context(), nodeSLOs+"/"+n.k.Node, cluster.MergePatch, patch); err != nil {
-		n.t.Fatal(err)
-	}
-	n.inForce()
+	n.put(map[string]any{"resourceQOSStrategy": nil, "cpuBurstStrategy": nil})
 	n.have(n.ready("ls"), "cpu.max.burst=0", "pod cpu.max.burst=0", "cpuset.cpus=0-6")
-	n.have(n.ready("idle"), "pod cpu.idle=0", "memory.max=67108864")
+	n.have(n.ready("idle"), "pod cpu.idle=0", "pod cpu.weight=1", "memory.max=67108864")
 	n.have(n.ready("be"), slices.Concat(beHas, beFree)...)
 	n.have(n.ready("lsr"), slices.Concat(lsrHas, lsrFree)...)
 }

@@ -7,8 +7,6 @@ package e2e
 
 import (
 	"slices"
-
-	"github.com/koord-rt/koord-rt/test/lab/cluster"
 )
 
 // The documents' memory QoS (M6b).
@@ -42,13 +40,9 @@ func (n *served) memory() {
 	class := func(field string, value int) map[string]any {
 		return map[string]any{"memoryQOS": map[string]any{field: value}}
 	}
-	patch := map[string]any{"spec": map[string]any{"resourceQOSStrategy": map[string]any{
+	n.put(map[string]any{"resourceQOSStrategy": map[string]any{
 		"lsrClass": class("minLimitPercent", 50), "beClass": class("throttlingPercent", 50),
-	}}}
-	if _, err := n.c.Admin().Patch(n.t.Context(), nodeSLOs+"/"+n.k.Node, cluster.MergePatch, patch); err != nil {
-		n.t.Fatal(err)
-	}
-	n.inForce()
+	}})
 	n.have(n.ready("lsr"), slices.Concat(lsrHas, []string{
 		"memory.min=33554432", "memory.low=67108864", "memory.high=80527360", "pod memory.min=33554432", "pod memory.low=67108864",
 		"above memory.min=33554432", "above memory.low=67108864", "pod memory.max=67108864",

@@ -164,7 +164,7 @@ type waiting struct {
 
 func (w *waiting) String() string { return strconv.FormatFloat(w.part*100, 'f', 1, 64) + " %" }
 
-var stallTotal = regexp.MustCompile(`(?m)^some .* total=(\d+)$`)
+var stallTotal = regexp.MustCompile(`(?m)^(some|full) .* total=(\d+)$`)
 
 func (l *loops) waits(run *kubelet.Running, file string) *waiting {
 	l.t.Helper()
@@ -176,22 +176,26 @@ func (w *waiting) end() {
 	w.part = float64(w.l.stalled(w.run, w.file)-w.total) / float64(time.Since(w.from).Microseconds())
 }
 
-// stalled is the total of a pressure file.
+// stalled is the total of some in a pressure file.
 func (l *loops) stalled(run *kubelet.Running, file string) int {
 	l.t.Helper()
-	text, err := cgroups.Read(l.dir(run), file)
+	return l.stall(l.dir(run), file, "some")
+}
+
+// stall is the total of a line of a pressure file, "some" or "full", in microseconds.
+func (r *rig) stall(dir, file, line string) int {
+	r.t.Helper()
+	text, err := cgroups.Read(dir, file)
 	if err != nil {
-		l.t.Fatal(err)
+		r.t.Fatal(err)
 	}
-	m := stallTotal.FindStringSubmatch(text)
-	if m == nil {
-		l.t.Fatalf("%s: %q", file, text)
+	for _, m := range stallTotal.FindAllStringSubmatch(text, -1) {
+		if n, err := strconv.Atoi(m[2]); m[1] == line && err == nil {
+			return n
+		}
 	}
-	n, err := strconv.Atoi(m[1])
-	if err != nil {
-		l.t.Fatal(err)
-	}
-	return n
+	r.t.Fatalf("%s has no total of %s: %q", file, line, text)
+	return 0
 }
 
 // slowDisk is the one that the guest has for this.
@@ -327,7 +331,7 @@ func fullOfMemory(l *loops) {
 	begun := time.Now()
 	l.cached(l.be, 96*mib)
 	rest := l.hog(l.be, anonymous)
-	percent := func() float64 { return l.figure("koordlet_node_used_memory_bytes") / float64(memTotal(l)) * 100 }
+	percent := l.a.usedPercent
 	l.ticks(2, quietly) // the figure is of now
 	near, filled := percent(), l.current(l.be)
 	threshold := int(near + 4)
@@ -338,7 +342,7 @@ func fullOfMemory(l *loops) {
 		l.t.Error(err)
 	}
 	// Well above the threshold: meanwhile best effort may give a point or two more.
-	size := int((float64(threshold) + 4 - percent()) / 100 * float64(memTotal(l)))
+	size := int((float64(threshold) + 4 - percent()) / 100 * float64(l.memTotal()))
 	stop := l.hog(l.ls, size)
 	why := l.leaves(begun, l.be, "BEMemoryEvict", "")
 	if err := l.kept(l.ls, size); err != nil {

@@ -6,11 +6,9 @@
 package cluster_test
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 	"unicode"
@@ -44,7 +42,10 @@ func memory(t *testing.T) (total, available float64) {
 // priority goes, the other one stays as long as its budget says so, and the LS pod stays for ever.
 func (n *governed) evict(t *testing.T) {
 	n.apply(t, "budget.yaml")
-	seen := n.follow(t)
+	seen, err := n.c.Admin().Disruptions(t.Context(), strings.TrimSuffix(batchPods, "/"))
+	if err != nil {
+		t.Fatal(err)
+	}
 	total, available := memory(t)
 	if available < total/10 {
 		t.Fatalf("%.0f of %.0f MiB are available: koordlet would take the node for one in danger", available/(1<<20), total/(1<<20))
@@ -55,8 +56,8 @@ func (n *governed) evict(t *testing.T) {
 	}))
 	n.gone(t, "be-low")
 	eventually(t, 20*time.Second, func() error { // the watch may come after the pod has gone
-		if got := seen(); !slices.Contains(got, "be-low EvictionByEvictionAPI") {
-			return fmt.Errorf("be-low did not carry the condition of an eviction; seen: %q", got)
+		if got := seen(); !slices.Contains(got, cluster.Disruption{Name: "be-low", UID: n.be.Str("metadata", "uid"), Reason: cluster.Evicted}) {
+			return fmt.Errorf("be-low did not carry the condition of an eviction; seen: %+v", got)
 		}
 		return nil
 	})
@@ -88,44 +89,6 @@ func (n *governed) evict(t *testing.T) {
 }
 
 const budgets = "/apis/policy/v1/namespaces/batch/poddisruptionbudgets/"
-
-// follow watches the pods until the test ends; seen tells "name reason" of each that is about to be disrupted.
-func (n *governed) follow(t *testing.T) (seen func() []string) {
-	t.Helper()
-	list, err := n.c.Admin().Get(t.Context(), strings.TrimSuffix(batchPods, "/"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var mu sync.Mutex
-	var out []string
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		path := strings.TrimSuffix(batchPods, "/") + "?resourceVersion=" + list.Str("metadata", "resourceVersion")
-		_ = n.c.Admin().Watch(ctx, path, func(e cluster.Event) bool { // what it has missed is missed by the test
-			conditions, _ := e.Object.At("status", "conditions").([]any)
-			for i := range conditions {
-				at := func(field string) string { return e.Object.Str("status", "conditions", i, field) }
-				if at("type") == "DisruptionTarget" && at("status") == "True" {
-					mu.Lock()
-					out = append(out, e.Object.Str("metadata", "name")+" "+at("reason"))
-					mu.Unlock()
-				}
-			}
-			return true
-		})
-	}()
-	t.Cleanup(func() {
-		cancel()
-		<-done
-	})
-	return func() []string {
-		mu.Lock()
-		defer mu.Unlock()
-		return slices.Clone(out)
-	}
-}
 
 // gone waits until the API server does not have the pod any more.
 func (n *governed) gone(t *testing.T, name string) {

@@ -140,7 +140,7 @@ func (n *governed) configure(t *testing.T) {
 		"apiVersion": "koord-rt.dev/v1alpha1", "kind": "KoordletConfig", "nodeName": n.k.Node,
 		"runDir": at("run"), "stateDir": at("state"), "strategyFile": at("strategy.yaml"),
 		"host": map[string]any{
-			"kubepodsRoot": "/" + n.h.Cgroup, "cdiDirs": []string{n.h.CDI}, "kubeletCPUManagerState": filepath.Join(n.k.Root, "cpu_manager_state"),
+			"kubepodsRoot": "/" + n.h.Cgroup, "cdiDirs": []string{n.h.CDI}, "kubeletCPUManagerState": n.c.CPUState(n.k.Node),
 		},
 		"runtimeEndpoint": "unix://" + n.h.Socket,
 		"collect":         map[string]any{"slowInterval": "1s"},

@@ -60,7 +60,7 @@ func (c *Cluster) StartKubelet(ctx context.Context, o KubeletOptions) (*Kubelet,
 	if o.Images == "" {
 		o.Images = o.Runtime
 	}
-	k := &Kubelet{Node: o.Node, CgroupRoot: o.CgroupRoot, cluster: c, options: o, Root: c.file("kubelet-" + o.Node)}
+	k := &Kubelet{Node: o.Node, CgroupRoot: o.CgroupRoot, cluster: c, options: o, Root: c.kubeletRoot(o.Node)}
 	k.Logs, k.Log, k.config = filepath.Join(k.Root, "logs"), c.file("kubelet-"+o.Node+".log"), c.file("kubelet-"+o.Node+".json")
 	if err := k.prepare(); err != nil {
 		return nil, errors.Join(err, k.Close(ctx))

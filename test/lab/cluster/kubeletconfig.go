@@ -4,12 +4,42 @@
 package cluster
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
+	"syscall"
 )
+
+// CPUState is the checkpoint of the CPU manager of a node's kubelet.
+func (c *Cluster) CPUState(node string) string {
+	return filepath.Join(c.kubeletRoot(node), "cpu_manager_state")
+}
+
+func (c *Cluster) kubeletRoot(node string) string { return c.file("kubelet-" + node) }
+
+// Reconfigure starts the kubelet anew with these fields of KubeletConfiguration over those that it had. The CPU manager refuses to start
+// with what it has kept under another policy, so that goes: https://kubernetes.io/docs/tasks/administer-cluster/cpu-management-policies/.
+func (k *Kubelet) Reconfigure(ctx context.Context, fields map[string]any) error {
+	if err := k.End(syscall.SIGTERM); err != nil {
+		return err
+	}
+	if err := os.Remove(k.cluster.CPUState(k.Node)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("forget the CPU manager's state: %w", err)
+	}
+	config := map[string]any{}
+	maps.Copy(config, k.options.Config)
+	maps.Copy(config, fields)
+	k.options.Config = config
+	if err := k.writeConfig(); err != nil {
+		return err
+	}
+	return k.Restart(ctx)
+}
 
 // writeConfig writes KubeletConfiguration v1beta1:
 // https://kubernetes.io/docs/reference/config-api/kubelet-config.v1beta1/.
