@@ -91,8 +91,8 @@ func (g *Engine) UpdateRefused(sb Sandbox, was *workload.Container) {
 }
 
 // lowFor is how long a pod's burst stays away for a kubelet that tells of the pod behind its containers: each of them takes the runtime
-// some tens of milliseconds. The check that follows gives it back to a pod that keeps its quota.
-const lowFor = 900 * time.Millisecond
+// some tens of milliseconds, and more where many pods are resized at once. The last check gives it back to a pod that keeps its quota.
+const lowFor = 2900 * time.Millisecond
 
 // lowerBurst makes room for a smaller quota: a quota below the burst that stands in the kernel is EINVAL, on the
 // container and, when the kubelet follows, on the pod. The new bursts come with the reply and with the checks of the pod. What

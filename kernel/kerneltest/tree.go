@@ -45,7 +45,7 @@ type Tree struct {
 
 	mu    sync.Mutex
 	files map[string]string // per cgroup directory, below the controller
-	idle  string            // the weight that an idle cgroup shows
+	least string            // the weight that an idle cgroup shows
 	log   []string
 }
 
@@ -73,7 +73,7 @@ func New(t testing.TB, kernel string, cgroups ...string) *Tree {
 		t.Fatalf("kerneltest: no kernel %q", kernel)
 	}
 	dir := t.TempDir()
-	tree := &Tree{Version: k.version, idle: k.idle, Roots: root.Roots{
+	tree := &Tree{Version: k.version, least: k.idle, Roots: root.Roots{
 		Cgroup: dir + "/sys/fs/cgroup", Proc: dir + "/proc", Sys: dir + "/sys", Resctrl: dir + "/sys/fs/resctrl", Dev: dir + "/dev",
 	}}
 	tree.files = v1Files(k.anolis)

@@ -206,7 +206,7 @@ func (tr *Tree) idle(dir, value string) error {
 	case tr.read(dir + "/cpu.idle"):
 		return nil
 	case "1":
-		return os.WriteFile(dir+"/"+file, []byte(tr.idle+"\n"), 0o644) //nolint:gosec // a test's own directory
+		return os.WriteFile(dir+"/"+file, []byte(tr.least+"\n"), 0o644) //nolint:gosec // a test's own directory
 	case "0":
 		return os.WriteFile(dir+"/"+file, []byte(normal+"\n"), 0o644) //nolint:gosec // a test's own directory
 	}
