@@ -96,7 +96,7 @@ func (m *managed) unsound(t *testing.T) {
 		t.Errorf("everything was back after %s, want four steps of a second", all)
 	} else {
 		t.Logf("nothing is lent %s after the pressure, the watermark is %d after %s, everything is lent again %s after that, and the watermark %d after %s",
-			fell.Round(time.Millisecond), raised, reached.Round(time.Millisecond), (back - reached).Round(time.Millisecond), was, (time.Since(begun)-reached).Round(time.Millisecond))
+			fell.Round(time.Millisecond), raised, reached.Round(time.Millisecond), (back - reached).Round(time.Millisecond), was, (time.Since(begun) - reached).Round(time.Millisecond))
 	}
 	m.tell(t, map[string]string{keyColocation: lentConfig})
 }
