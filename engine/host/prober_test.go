@@ -127,10 +127,10 @@ func TestKubeletManagersAreNoticed(t *testing.T) {
 		cfg.Host.KubeletCPUManagerState, cfg.Host.KubeletMemoryManagerState = filepath.Join(t.TempDir(), "cpu"), filepath.Join(t.TempDir(), "memory")
 		p := &prober{cfg: cfg, log: slog.New(slog.DiscardHandler), every: probeEvery}
 		p.last.Kernel.Release = "6.12"
-		var got []engine.Static
+		told := make(chan engine.Static, 8) // ticks of the bubble's clock order nothing between the two sides; a channel does
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error)
-		go func() { done <- p.run(ctx, func(s engine.Static) { got = append(got, s) }) }()
+		go func() { done <- p.run(ctx, func(s engine.Static) { told <- s }) }()
 		for i, c := range []struct {
 			checkpoint  string // "" is none
 			news, isNow bool
@@ -147,11 +147,14 @@ func TestKubeletManagersAreNoticed(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			before := len(got)
 			time.Sleep(kubeletEvery + time.Second)
 			synctest.Wait()
-			if told := len(got) > before; told != c.news || told && (got[before].Kernel.KubeletStaticCPU != c.isNow || got[before].Kernel.Release != "6.12") {
-				t.Errorf("%d: %s: told %+v", i, c.checkpoint, got[before:])
+			var got []engine.Static
+			for len(told) > 0 {
+				got = append(got, <-told)
+			}
+			if news := len(got) > 0; news != c.news || news && (got[0].Kernel.KubeletStaticCPU != c.isNow || got[0].Kernel.Release != "6.12") {
+				t.Errorf("%d: %s: told %+v", i, c.checkpoint, got)
 			}
 		}
 		cancel()
