@@ -123,18 +123,6 @@ func (c PerClass[T]) of(p protocol.PriorityClass) T {
 	}
 }
 
-// ofQoS is the priority class which pods of a QoS class have without another.
-func ofQoS(q protocol.QoS) protocol.PriorityClass {
-	switch q {
-	case protocol.QoSBE:
-		return protocol.PriorityBatch
-	case protocol.QoSNone:
-		return protocol.PriorityNone
-	default:
-		return protocol.PriorityProd
-	}
-}
-
 // reading is how the peak of something is read from its model.
 type reading struct {
 	// cpu and memory are percentiles.

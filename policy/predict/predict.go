@@ -105,7 +105,7 @@ func (s *Set) Predict(now Wall, allocatable Resources, pods []Pod) Prediction {
 		out.ByPriority[i] = s.sum(ClassKey(c), c.String(), s.cfg.of(c))
 	}
 	for i, q := range qosClasses {
-		out.ByQoS[i] = s.sum(QoSKey(q), q.String(), s.cfg.of(ofQoS(q)))
+		out.ByQoS[i] = s.sum(QoSKey(q), q.String(), s.cfg.of(q.DefaultPriorityClass()))
 	}
 	return out
 }

@@ -125,7 +125,16 @@ func (r *rig) synced() {
 
 // metrics scrapes koord-nri: name with labels -> value.
 func (r *rig) metrics() (map[string]float64, error) {
-	return scrape(over(filepath.Join(r.run, "metrics.sock")), "http://koord-nri/metrics")
+	m, err := scrape(over(filepath.Join(r.run, "metrics.sock")), "http://koord-nri/metrics")
+	if err == nil || r.plugin == nil {
+		return m, err
+	}
+	select {
+	case <-r.exited:
+		return nil, fmt.Errorf("koord-nri (pid %d) has ended: %s: %w", r.plugin.Process.Pid, r.plugin.ProcessState, err)
+	default:
+		return nil, fmt.Errorf("koord-nri (pid %d) runs: %w", r.plugin.Process.Pid, err)
+	}
 }
 
 // over is a client of a unix socket.

@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -358,12 +359,19 @@ func (r *rig) ctl(args ...string) (string, error) {
 	return out.String(), err
 }
 
+// tail is the end of a log, and of a program that Go has ended the reason, which stands above what all goroutines did.
 func tail(s string, n int) string {
+	if at := died.FindStringIndex(s); at != nil && len(s)-at[0] > n {
+		return "…" + s[at[0]:at[0]+n] + "…"
+	}
 	if len(s) > n {
 		return "…" + s[len(s)-n:]
 	}
 	return strings.TrimSpace(s)
 }
+
+// died is where the Go runtime begins to tell why it ends a program.
+var died = regexp.MustCompile(`(?m)^(panic|fatal error|runtime): |^SIG[A-Z]+: `)
 
 // status is the running koord-nri's own.
 func (r *rig) status() status.Status {

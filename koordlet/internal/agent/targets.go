@@ -75,7 +75,7 @@ func targets(v *node.View, members []engine.Member, snapshot *pods.Snapshot) col
 			p.Priority, p.HostNetwork = spec.PriorityClass, spec.HostNetwork
 		}
 		if p.Priority == protocol.PriorityNone {
-			p.Priority = defaultPriority(p.QoS)
+			p.Priority = p.QoS.DefaultPriorityClass()
 		}
 		for _, c := range m.Containers {
 			p.Containers = append(p.Containers, collect.Container{ID: c.ID, Cgroup: c.Cgroup})
@@ -90,16 +90,4 @@ func targets(v *node.View, members []engine.Member, snapshot *pods.Snapshot) col
 		t.HostApps = append(t.HostApps, collect.HostApp{Name: app.Name, Cgroup: app.Cgroup})
 	}
 	return t
-}
-
-// defaultPriority is the class of a pod that has none: batch for BE, prod for the others that are labelled.
-func defaultPriority(q protocol.QoS) protocol.PriorityClass {
-	switch q {
-	case protocol.QoSBE:
-		return protocol.PriorityBatch
-	case protocol.QoSNone:
-		return protocol.PriorityNone
-	default:
-		return protocol.PriorityProd
-	}
 }

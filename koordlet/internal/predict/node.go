@@ -43,15 +43,10 @@ func runs(p *pods.Pod) bool {
 // priority is the band, with the default of a QoS label (koordinator-node.md §1.3). A pod without either stays without:
 // upstream has a model of its own for those.
 func priority(p *pods.Pod) protocol.PriorityClass {
-	switch {
-	case p.PriorityClass != protocol.PriorityNone:
+	if p.PriorityClass != protocol.PriorityNone {
 		return p.PriorityClass
-	case p.QoS == protocol.QoSBE:
-		return protocol.PriorityBatch
-	case p.QoS != protocol.QoSNone:
-		return protocol.PriorityProd
 	}
-	return protocol.PriorityNone
+	return p.QoS.DefaultPriorityClass()
 }
 
 // Allocatable is what the scheduler really has on the node: raw, the annotation raw-allocatable that the manager writes

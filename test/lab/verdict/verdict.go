@@ -15,6 +15,9 @@ import (
 // message is the beginning of what a test said: "file.go:12: text". What follows on further lines is a log, a diff, a dump.
 var message = regexp.MustCompile(`^\S+\.go:\d+: `)
 
+// ended is how Go tells why it ends a program, a test's or one that a test runs.
+var ended = regexp.MustCompile(`^(panic|fatal error): |^SIG[A-Z]+: `)
+
 const (
 	kept  = 4   // messages of a test
 	bytes = 400 // of a message
@@ -35,7 +38,7 @@ func Failed(out string) (failed []string) {
 			test = f[2]
 			continue
 		}
-		if strings.HasPrefix(line, "panic: ") || strings.HasPrefix(line, "FAIL\t") && strings.Contains(line, "build failed") {
+		if ended.MatchString(line) || strings.HasPrefix(line, "FAIL\t") && strings.Contains(line, "build failed") {
 			failed = append(failed, cut(line))
 		}
 		if message.MatchString(line) {

@@ -24,12 +24,14 @@ func TestFailed(t *testing.T) {
     --- PASS: TestA/Two (0.50s)
 FAIL	example.com/b [build failed]
 panic: test timed out after 1m0s
+fatal error: concurrent map writes
 `
 	want := []string{
 		"TestA: rig_test.go:124: the daemon's log:",
 		"TestA/One: a_test.go:7: 2 tasks are left, want 1",
 		"FAIL\texample.com/b [build failed]",
 		"panic: test timed out after 1m0s",
+		"fatal error: concurrent map writes",
 	}
 	if got := Failed(out); !slices.Equal(got, want) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
