@@ -159,14 +159,19 @@ func (g *Gate) serve(listener int) {
 	}()
 	for {
 		fds := []unix.PollFd{{Fd: int32(listener), Events: unix.POLLIN}}
-		if _, err := unix.Poll(fds, -1); err == unix.EINTR {
-			continue
-		} else if err != nil || fds[0].Revents&unix.POLLIN == 0 { // POLLHUP: all have ended
+		if _, err := unix.Poll(fds, -1); err != nil && err != unix.EINTR {
 			return
+		}
+		switch at := fds[0].Revents; {
+		case at&unix.POLLIN != 0:
+		case at&(unix.POLLHUP|unix.POLLNVAL) != 0: // all have ended
+			return
+		default: // POLLERR is a signal while the kernel waited for its lock (seccomp_notify_poll)
+			continue
 		}
 		var n notification // the kernel demands zeroes
 		if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(listener), unix.SECCOMP_IOCTL_NOTIF_RECV, uintptr(unsafe.Pointer(&n))); errno != 0 {
-			continue // the caller was killed in between
+			continue // the caller was killed in between, or a signal came: then it still waits
 		}
 		g.judge(&n)
 	}
@@ -187,10 +192,12 @@ func (g *Gate) judge(n *notification) {
 	g.pass(n.id)
 }
 
-// pass lets one call go on; g.mu is held. An error is that the caller has been killed.
+// pass lets one call go on; g.mu is held. An error but that of a signal is that the caller has been killed.
 func (g *Gate) pass(id uint64) {
 	a := answer{id: id, flags: flagContinue}
-	_, _, _ = unix.Syscall(unix.SYS_IOCTL, uintptr(g.listener), unix.SECCOMP_IOCTL_NOTIF_SEND, uintptr(unsafe.Pointer(&a)))
+	for errno := unix.EINTR; errno == unix.EINTR; {
+		_, _, errno = unix.Syscall(unix.SYS_IOCTL, uintptr(g.listener), unix.SECCOMP_IOCTL_NOTIF_SEND, uintptr(unsafe.Pointer(&a)))
+	}
 }
 
 // target says what a thread's descriptor is: a file in one of the directories, a socket, or neither.

@@ -11,8 +11,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // While the gate is shut a program's writes below the directory wait, and only those: it says so itself on its standard output.
@@ -67,6 +71,45 @@ func TestGate(t *testing.T) {
 	content(held, "2\n")
 	if n := g.Waiting(); n != 0 {
 		t.Errorf("%d writes wait at an open gate", n)
+	}
+}
+
+// Go interrupts its threads with signals, and the kernel then answers the gate with errors that mean nothing: the listener must neither
+// be given up, which the program would see as ENOSYS, nor an answer be lost, which it would wait for.
+func TestGateInterrupted(t *testing.T) {
+	const writers, writes = 16, 4000
+	dir := t.TempDir()
+	cmd := exec.Command("sh", "-c", `for i in $(seq $1); do (for j in $(seq $2); do echo $j >> "$0/$i" || exit 1; done) & done; wait`,
+		dir, strconv.Itoa(writers), strconv.Itoa(writes))
+	_, exited, err := Start(cmd, "/nowhere")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill(); <-exited })
+	late := time.After(time.Minute)
+	for over := false; !over; {
+		threads, err := os.ReadDir("/proc/self/task")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, thread := range threads {
+			if tid, err := strconv.Atoi(thread.Name()); err == nil {
+				_ = unix.Tgkill(os.Getpid(), tid, unix.SIGURG) // the runtime's own signal; a thread may have ended
+			}
+		}
+		select {
+		case <-exited:
+			over = true
+		case <-late:
+			t.Fatal("a write waits at an open gate")
+		default:
+		}
+	}
+	for i := range writers {
+		text, err := os.ReadFile(filepath.Join(dir, strconv.Itoa(i+1)))
+		if n := strings.Count(string(text), "\n"); err != nil || n != writes {
+			t.Errorf("writer %d: %d of %d lines came through: %v", i+1, n, writes, err)
+		}
 	}
 }
 
