@@ -203,6 +203,12 @@ func TestPodsBurstStaysLowUntilThePodIsTold(t *testing.T) {
 				if !due() {
 					t.Error("the pod is not to be settled at the first check")
 				}
+				if e, _ := g.reg.pod(sandbox.ID); e.lowUntil.IsZero() == c.low {
+					t.Errorf("the kubelet, which tells of this pod, is waited for until %v", e.lowUntil)
+				}
+				if last := podChecks[len(podChecks)-1]; last <= lowFor {
+					t.Errorf("the last check, after %s, does not give a burst back that stays away for %s", last, lowFor)
+				}
 			})
 		})
 	}
@@ -226,55 +232,37 @@ func (k remembering) Verify(p plan.Plan) []apply.Mismatch {
 	return nil
 }
 
-// What was written last is known without a look at the kernel, where it is not what is planned as well.
-func TestBurstThatIsRemembered(t *testing.T) {
-	t.Parallel()
-	target := lsr("one").Target()
-	for name, c := range map[string]struct {
-		quota   unit.Opt
-		written int64
-		falls   bool
-	}{
-		"as large":         {unit.Some(50000), 50000, false},
-		"unlimited":        {unit.Some(-1), 50000, false},
-		"smaller":          {unit.Some(49999), 50000, true},
-		"not told":         {unit.Opt{}, 50000, true},
-		"lowered already":  {unit.Some(20000), 0, false},
-		"an older, larger": {unit.Some(60000), 70000, true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			g, k, sandbox, _ := resized(t, 60000, leftOf(target, plan.CPUBurst, 50000, 0, protocol.FeatureBurst.String()))
-			g.o.Kernel = remembering{k, t, c.written}
-			g.UpdatePod(t.Context(), sandbox, workload.Resources{Quota: c.quota})
-			if falls := k.has(target, plan.CPUBurst, 0); falls != c.falls {
-				t.Errorf("the burst falls: %t, want %t; asked of the kernel:\n%s", falls, c.falls, k.asked)
-			}
-		})
-	}
-}
-
-// A pod's burst makes way for a quota that cannot hold it, and for one of which that is not known.
+// A pod's burst makes way for a quota that cannot hold it, and for one of which that is not known. What was written last is known without a
+// look at the kernel, where it is not what is planned as well.
 func TestBurstStaysUnderAQuotaThatHoldsIt(t *testing.T) {
 	t.Parallel()
 	target := lsr("one").Target()
+	asked := func(_ *testing.T, k *seen) Kernel { return k } // has what is planned
+	another := func(_ *testing.T, k *seen) Kernel { return unlike{k} }
+	last := func(burst int64) func(*testing.T, *seen) Kernel {
+		return func(t *testing.T, k *seen) Kernel { return remembering{k, t, burst} }
+	}
 	for name, c := range map[string]struct {
 		quota  unit.Opt
-		stands bool
+		kernel func(*testing.T, *seen) Kernel
 		falls  bool
 	}{
-		"as large":           {unit.Some(50000), true, false},
-		"unlimited":          {unit.Some(-1), true, false},
-		"smaller":            {unit.Some(49999), true, true},
-		"not told":           {unit.Opt{}, true, true},
-		"another one stands": {unit.Some(60000), false, true},
+		"as large":                    {unit.Some(50000), asked, false},
+		"unlimited":                   {unit.Some(-1), asked, false},
+		"smaller":                     {unit.Some(49999), asked, true},
+		"not told":                    {unit.Opt{}, asked, true},
+		"another one stands":          {unit.Some(60000), another, true},
+		"as large as remembered":      {unit.Some(50000), last(50000), false},
+		"unlimited, remembered":       {unit.Some(-1), last(50000), false},
+		"smaller than remembered":     {unit.Some(49999), last(50000), true},
+		"not told, remembered":        {unit.Opt{}, last(50000), true},
+		"lowered already":             {unit.Some(20000), last(0), false},
+		"an older, larger remembered": {unit.Some(60000), last(70000), true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			g, k, sandbox, _ := resized(t, 60000, leftOf(target, plan.CPUBurst, 50000, 0, protocol.FeatureBurst.String()))
-			if !c.stands {
-				g.o.Kernel = unlike{k}
-			}
+			g.o.Kernel = c.kernel(t, k)
 			g.UpdatePod(t.Context(), sandbox, workload.Resources{Quota: c.quota})
 			if falls := k.has(target, plan.CPUBurst, 0); falls != c.falls {
 				t.Errorf("the burst falls: %t, want %t; asked of the kernel:\n%s", falls, c.falls, k.asked)

@@ -115,7 +115,7 @@ func (g *Engine) lowerBurst(ctx context.Context, v *node.View, pod podEntry, old
 	}
 	if had := pod.plan.Get(plan.CPUBurst); had != nil && !had.Observe && (len(pl) > 0 || falls(before, asked)) {
 		low = true
-		if v.Runtime.Fields.UpdatePod {
+		if !untold(v, &pod) {
 			g.reg.changePod(pod.p.ID, func(e *podEntry) { e.lowUntil = g.o.Now().Add(lowFor) })
 		}
 		if last, ok := g.o.Kernel.Last(had.ID()); !ok || last.Int() > 0 { // the pod's other containers fall, too
