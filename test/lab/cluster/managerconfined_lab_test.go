@@ -41,10 +41,6 @@ func confined(t *testing.T, flags []string) []string {
 			t.Fatalf("the manifest of koord-manager does not say %s", promise)
 		}
 	}
-	user := regexp.MustCompile(`runAsUser: (\d+)`).FindStringSubmatch(text)
-	if user == nil {
-		t.Fatal("the manifest of koord-manager names no user")
-	}
 	kubeconfig := ""
 	flags = slices.DeleteFunc(slices.Clone(flags), func(f string) bool {
 		path, is := strings.CutPrefix(f, kubeconfigFlag)
@@ -57,8 +53,18 @@ func confined(t *testing.T, flags []string) []string {
 	if err := os.WriteFile(whole, inOneFile(t, read(t, kubeconfig)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	args := []string{"--mount", "--propagation", "slave", "sh", "-c", confinement, "sh", user[1], bin("koord-manager"), whole}
+	args := []string{"--mount", "--propagation", "slave", "sh", "-c", confinement, "sh", managersUser(t), bin("koord-manager"), whole}
 	return append(append(args, kubeconfigFlag+"/mnt/kubeconfig"), flags...)
+}
+
+// managersUser is whose process the manifest makes koord-manager.
+func managersUser(t *testing.T) string {
+	t.Helper()
+	user := regexp.MustCompile(`runAsUser: (\d+)`).FindStringSubmatch(read(t, manifest("manager")))
+	if user == nil || user[1] == "0" {
+		t.Fatalf("the manifest of koord-manager gives it the user %q", user)
+	}
+	return user[1]
 }
 
 // inOneFile is a kubeconfig with the certificates and the key that it names: a service account's token needs no files beside it either.
@@ -82,7 +88,7 @@ func isConfined(t *testing.T, pid int) {
 		return err
 	})
 	status := read(t, proc+"status")
-	for _, want := range []string{`Uid:\t65532\t65532\t65532\t65532`, `Groups:\t *`, `NoNewPrivs:\t1`, `CapEff:\t0+`, `CapPrm:\t0+`, `CapBnd:\t0+`} {
+	for _, want := range []string{`Uid:` + strings.Repeat(`\t`+managersUser(t), 4), `Groups:\t *`, `NoNewPrivs:\t1`, `CapEff:\t0+`, `CapPrm:\t0+`, `CapBnd:\t0+`} {
 		if !regexp.MustCompile(`(?m)^` + want + `$`).MatchString(status) {
 			t.Errorf("koord-manager is not confined, want %s:\n%s", want, status)
 		}

@@ -244,7 +244,8 @@ func (m *managed) load(t *testing.T) {
 	m.tell(t, map[string]string{keyThreshold: config.Str("data", keyThreshold)})
 }
 
-// steady is the quota of the best-effort class once it moves by less than a twentieth of the node in three decisions: it grows in steps.
+// steady is the quota of the best-effort class once it moves by less than a twentieth of the node in three seconds, which are three decisions: it grows in
+// steps.
 func (m *managed) steady(t *testing.T) (quota int) {
 	t.Helper()
 	eventually(t, 60*time.Second, func() error {

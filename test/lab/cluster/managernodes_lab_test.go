@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -46,7 +47,7 @@ func TestClusterManagerNodes(t *testing.T) {
 	}{
 		{"NodeMetric", n.metric}, {"Device", n.device}, {"keys", n.keys}, {"one half overridden", n.halves}, {"NodeSLOs of the documents", n.documents},
 		{"refused", n.refusal}, {"not sound", n.unsound}, {"formulas", n.formulas}, {"restarted while broken", n.restartBroken}, {"ConfigMap deleted", n.deleted},
-		{"node gone", n.gone}, {"another ConfigMap", n.elsewhere},
+		{"node of another life", n.anotherLife}, {"node gone", n.gone}, {"another ConfigMap", n.elsewhere},
 	} {
 		if !t.Run(s.name, s.test) {
 			return // each goes on from where the one before has ended
@@ -296,6 +297,27 @@ func (n *simulated) deleted(t *testing.T) {
 	n.running.shows(t, 60*time.Second, `koord_rt_manager_config_problems\{key="`+keyThreshold+`"\} 0`)
 	n.tell(t, map[string]string{keyThreshold: thresholdConfig(65)})
 	n.becomes(t, slos+"/"+documented, "NodeSLO by a ConfigMap that is made anew", func(o cluster.Object) bool { return percent(o, "cpuSuppressThresholdPercent") == 65 })
+}
+
+// anotherLife: what was decided for a node that has gone does not reach the one that has its name now. koord-manager takes just this refusal
+// for that (ownership.Another), and any other for a failure.
+func (n *simulated) anotherLife(t *testing.T) {
+	patch := func(uid string) error {
+		_, err := n.c.Admin().Patch(t.Context(), "/api/v1/nodes/node-002/status", cluster.MergePatch, cluster.Object{
+			"metadata": map[string]any{"uid": uid}, "status": map[string]any{"allocatable": map[string]any{"example.com/of-another": "1"}},
+		})
+		return err
+	}
+	node, err := n.c.Admin().Get(t.Context(), "/api/v1/nodes/node-002")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := patch("00000000-0000-4000-8000-000000000001"); !cluster.Refused(err, "Invalid") || !strings.Contains(err.Error(), "metadata.uid: Invalid value") {
+		t.Errorf("a patch for another node of that name: %v", err)
+	}
+	if err := patch(node.Str("metadata", "uid")); err != nil {
+		t.Errorf("the same for this node: %v", err)
+	}
 }
 
 // gone: what was made for a node outlives it for as long as the manager was told, ten minutes by default, and goes then. What a user has made stays,
