@@ -10,6 +10,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -196,6 +197,76 @@ func TestKernelFires(t *testing.T) {
 	if err != nil || s.Some.TotalUS == 0 {
 		t.Errorf("%+v, %v", s, err)
 	}
+}
+
+// TestOldStallsDoNotFire: what went on to stall after an event does not fire long afterwards, at a stall far below the threshold; and one that
+// is as large as the threshold still does.
+func TestOldStallsDoNotFire(t *testing.T) {
+	t.Parallel()
+	needPSI(t)
+	dir, win := cgroup(t), window(t)
+	trigger := psi.Trigger{Stall: win / 5, Window: win}
+	events := make(chan psi.Event, 64)
+	if _, err := start(t).Add(dir+"/cpu.pressure", trigger, func(e psi.Event) { events <- e }); err != nil {
+		t.Fatal(err)
+	}
+	spinners(t, dir, cpus(t)+2)
+	pids, err := root.Read(dir + "/cgroup.procs")
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := func(s syscall.Signal) {
+		for _, f := range strings.Fields(pids) {
+			if pid, err := strconv.Atoi(f); err != nil || syscall.Kill(pid, s) != nil {
+				t.Fatalf("%s to %q: %v", s, f, err)
+			}
+		}
+	}
+	stalled := func() time.Duration {
+		var s psi.Stat
+		raw, err := root.Read(dir + "/cpu.pressure")
+		if err == nil {
+			err = psi.Parse([]byte(raw), &s)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return time.Duration(s.Some.TotalUS) * time.Microsecond
+	}
+	quiet := func(d time.Duration) (came bool) {
+		for end := time.After(d); ; came = true {
+			select {
+			case <-events:
+			case <-end:
+				return came
+			}
+		}
+	}
+	await(t, events, "load")
+	time.Sleep(win / 2) // it goes on after the event
+	all(syscall.SIGSTOP)
+	for try := 0; ; try++ {
+		for quiet(2 * win) {
+		}
+		before := stalled()
+		all(syscall.SIGCONT)
+		time.Sleep(win / 50)
+		all(syscall.SIGSTOP)
+		came := quiet(win / 2)
+		growth := stalled() - before
+		if growth == 0 || growth >= trigger.Stall/2 {
+			if try == 20 {
+				t.Fatalf("this machine does not stall for a moment only: %s, or not at all", growth)
+			}
+			continue
+		}
+		if came {
+			t.Errorf("fired at a stall of %s, want %s in %s", growth, trigger.Stall, win)
+		}
+		break
+	}
+	all(syscall.SIGCONT)
+	await(t, events, "load again")
 }
 
 func await(t *testing.T, c chan psi.Event, what string) psi.Event {

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -24,16 +25,29 @@ type Watcher struct {
 	// last is the id of the last watch. Ids, unlike descriptors, are not used again while an event is on its way.
 	last   int32
 	closed bool
+	// shutting are descriptors that are being closed.
+	shutting sync.WaitGroup
 }
 
 // Watch is one trigger of a Watcher.
 type Watch struct {
-	w    *Watcher
-	id   int32
-	fd   int
-	path string
-	fire func(Event)
+	w       *Watcher
+	id      int32
+	path    string
+	trigger Trigger
+	fire    func(Event)
+
+	// Under the watcher's lock:
+	fd int
+	// renew is when the kernel is given the trigger anew, zero for never.
+	renew time.Time
 }
+
+// renewAfter is how long after an event of a trigger it is set anew, if no other has followed. What goes on to stall after an event is
+// kept by the kernel for the end of the window; since Linux 6.7 it looks then only if something stalls just now, and else keeps it and
+// fires at the next stall, however small and late (pending_event of update_triggers and psi_rtpoll_work, kernel/sched/psi.c). The
+// kernel looks ten times in a window.
+func renewAfter(t Trigger) time.Duration { return t.Window + t.Window/5 }
 
 // wakeID is the eventfd's id in the epoll set.
 const wakeID = 0
@@ -74,14 +88,14 @@ func (w *Watcher) Add(path string, t Trigger, fire func(Event)) (*Watch, error) 
 	if err != nil {
 		return nil, err
 	}
-	watch := &Watch{w: w, fd: fd, path: path, fire: fire}
+	watch := &Watch{w: w, fd: fd, path: path, trigger: t, fire: fire}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.last++
 	watch.id = w.last
 	err = ErrClosed
 	if !w.closed {
-		err = unix.EpollCtl(w.epoll, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: unix.EPOLLPRI, Fd: watch.id})
+		err = w.poll(fd, watch.id)
 	}
 	if err != nil {
 		unix.Close(fd) //nolint:errcheck // only the first error counts
@@ -94,18 +108,34 @@ func (w *Watcher) Add(path string, t Trigger, fire func(Event)) (*Watch, error) 
 // Path is the file that is watched.
 func (w *Watch) Path() string { return w.path }
 
-// Close takes the trigger off. An event that is just being delivered may still arrive. Closing twice is no error.
-func (w *Watch) Close() {
-	w.w.mu.Lock()
-	defer w.w.mu.Unlock()
-	w.drop()
+func (w *Watcher) poll(fd int, id int32) error {
+	return unix.EpollCtl(w.epoll, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: unix.EPOLLPRI, Fd: id})
 }
 
-// drop is Close under the lock. Closing the descriptor takes it out of the epoll set and frees the trigger.
-func (w *Watch) drop() {
-	if w.w.watches[w.id] == w {
-		delete(w.w.watches, w.id)
-		unix.Close(w.fd) //nolint:errcheck // nothing to do about it
+// Close takes the trigger off, for which the kernel may need some milliseconds. An event that is just being delivered may still arrive.
+// Closing twice is no error.
+func (w *Watch) Close() {
+	w.w.mu.Lock()
+	fd := w.drop()
+	w.w.mu.Unlock()
+	shut(fd)
+}
+
+// drop is Close under the lock. It returns what shut gets without it.
+func (w *Watch) drop() (fd int) {
+	if w.w.watches[w.id] != w {
+		return -1
+	}
+	delete(w.w.watches, w.id)
+	unix.EpollCtl(w.w.epoll, unix.EPOLL_CTL_DEL, w.fd, nil) //nolint:errcheck // it is there
+	return w.fd
+}
+
+// shut closes a descriptor and so frees its trigger. The kernel waits until nobody looks at it (synchronize_rcu in psi_trigger_destroy), and whoever
+// holds the lock would make events wait as long.
+func shut(fd int) {
+	if fd >= 0 {
+		unix.Close(fd) //nolint:errcheck // nothing to do about it
 	}
 }
 
@@ -116,7 +146,7 @@ func (w *Watcher) Run(ctx context.Context) error {
 	defer w.close()
 	var events [16]unix.EpollEvent
 	for {
-		n, err := unix.EpollWait(w.epoll, events[:], -1)
+		n, err := unix.EpollWait(w.epoll, events[:], w.wait(time.Now()))
 		switch {
 		case errors.Is(err, unix.EINTR):
 			continue
@@ -127,8 +157,49 @@ func (w *Watcher) Run(ctx context.Context) error {
 			if e.Fd == wakeID {
 				return nil
 			}
-			w.deliver(e)
+			w.deliver(e, time.Now())
 		}
+		w.renewDue(time.Now())
+	}
+}
+
+// wait is how many milliseconds there are until the next trigger is due to be set anew, -1 for none.
+func (w *Watcher) wait(now time.Time) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	next := -1
+	for _, watch := range w.watches {
+		if watch.renew.IsZero() {
+			continue
+		}
+		if left := int(max(0, watch.renew.Sub(now)+time.Millisecond-1) / time.Millisecond); next < 0 || left < next {
+			next = left
+		}
+	}
+	return next
+}
+
+// renewDue sets the triggers anew that are due. One that the kernel does not take again stays as it was.
+func (w *Watcher) renewDue(now time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, watch := range w.watches {
+		if watch.renew.IsZero() || watch.renew.After(now) {
+			continue
+		}
+		watch.renew = time.Time{}
+		fd, err := arm(watch.path, watch.trigger)
+		if err != nil {
+			continue // its cgroup is gone, which is an event of its own
+		}
+		if err := w.poll(fd, watch.id); err != nil {
+			shut(fd)
+			continue
+		}
+		old := watch.fd
+		watch.fd = fd
+		unix.EpollCtl(w.epoll, unix.EPOLL_CTL_DEL, old, nil) //nolint:errcheck // it is there
+		w.shutting.Go(func() { shut(old) })
 	}
 }
 
@@ -141,14 +212,18 @@ func (w *Watcher) stop() {
 	}
 }
 
-func (w *Watcher) deliver(e unix.EpollEvent) {
+func (w *Watcher) deliver(e unix.EpollEvent, now time.Time) {
 	w.mu.Lock()
-	watch := w.watches[e.Fd]
+	watch, fd := w.watches[e.Fd], -1
 	gone := e.Events&(unix.EPOLLERR|unix.EPOLLHUP) != 0
-	if watch != nil && gone {
-		watch.drop()
+	if watch != nil {
+		watch.renew = now.Add(renewAfter(watch.trigger))
+		if gone {
+			fd = watch.drop()
+		}
 	}
 	w.mu.Unlock()
+	shut(fd)
 	if watch != nil {
 		watch.fire(Event{Gone: gone})
 	}
@@ -156,11 +231,16 @@ func (w *Watcher) deliver(e unix.EpollEvent) {
 
 func (w *Watcher) close() {
 	w.mu.Lock()
-	defer w.mu.Unlock()
 	w.closed = true
+	var fds []int
 	for _, watch := range w.watches {
-		watch.drop()
+		fds = append(fds, watch.drop())
 	}
 	unix.Close(w.wake)  //nolint:errcheck // nothing to do about it
 	unix.Close(w.epoll) //nolint:errcheck // nothing to do about it
+	w.mu.Unlock()
+	for _, fd := range fds {
+		shut(fd)
+	}
+	w.shutting.Wait()
 }
