@@ -47,7 +47,7 @@ func TestGuestKubelet(t *testing.T) {
 		name string
 		do   func()
 	}{
-		{"Created", n.makes}, {"Resized", n.resized}, {"Killed", n.killed}, {"Memory", n.memory}, {"Reported", n.reported}, {"StrategyGoes", n.strategyGoes},
+		{"Created", n.makes}, {"Resized", n.resized}, {"Killed", n.killed}, {"Memory", n.memory}, {"Caches", n.caches}, {"Reported", n.reported}, {"StrategyGoes", n.strategyGoes},
 		{"Suppressed", n.suppressed}, {"Reclaimed", n.reclaimed}, {"Evicted", n.evicted}, {"Starved", n.starved}, {"Static", n.static},
 	} {
 		if !t.Run(s.name, func(t *testing.T) {

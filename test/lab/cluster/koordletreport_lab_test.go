@@ -77,6 +77,7 @@ func (n *governed) report(t *testing.T) {
 	n.besides(t, got)
 	byMemoryNode(t, got)
 	n.topology(t)
+	n.pageCache(t)
 	n.remove(t, "lsr", "plain")
 }
 
