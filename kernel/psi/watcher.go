@@ -44,9 +44,9 @@ type Watch struct {
 }
 
 // renewAfter is how long after an event of a trigger it is set anew, if no other has followed. What goes on to stall after an event is
-// kept by the kernel for the end of the window; since Linux 6.7 it looks then only if something stalls just now, and else keeps it and
-// fires at the next stall, however small and late (pending_event of update_triggers and psi_rtpoll_work, kernel/sched/psi.c). The
-// kernel looks ten times in a window.
+// kept by the kernel until the end of the window. Since Linux 6.7 it looks then, for triggers of who has CAP_SYS_RESOURCE, only if something
+// stalls just now, and else keeps it and fires at the next stall, however small and late (pending_event of update_triggers and
+// psi_rtpoll_work, kernel/sched/psi.c). It looks ten times in a window.
 func renewAfter(t Trigger) time.Duration { return t.Window + t.Window/5 }
 
 // wakeID is the eventfd's id in the epoll set.
@@ -89,24 +89,27 @@ func (w *Watcher) Add(path string, t Trigger, fire func(Event)) (*Watch, error) 
 		return nil, err
 	}
 	watch := &Watch{w: w, fd: fd, path: path, trigger: t, fire: fire}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.last++
-	watch.id = w.last
-	err = ErrClosed
-	if !w.closed {
-		err = w.poll(fd, watch.id)
-	}
-	if err != nil {
-		unix.Close(fd) //nolint:errcheck // only the first error counts
+	if err := w.take(watch); err != nil {
+		shut(fd)
 		return nil, fmt.Errorf("watch %s: %w", path, err)
 	}
-	w.watches[watch.id] = watch
 	return watch, nil
 }
 
-// Path is the file that is watched.
-func (w *Watch) Path() string { return w.path }
+func (w *Watcher) take(watch *Watch) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closed {
+		return ErrClosed
+	}
+	w.last++
+	watch.id = w.last
+	if err := w.poll(watch.fd, watch.id); err != nil {
+		return err
+	}
+	w.watches[watch.id] = watch
+	return nil
+}
 
 func (w *Watcher) poll(fd int, id int32) error {
 	return unix.EpollCtl(w.epoll, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: unix.EPOLLPRI, Fd: id})
@@ -181,26 +184,57 @@ func (w *Watcher) wait(now time.Time) int {
 
 // renewDue sets the triggers anew that are due. One that the kernel does not take again stays as it was.
 func (w *Watcher) renewDue(now time.Time) {
+	var old []int
+	for _, watch := range w.due(now) {
+		fd, fired := w.rearm(watch, now)
+		if fd >= 0 {
+			old = append(old, fd)
+		}
+		if fired {
+			watch.fire(Event{})
+		}
+	}
+	if len(old) > 0 {
+		w.shutting.Go(func() { // events do not wait for it
+			for _, fd := range old {
+				shut(fd)
+			}
+		})
+	}
+}
+
+func (w *Watcher) due(now time.Time) (out []*Watch) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, watch := range w.watches {
-		if watch.renew.IsZero() || watch.renew.After(now) {
-			continue
+		if !watch.renew.IsZero() && !watch.renew.After(now) {
+			watch.renew = time.Time{}
+			out = append(out, watch)
 		}
-		watch.renew = time.Time{}
-		fd, err := arm(watch.path, watch.trigger)
-		if err != nil {
-			continue // its cgroup is gone, which is an event of its own
-		}
-		if err := w.poll(fd, watch.id); err != nil {
-			shut(fd)
-			continue
-		}
-		old := watch.fd
-		watch.fd = fd
-		unix.EpollCtl(w.epoll, unix.EPOLL_CTL_DEL, old, nil) //nolint:errcheck // it is there
-		w.shutting.Go(func() { shut(old) })
 	}
+	return out
+}
+
+// rearm gives a watch a new trigger, and returns the descriptor of the one that is not needed, -1 for none, and whether the old one has
+// fired since the last wait.
+func (w *Watcher) rearm(watch *Watch, now time.Time) (spare int, fired bool) {
+	fd, err := arm(watch.path, watch.trigger)
+	if err != nil {
+		return -1, false // its cgroup is gone, which is an event of its own
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.watches[watch.id] != watch || w.poll(fd, watch.id) != nil {
+		return fd, false
+	}
+	old := watch.fd
+	watch.fd = fd
+	unix.EpollCtl(w.epoll, unix.EPOLL_CTL_DEL, old, nil) //nolint:errcheck // it is there
+	last := []unix.PollFd{{Fd: int32(old), Events: unix.POLLPRI}}
+	if n, err := unix.Poll(last, 0); n == 1 && err == nil && last[0].Revents&unix.POLLPRI != 0 {
+		watch.renew, fired = now.Add(renewAfter(watch.trigger)), true
+	}
+	return old, fired
 }
 
 // stop ends the wait. The descriptor is open as long as the watcher is not closed.

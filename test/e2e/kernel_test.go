@@ -27,7 +27,7 @@ var kernelPackages = map[string]guestPackage{
 	"kernel/perf":      {v2: []string{"TestThisHost", "TestCgroupOnThisHost"}},
 	"kernel/probe":     {v2: []string{"TestProbeThisHost", "TestProbeControllerlessV2"}, v1: []string{"TestProbeThisHost"}},
 	"kernel/proc":      {v2: []string{"TestHostTables", "TestThisMachine", "TestThisThread", "TestTheseCPUs"}},
-	"kernel/psi":       {v2: []string{"TestKernelFires", "TestManyWatchesCloseCleanly"}},
+	"kernel/psi":       {v2: []string{"TestKernelFires", "TestOldStallsDoNotFire", "TestManyWatchesCloseCleanly"}},
 	"kernel/reclaim":   {v2: []string{"TestKernel"}},
 	"kernel/resctrl":   {v2: []string{"TestKernel"}},
 	"kernel/sys":       {v2: []string{"TestGPUs", "TestThisHostsNodes"}},

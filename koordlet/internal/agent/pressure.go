@@ -54,11 +54,18 @@ func (p *Pressure) Run(ctx context.Context) error { return p.watcher.Run(ctx) }
 // Follow keeps the triggers in step with the pods. A pod whose kernel file takes no trigger, or for which there is none left, waits
 // for the tick; the error tells of these.
 func (p *Pressure) Follow(members []engine.Member) error {
+	ended, refused := p.follow(members)
+	for _, w := range ended { // without the lock, since the kernel takes its time and gone waits for it
+		w.Close()
+	}
+	return refused
+}
+
+func (p *Pressure) follow(members []engine.Member) (ended []*psi.Watch, refused error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	here := map[string]bool{}
 	left := 0
-	var refused error
 	for i := range members {
 		pod := members[i].Pod
 		switch {
@@ -82,11 +89,11 @@ func (p *Pressure) Follow(members []engine.Member) error {
 	p.refused = refused
 	for cgroup, w := range p.watches {
 		if !here[cgroup] {
-			w.Close()
+			ended = append(ended, w)
 			delete(p.watches, cgroup)
 		}
 	}
-	return refused
+	return ended, refused
 }
 
 func (p *Pressure) add(cgroup, uid string) error {

@@ -75,13 +75,22 @@ func (c *Client) way() (*way, error) {
 	return c.file.now()
 }
 
-// Unread is why the kubeconfig could not be read when it was last needed, and since when; nil where it could, or there is none. What it said
-// before, if anything, is in force.
+// Unread is why the kubeconfig, or a file that it names, could not be read when it was last needed, and since when; nil where it could, or
+// there is none. What it said before, if anything, is in force.
 func (c *Client) Unread() (since time.Time, err error) {
-	if c.fixed != nil {
+	w := c.fixed
+	if w == nil {
+		if since, err, w = c.file.unread(); err != nil {
+			return since, fmt.Errorf("its kubeconfig is waited for: %w", err)
+		}
+	}
+	if w == nil {
 		return time.Time{}, nil
 	}
-	return c.file.unread()
+	if since, err = w.http.Unread(); err != nil {
+		return since, fmt.Errorf("what was read before is in force: %w", err)
+	}
+	return time.Time{}, nil
 }
 
 // Weakness says what the way to the server gives up, empty when nothing.

@@ -109,9 +109,9 @@ func TestConnect(t *testing.T) {
 	if _, err := kube.FromKubeconfig(path + ".none"); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("no file: %v", err)
 	}
-	for _, server := range []string{"", "h:6443", "ftp://h", "https://"} {
-		if _, err := kube.New(kube.Config{Server: server}); err == nil {
-			t.Errorf("server %q accepted", server)
+	for _, server := range []string{"", "h:6443", "ftp://h", "https://", "user:secret@10.0.0.1:6443", "https://user:secret@h", "https://user:secret@h:%zz"} {
+		if _, err := kube.New(kube.Config{Server: server}); err == nil || strings.Contains(err.Error(), "secret") {
+			t.Errorf("server %q: %v", server, err)
 		}
 	}
 	plain, err := kube.New(kube.Config{Server: "http://127.0.0.1:8080"})

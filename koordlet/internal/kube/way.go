@@ -4,6 +4,7 @@
 package kube
 
 import (
+	"errors"
 	"fmt"
 	"net/url"
 	"strings"
@@ -21,11 +22,11 @@ type way struct {
 
 func newWay(server string, o trust.Options) (*way, error) {
 	u, err := url.Parse(server)
-	if err != nil {
-		return nil, fmt.Errorf("API server %.200q: %w", server, err)
-	}
-	if u.Scheme != "https" && u.Scheme != "http" || u.Host == "" {
-		return nil, fmt.Errorf("API server %.200q: want https://host", server)
+	switch { // none of them shows the text, which may have a password in it
+	case err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "":
+		return nil, errors.New("the API server's address is none: want https://host")
+	case u.User != nil:
+		return nil, fmt.Errorf("API server %s: a user in the address is not used: give a token or a client certificate", u.Redacted())
 	}
 	o.Proxy, o.Compressed = true, true
 	h, err := trust.New(o)
@@ -95,10 +96,11 @@ func (f *fileWay) read() (*way, error) {
 	return w, nil
 }
 
-func (f *fileWay) unread() (since time.Time, err error) {
+// unread is why the file could not be read at the newest try and since when, and the newest way that it told, nil for none.
+func (f *fileWay) unread() (since time.Time, err error, last *way) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.since, f.err
+	return f.since, f.err, f.last
 }
 
 func (f *fileWay) close() {

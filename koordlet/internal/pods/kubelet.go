@@ -46,8 +46,11 @@ func NewKubelet(endpoint string, client *trust.Client) *Kubelet {
 	return &Kubelet{url: strings.TrimSuffix(endpoint, "/") + "/pods", http: client, timeout: kubeletTimeout, seed: maphash.MakeSeed()}
 }
 
-// Weakness says what the way to the kubelet gives up, empty when nothing.
+// Weakness says what the way to the kubelet gives up, or that it is an old one because its files cannot be read; empty when nothing.
 func (k *Kubelet) Weakness() string {
+	if since, err := k.http.Unread(); err != nil {
+		return "the kubelet is asked as before " + since.UTC().Format(time.RFC3339) + ": " + err.Error()
+	}
 	if strings.HasPrefix(k.url, "http://") {
 		return "the kubelet is asked without TLS"
 	}

@@ -4,6 +4,7 @@
 package pods
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/koord-rt/koord-rt/api/protocol"
@@ -133,13 +134,7 @@ func (p *Pod) Class() protocol.QoS {
 // Band is the priority band with its default: that of the QoS class when neither label nor priority tells. BE is batch,
 // all others are prod.
 func (p *Pod) Band() protocol.PriorityClass {
-	switch {
-	case p.PriorityClass != protocol.PriorityNone:
-		return p.PriorityClass
-	case p.Class() == protocol.QoSBE:
-		return protocol.PriorityBatch
-	}
-	return protocol.PriorityProd
+	return cmp.Or(p.PriorityClass, p.Class().DefaultPriorityClass(), protocol.PriorityProd)
 }
 
 // Finished reports that no process of the pod will run any more.

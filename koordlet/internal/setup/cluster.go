@@ -166,14 +166,16 @@ func (c *cluster) Asked() slo.Asked {
 	return slo.Asked{Collect: slo.DefaultCollect()}
 }
 
-// sources are the objects that are followed, each with why it is not, and before them the way to them while it cannot be read.
+// sources are the objects that are followed, each with why it is not, and before them the way to them while it cannot be read or is weak.
 func (c *cluster) sources() []status.Source {
 	if c.client == nil {
 		return []status.Source{{Name: "apiserver", State: status.StateOff, Reason: "no way to an API server is configured"}}
 	}
 	var out []status.Source
 	if since, err := c.client.Unread(); err != nil {
-		out = append(out, source("apiserver", fmt.Errorf("its kubeconfig is waited for: %w", err), since))
+		out = append(out, source("apiserver", err, since))
+	} else if weak := c.client.Weakness(); weak != "" {
+		out = append(out, source("apiserver", errors.New(weak), time.Time{}))
 	}
 	node, spec, metric := c.node.Observed(), c.slo.Observed(), c.metric.Observed()
 	return append(

@@ -108,13 +108,16 @@ func TestServerThatDoesNotAnswerYet(t *testing.T) {
 	}
 	defer c.close()
 	var names []string
+	if weak := c.sources()[0]; weak.Reason != "the API server is asked without TLS" {
+		t.Errorf("no word of a way without TLS: %+v", weak)
+	}
 	for _, s := range c.sources() {
 		names = append(names, s.Name)
 		if s.State != status.StateDegraded || s.Reason == "" {
 			t.Errorf("%+v", s)
 		}
 	}
-	if d := cmp.Diff([]string{"node", "nodeslo", "nodemetric"}, names); d != "" || len(c.components()) != 3 {
+	if d := cmp.Diff([]string{"apiserver", "node", "nodeslo", "nodemetric"}, names); d != "" || len(c.components()) != 3 {
 		t.Errorf("%s, %d components", d, len(c.components()))
 	}
 	if c.Node() != nil || c.Strategy() != nil || c.Asked().Report != slo.DefaultCollect().Report || c.Asked().UID != "" {

@@ -60,8 +60,12 @@ type Client struct {
 	o Options
 
 	mu sync.Mutex
-	// state is what the files held when they were last looked at.
+	// state is what the files held when they could last be read.
 	state *state
+	// unread is why they could not be at the newest try, nil where they could, and since when.
+	unread error
+	since  time.Time
+	closed bool
 }
 
 // state is one set of files, immutable but for its connections.
@@ -82,6 +86,14 @@ func New(o Options) (*Client, error) {
 			return nil, fmt.Errorf("read trust anchor: %w", err)
 		}
 	}
+	if o.CertFile == "" && o.KeyFile == "" && len(o.Cert) > 0 {
+		if _, err := tls.X509KeyPair(o.Cert, o.Key); err != nil {
+			return nil, fmt.Errorf("read client certificate: %w", err)
+		}
+	}
+	if o.TokenFile == "" && o.Token != "" && !isToken(o.Token) {
+		return nil, errors.New("read token: not a token")
+	}
 	if o.DeadAfter <= 0 {
 		o.DeadAfter = DefaultDeadAfter
 	}
@@ -94,6 +106,14 @@ func (c *Client) Weakness() string {
 		return "the server's certificate is not verified"
 	}
 	return ""
+}
+
+// Unread is why the files could not be read when they were last needed, and since when; nil where they could. What they held before, if
+// anything, is in force.
+func (c *Client) Unread() (since time.Time, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.since, c.unread
 }
 
 // Do sends a request and returns the answer whatever its status; redirects are not followed, because they would take the
@@ -123,10 +143,11 @@ func (c *Client) Do(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// Close drops idle connections; one that is in use is dropped by ending its request.
+// Close drops idle connections; one that is in use is dropped by ending its request. A request that comes after all leaves none.
 func (c *Client) Close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.closed = true
 	if c.state != nil {
 		c.state.transport.CloseIdleConnections()
 		c.state = nil
@@ -134,7 +155,7 @@ func (c *Client) Close() {
 }
 
 // current is the state of the files as they are now. A file that became unreadable while a good state is at hand (a
-// rotation that is half done) leaves that state in force.
+// rotation that is half done) leaves that state in force, but for the token: it expires soonest, and is read by itself.
 func (c *Client) current(ctx context.Context) (*state, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -143,13 +164,24 @@ func (c *Client) current(ctx context.Context) (*state, error) {
 	defer c.mu.Unlock()
 	now := c.look()
 	if c.state != nil && c.state.stamps == now {
+		c.unread = nil
 		return c.state, nil
 	}
 	fresh, err := c.build(now)
+	if err != nil && c.unread == nil {
+		c.since = time.Now()
+	}
+	c.unread = err
 	switch {
 	case err == nil && c.state != nil:
 		c.state.transport.CloseIdleConnections()
 	case err != nil && c.state != nil:
+		o := c.named(now)
+		if token, err := o.readToken(len(c.state.transport.TLSClientConfig.Certificates) > 0); err == nil && token != c.state.token {
+			newer := *c.state
+			newer.token, newer.stamps[tokenFile] = token, now[tokenFile]
+			c.state = &newer
+		}
 		return c.state, nil
 	case err != nil:
 		return nil, err
@@ -178,6 +210,7 @@ func (c *Client) build(now stamps) (*state, error) {
 		ForceAttemptHTTP2:      true,
 		HTTP2:                  &http.HTTP2Config{SendPingTimeout: quiet, PingTimeout: wait},
 		MaxIdleConnsPerHost:    2,
+		DisableKeepAlives:      c.closed,
 		IdleConnTimeout:        idleConn,
 		MaxResponseHeaderBytes: 64 << 10,
 		DisableCompression:     !c.o.Compressed,

@@ -7,11 +7,13 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -171,6 +173,95 @@ func TestFilesThatRotate(t *testing.T) {
 	put(t, anchor, second.Cert)
 	step("trusted now", two.URL, "200 OK HTTP/2.0 Bearer delta")
 	step("not trusted any more", one.URL, "error: verify")
+}
+
+// While one file cannot be read the way stays as it was, but for a newer token, and says so until it can.
+func TestFileThatStaysBroken(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	dir := t.TempDir()
+	pair := trusttest.SelfSigned(t, "node-001", now.Add(-time.Hour), now.Add(time.Hour))
+	anchor, token := put(t, filepath.Join(dir, "kubelet.crt"), pair.Cert), put(t, filepath.Join(dir, "token"), []byte("alpha\n"))
+	c := newClient(t, trust.Options{CAFile: anchor, TokenFile: token})
+	s := serve(t, pair, nil)
+	step := func(want, unread string) (since time.Time) {
+		t.Helper()
+		if got := ask(t, c, s.URL); !strings.HasPrefix(got, want) {
+			t.Errorf("%s, want %s", got, want)
+		}
+		since, err := c.Unread()
+		if (err != nil) != (unread != "") || err != nil && !strings.Contains(err.Error(), unread) {
+			t.Errorf("unread: %v, want %q", err, unread)
+		}
+		return since
+	}
+	step("200 OK HTTP/2.0 Bearer alpha", "")
+	put(t, anchor, []byte("half"))
+	begun := step("200 OK HTTP/2.0 Bearer alpha", "read trust anchor "+anchor)
+	put(t, token, []byte("beta\n"))
+	if since := step("200 OK HTTP/2.0 Bearer beta", "read trust anchor "+anchor); since != begun {
+		t.Errorf("broken since %s and %s", begun, since)
+	}
+	put(t, token, []byte(""))
+	step("200 OK HTTP/2.0 Bearer beta", "read trust anchor "+anchor)
+	put(t, token, []byte("gamma\n"))
+	put(t, anchor, pair.Cert)
+	step("200 OK HTTP/2.0 Bearer gamma", "")
+}
+
+// What is given as it is, is wrong at once: nobody will write it anew.
+func TestInlineCredentials(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	one := trusttest.SelfSigned(t, "one", now.Add(-time.Hour), now.Add(time.Hour))
+	two := trusttest.SelfSigned(t, "two", now.Add(-time.Hour), now.Add(time.Hour))
+	for want, o := range map[string]trust.Options{
+		"":                            {Cert: one.Cert, Key: one.Key, Token: "alpha"},
+		"read client certificate: ":   {Cert: one.Cert, Key: two.Key},
+		"read client certificate:":    {Cert: one.Cert[:len(one.Cert)/2], Key: one.Key},
+		"read token: not a token":     {Token: "al\npha"},
+		"a client certificate needs ": {Cert: one.Cert},
+	} {
+		if _, err := trust.New(o); (err != nil) != (want != "") || err != nil && !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+}
+
+// A request that comes when its way has been closed leaves no connection: goleak would see it.
+func TestAskedWhenClosed(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	pair := trusttest.SelfSigned(t, "node-001", now.Add(-time.Hour), now.Add(time.Hour))
+	var mu sync.Mutex
+	open := map[net.Conn]bool{}
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	s.EnableHTTP2, s.TLS = true, &tls.Config{Certificates: []tls.Certificate{pair.TLS(t)}}
+	s.Config.ConnState = func(c net.Conn, state http.ConnState) {
+		mu.Lock()
+		defer mu.Unlock()
+		if open[c] = true; state == http.StateClosed {
+			delete(open, c)
+		}
+	}
+	s.StartTLS()
+	t.Cleanup(s.Close)
+	c := newClient(t, trust.Options{CA: pair.Cert})
+	c.Close()
+	if got := ask(t, c, s.URL); !strings.HasPrefix(got, "200 OK") {
+		t.Error(got)
+	}
+	for end := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+		mu.Lock()
+		left := len(open)
+		mu.Unlock()
+		if left == 0 {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("%d connections are left", left)
+		}
+	}
 }
 
 // A kubelet writes its certificate at its first start, which may come after ours: until then the system's authorities count, and no token is

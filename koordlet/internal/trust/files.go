@@ -49,6 +49,9 @@ func StampOf(path string) (out Stamp) {
 // stamps are those of every file of a client, in the order of Options.
 type stamps [4]Stamp
 
+// tokenFile is the place of the token's stamp.
+const tokenFile = 1
+
 // look stamps the files.
 func (c *Client) look() (out stamps) {
 	for i, path := range [...]string{c.o.CAFile, c.o.TokenFile, c.o.CertFile, c.o.KeyFile} {
@@ -190,10 +193,15 @@ func (o *Options) readToken(certified bool) (string, error) {
 		return "", fmt.Errorf("read token: %w", err)
 	}
 	token := strings.TrimSpace(string(data))
-	if token == "" || strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) {
+	if !isToken(token) {
 		return "", fmt.Errorf("read token %s: not a token", o.TokenFile)
 	}
 	return token, nil
+}
+
+// isToken reports that a text can stand in a header.
+func isToken(s string) bool {
+	return s != "" && !strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r > '~' })
 }
 
 // either is the file's content, or the bytes without a file.
