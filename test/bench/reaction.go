@@ -142,13 +142,16 @@ func fromPressed(t *turn) time.Duration {
 func tellReaction(r *report, ts turns) error {
 	ts.note(r)
 	between := map[string]int{} // turns in which koordlet decided without its tick
-	for _, t := range ts {
+	for i, t := range ts {
 		if t.Between > 0 {
 			between[t.Way]++
 		}
+		if answered := t.Held != 0; t.Way == wayTriggers && answered && t.Between == 0 || t.Way == wayTick && t.Between > 0 {
+			return fmt.Errorf("turn %d, %s, answered %t: koordlet has decided %d times between two ticks", i+1, t.Way, answered, t.Between)
+		}
 	}
-	if between[wayTriggers] == 0 || between[wayTick] != 0 {
-		return fmt.Errorf("koordlet has decided between two ticks in %d turns with triggers and in %d without", between[wayTriggers], between[wayTick])
+	if between[wayTriggers] == 0 {
+		return errors.New("koordlet has decided between two ticks in no turn")
 	}
 	stalled := fmt.Sprintf("LS pod stalled for %s", watchedTrigger().Stall)
 	const begins = "LS load begins"

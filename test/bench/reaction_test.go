@@ -18,13 +18,14 @@ import (
 func TestTurnSees(t *testing.T) {
 	t.Parallel()
 	const ms = time.Millisecond
+	begin := step{0, 4000}
 	quotas := []step{{1 * ms, 4000}, {3 * ms, 4000}, {91 * ms, 4100}, {97 * ms, 3900}, {98 * ms, 3600}, {99 * ms, 760}, {101 * ms, 380}}
 	for way, want := range map[string]turn{
-		wayTriggers: {Held: 99 * ms, Reads: 6, Over: 99 * ms, Steps: []step{quotas[0], quotas[2], quotas[3], quotas[4], quotas[5]}},
-		wayTick:     {Reads: 5, Over: 98 * ms, Steps: []step{quotas[0], quotas[2], quotas[3], quotas[4]}},
+		wayTriggers: {Held: 99 * ms, Reads: 6, Over: 99 * ms, Steps: []step{begin, quotas[2], quotas[3], quotas[4], quotas[5]}},
+		wayTick:     {Reads: 5, Over: 98 * ms, Steps: []step{begin, quotas[2], quotas[3], quotas[4]}},
 	} {
 		want.Way, want.Less, want.Taken, want.Gap, want.Last = way, 97*ms, 98*ms, 88*ms, 1*ms
-		got := turn{Way: way}
+		got := turn{Way: way, Steps: []step{begin}}
 		for i, s := range quotas {
 			if got.done() {
 				break
@@ -170,7 +171,7 @@ func TestTellReaction(t *testing.T) {
 	}
 	byTick, byTrigger := *fast, *slow
 	byTick.Between, byTrigger.Between = 0, 1
-	for name, ts := range map[string]turns{"held by ticks": {&byTick, slow}, "a trigger without triggers": {fast, &byTrigger}} {
+	for name, ts := range map[string]turns{"held by ticks": {&byTick, slow}, "one held by ticks": {fast, slow, &byTick, slow}, "a trigger without triggers": {fast, &byTrigger}} {
 		if err := tellReaction(newReport("x"), ts); err == nil {
 			t.Errorf("%s: figures are told", name)
 		}

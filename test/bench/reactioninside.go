@@ -150,8 +150,8 @@ func (s *scene) close() error {
 	return errors.Join(append(errs, s.rig.close(), os.RemoveAll(s.run))...)
 }
 
-// life is one turn of a koordlet of its own: a trigger that has fired keeps what its load goes on to do for the next time (pending_event
-// of kernel/sched/psi.c), and would then come before there is pressure. So the benchmark's own is new each time, too.
+// life is one turn of a koordlet of its own, and of a trigger of the benchmark's own: neither a trigger's window nor what koordlet has counted
+// is left of the turn before.
 func (s *scene) life(ctx context.Context, way string) (t *turn, err error) {
 	metrics := filepath.Join(s.run, "koordlet-metrics.sock")
 	config := map[string]any{
@@ -181,9 +181,11 @@ func (s *scene) life(ctx context.Context, way string) (t *turn, err error) {
 		}
 		defer watch.Close()
 	}
-	if t, err = s.turn(ctx, way); err != nil {
-		return nil, err
-	}
+	return s.turn(ctx, way, metrics)
+}
+
+// decisions are koordlet's between two ticks: how long each took, and from the trigger to the end of its writes.
+func decisions(ctx context.Context, metrics string) (both histograms, err error) {
 	each := func(map[string]string) bool { return true }
 	loops, err := scrape(ctx, metrics, "http://koordlet/metrics", "koord_rt_koordlet_loop_duration_seconds", "loop", each)
 	if err != nil {
@@ -193,14 +195,14 @@ func (s *scene) life(ctx context.Context, way string) (t *turn, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if t.Between = loops["pressure"].count; t.Between > 0 {
-		t.Step = steps[""].mean()
-	}
-	return t, nil
+	return histograms{decided: loops["pressure"], answered: steps[""]}, nil
 }
 
+// Of decisions.
+const decided, answered = "decided", "answered"
+
 // turn waits until the class has what it had, and lets the load begin at any moment of koordlet's second.
-func (s *scene) turn(ctx context.Context, way string) (*turn, error) {
+func (s *scene) turn(ctx context.Context, way, metrics string) (*turn, error) {
 	load, err := newSpinner(s.main)
 	if err != nil {
 		return nil, err
@@ -209,8 +211,18 @@ func (s *scene) turn(ctx context.Context, way string) (*turn, error) {
 	if err = wait(ctx, restFor); err == nil {
 		err = s.calm(ctx)
 	}
+	var before, after histograms
+	if err == nil {
+		before, err = decisions(ctx, metrics)
+	}
 	if err == nil {
 		err = s.loaded(ctx, load, t)
+	}
+	if err == nil {
+		after, err = decisions(ctx, metrics)
+	}
+	if since := after.since(before); since[decided].count > 0 {
+		t.Between, t.Step = since[decided].count, since[answered].mean()
 	}
 	return t, errors.Join(err, load.end())
 }

@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/koord-rt/koord-rt/api/config"
 	"github.com/koord-rt/koord-rt/kernel/psi"
 )
 
@@ -43,7 +44,8 @@ const (
 
 // watchedTrigger is koordlet's default: so long a stall of an LS pod in so long a window calls it.
 func watchedTrigger() psi.Trigger {
-	return psi.Trigger{Kind: psi.Some, Stall: 50 * time.Millisecond, Window: 500 * time.Millisecond}
+	p := config.DefaultKoordlet().Pressure
+	return psi.Trigger{Kind: psi.Some, Stall: p.Stall.Std(), Window: p.Window.Std()}
 }
 
 // turn is one round: a load comes to an LS pod, and the best-effort class gives way. Instants count from the load's begin, 0 is never;
@@ -77,21 +79,24 @@ type step struct {
 	Quota int
 }
 
-// sees takes in the quota that was read just now.
+// sees takes in the quota that was read just now; Steps has the one at the load's begin.
 func (t *turn) sees(now time.Duration, quota int) {
 	t.Reads++
 	t.Last, t.Over = now-t.Over, now
 	t.Gap = max(t.Gap, t.Last)
 	n := len(t.Steps)
-	if n == 0 || t.Steps[n-1].Quota != quota {
+	if t.Steps[n-1].Quota != quota {
 		t.Steps = append(t.Steps, step{now, quota})
 	}
 	begin := t.Steps[0].Quota
-	for at, is := range map[*time.Duration]bool{&t.Less: quota < begin, &t.Taken: quota <= begin-leastTaken, &t.Held: quota < belowUse} {
+	first := func(at *time.Duration, is bool) {
 		if is && *at == 0 {
 			*at = now
 		}
 	}
+	first(&t.Less, quota < begin)
+	first(&t.Taken, quota <= begin-leastTaken)
+	first(&t.Held, quota < belowUse)
 }
 
 // feels takes in how long the pod has been stalled since the load's begin, and when that was asked. Between two readings the total has

@@ -8,8 +8,6 @@ package e2e
 import (
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 
 	"github.com/koord-rt/koord-rt/test/lab/cgroups"
 	"github.com/koord-rt/koord-rt/test/lab/cluster"
@@ -30,10 +28,9 @@ func (n *served) caches() {
 		n.eventually(shortest, func() error {
 			err := errors.Join(n.allIn(ls, ofLS), n.allIn(be, ofBE))
 			for group, want := range masks {
-				text, readErr := os.ReadFile(filepath.Join(resctrl, group, "schemata"))
-				got, lineErr := scenario.SchemataLine(string(text), "L3")
-				if failed := errors.Join(readErr, lineErr); failed != nil || got != want {
-					err = errors.Join(err, fmt.Errorf("L3 of group %s: %q, want %q, %v", group, got, want, failed))
+				got, readErr := n.read(nil, scenario.Want{Group: group, File: "L3"})
+				if readErr != nil || got != want {
+					err = errors.Join(err, fmt.Errorf("L3 of group %s: %q, want %q, %v", group, got, want, readErr))
 				}
 			}
 			return err

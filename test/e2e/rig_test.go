@@ -13,7 +13,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -27,6 +26,7 @@ import (
 	"github.com/koord-rt/koord-rt/test/lab/host"
 	"github.com/koord-rt/koord-rt/test/lab/kubelet"
 	"github.com/koord-rt/koord-rt/test/lab/parts"
+	"github.com/koord-rt/koord-rt/test/lab/verdict"
 	"github.com/koord-rt/koord-rt/test/scenario"
 )
 
@@ -361,17 +361,14 @@ func (r *rig) ctl(args ...string) (string, error) {
 
 // tail is the end of a log, and of a program that Go has ended the reason, which stands above what all goroutines did.
 func tail(s string, n int) string {
-	if at := died.FindStringIndex(s); at != nil && len(s)-at[0] > n {
-		return "…" + s[at[0]:at[0]+n] + "…"
+	if at := verdict.Ended(s); at >= 0 && len(s)-at > n {
+		return "…" + s[at:at+n] + "…"
 	}
 	if len(s) > n {
 		return "…" + s[len(s)-n:]
 	}
 	return strings.TrimSpace(s)
 }
-
-// died is where the Go runtime begins to tell why it ends a program.
-var died = regexp.MustCompile(`(?m)^(panic|fatal error|runtime): |^SIG[A-Z]+: `)
 
 // status is the running koord-nri's own.
 func (r *rig) status() status.Status {

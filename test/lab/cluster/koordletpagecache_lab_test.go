@@ -37,10 +37,14 @@ func (n *governed) pageCache(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// counts waits for a report in which prod's use is within [from, to], and returns the node's.
+	// counts waits for a report from now on in which prod's use is within [from, to], and returns the node's.
 	counts := func(what string, from, to float64) (whole float64) {
 		t.Helper()
-		eventually(t, 60*time.Second, func() error {
+		old := len(n.reported(t))
+		eventually(t, 90*time.Second, func() error {
+			if len(n.reported(t)) == old {
+				return fmt.Errorf("%s: nothing was reported", what)
+			}
 			got, err := n.c.Admin().Get(t.Context(), reports+"/"+n.k.Node)
 			if err != nil {
 				return err

@@ -15,8 +15,16 @@ import (
 // message is the beginning of what a test said: "file.go:12: text". What follows on further lines is a log, a diff, a dump.
 var message = regexp.MustCompile(`^\S+\.go:\d+: `)
 
-// ended is how Go tells why it ends a program, a test's or one that a test runs.
-var ended = regexp.MustCompile(`^(panic|fatal error): |^SIG[A-Z]+: `)
+// ended is how the Go runtime begins to tell why it ends a program, a test's or one that a test runs.
+var ended = regexp.MustCompile(`(?m)^(panic|fatal error): |^SIG[A-Z]+: `)
+
+// Ended is where that stands in a program's log, above what all goroutines did; -1 for nowhere.
+func Ended(log string) int {
+	if at := ended.FindStringIndex(log); at != nil {
+		return at[0]
+	}
+	return -1
+}
 
 const (
 	kept  = 4   // messages of a test

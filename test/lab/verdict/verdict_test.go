@@ -44,4 +44,9 @@ fatal error: concurrent map writes
 	if got := Failed("ok  \texample.com/a\t0.1s\n"); got != nil {
 		t.Errorf("of a success: %q", got)
 	}
+	for log, want := range map[string]int{"": -1, "a panic: no\n": -1, "started\npanic: x\n\ngoroutine 1": 8, "fatal error: y": 0, "SIGSEGV: z": 0} {
+		if at := Ended(log); at != want {
+			t.Errorf("%q: %d, want %d", log, at, want)
+		}
+	}
 }
