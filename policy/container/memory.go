@@ -11,7 +11,7 @@ import (
 )
 
 // memory plans memory QoS. Values of 0 (no protection, no throttling) are the kernel's own and are not planned, and keys
-// that the kubelet's MemoryQoS already set are left to it. Formulas: draft.Memory, draft.Request.
+// that the kubelet's MemoryQoS already set to more are left to it. Formulas: draft.Memory, draft.Request.
 //
 // What the memory loop says of memory.high (View.Dynamic.MemoryHigh) stands in its place, also without memory QoS.
 //
@@ -72,9 +72,13 @@ func (j *job) takesMemory(k plan.Knob, n unit.Bytes) bool {
 	if n <= 0 || !j.Takes(protocol.FeatureMemory, k) {
 		return false
 	}
-	_, kubelets := j.c.Base.Unified[k.UnifiedKey()]
-	return !kubelets
+	asks, kubelets := j.c.Base.Unified[k.UnifiedKey()]
+	return !kubelets || asks == unprotected
 }
+
+// unprotected is what a kubelet with MemoryQoS asks for that protects nothing: Kubernetes 1.36 and later without the memoryReservationPolicy
+// TieredReservation.
+const unprotected = "0"
 
 func (j *job) highWhy(m *draft.Memory, limit unit.Bytes, how string) string {
 	of := "limit"

@@ -178,6 +178,7 @@ func TestMemoryAnnotation(t *testing.T) {
 		"group kill":             {ask: ask("auto", strategy.MemoryQOS{OomKillGroup: &one}), want: want{"memory.oom.group": "1"}},
 		"group kill off":         {ask: ask("auto", strategy.MemoryQOS{OomKillGroup: &zero}), want: want{"memory.oom.group": "0"}},
 		"class leaves kubelet's": {yaml: enabled, want: want{"memory.oom.group": "-"}},
+		"kubelet protects none":  {yaml: enabled, base: map[string]string{"memory.min": "0", "memory.low": "0", "memory.high": "2"}, want: want{"memory.min": "429494272", "memory.low": "429494272", "memory.high": "-"}},
 		"kubelet's MemoryQoS":    {yaml: enabled, base: map[string]string{"memory.min": "1", "memory.high": "2"}, want: want{"memory.min": "-", "memory.low": "429494272", "memory.high": "-"}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -59,7 +59,7 @@ func (e *env) checkMemoryQoS(d *installed, told string) check {
 	if err != nil {
 		return check{Name: c.Name, Result: warn, Detail: err.Error(), Next: "run koordctl as root"}
 	}
-	gate, set, err := memoryQoSGate(b)
+	gate, set, policy, err := memoryQoSGate(b)
 	if err != nil {
 		return check{Name: c.Name, Result: warn, Detail: kubeletConfig + ": " + err.Error(), Next: "correct the kubelet's configuration"}
 	}
@@ -68,11 +68,20 @@ func (e *env) checkMemoryQoS(d *installed, told string) check {
 	if set {
 		c.Detail = fmt.Sprintf("the kubelet's MemoryQoS is %t", gate)
 	}
+	if gate && policy != tieredReservation {
+		c.Detail += ", which since Kubernetes 1.36 protects no memory without memoryReservationPolicy: " + tieredReservation
+	}
 	c.Detail += fmt.Sprintf(", %s's host.kubeletMemoryQoS is %s", d.program, told)
 	state := func(answer string) string {
 		return fmt.Sprintf("set host.kubeletMemoryQoS: %s in %s and restart %s", answer, d.file, d.program)
 	}
 	switch {
+	case gate && policy == noReservation && told == config.MemoryQoSYes:
+		c.Result, c.Next = warn, "nobody protects the pods' memory: "+state("auto")
+	case gate && policy == noReservation:
+		c.Result = warn
+		c.Next = "the kubelet takes the sums above pods away once a minute, and they come back within ten seconds: switch the gate off, or set " +
+			"memoryReservationPolicy: " + tieredReservation + " and " + state("yes")
 	case gate && told == config.MemoryQoSNo:
 		c.Result, c.Next = warn, "two writers of memory.min undo each other: "+state("yes")+", or switch the gate off"
 	case gate && told == config.MemoryQoSAuto && d.status != nil && !taken:
@@ -99,14 +108,22 @@ func takenForKubelets(s *status.Entry) bool {
 	return false
 }
 
-// memoryQoSGate reads featureGates of a KubeletConfiguration.
-func memoryQoSGate(b []byte) (on, set bool, err error) {
+// Values of memoryReservationPolicy (KEP-2570, Kubernetes 1.36): who protects nothing sets memory.min of kubepods, and memory.low of its
+// Burstable pods' directory, to 0.
+const (
+	tieredReservation = "TieredReservation"
+	noReservation     = "None"
+)
+
+// memoryQoSGate reads featureGates of a KubeletConfiguration, and its memoryReservationPolicy, "" where it names none.
+func memoryQoSGate(b []byte) (on, set bool, policy string, err error) {
 	var k struct {
 		FeatureGates map[string]bool `yaml:"featureGates"`
+		Policy       string          `yaml:"memoryReservationPolicy"`
 	}
 	if err := strategy.Loose(b, &k); err != nil {
-		return false, false, err
+		return false, false, "", err
 	}
 	on, set = k.FeatureGates["MemoryQoS"]
-	return on, set, nil
+	return on, set, k.Policy, nil
 }
