@@ -97,6 +97,7 @@ func (n *served) static() {
 	n.a.end(syscall.SIGTERM) // it asks the kubelet once a minute what that was told
 	if err := n.k.Reconfigure(n.t.Context(), map[string]any{
 		"cpuManagerPolicy": "static", "reservedSystemCPUs": "0", "cpuManagerReconcilePeriod": "1s",
+		"featureGates": map[string]any{"MemoryQoS": true},
 	}); err != nil {
 		n.t.Fatal(err)
 	}
@@ -106,6 +107,7 @@ func (n *served) static() {
 	spec := bySet()
 	spec["cpuEvictPSIThresholdPercent"], spec["cpuEvictTimeWindowSeconds"] = nil, nil
 	n.put(withBE(spec))
+	n.protects(whole)
 
 	var kubelet placement
 	if err := json.Unmarshal([]byte(n.text(n.c.CPUState(n.k.Node))), &kubelet); err != nil {
@@ -136,6 +138,29 @@ func (n *served) static() {
 	n.degraded("cpuset", "kubelet's static CPU manager is on")
 	n.tell("cpu.max of best effort beside a static CPU manager, in thousandths of a CPU: calm %d, while an LS pod uses three CPUs %d, afterwards %d", calm, loaded, after)
 	n.topology(whole, kubelet.of(whole))
+}
+
+// protects: a kubelet with MemoryQoS and without TieredReservation asks for memory.min and memory.low of 0, and takes the sums above pods away
+// once a minute. That protects nobody and forbids nothing: the class's protection stands in the container, also for koord-nri's next life, and
+// above it soon again.
+func (n *served) protects(pod cluster.Object) {
+	n.t.Helper()
+	n.put(map[string]any{"resourceQOSStrategy": map[string]any{"lsClass": map[string]any{"memoryQOS": map[string]any{
+		"enable": true, "minLimitPercent": 100, "lowLimitPercent": 100, "throttlingPercent": 0, "wmarkRatio": 0,
+	}}}})
+	own := []string{"memory.min=67108864", "memory.low=67108864", "pod memory.min=67108864", "pod memory.low=67108864"}
+	above := func() (int, error) { return n.bytes(n.kubepods(""), "memory.min") }
+	n.have(pod, own...)
+	n.within(20*time.Second, "memory.min above all pods", 64*mib, tierAsks, above)
+	n.stop(syscall.SIGKILL)
+	n.again()
+	n.have(pod, own...)
+	if err := cgroups.Write(n.kubepods(""), "memory.min", "0"); err != nil { // as the kubelet does within the minute
+		n.t.Fatal(err)
+	}
+	n.within(30*time.Second, "memory.min above all pods, after the kubelet's turn", 64*mib, tierAsks, above)
+	n.put(map[string]any{"resourceQOSStrategy": nil})
+	n.have(pod, "memory.min=0", "memory.low=0", "pod memory.min=0")
 }
 
 // reservation is of the Node, and of its NodeResourceTopology.

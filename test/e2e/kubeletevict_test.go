@@ -7,10 +7,12 @@ package e2e
 
 import (
 	"fmt"
+	"regexp"
 	"strconv"
 	"sync"
 	"time"
 
+	"github.com/koord-rt/koord-rt/model/journal"
 	"github.com/koord-rt/koord-rt/test/lab/cgroups"
 	"github.com/koord-rt/koord-rt/test/lab/cluster"
 )
@@ -234,6 +236,37 @@ func (n *served) starved() {
 	n.a.ticks(3, quietly) // one round, and it was enough
 	n.evictedAlone(idle, seen)
 	n.untouched(others...)
+	n.freed(second, idle, begun)
 	stop()
 	n.tell("A7: best effort waits %.1f %% of the time, then %.1f %%: the eviction of idle was accepted after %s", alone, both, accepted.Sub(begun).Round(time.Millisecond))
 }
+
+// freed: the pod that has stayed has the whole CPU now, as the kernel counts, and koordlet tells what the end of the other one has brought.
+func (n *served) freed(stays, went cluster.Object, since time.Time) {
+	n.t.Helper()
+	n.eventually(20*time.Second, func() error {
+		begun, before := time.Now(), event(n.file(n.dir(stays), "cpu.stat"), "usage_usec")
+		time.Sleep(2 * time.Second)
+		used := float64(event(n.file(n.dir(stays), "cpu.stat"), "usage_usec")-before) / float64(time.Since(begun).Microseconds())
+		if used < 0.85 {
+			return fmt.Errorf("%s uses %.2f of a CPU that it has for itself", stays.Str("metadata", "name"), used)
+		}
+		return nil
+	})
+	n.eventually(30*time.Second, func() error {
+		list, err := n.a.events(since, func(r *journal.Record) bool {
+			return r.Knob == "eviction" && r.Target.Name == "work/"+went.Str("metadata", "name") && r.Want == "gone"
+		})
+		if err != nil {
+			return err
+		}
+		if len(list) != 1 || !released.MatchString(list[0].Reason) {
+			return fmt.Errorf("koordlet tells of the end of %s: %+v", went.Str("metadata", "name"), list)
+		}
+		n.tell("A7: %s", list[0].Reason)
+		return nil
+	})
+}
+
+// released is what koordlet says that the end of a pod which computed on half of a CPU has brought.
+var released = regexp.MustCompile(`promised 0\.[3-7]\d* CPUs, its use fell by 0\.[3-7]\d* CPUs, the node's went from `)

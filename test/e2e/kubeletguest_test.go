@@ -47,7 +47,8 @@ func TestGuestKubelet(t *testing.T) {
 		name string
 		do   func()
 	}{
-		{"Created", n.makes}, {"Resized", n.resized}, {"Killed", n.killed}, {"Memory", n.memory}, {"Caches", n.caches}, {"Reported", n.reported}, {"StrategyGoes", n.strategyGoes},
+		{"Created", n.makes}, {"Resized", n.resized}, {"Killed", n.killed}, {"Memory", n.memory}, {"Caches", n.caches}, {"Unannotated", n.unannotated},
+		{"Reported", n.reported}, {"StrategyGoes", n.strategyGoes},
 		{"Suppressed", n.suppressed}, {"Reclaimed", n.reclaimed}, {"Evicted", n.evicted}, {"Starved", n.starved}, {"Static", n.static},
 	} {
 		if !t.Run(s.name, func(t *testing.T) {
@@ -337,29 +338,6 @@ func (n *served) killed() {
 			n.t.Errorf("the kubelet: %s", line)
 		}
 	}
-}
-
-// reported: the NodeMetric has the pods and what they use.
-func (n *served) reported() {
-	n.t.Helper()
-	_, err := n.c.Admin().Create(n.t.Context(), nodeMetrics, cluster.Object{
-		"apiVersion": "slo.koordinator.sh/v1alpha1", "kind": "NodeMetric", "metadata": map[string]any{"name": n.k.Node},
-		"spec": map[string]any{"metricCollectPolicy": map[string]any{"aggregateDurationSeconds": 60, "reportIntervalSeconds": 10}},
-	})
-	if err != nil {
-		n.t.Fatal(err)
-	}
-	n.await(nodeMetrics+"/"+n.k.Node, "a report of every pod", func(o cluster.Object) bool {
-		list, _ := o.At("status", "podsMetric").([]any)
-		seen := map[string]bool{}
-		for i := range list {
-			at := func(steps ...any) []any { return append([]any{"status", "podsMetric", i}, steps...) }
-			if o.Str(at("podUsage", "resources", "memory")...) != "" {
-				seen[o.Str(at("name")...)] = true
-			}
-		}
-		return seen["lsr"] && seen["ls"] && seen["be"] && o.Str("status", "nodeMetric", "nodeUsage", "resources", "cpu") != ""
-	})
 }
 
 // strategyGoes: with the NodeSLO's fields their values leave the kernel; what the pods themselves ask for stays.

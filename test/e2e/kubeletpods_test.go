@@ -7,6 +7,7 @@ package e2e
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -37,6 +38,27 @@ func (n *served) batch(name, class, labels, each, main string) {
 	n.t.Helper()
 	n.make(name, `labels: {koordinator.sh/qosClass: BE, `+labels+`}, annotations: {node.koordinator.sh/extended-resource-spec: `+
 		`'{"containers":{"main":{"requests":{`+each+`},"limits":{`+each+`}}}}'}`, main, "priorityClassName: "+class)
+}
+
+// unannotated: a best-effort pod whose amounts nobody has written into an annotation, as koord-manager's admission does. koord-nri has them of
+// koordlet, which has the pod of the kubelet, and which may come after the container's start.
+func (n *served) unannotated() {
+	n.t.Helper()
+	const amounts = `{"kubernetes.io/batch-cpu":"4000","kubernetes.io/batch-memory":"1Gi"}`
+	patch := []byte(`{"status":{"capacity":` + amounts + `,"allocatable":` + amounts + `}}`)
+	if _, err := n.c.Admin().Patch(n.t.Context(), "/api/v1/nodes/"+n.k.Node+"/status", cluster.MergePatch, json.RawMessage(patch)); err != nil {
+		n.t.Fatal(err)
+	}
+	const each = `{kubernetes.io/batch-cpu: "500", kubernetes.io/batch-memory: 64Mi}`
+	n.make("plain", "labels: {koordinator.sh/qosClass: BE}", "resources: {requests: "+each+", limits: "+each+"}", "priorityClassName: batch-high")
+	plain := n.ready("plain")
+	begun := time.Now()
+	n.have(plain, beHas...)
+	n.tell("the amounts of a pod without an annotation were in force %s after it was ready", time.Since(begun).Round(time.Millisecond))
+	if err := n.c.Admin().Delete(n.t.Context(), workPods+"plain", -1); err != nil {
+		n.t.Fatal(err)
+	}
+	n.gone(plain)
 }
 
 // await polls an object.
