@@ -251,9 +251,11 @@ func proxyRestore(p *viaProxy) {
 	}
 }
 
-// proxyKoordctl asks the questions of a person where there is only the proxy.
+// proxyKoordctl asks the questions of a person where there is only the proxy, and before that of one who has koord-nri where its runtime
+// has no NRI.
 func proxyKoordctl(p *viaProxy) {
 	_, rest := cpus()
+	p.nriOff()
 	p.upProxy(standard, nil)
 	ls, be := p.pod(lsPod("ctl-ls")), p.pod(bePod("ctl-be"))
 	p.pod(lsrPod("ctl-lsr"))
