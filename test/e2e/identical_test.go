@@ -85,6 +85,9 @@ func lifecycleByteIdentical(r *rig) {
 // card is a GPU that the pods of asking have allocated.
 var card = []scenario.Device{{Path: "/dev/nvidia0", Major: 195}}
 
+// allocated is how the scheduler says that a pod has all of the card.
+const allocated = `{"gpu":[{"minor":0,"id":"GPU-lab","resources":{"koordinator.sh/gpu-core":"100","koordinator.sh/gpu-memory-ratio":"100"}}]}`
+
 // asking are an LSR, an LS and a BE pod, each with every label and annotation that asks us for something.
 func asking(name, disk string) []kubelet.Pod {
 	pods := []kubelet.Pod{lsrPod(name + "-lsr"), lsPod(name + "-ls"), bePod(name + "-be")}
@@ -97,7 +100,7 @@ func asking(name, disk string) []kubelet.Pod {
 			"koordinator.sh/memoryQOS":                   `{"policy":"auto","minLimitPercent":20,"lowLimitPercent":40,"throttlingPercent":80,"oomKillGroup":1}`,
 			"koordinator.sh/blkioQOS":                    `{"blocks":[{"name":"/dev/` + disk + `","type":"device","ioCfg":{"readBPS":1048576}}]}`,
 			"node.koordinator.sh/resctrl":                `{"llc":{"schemata":{"range":[0,50]}}}`,
-			"scheduling.koordinator.sh/device-allocated": `{"gpu":[{"minor":0,"id":"GPU-lab","resources":{"koordinator.sh/gpu-core":"100","koordinator.sh/gpu-memory-ratio":"100"}}]}`,
+			"scheduling.koordinator.sh/device-allocated": allocated,
 		})
 	}
 	return pods

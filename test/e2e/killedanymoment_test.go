@@ -38,7 +38,7 @@ func lifecycleAnyMoment(r *rig) {
 	r.t.Logf("%s=%d", seedEnv, seed)
 	a := &anyMoment{rig: r, rand: rand.New(rand.NewPCG(seed, 0)), done: make(chan struct{})}
 	standing := []*kubelet.Running{r.pod(lsPod("any-ls")), r.pod(bePod("any-be"))}
-	before := r.treesOf(standing)
+	before, attributes := r.treesOf(standing), r.attributesOf(standing)
 	disk, number := r.disk()
 	r.up(everything(disk), nil)
 	a.isBack()
@@ -52,7 +52,7 @@ func lifecycleAnyMoment(r *rig) {
 	a.work()
 	a.kills()
 	later := a.end()
-	a.takenBack(standing, later, before)
+	a.takenBack(standing, later, before, attributes)
 }
 
 // anyMoment is the state of lifecycleAnyMoment.
@@ -282,7 +282,7 @@ func (a *anyMoment) end() []*kubelet.Running {
 }
 
 // takenBack compares what stood before everything with what a restore leaves.
-func (a *anyMoment) takenBack(standing, later []*kubelet.Running, before portrait) {
+func (a *anyMoment) takenBack(standing, later []*kubelet.Running, before, attributes portrait) {
 	a.t.Helper()
 	for _, run := range later {
 		if err := a.kube.StopPod(a.t.Context(), run); err != nil {
@@ -298,5 +298,5 @@ func (a *anyMoment) takenBack(standing, later []*kubelet.Running, before portrai
 			a.t.Errorf("after restore: %s", d)
 		}
 	}
-	a.restoredProcesses(standing)
+	a.identical("processes after restore", attributes, a.attributesOf(standing))
 }

@@ -21,7 +21,7 @@ import (
 // values, what was interrupted can be done again, and in the end everything can be taken back.
 func lifecycleKilledBusy(r *rig) {
 	b := busy{rig: r, standing: []*kubelet.Running{r.pod(lsPod("busy-ls")), r.pod(bePod("busy-be"))}}
-	before := r.treesOf(b.standing)
+	before, attributes := r.treesOf(b.standing), r.attributesOf(b.standing)
 	disk, _ := r.disk()
 	r.gated = true
 	r.up(everything(disk), nil)
@@ -50,7 +50,7 @@ func lifecycleKilledBusy(r *rig) {
 			r.t.Errorf("after restore: %s", d)
 		}
 	}
-	r.restoredProcesses(b.standing)
+	r.identical("processes after restore", attributes, r.attributesOf(b.standing))
 }
 
 // busy is the state of lifecycleKilledBusy: pods that stand through all of it, and those that came meanwhile.

@@ -13,6 +13,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -22,6 +24,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/koord-rt/koord-rt/test/lab/cgroups"
+	"github.com/koord-rt/koord-rt/test/lab/kubelet"
 )
 
 // lifecycleKoordctl asks the questions that a person would ask, on running pods.
@@ -137,16 +140,8 @@ func (r *rig) doctor() {
 // diagnosed asks doctor about a rig that is well, and about one whose daemon has been killed.
 func (r *rig) diagnosed(program string, kill func()) {
 	r.t.Helper()
-	type line struct{ Check, Result, Detail, Next string }
-	ask := func() (lines []line) {
-		out, _ := r.ctl("doctor", "-o", "json", "--containerd-config", r.host.Config, "--nri-socket", r.host.NRISocket)
-		if err := json.Unmarshal([]byte(out), &lines); err != nil {
-			r.t.Fatalf("doctor: %v\n%s", err, out)
-		}
-		return lines
-	}
-	others, known := r.processes("koord-nri"), false
-	for _, l := range ask() {
+	others, known, machine := r.processes("koord-nri"), false, r.ofMachine()
+	for _, l := range r.checks() {
 		r.t.Logf("doctor: %-5s %-24s %s", l.Result, l.Check, l.Detail)
 		// Several labs may run on one machine: doctor must see exactly that.
 		if wrong := l.Result == "FAIL"; wrong != (l.Check == "other-agents" && others > 1) {
@@ -155,13 +150,19 @@ func (r *rig) diagnosed(program string, kill func()) {
 		if l.Result != "ok" && l.Next == "" {
 			r.t.Errorf("doctor does not say what to do about %s: %s", l.Check, l.Detail)
 		}
+		if want, ok := machine[l.Check]; ok && l.Result == want.Result && l.Detail == want.Detail {
+			delete(machine, l.Check)
+		}
 		known = known || l.Result == "ok" && strings.HasPrefix(l.Detail, program+" ") && strings.Contains(l.Detail, "connected since")
 	}
 	if !known {
 		r.t.Errorf("doctor does not find %s connected", program)
 	}
+	for check, want := range machine {
+		r.t.Errorf("doctor does not say of %s here: %s, %s", check, want.Result, want.Detail)
+	}
 	beside := r.beside()
-	for _, l := range ask() {
+	for _, l := range r.checks() {
 		if want, ok := beside[l.Check]; ok && strings.Contains(l.Detail, want) {
 			delete(beside, l.Check)
 		}
@@ -171,13 +172,81 @@ func (r *rig) diagnosed(program string, kill func()) {
 	}
 	kill()
 	r.eventually(5*time.Second, func() error {
-		for _, l := range ask() {
+		for _, l := range r.checks() {
 			if l.Result == "FAIL" && strings.Contains(l.Check+l.Detail, program) && l.Next != "" {
 				return nil
 			}
 		}
 		return fmt.Errorf("doctor does not see that %s was killed (%s)", program, filepath.Base(r.run))
 	})
+}
+
+// doctorLine is one of doctor's checks.
+type doctorLine struct{ Check, Result, Detail, Next string }
+
+// checks are doctor's of this rig; it ends with an error where one fails.
+func (r *rig) checks() (lines []doctorLine) {
+	r.t.Helper()
+	out, err := r.ctl("doctor", "-o", "json", "--containerd-config", r.host.Config, "--nri-socket", r.host.NRISocket)
+	if err := json.Unmarshal([]byte(out), &lines); err != nil {
+		r.t.Fatalf("doctor: %v\n%s", err, out)
+	}
+	if failed := slices.ContainsFunc(lines, func(l doctorLine) bool { return l.Result == "FAIL" }); failed != (err != nil) {
+		r.t.Errorf("a check fails: %t; doctor ends with %v\n%s", failed, err, out)
+	}
+	return lines
+}
+
+// ofMachine is what doctor has to say of this machine's cgroups, with pods in them, and of its caches.
+func (r *rig) ofMachine() map[string]doctorLine {
+	r.t.Helper()
+	mode, driver := r.version, "cgroupfs"
+	if r.tree.Hybrid == cgroupMount+"/unified" {
+		mode = "hybrid (controllers are v1)"
+	}
+	if r.driver == kubelet.Systemd {
+		driver = "systemd"
+	}
+	cache := doctorLine{Result: "ok", Detail: "mounted"}
+	if _, err := os.Stat(resctrl + "/schemata"); err != nil {
+		cpus, err := os.ReadFile("/proc/cpuinfo")
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		cache.Detail = "not mounted; the CPU has neither allocation nor monitoring"
+		if can := regexp.MustCompile(`\b(cat_l3|mba|cqm_llc)\b`).FindString(string(cpus)); can != "" {
+			cache = doctorLine{Result: "warn", Detail: "not mounted, although the CPU has " + can}
+		}
+	}
+	return map[string]doctorLine{"cgroups": {Result: "ok", Detail: mode + ", " + driver + " driver"}, "resctrl": cache}
+}
+
+// nriOff has koord-nri run beside a containerd that has NRI switched off, in a run directory of its own: doctor fails what is
+// wrong by name, and says what to do.
+func (r *rig) nriOff() {
+	r.t.Helper()
+	if err := os.WriteFile(r.config, r.configText(standard, nil), 0o600); err != nil {
+		r.t.Fatal(err)
+	}
+	r.launch()
+	wrong := []doctorLine{
+		{Check: "nri-config", Detail: "NRI is disabled in " + r.host.Config, Next: "set disable = false in"},
+		{Check: "nri-socket", Detail: r.host.NRISocket + " does not exist", Next: "start containerd with NRI on"},
+		{Check: "plugin", Detail: "(pid " + strconv.Itoa(r.plugin.Process.Pid) + ") runs but is not connected", Next: "see nri-config and nri-socket"},
+	}
+	r.eventually(10*time.Second, func() error { // koord-nri tells of itself once it has begun
+		lines := r.checks()
+		for _, w := range wrong {
+			if !slices.ContainsFunc(lines, func(l doctorLine) bool {
+				return l.Result == "FAIL" && l.Check == w.Check && strings.Contains(l.Detail, w.Detail) && strings.Contains(l.Next, w.Next)
+			}) {
+				return fmt.Errorf("containerd has no NRI, and doctor does not fail %+v: %+v", w, lines)
+			}
+		}
+		return nil
+	})
+	r.stop(syscall.SIGTERM)
+	r.freshRun()
 }
 
 // beside puts another plugin where the lab's runtime starts plugins from, and lets a program run that has the name of a foreign agent:

@@ -27,8 +27,8 @@ type loops struct {
 	a *agent
 	// ls has no limit, burst one of CPU, be batch memory or none.
 	ls, burst, be *kubelet.Running
-	// before are the pods' cgroups and those above them, without us.
-	before portrait
+	// before are the pods' cgroups and those above them, attributes their processes', without us.
+	before, attributes portrait
 	// rested is when the load of burst ended.
 	rested time.Time
 }
@@ -41,7 +41,7 @@ func TestGuestKoordlet(t *testing.T) {
 	}
 	l := &loops{rig: newRig(t, rigOptions{})}
 	l.ls, l.burst, l.be = l.pod(guestLS()), l.pod(guestBurst()), l.pod(guestBE())
-	l.before = l.treesOf(l.pods())
+	l.before, l.attributes = l.treesOf(l.pods()), l.attributesOf(l.pods())
 	l.put("")
 	l.up("", nil)
 	l.a = l.newAgent()

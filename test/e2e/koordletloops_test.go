@@ -322,10 +322,10 @@ func nothingIsLeft(l *loops) {
 			l.t.Errorf("after restore: %s", d)
 		}
 	}
-	l.restoredProcesses(l.pods())
+	l.identical("processes after restore", l.attributes, l.attributesOf(l.pods()))
 	disk()
 	l.within(time.Second, "CPUs of the tier after restore", 8, 8, l.beCPUs)
-	if again, err := l.ctl("restore"); err != nil || !strings.Contains(again, "0 restored") {
+	if again, err := l.ctl("restore"); err != nil || !strings.Contains("\n"+again, "\n0 restored, ") {
 		l.t.Errorf("a second restore finds something to do: %v\n%s\nafter the first:\n%s", err, again, out)
 	}
 	l.tell("restore: %s", out[strings.LastIndexByte(strings.TrimSpace(out), '\n')+1:])

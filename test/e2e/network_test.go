@@ -94,7 +94,7 @@ func TestHostNetwork(t *testing.T) {
 		t.Fatalf("restore: %v\n%s", err, out)
 	}
 	n.back("after restore", third)
-	if again, err := n.ctl("restore"); err != nil || !strings.Contains(again, "0 restored") {
+	if again, err := n.ctl("restore"); err != nil || !strings.Contains("\n"+again, "\n0 restored, ") {
 		t.Errorf("a second restore finds something to do: %v\n%s", err, again)
 	}
 }

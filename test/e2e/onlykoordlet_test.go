@@ -31,12 +31,12 @@ import (
 // get at creation elsewhere, and puts back what somebody writes over.
 
 func TestHostOnlyKoordlet(t *testing.T) {
-	r := onlyKoordlet(t, "batch", "burst", "cpuset-host", "identity", "oom-default")
+	r := onlyKoordlet(t, "batch", "blkio", "burst", "cpuset-host", "identity", "oom-default")
 	t.Run("RuntimeComesLate", func(t *testing.T) { runtimeComesLate(r.sub(t)) })
 }
 
 func TestGuestOnlyKoordlet(t *testing.T) {
-	onlyKoordlet(t, "burst", "cpuset-lsr", "llc", "memory-annotation", "memory-m5")
+	onlyKoordlet(t, "blkio", "burst", "cpuset-lsr", "llc", "memory-annotation", "memory-m5")
 }
 
 // onlyKoordlet goes through scenarios. Those of host and guest together set each kind of file, group and process attribute that can be
@@ -179,6 +179,19 @@ func (r *rig) undo(pods map[string]*kubelet.Running, wants []scenario.Want, with
 	return undone
 }
 
+// emptied is what empties a file in which a wanted line stands: no limit for the disk that the line begins with, else an empty line, which
+// the kernel may refuse. A write of nothing does not reach it.
+func emptied(w scenario.Want) string {
+	disk, _, _ := strings.Cut(w.Value, " ")
+	switch {
+	case w.File == "io.max":
+		return disk + " rbps=max wbps=max riops=max wiops=max"
+	case strings.HasPrefix(w.File, "blkio.throttle."):
+		return disk + " 0"
+	}
+	return "\n"
+}
+
 // writeOver is somebody's write past everybody.
 func (r *rig) writeOver(pods map[string]*kubelet.Running, w scenario.Want, value string) error {
 	if w.Group != "" { // all of the cache
@@ -192,6 +205,9 @@ func (r *rig) writeOver(pods map[string]*kubelet.Running, w scenario.Want, value
 		return cgroups.Write(filepath.Join(resctrl, w.Group), "schemata", w.File+":"+value+"\n")
 	}
 	if !strings.HasPrefix(w.File, "@") {
+		if value == "" {
+			value = emptied(w)
+		}
 		return cgroups.Write(r.dirOf(pods, w), w.File, value)
 	}
 	pid, err := r.pid(pods[w.Pod], w.Container)

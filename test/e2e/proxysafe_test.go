@@ -218,7 +218,7 @@ func call(p *viaProxy, c *grpc.ClientConn, path string, raw []byte) (reply []byt
 func proxyRestore(p *viaProxy) {
 	_, rest := cpus()
 	old := []*kubelet.Running{p.pod(lsPod("old-ls")), p.pod(bePod("old-be")), p.pod(lsrPod("old-lsr")), p.pod(idlePod("old-idle"))}
-	before, groups := p.treesOf(old), resctrlTree(p.rig)
+	before, attributes, groups := p.treesOf(old), p.attributesOf(old), resctrlTree(p.rig)
 	disk, number := p.disk()
 	p.upProxy(everything(disk), nil)
 	p.soon(5*time.Second, old[0], wants("LS", rest))
@@ -245,15 +245,17 @@ func proxyRestore(p *viaProxy) {
 		}
 	}
 	p.identical("resctrl after restore", groups, resctrlTree(p.rig))
-	p.restoredProcesses(old)
-	if out, err := p.ctl("restore"); err != nil || !strings.Contains(out, "0 restored") {
+	p.identical("processes after restore", attributes, p.attributesOf(old))
+	if out, err := p.ctl("restore"); err != nil || !strings.Contains("\n"+out, "\n0 restored, ") {
 		p.t.Errorf("a second restore finds something to do: %v\n%s", err, out)
 	}
 }
 
-// proxyKoordctl asks the questions of a person where there is only the proxy.
+// proxyKoordctl asks the questions of a person where there is only the proxy, and before that of one who has koord-nri where its runtime
+// has no NRI.
 func proxyKoordctl(p *viaProxy) {
 	_, rest := cpus()
+	p.nriOff()
 	p.upProxy(standard, nil)
 	ls, be := p.pod(lsPod("ctl-ls")), p.pod(bePod("ctl-be"))
 	p.pod(lsrPod("ctl-lsr"))

@@ -161,7 +161,7 @@ func (l *load) end(r *rig) map[string]*kubelet.Running {
 // life wrote to running pods, their containers and the directories above goes back, byte for byte where the kernel allows.
 func lifecycleSwitchedOff(r *rig) {
 	runs := []*kubelet.Running{r.pod(lsPod("off-ls")), r.pod(bePod("off-be"))}
-	before := r.treesOf(runs)
+	before, attributes := r.treesOf(runs), r.attributesOf(runs)
 	disk, number := r.disk()
 	r.up(everything(disk), nil)
 	for i, kind := range []string{"LS", "BE"} {
@@ -171,14 +171,13 @@ func lifecycleSwitchedOff(r *rig) {
 	r.stop(syscall.SIGKILL)
 	r.up(everything(disk), map[string]any{"features": modes("off")})
 	r.eventually(8*time.Second, func() error {
-		for _, d := range differences(before, r.treesOf(runs)) {
+		for _, d := range append(differences(attributes, r.attributesOf(runs)), differences(before, r.treesOf(runs))...) {
 			if !widest.MatchString(d) {
 				return errors.New(d)
 			}
 		}
 		return nil
 	})
-	r.restoredProcesses(runs)
 }
 
 // lifecycleSecondInstance starts koord-nri twice: two connections of one plugin would make every create fail.

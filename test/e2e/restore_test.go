@@ -26,18 +26,20 @@ import (
 func lifecycleRestore(r *rig) {
 	// These were there before us: all of theirs must come back, container level too.
 	old := []*kubelet.Running{r.pod(lsPod("old-ls")), r.pod(bePod("old-be")), r.pod(lsrPod("old-lsr")), r.pod(idlePod("old-idle"))}
-	before, groups := r.treesOf(old), resctrlTree(r)
+	before, attributes, groups := r.treesOf(old), r.attributesOf(old), resctrlTree(r)
 	// These are made with us; what they would have been without us is what their twins were.
 	twins := map[string]portrait{}
 	for _, p := range []kubelet.Pod{lsPod("new-ls"), bePod("new-be"), idlePod("new-idle")} {
 		run := r.pod(p)
 		twins[p.Name] = r.trees(run)
+		maps.Copy(twins[p.Name], r.attributesOf([]*kubelet.Running{run}))
 		if err := r.kube.StopPod(r.t.Context(), run); err != nil {
 			r.t.Fatal(err)
 		}
 	}
 	_, rest := cpus()
 	disk, number := r.disk()
+	r.makeDevices(card)
 	r.up(everything(disk), nil)
 	r.soon(5*time.Second, old[0], wants("LS", rest))
 	r.soon(5*time.Second, old[1], wants("BE", rest))
@@ -48,6 +50,11 @@ func lifecycleRestore(r *rig) {
 	r.now(fresh[2], wants("idle", rest))
 	r.soon(5*time.Second, old[1], limitedDisk(r, number))
 	r.soon(5*time.Second, fresh[1], limitedDisk(r, number))
+	// This one is given what no restore takes from a container that runs.
+	gpu, given := lsPod("new-gpu"), []string{"main @env NVIDIA_VISIBLE_DEVICES=GPU-lab", "main @device /dev/nvidia0=c 195:0"}
+	gpu.Annotations = map[string]string{"scheduling.koordinator.sh/device-allocated": allocated}
+	owner := r.pod(gpu)
+	r.soon(2*time.Second, owner, given)
 	if slices.Contains(present(r.t), scenario.NeedResctrl) && len(differences(groups, resctrlTree(r))) == 0 {
 		r.t.Error("no resctrl group was made: its restore shows nothing")
 	}
@@ -60,28 +67,37 @@ func lifecycleRestore(r *rig) {
 		r.t.Fatal(err)
 	}
 	ours := r.treesOf(append(slices.Clone(old), fresh...))
-	if out, err := r.ctl("restore", "--dry-run"); err != nil || !strings.Contains(out, "to restore") {
+	out, err := r.ctl("restore", "--dry-run")
+	if err != nil || !strings.Contains(out, " to restore, ") {
 		r.t.Errorf("restore --dry-run: %v\n%s", err, out)
 	}
+	r.toRecreate(out)
 	r.identical("restore --dry-run", ours, r.treesOf(append(slices.Clone(old), fresh...)))
-	out, err := r.ctl("restore")
-	if err != nil {
+	if out, err = r.ctl("restore"); err != nil {
 		r.t.Fatalf("restore: %v\n%s", err, out)
 	}
+	r.toRecreate(out)
+	r.soon(0, owner, given)
 	if r.driver == kubelet.Systemd {
 		r.staysRestored(set, func() portrait { return r.treesOf(append(slices.Clone(old), fresh...)) })
 	}
+	// The class's weight is kubelet's sum of its pods: the trees of the beginning and of the twins are without this one, and those of the
+	// beginning without the others.
+	if err := r.kube.StopPod(r.t.Context(), owner); err != nil {
+		r.t.Fatal(err)
+	}
 	for _, run := range fresh {
-		r.restoredTwin(run, twins[run.Pod.Name], r.trees(run))
-		// The class's weight is kubelet's sum of its pods; the trees of the beginning are without these two.
+		now := r.trees(run)
+		maps.Copy(now, r.attributesOf([]*kubelet.Running{run}))
+		r.restoredTwin(run, twins[run.Pod.Name], now)
 		if err := r.kube.StopPod(r.t.Context(), run); err != nil {
 			r.t.Fatal(err)
 		}
 	}
 	r.restoredOld(old[1], before, r.treesOf(old), file)
 	r.identical("resctrl after restore", groups, resctrlTree(r))
-	r.restoredProcesses(old)
-	if out, err := r.ctl("restore"); err != nil || !strings.Contains(out, "0 restored") {
+	r.identical("processes after restore", attributes, r.attributesOf(old))
+	if out, err := r.ctl("restore"); err != nil || !strings.Contains("\n"+out, "\n0 restored, ") {
 		r.t.Errorf("a second restore finds something to do: %v\n%s", err, out)
 	}
 }
@@ -182,16 +198,37 @@ func (r *rig) restoredOld(changed *kubelet.Running, before, after portrait, file
 	}
 }
 
-// restoredProcesses looks at what belongs to processes and to no cgroup.
-func (r *rig) restoredProcesses(runs []*kubelet.Running) {
+// attributesOf is what belongs to the pods' processes and to no cgroup.
+func (r *rig) attributesOf(runs []*kubelet.Running) portrait {
 	r.t.Helper()
+	out := portrait{}
 	for _, run := range runs {
-		if v, err := r.value(run, "main @oom"); err != nil || v == "900" {
-			r.t.Errorf("%s: oom_score_adj is %s after restore, %v", run.Pod.Name, v, err)
+		for _, what := range []string{"@oom", "@sched"} {
+			v, err := r.value(run, "main "+what)
+			if err != nil {
+				r.t.Fatalf("%s %s: %v", run.Pod.Name, what, err)
+			}
+			out[run.Pod.Name+" "+what] = v
 		}
-		if v, err := r.value(run, "main @sched"); err != nil || v != "0" {
-			r.t.Errorf("%s: scheduling policy is %s after restore, %v", run.Pod.Name, v, err)
+	}
+	return out
+}
+
+// toRecreate fails unless restore names the card's node and variable, and nothing else, as what only a new container is without.
+func (r *rig) toRecreate(out string) {
+	r.t.Helper()
+	var want, got []string
+	for _, knob := range []string{"device[/dev/nvidia0]", "env[NVIDIA_VISIBLE_DEVICES]"} {
+		want = append(want, "recreate container default/new-gpu/main "+knob+" - - stands in the container's specification")
+	}
+	for line := range strings.Lines(out) {
+		if line = oneLine(line); strings.HasPrefix(line, "recreate ") {
+			got = append(got, line)
 		}
+	}
+	slices.Sort(got)
+	if !slices.Equal(got, want) || !strings.Contains(out, ", 2 need a new container, 0 failed, ") {
+		r.t.Errorf("restore should say %q:\n%s", want, out)
 	}
 }
 
