@@ -137,14 +137,14 @@ func keep(originals map[string]string, r *journal.Record) {
 }
 
 // sameInode reports whether the record's directory still is the one that stands there. A runtime's record of a container
-// that did not exist yet has no inode; its path holds the container's id, which is never reused. inodes remembers those that
+// that did not exist yet has no inode; its path holds the container's id, which is never reused, so that it counts while it is there. inodes remembers those that
 // were looked up, 0 for a directory that is not there.
 func (a *Applier) sameInode(r *journal.Record, k plan.Knob, inodes map[string]uint64) bool {
 	if hasNoInode(k) {
 		return true // there is one node
 	}
-	if r.Inode == 0 {
-		return r.Target.Level == plan.LevelContainer
+	if r.Inode == 0 && r.Target.Level != plan.LevelContainer {
+		return false
 	}
 	dir, err := a.dirOf(r.Target, k)
 	if err != nil {
@@ -156,6 +156,9 @@ func (a *Applier) sameInode(r *journal.Record, k plan.Knob, inodes map[string]ui
 			inode = 0
 		}
 		inodes[dir] = inode
+	}
+	if r.Inode == 0 {
+		return inode != 0
 	}
 	return inode == r.Inode
 }

@@ -203,6 +203,10 @@ func TestRestoreOfRuntimeFields(t *testing.T) {
 		if s := m.Restore(t.Context(), []journal.Record{r}, false); len(s) != 1 || s[0].Action != apply.ActRecreate {
 			t.Errorf("%s: %+v", r.Knob, s)
 		}
+		r.Target = targetOf(ctr + "-that-has-ended")
+		if s := m.Restore(t.Context(), []journal.Record{r}, false); len(s) != 0 {
+			t.Errorf("%s of a container that is gone: %+v", r.Knob, s)
+		}
 	}
 }
 
