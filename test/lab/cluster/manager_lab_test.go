@@ -23,7 +23,7 @@ import (
 )
 
 // TestClusterManager: the closed loop on one machine. koord-manager, with the rights of packaging/manifests, turns
-// slo-controller-config into the node's NodeSLO and NodeMetric, reports of koordlet into batch and mid resources of the node, and
+// slo-controller-config, each key of it, into the node's NodeSLO and NodeMetric, reports of koordlet into batch and mid resources of the node, and
 // a profile into a batch pod, which the stock scheduler places and koord-nri limits in the kernel; batch-memory is not raised while BE uses more
 // than it has requested; load takes CPU from the best-effort class in the kernel and batch resources from the node, and both come back. koordlet is
 // the account of packaging/manifests by a token of its node, held to it by their policy and by the webhook.
@@ -59,7 +59,7 @@ func TestClusterManager(t *testing.T) {
 		name string
 		test func(*testing.T)
 	}{
-		{"strategy", m.config}, {"override", m.override}, {"broken", m.broken}, {"collect", m.collect}, {"deleted by hand", m.byHand}, {"lent", m.lent}, {"not sound", m.unsound},
+		{"strategy", m.config}, {"override", m.override}, {"broken", m.broken}, {"collect", m.collect}, {"other keys", m.otherKeys}, {"deleted by hand", m.byHand}, {"lent", m.lent}, {"not sound", m.unsound},
 		{"admission", m.admission}, {"profile", m.profile}, {"booked", m.booked}, {"certificates ended", m.expire}, {"load", m.load}, {"certificates renewed", m.renewed},
 		{"server away", m.away}, {"leader killed", m.takeover}, {"secret lost", m.lostSecret}, {"given back", m.givenBack}, {"secret made", m.renewed},
 		{"certificates near their end", m.nearEnd}, {"recommended", m.recommends}, {"certificates renewed in time", m.inTime},
