@@ -79,6 +79,7 @@ type managed struct {
 	replicas []*replica
 	web      cluster.Object // an LS pod that may use a CPU
 	turn     *turn          // of the certificates
+	loaded   share          // of the node's CPUs while web computed
 }
 
 // begin installs what is needed and starts the node's programs and pods.
