@@ -342,7 +342,9 @@ func (m *managed) off(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v; left %q", err, left(node))
 	}
-	if text := node.Str("metadata", "annotations", protocol.AnnotationOriginExtended); text != "" {
-		t.Errorf("annotation left: %s", text)
+	for _, annotation := range []string{protocol.AnnotationOriginExtended, protocol.AnnotationLendingWeight} {
+		if text := node.Str("metadata", "annotations", annotation); text != "" {
+			t.Errorf("annotation %s left: %s", annotation, text)
+		}
 	}
 }
