@@ -233,6 +233,43 @@ func TestTrust(t *testing.T) {
 	}
 }
 
+// TestRoomTrust: a job's room is as little for anybody to say as a Reservation is, in both places of its template; the descheduler's word is no
+// scheduler's.
+func TestRoomTrust(t *testing.T) {
+	t.Parallel()
+	const cpus, devices = `{scheduling.koordinator.sh/resource-status: '{"cpuset":"0-3"}'}`, `{scheduling.koordinator.sh/device-allocated: '{}'}`
+	const at = "spec.reservationOptions.template."
+	job := func(options string) string {
+		return "metadata: {name: j}\nspec: {podRef: {namespace: a, name: b}" + options + "}"
+	}
+	room := func(template string) string { return job(", reservationOptions: {template: {" + template + "}}") }
+	outer, inner := room("metadata: {annotations: "+cpus+"}"), room("spec: {template: {metadata: {annotations: "+devices+"}}}")
+	_, j := handlers(t)
+	for name, c := range map[string]struct{ now, was, says string }{
+		"made with CPUs":               {outer, "", at + "metadata: annotation scheduling.koordinator.sh/resource-status: only the scheduler may set or change it"},
+		"made with devices":            {inner, "", at + "spec.template.metadata: annotation scheduling.koordinator.sh/device-allocated: only the scheduler may set"},
+		"given CPUs":                   {outer, room("spec: {}"), at + "metadata: annotation"},
+		"given CPUs with the room":     {outer, job(""), at + "metadata: annotation"},
+		"given devices":                {inner, room("spec: {}"), at + "spec.template.metadata: annotation"},
+		"other CPUs":                   {strings.Replace(outer, "0-3", "4-7", 1), outer, "only the scheduler may set or change it"},
+		"CPUs taken away":              {job(""), outer, "may remove it: keep it"},
+		"beside a room that is there":  {strings.Replace(outer, "{template", "{reservationRef: {name: r}, template", 1), "", at + "metadata: annotation"},
+		"with what was unreadable":     {outer, job(", reservationOptions: {template: 3}"), at + "metadata: annotation"},
+		"what was there":               {strings.Replace(outer, "spec: {", "spec: {paused: true, ", 1), outer, ""},
+		"somebody else's word":         {room("metadata: {annotations: {a: b}}, spec: {template: {metadata: {annotations: {a: b}}}}"), "", ""},
+		"no template, and none before": {job(", reservationOptions: {}"), job(""), ""},
+	} {
+		for _, user := range []string{"user", descheduler} {
+			if got := ask(t, j, user, c.now, c.was); got.Allowed != (c.says == "") || !strings.Contains(got.Result.Message, c.says) {
+				t.Errorf("%s, by %s: allowed %t: %s", name, user, got.Allowed, got.Result.Message)
+			}
+		}
+		if got := ask(t, j, scheduler, c.now, c.was); !got.Allowed {
+			t.Errorf("%s, by the scheduler: %s", name, got.Result.Message)
+		}
+	}
+}
+
 func TestJob(t *testing.T) {
 	t.Parallel()
 	job := func(spec string) string { return "metadata: {name: j}\nspec: " + spec }

@@ -124,3 +124,20 @@ func CheckJobTrust(now, was map[string]string) []string {
 	}
 	return nil
 }
+
+// CheckRoomTrust refuses what only the scheduler may say in the template of a job's room: the descheduler makes a Reservation of it, which is
+// taken from it as it would not be from the job's writer.
+func CheckRoomTrust(now, was *schedulingv1alpha1.PodMigrationJob) []string {
+	const at = "spec.reservationOptions.template."
+	room, before := roomOf(now), roomOf(was)
+	out := CheckTrust(at+"metadata", room.Annotations, before.Annotations)
+	return append(out, CheckTrust(at+"spec.template.metadata", annotations(&room.Spec), annotations(&before.Spec))...)
+}
+
+// roomOf is the template of a job's room, an empty one where there is none.
+func roomOf(j *schedulingv1alpha1.PodMigrationJob) *schedulingv1alpha1.ReservationTemplateSpec {
+	if o := j.Spec.ReservationOptions; o != nil && o.Template != nil {
+		return o.Template
+	}
+	return &schedulingv1alpha1.ReservationTemplateSpec{}
+}

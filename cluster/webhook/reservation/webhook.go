@@ -163,16 +163,17 @@ func (v *validator) Handle(ctx context.Context, req admission.Request) admission
 	refused, warned = append(refused, misspelt...), append(warned, unknown...)
 	if !slices.Contains(v.options.Schedulers, req.UserInfo.Username) {
 		refused = append(refused, CheckTrust("metadata", now.Annotations, was.Annotations)...)
-		refused = append(refused, CheckTrust("spec.template.metadata", annotations(now), annotations(was))...)
+		refused = append(refused, CheckTrust("spec.template.metadata", annotations(&now.Spec), annotations(&was.Spec))...)
 	}
 	return reply(ctx, v.answers, validating, refused, warned)
 }
 
-func annotations(r *schedulingv1alpha1.Reservation) map[string]string {
-	if r.Spec.Template == nil {
+// annotations are those of the pod that a room is for.
+func annotations(s *schedulingv1alpha1.ReservationSpec) map[string]string {
+	if s.Template == nil {
 		return nil
 	}
-	return r.Spec.Template.Annotations
+	return s.Template.Annotations
 }
 
 type jobValidator struct {
@@ -202,6 +203,9 @@ func (v *jobValidator) Handle(ctx context.Context, req admission.Request) admiss
 	refused, warned = append(refused, misspelt...), append(warned, unknown...)
 	if !slices.Contains(v.options.Deschedulers, req.UserInfo.Username) {
 		refused = append(refused, CheckJobTrust(now.Annotations, was.Annotations)...)
+	}
+	if !slices.Contains(v.options.Schedulers, req.UserInfo.Username) {
+		refused = append(refused, CheckRoomTrust(now, was)...)
 	}
 	return reply(ctx, v.answers, jobs, refused, warned)
 }

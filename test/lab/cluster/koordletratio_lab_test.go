@@ -23,18 +23,20 @@ func (n *governed) ratio(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	has := func(quota string) {
-		t.Helper()
-		eventually(t, 60*time.Second, func() error {
-			return errors.Join(
-				n.held(n.ls, "cpu", "cpu.cfs_quota_us="+quota, "cpu.max="+quota+" 100000"),
-				n.held(n.ls, "cpu", "cpu.cfs_burst_us="+quota, "cpu.max.burst="+quota))
-		})
-	}
-	has("10000")
+	n.scaled(t, "10000")
 	tell("1.25")
-	has("8000")
+	n.scaled(t, "8000")
 	tell(nil)
-	has("10000")
+	n.scaled(t, "10000")
 	n.up(t)
+}
+
+// scaled waits until quota and burst of the LS container are as large.
+func (n *governed) scaled(t *testing.T, quota string) {
+	t.Helper()
+	eventually(t, 60*time.Second, func() error {
+		return errors.Join(
+			n.held(n.ls, "cpu", "cpu.cfs_quota_us="+quota, "cpu.max="+quota+" 100000"),
+			n.held(n.ls, "cpu", "cpu.cfs_burst_us="+quota, "cpu.max.burst="+quota))
+	})
 }

@@ -23,13 +23,13 @@ import (
 )
 
 // TestClusterManager: the closed loop on one machine. koord-manager, with the rights of packaging/manifests, turns
-// slo-controller-config into the node's NodeSLO and NodeMetric, reports of koordlet into batch and mid resources of the node, and
+// slo-controller-config, each key of it, into the node's NodeSLO and NodeMetric, reports of koordlet into batch and mid resources of the node, and
 // a profile into a batch pod, which the stock scheduler places and koord-nri limits in the kernel; batch-memory is not raised while BE uses more
 // than it has requested; load takes CPU from the best-effort class in the kernel and batch resources from the node, and both come back. koordlet is
 // the account of packaging/manifests by a token of its node, held to it by their policy and by the webhook.
 // A batch pod that requests more than suppression leaves its class is evicted, and those that it had left too little stay; so is one by
 // which batch pods request too much of batch-cpu or batch-memory, one that computes on every CPU, and one that has agreed to go for memory;
-// in danger one goes past its budget.
+// in danger one goes past its budget. A node that has evicted so many lends less.
 // What somebody deletes of the manager's objects is made again, and the node keeps its strategy meanwhile. A broken ConfigMap, an API server that
 // restarts, a leader that is killed, certificates that have ended and fifty others who
 // write the same objects change nothing of that; without any manager pods start all the same. Certificates are renewed before they end, and no pod is made
@@ -59,11 +59,11 @@ func TestClusterManager(t *testing.T) {
 		name string
 		test func(*testing.T)
 	}{
-		{"strategy", m.config}, {"override", m.override}, {"broken", m.broken}, {"collect", m.collect}, {"deleted by hand", m.byHand}, {"lent", m.lent}, {"not sound", m.unsound},
+		{"strategy", m.config}, {"override", m.override}, {"broken", m.broken}, {"collect", m.collect}, {"other keys", m.otherKeys}, {"deleted by hand", m.byHand}, {"lent", m.lent}, {"not sound", m.unsound},
 		{"admission", m.admission}, {"profile", m.profile}, {"booked", m.booked}, {"certificates ended", m.expire}, {"load", m.load}, {"certificates renewed", m.renewed},
 		{"server away", m.away}, {"leader killed", m.takeover}, {"secret lost", m.lostSecret}, {"given back", m.givenBack}, {"secret made", m.renewed},
 		{"certificates near their end", m.nearEnd}, {"recommended", m.recommends}, {"certificates renewed in time", m.inTime},
-		{"starved", m.starved}, {"overbooked", m.overbooked}, {"overbooked memory", m.overbookedMemory}, {"overused", m.overused}, {"filled", m.filled}, {"danger", m.inDanger}, {"off", m.off}, {"agent", m.agentWrites}, {"root quota", m.rootOfNode}, {"amplified", m.amplified}, {"rights", m.managerRights}, {"agent's rights", m.agentRights}, {"crowd", m.crowded}, {"no manager", m.unadmitted},
+		{"starved", m.starved}, {"overbooked", m.overbooked}, {"overbooked memory", m.overbookedMemory}, {"overused", m.overused}, {"filled", m.filled}, {"evicted much", m.evictedMuch}, {"danger", m.inDanger}, {"off", m.off}, {"agent", m.agentWrites}, {"root quota", m.rootOfNode}, {"amplified", m.amplified}, {"rights", m.managerRights}, {"agent's rights", m.agentRights}, {"crowd", m.crowded}, {"no manager", m.unadmitted},
 	} {
 		if !t.Run(s.name, s.test) {
 			return // each goes on from where the one before has ended
@@ -79,6 +79,7 @@ type managed struct {
 	replicas []*replica
 	web      cluster.Object // an LS pod that may use a CPU
 	turn     *turn          // of the certificates
+	loaded   share          // of the node's CPUs while web computed
 }
 
 // begin installs what is needed and starts the node's programs and pods.

@@ -149,6 +149,10 @@ func (a *admitted) lifted(scheduler *cluster.Client) []liftedCase {
 			[]string{"annotation scheduling.koordinator.sh/device-allocated: only the scheduler may set or change it"},
 		},
 		{
+			"its word about a job's room", object(aJob + "{" + ruledPod + ", reservationOptions: {template: {spec: {template: " + deviceTemplate + "}}}}"),
+			[]string{"annotation scheduling.koordinator.sh/device-allocated: only the scheduler may set or change it"},
+		},
+		{
 			"its word that a job may go on", object(strings.Replace(aJob, "{name: ruled}", "{name: ruled, annotations: "+passedArbitration+"}", 1) + "{" + ruledPod + "}"),
 			[]string{"annotation descheduler.koordinator.sh/passed-arbitration: only the descheduler may set it"},
 		},

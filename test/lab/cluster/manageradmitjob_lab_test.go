@@ -94,16 +94,32 @@ func jobChangeCases() []objectCase {
 	}
 }
 
-// jobTrustCases: jobs go on by the descheduler's word, which a scheduler has not.
+// jobTrustCases: jobs go on by the descheduler's word, which a scheduler has not; on which CPUs and devices the room of one is only a scheduler says.
 func jobTrustCases(scheduler, descheduler *cluster.Client) []objectCase {
 	const others = "annotation descheduler.koordinator.sh/passed-arbitration: only the descheduler may set it: leave it out, and the job waits for its turn"
 	made := strings.Replace(aJob, "{name: ruled}", "{name: ruled, annotations: "+passedArbitration+"}", 1) + "{" + ruledPod + "}"
 	const change = "metadata: {annotations: " + passedArbitration + "}"
+	const set, at = ": only the scheduler may set or change it: leave it out", "spec.reservationOptions.template."
+	const cpus = `metadata: {annotations: {scheduling.koordinator.sh/resource-status: '{"cpuset":"0-3"}'}}`
+	room := func(template string) string {
+		return "{" + ruledPod + ", reservationOptions: {template: {" + template + "}}}"
+	}
+	const devices = "spec: {template: " + deviceTemplate + "}"
 	return []objectCase{
 		{name: "made to go on", text: made, refused: []string{others}},
 		{name: "made to go on by the scheduler", text: made, by: scheduler, refused: []string{others}},
 		{name: "made to go on by the descheduler", text: made, by: descheduler, want: change},
 		{name: "told to go on", path: jobPath + "move", change: change, refused: []string{others}},
 		{name: "told to go on by the descheduler", path: jobPath + "move", change: change, by: descheduler, want: change},
+		{name: "CPUs of the room", text: aJob + room(cpus), refused: []string{at + "metadata: annotation scheduling.koordinator.sh/resource-status" + set}},
+		{
+			name: "devices of the room's pod by the descheduler", text: aJob + room(devices), by: descheduler,
+			refused: []string{at + "spec.template.metadata: annotation scheduling.koordinator.sh/device-allocated" + set},
+		},
+		{name: "devices of the room's pod by the scheduler", text: aJob + room(devices), by: scheduler, want: "spec: " + room(devices)},
+		{
+			name: "CPUs of the room later", path: jobPath + "move", change: "spec: " + room(cpus),
+			refused: []string{at + "metadata: annotation scheduling.koordinator.sh/resource-status" + set},
+		},
 	}
 }

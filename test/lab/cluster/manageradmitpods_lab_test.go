@@ -371,6 +371,15 @@ func refusedCases(scheduler *cluster.Client) []podCase {
 			refused: []string{"oom-score-adj -101, at least -100 is allowed here"},
 		},
 		{name: "a knob that it does not name", in: "limited", meta: annotations("koordinator.sh/memoryQOS: '{}'"), refused: []string{"memoryQOS is not allowed here"}},
+		{name: "a share of the cache", in: "limited", meta: annotations("node.koordinator.sh/resctrl: '{}'"), refused: []string{"resctrl is not allowed here"}},
+		{name: "a share of the disk", in: "limited", meta: annotations("koordinator.sh/blkioQOS: '{}'"), refused: []string{"blkioQOS is not allowed here"}},
+		{name: "a class of CPU", in: "limited", meta: annotations("koordinator.sh/cpuQOS: '{}'"), refused: []string{"cpuQOS is not allowed here"}},
+		{name: "a share of the network", in: "limited", meta: annotations("koordinator.sh/networkQOS: '{}'"), refused: []string{"networkQOS is not allowed here"}},
+		{
+			name: "farther for one container", in: "limited", meta: annotations(`koordinator.sh/oom-score-adj-spec: '{"main":-101}'`),
+			refused: []string{"oom-score-adj -101, at least -100 is allowed here"},
+		},
+		{name: "as far for one container", in: "limited", meta: annotations(`koordinator.sh/oom-score-adj-spec: '{"main":-100}'`)},
 		{name: "a profile's knob", in: "limited", meta: labels("case: knobs"), refused: []string{"memoryQOS is not allowed here"}},
 		{name: "the profile's knob where nothing is said", meta: labels("case: knobs"), want: "metadata: {annotations: {koordinator.sh/memoryQOS: '{}'}}"},
 		{

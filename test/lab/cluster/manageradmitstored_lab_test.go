@@ -222,6 +222,12 @@ spec: {ttl: 10m, owners: [{labelSelector: {matchLabels: {app: held}}}], template
 		{name: "a label", in: "ours", meta: "{labels: {koordinator.sh/qosClass: LS}}", want: given("label koordinator.sh/qosClass")},
 		{name: "a device", in: "ours", meta: "{labels: {a: b}}", spec: gpuSpec("50"), want: given("device koordinator.sh/gpu-core")},
 		plain,
+		// What brings them to our scheduler holds them to that quota at once.
+		{name: "all of its quota", in: "counted", meta: "{labels: {a: b}}", spec: "{containers: [" + asks("cpu: 2") + "]}", want: given("quota in the namespace")},
+		{
+			name: "more than its quota", in: "counted", meta: "{labels: {a: b}}", spec: "{containers: [" + asks("cpu: 3") + "]}",
+			refused: []string{"3 in all, above the 2 of spec.max of quota counted/counted: the pod could never run"},
+		},
 		{name: "keep-scheduler", in: "ours", meta: "{labels: {koord-rt.dev/keep-scheduler: \"true\"}}", spec: "{" + batch + "}", want: kept("default-scheduler")},
 		{name: "a pod that opts out", in: "ours", meta: "{labels: {koord-rt.dev/opt-out: \"true\"}}", spec: "{" + batch + "}", want: kept("default-scheduler")},
 		{name: "another scheduler", in: "ours", meta: "{labels: {a: b}}", spec: "{schedulerName: other, " + batch + "}", want: kept("other")},

@@ -10,43 +10,38 @@ import (
 	"testing"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/resource"
-
 	"github.com/koord-rt/koord-rt/api/protocol"
+	"github.com/koord-rt/koord-rt/policy/capacity"
 	"github.com/koord-rt/koord-rt/test/lab/cluster"
 )
 
-// amplified: a kubelet finds that its node says more than it has and says its own again, every time; the node keeps what the ratio makes of that, also
-// by a kubelet that starts and registers it anew, and has its own amounts as soon as there is no ratio.
+// amplified: a kubelet finds that its node says more than it has and says its own again, every time; the node keeps what the ratios of CPU and memory
+// make of that, also by a kubelet that starts and registers it anew, and has its own amounts as soon as there is no ratio.
 func (m *managed) amplified(t *testing.T) {
 	path := "/api/v1/nodes/" + m.k.Node
 	node, err := m.c.Admin().Get(t.Context(), path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	own, capacity := node.Str("status", "allocatable", "cpu"), node.Str("status", "capacity", "cpu")
-	both, err := resource.ParseQuantity(own)
-	if err != nil {
-		t.Fatal(err)
-	}
-	both.Add(both)
-	is := func(cpu string, amplified bool) (cluster.Object, error) {
+	own, has := amountsAt(t, node, "status", "allocatable"), amountsAt(t, node, "status", "capacity")
+	is := func(want capacity.Amounts, amplified bool) (cluster.Object, error) {
 		o, err := m.c.Admin().Get(t.Context(), path)
 		if err != nil {
 			return nil, err
 		}
 		raw := o.Str("metadata", "annotations", protocol.AnnotationRawAllocatable)
-		if got := o.Str("status", "allocatable", "cpu"); got != cpu || (raw != "") != amplified || o.Str("status", "capacity", "cpu") != capacity {
-			return nil, fmt.Errorf("allocatable %s, want %s; raw-allocatable %q; capacity %s, was %s", got, cpu, raw, o.Str("status", "capacity", "cpu"), capacity)
+		got, whole := amountsAt(t, o, "status", "allocatable"), amountsAt(t, o, "status", "capacity")
+		if got != want || (raw != "") != amplified || whole != has {
+			return nil, fmt.Errorf("allocatable %+v, want %+v; raw-allocatable %q; capacity %+v, was %+v", got, want, raw, whole, has)
 		}
 		return o, nil
 	}
 	// follows waits for amounts, and then through some of the kubelet's reports, in none of which they may differ.
-	follows := func(what, cpu string, amplified bool) {
+	follows := func(what string, want capacity.Amounts, amplified bool) {
 		t.Helper()
 		reports, last := -1, ""
 		eventually(t, 30*time.Second, func() error {
-			o, err := is(cpu, amplified)
+			o, err := is(want, amplified)
 			switch {
 			case err == nil && heartbeat(o) != last:
 				reports, last = reports+1, heartbeat(o)
@@ -60,13 +55,13 @@ func (m *managed) amplified(t *testing.T) {
 			return err
 		})
 	}
-	const twice = `{"enable": true, "resourceAmplificationRatio": {"cpu": 2}}`
-	m.tell(t, map[string]string{keyAmplification: twice})
-	follows("with a ratio", both.String(), true)
+	m.tell(t, map[string]string{keyAmplification: `{"enable": true, "resourceAmplificationRatio": {"cpu": 2, "memory": 1.5}}`})
+	more := capacity.Amounts{CPU: own.CPU * 2, Memory: own.Memory * 3 / 2}
+	follows("with ratios", more, true)
 	if err := m.k.Restart(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	follows("after the kubelet's start", both.String(), true)
+	follows("after the kubelet's start", more, true)
 	m.tell(t, map[string]string{keyAmplification: `{"enable": false}`})
 	follows("without a ratio", own, false)
 }

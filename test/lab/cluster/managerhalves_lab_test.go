@@ -51,7 +51,7 @@ func (n *simulated) halves(t *testing.T) {
 }
 
 // documents: the documents' NodeSLOs M5 and M6a stand as overrides, each field in the spelling in which it is written, and the cluster's strategy is added
-// beside them. Where the manager was first with another value, M5 is refused with both names.
+// beside them. Where the manager was first with another value, M5 is refused with both names. M6b, told as the ConfigMap, makes what M6a says.
 func (n *simulated) documents(t *testing.T) {
 	const m5, m6a = "testdata/manifests/m05-nodeslo.yaml", "testdata/manifests/m06a-nodeslo-memory-tuning.yaml"
 	n.anew(t, nil)
@@ -92,6 +92,10 @@ func (n *simulated) documents(t *testing.T) {
 	}
 	n.tell(t, map[string]string{keyBurst: burstConfig(325)})
 	n.follows(t, documented, 325, `{"cpuSuppressThresholdPercent":60}`)
+
+	n.anew(t, nil)
+	n.put(t, read(t, "testdata/manifests/m06b-slo-controller-config.yaml"))
+	n.adds(t, m6a, func(cluster.Object) {})
 	n.neverRefused(t)
 	n.anew(t, nil)
 }

@@ -53,7 +53,7 @@ var partOf = map[string]string{
 }
 
 // keys: each key says its part of the node's objects, and no other; a node of a pool gets the pool's over the cluster's, of an extension instead of it.
-// One that is taken out takes its part with it, and leaves the others.
+// One that is taken out takes its part with it, and leaves the others. What an annotation says of a node's network is in its NodeSLO beside them.
 func (n *simulated) keys(t *testing.T) {
 	const name = "node-002"
 	n.put(t, `
@@ -63,10 +63,14 @@ metadata: {name: `+name+`, annotations: {`+protocol.AnnotationCPUBasicInfo+`: '{
 topologyPolicies: [None]
 zones: []
 `)
-	pool := map[string]any{"metadata": map[string]any{"labels": map[string]any{"pool": "b"}}}
-	if _, err := n.c.Admin().Patch(t.Context(), "/api/v1/nodes/"+name, cluster.MergePatch, pool); err != nil {
-		t.Fatal(err)
+	node := func(field, key string, value any) {
+		t.Helper()
+		change := map[string]any{"metadata": map[string]any{field: map[string]any{key: value}}}
+		if _, err := n.c.Admin().Patch(t.Context(), "/api/v1/nodes/"+name, cluster.MergePatch, change); err != nil {
+			t.Fatal(err)
+		}
 	}
+	node("labels", "pool", "b")
 	used := map[string]any{"resources": map[string]any{"cpu": "4", "memory": "4Gi"}}
 	report := map[string]any{"status": map[string]any{
 		"updateTime": time.Now().UTC().Format(time.RFC3339), "nodeMetric": map[string]any{"nodeUsage": used, "systemUsage": used},
@@ -98,6 +102,9 @@ zones: []
 		keyHosts: `[{"name":"nginx","qos":"LS"}]`, keyColocation: " lent, every 0", // the interval is the user's, and nothing is reported
 		keyNormalization: "", keyAmplification: "", keyExtension: `{"tuner":{"depth":{"a":1},"mode":"safe"}}`,
 	})
+	node("annotations", protocol.AnnotationNetworkBandwidth, "25G")
+	want[keySystem] = `{"minFreeKbytesFactor":110,"totalNetworkBandwidth":"25G","watermarkScaleFactor":160}`
+	n.says(t, "the network's annotation", name, want)
 	for _, out := range []struct {
 		key  string
 		then map[string]string
@@ -105,7 +112,7 @@ zones: []
 		{keyThreshold, map[string]string{keyThreshold: "null"}},
 		{keyQOS, map[string]string{keyQOS: "null"}},
 		{keyBurst, map[string]string{keyBurst: "null"}},
-		{keySystem, map[string]string{keySystem: "null"}},
+		{keySystem, map[string]string{keySystem: `{"totalNetworkBandwidth":"25G"}`}},
 		{keyExtension, map[string]string{keyExtension: "null"}},
 		{keyHosts, map[string]string{keyHosts: "null"}},
 		{keyAmplification, map[string]string{keyAmplification: `{"cpu":1.20}`}},
@@ -118,6 +125,9 @@ zones: []
 		maps.Copy(want, out.then)
 		n.says(t, "without "+out.key, name, want)
 	}
+	node("annotations", protocol.AnnotationNetworkBandwidth, nil)
+	want[keySystem] = "null"
+	n.says(t, "without the annotation", name, want)
 }
 
 // says waits until what the keys say of a node stands in its objects.

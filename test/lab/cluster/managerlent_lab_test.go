@@ -152,6 +152,12 @@ func (m *managed) asCalculated(t *testing.T) error {
 	if err != nil {
 		return err
 	}
+	return s.agrees(t)
+}
+
+// agrees is an error unless the node has what the formulas make of its report.
+func (s *seen) agrees(t *testing.T) error {
+	t.Helper()
 	for _, name := range []string{"batch/ls", "batch/web"} {
 		if !slices.ContainsFunc(s.report.Pods, func(u capacity.Usage) bool { return u.Name == name }) {
 			return fmt.Errorf("%s is not yet in the report", name)
@@ -181,9 +187,43 @@ func (m *managed) asCalculated(t *testing.T) error {
 	return errors.Join(errs...)
 }
 
-// uses waits until the report has a use of web's CPU that fits, and the node says what the formulas make of it: on a machine that
-// does other work too, that work has less while web computes, so that what the node lends need not fall.
-func (m *managed) uses(t *testing.T, limit time.Duration, fits func(unit.MilliCPU) bool) {
+// share is who has the node's CPUs, in thousandths: what it lends of them, what the report says of batch/web, and what else the formula
+// takes off.
+type share struct{ lent, web, rest int64 }
+
+// share tells the parts of the formula once more as byHand does.
+func (s *seen) share(t *testing.T) (out share) {
+	t.Helper()
+	out.lent = quantityAt(t, s.object, "status", "allocatable", protocol.ResourceBatchCPU) / 1000
+	out.rest = max(int64(s.report.System.CPU), int64(s.node.Kubelet.CPU))
+	for _, u := range s.report.Pods {
+		switch {
+		case u.Name == "batch/web":
+			out.web = int64(u.Used.CPU)
+		case u.Class == protocol.PriorityProd:
+			out.rest += int64(u.Used.CPU)
+		}
+	}
+	return out
+}
+
+// moved is an error unless what the node lends has gone down since then by most of what web uses more, or up by most of what it uses less: the formula
+// takes off the whole of it, also where reclaimCPU lends more than there is. What else has moved is allowed for, because on a machine that does other
+// work that has less while web computes, and so are differences that are not worth a write.
+func (s share) moved(since share) error {
+	fell, web, rest := since.lent-s.lent, s.web-since.web, s.rest-since.rest
+	slack := max(s.lent, since.lent)/250 + 1 // twice what agrees lets pass
+	if web < 0 {
+		fell, web, rest = -fell, -web, -rest
+	}
+	if want := web*3/4 + min(rest, 0) - slack; fell < want {
+		return fmt.Errorf("of the node's CPUs %+v, before %+v: what is lent has moved by %d, want %d at least", s, since, fell, want)
+	}
+	return nil
+}
+
+// uses waits until the report has a use of web's CPU that fits, and the node says what the formulas make of it.
+func (m *managed) uses(t *testing.T, limit time.Duration, fits func(share) error) (got share) {
 	t.Helper()
 	begun := time.Now()
 	eventually(t, limit, func() error {
@@ -191,27 +231,32 @@ func (m *managed) uses(t *testing.T, limit time.Duration, fits func(unit.MilliCP
 		if err != nil {
 			return err
 		}
-		i := slices.IndexFunc(s.report.Pods, func(u capacity.Usage) bool { return u.Name == "batch/web" })
-		if i < 0 || !fits(s.report.Pods[i].Used.CPU) {
-			return fmt.Errorf("use of batch/web (%d) in %+v", i, s.report.Pods)
-		}
-		if err := m.asCalculated(t); err != nil {
+		if err := s.agrees(t); err != nil {
 			return err
 		}
-		got, _ := m.batchCPU(t)
-		t.Logf("web uses %d, batch-cpu %d, after %s", s.report.Pods[i].Used.CPU, got, time.Since(begun).Round(time.Millisecond))
-		return nil
+		got = s.share(t)
+		return fits(got)
 	})
+	t.Logf("web uses %d, batch-cpu %d, after %s", got.web, got.lent, time.Since(begun).Round(time.Millisecond))
+	return got
 }
 
-// much is a use of CPU, averaged over a minute, that an idle pod has not, and one that computes has on a busy machine too.
-const much = unit.MilliCPU(60)
+// much is a use of CPU in thousandths, averaged over a minute, that an idle pod has not, and one that computes has on a busy machine too.
+const much = 60
+
+// little is an error unless web computes next to nothing.
+func little(s share) error {
+	if s.web >= much/2 {
+		return fmt.Errorf("batch/web still uses %d", s.web)
+	}
+	return nil
+}
 
 // loopConfig is resource-threshold-config by which the best-effort class gets what others leave of nine tenths of the node, however little.
 const loopConfig = `{"clusterStrategy": {"enable": true, "cpuSuppressPolicy": "cfsQuota", "cpuSuppressThresholdPercent": 90, "memoryEvictThresholdPercent": 100}}`
 
 // load: what an LS pod computes is taken from the best-effort class in the kernel, and from batch-cpu with the next reports; the class, in which the
-// profile's pod is, has it back soon after the load.
+// profile's pod is, has it back soon after the load, and batch-cpu when the load has left the average ([managed.givenBack]).
 func (m *managed) load(t *testing.T) {
 	config, err := m.c.Admin().Get(t.Context(), strategies)
 	if err != nil {
@@ -221,6 +266,7 @@ func (m *managed) load(t *testing.T) {
 	m.slo(t, 60*time.Second, "NodeSLO that leaves what is free", func(o cluster.Object) bool {
 		return percent(o, "cpuSuppressThresholdPercent") == 90 && percent(o, "cpuSuppressMinPercent") == 0
 	})
+	free := m.uses(t, 90*time.Second, little)
 	calm := m.steady(t)
 	quotaIs := func(what string, ok func(int) bool) {
 		begun := time.Now()
@@ -238,7 +284,12 @@ func (m *managed) load(t *testing.T) {
 	const half = 50000 // of a CPU; web computes on a whole one
 	stop := m.spinIn(t, m.web, quiet)
 	quotaIs("under load", func(got int) bool { return got >= 0 && got <= calm-half })
-	m.uses(t, 90*time.Second, func(used unit.MilliCPU) bool { return used >= much })
+	m.loaded = m.uses(t, 90*time.Second, func(now share) error {
+		if now.web < much {
+			return fmt.Errorf("batch/web uses %d", now.web)
+		}
+		return now.moved(free)
+	})
 	stop()
 	quotaIs("after the load", func(got int) bool { return got >= calm-half/2 })
 	m.tell(t, map[string]string{keyThreshold: config.Str("data", keyThreshold)})
@@ -263,7 +314,12 @@ func (m *managed) steady(t *testing.T) (quota int) {
 
 // givenBack: once the load has left the node's average, batch-cpu comes back, by the manager that has taken over.
 func (m *managed) givenBack(t *testing.T) {
-	m.uses(t, 150*time.Second, func(used unit.MilliCPU) bool { return used < much/2 })
+	m.uses(t, 150*time.Second, func(now share) error {
+		if err := little(now); err != nil {
+			return err
+		}
+		return now.moved(m.loaded)
+	})
 }
 
 // off: a cluster that does not lend any more has nothing of it left on its nodes.
@@ -286,7 +342,9 @@ func (m *managed) off(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v; left %q", err, left(node))
 	}
-	if text := node.Str("metadata", "annotations", protocol.AnnotationOriginExtended); text != "" {
-		t.Errorf("annotation left: %s", text)
+	for _, annotation := range []string{protocol.AnnotationOriginExtended, protocol.AnnotationLendingWeight} {
+		if text := node.Str("metadata", "annotations", annotation); text != "" {
+			t.Errorf("annotation %s left: %s", annotation, text)
+		}
 	}
 }

@@ -335,38 +335,38 @@ func allocatable(cpu string) map[string]any {
 }
 
 // amplification: by the ConfigMap's ratio what a kubelet says is multiplied, however often it says so, and becomes what it was when the
-// ratio goes.
+// ratio goes; memory by one of its own.
 func (a *admitted) amplification(t *testing.T) {
 	ctx := t.Context()
 	const node, key = "/api/v1/nodes/a", "resource-amplification-config"
-	is := func(cpu, raw string) error {
+	is := func(want, raw string) error {
 		o, err := a.c.Admin().Get(ctx, node)
 		if err != nil {
 			return err
 		}
-		got, kept := o.Str("status", "allocatable", "cpu"), o.Str("metadata", "annotations", protocol.AnnotationRawAllocatable)
-		if got != cpu || kept != raw {
-			return fmt.Errorf("allocatable %s, raw-allocatable %s; want %s and %s", got, kept, cpu, raw)
+		got, kept := o.Str("status", "allocatable", "cpu")+" "+o.Str("status", "allocatable", "memory"), o.Str("metadata", "annotations", protocol.AnnotationRawAllocatable)
+		if got != want || kept != raw {
+			return fmt.Errorf("allocatable %s, raw-allocatable %s; want %s and %s", got, kept, want, raw)
 		}
 		return nil
 	}
-	// says is a kubelet that says what CPUs it has, and what the node has of it at once.
-	says := func(own, cpu, raw string) {
+	// says is a kubelet that says what CPUs it has, and what the node has of it, CPU and memory, at once.
+	says := func(own, want, raw string) {
 		t.Helper()
 		err := a.answered(t, func() error {
 			if _, err := a.c.Admin().Patch(ctx, node+"/status", cluster.MergePatch, allocatable(own)); err != nil {
 				return err
 			}
-			return is(cpu, raw)
+			return is(want, raw)
 		})
 		if err != nil {
 			t.Error(err)
 		}
 	}
-	follows := func(config, cpu, raw string) {
+	follows := func(config, want, raw string) {
 		t.Helper()
 		a.tell(t, map[string]string{key: config})
-		eventually(t, 20*time.Second, func() error { return is(cpu, raw) })
+		eventually(t, 20*time.Second, func() error { return is(want, raw) })
 	}
 	refused(t, "a ratio that means nothing", func() error {
 		wrong := map[string]any{"metadata": map[string]any{"annotations": map[string]any{protocol.AnnotationAmplificationRatio: `{"cpu":0.5}`}}}
@@ -374,14 +374,15 @@ func (a *admitted) amplification(t *testing.T) {
 		return err
 	}, `ratio 0.5 of "cpu"`, "vnode.koordinator.sh")
 	const kept10, kept8 = `{"cpu":"10","memory":"4Gi"}`, `{"cpu":"8","memory":"4Gi"}`
-	says("10", "10", "")
-	follows(`{"enable": true, "resourceAmplificationRatio": {"cpu": 1.5}}`, "15", kept10)
+	says("10", "10 4Gi", "")
+	follows(`{"enable": true, "resourceAmplificationRatio": {"cpu": 1.5}}`, "15 4Gi", kept10)
 	for range 2 {
-		says("10", "15", kept10)
+		says("10", "15 4Gi", kept10)
 	}
-	follows(`{"enable": true, "resourceAmplificationRatio": {"cpu": 2}}`, "20", kept10)
-	says("8", "16", kept8)
-	follows(`{"enable": false}`, "8", "")
-	says("8", "8", "")
-	follows(`{"enable": true, "resourceAmplificationRatio": {"cpu": 1.5}}`, "12", kept8)
+	follows(`{"enable": true, "resourceAmplificationRatio": {"cpu": 2, "memory": 1.5}}`, "20 6Gi", kept10)
+	says("8", "16 6Gi", kept8)
+	follows(`{"enable": true, "resourceAmplificationRatio": {"memory": 1.25}}`, "8 5Gi", kept8)
+	follows(`{"enable": false}`, "8 4Gi", "")
+	says("8", "8 4Gi", "")
+	follows(`{"enable": true, "resourceAmplificationRatio": {"cpu": 1.5}}`, "12 4Gi", kept8)
 }

@@ -8,6 +8,7 @@ package cluster_test
 import (
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -64,14 +65,11 @@ func (m *managed) unsound(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	weight := func() (protocol.LendingWeight, error) {
-		return protocol.ParseLendingWeight(m.node(t).Str("metadata", "annotations", protocol.AnnotationLendingWeight))
-	}
 	begun := time.Now()
 	eventually(t, 60*time.Second, func() error {
 		set("True") // again, where the kubelet was faster than the manager
 		cpu, ok := m.batchCPU(t)
-		w, err := weight()
+		w, err := m.weight(t)
 		if err == nil && (!ok || cpu >= before || w.Percent >= 100 || len(w.Reasons) != 1 || w.Reasons[0] != protocol.UnsoundMemory) {
 			err = fmt.Errorf("batch-cpu %d (%t), before %d; %+v", cpu, ok, before, w)
 		}
@@ -85,7 +83,7 @@ func (m *managed) unsound(t *testing.T) {
 	reached := time.Since(begun)
 	set("False")
 	eventually(t, 30*time.Second, func() error {
-		if w, err := weight(); err == nil {
+		if w, err := m.weight(t); err == nil {
 			return fmt.Errorf("it still says %+v", w)
 		}
 		return m.asCalculated(t)
@@ -99,4 +97,24 @@ func (m *managed) unsound(t *testing.T) {
 			fell.Round(time.Millisecond), raised, reached.Round(time.Millisecond), (back - reached).Round(time.Millisecond), was, (time.Since(begun) - reached).Round(time.Millisecond))
 	}
 	m.tell(t, map[string]string{keyColocation: lentConfig})
+}
+
+// weight is what the node says of how much of the usual it lends; an error while it says nothing.
+func (m *managed) weight(t *testing.T) (protocol.LendingWeight, error) {
+	t.Helper()
+	return protocol.ParseLendingWeight(m.node(t).Str("metadata", "annotations", protocol.AnnotationLendingWeight))
+}
+
+// evictedMuch: the steps before have evicted five pods, and three in an hour are tolerated. koordlet's reports count them, less is lent out of the node,
+// and it says why. A koordlet that begins anew begins to count anew.
+func (m *managed) evictedMuch(t *testing.T) {
+	begun := time.Now()
+	var w protocol.LendingWeight
+	eventually(t, 90*time.Second, func() (err error) { // the interval of reports is 30 s
+		if w, err = m.weight(t); err == nil && (w.Percent > 75 || !slices.Contains(w.Reasons, protocol.UnsoundEvictions)) {
+			err = fmt.Errorf("the node lends %+v", w)
+		}
+		return err
+	})
+	t.Logf("%d %% is lent for %q, after %s", w.Percent, w.Reasons, time.Since(begun).Round(time.Millisecond))
 }
