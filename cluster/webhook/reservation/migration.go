@@ -125,8 +125,8 @@ func CheckJobTrust(now, was map[string]string) []string {
 	return nil
 }
 
-// CheckRoomTrust refuses what only the scheduler may say in the template of a job's room: the descheduler makes a Reservation of it, which is
-// taken from it as it would not be from the job's writer.
+// CheckRoomTrust refuses what only the scheduler may say in the template of a job's room: the descheduler makes a Reservation of it, and is
+// believed where the job's writer would not be.
 func CheckRoomTrust(now, was *schedulingv1alpha1.PodMigrationJob) []string {
 	const at = "spec.reservationOptions.template."
 	room, before := roomOf(now), roomOf(was)

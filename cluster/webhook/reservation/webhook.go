@@ -43,8 +43,14 @@ const (
 
 // Options are what an administrator sets.
 type Options struct {
-	// Schedulers are the users that may say where a reservation is, Deschedulers those that let jobs go on.
+	// Schedulers are the users that may say where a reservation is, Deschedulers those that let jobs go on. Of what a reservation or the
+	// room of a job will have, a descheduler is believed as well: it copies there what the scheduler has written to the pod.
 	Schedulers, Deschedulers []string
+}
+
+// mayPlace reports that a user may write the scheduler's annotations of a room.
+func (o *Options) mayPlace(user string) bool {
+	return slices.Contains(o.Schedulers, user) || slices.Contains(o.Deschedulers, user)
 }
 
 // Add registers the webhooks at the manager's server.
@@ -161,7 +167,7 @@ func (v *validator) Handle(ctx context.Context, req admission.Request) admission
 	}
 	misspelt, unknown := spelling[schedulingv1alpha1.ReservationSpec](&req, what)
 	refused, warned = append(refused, misspelt...), append(warned, unknown...)
-	if !slices.Contains(v.options.Schedulers, req.UserInfo.Username) {
+	if !v.options.mayPlace(req.UserInfo.Username) {
 		refused = append(refused, CheckTrust("metadata", now.Annotations, was.Annotations)...)
 		refused = append(refused, CheckTrust("spec.template.metadata", annotations(&now.Spec), annotations(&was.Spec))...)
 	}
@@ -204,7 +210,7 @@ func (v *jobValidator) Handle(ctx context.Context, req admission.Request) admiss
 	if !slices.Contains(v.options.Deschedulers, req.UserInfo.Username) {
 		refused = append(refused, CheckJobTrust(now.Annotations, was.Annotations)...)
 	}
-	if !slices.Contains(v.options.Schedulers, req.UserInfo.Username) {
+	if !v.options.mayPlace(req.UserInfo.Username) {
 		refused = append(refused, CheckRoomTrust(now, was)...)
 	}
 	return reply(ctx, v.answers, jobs, refused, warned)

@@ -94,7 +94,8 @@ func jobChangeCases() []objectCase {
 	}
 }
 
-// jobTrustCases: jobs go on by the descheduler's word, which a scheduler has not; on which CPUs and devices the room of one is only a scheduler says.
+// jobTrustCases: jobs go on by the descheduler's word, which a scheduler has not; on which CPUs and devices the room of one is nobody says
+// but a scheduler, and the descheduler, which copies a pod there.
 func jobTrustCases(scheduler, descheduler *cluster.Client) []objectCase {
 	const others = "annotation descheduler.koordinator.sh/passed-arbitration: only the descheduler may set it: leave it out, and the job waits for its turn"
 	made := strings.Replace(aJob, "{name: ruled}", "{name: ruled, annotations: "+passedArbitration+"}", 1) + "{" + ruledPod + "}"
@@ -113,9 +114,10 @@ func jobTrustCases(scheduler, descheduler *cluster.Client) []objectCase {
 		{name: "told to go on by the descheduler", path: jobPath + "move", change: change, by: descheduler, want: change},
 		{name: "CPUs of the room", text: aJob + room(cpus), refused: []string{at + "metadata: annotation scheduling.koordinator.sh/resource-status" + set}},
 		{
-			name: "devices of the room's pod by the descheduler", text: aJob + room(devices), by: descheduler,
+			name: "devices of the room's pod", text: aJob + room(devices),
 			refused: []string{at + "spec.template.metadata: annotation scheduling.koordinator.sh/device-allocated" + set},
 		},
+		{name: "devices of the room's pod by the descheduler", text: aJob + room(devices), by: descheduler, want: "spec: " + room(devices)},
 		{name: "devices of the room's pod by the scheduler", text: aJob + room(devices), by: scheduler, want: "spec: " + room(devices)},
 		{
 			name: "CPUs of the room later", path: jobPath + "move", change: "spec: " + room(cpus),
