@@ -42,18 +42,26 @@ func TestPodsBaseFollowsAResizeOnce(t *testing.T) {
 		kernel int64 // what the pod's cgroup has then, 0 for what is believed
 		steps  []step
 		want   int64
+		listed bool // updates are found in the list of a runtime that could tell of the pod's
 	}{
-		"container alone, it grows":      {150000, []step{{false, 150000}}, 150000},
-		"container alone, it shrinks":    {50000, []step{{false, 20000}}, 20000},
-		"pod first, as it grows":         {0, []step{{true, 150000}, {false, 150000}}, 150000},
-		"container first, as it shrinks": {0, []step{{true, 150000}, {false, 150000}, {false, 30000}, {true, 30000}}, 30000},
-		"container first, not told yet":  {0, []step{{false, 30000}, {true, 30000}, {true, 100000}, {false, 100000}}, 100000},
+		"found in a list, it grows":      {0, []step{{false, 150000}}, 150000, true},
+		"found in a list, it shrinks":    {0, []step{{false, 20000}}, 20000, true},
+		"container alone, it grows":      {150000, []step{{false, 150000}}, 150000, false},
+		"container alone, it shrinks":    {50000, []step{{false, 20000}}, 20000, false},
+		"pod first, as it grows":         {0, []step{{true, 150000}, {false, 150000}}, 150000, false},
+		"container first, as it shrinks": {0, []step{{true, 150000}, {false, 150000}, {false, 30000}, {true, 30000}}, 30000, false},
+		"container first, not told yet":  {0, []step{{false, 30000}, {true, 30000}, {true, 100000}, {false, 100000}}, 100000, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			g, _, sandbox, arrival := resized(t, 50000)
 			if c.kernel > 0 {
 				g.o.Kernel = &written{quota: c.kernel}
+			}
+			if g.o.UpdatesUntold = c.listed; c.listed {
+				r := g.views.Load().Runtime
+				r.Fields.UpdatePod = true
+				g.views.SetRuntime(r)
 			}
 			for _, s := range c.steps {
 				if to := (workload.Resources{Quota: unit.Some(s.quota)}); s.pod {

@@ -43,7 +43,7 @@ func (g *Engine) Update(ctx context.Context, sb Sandbox, ctr Arrival, asked work
 	}
 	c := e.c
 	g.recordSpec(&e, full) // before the runtime keeps it: a next life would take our values for the kubelet's
-	if untold(v, &pod) {
+	if g.podUntold(v, &pod) {
 		from := unmoved(before, c.Base, g.measure(pod.p.ID)) // what shifts is what stands
 		g.shiftPod(pod.p.ID, &from, &c.Base)
 		g.unsettled.quiet(ctx, pod.p.ID)
@@ -82,7 +82,7 @@ func (g *Engine) UpdateRefused(sb Sandbox, was *workload.Container) {
 		e.mark = g.markOf(v, withUndo(v, now.plan, e.plan, c.Base), &c)
 		swapped = g.reg.swapContainer(&now, e)
 	}
-	if untold(v, &pod) {
+	if g.podUntold(v, &pod) {
 		g.shiftPod(pod.p.ID, &refused, &was.Base)
 	}
 	g.reg.changePod(pod.p.ID, func(e *podEntry) { e.lowUntil = time.Time{} })
@@ -115,7 +115,7 @@ func (g *Engine) lowerBurst(ctx context.Context, v *node.View, pod podEntry, old
 	}
 	if had := pod.plan.Get(plan.CPUBurst); had != nil && !had.Observe && (len(pl) > 0 || falls(before, asked)) {
 		low = true
-		if !untold(v, &pod) {
+		if !g.podUntold(v, &pod) {
 			g.reg.changePod(pod.p.ID, func(e *podEntry) { e.lowUntil = g.o.Now().Add(lowFor) })
 		}
 		if last, ok := g.o.Kernel.Last(had.ID()); !ok || last.Int() > 0 { // the pod's other containers fall, too
@@ -135,9 +135,12 @@ func lowered(s plan.Setting, burst int64) plan.Setting {
 	return s
 }
 
-// untold: nobody tells what the kubelet writes to the pod's cgroup in a resize. Over CRI a kubelet tells also where the runtime does
-// not know the call; to shift the base then as well would count every step up twice.
-func untold(v *node.View, pod *podEntry) bool { return !v.Runtime.Fields.UpdatePod && !pod.told }
+// podUntold: nobody tells what the kubelet writes to the pod's cgroup in a resize. Over CRI a kubelet tells also where the runtime does
+// not know the call; to shift the base then as well would count every step up twice. Who finds updates in the runtime's list is told of
+// none, whatever that runtime could tell.
+func (g *Engine) podUntold(v *node.View, pod *podEntry) bool {
+	return g.o.UpdatesUntold || !v.Runtime.Fields.UpdatePod && !pod.told
+}
 
 // shiftPod follows a container's resize in the pod's base, for runtimes that do not tell the pod's own: the kubelet
 // changes the pod's cgroup by the same amount. Two containers of one pod may be resized at once, so it is the present base that shifts.

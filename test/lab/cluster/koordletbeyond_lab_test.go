@@ -111,17 +111,18 @@ func listed(t *testing.T) (bytes float64) {
 	return bytes
 }
 
-// make makes a pod of one container that runs a shell's line.
+// make makes a pod of one container that runs a shell's line. It gets a second to end, unless its spec says more.
 func (n *governed) make(t *testing.T, name string, meta, spec map[string]any, line string) cluster.Object {
 	t.Helper()
 	meta["name"], meta["namespace"] = name, "batch"
-	maps.Copy(spec, map[string]any{
+	whole := map[string]any{
 		"nodeName": n.k.Node, "dnsPolicy": "Default", "terminationGracePeriodSeconds": 1,
 		"containers": []any{map[string]any{
 			"name": "main", "image": parts.ImageRef, "imagePullPolicy": "Never", "command": []string{"/bin/sh", "-c", line},
 		}},
-	})
-	pod := cluster.Object{"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}
+	}
+	maps.Copy(whole, spec)
+	pod := cluster.Object{"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": whole}
 	made, err := n.c.Admin().Create(t.Context(), strings.TrimSuffix(batchPods, "/"), pod)
 	if err != nil {
 		t.Fatal(err)

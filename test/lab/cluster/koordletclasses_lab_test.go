@@ -48,3 +48,16 @@ func byClass(t *testing.T, metric cluster.Object) error {
 	}
 	return nil
 }
+
+// requestsAdd: what the node's pods request is what best-effort pods and all others request (C2 of the documents), to the unit: a report counts
+// the same pods for all three.
+func requestsAdd(t *testing.T, metric cluster.Object) error {
+	t.Helper()
+	for _, resource := range []string{"cpu", "memory"} {
+		of := func(part string) float64 { return amount(t, metric.Str("status", part, "request", resource)) }
+		if whole, be, others := of("nodeMetric"), of("beMetric"), of("lsMetric"); math.Abs(whole-be-others) > 0.0005 {
+			return fmt.Errorf("%s: the node's pods request %g, best-effort ones %g, all others %g", resource, whole, be, others)
+		}
+	}
+	return nil
+}

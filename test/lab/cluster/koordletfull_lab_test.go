@@ -20,24 +20,26 @@ import (
 
 // full: pods hold memory, each a fixed amount that nobody else has and that is no page cache, and the mark of eviction sinks by 1 % of
 // the node at a time to where the node is. While the kernel says that it is below the mark nobody goes; when it is above hoard
-// does: its priority is the lowest, and of those of that priority it holds the most. What goes by what the kernel counts of its
+// does: its priority is the lowest, and of those of that priority it holds the most. It takes its time to end, and the node stays above the
+// mark meanwhile: what it holds counts as on its way, and nobody else is asked to go. What goes by what the kernel counts of its
 // class is what it held, the node has it again, and who stays holds what it held: one of the same priority, one that holds more at
 // a higher priority, and LS.
 //
-// hoard holds 3 % of the node, and an eviction is to free between 1 and 2 %. On a node of 24 GiB all hold 1.6 GiB.
+// hoard holds 4 % of the node. An eviction is to free between 1 and 2 %, and while hoard is on its way between 2 and 3 %. On a node of 24 GiB all
+// hold 2 GiB.
 func (n *governed) full(t *testing.T) {
 	total, available := memory(t)
-	size := total * 3 / 100
+	size := total * 4 / 100
 	if total-available+3*size > total*85/100 {
 		t.Fatalf("%.0f of %.0f MiB are in use: there is no room for pods that hold twice %.0f", (total-available)/mib, total/mib, size/mib)
 	}
 	n.patch(t, threshold(map[string]any{"enable": false}))
 	n.inForce(t)
-	hoard := n.holder(t, "hoard", "BE", "batch-low", size)
+	hoard := n.holder(t, "hoard", "BE", "batch-low", size, 15) // as long as the pause after a round, and several rounds more
 	stay := map[string]*holding{
-		"crumb":   n.holder(t, "crumb", "BE", "batch-low", 32*mib),
-		"keeper":  n.holder(t, "keeper", "BE", "batch-high", size+64*mib),
-		"service": n.holder(t, "service", "LS", "", 64*mib),
+		"crumb":   n.holder(t, "crumb", "BE", "batch-low", 32*mib, 1),
+		"keeper":  n.holder(t, "keeper", "BE", "batch-high", size+64*mib, 1),
+		"service": n.holder(t, "service", "LS", "", 64*mib, 1),
 	}
 	for _, h := range stay {
 		n.settled(t, h)
@@ -46,7 +48,8 @@ func (n *governed) full(t *testing.T) {
 	n.beyond(t, stay)
 
 	since := time.Now()
-	mark, before := n.sinks(t, hoard, since)
+	mark := n.sinks(t, hoard, since)
+	before := n.leaves(t, hoard, mark)
 	after := n.returns(t, hoard, before)
 	t.Logf("MiB in use of %.0f (free on lists of CPUs beside them, in use by the tier): %s with hoard's %.0f, %s without, the mark is at %.0f",
 		total/mib, before, before.pod.anon/mib, after, mark*total/100/mib)
@@ -79,14 +82,15 @@ type holding struct {
 	restarts int
 }
 
-// holder makes a pod that holds memory: dd has read it and waits for a reader of its pipe. It is let out of memory QoS: where there
-// is memory.high, a node that is close to its mark would hold those of best effort to what they have for a minute, which other tests
-// show.
-func (n *governed) holder(t *testing.T, name, class, priority string, size float64) *holding {
+// holder makes a pod that holds memory: dd has read it and waits for a reader of its pipe. It goes on holding it for all the seconds that it is
+// given to end. It is let out of memory QoS: where there is memory.high, a node that is close to its mark would hold those of best effort to
+// what they have for a minute, which other tests show.
+func (n *governed) holder(t *testing.T, name, class, priority string, size float64, grace int) *holding {
 	t.Helper()
 	pod := n.make(t, name, map[string]any{
 		"labels": map[string]any{"koordinator.sh/qosClass": class}, "annotations": map[string]any{"koord-rt.dev/opt-out": "memory-qos"},
-	}, map[string]any{"priorityClassName": priority}, fmt.Sprintf("dd if=/dev/zero bs=%.0f count=1 | sleep 2147483647", size))
+	}, map[string]any{"priorityClassName": priority, "terminationGracePeriodSeconds": grace},
+		fmt.Sprintf(`trap "" TERM; dd if=/dev/zero bs=%.0f count=1 | sleep 2147483647`, size))
 	return &holding{pod: pod, size: size}
 }
 
@@ -133,49 +137,87 @@ func (n *governed) same(t *testing.T, name string, h *holding) {
 	}
 }
 
-// sinks lowers the mark until hoard goes. The mark that is in force then is told, and the last look at the kernel while hoard held
-// all that it has.
-func (n *governed) sinks(t *testing.T, hoard *holding, since time.Time) (mark float64, before balance) {
+// sinks lowers the mark until hoard is to go, and returns the one that is in force then.
+func (n *governed) sinks(t *testing.T, hoard *holding, since time.Time) (mark float64) {
 	t.Helper()
-	before = n.balance(t, hoard)
-	for mark = math.Ceil(before.inUse()/before.total*100) + 1; mark > 0; mark-- {
-		n.patch(t, threshold(map[string]any{ // a pod that is held to next to no CPU is slow to end
-			"enable": true, "memoryEvictThresholdPercent": int(mark), "memoryEvictLowerPercent": int(mark) - 1,
-			"cpuSuppressPolicy": "cfsQuota", "cpuSuppressThresholdPercent": 100, "cpuSuppressMinPercent": 90,
-		}))
+	b := n.balance(t, hoard)
+	for mark = math.Ceil(b.inUse()/b.total*100) + 1; mark > 1; mark-- {
+		n.sink(t, int(mark))
 		n.inForce(t)
-		if last, goes := n.under(t, hoard, mark*before.total/100, since); goes {
-			return mark, last
+		if n.under(t, hoard, mark*b.total/100, since) {
+			return mark
 		}
 	}
-	t.Fatal("the mark is at 0 and nobody has gone")
-	return 0, before
+	t.Fatal("the mark is at 1 % and nobody has gone")
+	return 0
 }
 
-// under looks at hoard and at the node while a mark is in force: until hoard goes, which it may when the node uses more, or until the
-// node has used less and nobody went. It is an error when the node uses more all the time and hoard stays.
-func (n *governed) under(t *testing.T, hoard *holding, mark float64, since time.Time) (last balance, goes bool) {
+// sink puts the mark at a part of the node, in percent; an eviction leads to 1 % below.
+func (n *governed) sink(t *testing.T, mark int) {
+	t.Helper()
+	n.patch(t, threshold(map[string]any{ // a pod that is held to next to no CPU is slow to end
+		"enable": true, "memoryEvictThresholdPercent": mark, "memoryEvictLowerPercent": mark - 1,
+		"cpuSuppressPolicy": "cfsQuota", "cpuSuppressThresholdPercent": 100, "cpuSuppressMinPercent": 90,
+	}))
+}
+
+// under looks at hoard and at the node while a mark is in force: until hoard is to go, as the API server says, which it may be when the node
+// uses more, or until the node has used less and nobody was asked to go. It is an error when the node uses more all the time and hoard stays.
+func (n *governed) under(t *testing.T, hoard *holding, mark float64, since time.Time) (goes bool) {
 	t.Helper()
 	first := n.ticked(t)
 	least, most := math.Inf(1), 0.0
 	for {
 		b, ticks := n.balance(t, hoard), n.ticked(t)-first
-		if b.pod.anon < hoard.had.anon-4*mib {
-			if most < mark-16*mib {
-				t.Errorf("hoard goes though the node used %.0f MiB at most, and the mark is at %.0f", most/mib, mark/mib)
-			}
-			return last, true
+		least, most = min(least, b.inUse()), max(most, b.inUse())
+		pod, err := n.c.Admin().Get(t.Context(), batchPods+"hoard")
+		if err != nil {
+			t.Fatal(err)
 		}
-		last, least, most = b, min(least, b.inUse()), max(most, b.inUse())
+		if pod.Str("metadata", "deletionTimestamp") != "" {
+			if most < mark-16*mib {
+				t.Errorf("hoard is to go though the node used %.0f MiB at most, and the mark is at %.0f", most/mib, mark/mib)
+			}
+			return true
+		}
 		time.Sleep(20 * time.Millisecond) // koordlet answers in between
 		if ticks >= 2 && least <= mark && len(n.evictedSince(t, since)) == 0 {
-			return last, false
+			return false
 		}
 		if ticks > 12 {
 			t.Fatalf("the node has used %.0f MiB at least for 12 ticks, the mark is at %.0f, and hoard holds all; asked for: %q",
 				least/mib, mark/mib, n.evictedSince(t, since))
 		}
 	}
+}
+
+// leaves looks on while hoard is on its way and holds all. The mark sinks by another 1 % meanwhile: the node is above it then whatever others give,
+// and with every tick koordlet finds that more is to be released than crumb holds. Once its pause of 4 s is over, nothing but what hoard holds
+// keeps it from asking keeper to go as well. The last look at the kernel while hoard held all is returned.
+func (n *governed) leaves(t *testing.T, hoard *holding, mark float64) (last balance) {
+	t.Helper()
+	const least = 6
+	n.sink(t, int(mark)-1)
+	above := map[float64]bool{} // ticks of koordlet
+	begun := time.Now()
+	eventually(t, 2*time.Minute, func() error {
+		b, tick := n.balance(t, hoard), n.ticked(t)
+		if b.pod.anon < hoard.had.anon-4*mib {
+			return nil
+		}
+		if last = b; b.inUse() > (mark-1)*b.total/100 {
+			above[tick] = true
+		}
+		return fmt.Errorf("hoard still holds %s", b.pod)
+	})
+	n.sink(t, int(mark))
+	took := time.Since(begun).Round(time.Millisecond)
+	if len(above) < least {
+		t.Fatalf("hoard held all for %d ticks and %s with the node above the mark, want %d ticks: nothing is shown of who is on its way", len(above), took, least)
+	}
+	t.Logf("hoard held all for %d ticks and %s while it was on its way", len(above), took)
+	n.inForce(t)
+	return last
 }
 
 // returns waits until the kernel has taken back what hoard held: from its class, which counts all that is below it, and for the node.

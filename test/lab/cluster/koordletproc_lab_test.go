@@ -138,7 +138,8 @@ func (n *governed) asks(t *testing.T, url string, header http.Header) ([]byte, e
 	return text, err
 }
 
-// answers: /healthz says that all is well, and koordctl top shows the node, its loops, and every pod with its class and what it uses now.
+// answers: /healthz says that all is well, and koordctl top shows the node, its loops, its QoS classes, and every pod with its class and what it
+// uses now, once or in a terminal again and again.
 func (n *governed) answers(t *testing.T) {
 	if body, err := n.asks(t, "http://koordlet/healthz", nil); err != nil || string(body) != "ok\n" {
 		t.Errorf("/healthz: %q, %v", body, err)
@@ -176,6 +177,8 @@ func (n *governed) answers(t *testing.T) {
 		}
 		return errors.Join(errs...)
 	})
+	n.topClasses(t)
+	n.topWatched(t)
 }
 
 // shows is what koordctl top says.

@@ -194,14 +194,16 @@ func (n *governed) documented(t *testing.T, metric cluster.Object) {
 		}
 	}
 	n.addsUp(t, metric)
-	be, ls := metric.Str("status", "beMetric", "usage", "memory"), metric.Str("status", "lsMetric", "request", "cpu")
-	if len(list) != 7 || amount(t, be) < 192<<20 || ls != "102m" {
-		t.Errorf("%d pods, best effort uses %s, LS requests %s", len(list), be, ls)
+	be, ls := metric.Str("status", "beMetric", "usage", "memory"), metric.Compact("status", "lsMetric", "request")
+	want := amount(t, n.prod.Str("spec", "containers", 0, "resources", "requests", "memory")) + (64+24+32)*mib // and ls, lsr, plain
+	if len(list) != 7 || amount(t, be) < 192<<20 || metric.Str("status", "lsMetric", "request", "cpu") != "102m" ||
+		amount(t, metric.Str("status", "lsMetric", "request", "memory")) != want {
+		t.Errorf("%d pods, best effort uses %s, LS requests %s, want 102m and %.0f bytes", len(list), be, ls, want)
 	}
 }
 
 // addsUp: what the node uses is what BE, all other pods, host applications and the system use (C2 of the documents), but for what
-// moves while it is read; and of the limits those that there are (C3).
+// moves while it is read, and what it requests what the pods request; and of the limits those that there are (C3).
 func (n *governed) addsUp(t *testing.T, metric cluster.Object) {
 	t.Helper()
 	for resource, most := range map[string]float64{"cpu": 0.1, "memory": 32 * mib} {
@@ -214,6 +216,9 @@ func (n *governed) addsUp(t *testing.T, metric cluster.Object) {
 		if math.Abs(whole) > most {
 			t.Errorf("%s of the node differs by %g from the sum of its parts: %s", resource, whole, metric.Compact("status"))
 		}
+	}
+	if err := requestsAdd(t, metric); err != nil {
+		t.Error(err)
 	}
 	if got := metric.Compact("status", "nodeMetric", "limit"); got != `{"cpu":"100m","memory":"64Mi"}` {
 		t.Errorf("limits of the node: %s", got)

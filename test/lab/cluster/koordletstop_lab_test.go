@@ -154,14 +154,21 @@ func restarts(pod cluster.Object) int {
 	return pod.Int("status", "containerStatuses", 0, "restartCount")
 }
 
-// audited is one event of koordlet's own audit.
+// audited is one event of koordlet's own audit, or a record of its ledger.
 type audited struct {
 	Knob, Want, Reason, Err string
+	Via, Found, Source      string
 	Target                  struct{ Name string }
 }
 
 // evictions are the steps of evictions by koordlet's own audit.
 func (n *governed) evictions(t *testing.T, since time.Time) ([]audited, error) {
+	t.Helper()
+	return n.events(t, since, "eviction")
+}
+
+// events are what koordlet tells of a knob at /events.
+func (n *governed) events(t *testing.T, since time.Time, knob string) ([]audited, error) {
 	t.Helper()
 	body, err := n.asks(t, "http://koordlet/events?size=512&since="+since.UTC().Format(time.RFC3339Nano), http.Header{"Accept": {"application/json"}})
 	if err != nil {
@@ -171,7 +178,7 @@ func (n *governed) evictions(t *testing.T, since time.Time) ([]audited, error) {
 	if err := json.Unmarshal(body, &answer); err != nil {
 		return nil, fmt.Errorf("events: %w: %.300s", err, body)
 	}
-	return slices.DeleteFunc(answer.Events, func(e audited) bool { return e.Knob != "eviction" }), nil
+	return slices.DeleteFunc(answer.Events, func(e audited) bool { return e.Knob != knob }), nil
 }
 
 // released looks for the audit's word that a pod was stopped, or is gone, with what that has released.

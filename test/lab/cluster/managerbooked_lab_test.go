@@ -14,11 +14,12 @@ import (
 	"time"
 
 	"github.com/koord-rt/koord-rt/api/protocol"
+	"github.com/koord-rt/koord-rt/model/unit"
 	"github.com/koord-rt/koord-rt/policy/capacity"
 	"github.com/koord-rt/koord-rt/test/lab/cluster"
 )
 
-// booked: the best-effort pods use far more memory than the 64 MiB that they request together. While the strategy has a mark for that,
+// booked: the best-effort pods use far more memory than the 64 MiB that they request together, as koordlet reports it. While the strategy has a mark for that,
 // batch-memory is not raised though the cluster lends more of the node, and batch-cpu is; without it both are. The metric of what is held tells of it as
 // long as that lasts.
 func (m *managed) booked(t *testing.T) {
@@ -31,6 +32,9 @@ func (m *managed) booked(t *testing.T) {
 			err = fmt.Errorf("batch/spark is not in the report: %+v", s.report.Pods)
 		}
 		whole = int64(s.node.Capacity.Memory)
+		if err == nil {
+			err = m.requested(t)
+		}
 		return err
 	})
 	lends := func() (cpu, memory int64) {
@@ -77,4 +81,33 @@ func (m *managed) booked(t *testing.T) {
 	t.Logf("batch-memory stays at %d MiB (%d MiB) with the mark, and is %d MiB without", held/mib, memory/mib, free/mib)
 	m.tell(t, map[string]string{keyColocation: lentConfig})
 	eventually(t, 60*time.Second, func() error { return m.asCalculated(t) })
+}
+
+// requested is an error unless the report has, as what best-effort pods request, the sum of their batch resources, which count as the CPUs and bytes
+// that they are (C2 of the documents), and adds up with it.
+func (m *managed) requested(t *testing.T) error {
+	t.Helper()
+	pods, err := m.c.Admin().Items(t.Context(), "/api/v1/pods?fieldSelector=spec.nodeName="+m.k.Node)
+	if err != nil {
+		return err
+	}
+	var want capacity.Amounts
+	for _, p := range pods {
+		if phase := p.Str("status", "phase"); p.Str("metadata", "labels", protocol.LabelQoSClass) != "BE" || phase == "Succeeded" || phase == "Failed" {
+			continue
+		}
+		of := func(name string) int64 {
+			return quantityAt(t, p, "spec", "containers", 0, "resources", "requests", name) / 1000
+		}
+		want.CPU += unit.MilliCPU(of(protocol.ResourceBatchCPU))
+		want.Memory += unit.Bytes(of(protocol.ResourceBatchMemory))
+	}
+	metric, err := m.c.Admin().Get(t.Context(), reports+"/"+m.k.Node)
+	if err != nil {
+		return err
+	}
+	if got := amountsAt(t, metric, "status", "beMetric", "request"); got != want || want.CPU == 0 || want.Memory == 0 {
+		return fmt.Errorf("best-effort pods request %+v by the report, and %+v by their specs", got, want)
+	}
+	return requestsAdd(t, metric)
 }
