@@ -43,7 +43,7 @@ func Decide(v *node.View, p *workload.Pod, c *workload.Container) (plan.Plan, []
 	j.batchResources()
 	loop := v.Dynamic.Quotas[p.UID]
 	quota := j.quota(loop.Factors[c.ID], loop.Cap)
-	j.Burst(j.cpuLimit(), quota)
+	j.Burst(j.cpuLimit(), c.Base.CPULimit(), quota)
 	j.identity()
 	j.memory()
 	j.llc()

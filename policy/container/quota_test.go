@@ -102,9 +102,15 @@ func TestBurst(t *testing.T) {
 		cpus  string
 		most  unit.Percent
 		quota int64
+		limit unit.MilliCPU // of the pod cache
 		want  string
 		why   string
 	}{
+		"a smaller limit is coming":    {class: protocol.QoSLS, yaml: "auto", limit: 500, want: "50000", why: "1000% of limit 500m, held at the quota that this limit is about to have"},
+		"a smaller one under a ratio":  {class: protocol.QoSLS, yaml: "auto", limit: 500, ratio: 200, want: "25000"},
+		"a smaller one holds it":       {class: protocol.QoSLS, yaml: "auto, cpuBurstPercent: 50", limit: 500, want: "25000", why: "50% of limit 500m"},
+		"a larger limit is coming":     {class: protocol.QoSLS, yaml: "auto", limit: 3000, want: "200000", why: "1000% of limit 3000m, held at the quota"},
+		"below the smallest quota":     {class: protocol.QoSLS, yaml: "auto", limit: 5, quota: 1000, want: "1000"},
 		"documented example":           {class: protocol.QoSLS, yaml: "auto", want: "200000", why: "1000% of limit 2000m, held at the quota"},
 		"half":                         {class: protocol.QoSLS, yaml: "auto, cpuBurstPercent: 50", want: "100000"},
 		"cpuBurstOnly":                 {class: protocol.QoSNone, yaml: "cpuBurstOnly, cpuBurstPercent: 50", want: "100000"},
@@ -134,6 +140,9 @@ func TestBurst(t *testing.T) {
 			c := pt.Container(p)
 			if tc.quota != 0 {
 				c.Base.Quota = unit.Some(tc.quota)
+			}
+			if tc.limit != 0 {
+				pt.Cache(v, p, map[string]node.ContainerSpec{c.Name: {CPULimit: tc.limit}})
 			}
 			pl, _ := container.Decide(v, p, c)
 			pt.Want(t, pl, want{"cpu.burst": tc.want}, false)

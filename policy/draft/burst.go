@@ -19,11 +19,12 @@ import (
 //
 //	burst = limit milli × percent µs (= limit/1000 × percent/100 × 100000), at most the quota
 //
-// The kernel refuses a burst above the quota (Documentation/scheduler/sched-bwc.rst). A percentage from the annotation
+// The kernel refuses a burst above the quota, and a quota below the burst (Documentation/scheduler/sched-bwc.rst). So a limit below the one
+// that stands, which is written, holds the burst at the quota that the kubelet is about to write for it. A percentage from the annotation
 // is capped by Limits.CPUBurstPercentMax.
 //
 // Example: limit 2000m, 1000 %, quota 200000 gives 2000000 and is held at 200000.
-func (d *Draft) Burst(limit unit.MilliCPU, quota unit.Micros) {
+func (d *Draft) Burst(limit, written unit.MilliCPU, quota unit.Micros) {
 	switch d.Pod.Ask.QoS {
 	case protocol.QoSLSE, protocol.QoSLSR, protocol.QoSBE:
 		return
@@ -45,6 +46,10 @@ func (d *Draft) Burst(limit unit.MilliCPU, quota unit.Micros) {
 	if policy != strategy.BurstCPUBurstOnly && policy != strategy.BurstAuto || percent <= 0 {
 		return
 	}
+	coming := limit < written && written > leastLimit
+	if coming {
+		quota = quota * unit.Micros(limit) / unit.Micros(written)
+	}
 	burst := quota
 	if percent <= math.MaxInt64/int64(limit) {
 		burst = min(quota, unit.Micros(int64(limit)*percent))
@@ -60,8 +65,14 @@ func (d *Draft) Burst(limit unit.MilliCPU, quota unit.Micros) {
 	if capped {
 		b = append(b, ", capped by the node's cpuBurstPercentMax"...)
 	}
-	if burst == quota {
+	switch {
+	case burst == quota && coming:
+		b = append(b, ", held at the quota that this limit is about to have"...)
+	case burst == quota:
 		b = append(b, ", held at the quota"...)
 	}
 	d.Set(protocol.FeatureBurst, plan.CPUBurst, plan.Int(burst), string(b))
 }
+
+// leastLimit is what the smallest quota of a kubelet stands for: 1 ms in 100.
+const leastLimit = 10

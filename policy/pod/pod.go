@@ -44,7 +44,7 @@ func Decide(v *node.View, p *workload.Pod, sum Sums) (plan.Plan, []protocol.Prob
 	}
 	loop := v.Dynamic.Quotas[p.UID]
 	quota := j.quota(loop.Plus, loop.Cap)
-	j.Burst(j.cpuLimit(), quota)
+	j.Burst(j.cpuLimit(), p.Base.CPULimit(), quota)
 	j.memory()
 	j.BlkIO()
 	return j.Plan, j.Problems
