@@ -62,7 +62,7 @@ test-where:
 		"vm cannot: what makes its systems (debootstrap, mounts, device nodes) is root's. Run it as root."; exit 1; }
 
 .PHONY: test
-test: test-where lab-ahead ## Run every test of the project (root; sets up what it needs)
+test: test-where lab-ahead ## Run all tests but those of lab-peers, lab-long, lab-vm-full and lab-crio (root; sets up what it needs)
 	@# Emulated machines leave a part of the CPUs idle and bear company. Lanes host and cluster have tests that measure what a
 	@# neighbour costs: those come after them, the others beside them. The binaries come first: two that compile at once compile
 	@# the same twice.

@@ -107,7 +107,7 @@ type MemoryQOS struct {
 	PageCacheReclaimSync *bool `json:"pageCacheReclaimSync,omitempty"`
 }
 
-// BlkIOQOS is block IO of a class. Only the BE class and pods have limits; cgroupRoot's blocks are the disks' own cost control.
+// BlkIOQOS is block IO of a class, for each of its pods; cgroupRoot's blocks are the disks' own cost control.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.blocks) || self.blocks.all(a, self.blocks.exists_one(b, a.name == b.name && a.type == b.type))",message="each name once per type in blocks"
 type BlkIOQOS struct {

@@ -61,6 +61,10 @@ func (a *session) changeTasks(p plan.Plan, s plan.Setting) (cgroup.Change, error
 	c := cgroup.Change{Same: true, Current: s.Value}
 	for _, pid := range pids {
 		have, err := a.taskValue(p, s, pid)
+		if errors.Is(err, unix.ENOENT) && s.Knob == plan.RDTClass && s.Value != plan.Text("") {
+			// Of the group's own list: no process is in a group that is missing. Who makes groups may find no number left for one.
+			return c, fmt.Errorf("%s of %s: %w: there is no group %s", s.Knob, s.Target, ErrUnsupported, s.Value)
+		}
 		if errors.Is(err, unix.ESRCH) || errors.Is(err, unix.ENOENT) {
 			continue // ended since the list was read
 		}

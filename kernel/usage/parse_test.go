@@ -6,6 +6,7 @@ package usage
 import (
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 
@@ -262,7 +263,7 @@ func TestTooManyDevices(t *testing.T) {
 // FuzzTables feeds the parsers of the slower files.
 func FuzzTables(f *testing.F) {
 	for _, seed := range []string{kidled, "8:16 rbytes=1459200 wbytes=314773504 rios=192 wios=353", "254:0 Read 91312128\nTotal 5",
-		"hierarchical_anon=14189 N0=14189 N1=0", "inactive_anon N0=2301952 N1=0", "0-3,8", "50000 100000", "high 31\nmax 7", "max",
+		"hierarchical_anon=14189 N0=14189 N1=0", "inactive_anon N0=2301952 N1=0", "0-3,8", "50000 100000", "high 31\nmax 7", "max", "1\n0\n2147483647\n",
 		"inactive_anon" + strings.Repeat(" N0=1152921504606846975", 9)} {
 		f.Add(seed)
 	}
@@ -290,6 +291,15 @@ func FuzzTables(f *testing.F) {
 		for _, parse := range []func([]byte, *Events) error{parseMemoryEvents, parseFailcnt} {
 			_ = parse(b, &Events{})
 		}
+		var pids []int
+		if err := parseProcs(b, &pids); err == nil && len(pids) > strings.Count(text, "\n")+1 {
+			t.Errorf("%q: processes %v", text, pids)
+		}
+		for _, pid := range pids {
+			if pid <= 0 || pid > math.MaxInt32 {
+				t.Errorf("%q: process %d", text, pid)
+			}
+		}
 		var idle Idle
 		if err := parseIdlePageStats(b, &idle); idle.Cold < 0 || err != nil && idle.Cold != 0 {
 			t.Errorf("%q: %d cold beside %v", text, idle.Cold, err)
@@ -304,13 +314,23 @@ func TestParsersDoNotAllocate(t *testing.T) {
 	var numa NUMA
 	var idle Idle
 	var limits Limits
+	var events Events
+	var pids []int
 	texts := [][]byte{[]byte(cpuStatV1), []byte(cpuStatV2), []byte(memoryStatV1), []byte(memoryStatV2), []byte(kidled),
 		[]byte("8:16 rbytes=1459200 wbytes=314773504 rios=192 wios=353"), []byte("254:0 Read 91312128\nTotal 5"),
-		[]byte("inactive_anon N0=2301952 N1=0"), []byte("hierarchical_anon=14189 N0=14189 N1=0"), []byte("50000 100000"), []byte("0-3,8")}
+		[]byte("inactive_anon N0=2301952 N1=0"), []byte("hierarchical_anon=14189 N0=14189 N1=0"), []byte("50000 100000"), []byte("0-3,8"),
+		[]byte("100000"), []byte("high 31\nmax 7\n"), []byte("5\n7\n"), []byte("populated 1\nfrozen 0\n")}
 	run := func() {
+		pids = pids[:0]
+		if _, ok := parsePopulated(texts[14]); !ok {
+			t.Fatal("not populated")
+		}
 		failed := [...]error{parseCPUStatV1(texts[0], &c), parseCPUStatV2(texts[1], &c), parseMemoryStatV1(texts[2], &c), parseMemoryStatV2(texts[3], &c),
 			parseIdlePageStats(texts[4], &idle), parseIOStat(texts[5], &io), parseServiceBytes(texts[6], &io),
-			parseNUMAStatV2(texts[7], &numa), parseNUMAStatV1(texts[8], &numa), parseCPUMax(texts[9], &limits), parseCPUList(texts[10], &limits)}
+			parseNUMAStatV2(texts[7], &numa), parseNUMAStatV1(texts[8], &numa), parseCPUMax(texts[9], &limits), parseCPUList(texts[10], &limits),
+			parseServiced(texts[6], &io), parseCPUAcctUsage(texts[11], &c), parseMemoryCurrent(texts[11], &c), parseQuota(texts[11], &limits),
+			parsePeriod(texts[11], &limits), parseMemoryLimit(texts[11], &limits), parseFailcnt(texts[11], &events),
+			parseMemoryEvents(texts[12], &events), parseProcs(texts[13], &pids)}
 		for _, err := range failed {
 			if err != nil {
 				t.Fatal(err)

@@ -10,6 +10,7 @@ package wire
 
 import (
 	"errors"
+	"io/fs"
 	"slices"
 
 	"github.com/koord-rt/koord-rt/kernel/apply"
@@ -87,9 +88,12 @@ func (g Groups) missing(pids, in []int) []int {
 	return out
 }
 
-// InMon reports whether a process is in a monitoring group.
+// InMon reports whether a process is in a monitoring group; nobody is in one that is missing, which AddMon makes.
 func (g Groups) InMon(group, mon string, pid int) (bool, error) {
 	tids, err := g.MonTasks(group, mon)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
 	return slices.Contains(tids, pid), err
 }
 

@@ -68,7 +68,7 @@ func TestMoveOfNobody(t *testing.T) {
 	if err := g.MoveTasks("BE", []int{8}); err != nil {
 		t.Error(err)
 	}
-	if in, err := g.InMon("BE", "pod", 7); in || err == nil {
+	if in, err := g.InMon("BE", "pod", 7); in || err != nil {
 		t.Errorf("a monitoring group that does not exist: %v, %v", in, err)
 	}
 }

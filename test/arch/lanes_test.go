@@ -22,7 +22,6 @@ var (
 	lives    = regexp.MustCompile(`(?ms)^var (\w+) = \[\]proxyLife\{\n(.*?)^\}`)
 	life     = regexp.MustCompile(`(?m)^\t\{"(\w+)", \w+\},$`)
 	livesOf  = regexp.MustCompile(`func (TestGuest\w+)\(t \*testing\.T\) \{\s*proxyLives\(t, .*, (\w+)\)\s*\}`)
-	makeLane = regexp.MustCompile(`(?m)^\t\$\(LAB\)(?: -run '([^']+)')? (.+)$`)
 )
 
 // guestTests is what one VM of test/e2e runs: names of tests and, when not all, of their subtests.
@@ -154,57 +153,6 @@ func TestEveryProxyLifeRunsOnV2(t *testing.T) {
 	}
 	if strings.Count(src, "proxyLives(t, ") != 2*len(guestTest) {
 		t.Errorf("%d lists of lives have a test for VMs: each call for the host needs one beside it", len(guestTest))
-	}
-}
-
-// TestEveryLabTestHasALane: a test behind the tag lab that no lane of the Makefile and no v2 VM of make test names would
-// be skipped silently, for ever.
-func TestEveryLabTestHasALane(t *testing.T) {
-	t.Parallel()
-	makefile, err := os.ReadFile("../../Makefile")
-	if err != nil {
-		t.Fatal(err)
-	}
-	type lane struct{ dirs, run string }
-	var lanes []lane
-	for _, m := range makeLane.FindAllStringSubmatch(string(makefile), -1) {
-		lanes = append(lanes, lane{dirs: m[2], run: m[1]})
-	}
-	guests := vmTests(t, "TestVM(")
-	if len(lanes) < 4 || len(guests) < 6 {
-		t.Fatalf("%d lanes and %d VMs found: the patterns of this test are out of date", len(lanes), len(guests))
-	}
-	covered := func(dir, name string) bool {
-		if strings.HasPrefix(name, "TestGuest") {
-			return slices.ContainsFunc(guests, func(g guestTests) bool { return !g.v1 && g.name.MatchString(name) })
-		}
-		for _, l := range lanes {
-			for _, d := range strings.Fields(l.dirs) {
-				if strings.TrimPrefix(d, "./") == dir && (l.run == "" || regexp.MustCompile(l.run).MatchString(name)) {
-					return true
-				}
-			}
-		}
-		return false
-	}
-	n := 0
-	goFiles(t, func(path string, src []byte) {
-		if !strings.HasSuffix(path, "_test.go") || !labTag.Match(src) {
-			return
-		}
-		dir, err := filepath.Rel("../..", filepath.Dir(path))
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, m := range testFunc.FindAllStringSubmatch(string(src), -1) {
-			n++
-			if name := m[1]; name != "TestMain" && !covered(dir, name) {
-				t.Errorf("%s: no lane runs %s", path, name)
-			}
-		}
-	})
-	if n < 20 {
-		t.Errorf("only %d lab tests found: the search is wrong", n)
 	}
 }
 
