@@ -41,9 +41,10 @@ func (g *Engine) ensureGroup(name string, own bool) error {
 	return nil
 }
 
-// repairGroups makes the groups of classes and pods and gives them their schemata.
+// repairGroups makes the groups of classes and pods and gives them their schemata. Who made a group removes it, so beside another writer
+// all of them are that one's.
 func (g *Engine) repairGroups(ctx context.Context, v *node.View) int {
-	if g.o.Groups == nil {
+	if g.o.Groups == nil || g.o.Beside != nil && g.o.Beside() {
 		return 0
 	}
 	pl := llc.Groups(v)

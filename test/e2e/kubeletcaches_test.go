@@ -8,6 +8,8 @@ package e2e
 import (
 	"errors"
 	"fmt"
+	"path/filepath"
+	"time"
 
 	"github.com/koord-rt/koord-rt/test/lab/cgroups"
 	"github.com/koord-rt/koord-rt/test/lab/cluster"
@@ -15,7 +17,8 @@ import (
 )
 
 // caches: LLC classes that the NodeSLO gets while containers run. Every process goes to its class's group, a change of a class's share is in
-// the group's schemata and moves nobody, and a class that is switched off, or goes, gives its processes back to the group of the machine.
+// the group's schemata and moves nobody, and a class that is switched off, or goes, gives its processes back to the group of the machine
+// and its group's number back to the hardware.
 func (n *served) caches() {
 	n.t.Helper()
 	ls, be := n.ready("ls"), n.ready("be")
@@ -48,6 +51,13 @@ func (n *served) caches() {
 	put("lsClass", nil)
 	put("beClass", nil)
 	stands(machine, machine, nil)
+	n.eventually(40*time.Second, func() error { // looked for at each check for drift, and used by nobody at two of them
+		left, err := filepath.Glob(resctrl + "/*/tasks")
+		if err != nil || len(left) > 0 {
+			return fmt.Errorf("resctrl groups of classes that are off: %q, %v", left, err)
+		}
+		return nil
+	})
 }
 
 // allIn fails unless each process of a pod's container is in that resctrl group.
