@@ -80,7 +80,7 @@ func (c *Client) way() (*way, error) {
 func (c *Client) Unread() (since time.Time, err error) {
 	w := c.fixed
 	if w == nil {
-		if since, err, w = c.file.unread(); err != nil {
+		if w, since, err = c.file.unread(); err != nil {
 			return since, fmt.Errorf("its kubeconfig is waited for: %w", err)
 		}
 	}

@@ -97,10 +97,10 @@ func (f *fileWay) read() (*way, error) {
 }
 
 // unread is why the file could not be read at the newest try and since when, and the newest way that it told, nil for none.
-func (f *fileWay) unread() (since time.Time, err error, last *way) {
+func (f *fileWay) unread() (last *way, since time.Time, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.since, f.err, f.last
+	return f.last, f.since, f.err
 }
 
 func (f *fileWay) close() {
