@@ -57,7 +57,8 @@ type Options struct {
 }
 
 // Default are the options of an installation in a namespace whose slo-controller-config has the given place. The scheduler's
-// annotations may be written by the service accounts koord-scheduler and koord-manager of that namespace; the agents are koordlet there.
+// annotations may be written by the service accounts koord-scheduler and koord-manager of that namespace, those of Reservations and jobs by
+// koord-descheduler, too; the agents are koordlet there.
 func Default(namespace, configNamespace, configName string, registry prometheus.Registerer) Options {
 	user := func(name string) string { return "system:serviceaccount:" + namespace + ":" + name }
 	return Options{
