@@ -108,11 +108,14 @@ func (c *Client) Weakness() string {
 	return ""
 }
 
-// Unread is why the files could not be read when they were last needed, and since when; nil where they could. What they held before, if
-// anything, is in force.
+// Unread is why the files could not be read when they were last needed, and since when, while what they held before is in force; nil where
+// they could, or never could: then each request fails by it.
 func (c *Client) Unread() (since time.Time, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.state == nil {
+		return time.Time{}, nil
+	}
 	return c.since, c.unread
 }
 

@@ -181,7 +181,7 @@ func TestFileThatStaysBroken(t *testing.T) {
 	now := time.Now()
 	dir := t.TempDir()
 	pair := trusttest.SelfSigned(t, "node-001", now.Add(-time.Hour), now.Add(time.Hour))
-	anchor, token := put(t, filepath.Join(dir, "kubelet.crt"), pair.Cert), put(t, filepath.Join(dir, "token"), []byte("alpha\n"))
+	anchor, token := put(t, filepath.Join(dir, "kubelet.crt"), []byte("half")), put(t, filepath.Join(dir, "token"), []byte("alpha\n"))
 	c := newClient(t, trust.Options{CAFile: anchor, TokenFile: token})
 	s := serve(t, pair, nil)
 	step := func(want, unread string) (since time.Time) {
@@ -195,6 +195,8 @@ func TestFileThatStaysBroken(t *testing.T) {
 		}
 		return since
 	}
+	step("error: read trust anchor "+anchor, "") // nothing is in force that could be an old one
+	put(t, anchor, pair.Cert)
 	step("200 OK HTTP/2.0 Bearer alpha", "")
 	put(t, anchor, []byte("half"))
 	begun := step("200 OK HTTP/2.0 Bearer alpha", "read trust anchor "+anchor)
