@@ -18,7 +18,7 @@ var message = regexp.MustCompile(`^\S+\.go:\d+: `)
 // ended is how the Go runtime begins to tell why it ends a program, a test's or one that a test runs.
 var ended = regexp.MustCompile(`(?m)^(panic|fatal error): |^SIG[A-Z]+: `)
 
-// Ended is where that stands in a program's log, above what all goroutines did; -1 for nowhere.
+// Ended is the offset in a program's log at which the runtime begins to tell that, before it lists all goroutines; -1 in a log without it.
 func Ended(log string) int {
 	if at := ended.FindStringIndex(log); at != nil {
 		return at[0]
