@@ -108,6 +108,10 @@ var beyondTest = map[string]string{
 	"test/lab/host.TestPeerEventsStolen":           "lab-peers: another one",
 	"test/lab/critest.TestUpstreamProxyHost":       "lab-peers: upstream's proxy, which the benchmarks compare with; no code of ours in it",
 	"test/lab/cluster.TestClusterUpstreamKoordlet": "lab-peers: upstream's agent, which the benchmarks compare with; no code of ours in it",
+	"test/lab/cluster.TestClusterHooks":            "lab-peers: upstream's agent takes minutes to compile; TestHostProxySafe/Hooks has a hook server of our own",
+	"test/lab/vm.TestBareGuests":                   "lab-vm-full: TestVM boots these machines, and its tests need what this one finds in them",
+	"test/lab/vm.TestSystemdGuest":                 "lab-vm-full, too",
+	"test/lab/vm.TestCgroupV1Guest":                "lab-vm-full, too",
 	"test/lab/cluster.TestClusterComponents":       "lab-peers: needs kube-controller-manager built, which collects the garbage that our owner references name",
 }
 

@@ -109,7 +109,7 @@ func (s stagedBuild) fetch(ctx context.Context, _ *Cache) error { return s.inMod
 
 func (s stagedBuild) build(ctx context.Context, _ *Cache, dir string) error {
 	return s.inModule(ctx, func(mod string, env []string) error {
-		return runQuiet(ctx, mod, env, "go", "build", "-trimpath", "-buildvcs=false",
+		return runQuiet(ctx, mod, env, "go", "build", "-trimpath", "-buildvcs=false", noDebug,
 			"-ldflags", "-s -w "+s.ldflags(), "-o", dir+"/", s.pkg())
 	})
 }

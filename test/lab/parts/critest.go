@@ -29,10 +29,10 @@ func (b critestBuild) fetch(ctx context.Context, _ *Cache) error { return b.inMo
 func (b critestBuild) build(ctx context.Context, _ *Cache, dir string) error {
 	return b.inModule(ctx, func(mod string, env []string) error {
 		test := []string{
-			"test", "-c", "-trimpath", "-ldflags", "-s -w -X sigs.k8s.io/cri-tools/pkg/version.Version=v" + b.Version,
+			"test", "-c", "-trimpath", noDebug, "-ldflags", "-s -w -X sigs.k8s.io/cri-tools/pkg/version.Version=v" + b.Version,
 			"-o", filepath.Join(dir, "critest"), critestPackage,
 		}
-		runner := []string{"build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-o", filepath.Join(dir, "ginkgo"), ginkgoPackage}
+		runner := []string{"build", "-trimpath", "-buildvcs=false", noDebug, "-ldflags", "-s -w", "-o", filepath.Join(dir, "ginkgo"), ginkgoPackage}
 		if err := runQuiet(ctx, mod, env, "go", test...); err != nil {
 			return err
 		}

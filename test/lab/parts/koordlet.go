@@ -52,7 +52,7 @@ func (k koordletBuild) build(ctx context.Context, c *Cache, dir string) error {
 		"CGO_LDFLAGS=-L" + lib,
 		"CGO_LDFLAGS_ALLOW=-Wl,.*",
 	}
-	if err := runQuiet(ctx, root, env, "go", "build", "-trimpath", "-buildvcs=false", "-tags", "netgo,osusergo",
+	if err := runQuiet(ctx, root, env, "go", "build", "-trimpath", "-buildvcs=false", noDebug, "-tags", "netgo,osusergo",
 		"-ldflags", "-s -w -extldflags=-Wl,-rpath,$ORIGIN/lib", "-o", filepath.Join(dir, "koordlet"), "./cmd/koordlet"); err != nil {
 		return err
 	}

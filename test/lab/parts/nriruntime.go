@@ -55,7 +55,7 @@ func (n nriRuntimeBuild) build(ctx context.Context, _ *Cache, dir string) error 
 		if err := os.WriteFile(filepath.Join(mod, "main.go"), []byte(nriRuntimeSource), 0o644); err != nil {
 			return fmt.Errorf("write the program: %w", err)
 		}
-		return runQuiet(ctx, mod, env, "go", "build", "-trimpath", "-buildvcs=false", "-tags", "nri_no_wasm", "-ldflags=-s -w",
+		return runQuiet(ctx, mod, env, "go", "build", "-trimpath", "-buildvcs=false", noDebug, "-tags", "nri_no_wasm", "-ldflags=-s -w",
 			"-o", filepath.Join(dir, "nriruntime"), ".")
 	})
 }

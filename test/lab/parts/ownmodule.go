@@ -40,6 +40,6 @@ func (o ownModuleBuild) build(ctx context.Context, _ *Cache, dir string) error {
 	if err != nil {
 		return err
 	}
-	return runQuiet(ctx, root, ownModuleEnv(), "go", "build", "-trimpath", "-buildvcs=false",
+	return runQuiet(ctx, root, ownModuleEnv(), "go", "build", "-trimpath", "-buildvcs=false", noDebug,
 		"-ldflags", o.LDFlags, "-o", filepath.Join(dir, o.File), o.Package)
 }
