@@ -282,6 +282,53 @@ func TestBurstStaysAwayForTheKubelet(t *testing.T) {
 	enginetest.Eventually(t, "the burst of the pod that keeps its quota", has(other, "200000"))
 }
 
+// A container that is resized before its pod has got a burst: the one for the old quota is not written any more, which UpdatePod, for which
+// the kubelet waits, would have to take away again.
+func TestBurstOfANewPodWaitsForTheKubelet(t *testing.T) {
+	t.Parallel()
+	begun := time.Now()
+	r, k := gated(t, func(o *engine.Options) {
+		o.Now = func() time.Time { return begun } // stands still: a starved machine takes its time
+		rt := o.Views.Load().Runtime
+		rt.Fields.UpdatePod = true
+		o.Views.SetRuntime(rt)
+	})
+	pods, ctrs := map[string]*workload.Pod{}, map[string]engine.Listed{}
+	var list []engine.Listed
+	var all []*workload.Pod
+	for _, name := range []string{"one", "two"} {
+		pod, ctr := bursty(t, r, name, workload.StateRunning)
+		pods[pod.Cgroup], ctrs[pod.Cgroup] = pod, ctr
+		all, list = append(all, pod), append(list, ctr)
+	}
+	var held atomic.Pointer[string]
+	k.waitFor(func(p plan.Plan) bool {
+		if !atPod(p) {
+			return false
+		}
+		held.Store(&p[0].Target.Cgroup)
+		return true
+	})
+	r.Synchronize(all, list)
+	enginetest.Eventually(t, "who settles the first pod", k.closed.Load)
+	delete(pods, *held.Load())
+	for dir, pod := range pods { // the one that has to wait
+		smaller := workload.Resources{Quota: unit.Some(50000)}
+		r.Update(t.Context(), sandboxOf(pod), ctrs[dir].Arrival, smaller, nil)
+		k.let()
+		enginetest.Eventually(t, "both pods", r.Idle)
+		if slices.Contains(k.written(), dir+" cpu.burst 200000") {
+			t.Errorf("the old quota's burst was written all the same: %q", k.written())
+		}
+		before := len(k.written())
+		r.UpdatePod(t.Context(), sandboxOf(pod), smaller)
+		if w := k.written()[before:]; slices.Contains(w, dir+" cpu.burst 0") {
+			t.Errorf("the kubelet waited for %q", w)
+		}
+		enginetest.Eventually(t, "the burst of the new quota", func() bool { return r.tree.Get(t, dir, "cpu.max.burst") == "50000" })
+	}
+}
+
 // A repair has decided to take a burst back when an update of the container comes first, which knows the new plan only.
 func TestUndoIsNotLostToAnUpdate(t *testing.T) {
 	t.Parallel()

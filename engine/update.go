@@ -98,7 +98,7 @@ const lowFor = 2900 * time.Millisecond
 // container and, when the kubelet follows, on the pod. The new bursts come with the reply and with the checks of the pod. What
 // stands is what the plans before this update have written, an earlier life's as well. The pod's falls here even where UpdatePod
 // follows: right behind the container's, its walk over every group finds the caches warm, in UpdatePod it would not. It reports whether
-// the pod's has to stay low: whoever settles the pod before the kubelet has told of its new quota would raise it to the old one's.
+// the pod's stood and has to stay low: whoever settles the pod before the kubelet has told of its new quota would raise it to the old one's.
 func (g *Engine) lowerBurst(ctx context.Context, v *node.View, pod podEntry, old, next plan.Plan, before, asked unit.Opt) (low bool) {
 	if !v.Kernel.Has(plan.CPUBurst) || v.Ceded.Has(plan.CPUBurst) || !asked.Set {
 		return false
@@ -113,20 +113,25 @@ func (g *Engine) lowerBurst(ctx context.Context, v *node.View, pod podEntry, old
 			pl = append(pl, lowered(*had, want))
 		}
 	}
-	if had := pod.plan.Get(plan.CPUBurst); had != nil && !had.Observe && (len(pl) > 0 || falls(before, asked)) {
-		low = true
-		if !g.podUntold(v, &pod) {
-			g.reg.changePod(pod.p.ID, func(e *podEntry) { e.lowUntil = g.o.Now().Add(lowFor) })
-		}
+	if len(pl) == 0 && !falls(before, asked) {
+		return false
+	}
+	if !g.podUntold(v, &pod) {
+		// Also where none stands yet: a pod whose containers have just started is about to get one, for its old quota.
+		g.reg.changePod(pod.p.ID, func(e *podEntry) { e.lowUntil = g.o.Now().Add(lowFor) })
+	}
+	g.checkPodLater(pod.p.ID)
+	had := pod.plan.Get(plan.CPUBurst)
+	stands := had != nil && !had.Observe
+	if stands {
 		if last, ok := g.o.Kernel.Last(had.ID()); !ok || last.Int() > 0 { // the pod's other containers fall, too
 			pl = append(pl, lowered(*had, 0))
 		}
-		g.checkPodLater(pod.p.ID)
 	}
 	if len(pl) > 0 {
 		g.count(g.o.Kernel.Apply(ctx, pl, v.Generation))
 	}
-	return low
+	return stands
 }
 
 func lowered(s plan.Setting, burst int64) plan.Setting {
