@@ -45,10 +45,11 @@ func (g *Engine) listedPod(p *workload.Pod) podEntry {
 
 // measure asks the kernel what the kubelet has written to a listed pod's cgroup since, as long as no event has told. Where a value of
 // ours stands, or is on its way, the ledger of an earlier life knows what stood there before. Where updates are untold another engine
-// may be writing: its values are not the kubelet's. It returns the knobs that the kernel has told of.
+// may be writing, or have written, whose values are not the kubelet's: only what is the sum of the containers' limits is, and it is asked
+// for once, since the shifts of containers that are resized keep it from then on. It returns the knobs that the kernel has told of.
 func (g *Engine) measure(sandbox string) (told []plan.Knob) {
 	e, ok := g.reg.pod(sandbox)
-	if !ok || !e.unsure || e.stopped || e.p.Cgroup == "" || g.o.UpdatesUntold {
+	if !ok || !e.unsure || e.stopped || e.p.Cgroup == "" || g.o.UpdatesUntold && !g.untold() {
 		return nil
 	}
 	now := sizeOf(&e.p.Base)
@@ -76,15 +77,27 @@ func (g *Engine) measure(sandbox string) (told []plan.Knob) {
 			now.memory = unit.Some(m.Got.Int())
 		}
 	}
-	if now == sizeOf(&e.p.Base) {
+	was := sizeOf(&e.p.Base)
+	if g.o.UpdatesUntold {
+		told = nil // what is taken here is what the containers had when they were listed
+		sum := g.reg.limits(sandbox)
+		if now.quota != sum.quota {
+			now.quota = was.quota
+		}
+		if now.memory != sum.memory {
+			now.memory = was.memory
+		}
+	} else if now == was {
 		return told
 	}
 	g.reg.changePod(sandbox, func(e *podEntry) {
-		if e.unsure { // no event has told meanwhile
-			next := *e.p
-			next.Base = now.base(next.Base)
-			e.p = &next
+		if !e.unsure { // an event has told meanwhile
+			return
 		}
+		e.unsure = !g.o.UpdatesUntold
+		next := *e.p
+		next.Base = now.base(next.Base)
+		e.p = &next
 	})
 	return told
 }

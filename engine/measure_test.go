@@ -128,3 +128,82 @@ func TestListedPodShifts(t *testing.T) {
 		})
 	}
 }
+
+// Where updates are untold a pod that was resized before this life is measured, too, but only what its containers add up to is the
+// kubelet's: other values are another engine's.
+func TestListedPodIsItsContainers(t *testing.T) {
+	t.Parallel()
+	const listed, resized, mib = 50000, 150000, 1 << 20
+	for name, c := range map[string]struct {
+		containers    []int64 // their quotas; the memory limits are as many MiB as there are containers
+		quota, memory int64   // of the pod, in the kernel
+		theirs        int64   // what stood before our quota, by the ledger; 0 when there is none
+		wantQuota     int64
+		wantMemory    int64
+	}{
+		"resized":                     {[]int64{100000, 50000}, resized, 2 * mib, 0, resized, 2 * mib},
+		"another engine's quota":      {[]int64{100000, 50000}, 165000, 2 * mib, 0, listed, 2 * mib},
+		"another engine has taken it": {[]int64{100000, 50000}, -1, 2 * mib, 0, listed, 2 * mib},
+		"one has no limit":            {[]int64{resized, -1}, resized, 2 * mib, 0, listed, 2 * mib},
+		"the first has no limit":      {[]int64{-1, resized}, resized, 2 * mib, 0, listed, 2 * mib},
+		"no container":                {nil, resized, 2 * mib, 0, listed, 1 * mib},
+		"ours stands":                 {[]int64{100000, 50000}, 120000, 2 * mib, resized, resized, 2 * mib},
+		"ours stands over another's":  {[]int64{100000, 50000}, 120000, 2 * mib, 165000, listed, 2 * mib},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := lsr("one")
+			var left []apply.Standing
+			if c.theirs > 0 {
+				left = append(left, leftOf(p.Target(), plan.CPUQuota, c.quota, c.theirs, protocol.FeatureBatch.String()))
+			}
+			g, _ := bursting(t, left...)
+			k := &written{quota: c.quota, memory: c.memory}
+			g.o.Kernel, g.o.UpdatesUntold = k, true
+			p.Base.Quota, p.Base.MemoryLimit = unit.Some(listed), unit.Some(1*mib)
+			var list []Listed
+			var last workload.Container
+			for i, quota := range c.containers {
+				one := workload.Container{ID: string(rune('a' + i)), Name: "app", State: workload.StateRunning, Cgroup: p.Cgroup + "/" + string(rune('a'+i))}
+				one.Base.Quota, one.Base.MemoryLimit = unit.Some(quota), unit.Some(1*mib)
+				list = append(list, Listed{Sandbox: p.ID, Arrival: Arrival{ID: one.ID, Read: func(...*protocol.Applied) *workload.Container { it := one; return &it }}})
+				last = one
+			}
+			g.Synchronize([]*workload.Pod{p}, list)
+			g.measure("one")
+			sized := func(quota, memory int64) {
+				t.Helper()
+				if e, _ := g.reg.pod("one"); e.p.Base.Quota != unit.Some(quota) || e.p.Base.MemoryLimit != unit.Some(memory) {
+					t.Errorf("the pod is believed to have %v and %v, want %d and %d", e.p.Base.Quota, e.p.Base.MemoryLimit, quota, memory)
+				}
+			}
+			sized(c.wantQuota, c.wantMemory)
+			if k.quota, k.memory = 70000, 9*mib; len(list) > 0 {
+				g.measure("one") // once is enough
+				sized(c.wantQuota, c.wantMemory)
+			}
+			if last.Base.Quota.V > 0 {
+				next := last.Base
+				next.Quota = unit.Some(next.Quota.V + 20000)
+				g.Update(t.Context(), Sandbox{ID: "one"}, list[len(list)-1].Arrival, next, nil)
+				sized(c.wantQuota+20000, c.wantMemory)
+			}
+		})
+	}
+}
+
+// The first to look at a pod may be the update of one of its containers, before or after the kubelet has written the pod.
+func TestFirstUpdateOfAListedPod(t *testing.T) {
+	t.Parallel()
+	for name, kernel := range map[string]int64{"pod first": 70000, "container first": 50000} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			g, _, sandbox, arrival := resized(t, 50000)
+			g.o.Kernel, g.o.UpdatesUntold = &written{quota: kernel, memory: 1 << 20}, true
+			g.Update(t.Context(), sandbox, arrival, workload.Resources{Quota: unit.Some(70000)}, nil)
+			if e, _ := g.reg.pod(sandbox.ID); e.p.Base.Quota != unit.Some(70000) {
+				t.Errorf("the pod is believed to have %v, want 70000", e.p.Base.Quota)
+			}
+		})
+	}
+}

@@ -334,6 +334,28 @@ func (r *registry) sums(sandbox string) podpolicy.Sums {
 	return s
 }
 
+// limits adds up what the containers of a pod are limited to; a limit that one of them has not got is none of the pod's either.
+func (r *registry) limits(sandbox string) (sum size) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	add := func(to *unit.Opt, limit unit.Opt, first bool) {
+		if limit.V <= 0 || !first && !to.Set {
+			*to = unit.Opt{}
+			return
+		}
+		*to = unit.Some(to.V + limit.V)
+	}
+	first := true
+	for _, id := range r.members[sandbox] {
+		if c := r.containers[id].c; c.State != workload.StateStopped {
+			add(&sum.quota, c.Base.Quota, first)
+			add(&sum.memory, c.Base.MemoryLimit, first)
+			first = false
+		}
+	}
+	return sum
+}
+
 // claims are all claimed CPUs, together and by pod.
 func (r *registry) claims() node.Claims {
 	r.mu.Lock()

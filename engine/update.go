@@ -21,6 +21,9 @@ import (
 // values, also those that take back what is no longer wanted.
 func (g *Engine) Update(ctx context.Context, sb Sandbox, ctr Arrival, asked workload.Resources, foreign plan.Plan) (*node.View, plan.Plan, *workload.Container) {
 	pod := g.podOf(sb)
+	if g.o.UpdatesUntold {
+		g.measure(pod.p.ID) // by what the containers had until now
+	}
 	var (
 		e         entry
 		v         *node.View

@@ -20,7 +20,7 @@ import (
 // resized: a kubelet resizes a pod in place, and nobody tells koordlet of it. The new quota stands, and container and pod get the burst of it, which
 // /events tells. Where the Node's ratio divides quotas the new one is divided, and what was found is told as a drift by the runtime. The
 // kernel refuses the smaller quota of the way back below the burst that stands, until koordlet has seen the pod's new limit at the kubelet; that
-// asks again. All of it without another start of the container. The pod is Burstable: a kubelet whose CPU manager is static resizes no CPUs of Guaranteed ones.
+// asks again. A koordlet that is killed meanwhile knows the pod's new limit in its next life. All of it without another start of the container. The pod is Burstable: a kubelet whose CPU manager is static resizes no CPUs of Guaranteed ones.
 func (n *governed) resized(t *testing.T) {
 	since := time.Now()
 	n.create(t, "sized", "labels: {koordinator.sh/qosClass: LS}", "resources: {requests: {cpu: 10m, memory: 16Mi}, limits: {cpu: 100m, memory: 64Mi}}")
@@ -41,8 +41,11 @@ func (n *governed) resized(t *testing.T) {
 	has("15000", "15000")
 	n.tellsOf(t, since, "cpu.burst", func(e *audited) bool { return e.Via == "direct" && e.Want == "15000" && e.Err == "" })
 
+	n.kill(t)
+	n.reborn()
 	n.normalize(t, "1.25")
-	divided("12000")
+	has("12000", "12000") // of 15000, though the runtime lists the pod as it was made
+
 	n.resizeTo(t, "sized", "30m", "200m")
 	divided("16000")
 	n.tellsOf(t, since, "cpu.quota", func(e *audited) bool { return e.Via == "drift" && e.Found == "20000" && e.Source == "runtime" })
