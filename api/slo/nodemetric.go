@@ -86,7 +86,7 @@ type NodeMetricStatus struct {
 
 // EvictionMetric counts pods that the node's agent has evicted because the node was short of something.
 type EvictionMetric struct {
-	// LastHour is how many in the hour before updateTime, as far as the agent has run in it.
+	// LastHour is how many in the hour before updateTime, since the node has booted.
 	LastHour int64 `json:"lastHour"`
 }
 

@@ -130,6 +130,9 @@ func New(ctx context.Context, l Loaded, version, program string, log *slog.Logge
 			err = errors.Join(err, d.audit.Close())
 		}
 	}()
+	if lost := d.news.recall(d.audit, time.Now()); lost != nil {
+		d.log.Warn("what was evicted before is not known", "err", lost)
+	}
 	d.lister = &feed.Lister{Engine: d.host.Engine, Runtime: d.list}
 	d.keeper = feed.New(feed.Options{
 		Pace: d.cfg.Reconnect, Engine: d.host.Engine, Hello: d.hello, List: d.takeIn, Ping: d.ping,

@@ -5,6 +5,7 @@ package setup
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -20,6 +21,7 @@ import (
 	"github.com/koord-rt/koord-rt/kernel/kerneltest"
 	"github.com/koord-rt/koord-rt/koordlet/internal/collect"
 	"github.com/koord-rt/koord-rt/koordlet/internal/evict"
+	"github.com/koord-rt/koord-rt/koordlet/internal/talk"
 	"github.com/koord-rt/koord-rt/koordlet/internal/window"
 	"github.com/koord-rt/koord-rt/model/node"
 	"github.com/koord-rt/koord-rt/model/sample"
@@ -151,6 +153,44 @@ func TestEvictionsAreCounted(t *testing.T) {
 		if len(n.evictions) == 1 != c.counts {
 			t.Errorf("%s, %v: people see %v", c.outcome, c.err, n.evictions)
 		}
+	}
+}
+
+// An agent that starts again counts what the one before has evicted.
+func TestEvictionsOfAnEarlierLife(t *testing.T) {
+	t.Parallel()
+	dir, begun := t.TempDir(), time.Now()
+	open := func() *talk.Audit {
+		a, err := talk.OpenAudit(dir, "koordlet")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return a
+	}
+	audit, before := open(), &news{}
+	for i, r := range []evict.Result{
+		{Outcome: evict.Accepted}, {Outcome: evict.Accepted}, {Outcome: evict.Gone}, {Outcome: evict.Stopped}, {Outcome: evict.Refused, Err: errors.New("budget")},
+		{Outcome: evict.Stopped, Err: errors.New("no API server")}, {Outcome: evict.Observed},
+	} {
+		at := begun.Add(time.Duration(i) * 10 * time.Minute)
+		r.Pod = fmt.Sprint("uid-", i)
+		before.evicted(&r, at)
+		if err := audit.Note(at, evictionEvent(&r)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := audit.Close(); err != nil {
+		t.Fatal(err)
+	}
+	now := begun.Add(65 * time.Minute)
+	audit = open()
+	defer audit.Close()
+	var after news
+	if err := after.recall(audit, now); err != nil {
+		t.Fatal(err)
+	}
+	if was, is := before.lastHour(now), after.lastHour(now); is != was || is != 2 {
+		t.Errorf("after a restart %d evictions are of the last hour, before it %d, want 2", is, was)
 	}
 }
 

@@ -4,6 +4,7 @@
 package setup
 
 import (
+	"fmt"
 	"runtime"
 	"slices"
 	"sync"
@@ -65,6 +66,23 @@ func (n *news) evicted(r *evict.Result, now time.Time) {
 	if outcome == status.OutcomeEvicted {
 		n.gone = append(n.ofLastHour(now), now)
 	}
+}
+
+// recall takes up the evictions of an earlier life: the cluster lends less on a node that has evicted much, whoever runs there.
+func (n *news) recall(a *talk.Audit, now time.Time) error {
+	noted, err := a.Noted(talk.EventEviction, now.Add(-time.Hour))
+	if err != nil {
+		return fmt.Errorf("count earlier evictions: %w", err)
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, r := range slices.Backward(noted) {
+		// As evicted counts them.
+		if r.Want == evict.Accepted.String() || r.Want == evict.Stopped.String() && r.Err != "" {
+			n.gone = append(n.gone, r.Time)
+		}
+	}
+	return nil
 }
 
 // lastHour is how many pods were evicted in the last hour.

@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -63,7 +64,8 @@ const (
 // Audit keeps events in a ledger of their own below the run directory: in that of writes they would be taken for settings
 // that can be restored. What is kept is bounded as a ledger is; of an old pod the newest event of each kind stays, and of all the newest 8192.
 type Audit struct {
-	l *ledger.Ledger
+	l   *ledger.Ledger
+	dir string
 
 	mu   sync.Mutex
 	told map[often]time.Time
@@ -77,11 +79,21 @@ func auditDir(runDir string) string { return filepath.Join(runDir, "audit") }
 
 // OpenAudit opens or creates it.
 func OpenAudit(runDir, writer string) (*Audit, error) {
-	l, err := ledger.Open(auditDir(runDir), writer, ledger.Options{Newest: maxKept})
+	dir := auditDir(runDir)
+	l, err := ledger.Open(dir, writer, ledger.Options{Newest: maxKept})
 	if err != nil {
 		return nil, fmt.Errorf("audit: %w", err)
 	}
-	return &Audit{l: l, told: map[often]time.Time{}}, nil
+	return &Audit{l: l, dir: dir, told: map[often]time.Time{}}, nil
+}
+
+// Noted are the events of one kind since a time, of earlier lives too, newest first.
+func (a *Audit) Noted(what string, since time.Time) ([]journal.Record, error) {
+	all, err := ledger.Tail(a.dir, maxKept, since)
+	if err != nil {
+		return nil, fmt.Errorf("audit: %w", err)
+	}
+	return slices.DeleteFunc(all, func(r journal.Record) bool { return r.Knob != what }), nil
 }
 
 // Run keeps the file within its bounds until ctx ends, and returns nil then.
