@@ -30,9 +30,14 @@ var kernelPackages = map[string]guestPackage{
 	"kernel/psi":       {v2: []string{"TestKernelFires", "TestOldStallsDoNotFire", "TestManyWatchesCloseCleanly"}},
 	"kernel/reclaim":   {v2: []string{"TestKernel"}},
 	"kernel/resctrl":   {v2: []string{"TestKernel"}},
+	"kernel/sockdiag":  {v2: []string{"TestKernel", "TestOwnNamespace"}},
 	"kernel/sys":       {v2: []string{"TestGPUs", "TestThisHostsNodes"}},
 	"kernel/taskstats": {v2: []string{"TestKernel"}},
-	"kernel/usage":     {v2: []string{"TestThisHost"}, v1: []string{"TestThisHost"}},
+	"kernel/tc": {v2: []string{
+		"TestRestoreFromTheLedger", "TestShapeAndRestore", "TestWhatSomebodyElseHasSetUp", "TestForeignIngressFilter", "TestPacketsMeetTheirClass",
+		"TestSync", "TestManyPods",
+	}},
+	"kernel/usage": {v2: []string{"TestThisHost"}, v1: []string{"TestThisHost"}},
 	"koordlet/internal/collect": {
 		v2: []string{"TestThisHost", "TestSteadyScansDoNotAllocate"}, v1: []string{"TestThisHost", "TestSteadyScansDoNotAllocate"},
 	},

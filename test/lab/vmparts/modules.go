@@ -15,9 +15,11 @@ import (
 )
 
 // guestModules is what a guest loads when the kernel does not have it built in: its disks, the containers' root
-// filesystem, networks between namespaces, loop devices and the I/O scheduler with cgroup weights.
+// filesystem, networks between namespaces, loop devices, the I/O scheduler with cgroup weights, and traffic control.
 func guestModules() []string {
-	return []string{"virtio_pci", "virtio_blk", "overlay", "veth", "bridge", "loop", "bfq"}
+	return []string{
+		"virtio_pci", "virtio_blk", "overlay", "veth", "bridge", "loop", "bfq", "sch_htb", "sch_ingress", "cls_u32", "act_mirred", "ifb",
+	}
 }
 
 // moduleSet finds modules of one kernel by name and orders them by dependency.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -121,13 +122,22 @@ func loadModules(dir string) error {
 	return nil
 }
 
+// parameters of modules, by the end of their files' names: ifb makes two links by itself, that nobody asked for.
+var parameters = map[string]string{"-ifb.ko": "numifbs=0"}
+
 func loadModule(path string) error {
 	f, err := os.Open(path)
 	if err != nil {
 		return fmt.Errorf("open module: %w", err)
 	}
 	defer f.Close()
-	if err := unix.FinitModule(int(f.Fd()), "", 0); err != nil && !errors.Is(err, unix.EEXIST) {
+	options := ""
+	for name, o := range parameters {
+		if strings.HasSuffix(path, name) {
+			options = o
+		}
+	}
+	if err := unix.FinitModule(int(f.Fd()), options, 0); err != nil && !errors.Is(err, unix.EEXIST) {
 		return fmt.Errorf("load module %s: %w", filepath.Base(path), err)
 	}
 	return nil
