@@ -108,6 +108,7 @@ var beyondTest = map[string]string{
 	"test/lab/host.TestPeerEventsStolen":           "lab-peers: another one",
 	"test/lab/critest.TestUpstreamProxyHost":       "lab-peers: upstream's proxy, which the benchmarks compare with; no code of ours in it",
 	"test/lab/cluster.TestClusterUpstreamKoordlet": "lab-peers: upstream's agent, which the benchmarks compare with; no code of ours in it",
+	"test/e2e.TestGuestDemo":                       "lab-vm-full: three minutes of an emulated machine; TestGuestScenarios compares what it shows, TestHostDemo runs it",
 	"test/lab/cluster.TestClusterHooks":            "lab-peers: upstream's agent takes minutes to compile; TestHostProxySafe/Hooks has a hook server of our own",
 	"test/lab/vm.TestBareGuests":                   "lab-vm-full: TestVM boots these machines, and its tests need what this one finds in them",
 	"test/lab/vm.TestSystemdGuest":                 "lab-vm-full, too",
@@ -121,7 +122,7 @@ func TestEveryLabTestHasALane(t *testing.T) {
 	t.Parallel()
 	lanes, leads := makeLanes(t)
 	ofTest := reached(leads, "test")
-	guests := vmTests(t, "TestVM(")
+	guests, full := vmTests(t, "TestVM("), vmTests(t, "TestFullVM(")
 	if len(lanes) < 15 || len(guests) < 6 || !ofTest["lab-vm-last"] || ofTest["lab-vm-full"] {
 		t.Fatalf("%d lanes and %d VMs found, make test leads to %v: the patterns of this test are out of date", len(lanes), len(guests), ofTest)
 	}
@@ -140,13 +141,16 @@ func TestEveryLabTestHasALane(t *testing.T) {
 		for _, m := range testFunc.FindAllStringSubmatch(string(src), -1) {
 			n++
 			name, key := m[1], dir+"."+m[1]
-			guest := slices.ContainsFunc(guests, func(g guestTests) bool { return !g.v1 && g.name.MatchString(name) })
+			onV2 := func(in []guestTests) bool {
+				return slices.ContainsFunc(in, func(g guestTests) bool { return !g.v1 && g.name.MatchString(name) })
+			}
 			switch {
 			case name == "TestMain":
+			case strings.HasPrefix(name, "TestGuest") && onV2(guests):
+			case strings.HasPrefix(name, "TestGuest") && (beyondTest[key] == "" || !onV2(full)):
+				t.Errorf("%s: no VM of make test with cgroup v2 runs %s: give it one, or say in beyondTest why TestFullVM alone does", path, name)
 			case strings.HasPrefix(name, "TestGuest"):
-				if !guest {
-					t.Errorf("%s: no VM of make test with cgroup v2 runs %s", path, name)
-				}
+				left[key] = true
 			case runs(dir, name, func(l *lane) bool { return ofTest[l.target] }):
 			case !runs(dir, name, func(*lane) bool { return true }):
 				t.Errorf("%s: no lane runs %s", path, name)

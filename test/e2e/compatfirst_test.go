@@ -50,7 +50,8 @@ func (r *rig) carriesAllButScheduler() {
 	}
 }
 
-// writtenAtStart are the knobs of a container that koord-nri has written itself.
+// writtenAtStart are the knobs of a container that koord-nri has written itself. A repair's look at what stands already is recorded, too, without
+// a write.
 func (r *rig) writtenAtStart(run *kubelet.Running) []string {
 	r.t.Helper()
 	records, _, err := ledger.ReadAll(r.run)
@@ -59,7 +60,7 @@ func (r *rig) writtenAtStart(run *kubelet.Running) []string {
 	}
 	var out []string
 	for _, rec := range records {
-		if rec.Target.Container == run.Containers["main"] && rec.Via == journal.ViaDirect && !slices.Contains(out, rec.Knob) {
+		if rec.Target.Container == run.Containers["main"] && rec.Via == journal.ViaDirect && len(rec.Written) > 0 && !slices.Contains(out, rec.Knob) {
 			out = append(out, rec.Knob)
 		}
 	}

@@ -208,7 +208,12 @@ func (a *anyMoment) pidOf(run *kubelet.Running) (pid int, err error) {
 }
 
 func (a *anyMoment) stubborn() *stubborn {
-	return &stubborn{kube: a.kube, client: a.host.CRI(), limit: 30 * time.Second, failed: a.failed, kill: func(id string) error {
+	disturbed := func() time.Time {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		return a.back
+	}
+	return &stubborn{kube: a.kube, client: a.host.CRI(), limit: 30 * time.Second, disturbed: disturbed, failed: a.failed, kill: func(id string) error {
 		return a.host.Ctr(a.t.Context(), "tasks", "rm", "--force", id)
 	}}
 }

@@ -224,8 +224,15 @@ func (n *served) starved() {
 		return nil
 	})
 	alone := waits(begun, total)
-	begun, total = time.Now(), n.stall(tier, "cpu.pressure", "some")
+	total = n.stall(tier, "cpu.pressure", "some")
 	end := n.spinOn([]string{n.dir(idle)}, cpu)
+	n.eventually(shortest, func() error { // the second process takes its time to begin
+		if now := n.stall(tier, "cpu.pressure", "some"); now < total+100_000 {
+			return fmt.Errorf("best effort has waited %d us, before the second process %d", now, total)
+		}
+		return nil
+	})
+	begun, total = time.Now(), n.stall(tier, "cpu.pressure", "some")
 	accepted := n.evictedAlone(idle, seen)
 	both := waits(begun, total)
 	end() // the runtime waits for whoever is in a pod's cgroup

@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -35,11 +36,13 @@ type viaProxy struct {
 	cmd    *exec.Cmd
 	exited <-chan struct{}
 	out    *syncBuffer
+	// revived is when the proxy was last started again, in nanoseconds since 1970.
+	revived *atomic.Int64
 }
 
 // newProxyRig has a containerd as o says and no proxy yet.
 func newProxyRig(t *testing.T, o rigOptions) *viaProxy {
-	p := &viaProxy{rig: newRig(t, o), out: &syncBuffer{}}
+	p := &viaProxy{rig: newRig(t, o), out: &syncBuffer{}, revived: &atomic.Int64{}}
 	p.proxyLog = p.out
 	t.Cleanup(func() {
 		p.end(syscall.SIGTERM)
@@ -74,7 +77,7 @@ func (p *viaProxy) proxyConfig(s *scenario.Scenario, more map[string]any) []byte
 	p.socket = filepath.Join(dir, "proxy.sock")
 	config["apiVersion"], config["kind"] = "koord-rt.dev/v1alpha1", "ProxyConfig"
 	config["endpoint"], config["runtimeEndpoint"] = p.socket, "unix://"+p.host.Socket
-	config["hooks"] = map[string]any{"dir": filepath.Join(dir, "hookserver.d")}
+	config["hooks"] = map[string]any{"dir": filepath.Join(dir, "hookserver.d"), "timeout": "10s"}
 	config["metrics"] = map[string]any{"address": "unix:" + filepath.Join(p.run, "proxy-metrics.sock")}
 	for k, v := range more {
 		config[k] = v
@@ -124,6 +127,7 @@ func (p *viaProxy) again() {
 		}
 		for _, e := range entries {
 			if e.Status.PID == cmd.Process.Pid && !e.Status.ConnectedSince.IsZero() {
+				p.revived.Store(time.Now().UnixNano())
 				_, err := os.Stat(p.socket)
 				return err
 			}

@@ -115,6 +115,9 @@ type stubborn struct {
 	kube   *kubelet.Kubelet
 	client *cri.Client
 	limit  time.Duration
+	// disturbed, where it is set, is when the last disturbance ended, zero while there is one: the limit counts from then on, since what is
+	// cut again and again takes as long as the cuts go on.
+	disturbed func() time.Time
 	// kill removes a task that the runtime has lost: a start that is cut while runc starts the process may leave a container
 	// that CRI calls exited, with a task that it cannot delete (containerd 2.4, with and without a proxy).
 	kill func(id string) error
@@ -125,7 +128,8 @@ type stubborn struct {
 }
 
 func (p *viaProxy) stubborn(limit time.Duration) *stubborn {
-	return &stubborn{kube: p.kube, client: p.client, limit: limit, kill: func(id string) error {
+	disturbed := func() time.Time { return time.Unix(0, p.revived.Load()) }
+	return &stubborn{kube: p.kube, client: p.client, limit: limit, disturbed: disturbed, kill: func(id string) error {
 		return p.host.Ctr(p.t.Context(), "tasks", "rm", "--force", id)
 	}}
 }
@@ -137,7 +141,7 @@ func (s *stubborn) again(ctx context.Context, what string, step func() error) er
 		if err != nil && first && s.failed != nil {
 			s.failed(what, begun, err)
 		}
-		if err == nil || time.Since(begun) > patience(s.limit) || ctx.Err() != nil {
+		if err == nil || time.Since(s.calm(begun)) > patience(s.limit) || ctx.Err() != nil {
 			if err != nil {
 				err = fmt.Errorf("%s after %d tries: %w", what, s.tries, err)
 			}
@@ -146,6 +150,25 @@ func (s *stubborn) again(ctx context.Context, what string, step func() error) er
 		s.tries++
 		time.Sleep(20 * time.Millisecond)
 	}
+}
+
+// calm is since when a step that began then is left alone.
+func (s *stubborn) calm(begun time.Time) time.Time {
+	if s.disturbed == nil {
+		return begun
+	}
+	at := s.disturbed()
+	if at.IsZero() {
+		return time.Now()
+	}
+	return later(begun, at)
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }
 
 // start brings a pod of one container up.

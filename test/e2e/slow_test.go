@@ -23,6 +23,7 @@ import (
 func lifecycleStuck(r *rig) {
 	ctx := r.t.Context()
 	r.up(standard, nil)
+	connects := r.metric("koord_rt_nri_connects_total") // a starved runtime may have cut the first
 	stuck := func(work func() error) {
 		r.t.Helper()
 		release := r.held()
@@ -45,7 +46,7 @@ func lifecycleStuck(r *rig) {
 	})
 	stuck(func() error { return r.kube.StartContainer(ctx, run, "main") })
 	r.now(run, wants("BE", ""))
-	r.connectedTimes(1)
+	r.connectedTimes(connects)
 	stuckDropped(r)
 }
 
@@ -147,6 +148,7 @@ func lifecycleSlowKernel(r *rig) {
 	_, rest := cpus()
 	r.gated = true
 	r.up(standard, nil)
+	connects := r.metric("koord_rt_nri_connects_total")
 	first := r.pod(lsPod("slow-first"))
 	r.now(first, wants("LS", ""))
 	r.gate.Shut()
@@ -162,7 +164,7 @@ func lifecycleSlowKernel(r *rig) {
 	last, _ := cpus()
 	r.now(pods["LSR"], []string{"main cpuset.cpus=" + last})
 	r.oneConnection()
-	r.connectedTimes(1)
+	r.connectedTimes(connects)
 	r.gate.Open()
 	for kind, run := range pods {
 		r.soon(10*time.Second, run, wants(kind, sharedOf(kind, rest)))
@@ -171,7 +173,7 @@ func lifecycleSlowKernel(r *rig) {
 	r.meantLate()
 	r.now(r.pod(bePod("slow-after")), wants("BE", rest))
 	r.oneConnection()
-	r.connectedTimes(1)
+	r.connectedTimes(connects)
 }
 
 // TestHostShippedDeadlines is the same with the limits that both come with: containerd drops a plugin after 2 s, and koord-nri has

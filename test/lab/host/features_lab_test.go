@@ -88,7 +88,7 @@ func TestNRI(t *testing.T) {
 // A plugin slower than RequestTimeout is disconnected, and the container runs without it.
 func TestNRITimeout(t *testing.T) {
 	t.Parallel()
-	const timeout = 2 * time.Second // the plugin's own configuration must fit into it
+	const timeout = 6 * time.Second // the plugin's own configuration must fit into it, on a starved machine as well
 	l := start(t, host.Options{RequestTimeout: timeout})
 	p := &plugin{delay: time.Minute, ends: t.Context().Done()}
 	l.connect(t, p)
