@@ -109,34 +109,18 @@ func (n *governed) danger(t *testing.T) {
 	available, back := n.ownMemory(t, `"evict":{"stopContainers":"never"}`)
 	n.patch(t, threshold(map[string]any{"enable": true, "memoryEvictThresholdPercent": 90, "memoryEvictLowerPercent": 89}))
 	n.inForce(t)
-	n.apply(t, "doomed.yaml")
-	allowed := map[string]any{"status": map[string]any{
-		"observedGeneration": 1, "disruptionsAllowed": 0, "currentHealthy": 1, "desiredHealthy": 1, "expectedPods": 1,
-	}}
-	if _, err := n.c.Admin().Patch(t.Context(), budgets+"doomed/status", cluster.MergePatch, allowed); err != nil {
-		t.Fatal(err)
-	}
-	pod, before := n.ready(t, "doomed"), restarts(n.ready(t, "ls"))
-	n.sees(t, `koord_rt_koordlet_pod_memory_bytes\{[^}]*pod_name="doomed"[^}]*\} .*`)
-	since := time.Now()
-	available(0.02)
-	n.gone(t, "doomed")
-	available(0.5)
-	var got []string
-	who := user
-	if n.bound {
-		who = cluster.AgentUser
-	}
-	for _, c := range n.audit.read(t, func(c *call) bool { return c.User.Name == who && c.Object.Name == "doomed" && c.At.After(since) }) {
-		options := c.body(t)
-		if c.Verb == "create" {
-			options, _ = options.At("deleteOptions").(map[string]any)
+	before := restarts(n.ready(t, "ls"))
+	for again := range 2 {
+		asked := n.doom(t, available)
+		const eviction, deletion = "create pods/eviction its own 5 s: ", "delete pods its own 5 s: 200"
+		got := excused(t, asked, eviction+undecided)
+		if again == 0 && len(got) < len(asked) && slices.Equal(got, []string{deletion}) {
+			continue // it was deleted past the webhook, as it should be, and its budget was not asked
 		}
-		got = append(got, fmt.Sprintf("%s %s %d s: %d", c.what(), options.Str("preconditions", "uid"), options.Int("gracePeriodSeconds"), c.Response.Code))
-	}
-	uid := pod.Str("metadata", "uid")
-	if want := []string{"create pods/eviction " + uid + " 5 s: 429", "delete pods " + uid + " 5 s: 200"}; !slices.Equal(got, want) {
-		t.Errorf("calls about doomed (UID, grace: answer) %q, want %q", got, want)
+		if want := []string{eviction + "429", deletion}; !slices.Equal(got, want) {
+			t.Errorf("calls about doomed (UID, grace: answer) %q, want %q", asked, want)
+		}
+		break
 	}
 	eventually(t, 20*time.Second, func() error { return n.told(t, "doomed", "Evicted", "Warning", "BEMemoryEvict") })
 	n.untouched(t, "ls")
@@ -147,6 +131,40 @@ func (n *governed) danger(t *testing.T) {
 	n.inForce(t)
 	back()
 	n.up(t)
+}
+
+// doom makes the pod of the budget, waits until it has gone for want of memory, and returns what koordlet has asked about it.
+func (n *governed) doom(t *testing.T, available func(part float64)) (asked []string) {
+	t.Helper()
+	n.apply(t, "doomed.yaml")
+	allowed := map[string]any{"status": map[string]any{
+		"observedGeneration": 1, "disruptionsAllowed": 0, "currentHealthy": 1, "desiredHealthy": 1, "expectedPods": 1,
+	}}
+	if _, err := n.c.Admin().Patch(t.Context(), budgets+"doomed/status", cluster.MergePatch, allowed); err != nil {
+		t.Fatal(err)
+	}
+	own := n.ready(t, "doomed").Str("metadata", "uid")
+	n.sees(t, `koord_rt_koordlet_pod_memory_bytes\{[^}]*pod_uid="`+own+`"[^}]*\} .*`)
+	since := time.Now()
+	available(0.02)
+	n.gone(t, "doomed")
+	available(0.5)
+	who := user
+	if n.bound {
+		who = cluster.AgentUser
+	}
+	for _, c := range n.audit.read(t, func(c *call) bool { return c.User.Name == who && c.Object.Name == "doomed" && c.At.After(since) }) {
+		options := c.body(t)
+		if c.Verb == "create" {
+			options, _ = options.At("deleteOptions").(map[string]any)
+		}
+		uid := options.Str("preconditions", "uid")
+		if uid == own {
+			uid = "its own"
+		}
+		asked = append(asked, fmt.Sprintf("%s %s %d s: %s", c.what(), uid, options.Int("gracePeriodSeconds"), c.answer()))
+	}
+	return asked
 }
 
 // restarts of the pod's container.

@@ -6,6 +6,7 @@
 package cluster_test
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -112,8 +113,14 @@ spec:
 		})
 	}
 	// A child of the tree, which the webhook compares with it.
-	if err := a.try(ctx, quotaText("pool-c-child", "pool-c-root")); err == nil {
-		t.Error("a child that limits less than its parent passes")
+	err = a.answered(t, func() error {
+		if a.try(ctx, quotaText("pool-c-child", "pool-c-root")) == nil {
+			return errors.New("a child that limits less than its parent passes")
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
 	}
 	lower := func(cpu string) {
 		t.Helper()

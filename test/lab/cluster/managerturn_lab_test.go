@@ -19,6 +19,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/koord-rt/koord-rt/test/lab"
 	"github.com/koord-rt/koord-rt/test/lab/cluster"
 )
 
@@ -27,6 +28,7 @@ type turn struct {
 	near        *x509.Certificate // that will be replaced
 	authorities int               // published before
 	stop        func()            // ends the trials
+	excused     int               // trials that say nothing, see try; known once they have ended
 
 	mu        sync.Mutex
 	trials    int
@@ -73,11 +75,17 @@ func (m *managed) nearEnd(t *testing.T) {
 	m.outer.Cleanup(m.turn.stop)
 }
 
-// try makes pods until ctx ends, each beside a client that has just read what is published.
+// hookTimeout is how long an API server waits for the webhook that admits pods (packaging/manifests/webhook.yaml).
+const hookTimeout = 3 * time.Second
+
+// try makes pods until ctx ends, each beside a client that has just read what is published. A certificate that is not trusted is found so at once:
+// a pod that was made without its admission after as long as this is waited for, while the client has trusted what it was shown, says that there was
+// no CPU, and nothing of certificates.
 func (r *turn) try(ctx context.Context, m *managed) {
 	for {
 		begun := time.Now()
 		admitted, err := m.trial(ctx)
+		took := time.Since(begun)
 		roots, rootsErr := m.roots(ctx)
 		leaf, tlsErr := shown(ctx, m.running().hooks, roots)
 		if ctx.Err() != nil {
@@ -85,6 +93,10 @@ func (r *turn) try(ctx context.Context, m *managed) {
 		}
 		if err = errors.Join(err, rootsErr, tlsErr); err == nil && !admitted {
 			err = errors.New("a pod was made without its admission")
+			if took >= hookTimeout && r.excused < lab.MostExcused {
+				r.excused++
+				continue
+			}
 		}
 		r.became(begun, leaf, err)
 		select {
@@ -246,7 +258,8 @@ func (m *managed) inTime(t *testing.T) {
 	if old, failed := m.turn.with(near), m.turn.failures(); len(failed) > 0 || old < 20 {
 		t.Errorf("%d trials, %d of them with the old certificate, and these have failed: %q", m.turn.trials, old, failed)
 	}
-	t.Logf("%d pods tried, %d with the old certificate, %d with the new one", m.turn.trials, m.turn.with(near), m.turn.with(now))
+	t.Logf("%d pods tried, %d with the old certificate, %d with the new one; %d more were made without admission after %s",
+		m.turn.trials, m.turn.with(near), m.turn.with(now), m.turn.excused, hookTimeout)
 	m.front.only(m.running())
 	eventually(t, 20*time.Second, func() error {
 		if !m.admits(t) {
