@@ -108,7 +108,7 @@ func quotaOf(n int) []string {
 
 func (p *viaProxy) resize(run *kubelet.Running, cpu kubelet.Quantity) {
 	p.t.Helper()
-	if err := p.kube.ResizeContainer(p.t.Context(), run, "main", limited(cpu, "128Mi")); err != nil {
+	if err := p.resizeMain(run, limited(cpu, "128Mi")); err != nil {
 		p.t.Fatalf("resize to %s: %v", cpu, err)
 	}
 }
