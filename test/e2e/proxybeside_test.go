@@ -241,7 +241,7 @@ func besideRequired(p *viaProxy) {
 	p.upBoth()
 	pod := bePod("needs-identity")
 	pod.Annotations = mergeMaps(pod.Annotations, map[string]string{protocol.AnnotationRequired: "cpu-identity,batch"})
-	run := p.pod(pod)
+	run := p.demanding(pod)
 	p.now(run, []string{"main @sched=5", "main @oom=900"})
 	p.now(run, quotaOf(41667))
 }
