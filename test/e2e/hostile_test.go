@@ -165,7 +165,7 @@ func (r *rig) hostilePods(prefix string) {
 		for _, key := range keys {
 			p.Annotations[key] = bad[key]
 		}
-		run := r.pod(p)
+		run := r.demanding(p) // one does, beside what is unknown
 		r.now(run, wants("BE", ""))
 		for _, key := range keys {
 			r.named(name, key)

@@ -71,7 +71,7 @@ type anyMoment struct {
 	outages   [2][]interval // of containerd, and of the connection between the two
 	stays     []*kubelet.Running
 	errs      []error
-	count     struct{ made, resized, failed, refused, lost int }
+	count     struct{ made, resized, failed, refused, late, lost int }
 }
 
 // heldPod has values that no kill may take from the kernel.
@@ -92,7 +92,8 @@ const (
 )
 
 // failed hears of the first failure of every step. containerd has been away meanwhile: nothing else makes a step fail, but for a resize
-// to a smaller quota while koord-nri was not connected. The kernel refuses it because of the burst above, which nobody lowers.
+// to a smaller quota while koord-nri was not connected, or was late, as it has to say once for each. The kernel refuses it because of the
+// burst above, which nobody lowers.
 func (a *anyMoment) failed(step string, begun time.Time, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -101,6 +102,9 @@ func (a *anyMoment) failed(step string, begun time.Time, err error) {
 	case a.away(runtimeGone, begun), a.t.Context().Err() != nil:
 	case shrinks && a.away(pluginGone, begun):
 		a.count.refused++
+	case shrinks && a.late() > a.count.late:
+		a.count.refused++
+		a.count.late++
 	default:
 		a.errs = append(a.errs, fmt.Errorf("%s: containerd was there from %s on, koord-nri away meanwhile: %t: %w",
 			step, begun.Format(time.StampMilli), a.away(pluginGone, begun), err))

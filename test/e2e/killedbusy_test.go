@@ -221,16 +221,15 @@ func (b *busy) update() {
 	b.t.Helper()
 	_, rest := cpus()
 	ls := b.standing[0]
-	resize := func(ctx context.Context, cpu kubelet.Quantity) error {
-		return b.kube.ResizeContainer(ctx, ls, "main", limited(cpu, "128Mi"))
-	}
-	b.runtimeKilled(func(ctx context.Context) error { return resize(ctx, "1500m") })
+	b.runtimeKilled(func(ctx context.Context) error {
+		return b.kube.ResizeContainer(ctx, ls, "main", limited("1500m", "128Mi"))
+	})
 	b.now(ls, []string{"main cpuset.cpus=" + rest})
 	for _, step := range []struct {
 		cpu   kubelet.Quantity
 		quota int
 	}{{"1500m", 150000}, {"500m", 50000}} {
-		if err := resize(b.t.Context(), step.cpu); err != nil {
+		if err := b.resizeMain(ls, limited(step.cpu, "128Mi")); err != nil {
 			b.t.Fatalf("resize to %s: %v", step.cpu, err)
 		}
 		b.soon(5*time.Second, ls, quotaWants(step.quota, 128<<20))

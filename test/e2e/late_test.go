@@ -42,6 +42,13 @@ func (r *rig) excused(err error) bool {
 	return true
 }
 
+// unmarked tells whether a container that has no mark of ours may lack it: its creation was decided late and went on as it came. What is
+// in force follows then, a mark does not, nor do variables and devices.
+func (r *rig) unmarked(container string) bool {
+	r.t.Helper()
+	return r.excused(fmt.Errorf("%s has no mark", container))
+}
+
 // now fails when a value does not stand at this moment, or soon where somebody was late.
 func (r *rig) now(run *kubelet.Running, wants []string) {
 	r.t.Helper()

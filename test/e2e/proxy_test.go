@@ -242,7 +242,7 @@ func (p *viaProxy) stamped(s *scenario.Scenario, pods map[string]*kubelet.Runnin
 				}
 				continue
 			}
-			if text == "" && len(plan[name]) == 1 && plan[name][orderKnob] != "" {
+			if text == "" && (len(plan[name]) == 1 && plan[name][orderKnob] != "" || p.unmarked(name)) {
 				continue
 			}
 			got, err := protocol.ParseApplied(text)

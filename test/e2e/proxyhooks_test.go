@@ -40,7 +40,7 @@ func proxyHooks(p *viaProxy) {
 		})
 		name := network + "-life"
 		run := p.pod(lsPod(name))
-		if err := p.kube.ResizeContainer(ctx, run, "main", kubelet.Resources{Limits: map[string]kubelet.Quantity{"cpu": "400m"}}); err != nil {
+		if err := p.resizeMain(run, kubelet.Resources{Limits: map[string]kubelet.Quantity{"cpu": "400m"}}); err != nil {
 			p.t.Fatal(err)
 		}
 		if err := p.kube.StopPod(ctx, run); err != nil {

@@ -39,6 +39,18 @@ func quotaWants(quota, memory int) []string {
 		"pod cpu.cfs_quota_us=" + n, "pod cpu.cfs_burst_us=" + n}
 }
 
+// resizeMain resizes a pod's container. The kernel refuses a quota below the burst that stands, which somebody who was late has not lowered
+// in time: then the kubelet asks again after a while.
+func (r *rig) resizeMain(run *kubelet.Running, res kubelet.Resources) error {
+	r.t.Helper()
+	err := r.kube.ResizeContainer(r.t.Context(), run, "main", res)
+	if err == nil || !strings.Contains(err.Error(), syscall.EINVAL.Error()) || !r.excused(err) {
+		return err
+	}
+	time.Sleep(patience(time.Second)) // what was late may still be under way
+	return r.kube.ResizeContainer(r.t.Context(), run, "main", res)
+}
+
 // lifecycleResize resizes an LS pod as kubelet 1.36 does, up and down. Its burst equals its quota, so every step down
 // would be refused by the kernel if nobody lowered the burst first.
 func lifecycleResize(r *rig) {
@@ -95,7 +107,7 @@ func (r *rig) resizes(run *kubelet.Running) {
 		{"1", "192Mi", 100000, 192 << 20},
 		{"250m", "192Mi", 25000, 192 << 20},
 	} {
-		if err := r.kube.ResizeContainer(r.t.Context(), run, "main", limited(step.cpu, step.memory)); err != nil {
+		if err := r.resizeMain(run, limited(step.cpu, step.memory)); err != nil {
 			r.t.Fatalf("resize to %s: %v", step.cpu, err)
 		}
 		w := quotaWants(step.quota, step.memMax)
@@ -105,7 +117,7 @@ func (r *rig) resizes(run *kubelet.Running) {
 	// At once one after the other: the plugin is still busy with the last one when the next comes.
 	for i := range 6 {
 		cpu := []kubelet.Quantity{"2", "400m"}[i%2]
-		if err := r.kube.ResizeContainer(r.t.Context(), run, "main", limited(cpu, "192Mi")); err != nil {
+		if err := r.resizeMain(run, limited(cpu, "192Mi")); err != nil {
 			r.t.Fatalf("resize %d to %s: %v", i, cpu, err)
 		}
 	}

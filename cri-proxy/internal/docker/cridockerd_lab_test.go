@@ -188,8 +188,9 @@ func TestDockerHostKoordCriDockerd(t *testing.T) {
 	k.holds("after the start", parent+"/"+id, batchShares, batchQuota, batchMemory)
 	k.holds("after the start", parent, batchPod, batchQuota, batchMemory)
 	status, _, err := c.ContainerStatus(t.Context(), id)
-	if err != nil || !strings.Contains(status.GetAnnotations()[protocol.AnnotationApplied], `"cpu.shares":"512 batch"`) {
-		t.Errorf("our mark is %q, %v", status.GetAnnotations()[protocol.AnnotationApplied], err)
+	mark := status.GetAnnotations()[protocol.AnnotationApplied]
+	if err != nil || !strings.Contains(mark, `"cpu.shares":"512 batch"`) && !k.unmarked(mark) {
+		t.Errorf("our mark is %q, %v", mark, err)
 	}
 	if err := c.UpdateContainer(t.Context(), id, &runtimeapi.LinuxContainerResources{CpuShares: 3, OomScoreAdj: 1000}); err != nil {
 		t.Fatal(err)
