@@ -4,6 +4,7 @@
 package tc
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
@@ -29,7 +30,10 @@ func (b *book) Append(r ...journal.Record) error {
 // what somebody has changed meanwhile it leaves alone.
 func TestRestoreFromTheLedger(t *testing.T) {
 	t.Parallel()
-	for name, meanwhile := range map[string]bool{"ours": false, "changed meanwhile": true} {
+	for name, c := range map[string]struct{ meanwhile, taken bool }{
+		"ours": {}, "changed meanwhile": {meanwhile: true}, "its handle is taken": {taken: true},
+	} {
+		meanwhile := c.meanwhile
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			n := newNode(t)
@@ -64,6 +68,12 @@ func TestRestoreFromTheLedger(t *testing.T) {
 			}
 			n.sync(upEgress, pods()...)
 			n.sync(upIngress, pods()...)
+			if c.taken { // the kernel numbers the queues of classes as it likes
+				n.must("take the handle", func(c *conn) error {
+					place := tcmsg{index: n.index, handle: 0x80070000, parent: major | minorSystem}
+					return errors.Join(c.remove(qdisc{tcmsg: tcmsg{index: n.index, parent: place.parent}}), c.add(qdisc{place, "pfifo", fifo(10)}, 0))
+				})
+			}
 			if meanwhile {
 				n.set(upEgress, strings.Replace(testShape, "be=20000000/500000000", "be=20000000/400000000", 1))
 			}

@@ -188,5 +188,13 @@ func (c *conn) restoreRoot(index int, before string) error {
 		return c.remove(*ours)
 	}
 	q.index = index
+	// The kernel numbers the queues of our classes itself, and the number has been free since ours took that place.
+	for _, o := range all {
+		if o.handle == q.handle && o.parent&majorMask == major {
+			if err := c.remove(o); err != nil { // the class then has the kernel's default queue
+				return err
+			}
+		}
+	}
 	return c.add(*q, unix.NLM_F_REPLACE)
 }

@@ -15,10 +15,10 @@ import (
 )
 
 // guestModules is what a guest loads when the kernel does not have it built in: its disks, the containers' root
-// filesystem, networks between namespaces, loop devices, the I/O scheduler with cgroup weights, and traffic control.
+// filesystem, networks between namespaces, loop devices, the I/O scheduler with cgroup weights, traffic control, and what connections are asked for by.
 func guestModules() []string {
 	return []string{
-		"virtio_pci", "virtio_blk", "overlay", "veth", "bridge", "loop", "bfq", "sch_htb", "sch_ingress", "cls_u32", "act_mirred", "ifb",
+		"virtio_pci", "virtio_blk", "overlay", "veth", "bridge", "loop", "bfq", "sch_htb", "sch_tbf", "sch_ingress", "cls_u32", "act_mirred", "ifb", "tcp_diag",
 	}
 }
 
