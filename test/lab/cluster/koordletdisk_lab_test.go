@@ -135,7 +135,7 @@ func (n *governed) diskFull(t *testing.T) {
 	n.fill(t)
 	models := read(t, n.models())
 	asks(35)
-	n.loopSays(t, 4*time.Minute, "predict", full) // the models are kept every 70 s here
+	n.loopSays(t, 4*time.Minute, "predict", full) // the models are kept every 100 s here
 	n.sees(t, `koord_rt_koordlet_loop_state\{loop="keep-strategy",state="degraded"\} 1`)
 	handed, err := os.Stat(filepath.Join(n.dir, "run", handoff.StrategyFile))
 	if err != nil {

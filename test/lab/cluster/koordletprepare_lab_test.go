@@ -144,7 +144,7 @@ func (n *governed) configure(t *testing.T) {
 		},
 		"runtimeEndpoint": "unix://" + n.h.Socket,
 		"collect":         map[string]any{"slowInterval": "1s"},
-		"predict":         map[string]any{"interval": "7s", "coldStart": "40s"},
+		"predict":         map[string]any{"interval": "10s", "coldStart": "40s"},
 		"interference":    map[string]any{"history": "20s", "trial": "8s", "calm": "6s"},
 		"kubelet":         kubelet,
 		"apiServer":       map[string]any{"kubeconfig": kubeconfig},
