@@ -35,6 +35,9 @@ func (a *agent) granted(limit time.Duration, g grant) (got int) {
 	a.r.t.Helper()
 	a.r.eventually(limit, func() error {
 		v, err := g.read()
+		if err == nil && v < 0 {
+			err = fmt.Errorf("%s is without bounds", g.what)
+		}
 		if err != nil {
 			return err
 		}
