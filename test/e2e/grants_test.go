@@ -25,9 +25,8 @@ type grant struct {
 	spare int
 	// busy is how many CPUs LS pods use. While they do, pressure may take more from the tier than the formula does.
 	busy float64
-	// least and most bound the amount further; 0 for not at all. system is the most CPUs that the system may be said to use.
+	// least and most bound the amount further; 0 for not at all.
 	least, most int
-	system      float64
 }
 
 // granted waits until koordlet has granted that.
@@ -47,7 +46,7 @@ func (a *agent) granted(limit time.Duration, g grant) (got int) {
 		}
 		allowance, ls, system := sum(m, "koord_rt_koordlet_be_allowance_cores"), sum(m, "koordlet_be_suppress_ls_used_cpu_cores"), sum(m, "koord_rt_koordlet_system_cpu_cores")
 		got = v
-		low, high := int(1000*(allowance-0.3)), int(1000*(allowance+0.3))
+		low, high := 0, int(1000*(allowance+0.3)) // a quota grows by steps
 		if g.set {
 			high = max(int(math.Ceil(allowance)), suppress.MinCPUs)
 			if g.spare > 0 {
@@ -58,9 +57,9 @@ func (a *agent) granted(limit time.Duration, g grant) (got int) {
 		if g.busy > 0 {
 			low = 0
 		}
-		if math.Abs(ls-g.busy) > 0.4*max(g.busy, 1) || system > g.system || v < low || v > high || g.least > 0 && v < g.least || g.most > 0 && v > g.most {
-			return fmt.Errorf("%s is %d, want %d to %d by the formula (allowance %.2f), at least %d and at most %d where that is not 0; LS pods use %.2f CPUs, want %v; the system %.2f, want at most %v",
-				g.what, v, low, high, allowance, g.least, g.most, ls, g.busy, system, g.system)
+		if math.Abs(ls-g.busy) > 0.4*max(g.busy, 1) || v < low || v > high || g.least > 0 && v < g.least || g.most > 0 && v > g.most {
+			return fmt.Errorf("%s is %d, want %d to %d by the formula (allowance %.2f), at least %d and at most %d where that is not 0; LS pods use %.2f CPUs, want %v; the system %.2f",
+				g.what, v, low, high, allowance, g.least, g.most, ls, g.busy, system)
 		}
 		return nil
 	})

@@ -62,28 +62,25 @@ func burstEnds(l *loops) {
 
 func (l *loops) quota() (int, error) { return l.tierQuota(l.be) }
 
-// restless is the most that the system of a guest without load may be said to use: 0.2 to 0.3 CPUs where it has a whole CPU of its machine.
-const restless = 3.5
-
 // calmQuota and busyQuota wait for the quota that policy cfsQuota leaves the tier without load, and beside an LS pod that uses two
 // CPUs: less than that is taken where what the system is said to use falls meanwhile.
 func (l *loops) calmQuota(when string, least int) int {
 	l.t.Helper()
-	return l.a.granted(time.Minute, grant{what: "quota of the tier " + when, read: l.quota, least: least, system: restless})
+	return l.a.granted(time.Minute, grant{what: "quota of the tier " + when, read: l.quota, least: least})
 }
 
 func (l *loops) busyQuota(calm int) int {
 	l.t.Helper()
 	const taken = 500
 	return l.a.granted(20*time.Second, grant{
-		what: "quota of the tier while an LS pod uses two CPUs", read: l.quota, busy: 2, least: 20, most: calm - taken, system: restless,
+		what: "quota of the tier while an LS pod uses two CPUs", read: l.quota, busy: 2, least: 20, most: calm - taken,
 	})
 }
 
 // quotaYields: policy cfsQuota at 75 % of 8 CPUs leaves six to the tier, less what the system and an LS pod use.
 func quotaYields(l *loops) {
 	l.put(suppressAt("cfsQuota", 75))
-	calm := l.calmQuota("on a calm node", 0)
+	calm := l.calmQuota("on a calm node", 1000)
 	stop := l.spinIn([]string{l.dir(l.ls)}, 2)
 	loaded := l.busyQuota(calm)
 	l.tell("cpu.max of the tier, in thousandths of a CPU: calm %d, with two busy CPUs of an LS pod %d (allowance %v, LS %v, system %v CPUs)",
@@ -101,7 +98,7 @@ func (l *loops) beCPUs() (int, error) { return l.cpusOf(l.be) }
 // cpusetYields: policy cpuset at 80 % leaves seven CPUs less what the system uses, and fewer while an LS pod uses two; at 25 % two, its least.
 func cpusetYields(l *loops) {
 	l.put(suppressAt("cpuset", 80))
-	set := grant{what: "CPUs of the tier at 80 %", read: l.beCPUs, set: true, least: 3, most: 7, system: restless}
+	set := grant{what: "CPUs of the tier at 80 %", read: l.beCPUs, set: true, least: 3, most: 7}
 	calm := l.a.granted(40*time.Second, set)
 	half := l.local()
 	stop := l.spinIn([]string{l.dir(l.ls)}, 2)
@@ -309,7 +306,7 @@ func decisionsOutlive(l *loops) {
 		return nil
 	})
 	l.put(suppressAt("cfsQuota", 75))
-	calm := l.calmQuota("on a calm node", 0)
+	calm := l.calmQuota("on a calm node", 1000)
 	stop := l.spinIn([]string{l.dir(l.ls)}, 2)
 	loaded := l.busyQuota(calm)
 	l.a.end(syscall.SIGKILL)

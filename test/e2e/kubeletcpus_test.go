@@ -25,9 +25,6 @@ func bySet() map[string]any {
 	}
 }
 
-// ownPrograms is the most that kubelet, runtime and ours may be said to use of the guest.
-const ownPrograms = 4
-
 // suppressed: best effort yields CPUs to an LS pod that uses three, and has them back afterwards. It is the set of its containers; that
 // of the others stays.
 func (n *served) suppressed() {
@@ -36,7 +33,7 @@ func (n *served) suppressed() {
 	be, idle, busy := n.ready("be"), n.ready("idle"), n.ready("busy")
 	n.put(withBE(bySet()))
 	cpus := grant{
-		what: "CPUs of best effort on a calm node", read: func() (int, error) { return cpusIn(n.dir(be), "cpuset.cpus") }, set: true, least: 4, system: ownPrograms, spare: 7,
+		what: "CPUs of best effort on a calm node", read: func() (int, error) { return cpusIn(n.dir(be), "cpuset.cpus") }, set: true, least: 4, spare: 7,
 	}
 	free := n.a.granted(20*time.Second, cpus)
 	calm := n.file(n.dir(be), "cpuset.cpus")
@@ -130,14 +127,14 @@ func (n *served) static() {
 		n.have(pod, shared)
 	}
 	quota := func() (int, error) { return quotaIn(n.besteffort(), "cpu.max") }
-	calm := n.a.granted(20*time.Second, grant{what: "quota of best effort on a calm node", read: quota, system: ownPrograms})
+	calm := n.a.granted(20*time.Second, grant{what: "quota of best effort on a calm node", read: quota, least: 1500})
 	stop := n.spinIn([]string{n.dir(busy)}, 3)
 	loaded := n.a.granted(20*time.Second, grant{
-		what: "quota of best effort while an LS pod uses three CPUs", read: quota, busy: 3, least: 20, most: calm - 700, system: ownPrograms,
+		what: "quota of best effort while an LS pod uses three CPUs", read: quota, busy: 3, least: 20, most: calm - 700,
 	})
 	n.have(be, shared)
 	stop()
-	after := n.a.granted(20*time.Second, grant{what: "quota of best effort after the load", read: quota, least: loaded + 300, system: ownPrograms})
+	after := n.a.granted(20*time.Second, grant{what: "quota of best effort after the load", read: quota, least: loaded + 300})
 	const why = "the kubelet's static CPU manager sets the CPUs of every container"
 	n.toldOfSuppression("Degraded", why)
 	if n.a.figure("koord_rt_koordlet_loop_state", `loop="cpu-suppress"`, `state="degraded"`) != 1 {
