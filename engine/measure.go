@@ -67,7 +67,9 @@ func (g *Engine) measure(sandbox string) (told []plan.Knob) {
 		ask = append(ask, plan.Setting{Target: e.p.Target(), Knob: one.knob, Value: plan.Int(one.base.Or(-1))})
 		told = append(told, one.knob)
 	}
+	unread := false
 	for _, m := range g.o.Kernel.Verify(ask) {
+		unread = unread || m.Err != nil
 		switch {
 		case m.Err != nil, m.Got.Int() < 0: // no resize takes a limit away: that was somebody else
 			told = slices.DeleteFunc(told, func(k plan.Knob) bool { return k == m.Setting.Knob })
@@ -94,7 +96,7 @@ func (g *Engine) measure(sandbox string) (told []plan.Knob) {
 		if !e.unsure { // an event has told meanwhile
 			return
 		}
-		e.unsure = !g.o.UpdatesUntold
+		e.unsure = !g.o.UpdatesUntold || unread
 		next := *e.p
 		next.Base = now.base(next.Base)
 		e.p = &next
