@@ -29,9 +29,12 @@ type grant struct {
 	least, most int
 }
 
-// granted waits until koordlet has granted that.
+// granted waits until koordlet has granted that: not more than the formula says now, and not less than the least that it has said meanwhile,
+// since an amount falls at once and grows by steps. Of a set beside load one CPU may be missing: it grows after 15 s only.
 func (a *agent) granted(limit time.Duration, g grant) (got int) {
 	a.r.t.Helper()
+	const figure = "koord_rt_koordlet_be_allowance_cores"
+	fewest := math.Inf(1)
 	a.r.eventually(limit, func() error {
 		v, err := g.read()
 		if err == nil && v < 0 {
@@ -44,18 +47,26 @@ func (a *agent) granted(limit time.Duration, g grant) (got int) {
 		if err != nil {
 			return err
 		}
-		allowance, ls, system := sum(m, "koord_rt_koordlet_be_allowance_cores"), sum(m, "koordlet_be_suppress_ls_used_cpu_cores"), sum(m, "koord_rt_koordlet_system_cpu_cores")
+		allowance, told := m[figure]
+		if !told {
+			return fmt.Errorf("%s: koordlet tells no %s", g.what, figure)
+		}
+		fewest = min(fewest, allowance)
+		ls, system := sum(m, "koordlet_be_suppress_ls_used_cpu_cores"), sum(m, "koord_rt_koordlet_system_cpu_cores")
 		got = v
-		low, high := 0, int(1000*(allowance+0.3)) // a quota grows by steps
+		low, high := int(1000*(fewest-0.3)), int(1000*(allowance+0.3))
 		if g.set {
-			high = max(int(math.Ceil(allowance)), suppress.MinCPUs)
-			if g.spare > 0 {
-				high = min(high, g.spare)
+			cpus := func(allowance float64) int {
+				n := max(int(math.Ceil(allowance)), suppress.MinCPUs)
+				if g.spare > 0 {
+					n = min(n, g.spare)
+				}
+				return n
 			}
-			low = high
+			low, high = cpus(fewest), cpus(allowance)
 		}
 		if g.busy > 0 {
-			low = 0
+			low = map[bool]int{true: low - 1}[g.set]
 		}
 		if math.Abs(ls-g.busy) > 0.4*max(g.busy, 1) || v < low || v > high || g.least > 0 && v < g.least || g.most > 0 && v > g.most {
 			return fmt.Errorf("%s is %d, want %d to %d by the formula (allowance %.2f), at least %d and at most %d where that is not 0; LS pods use %.2f CPUs, want %v; the system %.2f",

@@ -130,11 +130,11 @@ func (n *served) static() {
 	calm := n.a.granted(20*time.Second, grant{what: "quota of best effort on a calm node", read: quota, least: 1500})
 	stop := n.spinIn([]string{n.dir(busy)}, 3)
 	loaded := n.a.granted(20*time.Second, grant{
-		what: "quota of best effort while an LS pod uses three CPUs", read: quota, busy: 3, least: 20, most: calm - 700,
+		what: "quota of best effort while an LS pod uses three CPUs", read: quota, busy: 3, least: 20, most: calm - 800,
 	})
 	n.have(be, shared)
 	stop()
-	after := n.a.granted(20*time.Second, grant{what: "quota of best effort after the load", read: quota, least: loaded + 300})
+	after := n.a.granted(20*time.Second, grant{what: "quota of best effort after the load", read: quota, least: loaded + 800})
 	const why = "the kubelet's static CPU manager sets the CPUs of every container"
 	n.toldOfSuppression("Degraded", why)
 	if n.a.figure("koord_rt_koordlet_loop_state", `loop="cpu-suppress"`, `state="degraded"`) != 1 {
