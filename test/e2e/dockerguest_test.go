@@ -25,6 +25,7 @@ import (
 	"time"
 
 	engine "github.com/koord-rt/koord-rt/adapt/docker"
+	"github.com/koord-rt/koord-rt/test/lab"
 	"github.com/koord-rt/koord-rt/test/lab/cgroups"
 	"github.com/koord-rt/koord-rt/test/lab/docker"
 	"github.com/koord-rt/koord-rt/test/lab/parts"
@@ -63,7 +64,7 @@ type docked struct {
 	root   string // of the cgroups
 	stem   string // the lab's slice without its suffix
 
-	excuses int // values that a late proxy has excused
+	excuses lab.Excuses // values that a late proxy has excused
 }
 
 // TestGuestSystemdDocker: an LSR, an LS and a BE pod by Docker's API, labelled as dockershim and cri-dockerd label them, on
@@ -234,12 +235,7 @@ func (k *docked) differs(dir string, want ...string) error {
 // excused tells whether the proxy has logged that it was late, which excuses err.
 func (k *docked) excused(err error) bool {
 	k.t.Helper()
-	if !k.proxy.Excuses(k.excuses) {
-		return false
-	}
-	k.excuses++
-	k.t.Logf("the proxy was late, which excuses: %v", err)
-	return true
+	return k.excuses.Take(k.t, k.proxy.Log(), err)
 }
 
 // holds compares at once: it stands when the client has its answer, or soon where the proxy has logged that it was late.

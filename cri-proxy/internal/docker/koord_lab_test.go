@@ -19,6 +19,7 @@ import (
 
 	engine "github.com/koord-rt/koord-rt/adapt/docker"
 	"github.com/koord-rt/koord-rt/api/protocol"
+	late "github.com/koord-rt/koord-rt/test/lab"
 	"github.com/koord-rt/koord-rt/test/lab/cgroups"
 	lab "github.com/koord-rt/koord-rt/test/lab/docker"
 	"github.com/koord-rt/koord-rt/test/lab/parts"
@@ -31,7 +32,7 @@ type koord struct {
 	proxy  *lab.Proxy
 	socket string // the proxy's
 
-	excuses int // values that a late proxy has excused
+	excuses late.Excuses // values that a late proxy has excused
 }
 
 func newKoord(t *testing.T) *koord {
@@ -154,12 +155,7 @@ func differs(dir string, want ...knob) error {
 // excused tells whether the proxy has logged that it was late, which excuses err.
 func (k *koord) excused(err error) bool {
 	k.t.Helper()
-	if !k.proxy.Excuses(k.excuses) {
-		return false
-	}
-	k.excuses++
-	k.t.Logf("the proxy was late, which excuses: %v", err)
-	return true
+	return k.excuses.Take(k.t, k.proxy.Log(), err)
 }
 
 // unmarked tells whether a container that has no mark of ours may lack it: its creation was decided late and went on as it came.

@@ -20,6 +20,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/koord-rt/koord-rt/api/protocol"
+	"github.com/koord-rt/koord-rt/test/lab"
 	"github.com/koord-rt/koord-rt/test/lab/cgroups"
 	"github.com/koord-rt/koord-rt/test/lab/cri"
 	"github.com/koord-rt/koord-rt/test/lab/critest"
@@ -34,7 +35,7 @@ type onDocker struct {
 	kube   *kubelet.Kubelet
 	tree   cgroups.Tree
 
-	excuses int // what a late proxy has excused
+	excuses lab.Excuses // what a late proxy has excused
 }
 
 // The two pods, and the kubelet's own values of the BE one.
@@ -222,12 +223,8 @@ func (k *onDocker) features() {
 // excused tells whether the proxy has logged that it was late, which excuses err.
 func (k *onDocker) excused(err error) bool {
 	k.t.Helper()
-	if !k.proxy.Excuses(k.excuses) {
-		return false
-	}
-	k.excuses++
-	k.t.Logf("the proxy was late, which excuses: %v", err)
-	return true
+	log, _ := os.ReadFile(k.proxy.Log) // none before the first life
+	return k.excuses.Take(k.t, string(log), err)
 }
 
 // stamped fails unless the runtime shows the proxy's mark with a value on the container. One whose creation was decided late has none:

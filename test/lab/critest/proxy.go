@@ -14,8 +14,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-
-	"github.com/koord-rt/koord-rt/test/lab"
 )
 
 // ProxyOptions of a Proxy.
@@ -113,13 +111,6 @@ func (p *Proxy) Kill() error {
 	err := p.daemon.kill()
 	p.daemon = nil
 	return err
-}
-
-// Excuses tells whether what the proxy should have done by its answer may be missing: it has logged that it was late, and no more than
-// lab.MostExcused things are excused by that, of which n were already.
-func (p *Proxy) Excuses(n int) bool {
-	text, _ := os.ReadFile(p.Log) // none before the first life
-	return n < lab.MostExcused && lab.Late(string(text)) > 0
 }
 
 // Metrics reads the proxy's own metrics in Prometheus' text format.

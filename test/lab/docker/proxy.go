@@ -14,8 +14,6 @@ import (
 	"path/filepath"
 	"syscall"
 	"time"
-
-	"github.com/koord-rt/koord-rt/test/lab"
 )
 
 // ProxyOptions of a Proxy.
@@ -138,9 +136,5 @@ func (p *Proxy) Log() string {
 	text, _ := os.ReadFile(p.logFile()) // none before the first life
 	return string(text)
 }
-
-// Excuses tells whether a value may follow its answer: the proxy has logged that it was late, and no more than lab.MostExcused values
-// are excused by that, of which n were already.
-func (p *Proxy) Excuses(n int) bool { return n < lab.MostExcused && lab.Late(p.Log()) > 0 }
 
 func (p *Proxy) logFile() string { return filepath.Join(p.d.Dir, "proxy.log") }
