@@ -146,7 +146,7 @@ lab-cluster: ## Lane 2: etcd, kube-apiserver and kubelet, koord-manager between 
 
 .PHONY: lab-cluster-beside
 lab-cluster-beside: build
-	$(LAB) -run '^TestCluster(ControlPlane|Node$$|NodeThrough|Manager.|UpstreamSamples)' ./test/lab/cluster | $(VERDICT)
+	$(LAB) -run '^TestCluster(ControlPlane|Node$$|NodeDiskFull|NodeThrough|Manager.|UpstreamSamples)' ./test/lab/cluster | $(VERDICT)
 
 # What measures CPU.
 .PHONY: lab-cluster-alone

@@ -33,6 +33,26 @@ import (
 func TestClusterNodeKoordlet(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)
 	defer cancel()
+	n := govern(ctx, t)
+	n.mixed(t)
+	n.boots(t)
+	for _, s := range []struct {
+		name string
+		test func(*testing.T)
+	}{
+		{"strategy", n.strategy}, {"ratio", n.ratio}, {"resized", n.resized}, {"server away", n.serverAway}, {"kubelet away", n.kubeletAway}, {"strategy goes", n.strategyGoes},
+		{"report", n.report}, {"answers", n.answers}, {"interference", n.interference}, {"killed", n.killed}, {"stop", n.stop}, {"evict", n.evict}, {"danger", n.danger}, {"overdue", n.overdue}, {"full", n.full}, {"writes", n.writes}, {"made anew", n.madeAnew}, {"rights", n.rights},
+	} {
+		if !t.Run(s.name, s.test) {
+			return // each goes on from where the one before has ended
+		}
+	}
+	n.up(t)
+}
+
+// govern starts a node in a cluster, with the pods of pods.yaml, and configures its koordlet.
+func govern(ctx context.Context, t *testing.T) *governed {
+	t.Helper()
 	h := startHost(ctx, t, parts.Kubelet)
 	log := newAudit(t, filepath.Join(h.Dir, "audit"))
 	c := start(t, filepath.Join(h.Dir, "cluster"), log.flags()...)
@@ -53,22 +73,8 @@ func TestClusterNodeKoordlet(t *testing.T) {
 	}
 	n := &governed{colocated: &colocated{c: c, k: k, h: h, tree: tree}, audit: log, outer: t}
 	n.prepare(ctx, t)
-	n.mixed(t)
 	n.configure(t)
-	n.ownStateDir(t)
-	n.boots(t)
-	for _, s := range []struct {
-		name string
-		test func(*testing.T)
-	}{
-		{"strategy", n.strategy}, {"ratio", n.ratio}, {"resized", n.resized}, {"server away", n.serverAway}, {"kubelet away", n.kubeletAway}, {"strategy goes", n.strategyGoes},
-		{"report", n.report}, {"answers", n.answers}, {"interference", n.interference}, {"killed", n.killed}, {"disk full", n.diskFull}, {"stop", n.stop}, {"evict", n.evict}, {"danger", n.danger}, {"overdue", n.overdue}, {"full", n.full}, {"writes", n.writes}, {"made anew", n.madeAnew}, {"rights", n.rights},
-	} {
-		if !t.Run(s.name, s.test) {
-			return // each goes on from where the one before has ended
-		}
-	}
-	n.up(t)
+	return n
 }
 
 // governed is a node with a koordlet.

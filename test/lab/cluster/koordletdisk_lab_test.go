@@ -6,6 +6,7 @@
 package cluster_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -19,6 +20,7 @@ import (
 
 	"github.com/koord-rt/koord-rt/daemon/handoff"
 	"github.com/koord-rt/koord-rt/daemon/status"
+	"github.com/koord-rt/koord-rt/test/lab/cluster"
 )
 
 // ownStateDir puts a small tmpfs where koordlet keeps what survives a boot, so that it can be filled.
@@ -117,11 +119,28 @@ func (n *governed) loopSays(t *testing.T, limit time.Duration, name, failed stri
 	})
 }
 
-// diskFull: the disk with the state directory is full. What the NodeSLO says is in force all the same and said to be, the loops go on,
+// TestClusterNodeDiskFull: the disk with the state directory is full. What the NodeSLO says is in force all the same and said to be, the loops go on,
 // koordlet tells what would not survive, once, and what was kept before stays whole. With room again all is kept, without a change that
 // would be the cause. A koordlet that is killed meanwhile and started again takes up what was kept, and keeps what the one before could
-// not.
-func (n *governed) diskFull(t *testing.T) {
+// not. It waits for lessons most of the time, and measures nothing that a neighbour could take.
+func TestClusterNodeDiskFull(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)
+	defer cancel()
+	n := govern(ctx, t)
+	n.ownStateDir(t)
+	n.start(t)
+	if _, err := n.c.Admin().Create(ctx, slos, cluster.Object{
+		"apiVersion": "slo.koordinator.sh/v1alpha1", "kind": "NodeSLO", "metadata": map[string]any{"name": n.k.Node},
+		"spec": threshold(map[string]any{"enable": true, "cpuSuppressPolicy": "cfsQuota", "cpuSuppressThresholdPercent": 30, "memoryEvictThresholdPercent": 100}),
+	}); err != nil {
+		t.Fatal(err)
+	}
+	n.quotaWithin(t, 0, 30)
+	n.keeps(t, 30)
+	n.ticksTo(t, 21) // a lesson, which is kept at koordlet's end
+	n.agent.end(t)
+	n.reborn()
+	n.inForce(t)
 	const full, tookUp = "no space left on device", "took up prediction models"
 	log := func() string { return read(t, filepath.Join(n.dir, "koordlet.log")) }
 	asks := func(percent int) {

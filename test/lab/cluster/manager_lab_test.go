@@ -61,8 +61,8 @@ func TestClusterManager(t *testing.T) {
 	}{
 		{"strategy", m.config}, {"override", m.override}, {"broken", m.broken}, {"collect", m.collect}, {"other keys", m.otherKeys}, {"deleted by hand", m.byHand}, {"lent", m.lent}, {"not sound", m.unsound},
 		{"admission", m.admission}, {"profile", m.profile}, {"booked", m.booked}, {"certificates ended", m.expire}, {"load", m.load}, {"certificates renewed", m.renewed},
-		{"server away", m.away}, {"leader killed", m.takeover}, {"secret lost", m.lostSecret}, {"given back", m.givenBack}, {"secret made", m.renewed},
-		{"certificates near their end", m.nearEnd}, {"recommended", m.recommends}, {"certificates renewed in time", m.inTime},
+		{"server away", m.away}, {"leader killed", m.takeover}, {"secret lost", m.lostSecret}, {"secret made", m.renewed},
+		{"certificates near their end", m.nearEnd}, {"recommended", m.recommends}, {"given back", m.givenBack}, {"certificates renewed in time", m.inTime},
 		{"starved", m.starved}, {"overbooked", m.overbooked}, {"overbooked memory", m.overbookedMemory}, {"overused", m.overused}, {"filled", m.filled}, {"evicted much", m.evictedMuch}, {"danger", m.inDanger}, {"off", m.off}, {"agent", m.agentWrites}, {"root quota", m.rootOfNode}, {"amplified", m.amplified}, {"rights", m.managerRights}, {"agent's rights", m.agentRights}, {"crowd", m.crowded}, {"no manager", m.unadmitted},
 	} {
 		if !t.Run(s.name, s.test) {
