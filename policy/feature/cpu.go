@@ -92,6 +92,11 @@ func burst(r *report) {
 		return
 	}
 	r.late(plan.CPUBurst)
+	program := "koord-nri"
+	if r.byCRI() {
+		program = "koord-runtime-proxy"
+	}
+	r.notes = append(r.notes, "a resize to a quota below the burst is refused by the kernel while "+program+" is away; it succeeds when the kubelet asks again")
 	if !r.v.Runtime.Fields.UpdatePod {
 		what := "UpdatePodSandbox event: "
 		if r.byCRI() {

@@ -58,7 +58,7 @@ func TestStates(t *testing.T) {
 		"identity on v2, no shares":  {protocol.FeatureIdentity, func(v *node.View) { v.Ceded = plan.KnobSet(plan.CPUShares) }, feature.Degraded, "a CPU request 10, and cpu.shares is ceded to another plugin: where all compute, one BE pod has 0.23 of what it shares with a pod of another class, eight have 0.71"},
 		"identity on vendor kernels": {protocol.FeatureIdentity, func(v *node.View) { pt.Vendor(v) }, feature.Active, "cpu.bvt_warp_ns"},
 		"identity on 4.19":           {protocol.FeatureIdentity, func(v *node.View) { v.Kernel.Major, v.Kernel.Knobs[plan.CPUIdle].OK = 4, false }, feature.Unsupported, "Linux 5.15"},
-		"burst":                      {protocol.FeatureBurst, nil, feature.Active, ""},
+		"burst":                      {protocol.FeatureBurst, nil, feature.Active, "refused by the kernel while koord-nri is away"},
 		"burst without event":        {protocol.FeatureBurst, func(v *node.View) { v.Runtime.Fields.UpdatePod = false }, feature.Degraded, "containerd 2.4.0 (NRI 0.12) has no UpdatePodSandbox event"},
 		"burst on 5.10":              {protocol.FeatureBurst, without(plan.CPUBurst, "cpu.max.burst needs Linux 5.14"), feature.Unsupported, "5.14"},
 		"normalisation":              {protocol.FeatureNormalization, func(v *node.View) { v.Dynamic.Normalization = 125 }, feature.Active, "ratio 1.25"},

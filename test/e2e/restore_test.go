@@ -178,8 +178,8 @@ func (r *rig) oomGroups() map[string]string {
 	return out
 }
 
-// listed is a list that cgroup v2 does not let us empty again while there are processes; the effective one must be equal.
-var listed = regexp.MustCompile(`/(cri-containerd-)?CONTAINER(\.scope)?/cpuset\.(cpus|mems):`)
+// widest is a list that no kernel lets us empty again while there are processes: it names all that there is, so the effective one must be equal.
+var widest = regexp.MustCompile(`/(cri-containerd-)?CONTAINER(\.scope)?/cpuset\.(cpus|mems):`)
 
 // restoredOld compares byte for byte, but for the one file of the pod that somebody else has changed meanwhile.
 func (r *rig) restoredOld(changed *kubelet.Running, before, after portrait, file string) {
@@ -194,7 +194,7 @@ func (r *rig) restoredOld(changed *kubelet.Running, before, after portrait, file
 			theirs++
 			continue
 		}
-		if r.tree.V2() && listed.MatchString(d) {
+		if r.tree.V2() && widest.MatchString(d) {
 			continue
 		}
 		r.t.Errorf("after restore: %s", d)
@@ -252,9 +252,6 @@ func (r *rig) treesOf(runs []*kubelet.Running) portrait {
 	}
 	return out
 }
-
-// widest are the ways in which a container's file may say "no limit" where its specification said nothing.
-var widest = regexp.MustCompile(`/(cri-containerd-)?CONTAINER(\.scope)?/(cpuset\.(cpus|mems|cpus\.effective|effective_cpus|effective_mems)):`)
 
 // restoredTwin compares a pod that was made with us with its twin that was not: its pod level and above are equal, and
 // its container's but for a cpuset, which cannot be empty again on cgroup v1 and lists all CPUs.

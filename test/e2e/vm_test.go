@@ -183,6 +183,8 @@ func TestFullVM(t *testing.T) {
 		{"6.1", vm.Options{Kernel: "6.1"}, "^TestGuest(Scenarios|PageCache|MemoryQoS|Lifecycle|Compat17|Compat17FirstInstruction)$"},
 		{"6.1-proxy", vm.Options{Kernel: "6.1"}, "^TestGuestProxy(Beside|BesideScenarios|Killed|KilledBetween|Safe)$"},
 		{"6.1-v1", vm.Options{Kernel: "6.1", CgroupV1: true}, "^TestGuest(Scenarios|ProxyScenarios|Conformance|KernelPackages|Lifecycle)$"},
+		// Debian's kernels have neither core scheduling nor io.latency: this one is compiled with them.
+		{"6.12-own", vm.Options{Kernel: "6.12-own"}, "^TestGuest(CoreSched|KernelPackages)$|^TestGuest(Scenarios|ProxyScenarios|Conformance)$/^core-sched$|^TestGuestLifecycle$/^(FirstInstruction|BlockIO)$"},
 	})
 }
 

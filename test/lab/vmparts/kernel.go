@@ -36,16 +36,24 @@ type Kernel struct {
 }
 
 // Kernel provides the Debian cloud kernel of a series. The suite is VM_SUITE_KERNEL_<series> of versions.env, dots as
-// underscores; the version is what the suite's meta-package names when the part is built.
+// underscores; the version is what the suite's meta-package names when the part is built. "6.12-own" is compiled here (ownkernel.go).
 func (s Store) Kernel(ctx context.Context, series string) (Kernel, error) {
-	suite, err := s.suite("VM_SUITE_KERNEL_" + strings.ReplaceAll(series, ".", "_"))
+	number, own := strings.CutSuffix(series, ownSuffix)
+	suite, err := s.suite("VM_SUITE_KERNEL_" + strings.ReplaceAll(number, ".", "_"))
 	if err != nil {
 		return Kernel{}, fmt.Errorf("kernel series %q: %w", series, err)
 	}
 	sources := []string{aptSource, kernelSource, vmlinuxSource, modulesSource}
-	dir, err := s.ensure(ctx, "vm-kernel-"+series, suite, sources, func(ctx context.Context, dir string) error {
-		return buildKernel(ctx, dir, suite, series)
-	})
+	build := func(ctx context.Context, dir string) error { return buildKernel(ctx, dir, suite, series) }
+	if own {
+		debian, err := s.Kernel(ctx, number)
+		if err != nil {
+			return Kernel{}, err
+		}
+		sources = append(sources, ownKernelSource)
+		build = func(ctx context.Context, dir string) error { return s.buildOwnKernel(ctx, dir, suite, number, debian) }
+	}
+	dir, err := s.ensure(ctx, "vm-kernel-"+series, suite, sources, build)
 	if err != nil {
 		return Kernel{}, err
 	}
