@@ -25,7 +25,7 @@ import (
 // TestClusterManager: the closed loop on one machine. koord-manager, with the rights of packaging/manifests, turns
 // slo-controller-config, each key of it, into the node's NodeSLO and NodeMetric, reports of koordlet into batch and mid resources of the node, and
 // a profile into a batch pod, which the stock scheduler places and koord-nri limits in the kernel; batch-memory is not raised while BE uses more
-// than it has requested; load takes CPU from the best-effort class in the kernel and batch resources from the node, and both come back. koordlet is
+// than it has requested; load takes CPU from the best-effort class and its pods in the kernel and batch resources from the node, and both come back. koordlet is
 // the account of packaging/manifests by a token of its node, held to it by their policy and by the webhook.
 // A batch pod that requests more than suppression leaves its class is evicted, and those that it had left too little stay; so is one by
 // which batch pods request too much of batch-cpu or batch-memory, one that computes on every CPU, and one that has agreed to go for memory;
