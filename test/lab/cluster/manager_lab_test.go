@@ -59,7 +59,7 @@ func TestClusterManager(t *testing.T) {
 		name string
 		test func(*testing.T)
 	}{
-		{"strategy", m.config}, {"override", m.override}, {"broken", m.broken}, {"collect", m.collect}, {"other keys", m.otherKeys}, {"deleted by hand", m.byHand}, {"lent", m.lent}, {"not sound", m.unsound},
+		{"strategy", m.config}, {"override", m.override}, {"broken", m.broken}, {"collect", m.collect}, {"other keys", m.otherKeys}, {"deleted by hand", m.byHand}, {"lent", m.lent}, {"lines", m.lines}, {"not sound", m.unsound},
 		{"admission", m.admission}, {"profile", m.profile}, {"booked", m.booked}, {"certificates ended", m.expire}, {"load", m.load}, {"certificates renewed", m.renewed},
 		{"server away", m.away}, {"leader killed", m.takeover}, {"secret lost", m.lostSecret}, {"secret made", m.renewed},
 		{"certificates near their end", m.nearEnd}, {"recommended", m.recommends}, {"given back", m.givenBack}, {"certificates renewed in time", m.inTime},

@@ -110,6 +110,8 @@ func (m *managed) look(t *testing.T) (s seen, err error) {
 	s.report.System = amountsAt(t, metric, "status", "nodeMetric", "systemUsage", "resources")
 	s.report.Node, s.report.NodeOK = amountsAt(t, metric, "status", "nodeMetric", "nodeUsage", "resources"), true
 	s.report.ProdFree = amountsAt(t, metric, "status", "prodReclaimableMetric", "resource", "resources")
+	peak := []any{"status", "prodPeakMetric", "resource", "resources"}
+	s.report.ProdPeak, s.report.PeakOK = amountsAt(t, metric, peak...), metric.At(peak...) != nil
 	list, _ := metric.At("status", "podsMetric").([]any)
 	for i := range list {
 		at := func(field string) string { return metric.Str("status", "podsMetric", i, field) }
