@@ -103,5 +103,7 @@ func (d *clustered) loadComesAndGoes(ctx context.Context) error {
 		return err
 	}
 	d.report(ctx, rec, m)
+	d.screen.line("")
+	rec.spendingTable(d.screen, d.cpus)
 	return d.judged(rec)
 }

@@ -60,6 +60,13 @@ func newMeter(k *kubelet.Kubelet, v2 bool, ls, be *kubelet.Running) (*meter, err
 
 // read takes a look.
 func (m *meter) read() (sample, error) {
+	lent := 0.0
+	if m.lent != nil { // first, since an API server may take its time: what comes from the kernel is of one moment
+		var err error
+		if lent, err = m.lent(); err != nil {
+			return sample{}, err
+		}
+	}
 	ls, err := m.used(m.ls)
 	if err != nil {
 		return sample{}, err
@@ -68,15 +75,10 @@ func (m *meter) read() (sample, error) {
 	if err != nil {
 		return sample{}, err
 	}
+	now := time.Now() // of what was used: on a busy machine the rest may come later
 	may, err := m.allowed()
 	if err != nil {
 		return sample{}, err
-	}
-	lent := 0.0
-	if m.lent != nil {
-		if lent, err = m.lent(); err != nil {
-			return sample{}, err
-		}
 	}
 	text, err := os.ReadFile("/proc/stat")
 	if err != nil {
@@ -86,7 +88,6 @@ func (m *meter) read() (sample, error) {
 	if err != nil {
 		return sample{}, err
 	}
-	now := time.Now()
 	s := sample{at: now.Sub(m.began), may: may, lent: lent}
 	if passed := now.Sub(m.last).Seconds(); !m.last.IsZero() && passed > 0 {
 		s.ls, s.be = (ls-m.lsTime).Seconds()/passed, (be-m.beTime).Seconds()/passed

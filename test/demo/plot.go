@@ -154,21 +154,25 @@ type moment struct {
 	sample
 }
 
+// phase is a part of the samples.
+type phase struct {
+	name       string
+	begin, end int
+}
+
+func (r *recording) phases() []phase {
+	came, went := r.index(r.came), r.index(r.went)
+	return []phase{{"before the load", 0, came}, {"under the load", came, went}, {"after the load", went, len(r.samples)}}
+}
+
 // moments are the ends of the three phases.
 func (r *recording) moments() []moment {
 	var out []moment
-	begin := 0
-	for _, phase := range []struct {
-		name string
-		end  int
-	}{
-		{"before the load", r.index(r.came)}, {"under the load", r.index(r.went)}, {"after the load", len(r.samples)},
-	} {
-		if from := max(begin, phase.end-settling); from < phase.end {
-			list := r.samples[from:phase.end]
-			out = append(out, moment{phase.name, list[0].at, list[len(list)-1].at, mean(list)})
+	for _, p := range r.phases() {
+		if from := max(p.begin, p.end-settling); from < p.end {
+			list := r.samples[from:p.end]
+			out = append(out, moment{p.name, list[0].at, list[len(list)-1].at, mean(list)})
 		}
-		begin = phase.end
 	}
 	return out
 }

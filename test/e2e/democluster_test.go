@@ -43,6 +43,10 @@ func TestDemoCluster(t *testing.T) {
 	var phases [3][]float64 // LS used, BE used, BE may use, batch-cpu
 	for i, when := range []string{"before", "under", "after"} {
 		phases[i] = demoFigures(t, text, when+` the load +[\d.]+-[\d.]+ s`+strings.Repeat(figure, 4)+`$`)
+		// Of the line of averages BE used may be more than what it may use, where the quota was cut or written in their two seconds.
+		if spent := demoFigures(t, text, when+` the load`+figure+figure+`$`); spent[0] > spent[1]+0.01 { // both are rounded
+			t.Errorf("BE used %.2f CPU seconds %s the load, and its quota was filled with %.2f at most", spent[0], when, spent[1])
+		}
 	}
 	calm, load, end := phases[0], phases[1], phases[2]
 	if load[0] < 0.4 || calm[0] > load[0]/2 || end[0] > load[0]/2 {

@@ -25,7 +25,7 @@ import (
 // TestClusterManager: the closed loop on one machine. koord-manager, with the rights of packaging/manifests, turns
 // slo-controller-config, each key of it, into the node's NodeSLO and NodeMetric, reports of koordlet into batch and mid resources of the node, and
 // a profile into a batch pod, which the stock scheduler places and koord-nri limits in the kernel; batch-memory is not raised while BE uses more
-// than it has requested; load takes CPU from the best-effort class in the kernel and batch resources from the node, and both come back. koordlet is
+// than it has requested; load takes CPU from the best-effort class and its pods in the kernel and batch resources from the node, and both come back. koordlet is
 // the account of packaging/manifests by a token of its node, held to it by their policy and by the webhook.
 // A batch pod that requests more than suppression leaves its class is evicted, and those that it had left too little stay; so is one by
 // which batch pods request too much of batch-cpu or batch-memory, one that computes on every CPU, and one that has agreed to go for memory;
@@ -59,7 +59,7 @@ func TestClusterManager(t *testing.T) {
 		name string
 		test func(*testing.T)
 	}{
-		{"strategy", m.config}, {"override", m.override}, {"broken", m.broken}, {"collect", m.collect}, {"other keys", m.otherKeys}, {"deleted by hand", m.byHand}, {"lent", m.lent}, {"not sound", m.unsound},
+		{"strategy", m.config}, {"override", m.override}, {"broken", m.broken}, {"collect", m.collect}, {"other keys", m.otherKeys}, {"deleted by hand", m.byHand}, {"lent", m.lent}, {"lines", m.lines}, {"not sound", m.unsound},
 		{"admission", m.admission}, {"profile", m.profile}, {"booked", m.booked}, {"certificates ended", m.expire}, {"load", m.load}, {"certificates renewed", m.renewed},
 		{"server away", m.away}, {"leader killed", m.takeover}, {"secret lost", m.lostSecret}, {"secret made", m.renewed},
 		{"certificates near their end", m.nearEnd}, {"recommended", m.recommends}, {"given back", m.givenBack}, {"certificates renewed in time", m.inTime},
@@ -162,8 +162,8 @@ func burstConfig(percent int) string {
 	return fmt.Sprintf(`{"clusterStrategy": {"policy": "cpuBurstOnly", "cpuBurstPercent": %d}}`, percent)
 }
 
-// config: without a ConfigMap the objects of the node are there and say nothing; one that is made is in the kernel seconds later, and the NodeSLO,
-// of which the manager alone has written the spec, says so.
+// config: without a ConfigMap the objects of the node are there and say nothing; one that is made is in the kernel seconds later, and within the same
+// seconds the NodeSLO, of which the manager alone has written the spec, says so.
 func (m *managed) config(t *testing.T) {
 	isConfined(t, m.replica(t).cmd.Process.Pid)
 	m.slo(t, 60*time.Second, "NodeSLO of a cluster without a strategy", func(o cluster.Object) bool { return percent(o, "cpuSuppressThresholdPercent") == 0 })
@@ -184,7 +184,7 @@ func (m *managed) config(t *testing.T) {
 		all = min(all, m.inKernel(t))
 	}
 	if all > 10*time.Second {
-		t.Errorf("the ConfigMap was in the kernel after %s, want 10 s", all)
+		t.Errorf("the ConfigMap was in the kernel, and the NodeSLO's status said so, after %s, want 10 s", all)
 	}
 	told := m.inForce(t)
 	m.described(t, told, "cpu-suppress")
@@ -206,7 +206,8 @@ func writers(o cluster.Object) (out []string) {
 	return out
 }
 
-// inKernel is how long a ConfigMap with a strategy takes to the quota of the best-effort class, which has none.
+// inKernel is how long a ConfigMap with a strategy takes to the quota of the best-effort class, which has none, and to the NodeSLO's status, which says
+// that it is there.
 func (m *managed) inKernel(t *testing.T) time.Duration {
 	t.Helper()
 	m.tell(t, map[string]string{keyThreshold: thresholdConfig(65), keyColocation: collectConfig})
@@ -214,8 +215,11 @@ func (m *managed) inKernel(t *testing.T) time.Duration {
 	m.slo(t, 60*time.Second, "NodeSLO after the ConfigMap", func(o cluster.Object) bool { return percent(o, "cpuSuppressThresholdPercent") == 65 })
 	written := time.Since(begun)
 	m.quotaWithin(t, 50, 65)
+	kernel := time.Since(begun)
+	m.slo(t, 60*time.Second, "NodeSLO whose status says that it is in force", isInForce)
 	all := time.Since(begun)
-	t.Logf("ConfigMap in the NodeSLO after %s, in the kernel after %s", written.Round(time.Millisecond), all.Round(time.Millisecond))
+	t.Logf("ConfigMap in the NodeSLO after %s, in the kernel after %s, in the NodeSLO's status after %s",
+		written.Round(time.Millisecond), kernel.Round(time.Millisecond), all.Round(time.Millisecond))
 	return all
 }
 

@@ -110,6 +110,8 @@ func (m *managed) look(t *testing.T) (s seen, err error) {
 	s.report.System = amountsAt(t, metric, "status", "nodeMetric", "systemUsage", "resources")
 	s.report.Node, s.report.NodeOK = amountsAt(t, metric, "status", "nodeMetric", "nodeUsage", "resources"), true
 	s.report.ProdFree = amountsAt(t, metric, "status", "prodReclaimableMetric", "resource", "resources")
+	peak := []any{"status", "prodPeakMetric", "resource", "resources"}
+	s.report.ProdPeak, s.report.PeakOK = amountsAt(t, metric, peak...), metric.At(peak...) != nil
 	list, _ := metric.At("status", "podsMetric").([]any)
 	for i := range list {
 		at := func(field string) string { return metric.Str("status", "podsMetric", i, field) }
@@ -256,7 +258,8 @@ func little(s share) error {
 const loopConfig = `{"clusterStrategy": {"enable": true, "cpuSuppressPolicy": "cfsQuota", "cpuSuppressThresholdPercent": 90, "memoryEvictThresholdPercent": 100}}`
 
 // load: what an LS pod computes is taken from the best-effort class in the kernel, and from batch-cpu with the next reports; the class, in which the
-// profile's pod is, has it back soon after the load, and batch-cpu when the load has left the average ([managed.givenBack]).
+// profile's pod is, has it back soon after the load, and batch-cpu when the load has left the average ([managed.givenBack]). That the profile's pod
+// gets no more is looked at under a load of its own, so that what it computes is in none of the figures before.
 func (m *managed) load(t *testing.T) {
 	config, err := m.c.Admin().Get(t.Context(), strategies)
 	if err != nil {
@@ -282,8 +285,9 @@ func (m *managed) load(t *testing.T) {
 		})
 	}
 	const half = 50000 // of a CPU; web computes on a whole one
+	less := func(got int) bool { return got >= 0 && got <= calm-half }
 	stop := m.spinIn(t, m.web, quiet)
-	quotaIs("under load", func(got int) bool { return got >= 0 && got <= calm-half })
+	quotaIs("under load", less)
 	m.loaded = m.uses(t, 90*time.Second, func(now share) error {
 		if now.web < much {
 			return fmt.Errorf("batch/web uses %d", now.web)
@@ -292,6 +296,10 @@ func (m *managed) load(t *testing.T) {
 	})
 	stop()
 	quotaIs("after the load", func(got int) bool { return got >= calm-half/2 })
+	stop = m.spinIn(t, m.web, quiet)
+	quotaIs("under load again", less)
+	m.yields(t, m.ready(t, "spark"))
+	stop()
 	m.tell(t, map[string]string{keyThreshold: config.Str("data", keyThreshold)})
 }
 

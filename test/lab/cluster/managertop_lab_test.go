@@ -15,6 +15,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -49,29 +50,12 @@ func (r *recommended) topOfCluster(t *testing.T) {
 	}
 	port := r.leads(t)
 	via := r.kubectlProxy(t)
-	type amount struct {
-		CPU    *int64 `json:"cpuMilli"`
-		Memory *int64 `json:"memoryBytes"`
-	}
-	type shown struct {
-		Name                                      string
-		Limit, Usage, Batch                       amount
-		ShortTermReservation, LongTermReservation amount
-	}
 	args := []string{"top", "--cluster", "--via", via, "--manager-port", strconv.Itoa(port)}
 	eventually(t, 30*time.Second, func() error {
-		out, err := exec.CommandContext(t.Context(), bin("koordctl"), append(args, "-o", "json")...).CombinedOutput()
+		n, out, err := topOfOne(t, args)
 		if err != nil {
-			return fmt.Errorf("%w: %s", err, out)
+			return err
 		}
-		var picture struct{ Nodes []shown }
-		if err := json.Unmarshal(out, &picture); err != nil {
-			return fmt.Errorf("%w: %s", err, out)
-		}
-		if len(picture.Nodes) != 1 {
-			return fmt.Errorf("no lines yet: %s", out)
-		}
-		n := picture.Nodes[0]
 		for _, amount := range []*int64{n.Limit.CPU, n.Limit.Memory, n.Usage.CPU, n.Usage.Memory, n.Batch.CPU, n.ShortTermReservation.CPU, n.LongTermReservation.CPU} {
 			if amount == nil {
 				return fmt.Errorf("not all lines yet: %s", out)
@@ -93,6 +77,35 @@ func (r *recommended) topOfCluster(t *testing.T) {
 	t.Logf("\n%s", table)
 	r.toldOfNode(t)
 	r.lendsNothing(t, args)
+}
+
+// topAmount and topNode are of koordctl top --cluster as JSON.
+type topAmount struct {
+	CPU    *int64 `json:"cpuMilli"`
+	Memory *int64 `json:"memoryBytes"`
+}
+
+type topNode struct {
+	Name                                      string
+	Limit, Usage, Batch                       topAmount
+	ShortTermReservation, LongTermReservation topAmount
+}
+
+// topOfOne is what koordctl says of the only node, and its words.
+func topOfOne(t *testing.T, args []string) (topNode, []byte, error) {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), bin("koordctl"), append(slices.Clone(args), "-o", "json")...).CombinedOutput()
+	if err != nil {
+		return topNode{}, nil, fmt.Errorf("%w: %s", err, out)
+	}
+	var picture struct{ Nodes []topNode }
+	if err := json.Unmarshal(out, &picture); err != nil {
+		return topNode{}, nil, fmt.Errorf("%w: %s", err, out)
+	}
+	if len(picture.Nodes) != 1 {
+		return topNode{}, nil, fmt.Errorf("lines of %d nodes: %s", len(picture.Nodes), out)
+	}
+	return picture.Nodes[0], out, nil
 }
 
 // toldOfNode: labels of one node say what part of it may be lent, and with the gate its GPUs are counted as shared ones too.

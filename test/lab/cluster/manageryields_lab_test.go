@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+//go:build lab
+
+package cluster_test
+
+import (
+	"fmt"
+	"runtime"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/koord-rt/koord-rt/test/lab/cgroups"
+	"github.com/koord-rt/koord-rt/test/lab/cluster"
+)
+
+// tally is what the kernel has counted until now: the CPU time of a best-effort pod, the periods of its class' quota and in how many it
+// stopped the class, and how long the CPUs but quiet had nothing to do.
+type tally struct {
+	at                 time.Time
+	quota              time.Duration // of the class in a period
+	used, idle         time.Duration
+	periods, throttled int64
+}
+
+func (m *managed) tally(t *testing.T, pod cluster.Object) tally {
+	t.Helper()
+	used := m.cpuTime(t, pod)
+	quota, err := m.quota()
+	if err != nil || quota < 0 {
+		t.Fatalf("quota of the best-effort class under load: %d, %v", quota, err)
+	}
+	class := cpuStat(t, m.class())
+	return tally{
+		at: time.Now(), quota: time.Duration(quota) * time.Microsecond, used: used, idle: idleTime(t),
+		periods: class["nr_periods"], throttled: class["nr_throttled"],
+	}
+}
+
+const (
+	// computes is for how long the profile's pod computes: not longer, because reports are averages of a minute.
+	computes = 5 * time.Second
+	// unseen is the least between two changes of the quota: koordlet decides once a second, and when pressure calls.
+	unseen = 500 * time.Millisecond
+	// ahead is what a CPU can have beyond the quota: of one that it had before a slice of 5 ms, and until the next tick, 10 ms at most, what it
+	// overdraws and what is not counted yet. The kernel takes back what was overdrawn, unless a quota is written meanwhile.
+	ahead = 25 * time.Millisecond
+)
+
+// yields: under load the profile's pod would take every CPU but that of the load, and gets no more than what the kernel has filled the quota of its class
+// with: once a period, and when it was written. For that the class is stopped, unless others leave the pod less: then its CPUs are never idle. Where it
+// has got more it is looked at for longer: a CPU that a hypervisor has taken away for a while may count as used, which later periods make up for.
+func (m *managed) yields(t *testing.T, pod cluster.Object) {
+	t.Helper()
+	var stops []func()
+	for cpu := range runtime.NumCPU() {
+		if cpu != quiet {
+			stops = append(stops, m.spinIn(t, pod, cpu))
+		}
+	}
+	spare := time.Duration(len(stops)) * ahead
+	step := time.Duration(runtime.NumCPU()) * 10 * time.Millisecond // the quota grows by a tenth of the node at a time, at most
+	first := m.tally(t, pod)
+	used := m.cpuTime(t, pod) // once more, since periods count from before it
+	last, least, filled := first, first.quota, first.quota+spare
+	var passed, got time.Duration
+	eventually(t, 60*time.Second, func() error {
+		now := m.tally(t, pod)
+		changes := int64(now.at.Sub(last.at) / unseen) // none, but where this test got no CPU
+		most := max(last.quota, now.quota) + time.Duration(changes)*step
+		if now.quota != last.quota {
+			changes++
+		}
+		filled += time.Duration(now.periods-last.periods+changes)*most + time.Duration(changes)*spare
+		last, least = now, min(least, now.quota)
+		passed, got = now.at.Sub(first.at), now.used-used
+		switch idle := now.idle - first.idle; {
+		case passed < computes:
+			return fmt.Errorf("looked at for %s", passed)
+		case got > filled:
+			return fmt.Errorf("batch/spark has got %s of CPU in %s, and the quota of its class was filled with %s", got, passed, filled)
+		case now.throttled == first.throttled && 10*idle > time.Duration(len(stops))*passed:
+			return fmt.Errorf("the best-effort class was never stopped in %s, and the CPUs of batch/spark were idle for %s", passed, idle)
+		}
+		return nil
+	})
+	for _, stop := range stops {
+		stop()
+	}
+	t.Logf("under load batch/spark got %s of CPU in %s, of %s at most, by a quota of %s at the least; stopped in %d of %d periods",
+		got, passed, filled, least, last.throttled-first.throttled, last.periods-first.periods)
+}
+
+// cpuTime is what a pod has used, as the kernel counts it.
+func (n *governed) cpuTime(t *testing.T, pod cluster.Object) time.Duration {
+	t.Helper()
+	if n.tree.V2() {
+		return time.Duration(cpuStat(t, n.podDir(pod, "cpu"))["usage_usec"]) * time.Microsecond
+	}
+	text, err := cgroups.Read(n.podDir(pod, "cpuacct"), "cpuacct.usage")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ns, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		t.Fatalf("cpuacct.usage of %s: %v", pod.Str("metadata", "name"), err)
+	}
+	return time.Duration(ns)
+}
+
+// cpuStat are the figures of a control group's cpu.stat: "nr_periods 42".
+func cpuStat(t *testing.T, dir string) map[string]int64 {
+	t.Helper()
+	text, err := cgroups.Read(dir, "cpu.stat")
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[string]int64{}
+	for line := range strings.Lines(text) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), " ")
+		n, err := strconv.ParseInt(value, 10, 64)
+		if err != nil {
+			t.Fatalf("cpu.stat of %s: %q: %v", dir, line, err)
+		}
+		out[name] = n
+	}
+	return out
+}
+
+// idleTime is for how long the CPUs but quiet had nothing to do since the machine was started, summed up: idle and iowait of /proc/stat in hundredths of
+// a second, https://docs.kernel.org/filesystems/proc.html#miscellaneous-kernel-statistics-in-proc-stat.
+func idleTime(t *testing.T) (sum time.Duration) {
+	t.Helper()
+	for line := range strings.Lines(read(t, "/proc/stat")) {
+		f := strings.Fields(line)
+		id, is := strings.CutPrefix(f[0], "cpu")
+		if cpu, err := strconv.Atoi(id); !is || err != nil || cpu == quiet || len(f) < 6 {
+			continue
+		}
+		for _, ticks := range f[4:6] {
+			n, err := strconv.ParseInt(ticks, 10, 64)
+			if err != nil {
+				t.Fatalf("/proc/stat: %q: %v", line, err)
+			}
+			sum += time.Duration(n) * 10 * time.Millisecond
+		}
+	}
+	return sum
+}
