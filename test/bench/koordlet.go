@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/koord-rt/koord-rt/test/lab"
+	"github.com/koord-rt/koord-rt/test/lab/parts"
 )
 
 const (
@@ -54,7 +55,7 @@ func (o *agentOptions) check() error {
 
 // koordlet lets our node agent and upstream's look after the same pods of a real kubelet, one after the other.
 func (b *bench) koordlet(ctx context.Context, r *report) (err error) {
-	n, err := b.newNode(ctx)
+	n, err := b.newNode(ctx, r.name, parts.UpstreamKoordlet)
 	if err != nil {
 		return err
 	}
@@ -62,7 +63,10 @@ func (b *bench) koordlet(ctx context.Context, r *report) (err error) {
 		b.say("koordlet: remove the pods")
 		err = errors.Join(err, n.close())
 	}()
-	if err := n.startPods(ctx); err != nil {
+	if err := n.objects(ctx); err != nil {
+		return err
+	}
+	if err := n.startPods(ctx, b.o.agent.pods, b.o.agent.containers); err != nil {
 		return err
 	}
 	versions, err := lab.Versions()

@@ -37,26 +37,33 @@ const (
 
 // agentStrategy is the NodeSLO of both agents: suppression, eviction at a level that the pods do not reach, and burst. The
 // burst is one that a mainline kernel takes (at most the quota); upstream's default of 1000 % would fail each time.
-const agentStrategy = `{"resourceUsedThresholdWithBE": {"enable": true, "cpuSuppressThresholdPercent": 65, "cpuSuppressPolicy": "cfsQuota",
-"memoryEvictThresholdPercent": 95}, "cpuBurstStrategy": {"policy": "auto", "cpuBurstPercent": 100}}`
+const (
+	agentStrategy = `{"resourceUsedThresholdWithBE": ` + agentThreshold + `, "cpuBurstStrategy": {"policy": "auto", "cpuBurstPercent": 100}}`
+	// agentThreshold is its part about best effort.
+	agentThreshold = `{"enable": true, "cpuSuppressThresholdPercent": 65, "cpuSuppressPolicy": "cfsQuota", "memoryEvictThresholdPercent": 95}`
+)
 
 // labNode is a real kubelet with its control plane on a containerd of the lab.
 type labNode struct {
-	b       *bench
+	b *bench
+	// of is the benchmark that it is for.
+	of      string
 	rig     *rig
+	parts   *parts.Cache
 	cluster *cluster.Cluster
 	kubelet *cluster.Kubelet
 	// audit is the API server's log of what the agents ask.
 	audit string
 }
 
-// newNode starts all of it, with the kubelet's own defaults where the lab has quicker ones for tests.
-func (b *bench) newNode(ctx context.Context) (_ *labNode, err error) {
+// newNode starts all of it for a benchmark, with the kubelet's own defaults where the lab has quicker ones for tests. more are parts that it
+// needs besides.
+func (b *bench) newNode(ctx context.Context, of string, more ...string) (_ *labNode, err error) {
 	cache, err := parts.Open(parts.Options{Progress: os.Stderr})
 	if err != nil {
 		return nil, err
 	}
-	for _, p := range []string{parts.Etcd, parts.KubeAPIServer, parts.Kubelet, parts.UpstreamKoordlet} {
+	for _, p := range append([]string{parts.Etcd, parts.KubeAPIServer, parts.Kubelet}, more...) {
 		if _, err := cache.Get(ctx, p); err != nil {
 			return nil, err
 		}
@@ -69,7 +76,7 @@ func (b *bench) newNode(ctx context.Context) (_ *labNode, err error) {
 	if err != nil {
 		return nil, err
 	}
-	n := &labNode{b: b, rig: &rig{host: h}, audit: filepath.Join(h.Dir, "audit.log")}
+	n := &labNode{b: b, of: of, rig: &rig{host: h}, parts: cache, audit: filepath.Join(h.Dir, "audit.log")}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, n.close())
@@ -88,19 +95,27 @@ func (b *bench) newNode(ctx context.Context) (_ *labNode, err error) {
 	n.kubelet, err = n.cluster.StartKubelet(ctx, cluster.KubeletOptions{Runtime: h.Socket, CgroupRoot: h.Cgroup, Config: map[string]any{
 		"syncFrequency": "1m", "nodeStatusUpdateFrequency": "10s", "nodeStatusReportFrequency": "5m",
 	}})
-	if err != nil {
-		return nil, err
-	}
-	part, err := cache.Get(ctx, parts.UpstreamKoordlet)
-	if err != nil {
-		return nil, err
-	}
-	return n, n.objects(ctx, filepath.Join(part, "crds"))
+	return n, err
 }
 
-// objects makes what koord-manager and its webhook would: definitions, NodeSLO, NodeMetric, and room for batch pods.
-func (n *labNode) objects(ctx context.Context, crds string) error {
+// define makes the definitions of a folder, the namespace of the pods, and room for batch pods.
+func (n *labNode) define(ctx context.Context, crds string) error {
 	if err := errors.Join(n.cluster.ApplyFolder(ctx, crds), n.cluster.Namespace(ctx, namespace)); err != nil {
+		return err
+	}
+	room := map[string]any{"kubernetes.io/batch-cpu": "64000", "kubernetes.io/batch-memory": "64Gi"}
+	_, err := n.cluster.Admin().Patch(ctx, "/api/v1/nodes/"+n.kubelet.Node+"/status", cluster.StrategicPatch,
+		map[string]any{"status": map[string]any{"capacity": room, "allocatable": room}})
+	return err
+}
+
+// objects makes what koord-manager and its webhook would: definitions, which are upstream's here, NodeSLO, NodeMetric, and room for batch pods.
+func (n *labNode) objects(ctx context.Context) error {
+	part, err := n.parts.Get(ctx, parts.UpstreamKoordlet)
+	if err != nil {
+		return err
+	}
+	if err := n.define(ctx, filepath.Join(part, "crds")); err != nil {
 		return err
 	}
 	meta := fmt.Sprintf(`apiVersion: slo.koordinator.sh/v1alpha1
@@ -113,12 +128,7 @@ kind: NodeMetric
 metadata: {name: %[1]s}
 spec: {metricCollectPolicy: {aggregateDurationSeconds: 300, reportIntervalSeconds: %[3]d}}
 `, n.kubelet.Node, agentStrategy, int(reportInterval/time.Second))
-	if _, err := n.cluster.Admin().Apply(ctx, "bench", true, []byte(meta)); err != nil {
-		return err
-	}
-	room := map[string]any{"kubernetes.io/batch-cpu": "64000", "kubernetes.io/batch-memory": "64Gi"}
-	_, err := n.cluster.Admin().Patch(ctx, "/api/v1/nodes/"+n.kubelet.Node+"/status", cluster.StrategicPatch,
-		map[string]any{"status": map[string]any{"capacity": room, "allocatable": room}})
+	_, err = n.cluster.Admin().Apply(ctx, "bench", true, []byte(meta))
 	return err
 }
 
@@ -159,18 +169,17 @@ func (n *labNode) removePods(ctx context.Context) error {
 }
 
 // startPods makes LS and BE pods by turns and waits until all run.
-func (n *labNode) startPods(ctx context.Context) error {
-	o := n.b.o.agent
-	n.b.say("koordlet: start %d pods of %d containers", o.pods, o.containers)
-	for first := 0; first < o.pods; first += podsAtOnce {
-		for i := first; i < min(first+podsAtOnce, o.pods); i++ {
-			if _, err := n.cluster.Admin().Create(ctx, podsPath, agentPod(n.kubelet.Node, i, o.containers)); err != nil {
+func (n *labNode) startPods(ctx context.Context, pods, containers int) error {
+	n.b.say("%s: start %d pods of %d containers", n.of, pods, containers)
+	for first := 0; first < pods; first += podsAtOnce {
+		for i := first; i < min(first+podsAtOnce, pods); i++ {
+			if _, err := n.cluster.Admin().Create(ctx, podsPath, agentPod(n.kubelet.Node, i, containers)); err != nil {
 				return err
 			}
 		}
 		err := eventually(ctx, 3*time.Minute, 500*time.Millisecond, func() error {
-			pods, err := n.cluster.Admin().Items(ctx, podsPath)
-			for _, p := range pods {
+			all, err := n.cluster.Admin().Items(ctx, podsPath)
+			for _, p := range all {
 				if p.Condition("Ready") != "True" {
 					return errors.Join(err, fmt.Errorf("pod %s is not ready: %s", p.Str("metadata", "name"), p.Compact("status")))
 				}

@@ -13,12 +13,9 @@ import (
 	"io"
 	"maps"
 	"net/http"
-	"path/filepath"
 	"slices"
 	"sync"
 	"time"
-
-	"github.com/koord-rt/koord-rt/test/lab/cluster"
 )
 
 // profiles are ClusterColocationProfiles that a pod is compared with; one selects it.
@@ -55,15 +52,11 @@ func (w *world) hooks(ctx context.Context, r *report) (err error) {
 			return err
 		}
 	}
-	at, err := cluster.FreeAddresses(3)
+	cmd, at, err := w.b.ourManager(w.cluster, "webhook")
 	if err != nil {
 		return err
 	}
-	flags, err := w.cluster.ManagerFlags(at[0], at[1], at[2])
-	if err != nil {
-		return err
-	}
-	p, err := w.start("webhook", filepath.Join(w.b.o.bin, "koord-manager"), append(flags, "--roles=webhook")...)
+	p, err := w.start("webhook", cmd)
 	if err != nil {
 		return err
 	}

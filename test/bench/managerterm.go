@@ -178,16 +178,16 @@ func (w *world) spread(ctx context.Context, p *process, begun time.Time, value i
 // launch starts a manager with the part that is compared: ours with --roles=slo, upstream's with the flags of its chart, its controllers
 // of the same names and without webhooks.
 func (w *world) launch(ctx context.Context, name string) (*process, error) {
-	at, err := cluster.FreeAddresses(3)
-	if err != nil {
-		return nil, err
-	}
 	if name == wayOurs {
-		flags, err := w.cluster.ManagerFlags(at[0], at[1], at[2])
+		cmd, _, err := w.b.ourManager(w.cluster, "slo")
 		if err != nil {
 			return nil, err
 		}
-		return w.start(name, filepath.Join(w.b.o.bin, "koord-manager"), append(flags, "--roles=slo")...)
+		return w.start(name, cmd)
+	}
+	at, err := cluster.FreeAddresses(2)
+	if err != nil {
+		return nil, err
 	}
 	program, err := w.parts.File(ctx, parts.UpstreamManager, "koord-manager")
 	if err != nil {
@@ -197,21 +197,42 @@ func (w *world) launch(ctx context.Context, name string) (*process, error) {
 	if err != nil {
 		return nil, err
 	}
-	return w.start(name, program, "--kubeconfig="+kubeconfig, "--enable-leader-election", "--metrics-addr="+at[0], "--health-probe-addr="+at[1],
+	return w.start(name, exec.Command(program, "--kubeconfig="+kubeconfig, "--enable-leader-election", "--metrics-addr="+at[0], "--health-probe-addr="+at[1],
 		"--enable-pprof=false", "--logtostderr=true", "--leader-election-namespace="+cluster.ManagerNamespace, "--config-namespace="+cluster.ManagerNamespace,
-		"--v=4", "--sync-period=0", "--feature-gates=WebhookFramework=false", "--controllers=nodemetric,noderesource,nodeslo")
+		"--v=4", "--sync-period=0", "--feature-gates=WebhookFramework=false", "--controllers=nodemetric,noderesource,nodeslo"))
 }
 
-// start starts a manager.
-func (w *world) start(name, program string, flags ...string) (*process, error) {
-	dir, err := os.MkdirTemp(w.dir, name)
+// start starts a manager that close ends.
+func (w *world) start(name string, cmd *exec.Cmd) (*process, error) {
+	p, err := startManager(w.dir, name, cmd)
 	if err != nil {
-		return nil, fmt.Errorf("create folder of the manager: %w", err)
-	}
-	p := &process{name: name, exited: make(chan struct{}), log: filepath.Join(dir, "log"), cmd: exec.Command(program, flags...)}
-	if err := p.start(); err != nil {
 		return nil, err
 	}
 	w.managers = append(w.managers, p)
+	return p, nil
+}
+
+// ourManager is our manager with one role beside a cluster that it is installed in; at are the addresses of its metrics, probes and webhooks.
+func (b *bench) ourManager(c *cluster.Cluster, role string) (cmd *exec.Cmd, at []string, err error) {
+	if at, err = cluster.FreeAddresses(3); err != nil {
+		return nil, nil, err
+	}
+	flags, err := c.ManagerFlags(at[0], at[1], at[2])
+	if err != nil {
+		return nil, nil, err
+	}
+	return exec.Command(filepath.Join(b.o.bin, "koord-manager"), append(flags, "--roles="+role)...), at, nil
+}
+
+// startManager starts a manager, with its log in a folder of its own below dir.
+func startManager(dir, name string, cmd *exec.Cmd) (*process, error) {
+	own, err := os.MkdirTemp(dir, name)
+	if err != nil {
+		return nil, fmt.Errorf("create folder of the manager: %w", err)
+	}
+	p := &process{name: name, exited: make(chan struct{}), log: filepath.Join(own, "log"), cmd: cmd}
+	if err := p.start(); err != nil {
+		return nil, err
+	}
 	return p, nil
 }
