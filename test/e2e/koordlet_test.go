@@ -305,8 +305,9 @@ func (r *rig) within(limit time.Duration, what string, low, high int, read func(
 	return got
 }
 
-// TestHostSuppress is the closed loop: load comes to an LS pod and the best-effort tier yields, so that the pod keeps its CPU while that
-// tier floods the machine; the load goes and the tier gets back what it had; a killed agent leaves what it decided in force, and one that is told to stop suppressing takes it back.
+// TestHostSuppress is the closed loop: load, which is stress-ng, comes to an LS pod and the best-effort tier yields, so that the pod keeps
+// its CPU while that tier floods the machine; the load goes and the tier gets back what it had; a killed agent leaves what it decided in
+// force, and one that is told to stop suppressing takes it back.
 func TestHostSuppress(t *testing.T) {
 	r := newRig(t, rigOptions{})
 	node := 1000 * runtime.NumCPU()
@@ -319,7 +320,7 @@ func TestHostSuppress(t *testing.T) {
 	a := r.koordlet(suppressing("cfsQuota"))
 	r.burn(be, 2*runtime.NumCPU())
 	r.within(20*time.Second, "quota of the tier on a calm node", node*15/100, node*66/100, quota)
-	load := r.burn(ls, runtime.NumCPU()/2)
+	load := r.stressing(r.containerDirs(ls), "--cpu", strconv.Itoa(runtime.NumCPU()/2), "--cpu-method", "loop")
 	// The formula gives 15 % of the node less the system's use; a hypervisor that steals from the LS pod leaves BE some more.
 	r.within(20*time.Second, "quota of the tier under load", 20, node*20/100, quota)
 	keepsCPU(a, ls, quota)
@@ -328,7 +329,7 @@ func TestHostSuppress(t *testing.T) {
 		r.t.Errorf("the agent was killed: quota %d, %v", got, err)
 	}
 	a.start()
-	load()
+	load.stop()
 	r.within(30*time.Second, "quota of the tier after the load", node*15/100, node*66/100, quota)
 	a.strategy(suppressing("cpuset"))
 	r.within(20*time.Second, "quota after the change to cpuset", -1, -1, quota)
@@ -352,7 +353,7 @@ func keepsCPU(a *agent, ls *kubelet.Running, quota func() (int, error)) {
 		time.Sleep(3 * time.Second)
 		had = append(had, (r.cpuTime(ls)-before)/time.Since(begun).Seconds()/asked)
 	}
-	r.t.Logf("of the CPUs that the LS pod asks for it has %.3f, while best effort floods the machine", had)
+	r.t.Logf("of the CPUs that stress-ng asks for in the LS pod it has %.3f, while best effort floods the machine", had)
 	if slices.Max(had) < 0.9 {
 		r.t.Errorf("the LS pod has %.3f of the CPUs that it asks for, want 0.9", had)
 	}

@@ -67,7 +67,8 @@ func (n *served) reclaimed() {
 		"resourceUsedThresholdWithBE": map[string]any{"cpuSuppressPolicy": "cfsQuota", "cpuSuppressThresholdPercent": 100},
 	})
 	const each = `"kubernetes.io/batch-memory":"512Mi"`
-	n.batch("first", "batch-low", "", each, `command: [/bin/sh, -c, "`+holding(firstHas)+`"]`)
+	main, volume := n.stressed(taking(firstHas))
+	n.batch("first", "batch-low", "", each, main, volume)
 	n.batch("second", "batch-high", `koordinator.sh/priority: "5300"`, each, "")
 	first, second, be, idle := n.ready("first"), n.ready("second"), n.ready("be"), n.ready("idle")
 	n.have(second, "memory.high="+strconv.Itoa(throttled))
@@ -152,7 +153,7 @@ func (n *served) lowest(pod cluster.Object, file string, was int) *lowest {
 	return l
 }
 
-// evicted: an LS pod takes more memory than the node may use. Best effort gives page cache back and gets no more than it has, by
+// evicted: stress-ng in an LS pod takes more memory than the node may use. Best effort gives page cache back and gets no more than it has, by
 // memory.high; that is not enough, and the pod of the lowest priority goes, by an eviction that the API server accepts. The others stay,
 // and have the memory.high that they had.
 func (n *served) evicted() {
@@ -176,7 +177,7 @@ func (n *served) evicted() {
 		n.t.Fatal(err)
 	}
 	size := int((float64(threshold) + 4 - calm) / 100 * float64(n.memTotal()))
-	begun, stop := time.Now(), n.hogsIn(n.dir(busy), size)
+	begun, load := time.Now(), n.stressing([]string{n.dir(busy)}, taking(size)...)
 	accepted := n.evictedAlone(first, seen)
 	after := n.counts(n.besteffort())
 	n.gone(first)
@@ -191,10 +192,10 @@ func (n *served) evicted() {
 	}
 	n.untouched(others...)
 	n.evictedAlone(first, seen)
-	n.tell("node at %.1f %% of its memory, threshold %d %%, an LS pod takes %d MiB: memory.high of second %d → %d after %s, %d MiB reclaimed; "+
+	n.tell("node at %.1f %% of its memory, threshold %d %%, stress-ng in an LS pod takes %d MiB: memory.high of second %d → %d after %s, %d MiB reclaimed; "+
 		"the eviction of first was accepted after %s; node at %.1f %%", calm, threshold, size/mib, throttled, held, at.Sub(begun).Round(time.Millisecond),
 		(after.given-before.given)/mib, accepted.Sub(begun).Round(time.Millisecond), n.a.usedPercent())
-	stop()
+	load.stop()
 }
 
 // starved is A7 and O3 of the documents: of two best-effort pods of one priority that share one CPU, so that one of them always waits, the one with the lower

@@ -96,7 +96,7 @@ func withServed(t *testing.T, files map[string]string, given, match string) (map
 	for _, name := range servedKinds {
 		files[filepath.Join(definitions, name)] = filepath.Join(definitionsDir, name)
 	}
-	more, err := vm.Carry(t.Context(), cache, files, parts.Etcd, parts.KubeAPIServer, parts.Kubelet)
+	more, err := vm.Carry(t.Context(), cache, files, parts.Etcd, parts.KubeAPIServer, parts.Kubelet, parts.StressNG)
 	if err != nil {
 		t.Fatal(err)
 	}

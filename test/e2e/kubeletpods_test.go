@@ -33,11 +33,11 @@ func (n *served) make(name, meta, main string, spec ...string) {
 	}
 }
 
-// batch makes a best-effort pod that asks for this much, and is limited to it; labels and main are YAML.
-func (n *served) batch(name, class, labels, each, main string) {
+// batch makes a best-effort pod that asks for this much, and is limited to it; labels, main and spec are YAML.
+func (n *served) batch(name, class, labels, each, main string, spec ...string) {
 	n.t.Helper()
 	n.make(name, `labels: {koordinator.sh/qosClass: BE, `+labels+`}, annotations: {node.koordinator.sh/extended-resource-spec: `+
-		`'{"containers":{"main":{"requests":{`+each+`},"limits":{`+each+`}}}}'}`, main, "priorityClassName: "+class)
+		`'{"containers":{"main":{"requests":{`+each+`},"limits":{`+each+`}}}}'}`, main, append(spec, "priorityClassName: "+class)...)
 }
 
 // unannotated: a best-effort pod whose amounts nobody has written into an annotation, as koord-manager's admission does. koord-nri has them of

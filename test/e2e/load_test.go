@@ -41,7 +41,7 @@ import (
 // The first three print a line when they have done it for the first time.
 const loadOf = "KOORD_RT_LOAD"
 
-// burden is a load that runs in a container's cgroups, and in its pod's network where it is about that.
+// burden is a load that runs in a container's cgroups, and in its pod's network where it is about that: this program's, or stress-ng.
 type burden struct {
 	t     *testing.T
 	words []string
@@ -76,26 +76,32 @@ func (r *rig) loading(run *kubelet.Running, words ...string) *burden {
 		l.cmd = exec.Command("nsenter", "-t", strconv.Itoa(pid), "-n", self)
 	}
 	l.cmd.Env = append(os.Environ(), loadOf+"="+strings.Join(words, " "))
+	l.begin(r.containerDirs(run))
+	return l
+}
+
+// begin starts it, and closes its standard input when it is in the cgroup of these directories.
+func (l *burden) begin(dirs []string) {
+	l.t.Helper()
 	l.cmd.Stdout, l.cmd.Stderr = &l.out, &l.said
-	l.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	l.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	begin, err := l.cmd.StdinPipe()
 	if err != nil {
-		r.t.Fatal(err)
+		l.t.Fatal(err)
 	}
 	if err := l.cmd.Start(); err != nil {
-		r.t.Fatal(err)
+		l.t.Fatal(err)
 	}
 	go func() { l.ended <- l.cmd.Wait() }()
-	r.t.Cleanup(l.stop)
-	for _, dir := range r.containerDirs(run) {
+	l.t.Cleanup(l.stop)
+	for _, dir := range dirs {
 		if err := cgroups.Write(dir, "cgroup.procs", strconv.Itoa(l.cmd.Process.Pid)); err != nil {
-			r.t.Fatal(err)
+			l.t.Fatal(err)
 		}
 	}
 	if err := begin.Close(); err != nil {
-		r.t.Fatal(err)
+		l.t.Fatal(err)
 	}
-	return l
 }
 
 // hasBegun waits until it has printed something.
@@ -115,7 +121,7 @@ func (l *burden) stop() {
 		case err := <-l.ended:
 			l.t.Errorf("load %q: %v: %s", l.words, err, l.said.String())
 		default:
-			_ = l.cmd.Process.Kill() // it may be about to end
+			_ = syscall.Kill(-l.cmd.Process.Pid, syscall.SIGKILL) // it may be about to end
 			<-l.ended
 		}
 	})

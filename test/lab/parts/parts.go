@@ -22,6 +22,7 @@ const (
 	Image        = "image"          // image.tar, see ImageRef
 	Containerd20 = "containerd-2.0" // as Containerd24
 	Containerd17 = "containerd-1.7" // as Containerd24
+	StressNG     = "stress-ng"      // stress-ng with its libraries and their loader, see StressCommand
 )
 
 // CRIO is crio, conmon and pinns. The lab has no recipe for it, Go's module proxy does not serve it: whoever has one names its folder
@@ -30,7 +31,7 @@ const CRIO = "cri-o"
 
 // Names lists the parts that Get knows.
 func Names() []string {
-	list := []string{Containerd24, Runc, Crictl, Image, Containerd20, Containerd17}
+	list := []string{Containerd24, Runc, Crictl, Image, Containerd20, Containerd17, StressNG}
 	list = append(list, NRIRuntimeNames()...)
 	list = append(list, ProxyLaneNames()...)
 	return append(list, ControlPlaneNames()...)
@@ -94,6 +95,9 @@ func recipeOf(name string, versions map[string]string) (builder, string, error) 
 	}
 	if b, version, ok := proxyLanePart(name, versions); ok {
 		return b, version, nil
+	}
+	if name == StressNG {
+		return stressBuild{}, versions["STRESS_NG"], nil
 	}
 	return goPart(name, versions)
 }
