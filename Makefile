@@ -186,7 +186,7 @@ lab-vm-last: build
 
 .PHONY: lab-vm-full
 lab-vm-full: LABTIME = 150m
-lab-vm-full: build ## Lane 3 with every test on every kernel (about an hour), and what the bare machines are
+lab-vm-full: build ## Lane 3 with every test on every kernel, one of them compiled here (more than an hour), and what the bare machines are
 	$(LAB) -run '$(BARE_GUESTS)' ./test/lab/vm | $(VERDICT)
 	$(LAB) -run '^TestFullVM$$' ./test/e2e | $(VERDICT)
 

@@ -21,7 +21,7 @@ import (
 var unrepaired = map[string]string{
 	"cpu.period":                "nobody sets it",
 	"io.weight":                 "iocost is the node's to switch on: the lifecycle BlockIO does so and reads it",
-	"io.latency":                "every kernel of test/lab/versions.env has CONFIG_BLK_CGROUP_IOLATENCY unset",
+	"io.latency":                "every kernel of test/lab/versions.env has CONFIG_BLK_CGROUP_IOLATENCY unset; the lifecycle BlockIO reads it on 6.12-own of lab-vm-full",
 	"rdt.mon_group":             "the emulated CPU does not count",
 	"core_sched.cookie":         noCookies,
 	"env":                       "only a creation can set it",

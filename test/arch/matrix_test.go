@@ -21,9 +21,9 @@ type cell struct {
 	version string
 }
 
-// noCookies is why core scheduling cannot be shown on a kernel here.
-const noCookies = "impossible here: every kernel of test/lab/versions.env has CONFIG_SCHED_CORE unset, which test/e2e's proveNoCookies reads in each one's" +
-	" configuration, and the host cannot either; the scenario core-sched runs on paper and on the fake root, and on any machine with cookies"
+// noCookies is why make test does not show core scheduling on a kernel.
+const noCookies = "every kernel of test/lab/versions.env has CONFIG_SCHED_CORE unset, which test/e2e's proveNoCookies reads in each one's configuration, and the host" +
+	" cannot either; the scenario core-sched runs on paper and on the fake root, and in lab-vm-full on 6.12-own, which is compiled with it for a quarter of an hour"
 
 // elsewhere says, for the cells of the matrix that no scenario shows on a real kernel, why not and what does instead.
 var elsewhere = map[cell]string{

@@ -174,7 +174,7 @@ func TestVM(t *testing.T) {
 	})
 }
 
-// TestFullVM runs everything everywhere: about an hour, for `make test-long`.
+// TestFullVM runs everything everywhere: more than an hour, of which a kernel is compiled for a quarter once, for `make test-long`.
 func TestFullVM(t *testing.T) {
 	boot(t, []machine{
 		{"6.12", vm.Options{Kernel: "6.12", SlowDisk: slowBPS}, "^TestGuest(Scenarios|ProxyScenarios|Conformance|PageCache|CoreSched|KernelPackages|MemoryQoS|OnlyKoordlet|Demo|Koordlet|Neighbours|Lifecycle|Kubelet)$"},
