@@ -96,7 +96,7 @@ func burst(r *report) {
 	if r.byCRI() {
 		program = "koord-runtime-proxy"
 	}
-	r.notes = append(r.notes, "a resize to a quota below the burst is refused by the kernel while "+program+" is away; it succeeds when the kubelet asks again")
+	r.notes = append(r.notes, "a resize to a quota below the burst is refused by the kernel while "+program+" is away; the kubelet's next try after that succeeds")
 	if !r.v.Runtime.Fields.UpdatePod {
 		what := "UpdatePodSandbox event: "
 		if r.byCRI() {
