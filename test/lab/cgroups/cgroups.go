@@ -4,7 +4,7 @@
 // Package cgroups finds, makes, reads and removes control groups for the test lab.
 //
 // Input: the machine's mount table, the files of its control groups, and /proc/stat for how idle its CPUs are.
-// Output: directories below the mount points, and what was read.
+// Output: directories below the mount points, what was read, and how much CPU time a quota gives.
 // Written for the lab on purpose, apart from the project's kernel packages: tests
 // must not judge those by themselves. It must not import any package under test.
 package cgroups

@@ -50,9 +50,6 @@ const (
 	computes = 5 * time.Second
 	// unseen is the least between two changes of the quota: koordlet decides once a second, and when pressure calls.
 	unseen = 500 * time.Millisecond
-	// ahead is what a CPU can have beyond the quota: of one that it had before a slice of 5 ms, and until the next tick, 10 ms at most, what it
-	// overdraws and what is not counted yet. The kernel takes back what was overdrawn, unless a quota is written meanwhile.
-	ahead = 25 * time.Millisecond
 )
 
 // yields: under load the profile's pod would take every CPU but that of the load, and gets no more than what the kernel has filled the quota of its class
@@ -68,20 +65,19 @@ func (m *managed) yields(t *testing.T, pod cluster.Object) {
 			stops = append(stops, m.spinIn(t, pod, cpu))
 		}
 	}
-	spare := time.Duration(len(stops)) * ahead
 	step := time.Duration(runtime.NumCPU()) * 10 * time.Millisecond // the quota grows by a tenth of the node at a time, at most
 	first := m.tally(t, pod, cpus)
 	used := m.cpuTime(t, pod) // once more, since periods count from before it
-	last, least, filled := first, first.quota, first.quota+spare
-	var passed, got time.Duration
+	last, least, seconds := first, first.quota, cgroups.FilledOnce(first.quota.Seconds(), len(cpus))
+	var passed, got, filled time.Duration
 	eventually(t, 60*time.Second, func() error {
 		now := m.tally(t, pod, cpus)
-		changes := int64(now.at.Sub(last.at) / unseen) // none, but where this test got no CPU
-		most := max(last.quota, now.quota) + time.Duration(changes)*step
-		if now.quota != last.quota {
-			changes++
-		}
-		filled += time.Duration(now.periods-last.periods+changes)*most + time.Duration(changes)*spare
+		seconds += cgroups.Quota{
+			Before: last.quota.Seconds(), Now: now.quota.Seconds(), Periods: float64(now.periods - last.periods),
+			Missed: int(now.at.Sub(last.at) / unseen), // none, but where this test got no CPU
+			Growth: step.Seconds(), CPUs: len(cpus),
+		}.Filled()
+		filled = time.Duration(seconds * float64(time.Second)).Round(time.Microsecond) // as exact as a quota is written
 		last, least = now, min(least, now.quota)
 		passed, got = now.at.Sub(first.at), now.used-used
 		switch idle := now.idle - first.idle; {
