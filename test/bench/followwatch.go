@@ -74,7 +74,7 @@ func (h *heard) sees(now time.Time, o cluster.Object) bool {
 	if h.written.IsZero() {
 		h.written = now
 	}
-	if inForce(o) {
+	if o.InForce() {
 		h.told = now
 	}
 	return h.told.IsZero()
@@ -97,12 +97,6 @@ func (n *labNode) hear(ctx context.Context, h *heard, stands func()) error {
 // burstPercent is what a NodeSLO says.
 func burstPercent(o cluster.Object) int { return o.Int("spec", "cpuBurstStrategy", "cpuBurstPercent") }
 
-// inForce reports whether the status says that the newest spec is.
-func inForce(o cluster.Object) bool {
-	generation := o.Int("metadata", "generation")
-	return generation > 0 && o.Int("status", "observedGeneration") == generation && o.Condition("Applied") == "True"
-}
-
 // settled waits until a percentage is in force everywhere.
 func (n *labNode) settled(ctx context.Context, files *bursts, percent int) error {
 	n.b.say("follow: wait for the first strategy")
@@ -111,7 +105,7 @@ func (n *labNode) settled(ctx context.Context, files *bursts, percent int) error
 		if err != nil {
 			return err
 		}
-		if burstPercent(o) != percent || !inForce(o) {
+		if burstPercent(o) != percent || !o.InForce() {
 			return fmt.Errorf("the first strategy is not in force: spec %s, status %s", o.Compact("spec"), o.Compact("status"))
 		}
 		has, err := files.all(burstOf(percent))

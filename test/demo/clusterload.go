@@ -19,7 +19,7 @@ import (
 // suppress: a change of the ConfigMap is in the kernel in seconds, and NodeSLO.status says so.
 func (d *clustered) suppress(ctx context.Context) error {
 	d.screen.title("3. From a ConfigMap to the kernel")
-	class := &meter{v2: d.tree.V2(), class: filepath.Dir(d.podDir(d.batch, "cpu"))}
+	class := &meter{tree: d.tree, class: filepath.Dir(d.podDir(d.batch, "cpu"))}
 	before, err := class.allowed()
 	if err != nil {
 		return err
@@ -73,7 +73,7 @@ func (d *clustered) seen(ctx context.Context, limit time.Duration, path, what st
 func (d *clustered) loadComesAndGoes(ctx context.Context) error {
 	d.screen.title("4. Load comes to the LS pod, and goes")
 	m := &meter{
-		v2: d.tree.V2(), ls: d.podDir(d.web, "cpuacct"), be: d.podDir(d.batch, "cpuacct"), class: filepath.Dir(d.podDir(d.batch, "cpu")),
+		tree: d.tree, ls: d.podDir(d.web, "cpuacct"), be: d.podDir(d.batch, "cpuacct"), class: filepath.Dir(d.podDir(d.batch, "cpu")),
 		began: time.Now(), pods: "web (LS) and crunch (BE)",
 		lent: func() (float64, error) {
 			lent, err := d.batchCPU(ctx)

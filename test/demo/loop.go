@@ -92,7 +92,7 @@ func (d *demo) loop(ctx context.Context, m machine) error {
 	if err != nil {
 		return fmt.Errorf("start pod %s: %w", batch.Name, err)
 	}
-	meter, err := newMeter(d.kube, d.tree.V2(), ls, be)
+	meter, err := newMeter(d.kube, d.tree, ls, be)
 	if err != nil {
 		return err
 	}
@@ -364,7 +364,7 @@ func (d *demo) endLoop(ctx context.Context, pods ...*kubelet.Running) error {
 		return err
 	}
 	class := filepath.Dir(d.kube.PodDir(pods[len(pods)-1], "cpu"))
-	m := &meter{v2: d.tree.V2(), class: class}
+	m := &meter{tree: d.tree, class: class}
 	err := poll(ctx, 15*time.Second, func() error {
 		may, err := m.allowed()
 		if err == nil && !math.IsInf(may, 1) {

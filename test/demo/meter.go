@@ -34,8 +34,8 @@ type sample struct {
 
 // meter reads what both pods use and what the best-effort class may use, from their cgroups.
 type meter struct {
-	v2 bool
-	// ls and be hold the pods' usage, class the quota of Kubernetes' BestEffort class.
+	tree cgroups.Tree
+	// ls and be hold the pods' usage (on v1 of cpuacct), class the quota of Kubernetes' BestEffort class.
 	ls, be, class string
 	// last is the look before: when, and the CPU time until then.
 	last           time.Time
@@ -49,9 +49,9 @@ type meter struct {
 }
 
 // newMeter takes its first look.
-func newMeter(k *kubelet.Kubelet, v2 bool, ls, be *kubelet.Running) (*meter, error) {
+func newMeter(k *kubelet.Kubelet, tree cgroups.Tree, ls, be *kubelet.Running) (*meter, error) {
 	m := &meter{
-		v2: v2, ls: k.PodDir(ls, "cpuacct"), be: k.PodDir(be, "cpuacct"), class: filepath.Dir(k.PodDir(be, "cpu")), began: time.Now(),
+		tree: tree, ls: k.PodDir(ls, "cpuacct"), be: k.PodDir(be, "cpuacct"), class: filepath.Dir(k.PodDir(be, "cpu")), began: time.Now(),
 		pods: fmt.Sprintf("%s (LS) and %s (BE)", ls.Pod.Name, be.Pod.Name),
 	}
 	_, err := m.read()
@@ -67,11 +67,11 @@ func (m *meter) read() (sample, error) {
 			return sample{}, err
 		}
 	}
-	ls, err := m.used(m.ls)
+	ls, err := m.tree.CPUTime(m.ls)
 	if err != nil {
 		return sample{}, err
 	}
-	be, err := m.used(m.be)
+	be, err := m.tree.CPUTime(m.be)
 	if err != nil {
 		return sample{}, err
 	}
@@ -116,38 +116,9 @@ func busyTime(text string) (time.Duration, error) {
 	return busy, nil
 }
 
-// used is the CPU time of a cgroup and all below it: usage_usec of cpu.stat, on v1 cpuacct.usage in ns.
-func (m *meter) used(dir string) (time.Duration, error) {
-	if !m.v2 {
-		text, err := cgroups.Read(dir, "cpuacct.usage")
-		if err != nil {
-			return 0, err
-		}
-		ns, err := strconv.ParseInt(text, 10, 64)
-		if err != nil {
-			return 0, fmt.Errorf("read CPU time of %s: %w", dir, err)
-		}
-		return time.Duration(ns), nil
-	}
-	text, err := cgroups.Read(dir, "cpu.stat")
-	if err != nil {
-		return 0, err
-	}
-	for line := range strings.Lines(text) {
-		if n, ok := strings.CutPrefix(strings.TrimSpace(line), "usage_usec "); ok {
-			us, err := strconv.ParseInt(n, 10, 64)
-			if err != nil {
-				return 0, fmt.Errorf("read CPU time of %s: %w", dir, err)
-			}
-			return time.Duration(us) * time.Microsecond, nil
-		}
-	}
-	return 0, fmt.Errorf("read CPU time of %s: no usage_usec", dir)
-}
-
 // usageFile is where a pod's CPU time stands, for people.
 func (m *meter) usageFile() string {
-	if m.v2 {
+	if m.tree.V2() {
 		return "cpu.stat"
 	}
 	return "cpuacct.usage"
@@ -155,7 +126,7 @@ func (m *meter) usageFile() string {
 
 // quotaFile is where the quota of a class stands, for people.
 func (m *meter) quotaFile() string {
-	if m.v2 {
+	if m.tree.V2() {
 		return "cpu.max"
 	}
 	return "cpu.cfs_quota_us"
@@ -164,7 +135,7 @@ func (m *meter) quotaFile() string {
 // allowed is quota / period of the class: cpu.max, on v1 cpu.cfs_quota_us and cpu.cfs_period_us.
 func (m *meter) allowed() (float64, error) {
 	text, err := cgroups.Read(m.class, m.quotaFile())
-	if err == nil && !m.v2 {
+	if err == nil && !m.tree.V2() {
 		var period string
 		period, err = cgroups.Read(m.class, "cpu.cfs_period_us")
 		text += " " + period

@@ -6,11 +6,8 @@
 package e2e
 
 import (
-	"fmt"
-	"os"
 	"runtime"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/koord-rt/koord-rt/model/topo"
@@ -173,55 +170,23 @@ func (r *rig) shares(while time.Duration, list string, runs ...*kubelet.Running)
 // cpuTime is what a container has used, in seconds, as the kernel counts it.
 func (r *rig) cpuTime(run *kubelet.Running) float64 {
 	r.t.Helper()
-	file, ctrl, unit := "cpuacct.usage", "cpuacct", 1e9
-	if r.tree.V2() {
-		file, ctrl, unit = "cpu.stat", "", 1e6
-	}
-	text, err := cgroups.Read(r.kube.ContainerDir(run, "main", ctrl), file)
+	used, err := r.tree.CPUTime(r.kube.ContainerDir(run, "main", "cpuacct"))
 	if err != nil {
-		r.t.Fatal(err)
+		r.t.Fatalf("%s: %v", run.Pod.Name, err)
 	}
-	if r.tree.V2() {
-		text, _, _ = strings.Cut(strings.TrimPrefix(text, "usage_usec "), "\n")
-	}
-	n, err := strconv.ParseFloat(text, 64)
-	if err != nil {
-		r.t.Fatalf("%s of %s: %v", file, run.Pod.Name, err)
-	}
-	return n / unit
+	return used.Seconds()
 }
 
-// idleTime is how long CPUs have had nothing to do since the machine was started, summed up, in seconds: idle and iowait of
-// /proc/stat, https://docs.kernel.org/filesystems/proc.html#miscellaneous-kernel-statistics-in-proc-stat.
-func (r *rig) idleTime(list string) (sum float64) {
+// idleTime is how long CPUs have had nothing to do since the machine was started, summed up, in seconds.
+func (r *rig) idleTime(list string) float64 {
 	r.t.Helper()
 	set, err := topo.ParseCPUSet(list)
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	text, err := os.ReadFile("/proc/stat")
+	idle, err := cgroups.IdleTime(set.List())
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	found := 0
-	for line := range strings.Lines(string(text)) {
-		f := strings.Fields(line)
-		for _, cpu := range set.List() {
-			if f[0] != fmt.Sprintf("cpu%d", cpu) || len(f) < 6 {
-				continue
-			}
-			found++
-			for _, ticks := range f[4:6] {
-				n, err := strconv.ParseFloat(ticks, 64)
-				if err != nil {
-					r.t.Fatalf("/proc/stat: %q: %v", line, err)
-				}
-				sum += n / 100
-			}
-		}
-	}
-	if found != set.Len() {
-		r.t.Fatalf("/proc/stat has %d of the CPUs %s", found, list)
-	}
-	return sum
+	return idle.Seconds()
 }

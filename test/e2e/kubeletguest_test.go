@@ -278,9 +278,7 @@ func withBE(fields map[string]any) map[string]any {
 // inForce waits until the NodeSLO's status says that its newest spec is.
 func (n *served) inForce() {
 	n.t.Helper()
-	n.await(nodeSLOs+"/"+n.k.Node, "status of the NodeSLO", func(o cluster.Object) bool {
-		return o.Int("status", "observedGeneration") == o.Int("metadata", "generation") && o.Condition("Applied") == "True"
-	})
+	n.await(nodeSLOs+"/"+n.k.Node, "status of the NodeSLO", cluster.Object.InForce)
 }
 
 // stand: every pod is ready and has its values.

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The koord-rt Authors
 
-// Package cgroups finds, makes and removes control groups for the test lab.
+// Package cgroups finds, makes, reads and removes control groups for the test lab.
 //
-// Input: the mount table of the machine. Output: directories below the mount points.
+// Input: the machine's mount table, the files of its control groups, and /proc/stat for how idle its CPUs are.
+// Output: directories below the mount points, what was read, and how much CPU time a quota gives.
 // Written for the lab on purpose, apart from the project's kernel packages: tests
 // must not judge those by themselves. It must not import any package under test.
 package cgroups

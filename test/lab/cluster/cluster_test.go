@@ -164,6 +164,28 @@ func TestObjectPlaces(t *testing.T) {
 	}
 }
 
+func TestInForce(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]bool{
+		"{metadata: {generation: 4}, status: {observedGeneration: 4, conditions: [{type: Applied, status: 'True'}]}}":  true,
+		"{metadata: {generation: 4}, status: {observedGeneration: 3, conditions: [{type: Applied, status: 'True'}]}}":  false,
+		"{metadata: {generation: 4}, status: {observedGeneration: 5, conditions: [{type: Applied, status: 'True'}]}}":  false,
+		"{metadata: {generation: 4}, status: {observedGeneration: 4, conditions: [{type: Applied, status: 'False'}]}}": false,
+		"{metadata: {generation: 4}, status: {observedGeneration: 4, conditions: [{type: Ready, status: 'True'}]}}":    false,
+		"{metadata: {generation: 4}}":                               false,
+		"{status: {conditions: [{type: Applied, status: 'True'}]}}": false, // of no generation: not from an API server
+		"{}": false,
+	} {
+		o, err := ParseObject([]byte(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := o.InForce(); got != want {
+			t.Errorf("%s: %t", text, got)
+		}
+	}
+}
+
 func TestProcessGroupEnds(t *testing.T) {
 	t.Parallel()
 	log := filepath.Join(t.TempDir(), "log")

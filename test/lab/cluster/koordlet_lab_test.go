@@ -196,16 +196,11 @@ func (n *governed) inForce(t *testing.T) cluster.Object {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	got, err := n.c.Admin().Wait(ctx, slos+"/"+n.k.Node, "status of the NodeSLO", isInForce)
+	got, err := n.c.Admin().Wait(ctx, slos+"/"+n.k.Node, "status of the NodeSLO", cluster.Object.InForce)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return got
-}
-
-// isInForce reports whether a NodeSLO's status says that its newest spec is.
-func isInForce(slo cluster.Object) bool {
-	return slo.Int("status", "observedGeneration") == slo.Int("metadata", "generation") && slo.Condition("Applied") == "True"
 }
 
 // strategy: nothing is in force without a NodeSLO; one that is made, and one that is changed, is in force seconds later.

@@ -216,7 +216,7 @@ func (m *managed) inKernel(t *testing.T) time.Duration {
 	written := time.Since(begun)
 	m.quotaWithin(t, 50, 65)
 	kernel := time.Since(begun)
-	m.slo(t, 60*time.Second, "NodeSLO whose status says that it is in force", isInForce)
+	m.slo(t, 60*time.Second, "NodeSLO whose status says that it is in force", cluster.Object.InForce)
 	all := time.Since(begun)
 	t.Logf("ConfigMap in the NodeSLO after %s, in the kernel after %s, in the NodeSLO's status after %s",
 		written.Round(time.Millisecond), kernel.Round(time.Millisecond), all.Round(time.Millisecond))

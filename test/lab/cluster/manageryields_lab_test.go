@@ -18,7 +18,7 @@ import (
 )
 
 // tally is what the kernel has counted until now: the CPU time of a best-effort pod, the periods of its class' quota and in how many it
-// stopped the class, and how long the CPUs but quiet had nothing to do.
+// stopped the class, and how long the pod's CPUs had nothing to do.
 type tally struct {
 	at                 time.Time
 	quota              time.Duration // of the class in a period
@@ -26,7 +26,7 @@ type tally struct {
 	periods, throttled int64
 }
 
-func (m *managed) tally(t *testing.T, pod cluster.Object) tally {
+func (m *managed) tally(t *testing.T, pod cluster.Object, cpus []int) tally {
 	t.Helper()
 	used := m.cpuTime(t, pod)
 	quota, err := m.quota()
@@ -34,8 +34,13 @@ func (m *managed) tally(t *testing.T, pod cluster.Object) tally {
 		t.Fatalf("quota of the best-effort class under load: %d, %v", quota, err)
 	}
 	class := cpuStat(t, m.class())
+	at := time.Now()
+	idle, err := cgroups.IdleTime(cpus)
+	if err != nil {
+		t.Fatal(err)
+	}
 	return tally{
-		at: time.Now(), quota: time.Duration(quota) * time.Microsecond, used: used, idle: idleTime(t),
+		at: at, quota: time.Duration(quota) * time.Microsecond, used: used, idle: idle,
 		periods: class["nr_periods"], throttled: class["nr_throttled"],
 	}
 }
@@ -45,9 +50,6 @@ const (
 	computes = 5 * time.Second
 	// unseen is the least between two changes of the quota: koordlet decides once a second, and when pressure calls.
 	unseen = 500 * time.Millisecond
-	// ahead is what a CPU can have beyond the quota: of one that it had before a slice of 5 ms, and until the next tick, 10 ms at most, what it
-	// overdraws and what is not counted yet. The kernel takes back what was overdrawn, unless a quota is written meanwhile.
-	ahead = 25 * time.Millisecond
 )
 
 // yields: under load the profile's pod would take every CPU but that of the load, and gets no more than what the kernel has filled the quota of its class
@@ -55,26 +57,27 @@ const (
 // has got more it is looked at for longer: a CPU that a hypervisor has taken away for a while may count as used, which later periods make up for.
 func (m *managed) yields(t *testing.T, pod cluster.Object) {
 	t.Helper()
+	var cpus []int
 	var stops []func()
 	for cpu := range runtime.NumCPU() {
 		if cpu != quiet {
+			cpus = append(cpus, cpu)
 			stops = append(stops, m.spinIn(t, pod, cpu))
 		}
 	}
-	spare := time.Duration(len(stops)) * ahead
 	step := time.Duration(runtime.NumCPU()) * 10 * time.Millisecond // the quota grows by a tenth of the node at a time, at most
-	first := m.tally(t, pod)
+	first := m.tally(t, pod, cpus)
 	used := m.cpuTime(t, pod) // once more, since periods count from before it
-	last, least, filled := first, first.quota, first.quota+spare
-	var passed, got time.Duration
+	last, least, seconds := first, first.quota, cgroups.FilledOnce(first.quota.Seconds(), len(cpus))
+	var passed, got, filled time.Duration
 	eventually(t, 60*time.Second, func() error {
-		now := m.tally(t, pod)
-		changes := int64(now.at.Sub(last.at) / unseen) // none, but where this test got no CPU
-		most := max(last.quota, now.quota) + time.Duration(changes)*step
-		if now.quota != last.quota {
-			changes++
-		}
-		filled += time.Duration(now.periods-last.periods+changes)*most + time.Duration(changes)*spare
+		now := m.tally(t, pod, cpus)
+		seconds += cgroups.Quota{
+			Before: last.quota.Seconds(), Now: now.quota.Seconds(), Periods: float64(now.periods - last.periods),
+			Missed: int(now.at.Sub(last.at) / unseen), // none, but where this test got no CPU
+			Growth: step.Seconds(), CPUs: len(cpus),
+		}.Filled()
+		filled = time.Duration(seconds * float64(time.Second)).Round(time.Microsecond) // as exact as a quota is written
 		last, least = now, min(least, now.quota)
 		passed, got = now.at.Sub(first.at), now.used-used
 		switch idle := now.idle - first.idle; {
@@ -97,18 +100,11 @@ func (m *managed) yields(t *testing.T, pod cluster.Object) {
 // cpuTime is what a pod has used, as the kernel counts it.
 func (n *governed) cpuTime(t *testing.T, pod cluster.Object) time.Duration {
 	t.Helper()
-	if n.tree.V2() {
-		return time.Duration(cpuStat(t, n.podDir(pod, "cpu"))["usage_usec"]) * time.Microsecond
-	}
-	text, err := cgroups.Read(n.podDir(pod, "cpuacct"), "cpuacct.usage")
+	used, err := n.tree.CPUTime(n.podDir(pod, "cpuacct"))
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("%s: %v", pod.Str("metadata", "name"), err)
 	}
-	ns, err := strconv.ParseInt(text, 10, 64)
-	if err != nil {
-		t.Fatalf("cpuacct.usage of %s: %v", pod.Str("metadata", "name"), err)
-	}
-	return time.Duration(ns)
+	return used
 }
 
 // cpuStat are the figures of a control group's cpu.stat: "nr_periods 42".
@@ -128,25 +124,4 @@ func cpuStat(t *testing.T, dir string) map[string]int64 {
 		out[name] = n
 	}
 	return out
-}
-
-// idleTime is for how long the CPUs but quiet had nothing to do since the machine was started, summed up: idle and iowait of /proc/stat in hundredths of
-// a second, https://docs.kernel.org/filesystems/proc.html#miscellaneous-kernel-statistics-in-proc-stat.
-func idleTime(t *testing.T) (sum time.Duration) {
-	t.Helper()
-	for line := range strings.Lines(read(t, "/proc/stat")) {
-		f := strings.Fields(line)
-		id, is := strings.CutPrefix(f[0], "cpu")
-		if cpu, err := strconv.Atoi(id); !is || err != nil || cpu == quiet || len(f) < 6 {
-			continue
-		}
-		for _, ticks := range f[4:6] {
-			n, err := strconv.ParseInt(ticks, 10, 64)
-			if err != nil {
-				t.Fatalf("/proc/stat: %q: %v", line, err)
-			}
-			sum += time.Duration(n) * 10 * time.Millisecond
-		}
-	}
-	return sum
 }

@@ -78,6 +78,14 @@ func (o Object) Condition(kind string) string {
 	return ""
 }
 
+// InForce reports whether a NodeSLO's status says that its newest spec is:
+//
+//	status.observedGeneration = metadata.generation > 0, and the condition Applied is "True"
+func (o Object) InForce() bool {
+	generation := o.Int("metadata", "generation")
+	return generation > 0 && o.Int("status", "observedGeneration") == generation && o.Condition("Applied") == "True"
+}
+
 // Compact is one place of the object as JSON, cut to 2000 bytes, for messages.
 func (o Object) Compact(steps ...any) string {
 	data, err := json.Marshal(o.At(steps...))
