@@ -109,6 +109,7 @@ var beyondTest = map[string]string{
 	"test/lab/critest.TestUpstreamProxyHost":                  "lab-peers: upstream's proxy, which the benchmarks compare with; no code of ours in it",
 	"test/lab/cluster.TestClusterUpstreamKoordlet":            "lab-peers: upstream's agent, which the benchmarks compare with; no code of ours in it",
 	"test/e2e.TestGuestDemo":                                  "lab-vm-full: three minutes of an emulated machine; TestGuestScenarios compares what it shows, TestHostDemo runs it",
+	"test/e2e.TestGuestSystemdDemo":                           "lab-vm-full, too",
 	"test/lab/critest.TestCriDockerdHost":                     "lab-peers: cri-dockerd takes four minutes to compile; TestDockerHost… have dockerd with its own client, through the proxy too",
 	"test/lab/critest.TestCriDockerdProxied":                  "lab-peers, too",
 	"cri-proxy/internal/docker.TestDockerHostCriDockerd":      "lab-peers, too",

@@ -43,21 +43,52 @@ type measured struct {
 	exact map[string]sample
 	// bare is what the bare plugin's own work took, in seconds, by event; only of bare.
 	bare map[string]sample
-	// crowds are, for each wave, the most requests for CreateContainer that were under way; only ours.
+	// crowds are, for each wave, the most requests for CreateContainer that were under way; only of the contest's first.
 	crowds []int
 }
 
-// contenders are connected at the same time and see the same requests one after the other: koord-nri, one that does
-// nothing, and one that does a fixed piece of work alone.
-var contenders = [...]string{"ours", "noop", "bare"}
+// contest is who is connected at the same time and sees the same requests one after the other, and in which places: the runtime's
+// call of whoever comes later finds warmer caches.
+type contest struct {
+	names []string
+	// places are the plugins' indices in a round, by name.
+	places func(round int) map[string]string
+}
 
-// indices are the contenders' places in a round: noop stands before ours and behind it by turns, since the runtime's call of
-// whoever comes later finds warmer caches. bare is last: what it writes, ours must have to write.
-func indices(round int) map[string]string {
+// oursNoopBare is koord-nri, a plugin that does nothing, and one that does a fixed piece of work alone. noop stands before ours and
+// behind it by turns. bare is last: what it writes, ours must have to write.
+var oursNoopBare = contest{names: []string{"ours", "noop", "bare"}, places: func(round int) map[string]string {
 	if round%2 == 0 {
 		return map[string]string{"noop": "04", "ours": "05", "bare": "07"}
 	}
 	return map[string]string{"ours": "05", "noop": "06", "bare": "07"}
+}}
+
+// labels are the names under which the runtime's metrics tell of the contenders in a round.
+func (c contest) labels(round int) map[string]string {
+	out := map[string]string{}
+	for name, index := range c.places(round) {
+		if name == "ours" {
+			out[index+"-koord-rt"] = name
+		} else {
+			out[index+"-noop"] = name
+		}
+	}
+	return out
+}
+
+// standings are what each contender took at each concurrency.
+type standings map[string]map[int]*measured
+
+func (c contest) begin() standings {
+	out := standings{}
+	for _, name := range c.names {
+		out[name] = map[int]*measured{}
+		for _, n := range concurrencies {
+			out[name][n] = &measured{own: histograms{}, remote: histograms{}, exact: map[string]sample{}, bare: map[string]sample{}}
+		}
+	}
+	return out
 }
 
 // apart is handlers with a CPU that only the plugins use: what the events take without the wait for a processor, which on
@@ -73,14 +104,29 @@ func (b *bench) apart(ctx context.Context, r *report) (err error) {
 }
 
 // handlers loads one containerd with many running containers, with koord-nri, noop and bare connected.
-func (b *bench) handlers(ctx context.Context, r *report) (err error) {
-	bin, err := fineContainerd(ctx)
+func (b *bench) handlers(ctx context.Context, r *report) error {
+	results, err := b.hold(ctx, r, oursNoopBare, b.o.rounds)
 	if err != nil {
 		return err
 	}
+	tellCrowds(r, results["ours"])
+	judgeHandlers(r, results["ours"])
+	tellBare(r, results["bare"])
+	judgeRPC(r, results["ours"], results["noop"])
+	tellRPC(r, results["bare"], results["noop"])
+	noteHandlers(r, oursNoopBare, results)
+	return nil
+}
+
+// hold is the contest on one containerd with many running containers.
+func (b *bench) hold(ctx context.Context, r *report, c contest, rounds int) (_ standings, err error) {
+	bin, err := fineContainerd(ctx)
+	if err != nil {
+		return nil, err
+	}
 	rig, err := newRig(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer func() {
 		b.say("remove the containers")
@@ -90,70 +136,67 @@ func (b *bench) handlers(ctx context.Context, r *report) (err error) {
 	}()
 	rig.host.Bin = bin
 	if err := rig.host.Restart(ctx); err != nil {
-		return err
+		return nil, err
 	}
 	if _, err := b.startFleet(ctx, rig, b.o.running, 10); err != nil {
-		return err
+		return nil, err
 	}
-	results := map[string]map[int]*measured{}
-	for _, name := range contenders {
-		results[name] = map[int]*measured{}
-		for _, c := range concurrencies {
-			results[name][c] = &measured{own: histograms{}, remote: histograms{}, exact: map[string]sample{}, bare: map[string]sample{}}
+	results := c.begin()
+	for round := range rounds {
+		if err := b.turn(ctx, r, rig, c, round, rounds, results); err != nil {
+			return nil, fmt.Errorf("round %d: %w", round+1, err)
 		}
 	}
-	for round := range b.o.rounds {
-		if err := b.turn(ctx, r, rig, round, results); err != nil {
-			return fmt.Errorf("round %d: %w", round+1, err)
-		}
-	}
-	tellCrowds(r, results["ours"])
-	judgeHandlers(r, results["ours"])
-	tellBare(r, results["bare"])
-	judgeRPC(r, results["ours"], results["noop"])
-	tellRPC(r, results["bare"], results["noop"])
-	noteHandlers(r, results)
-	return nil
+	return results, nil
 }
 
 // turn connects the plugins and creates containers at every concurrency.
-func (b *bench) turn(ctx context.Context, r *report, rig *rig, round int, into map[string]map[int]*measured) error {
+func (b *bench) turn(ctx context.Context, r *report, rig *rig, who contest, round, rounds int, into standings) error {
 	plugins := map[string]*process{}
-	for _, name := range contenders {
-		p, err := b.startPlugin(ctx, rig, name, indices(round)[name])
+	for _, name := range who.names {
+		p, err := b.startPlugin(ctx, rig, name, who.places(round)[name])
 		if err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
 		plugins[name] = p
 	}
-	if err := b.settle(ctx, plugins["ours"]); err != nil {
+	if err := b.settle(ctx, plugins[who.names[0]]); err != nil {
 		return err
 	}
 	var began [len(concurrencies)]time.Time
 	for i, c := range concurrencies {
-		share := b.o.rounds * perPod
+		share := rounds * perPod
 		pods := (b.o.creates + share - 1) / share
 		pods = (pods + c - 1) / c * c // whole waves
-		b.say("handlers: round %d, %d pods, %d at once", round+1, pods, c)
+		b.say("%s: round %d, %d pods, %d at once", r.name, round+1, pods, c)
 		began[i] = time.Now()
-		l := load{rig: rig, ours: plugins["ours"], prefix: fmt.Sprintf("r%dn%d", round, c), wave: c, into: map[string]*measured{}}
-		for _, name := range contenders {
+		l := load{rig: rig, ours: plugins["ours"], labels: who.labels(round), prefix: fmt.Sprintf("r%dn%d", round, c), wave: c, into: map[string]*measured{}}
+		for _, name := range who.names {
 			l.into[name] = into[name][c]
 		}
 		if err := l.run(ctx, pods); err != nil {
 			return fmt.Errorf("%d at once: %w", c, err)
 		}
+		first := into[who.names[0]][c]
+		first.crowds = append(first.crowds, l.crowds...)
 		r.note("round %d at %d: %d pods in %s (run, create, start, resize, stop %s)", round+1, c, pods, time.Since(began[i]).Round(time.Second), l.steps)
 	}
-	for _, name := range contenders {
-		if rss, err := residentOf(plugins[name].cmd.Process.Pid); err == nil {
+	for _, name := range who.names {
+		p := plugins[name]
+		if rss, err := residentOf(p.cmd.Process.Pid); err == nil {
 			r.note("round %d %s: memory after the load: %s", round+1, name, rss)
 		}
-		if err := plugins[name].stop(); err != nil {
+		if err := p.stop(); err != nil {
+			return err
+		}
+		if p.bare == "" {
+			continue
+		}
+		if err := readBare(p.bare, began[:], into[name]); err != nil {
 			return err
 		}
 	}
-	return readBare(plugins["bare"].bare, began[:], into["bare"])
+	return nil
 }
 
 // tellCrowds shows that as many requests for CreateContainer were under way as the figures' names say.
@@ -176,6 +219,9 @@ func tellBare(r *report, bare map[int]*measured) {
 	} {
 		for _, c := range concurrencies {
 			s := bare[c].bare[e.event].sorted()
+			if len(s) == 0 {
+				continue
+			}
 			within := 0
 			for _, v := range s {
 				if v <= handlerGoal {
@@ -183,7 +229,7 @@ func tellBare(r *report, bare map[int]*measured) {
 				}
 			}
 			r.tell(fmt.Sprintf("%s at %d, p99", e.name, c), "%s (p50 %s, %.1f %% ≤ 200 µs of %d)",
-				took(s.quantile(0.99)), took(s.quantile(0.5)), 100*float64(within)/float64(max(len(s), 1)), len(s))
+				took(s.quantile(0.99)), took(s.quantile(0.5)), 100*float64(within)/float64(len(s)), len(s))
 		}
 	}
 }
@@ -234,8 +280,8 @@ func ratioRPC(e metrics.Event, q float64, one, other *measured) (ratio float64, 
 	return a / z, fmt.Sprintf("%.2f (%s / %s, %s)", a/z, took(a), took(z), how)
 }
 
-func noteHandlers(r *report, results map[string]map[int]*measured) {
-	for _, name := range contenders {
+func noteHandlers(r *report, who contest, results standings) {
+	for _, name := range who.names {
 		for _, c := range concurrencies {
 			m := results[name][c]
 			for _, k := range slices.Sorted(maps.Keys(m.own)) {

@@ -86,7 +86,7 @@ func TestIndices(t *testing.T) {
 	t.Parallel()
 	before := 0
 	for round := range 2 {
-		at := indices(round)
+		at := oursNoopBare.places(round)
 		if at["ours"] != plainIndex || at["bare"] <= max(at["ours"], at["noop"]) || at["noop"] == at["ours"] {
 			t.Errorf("round %d: %v", round, at)
 		}
@@ -96,5 +96,26 @@ func TestIndices(t *testing.T) {
 	}
 	if before != 1 {
 		t.Errorf("noop stands before ours %d times in two rounds", before)
+	}
+}
+
+// Over its rounds each plugin of least has each place once, and the runtime's metrics are told apart.
+func TestLeastPlaces(t *testing.T) {
+	t.Parallel()
+	had := map[string]bool{}
+	for round := range leastRounds {
+		labels := twoNoopsAndMust.labels(round)
+		if len(labels) != len(twoNoopsAndMust.names) {
+			t.Errorf("round %d: %v", round, labels)
+		}
+		for label, name := range labels {
+			had[name+" "+label] = true
+		}
+	}
+	if len(had) != leastRounds*len(twoNoopsAndMust.names) {
+		t.Errorf("%v", had)
+	}
+	if got := oursNoopBare.labels(1); got["05-koord-rt"] != "ours" || got["06-noop"] != "noop" || got["07-noop"] != "bare" {
+		t.Errorf("%v", got)
 	}
 }

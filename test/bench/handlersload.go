@@ -27,10 +27,12 @@ const bareWork = 30 * time.Microsecond
 // pod has taken it. Without that, of 64 pods under way only a few are at the same step, most wait for their runc.
 type load struct {
 	rig    *rig
-	ours   *process
+	ours   *process          // nil where it is no contender
+	labels map[string]string // contest.labels
 	prefix string
 	wave   int // pods at once
 	into   map[string]*measured
+	crowds []int                   // the most requests for CreateContainer under way, by wave
 	last   map[string]histograms   // of containerd, where requests come one at a time
 	steps  [numSteps]time.Duration // of all waves
 }
@@ -73,7 +75,9 @@ func (l *load) run(ctx context.Context, pods int) error {
 	if err != nil {
 		return err
 	}
-	l.into["ours"].own.add(ownAfter.since(own))
+	if l.ours != nil {
+		l.into["ours"].own.add(ownAfter.since(own))
+	}
 	for name, m := range l.into {
 		m.remote.add(remoteAfter[name].since(remote[name]))
 	}
@@ -116,7 +120,7 @@ func (l *load) pods(ctx context.Context, first int) error {
 	if err != nil {
 		return err
 	}
-	l.into["ours"].crowds = append(l.into["ours"].crowds, l.rig.calls.most())
+	l.crowds = append(l.crowds, l.rig.calls.most())
 	l.took(stepCreate, begin)
 	begin = time.Now()
 	if err := each(kube.StartContainer); err != nil {
@@ -172,12 +176,14 @@ func (l *load) one(ctx context.Context) error {
 
 // own is koord-nri's own histogram.
 func (l *load) own(ctx context.Context) (histograms, error) {
+	if l.ours == nil {
+		return nil, nil
+	}
 	return scrape(ctx, l.ours.metrics, "http://koord-nri/metrics", ownFamily, "event", func(map[string]string) bool { return true })
 }
 
-// remote is containerd's histogram of the plugins' calls, by contender. noop has two places, one in each kind of round.
+// remote is containerd's histogram of the plugins' calls, by contender.
 func (l *load) remote(ctx context.Context) (map[string]histograms, error) {
-	names := map[string]string{"05-koord-rt": "ours", "04-noop": "noop", "06-noop": "noop", "07-noop": "bare"}
 	all, err := scrapeBy(ctx, "", l.rig.host.Metrics, remoteFamily, func(labels map[string]string) string {
 		return labels["plugin"] + "/" + labels["operation"]
 	})
@@ -185,12 +191,12 @@ func (l *load) remote(ctx context.Context) (map[string]histograms, error) {
 		return nil, err
 	}
 	out := map[string]histograms{}
-	for _, name := range contenders {
+	for name := range l.into {
 		out[name] = histograms{}
 	}
 	for key, h := range all {
 		plugin, op, _ := strings.Cut(key, "/")
-		if name := names[plugin]; name != "" {
+		if name := l.labels[plugin]; name != "" {
 			out[name].add(histograms{op: h})
 		}
 	}

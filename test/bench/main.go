@@ -52,7 +52,7 @@ type options struct {
 // benchmarks in the order in which they run.
 func benchmarks() []benchmark {
 	return []benchmark{
-		{"decide", (*bench).decide}, {"handlers", (*bench).handlers}, {"apart", (*bench).apart}, {"pairs", (*bench).pairs},
+		{"decide", (*bench).decide}, {"handlers", (*bench).handlers}, {"apart", (*bench).apart}, {"least", (*bench).least}, {"pairs", (*bench).pairs},
 		{"sync", (*bench).sync}, {"memory", (*bench).memory}, {"proxy", (*bench).proxy},
 		{"koordlet", (*bench).koordlet}, {"reaction", (*bench).reaction}, {"follow", (*bench).follow}, {"manager", (*bench).manager},
 		{"webhooks", (*bench).webhooks},
@@ -86,19 +86,19 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	var o options
 	f := flag.NewFlagSet("bench", flag.ContinueOnError)
 	f.SetOutput(stderr)
-	only := f.String("only", "", "benchmarks to run, separated by commas (default all): decide, handlers, apart, pairs, sync, memory, proxy, koordlet, reaction, follow, manager, webhooks")
+	only := f.String("only", "", "benchmarks to run, separated by commas (default all): decide, handlers, apart, least, pairs, sync, memory, proxy, koordlet, reaction, follow, manager, webhooks")
 	f.StringVar(&o.out, "out", "docs/benchmarks", "folder to write raw files and figures to; empty writes nothing")
 	f.StringVar(&o.bin, "bin", "bin", "folder of koord-nri, koord-runtime-proxy, koordlet and koord-manager")
 	f.IntVar(&o.decisions, "decisions", 200_000, "decide: decisions to time")
-	f.IntVar(&o.running, "running", 250, "handlers, proxy: running containers, ten to a pod")
-	f.IntVar(&o.creates, "creates", 1000, "handlers: containers per concurrency, at least, two to a pod, over all rounds")
-	f.IntVar(&o.rounds, "rounds", 2, "handlers: rounds; noop stands before ours and behind it by turns")
+	f.IntVar(&o.running, "running", 250, "handlers, apart, least, proxy: running containers, ten to a pod")
+	f.IntVar(&o.creates, "creates", 1000, "handlers, apart, least: containers per concurrency, at least, two to a pod, over all rounds")
+	f.IntVar(&o.rounds, "rounds", 2, "handlers, apart: rounds; noop stands before ours and behind it by turns")
 	f.IntVar(&o.pairs, "pairs", 2000, "pairs: pairs of pods")
 	f.BoolVar(&o.none, "none", false, "pairs: compare with no plugin at all, too")
 	f.BoolVar(&o.stamp, "stamp", false, "pairs: compare with a plugin that adds one annotation and nothing else, too")
 	f.IntVar(&o.fleet, "fleet", 1000, "sync, memory: containers, fifty to a pod")
 	f.IntVar(&o.repeat, "repeat", 3, "sync: repetitions")
-	f.DurationVar(&o.settle, "settle", 20*time.Second, "handlers, pairs, proxy: wait between a plugin's connection and the first request")
+	f.DurationVar(&o.settle, "settle", 20*time.Second, "handlers, apart, least, pairs, proxy: wait between a plugin's connection and the first request")
 	f.DurationVar(&o.rest, "rest", 30*time.Second, "memory, proxy: wait before memory is read")
 	f.IntVar(&o.noopNice, "noop-nice", -10, "nice value of the plugin that does nothing and of the byte relay; our programs give themselves -10")
 	o.proxy.flags(f)

@@ -102,9 +102,13 @@ func (b *bench) prepareNoop(ctx context.Context, r *rig, p *process, dir, index 
 	if p.name == "stamp" {
 		p.cmd.Args = append(p.cmd.Args, "-stamp")
 	}
-	if p.name == "bare" {
+	switch p.name {
+	case "bare":
 		p.bare = filepath.Join(dir, "took")
 		p.cmd.Args = append(p.cmd.Args, "-bare", p.bare, "-work", bareWork.String(), "-stamp")
+	case "must":
+		p.bare = filepath.Join(dir, "took")
+		p.cmd.Args = append(p.cmd.Args, "-bare", p.bare, "-alone")
 	}
 	p.ready = func() error {
 		_, err := os.Stat(ready)

@@ -34,6 +34,9 @@ func TestHostDemo(t *testing.T) {
 // TestGuestDemo runs it in a VM, which has no Go: cgroup v2 has other files and more rows.
 func TestGuestDemo(t *testing.T) { demoOnHold(t, ".", bin("demo"), "-hold") }
 
+// TestGuestSystemdDemo runs it where systemd is PID 1, as on the machine of whoever tries it first.
+func TestGuestSystemdDemo(t *testing.T) { demoOnHold(t, ".", bin("demo"), "-hold") }
+
 // back: what BE may use under the load is at most this part of what it may use before and after it.
 const back = 0.75
 

@@ -24,7 +24,9 @@ import (
 // machine's doing.
 type bare struct {
 	v2    bool
-	turns int // of the arithmetic
+	turns int // of the arithmetic, 0 for none
+	// alone says that there is no koord-nri beside it, so that the calls stand where koord-nri's would.
+	alone bool
 
 	mu   sync.Mutex
 	pods map[string]*pod // by sandbox id
@@ -44,15 +46,20 @@ const (
 	burst   = "100000"
 	lowered = "50000" // before a resize downwards
 	quota   = "100000"
+	// startQuota is quota as a number: what an LS container starts with, and has again after the load's second resize.
+	startQuota = 100_000
+	classLabel = "koordinator.sh/qosClass"
 )
 
-func newBare(work time.Duration) (*bare, error) {
+func newBare(work time.Duration, alone bool) (*bare, error) {
 	var st unix.Statfs_t
 	if err := unix.Statfs("/sys/fs/cgroup", &st); err != nil {
 		return nil, fmt.Errorf("look at /sys/fs/cgroup: %w", err)
 	}
-	b := &bare{v2: st.Type == unix.CGROUP2_SUPER_MAGIC, pods: map[string]*pod{}}
-	b.turns = b.turnsFor(work)
+	b := &bare{v2: st.Type == unix.CGROUP2_SUPER_MAGIC, alone: alone, pods: map[string]*pod{}}
+	if !alone {
+		b.turns = b.turnsFor(work)
+	}
 	return b, nil
 }
 
@@ -91,7 +98,7 @@ func (b *bare) create() {
 // prepare makes what update and stop need, when the sandbox runs: for an LS pod a group in the pod's with a container's quota and burst.
 // What is made long before is no longer in the processor's caches, as a container's group is not when it starts.
 func (b *bare) prepare(sb *api.PodSandbox) error {
-	p := &pod{cgroup: nri.Pod(sb).Cgroup, class: sb.GetLabels()["koordinator.sh/qosClass"]}
+	p := &pod{cgroup: nri.Pod(sb).Cgroup, class: sb.GetLabels()[classLabel]}
 	if p.class == "LS" {
 		p.cgroup += "/bare"
 		remove, err := b.sibling(p.cgroup)

@@ -3,7 +3,8 @@
 
 // Command noop is an NRI plugin that subscribes to the events of koord-nri and does nothing with them: what is left of a
 // request's time when it answers is the price of NRI itself. With -bare it does the bare system calls of StartContainer and
-// UpdateContainer and a fixed piece of arithmetic in CreateContainer, with -stamp it adds one annotation to each container.
+// UpdateContainer and a fixed piece of arithmetic in CreateContainer, beside a koord-nri or -alone, with -stamp it adds one annotation to
+// each container.
 //
 // Input is the NRI socket; output is a file that appears when the runtime has synchronised, and with -bare a file of what
 // each of both took. Only the benchmarks run it.
@@ -43,6 +44,7 @@ func serve(ctx context.Context, args []string) (err error) {
 	index := f.String("index", "05", "place among the runtime's plugins")
 	took := f.String("bare", "", "do StartContainer's and UpdateContainer's system calls and CreateContainer's arithmetic, and write to this file at the end what each took")
 	work := f.Duration("work", 0, "processor time of the arithmetic")
+	alone := f.Bool("alone", false, "with -bare, without koord-nri: make the system calls in StartContainer and UpdateContainer, for the container, and no arithmetic")
 	stamp := f.Bool("stamp", false, "add an annotation to each container")
 	if err := f.Parse(args); err != nil {
 		return err
@@ -54,7 +56,7 @@ func serve(ctx context.Context, args []string) (err error) {
 	}
 	p := &plugin{ready: *ready, stamp: *stamp}
 	if *took != "" {
-		b, err := newBare(*work)
+		b, err := newBare(*work, *alone)
 		if err != nil {
 			return err
 		}
@@ -90,7 +92,7 @@ func (p *plugin) Synchronize(context.Context, []*api.PodSandbox, []*api.Containe
 
 // RunPodSandbox does nothing, or prepares the bare system calls.
 func (p *plugin) RunPodSandbox(_ context.Context, sb *api.PodSandbox) error {
-	if p.bare == nil {
+	if p.bare == nil || p.bare.alone {
 		return nil
 	}
 	return p.bare.prepare(sb)
@@ -106,7 +108,7 @@ func (*plugin) PostUpdatePodSandbox(context.Context, *api.PodSandbox) error { re
 
 // StopPodSandbox does nothing, or the bare system calls of a start.
 func (p *plugin) StopPodSandbox(_ context.Context, sb *api.PodSandbox) error {
-	if p.bare == nil {
+	if p.bare == nil || p.bare.alone {
 		return nil
 	}
 	return p.bare.stop(sb)
@@ -118,7 +120,7 @@ func (*plugin) RemovePodSandbox(context.Context, *api.PodSandbox) error { return
 // CreateContainer does nothing, or the arithmetic, or adds an annotation as long as koord-nri's on a container with burst and batch
 // resources.
 func (p *plugin) CreateContainer(context.Context, *api.PodSandbox, *api.Container) (*api.ContainerAdjustment, []*api.ContainerUpdate, error) {
-	if p.bare != nil {
+	if p.bare != nil && !p.bare.alone {
 		p.bare.create()
 	}
 	if !p.stamp {
@@ -132,13 +134,21 @@ func (p *plugin) CreateContainer(context.Context, *api.PodSandbox, *api.Containe
 // stampLength is in bytes.
 const stampLength = 200
 
-// StartContainer does nothing.
-func (*plugin) StartContainer(context.Context, *api.PodSandbox, *api.Container) error { return nil }
+// StartContainer does nothing, or its bare system calls where no koord-nri makes them.
+func (p *plugin) StartContainer(_ context.Context, sb *api.PodSandbox, c *api.Container) error {
+	if p.bare == nil || !p.bare.alone {
+		return nil
+	}
+	return p.bare.start(sb, c)
+}
 
 // UpdateContainer does nothing, or its bare system calls.
-func (p *plugin) UpdateContainer(_ context.Context, sb *api.PodSandbox, _ *api.Container, _ *api.LinuxResources) ([]*api.ContainerUpdate, error) {
-	if p.bare == nil {
+func (p *plugin) UpdateContainer(_ context.Context, sb *api.PodSandbox, c *api.Container, r *api.LinuxResources) ([]*api.ContainerUpdate, error) {
+	switch {
+	case p.bare == nil:
 		return nil, nil
+	case p.bare.alone:
+		return nil, p.bare.lower(sb, c, r)
 	}
 	return nil, p.bare.update(sb)
 }

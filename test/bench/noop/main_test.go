@@ -4,6 +4,7 @@
 package main
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -125,5 +126,39 @@ func TestBare(t *testing.T) {
 	}
 	if text, err := os.ReadFile(path); err != nil || strings.Count(string(text), "\n") != 2 {
 		t.Errorf("saved %q, %v", text, err)
+	}
+}
+
+// Alone it calls the kernel for an LS container's start and its resize downwards, for another's start, and for nothing else.
+func TestAlone(t *testing.T) {
+	t.Parallel()
+	b := &bare{v2: true, alone: true}
+	p := &plugin{bare: b}
+	ls := &api.PodSandbox{Labels: map[string]string{classLabel: "LS"}}
+	be := &api.PodSandbox{Labels: map[string]string{classLabel: "BE"}}
+	c := &api.Container{Linux: &api.LinuxContainer{CgroupsPath: "/kubepods/none/c"}}
+	quota := func(q int64) *api.LinuxResources { return &api.LinuxResources{Cpu: &api.LinuxCPU{Quota: api.Int64(q)}} }
+	for _, sb := range []*api.PodSandbox{ls, be} {
+		if err := errors.Join(p.RunPodSandbox(t.Context(), sb), p.StopPodSandbox(t.Context(), sb)); err != nil {
+			t.Error(err)
+		}
+		if _, _, err := p.CreateContainer(t.Context(), sb, c); err != nil {
+			t.Error(err)
+		}
+		if p.StartContainer(t.Context(), sb, c) == nil {
+			t.Error("no error of a group that is missing")
+		}
+		for _, q := range []int64{150_000, startQuota} {
+			if _, err := p.UpdateContainer(t.Context(), sb, c, quota(q)); (err != nil) != (sb == ls && q == startQuota) {
+				t.Errorf("update of %s to %d: %v", sb.GetLabels()[classLabel], q, err)
+			}
+		}
+	}
+	var events []string
+	for _, m := range b.took {
+		events = append(events, m.event)
+	}
+	if got := strings.Join(events, " "); got != "StartContainer/LS UpdateContainer/LS StartContainer/BE" {
+		t.Error(got)
 	}
 }

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+package main
+
+import (
+	"time"
+
+	"github.com/containerd/nri/pkg/api"
+
+	"github.com/koord-rt/koord-rt/adapt/nri"
+)
+
+// The bare system calls without a koord-nri beside them: in StartContainer and UpdateContainer themselves, on the container itself, whose
+// group the runtime has just made.
+
+// start puts an LS container's burst in force, or reads the limits of another that prove it.
+func (b *bare) start(sb *api.PodSandbox, c *api.Container) error {
+	class, cgroup := sb.GetLabels()[classLabel], nri.Cgroup(sb, c)
+	return b.timed("StartContainer/"+class, func() error {
+		if class == "LS" {
+			return writeAndRead(b.burst(cgroup), burst)
+		}
+		for _, path := range b.limits(cgroup) {
+			if err := writeAndRead(path, ""); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// lower lowers an LS container's burst before its quota is lowered: the kernel takes no quota below the burst. koord-nri must do the same
+// for the pod, and keep what it says; this one does not.
+func (b *bare) lower(sb *api.PodSandbox, c *api.Container, r *api.LinuxResources) error {
+	class := sb.GetLabels()[classLabel]
+	if class != "LS" || r.GetCpu().GetQuota().GetValue() != startQuota {
+		return nil // the load's first resize is upwards
+	}
+	return b.timed("UpdateContainer/"+class, func() error { return writeAndRead(b.burst(nri.Cgroup(sb, c)), lowered) })
+}
+
+// timed keeps what f takes. Calls of one runtime come one at a time, but two runtimes are not forbidden.
+func (b *bare) timed(event string, f func() error) error {
+	begin := time.Now()
+	err := f()
+	took := time.Since(begin)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.took = append(b.took, measurement{event, begin, took})
+	return err
+}
