@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+package arch
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// shownNames are what the pages of docs/shown name: "test/e2e.TestHostLifecycle/Restore", "make demo", "go run ./test/bench -only pairs".
+var shownNames = regexp.MustCompile("`(?:([\\w./-]+)\\.((?:Test|Fuzz|Benchmark)\\w+)((?:/[^`]*)?)|make ([\\w-]+)|go run ./test/bench -only ([\\w,]+))`")
+
+// TestShownTestsExist: a page that says which test shows what is worse than none when a test goes or is called otherwise. A subtest's name
+// must stand somewhere in its folder's tests, as it is printed or with spaces, or be a scenario's.
+func TestShownTestsExist(t *testing.T) {
+	t.Parallel()
+	pages, err := filepath.Glob("../../docs/shown/*.md")
+	if err != nil || len(pages) == 0 {
+		t.Fatalf("no pages: %v", err)
+	}
+	makefile, bench := text(t, "../../Makefile"), text(t, "../bench/main.go")
+	folders := map[string]string{}
+	n := 0
+	for _, page := range pages {
+		for _, m := range shownNames.FindAllStringSubmatch(text(t, page), -1) {
+			n++
+			folder, name, subs, target, only := m[1], m[2], m[3], m[4], m[5]
+			switch {
+			case target != "":
+				if !strings.Contains(makefile, "\n"+target+":") {
+					t.Errorf("%s: the Makefile has no target %s", page, target)
+				}
+			case only != "":
+				for name := range strings.SplitSeq(only, ",") {
+					if !strings.Contains(bench, `{"`+name+`", (*bench)`) {
+						t.Errorf("%s: there is no benchmark %s", page, name)
+					}
+				}
+			default:
+				tests, known := folders[folder]
+				if !known {
+					tests = testsOf(t, folder)
+					folders[folder] = tests
+				}
+				if !strings.Contains(tests, "\nfunc "+name+"(") {
+					t.Errorf("%s: there is no %s in %s", page, name, folder)
+					continue
+				}
+				for sub := range strings.SplitSeq(strings.TrimPrefix(subs, "/"), "/") {
+					if !isNamed(tests, sub) {
+						t.Errorf("%s: %s.%s has no %q", page, folder, name, sub)
+					}
+				}
+			}
+		}
+	}
+	if n < 300 {
+		t.Errorf("only %d names were found: have the pages another form?", n)
+	}
+}
+
+// isNamed reports whether a subtest's name stands in the text of tests, or is a scenario's.
+func isNamed(tests, sub string) bool {
+	if sub == "" || strings.Contains(tests, `"`+sub+`"`) || strings.Contains(tests, `"`+strings.ReplaceAll(sub, "_", " ")+`"`) {
+		return true
+	}
+	_, err := os.Stat("../scenario/testdata/" + sub + ".txtar")
+	return err == nil
+}
+
+// testsOf is the text of a folder's tests.
+func testsOf(t *testing.T, folder string) string {
+	t.Helper()
+	files, err := filepath.Glob("../../" + folder + "/*_test.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all strings.Builder
+	for _, f := range files {
+		all.WriteString(text(t, f))
+	}
+	return all.String()
+}
+
+func text(t *testing.T, path string) string {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
