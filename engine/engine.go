@@ -126,6 +126,7 @@ type Engine struct {
 	moves     *moves
 	repairs   chan struct{}
 	whole     atomic.Bool // the next repair pass is over everything
+	repaired  atomic.Uint64
 	above     ancestors
 	groups    groups
 	units     *unitQueue
@@ -187,13 +188,14 @@ func (g *Engine) viewChanged(everybody bool) {
 	g.repairNews()
 }
 
-// Problem reports what went wrong outside of the engine's own work: a file that was refused. what is a key of the
-// problem metric. Each reason is told by itself: who edits a file twice in a minute wants to hear of the second mistake.
+// Problem reports what went wrong outside of the engine's own work, a file that was refused, by metric, log, status and ledger. what is a
+// key of the problem metric. Each reason is told by itself: who edits a file twice in a minute wants to hear of the second mistake.
 func (g *Engine) Problem(where, what, reason string) {
 	g.m.Problem(what)
 	if ok, held := g.limiter.Allow(where, what+": "+reason); ok {
 		g.log.Warn("problem", "where", where, "what", what, "reason", reason, "suppressed", held)
 		g.stats.keepProblem(g.o.Now(), where, what, reason)
+		g.recordProblem(where, what, reason)
 	}
 }
 

@@ -10,8 +10,6 @@ import (
 	"time"
 
 	"github.com/koord-rt/koord-rt/daemon/metrics"
-	"github.com/koord-rt/koord-rt/model/journal"
-	"github.com/koord-rt/koord-rt/model/plan"
 )
 
 // Call is one guarded event.
@@ -153,13 +151,8 @@ func (g *Engine) note(event metrics.Event, subject, text string) {
 	if ok, _ := g.limiter.Allow(subject, event.String()+": "+text); !ok {
 		return
 	}
-	now := g.o.Now()
-	g.stats.keepProblem(now, subject, event.String(), text)
-	g.jobs.add(func(context.Context) {
-		g.append(journal.Record{
-			Time: now, Boot: g.o.Boot, Target: plan.Target{Name: subject}, Key: event.String(), Reason: text, Via: journal.ViaProblem,
-		})
-	})
+	g.stats.keepProblem(g.o.Now(), subject, event.String(), text)
+	g.recordProblem(subject, event.String(), text)
 }
 
 // Unread reports a request that cannot be decoded. It goes on as it came: the runtime's own error says more.

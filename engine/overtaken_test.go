@@ -355,3 +355,28 @@ func TestUndoIsNotLostToAnUpdate(t *testing.T) {
 	<-updated
 	enginetest.Eventually(t, "the end of the burst", stands("0"))
 }
+
+// Whoever says that a View is in force asks when all was gone through by it, and what the kernel holds otherwise.
+func TestRepairedAndUnlike(t *testing.T) {
+	t.Parallel()
+	r, k := gated(t)
+	pod, ctr := bursty(t, r, "told", workload.StateRunning)
+	r.Synchronize([]*workload.Pod{pod}, []engine.Listed{ctr})
+	enginetest.Eventually(t, "the first repair", func() bool { return r.Idle() && r.Repaired() >= r.Views().Load().Generation && len(r.Unlike()) == 0 })
+	k.waitFor(atPod)
+	r.Views().SetFile(percent(t, 50), "test")
+	enginetest.Eventually(t, "the repair at the pod", k.closed.Load)
+	now := r.Views().Load().Generation
+	if got := r.Repaired(); got >= now {
+		t.Errorf("repaired to View %d in the middle of a repair to %d", got, now)
+	}
+	k.let()
+	enginetest.Eventually(t, "the end of the repair", func() bool { return r.Repaired() >= now })
+	if bad := r.Unlike(); len(bad) > 0 {
+		t.Errorf("after the repair %v", bad)
+	}
+	r.tree.Set(t, pod.Cgroup+"/c", "cpu.max.burst", "0")
+	if bad := r.Unlike(); len(bad) != 1 || bad[0].Setting.Knob != plan.CPUBurst || bad[0].Setting.Target.Level != plan.LevelContainer {
+		t.Errorf("after a hand has written over the container's burst: %v", bad)
+	}
+}

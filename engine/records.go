@@ -4,6 +4,7 @@
 package engine
 
 import (
+	"context"
 	"strings"
 
 	"github.com/koord-rt/koord-rt/api/protocol"
@@ -107,6 +108,12 @@ func (g *Engine) recordGone(t plan.Target) {
 	if err := g.o.Kernel.Forget(t); err != nil {
 		g.m.LedgerError(1)
 	}
+}
+
+// recordProblem has the ledger keep what went wrong somewhere, in the background.
+func (g *Engine) recordProblem(where, key, reason string) {
+	r := journal.Record{Time: g.o.Now(), Boot: g.o.Boot, Target: plan.Target{Name: where}, Key: key, Reason: reason, Via: journal.ViaProblem}
+	g.jobs.add(func(context.Context) { g.append(r) })
 }
 
 // report keeps one piece of input that could not be used: metric each time, log and ledger once in a while.

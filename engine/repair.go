@@ -5,6 +5,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -124,7 +125,35 @@ func (g *Engine) repairAll(ctx context.Context, drift, whole bool) int {
 		g.sweepGroups(v)
 		g.units.rouse() // what systemd has refused is tried again
 	}
+	if ctx.Err() == nil {
+		g.repaired.Store(v.Generation)
+	}
 	return n
+}
+
+// Repaired is the generation of the View that the last whole way through pods and containers was by, 0 before the first: what an older one
+// changes has been written, or left to who writes it, or has failed.
+func (g *Engine) Repaired() uint64 { return g.repaired.Load() }
+
+// Unlike reads back the plans of all that runs and returns what the kernel holds otherwise. It is for a program that writes by itself:
+// one that leaves it to others may be told by them that they want something else.
+func (g *Engine) Unlike() (bad []apply.Mismatch) {
+	var p pace
+	read := func(pl plan.Plan) {
+		p.step()
+		for _, m := range g.o.Kernel.Verify(direct(pl)) {
+			if !errors.Is(m.Err, apply.ErrGone) { // it has ended
+				bad = append(bad, m)
+			}
+		}
+	}
+	for _, pod := range g.reg.podList() {
+		read(pod.plan)
+	}
+	for _, it := range g.reg.running() {
+		read(it.plan)
+	}
+	return bad
 }
 
 // work is one container with the plan it had and the one it has now; decided: that is anew.

@@ -55,6 +55,27 @@ func (w *Ward) verify(p plan.Plan) (bad []apply.Mismatch) {
 	return bad
 }
 
+// Missing reads back at once what was left to those who go first, and returns what has not come to stand since it was last asked for. What
+// is let stand, and what has ended, is none of it.
+func (w *Ward) Missing() (bad []apply.Mismatch) {
+	p, seen := w.wanted()
+	wrong := byID(w.verify(p))
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, x := range seen {
+		m := wrong[x.setting.ID()]
+		switch {
+		case m == nil, w.left[x.setting.ID()] != x, errors.Is(m.Err, apply.ErrGone), x.stood(), x.let != nil && alike(x.let, m):
+		default:
+			bad = append(bad, *m)
+		}
+	}
+	return bad
+}
+
+// stood says that it has stood since it was last asked for: if it does not now, it may not be wanted any more.
+func (x *want) stood() bool { return x.wrong.IsZero() && !x.right.IsZero() && !x.right.Before(x.again) }
+
 // wanted is all that was left, in a plan's order.
 func (w *Ward) wanted() (plan.Plan, []*want) {
 	w.mu.Lock()
@@ -88,8 +109,7 @@ func (w *Ward) judge(seen []*want, bad []apply.Mismatch, now time.Time, wait tim
 			}
 		case errors.Is(m.Err, apply.ErrGone), x.let != nil && old:
 			delete(w.left, id)
-		case x.wrong.IsZero() && !x.right.IsZero() && !x.right.Before(x.again):
-			// It has stood since it was last asked for, and may not be wanted any more.
+		case x.stood():
 			if old {
 				delete(w.left, id)
 			}

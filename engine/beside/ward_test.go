@@ -5,6 +5,7 @@ package beside_test
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -67,6 +68,46 @@ func TestWhatIsLeftLyingIsMended(t *testing.T) {
 		if w := r.written(); w != dir+"/memory.high=1048576" {
 			t.Errorf("we wrote %s", w)
 		}
+	})
+}
+
+// What is missing is what has never stood since it was asked for: the plugin has not come to it yet. What it wants otherwise, what somebody has
+// written over later, and what is gone is not.
+func TestMissing(t *testing.T) {
+	inTime(t, func(t *testing.T) {
+		r := newRig(t, true)
+		missing := func(when string, want ...string) {
+			t.Helper()
+			var got []string
+			for _, m := range r.ward.Missing() {
+				got = append(got, m.String())
+			}
+			slices.Sort(got)
+			if !slices.Equal(got, want) {
+				t.Errorf("%s: missing %q, want %q", when, got, want)
+			}
+		}
+		missing("nothing is wanted")
+		r.wants = plan.Plan{set(plan.MemoryHigh, 1<<20), set(plan.MemoryLow, 4096)}
+		r.present(r.wants...)
+		missing("it has written none", `memory.high of container default/web/app: want 1048576, got "-1"`, `memory.low of container default/web/app: want 4096, got "0"`)
+		r.m.Tree.Set(t, dir, "memory.high", "1048576")
+		missing("one", `memory.low of container default/web/app: want 4096, got "0"`)
+		r.m.Tree.Set(t, dir, "memory.low", "4096")
+		missing("both")
+		r.pass(20 * time.Second)
+		r.m.Tree.Set(t, dir, "memory.low", "0")
+		missing("it stood: drift")
+		r.m.Tree.Set(t, dir, "memory.low", "4096")
+		r.wants = plan.Plan{set(plan.MemoryHigh, 2<<20), set(plan.MemoryLow, 4096)}
+		r.present(r.wants...)
+		missing("another value", `memory.high of container default/web/app: want 2097152, got "1048576"`)
+		r.nri.says(t, plan.MemoryHigh, "1048576", journal.ViaDirect)
+		r.pass(40 * time.Second)
+		missing("its own word")
+		r.stands("its own word", "memory.high", "1048576")
+		r.m.Tree.Rmdir(t, dir)
+		missing("it has ended")
 	})
 }
 

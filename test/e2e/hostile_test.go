@@ -13,6 +13,9 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/koord-rt/koord-rt/daemon/ledger"
+	"github.com/koord-rt/koord-rt/model/journal"
 )
 
 // lifecycleStrategyFile changes the strategy under running containers. A file that is half written changes nothing.
@@ -66,6 +69,19 @@ func lifecycleStrategyFile(r *rig) {
 			}
 		}
 		return fmt.Errorf("the status does not tell of the bad strategy: %v", r.status().Problems)
+	})
+	r.eventually(5*time.Second, func() error {
+		records, _, err := ledger.ReadAll(r.run)
+		kept := 0
+		for i := range records {
+			if p := &records[i]; p.Via == journal.ViaProblem && p.Key == "strategy" && p.Target.Name == file {
+				kept++
+			}
+		}
+		if err == nil && kept != len(bad) {
+			err = fmt.Errorf("the ledger has %d bad strategies of %s, want %d", kept, file, len(bad))
+		}
+		return err
 	})
 	put(burst("80") + identities("0"))
 	r.soon(5*time.Second, run, wantBurst("40000"))

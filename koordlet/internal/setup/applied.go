@@ -23,9 +23,9 @@ type applied struct {
 // news is the line for what is in force now, ok when there is something new. attributes are slog's: the generation, and the fields that
 // differ from what was in force before (M-1 of the documents).
 func (a *applied) news(f *report.InForce, spec *strategy.Spec) (message string, attributes []any, ok bool) {
-	problem := ""
-	if f.Pending {
-		problem = f.Problem
+	problem := f.Problem
+	if problem != "" && !f.Pending {
+		problem = "some values" // which ones may change with every look
 	}
 	if a.uid == f.UID && a.generation == f.Generation && a.problem == problem {
 		return "", nil, false
@@ -40,5 +40,9 @@ func (a *applied) news(f *report.InForce, spec *strategy.Spec) (message string, 
 	if len(changed) == 0 {
 		changed = []string{"nothing that this node knows"}
 	}
-	return "NodeSLO is in force", append(attributes, "changed", strings.Join(changed, ", ")), true
+	attributes = append(attributes, "changed", strings.Join(changed, ", "))
+	if problem != "" {
+		return "NodeSLO is in force but for some values", append(attributes, "reason", f.Problem), true
+	}
+	return "NodeSLO is in force", attributes, true
 }

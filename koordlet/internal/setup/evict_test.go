@@ -99,37 +99,6 @@ func TestEvictionState(t *testing.T) {
 	}
 }
 
-// A spec that does not come into force is said not to be, after the time that it may take.
-func TestTakeover(t *testing.T) {
-	t.Parallel()
-	var k takeover
-	at := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
-	object := func(generation int64) *slo.Strategy {
-		o := &slo.Strategy{}
-		o.UID, o.Generation = "u", generation
-		return o
-	}
-	for i, step := range []struct {
-		after      time.Duration
-		generation int64
-		source     string
-		follows    bool
-		problem    bool
-		told       bool
-	}{
-		{0, 1, "handoff", false, false, false}, {2 * time.Second, 1, "handoff", true, false, true},
-		{time.Hour, 2, "handoff", false, false, false}, {9 * time.Second, 2, "handoff", false, false, false},
-		{time.Second, 2, "handoff", false, true, true}, {time.Minute, 2, "handoff", true, false, true},
-		{2 * time.Second, 2, "/etc/strategy.yaml", true, false, false}, {20 * time.Second, 2, "/etc/strategy.yaml", true, true, true},
-	} {
-		at = at.Add(step.after)
-		problem, told := k.look(at, object(step.generation), step.source, step.follows)
-		if told != step.told || (problem != "") != step.problem {
-			t.Errorf("step %d: %q, %v", i, problem, told)
-		}
-	}
-}
-
 // What metrics count: an eviction once, and none that the API server knows nothing of.
 func TestEvictionsAreCounted(t *testing.T) {
 	t.Parallel()

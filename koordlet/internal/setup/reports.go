@@ -93,10 +93,11 @@ func (d *Daemon) inForce(ctx context.Context, s *report.Strategy) error {
 		}
 		f.Features = append(f.Features, loopStates(&d.cfg, view, look.Facts.NoReclaim, d.tickAlone)...)
 		var told bool
-		if f.Problem, told = t.look(time.Now(), &o.Value, source, follows(view.Strategy, &o.Value.Spec)); !told {
+		f.Problem, f.Pending, told = t.look(time.Now(), &o.Value, source, view.Generation, follows(view.Strategy, &o.Value.Spec), d.missing)
+		if !told {
 			continue
 		}
-		if f.Pending = f.Problem != ""; f.Pending && look.Unpublished != nil {
+		if f.Pending && look.Unpublished != nil {
 			f.Problem = "the handoff cannot be written: " + look.Unpublished.Error()
 		}
 		if message, attributes, ok := said.news(&f, &o.Value.Spec); ok {
@@ -107,33 +108,6 @@ func (d *Daemon) inForce(ctx context.Context, s *report.Strategy) error {
 		}
 		s.Put(f)
 	}
-}
-
-// takeover waits for the newest spec to come into force.
-type takeover struct {
-	uid        string
-	generation int64
-	since      time.Time
-}
-
-// takeoverTime is how long a new spec may take from the object to the engine, over the handoff.
-const takeoverTime = 10 * time.Second
-
-// look tells what is wrong with a spec that is not in force, when it ought to be; told is false while there is nothing to say
-// yet.
-func (t *takeover) look(now time.Time, o *slo.Strategy, source string, follows bool) (problem string, told bool) {
-	if o.UID != t.uid || o.Generation != t.generation || follows && source == sourceHandoff {
-		*t = takeover{o.UID, o.Generation, now}
-	}
-	switch {
-	case source == sourceHandoff && follows:
-		return "", true
-	case now.Sub(t.since) < takeoverTime:
-		return "", false
-	case source != sourceHandoff:
-		return "the node's strategy comes from elsewhere: " + source, true
-	}
-	return "the spec has not reached the engine: koordlet's log says why the handoff cannot be written or read", true
 }
 
 // sourceHandoff is the engine's word for a strategy that koordlet has handed on.

@@ -59,7 +59,7 @@ func TestClusterManager(t *testing.T) {
 		name string
 		test func(*testing.T)
 	}{
-		{"strategy", m.config}, {"override", m.override}, {"broken", m.broken}, {"collect", m.collect}, {"other keys", m.otherKeys}, {"deleted by hand", m.byHand}, {"lent", m.lent}, {"lines", m.lines}, {"not sound", m.unsound},
+		{"strategy", m.config}, {"override", m.override}, {"late", m.late}, {"broken", m.broken}, {"collect", m.collect}, {"other keys", m.otherKeys}, {"deleted by hand", m.byHand}, {"lent", m.lent}, {"lines", m.lines}, {"not sound", m.unsound},
 		{"admission", m.admission}, {"profile", m.profile}, {"booked", m.booked}, {"certificates ended", m.expire}, {"load", m.load}, {"certificates renewed", m.renewed},
 		{"server away", m.away}, {"leader killed", m.takeover}, {"secret lost", m.lostSecret}, {"secret made", m.renewed},
 		{"certificates near their end", m.nearEnd}, {"recommended", m.recommends}, {"given back", m.givenBack}, {"certificates renewed in time", m.inTime},
@@ -76,6 +76,7 @@ func TestClusterManager(t *testing.T) {
 type managed struct {
 	*governed
 	front    *front
+	nri      *process // koord-nri
 	replicas []*replica
 	web      cluster.Object // an LS pod that may use a CPU
 	turn     *turn          // of the certificates
@@ -126,7 +127,7 @@ func (m *managed) plugin(t *testing.T) {
 	if err := os.WriteFile(at("nri.yaml"), text, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	startProgram(t, at("nri.log"), bin("koord-nri"), "--config", at("nri.yaml"))
+	m.nri = startProgram(t, at("nri.log"), bin("koord-nri"), "--config", at("nri.yaml"))
 }
 
 // slo reads the node's NodeSLO once it is as it should be.

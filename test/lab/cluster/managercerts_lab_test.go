@@ -274,13 +274,18 @@ func (r *replica) kill(t *testing.T) {
 // hang stops a replica where it stands: its port takes connections, and nobody answers. What is returned has it go on.
 func (r *replica) hang(t *testing.T) (goOn func()) {
 	t.Helper()
-	pid := r.cmd.Process.Pid
+	return hang(t, r.cmd.Process.Pid)
+}
+
+// hang stops a process where it stands.
+func hang(t *testing.T, pid int) (goOn func()) {
+	t.Helper()
 	err := unix.Kill(pid, unix.SIGSTOP)
 	if err == nil {
 		err = unix.Waitid(unix.P_PID, pid, nil, unix.WSTOPPED, nil) // one that computes goes on for a moment
 	}
 	if err != nil {
-		t.Fatalf("stop a replica: %v", err)
+		t.Fatalf("stop process %d: %v", pid, err)
 	}
 	return func() { _ = unix.Kill(pid, unix.SIGCONT) } // a second one does nothing
 }
