@@ -61,17 +61,25 @@ func TestPodPriorityClass(t *testing.T) {
 	}
 }
 
+// TestSchedulerOwned has the keys as upstream's scheduler writes them (koordinator-cluster.md 2), not by our constants: a wrong letter in one of those would
+// leave its key to everybody.
 func TestSchedulerOwned(t *testing.T) {
 	t.Parallel()
 	for key, want := range map[string]bool{
-		protocol.AnnotationResourceStatus:                           true,
-		protocol.AnnotationDeviceAllocated:                          true,
-		protocol.AnnotationReservationAllocated:                     true,
+		"scheduling.koordinator.sh/resource-status":                 true,
+		"scheduling.koordinator.sh/device-allocated":                true,
+		"scheduling.koordinator.sh/reservation-allocated":           true,
+		"scheduling.koordinator.sh/reserve-pod":                     true,
+		"scheduling.koordinator.sh/bind-timestamp":                  true,
+		"scheduling.koordinator.sh/gpu-minors":                      true,
+		"scheduling.koordinator.sh/bind-gang-group-id":              true,
+		"scheduling.koordinator.sh/bind-gang-member-count":          true,
 		"internal.scheduling.koordinator.sh/bind-gang-group-id":     true,
+		"internal.scheduling.koordinator.sh/bind-gang-member-count": true,
 		"internal.scheduling.koordinator.sh/anything-of-tomorrow":   true,
 		"internal.scheduling.koordinator.sh/scheduling-hint":        false,
-		protocol.AnnotationResourceSpec:                             false,
-		protocol.AnnotationExtendedResource:                         false,
+		"scheduling.koordinator.sh/resource-spec":                   false,
+		"node.koordinator.sh/extended-resource-spec":                false,
 		"scheduling.koordinator.sh/resource-status-of-somebody":     false,
 		"xinternal.scheduling.koordinator.sh/bind-gang-group-id":    false,
 		"example.com/internal.scheduling.koordinator.sh/something-": false,

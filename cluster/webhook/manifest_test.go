@@ -325,6 +325,9 @@ func TestWhoIsCalled(t *testing.T) {
 		"opted out namespace": {
 			call{namespace: "team", namespaceLabels: set{"koord-rt.dev/opt-out": "true"}, now: p(set{"koordinator.sh/qosClass": "BE"}, nil)}, []string{check},
 		},
+		"an ephemeral container": {
+			call{namespace: "team", now: p(set{"koordinator.sh/qosClass": "BE"}, set{"a": "b"}), old: p(set{"koordinator.sh/qosClass": "BE"}, nil), subresource: "ephemeralcontainers"}, nil,
+		},
 		"mirror pod":               {call{namespace: "team", now: p(nil, set{"kubernetes.io/config.mirror": "x"})}, nil},
 		"finalizer removed":        {call{namespace: "team", now: p(set{"app": "a"}, nil), old: finalized}, nil},
 		"label changed":            {call{namespace: "team", now: p(set{"app": "b"}, nil), old: finalized}, []string{update}},

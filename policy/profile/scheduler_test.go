@@ -5,6 +5,7 @@ package profile_test
 
 import (
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/koord-rt/koord-rt/api/protocol"
@@ -95,6 +96,29 @@ func TestSchedule(t *testing.T) {
 		}
 		if p.SchedulerName != scheduler || p.Annotations[protocol.AnnotationSchedulerReason] != c.want {
 			t.Errorf("%s: scheduler %q, annotations %v", name, p.SchedulerName, p.Annotations)
+		}
+	}
+}
+
+// TestScheduleByDevices: each resource that Koordinator's scheduler shares out brings a pod to it, in a container as in an init container, under the names of today and under
+// those that its users may still have (koordinator-cluster.md 2.8), and no other resource does.
+func TestScheduleByDevices(t *testing.T) {
+	t.Parallel()
+	for want, names := range map[bool]string{
+		true: `koordinator.sh/gpu koordinator.sh/gpu.shared koordinator.sh/gpu-core koordinator.sh/gpu-memory koordinator.sh/gpu-memory-ratio
+			koordinator.sh/rdma koordinator.sh/fpga nvidia.com/gpu amd.com/gpu dcu.com/gpu
+			huawei.com/npu-core huawei.com/npu-cpu huawei.com/npu-dvpp
+			kubernetes.io/rdma kubernetes.io/fpga kubernetes.io/gpu kubernetes.io/gpu-core kubernetes.io/gpu-memory kubernetes.io/gpu-memory-ratio`,
+		false: `cpu memory kubernetes.io/batch-cpu koordinator.sh/batch-cpu kubernetes.io/mid-cpu huawei.com/Ascend910 gpu example.com/gpu koordinator.sh/gpus`,
+	} {
+		for name := range strings.FieldsSeq(names) {
+			c := asks("a", profile.Resources{"cpu": "1", name: "1"}, nil)
+			for where, p := range map[string]profile.Pod{"a container": {Main: []profile.Container{c}}, "an init container": {Init: []profile.Container{c}}} {
+				reason, err := profile.Schedule(&p, "koord-scheduler", profile.Surroundings{})
+				if err != nil || (reason == "device "+name) != want || (reason != "") != want || (p.SchedulerName == "koord-scheduler") != want {
+					t.Errorf("%s in %s: %q, %v, scheduler %q", name, where, reason, err, p.SchedulerName)
+				}
+			}
 		}
 	}
 }

@@ -85,6 +85,46 @@ func TestOptions(t *testing.T) {
 	}
 }
 
+// TestUpstreamsFlags: every flag that Koordinator's manager knows (1.8.0, its libraries' among them, and those that came later) is taken, and acts or is told to have no
+// effect, with the reason. Those without a value are its switches.
+func TestUpstreamsFlags(t *testing.T) {
+	t.Parallel()
+	// What pprof-addr needs to act, and what has no other value than its default.
+	base := []string{"--enable-pprof", "--leader-elect-resource-lock=leases"}
+	plain, _, err := parse(base...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for why, flags := range map[string]string{
+		"": `metrics-addr=:1 health-probe-addr=:1 pprof-addr=:1 enable-pprof=false enable-leader-election=false leader-election-namespace=x
+			sync-period=1h rest-config-qps=1 rest-config-burst=1 controllers=*,-nodeslo config-namespace=x slo-config-name=x kubeconfig=/x v=4
+			colocation-profile-reconcile-by-default colocation-profile-reconcile-interval=1m colocation-profile-update-pod-qps=1
+			colocation-profile-update-pod-qps-burst=1 feature-gates=MultiQuotaTree=true`,
+		"nodes and pods of every namespace are watched":      `namespace=x`,
+		"each round looks at all pods that wait":             `colocation-profile-force-update-pod-duration=5m colocation-profile-expire-pod-cache-duration=10m`,
+		"what a node's resources are made of is compiled in": `noderesource-plugins=BatchResource`,
+		"names of node strategies are always checked":        `node-strategy-name-need-check=true`,
+		"rules of your own for pods belong into a ValidatingAdmissionPolicy": `pod-enhanced-validator-config-namespace=x pod-enhanced-validator-config-name=x
+			pod-enhanced-validator-reconcile-interval=5m`,
+		"what a quota's pods ask for together is not counted": `quota-update-max-retries=3 quota-update-retry-jitter=0 quota-update-max-total-jitter=1s
+			quota-update-conflict-fresh-get`,
+		"bindings are not looked at": `binding-admission-user-name=x binding-admission-dry-run binding-admission-namespaces=x binding-admission-exclude-namespaces=x
+			binding-admission-bypass-labels=x binding-admission-bypass-annotations=x`,
+		"logs go to standard error": `logtostderr alsologtostderr add_dir_header one_output skip_headers skip_log_headers log_dir=/x log_file=/x log_file_max_size=1
+			log_backtrace_at=a.go:1 stderrthreshold=2 vmodule=a=4`,
+	} {
+		for arg := range strings.FieldsSeq(flags) {
+			o, notes, err := parse(append(slices.Clone(base), "--"+arg)...)
+			name, _, _ := strings.Cut(arg, "=")
+			told := len(notes) == 1 && strings.HasPrefix(notes[0], "--"+name+" has no effect: ") && strings.Contains(notes[0], why)
+			changed := !reflect.DeepEqual(o, plain)
+			if acts := why == ""; err != nil || changed != acts || told == acts || acts && len(notes) > 0 {
+				t.Errorf("--%s: %v, %q, %+v, want %q", arg, err, notes, o, why)
+			}
+		}
+	}
+}
+
 // TestUpstreamsGates: every feature gate that Koordinator's manager knows (1.8, and those that came later) is taken, and acts or is told to have
 // no effect.
 func TestUpstreamsGates(t *testing.T) {

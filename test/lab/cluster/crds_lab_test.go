@@ -8,6 +8,7 @@ package cluster_test
 import (
 	"context"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -40,7 +41,10 @@ func TestClusterControlPlaneCRDs(t *testing.T) {
 	t.Run("client-side", func(t *testing.T) { d.manifests(ctx, t, "--validate=strict") })
 	t.Run("server-side", func(t *testing.T) { d.manifests(ctx, t, "--validate=strict", "--server-side") })
 	t.Run("status", func(t *testing.T) { d.status(ctx, t) })
-	t.Run("defaults", func(t *testing.T) { d.defaults(ctx, t) })
+	t.Run("defaults", func(t *testing.T) {
+		d.defaults(ctx, t)
+		d.everyDefault(ctx, t)
+	})
 	t.Run("rules", func(t *testing.T) { d.rules(ctx, t) })
 	t.Run("columns", func(t *testing.T) { d.columns(ctx, t) })
 	t.Run("names", func(t *testing.T) { d.names(ctx, t) })
@@ -149,6 +153,92 @@ func (d *defined) defaults(ctx context.Context, t *testing.T) {
 	if s.At("spec", "extensions", "third.party/strategy", "any", 1) != 1.0 {
 		t.Errorf("extensions: %s", s.Compact("spec", "extensions"))
 	}
+}
+
+// everyDefault: each default of every definition is filled in, in an object, or its status, that has a place for each and says none.
+func (d *defined) everyDefault(ctx context.Context, t *testing.T) {
+	all := 0
+	for name, crd := range everyDefinition(t) {
+		versions, _ := crd.At("spec", "versions").([]any)
+		for i := range versions {
+			schema, _ := crd.At("spec", "versions", i, "schema", "openAPIV3Schema").(map[string]any)
+			given, want, n := undefaulted(schema)
+			if n == 0 {
+				continue
+			}
+			all += n
+			o := cluster.Object(given.(map[string]any))
+			o["apiVersion"], o["kind"] = crd.Str("spec", "group")+"/"+crd.Str("spec", "versions", i, "name"), crd.At("spec", "names", "kind")
+			o["metadata"] = map[string]any{"name": "undefaulted"}
+			status := o["status"]
+			delete(o, "status")
+			got, err := d.filled(ctx, o, status)
+			if err == nil {
+				err = lacks(want, map[string]any(got), name)
+			}
+			if err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	if all < 37 { // what is taken out of a definition is not looked for above
+		t.Errorf("%d defaults were read back", all)
+	}
+}
+
+// filled is an object as it is stored, with its status.
+func (d *defined) filled(ctx context.Context, o cluster.Object, status any) (cluster.Object, error) {
+	at, err := d.c.Admin().Path(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := d.c.Admin().Create(ctx, path.Dir(at)+"?fieldValidation=Strict", o); err != nil {
+		return nil, err
+	}
+	if status != nil {
+		if _, err := d.c.Admin().Patch(ctx, at+"/status?fieldValidation=Strict", cluster.MergePatch, map[string]any{"status": status}); err != nil {
+			return nil, err
+		}
+	}
+	got, err := d.c.Admin().Get(ctx, at)
+	if err != nil {
+		return nil, err
+	}
+	return got, d.c.Admin().Delete(ctx, at, -1)
+}
+
+// undefaulted is the least value of a schema that has a place for each of its defaults, without these and with them, and how many there are. Of what is required beside them
+// it knows what our definitions require: another one is refused, and has to be added.
+func undefaulted(s map[string]any) (given, want any, defaults int) {
+	if d, is := s["default"]; is {
+		return nil, d, 1
+	}
+	if items, is := s["items"].(map[string]any); is {
+		given, want, n := undefaulted(items)
+		return []any{given}, []any{want}, n
+	}
+	if each, is := s["additionalProperties"].(map[string]any); is {
+		given, want, n := undefaulted(each)
+		return map[string]any{"x": given}, map[string]any{"x": want}, n
+	}
+	properties, is := s["properties"].(map[string]any)
+	if !is && s["type"] != "object" {
+		return 1, 1, 0
+	}
+	without, with := map[string]any{}, map[string]any{}
+	required, _ := s["required"].([]any)
+	for name, of := range properties {
+		given, want, n := undefaulted(of.(map[string]any))
+		if n == 0 && !slices.Contains(required, any(name)) {
+			continue
+		}
+		with[name] = want
+		if given != nil {
+			without[name] = given
+		}
+		defaults += n
+	}
+	return without, with, defaults
 }
 
 // versions: a NodeResourceTopology is stored as v1alpha2, whose readers find what was written as v1alpha1; and what only v1alpha2 has, as

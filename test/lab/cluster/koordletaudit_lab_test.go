@@ -73,6 +73,7 @@ type call struct {
 	ID    string    `json:"auditID"` // of all its stages
 	Stage string    `json:"stage"`
 	Verb  string    `json:"verb"`
+	URI   string    `json:"requestURI"`
 	At    time.Time `json:"requestReceivedTimestamp"`
 	From  []string  `json:"sourceIPs"`
 	User  struct {

@@ -56,13 +56,13 @@ func (n *governed) prepare(ctx context.Context, t *testing.T) {
 	n.application(t)
 }
 
-// makeMetric makes the NodeMetric of the node, with the seconds between two reports.
+// makeMetric makes the NodeMetric of the node, with the seconds between two reports as the documents write them (M7), which asks for containers, too. In
+// koord-manager's words koordlet is asked in TestClusterManager and in the guests.
 func (n *governed) makeMetric(ctx context.Context, interval int) error {
 	_, err := n.c.Admin().Create(ctx, reports, cluster.Object{
 		"apiVersion": "slo.koordinator.sh/v1alpha1", "kind": "NodeMetric", "metadata": map[string]any{"name": n.k.Node},
-		"spec": map[string]any{"metricCollectPolicy": map[string]any{
-			"aggregateDurationSeconds": 60, "reportIntervalSeconds": interval, "containerMetrics": true,
-			"nodeAggregatePolicy": map[string]any{"durations": windows},
+		"spec": map[string]any{"nodeName": n.k.Node, "collectionIntervalSeconds": interval, "metricCollectPolicy": map[string]any{
+			"aggregateDurationSeconds": 60, "nodeAggregatePolicy": map[string]any{"durations": windows},
 		}},
 	})
 	return err

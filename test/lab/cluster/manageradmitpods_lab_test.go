@@ -355,6 +355,15 @@ func refusedCases(scheduler *cluster.Client) []podCase {
 		{name: "the scheduler's word from another", meta: annotations(forged), refused: []string{"annotation scheduling.koordinator.sh/resource-status: " + others}},
 		{name: "the same in a namespace that opts out", in: "left", meta: annotations(forged), refused: []string{others}},
 		{name: "an internal word from another", meta: annotations("internal.scheduling.koordinator.sh/x: z"), refused: []string{others}},
+		{
+			name: "what it writes when it binds, from another",
+			meta: annotations(`scheduling.koordinator.sh/bind-timestamp: "1", scheduling.koordinator.sh/gpu-minors: "0", ` +
+				`scheduling.koordinator.sh/bind-gang-group-id: a, scheduling.koordinator.sh/bind-gang-member-count: "2"`),
+			refused: []string{
+				"annotation scheduling.koordinator.sh/bind-timestamp: " + others, "annotation scheduling.koordinator.sh/gpu-minors: " + others,
+				"annotation scheduling.koordinator.sh/bind-gang-group-id: " + others, "annotation scheduling.koordinator.sh/bind-gang-member-count: " + others,
+			},
+		},
 		{name: "the scheduler's word", meta: annotations(forged), by: scheduler, want: "metadata: " + annotations(forged)},
 		{
 			name: "the scheduler's bookkeeping", meta: annotations(`scheduling.koordinator.sh/reserve-pod: "true"`), by: scheduler,

@@ -52,6 +52,7 @@ func (a *admitted) stored(t *testing.T, scheduler *cluster.Client) {
 	a.store(t, "admit", "metadata: {name: worker, labels: {case: be}}\nspec: {containers: ["+own+"]}")
 	a.store(t, "admit", "metadata: {name: pinned, labels: {koordinator.sh/qosClass: LSR}}\n"+
 		"spec: {priorityClassName: koord-prod, containers: [{name: main, image: x, resources: {requests: {cpu: 2, memory: 1Gi}, limits: {cpu: 2, memory: 1Gi}}}]}")
+	a.store(t, "admit", "metadata: {name: kept, labels: {case: keep, quota.scheduling.koordinator.sh/name: child}}\nspec: {containers: ["+own+"]}")
 	a.store(t, "limited", "metadata: {name: plain}\nspec: {containers: [{name: main, image: x}]}")
 	a.changes(t, scheduler)
 	a.resizes(t)
@@ -113,8 +114,9 @@ func (a *admitted) changes(t *testing.T, scheduler *cluster.Client) {
 	}
 }
 
-// resizes: a pod of whole CPUs keeps whole ones, and a batch pod gets neither batch nor other CPUs past what was counted for it. What is refused is a
-// dry run, since it would be stored where the API server goes on without the webhook; what passes is none.
+// resizes: a pod of whole CPUs keeps whole ones, and a batch pod that keeps its own CPUs grows no further than its quota, that of [admitted.quotas]. That other batch pods
+// get neither batch nor other CPUs is the API server's own rule, and judged by its words: no webhook is asked then, and ours has no such rule. What is refused is a dry
+// run, since it would be stored where the API server goes on without the webhook; what passes is none.
 func (a *admitted) resizes(t *testing.T) {
 	t.Helper()
 	for _, c := range []struct {
@@ -123,8 +125,12 @@ func (a *admitted) resizes(t *testing.T) {
 	}{
 		{"a part of a CPU", "pinned", "{cpu: 2500m}", []string{"2500m in all: a pod of class LSR must ask for whole CPUs", "vpod-resize", "denied the request"}},
 		{"whole CPUs", "pinned", "{cpu: 3}", nil},
-		{"more batch CPU", "worker", "{kubernetes.io/batch-cpu: 900}", []string{"422 Invalid"}},
-		{"CPUs of its own for a batch pod", "worker", "{cpu: 1}", []string{"422 Invalid"}},
+		{"a batch pod above its quota", "kept", "{cpu: 60}", []string{
+			"60 in all, above the 50 of spec.max of quota batch/child: the pod can never grow so far", "vpod-resize", "denied the request",
+		}},
+		{"a batch pod within its quota", "kept", "{cpu: 600m}", nil},
+		{"more batch CPU", "worker", "{kubernetes.io/batch-cpu: 900}", []string{"422 Invalid", "only cpu and memory resources are mutable"}},
+		{"CPUs of its own for a batch pod", "worker", "{cpu: 1}", []string{"422 Invalid", "Pod QOS Class may not change as a result of resizing"}},
 	} {
 		patch, err := cluster.ParseObject([]byte("metadata: {labels: {koordinator.sh/qosClass: LS}, annotations: {scheduling.koordinator.sh/resource-status: '{}'}}\n" +
 			"spec: {containers: [{name: main, resources: {requests: " + c.amounts + ", limits: " + c.amounts + "}}]}"))
@@ -151,7 +157,8 @@ spec: {containers: [{resources: {requests: {cpu: "3", memory: 1Gi}, limits: {cpu
 	}
 }
 
-// looks: an ephemeral container comes to a batch pod that runs, asks for nothing and changes nothing else.
+// looks: an ephemeral container comes to a batch pod that runs, asks for nothing and changes nothing else. All of it are the API server's own rules, on which the manifest
+// counts: no webhook of ours is asked (TestWhoIsCalled of cluster/webhook), so one that asks for CPUs is judged by the API server's words.
 func (a *admitted) looks(t *testing.T) {
 	t.Helper()
 	const path = admitPods + "worker"
@@ -168,7 +175,7 @@ func (a *admitted) looks(t *testing.T) {
 		return err
 	}
 	const asks = "{name: asks, image: x, resources: {requests: {kubernetes.io/batch-cpu: 500}, limits: {kubernetes.io/batch-cpu: 500}}}"
-	if err := became(nil, attach(asks), "", []string{"422 Invalid"}); err != nil {
+	if err := became(nil, attach(asks), "", []string{"422 Invalid", "spec.ephemeralContainers[0].resources: Forbidden: cannot be set for an Ephemeral Container"}); err != nil {
 		t.Errorf("an ephemeral container that asks for CPUs: %v", err)
 	}
 	if err := attach("{name: look, image: x}"); err != nil {
