@@ -73,6 +73,7 @@ type call struct {
 	ID    string    `json:"auditID"` // of all its stages
 	Stage string    `json:"stage"`
 	Verb  string    `json:"verb"`
+	URI   string    `json:"requestURI"`
 	At    time.Time `json:"requestReceivedTimestamp"`
 	From  []string  `json:"sourceIPs"`
 	User  struct {
@@ -96,6 +97,9 @@ type call struct {
 func (c *call) what() string {
 	return c.Verb + " " + strings.TrimSuffix(c.Object.Resource+"/"+c.Object.Subresource, "/")
 }
+
+// dry is a dry run: a question, which changes nothing.
+func (c *call) dry() bool { return strings.Contains(c.URI, "dryRun=All") }
 
 // undecided stands for the code where the time of a webhook that must agree was over: nobody has said no.
 const undecided = "undecided"
