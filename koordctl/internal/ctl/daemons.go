@@ -53,7 +53,7 @@ func daemons() []daemon {
 		},
 		{
 			writer: writerKoordlet, program: "koordlet", check: "koordlet", file: "koordlet.yaml", node: nodeOf(config.LoadKoordlet, koordletNode),
-			idle: "runs, but the runtime does not answer it", connect: "start the runtime; runtimeEndpoint in koordlet.yaml says where it is looked for",
+			idle: "runs, but the runtime does not answer it", connect: "start the runtime; runtimeEndpoint in koordlet.yaml says where it is looked for", more: (*env).checkOwnNode,
 			missed: "nothing follows the load, and the API server hears nothing of this node",
 		},
 	}

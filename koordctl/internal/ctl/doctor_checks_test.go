@@ -192,3 +192,26 @@ func TestCheckRuntime(t *testing.T) {
 		t.Errorf("without a plugin: %+v", got)
 	}
 }
+
+// Whether the API server holds koordlet to its node is what koordlet says of it; nothing where it says nothing.
+func TestCheckOwnNode(t *testing.T) {
+	t.Parallel()
+	agent := func(sources ...status.Source) *status.Entry {
+		return &status.Entry{Status: status.Status{Agent: &status.Agent{Sources: sources}}}
+	}
+	node := status.Source{Name: "node", State: status.StateDegraded, Reason: "connection refused"}
+	for name, s := range map[string]*status.Entry{"no section": {}, "no API server": agent(), "of an older release": agent(node)} {
+		if got := (&env{}).checkOwnNode(s); got != nil {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+	for want, from := range map[verdict]status.Source{
+		ok:   {Name: "own-node", State: status.StateActive},
+		warn: {Name: "own-node", State: status.StateDegraded, Reason: "the API server does not hold koordlet to its node"},
+	} {
+		got := (&env{}).checkOwnNode(agent(node, from))
+		if len(got) != 1 || got[0].Name != "own-node" || got[0].Result != want || !strings.Contains(got[0].Detail, from.Reason) || (got[0].Next == "") != (want == ok) {
+			t.Errorf("%s: %+v", want, got)
+		}
+	}
+}

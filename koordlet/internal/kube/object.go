@@ -26,6 +26,17 @@ func (c *Client) Create(ctx context.Context, r Resource, manager string, object 
 	return c.write(ctx, r, request{method: http.MethodPost, path: r.path(), query: url.Values{"fieldManager": {manager}}, contentType: plainJSON, body: body})
 }
 
+// Try asks whether an object could be made: the API server does all of it but store it (dryRun=All). Answers are those of [Client.Create]. It
+// is no write, and nobody is told of one.
+func (c *Client) Try(ctx context.Context, r Resource, object any) error {
+	body, err := json.Marshal(object)
+	if err != nil {
+		return fmt.Errorf("encode %s: %w", r, err)
+	}
+	_, err = c.call(ctx, request{method: http.MethodPost, path: r.path(), query: url.Values{"dryRun": {"All"}}, contentType: plainJSON, body: body})
+	return err
+}
+
 // Merge changes parts of an object. A patch that names metadata.resourceVersion is ErrConflict when somebody else has
 // written meanwhile; a missing object is ErrNotFound.
 func (c *Client) Merge(ctx context.Context, r Resource, name, manager string, patch any) error {

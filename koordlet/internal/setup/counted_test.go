@@ -144,7 +144,7 @@ func TestKubeletAnswersAreHeard(t *testing.T) {
 	}
 }
 
-// TestAPIWritesAreCounted: each write to the API server by what it goes to and how it ended, and no reading.
+// TestAPIWritesAreCounted: each write to the API server by what it goes to and how it ended, and neither a reading nor a dry run.
 func TestAPIWritesAreCounted(t *testing.T) {
 	t.Parallel()
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -168,7 +168,7 @@ func TestAPIWritesAreCounted(t *testing.T) {
 	ctx := t.Context()
 	_, read := c.client.Get(ctx, kube.NodeMetrics, "n1")
 	if err := errors.Join(
-		read, c.client.ReplaceStatus(ctx, kube.NodeMetrics, "n1", "us", 1), c.client.Create(ctx, kube.NodeResourceTopologies, "us", 1),
+		read, c.client.Try(ctx, kube.NodeResourceTopologies, 1), c.client.ReplaceStatus(ctx, kube.NodeMetrics, "n1", "us", 1), c.client.Create(ctx, kube.NodeResourceTopologies, "us", 1),
 		c.client.Merge(ctx, kube.NodeResourceTopologies, "n1", "us", 1), c.client.Evict(ctx, "a", "b", "u", 0), c.client.DeletePod(ctx, "a", "b", "u", 0),
 	); err != nil {
 		t.Fatal(err)

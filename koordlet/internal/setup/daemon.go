@@ -31,6 +31,7 @@ import (
 	"github.com/koord-rt/koord-rt/koordlet/internal/collect"
 	"github.com/koord-rt/koord-rt/koordlet/internal/evict"
 	"github.com/koord-rt/koord-rt/koordlet/internal/kubeletopt"
+	"github.com/koord-rt/koord-rt/koordlet/internal/ownnode"
 	"github.com/koord-rt/koord-rt/koordlet/internal/pods"
 	"github.com/koord-rt/koord-rt/koordlet/internal/predict"
 	"github.com/koord-rt/koord-rt/koordlet/internal/publish"
@@ -81,8 +82,9 @@ type Daemon struct {
 	count   *metrics.Agent
 	news    news
 	started time.Time
-	// herald is nil without an API server.
-	herald *report.Herald
+	// herald and ownNode are nil without an API server.
+	herald  *report.Herald
+	ownNode *ownnode.Watch
 	// pressure is nil where it is off or impossible, tickAlone says why; noPressure: the class of the best-effort pods has none to tell.
 	pressure   *agent.Pressure
 	tickAlone  string

@@ -16,6 +16,7 @@ import (
 	"github.com/koord-rt/koord-rt/daemon/boottime"
 	"github.com/koord-rt/koord-rt/daemon/run"
 	"github.com/koord-rt/koord-rt/koordlet/internal/kube"
+	"github.com/koord-rt/koord-rt/koordlet/internal/ownnode"
 	"github.com/koord-rt/koord-rt/koordlet/internal/report"
 	"github.com/koord-rt/koord-rt/model/unit"
 )
@@ -26,7 +27,7 @@ const inForceEvery = 2 * time.Second
 // boot is the loops' clock for goroutines beside the tick.
 func boot() unit.Micros { return unit.Micros(boottime.Now().Microseconds()) }
 
-// reports tell the cluster what was measured and what is in force.
+// reports tell the cluster what was measured and what is in force, and find out for which nodes it would take that.
 func (d *Daemon) reports() ([]run.Component, error) {
 	if d.cluster.client == nil {
 		return nil, nil
@@ -38,7 +39,9 @@ func (d *Daemon) reports() ([]run.Component, error) {
 	d.cluster.poke = metrics.Poke
 	strategy := report.NewStrategy(d.cluster.client, d.cluster.name)
 	d.herald = report.NewHerald(d.cluster.client, d.cluster.name, d.pods.Snapshot, d.log)
+	d.ownNode = ownnode.New(d.cluster.client, d.cluster.name, d.log)
 	return []run.Component{
+		{Name: "own node", Run: d.ownNode.Run},
 		{Name: "report of metrics", Run: metrics.Run}, {Name: "report of strategy", Run: strategy.Run}, {Name: "events", Run: d.herald.Run},
 		{Name: "strategy in force", Run: func(ctx context.Context) error { return d.inForce(ctx, strategy) }},
 	}, nil

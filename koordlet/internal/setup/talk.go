@@ -218,6 +218,6 @@ func hostApps(list []strategy.HostApplication) []talk.HostApp {
 func (d *Daemon) sources() []status.Source {
 	return slices.Concat(
 		d.cluster.sources(), topologySource(d.cfg.APIServer.Topology, d.topology),
-		optionsSource(d.topology != nil, d.kubelet != nil, d.options()),
+		optionsSource(d.topology != nil, d.kubelet != nil, d.options()), ownNodeSource(d.ownNode),
 	)
 }

@@ -67,13 +67,17 @@ func (c *Cluster) AgentToken(ctx context.Context, to map[string]any) (string, er
 	return token, nil
 }
 
-// AgentKubeconfig writes a token of koordlet's account that is bound to a Node, and a kubeconfig that names it.
+// AgentKubeconfig writes a token of koordlet's account that is bound to a Node, "" to none, and a kubeconfig that names it.
 func (c *Cluster) AgentKubeconfig(ctx context.Context, node string) (kubeconfig, tokenFile string, err error) {
-	o, err := c.admin.Get(ctx, "/api/v1/nodes/"+node)
-	if err != nil {
-		return "", "", fmt.Errorf("bind koordlet's token: %w", err)
+	var to map[string]any
+	if node != "" {
+		o, err := c.admin.Get(ctx, "/api/v1/nodes/"+node)
+		if err != nil {
+			return "", "", fmt.Errorf("bind koordlet's token: %w", err)
+		}
+		to = map[string]any{"apiVersion": "v1", "kind": "Node", "name": node, "uid": o.Str("metadata", "uid")}
 	}
-	token, err := c.AgentToken(ctx, map[string]any{"apiVersion": "v1", "kind": "Node", "name": node, "uid": o.Str("metadata", "uid")})
+	token, err := c.AgentToken(ctx, to)
 	if err != nil {
 		return "", "", err
 	}

@@ -96,6 +96,9 @@ func TestAgentKubeconfig(t *testing.T) {
 	if _, _, err := c.AgentKubeconfig(t.Context(), "node1"); err == nil {
 		t.Error("a token of a node that is not there")
 	}
+	if _, tokenFile, err = c.AgentKubeconfig(t.Context(), ""); err != nil || tokenFile == "" || strings.Contains(seen[len(seen)-1], "boundObjectRef") {
+		t.Errorf("a kubeconfig of no node: %v, %q", err, seen[len(seen)-1])
+	}
 	if token, err := c.AgentToken(t.Context(), nil); err != nil || token == "" || strings.Contains(seen[len(seen)-1], "boundObjectRef") {
 		t.Errorf("a token of no node: %v, %q", err, seen[len(seen)-1])
 	}

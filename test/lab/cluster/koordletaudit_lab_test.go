@@ -98,6 +98,9 @@ func (c *call) what() string {
 	return c.Verb + " " + strings.TrimSuffix(c.Object.Resource+"/"+c.Object.Subresource, "/")
 }
 
+// dry is a dry run: a question, which changes nothing.
+func (c *call) dry() bool { return strings.Contains(c.URI, "dryRun=All") }
+
 // undecided stands for the code where the time of a webhook that must agree was over: nobody has said no.
 const undecided = "undecided"
 

@@ -18,7 +18,7 @@ import (
 )
 
 // TestClusterManagerAdmission: what koord-manager's webhooks and packaging/manifests/policy-koordlet.yaml refuse at a real API server, and
-// what passes. An agent, known by a token of its node, evicts, deletes and writes what is its node's; quotas, reservations, migration
+// what passes. An agent, known by a token of its node, evicts, deletes and writes what is its node's, and koordlet says that it is held to that; quotas, reservations, migration
 // jobs and amplified nodes are held to their rules, by one process for each role that has this role's rights alone; with koord-manager gone nobody
 // waits for it but the agent, and for one that hangs not for long; a replica whose lease is taken, or that is cut off, goes on admitting, and the other one takes over; and every manifest of the documents and of docs/user/best-effort.md passes. The two nodes are objects without a kubelet.
 func TestClusterManagerAdmission(t *testing.T) {
@@ -34,7 +34,7 @@ func TestClusterManagerAdmission(t *testing.T) {
 		name string
 		test func(*testing.T)
 	}{
-		{"evictions", a.evictions}, {"deletions", a.deletions}, {"writes", a.writes}, {"quotas", a.quotas}, {"pods of quotas", a.quotaPods},
+		{"evictions", a.evictions}, {"deletions", a.deletions}, {"writes", a.writes}, {"found out", a.foundOut}, {"quotas", a.quotas}, {"pods of quotas", a.quotaPods},
 		{"quota profiles", a.quotaProfiles}, {"mirrors of quotas", a.mirrors},
 		{"reservations", a.reservations}, {"rules of reservations", a.reservationRules}, {"profiles of reservations", a.reservationProfiles},
 		{"jobs", a.jobs}, {"rules of jobs", a.jobRules}, {"amplification", a.amplification}, {"rules of nodes", a.nodeRules},

@@ -14,9 +14,6 @@ import (
 	"github.com/koord-rt/koord-rt/test/lab/cluster"
 )
 
-// stranger is a node that is not koordlet's: what is refused for it was provoked.
-const stranger = "stranger"
-
 // evictConfig is resource-threshold-config by which best-effort pods go while more than a part of the memory is used; they keep their CPUs,
 // for a pod that has next to none is slow to end.
 func evictConfig(percent int) string {
@@ -24,10 +21,10 @@ func evictConfig(percent int) string {
   "cpuSuppressMinPercent": 90, "memoryEvictThresholdPercent": %d, "memoryEvictLowerPercent": %d}}`, percent, percent-1)
 }
 
-// agentCalls are what koordlet's account has asked for, the stranger's left out.
+// agentCalls are what koordlet's account has asked for, dry runs left out: by them this test and koordlet itself provoke refusals.
 func (m *managed) agentCalls(t *testing.T, keep func(*call) bool) []call {
 	t.Helper()
-	return m.audit.read(t, func(c *call) bool { return c.User.Name == cluster.AgentUser && c.Object.Name != stranger && keep(c) })
+	return m.audit.read(t, func(c *call) bool { return c.User.Name == cluster.AgentUser && !c.dry() && keep(c) })
 }
 
 // wrote waits until koordlet has written so, and returns the first time that it did since.
@@ -45,7 +42,7 @@ func (m *managed) wrote(t *testing.T, limit time.Duration, what string, since ti
 }
 
 // agentWrites: koordlet, known by its token, does all that it may: what it has not done yet is brought about. It evicts, which the webhook
-// lets pass, tells of it, and mends the NodeResourceTopology when the Node changes. For another node it may do nothing.
+// lets pass, tells of it, and mends the NodeResourceTopology when the Node changes. For another node it may do nothing, which it has found out itself.
 func (m *managed) agentWrites(t *testing.T) {
 	token, err := m.c.AgentToken(t.Context(), m.boundTo(t))
 	if err != nil {
@@ -56,13 +53,14 @@ func (m *managed) agentWrites(t *testing.T) {
 		t.Fatal(err)
 	}
 	other := cluster.Object{
-		"apiVersion": "topology.node.k8s.io/v1alpha1", "kind": "NodeResourceTopology", "metadata": map[string]any{"name": stranger},
+		"apiVersion": "topology.node.k8s.io/v1alpha1", "kind": "NodeResourceTopology", "metadata": map[string]any{"name": "stranger"},
 		"topologyPolicies": []any{"None"}, "zones": []any{},
 	}
 	refused(t, "the zones of another node", func() error {
 		_, err := agent.Create(t.Context(), zones+"?dryRun=All", other)
 		return err
 	}, "the agent of node "+m.k.Node+" writes for its own node only")
+	m.sees(t, `koord_rt_koordlet_source_state\{source="own-node",state="active"\} 1`)
 	since := time.Now()
 	label := map[string]any{"metadata": map[string]any{"labels": map[string]any{protocol.LabelNUMAReservation: "true"}}}
 	if _, err := m.c.Admin().Patch(t.Context(), "/api/v1/nodes/"+m.k.Node, cluster.MergePatch, label); err != nil {

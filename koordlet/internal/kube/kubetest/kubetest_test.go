@@ -109,6 +109,9 @@ func TestObjects(t *testing.T) {
 			t.Errorf("list %q: %d, %v", query, code, o)
 		}
 	}
+	if code, _ := p.ask("POST", pods+"?dryRun=All", "application/json", `{"metadata":{"name":"c"}}`); code != 201 || s.Object(pods, "c") != nil {
+		t.Errorf("dry run: %d, %v", code, s.Object(pods, "c"))
+	}
 	if code, o := p.ask("POST", pods, "application/json", `{"metadata":{"name":"c"}}`); code != 201 || at(s.Object(pods, "c"), "metadata", "resourceVersion") != "103" {
 		t.Errorf("create: %d, %v", code, o)
 	}

@@ -271,7 +271,9 @@ func (s *Server) route(w http.ResponseWriter, r *http.Request, body Object, patc
 			refuse(w, http.StatusConflict, "AlreadyExists", fmt.Sprintf("%q already exists", known), known)
 			return
 		}
-		s.put(c, body)
+		if r.URL.Query().Get("dryRun") == "" {
+			s.put(c, body)
+		}
 		answer(w, http.StatusCreated, body)
 	default:
 		s.one(w, r, c, name, sub, body, patch)
