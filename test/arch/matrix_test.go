@@ -28,8 +28,8 @@ const noCookies = "every kernel of test/lab/versions.env has CONFIG_SCHED_CORE u
 // elsewhere says, for the cells of the matrix that no scenario shows on a real kernel, why not and what does instead.
 var elsewhere = map[cell]string{
 	{protocol.FeatureMemory, "v1"}:    "mainline's cgroup v1 has none of its knobs; policy/container and policy/pod test vendor kernels",
-	{protocol.FeatureNetwork, "v1"}:   "it is the node's and not a container's: test/e2e's koordlet tests read tc",
-	{protocol.FeatureNetwork, "v2"}:   "it is the node's and not a container's: test/e2e's koordlet tests read tc",
+	{protocol.FeatureNetwork, "v1"}:   "it is the node's and not a container's: TestHostNetwork of test/e2e reads tc",
+	{protocol.FeatureNetwork, "v2"}:   "it is the node's and not a container's: TestGuestNetwork of test/e2e reads tc",
 	{protocol.FeatureCoreSched, "v1"}: noCookies,
 	{protocol.FeatureCoreSched, "v2"}: noCookies,
 }

@@ -7,8 +7,6 @@ package e2e
 
 import (
 	"fmt"
-	"maps"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -16,7 +14,6 @@ import (
 	"github.com/koord-rt/koord-rt/api/protocol"
 	"github.com/koord-rt/koord-rt/test/lab/host"
 	"github.com/koord-rt/koord-rt/test/lab/parts"
-	"github.com/koord-rt/koord-rt/test/lab/vm"
 	"github.com/koord-rt/koord-rt/test/scenario"
 )
 
@@ -34,24 +31,6 @@ func TestCompatContainerd17(t *testing.T) {
 
 // TestGuestCompat17 runs scenarios with 1.7 on cgroup v2, where its NRI has to carry what v1 has files of ours for.
 func TestGuestCompat17(t *testing.T) { runScenarios(t, rigOptions{containerd: parts.Containerd17}) }
-
-// withOld adds containerd 1.7 to a guest's files where its tests want it.
-func withOld(t *testing.T, files map[string]string, given, match string) (map[string]string, string) {
-	t.Helper()
-	if !strings.Contains(match, "Compat17") {
-		return files, given
-	}
-	cache, err := parts.Open(parts.Options{Progress: os.Stderr})
-	if err != nil {
-		t.Fatal(err)
-	}
-	out := maps.Clone(files)
-	more, err := vm.Carry(t.Context(), cache, out, parts.Containerd17)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return out, given + more
-}
 
 // TestCompatContainerd17CDI: with enable_cdi, which the lab's 1.7 has, CDI devices of an adjustment are applied there too;
 // containerd does not tell, so koord-nri has to be told.

@@ -30,7 +30,7 @@ const (
 // and lets it go when nobody is disturbed any more. Round trips are measured here, the limit is read from the kernel.
 func (n *uplink) disturbed() {
 	n.t.Helper()
-	n.a.strategy(shared + disturbs)
+	n.a.strategy(n.shared() + disturbs)
 	n.divided()
 	n.beyond()
 	address := func(port uint16) string { return netip.AddrPortFrom(netip.MustParseAddr(beyondFar), port).String() }
@@ -67,7 +67,7 @@ func (n *uplink) disturbed() {
 	limit := func() string {
 		class := n.filters(egress)[n.be.Addresses[0]]
 		parts := strings.Fields(n.classes(egress.device)[class])
-		if class == "4b52:15" || len(parts) != 3 { // the class of all best effort
+		if class == leafBE || len(parts) != 3 { // the class of all best effort
 			return ""
 		}
 		return parts[2]
@@ -94,7 +94,7 @@ func (n *uplink) disturbed() {
 		return nil
 	})
 	n.t.Logf("round trips take %s undisturbed, %s disturbed, %s while the other is held to %s; %s", calm, disturbed, while, held, strings.Join(told, "; "))
-	n.a.strategy(shared)
+	n.a.strategy(n.shared())
 	n.divided()
 }
 

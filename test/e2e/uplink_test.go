@@ -18,7 +18,6 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -39,17 +38,20 @@ const (
 	worldAddress, floodPort = "198.51.100.1", 9999
 )
 
-// uplink is a node whose machine is a network namespace: that of the test's thread, in which all that the test starts is born.
+// uplink is a node whose machine is a network namespace: on the host that of the test's thread, in which all that the test starts is born,
+// in a guest the machine's own, which nobody else needs.
 type uplink struct {
 	*rig
 	a            *agent
-	world        int // a process in the namespace behind the uplink
+	apart        bool // the namespace is not the machine's own
+	total        int  // what is divided, in Mbit/s
+	world        int  // a process in the namespace behind the uplink
 	ls, be, slow *kubelet.Running
 	flows        map[*kubelet.Running]map[string]*flow // by direction
 }
 
 // newUplink makes the namespace, its link to the outside and a containerd that gives pods addresses. Nothing may be fetched from
-// inside, so it is done before.
+// inside, so it is done before. What an emulated machine can send is little: there a tenth is divided.
 func newUplink(t *testing.T) *uplink {
 	t.Helper()
 	ctx := t.Context()
@@ -57,27 +59,41 @@ func newUplink(t *testing.T) *uplink {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := cache.InstallDebian(ctx, "iproute2", "util-linux", "mount"); err != nil {
-		t.Fatal(err)
-	}
-	for _, part := range []string{parts.Containerd24, parts.Runc, parts.Image} {
-		if _, err := cache.Get(ctx, part); err != nil {
-			t.Fatal(err)
-		}
+	n := &uplink{rig: &rig{t: t}, apart: !emulated(), total: 100, flows: map[*kubelet.Running]map[string]*flow{}}
+	if emulated() {
+		n.total = 10
+		equip(t, cache)
+	} else {
+		n.fetch(cache)
 	}
 	options, err := cluster.WithCNI(ctx, cache, host.Options{Cache: cache})
 	if err != nil {
 		t.Fatal(err)
 	}
-	runtime.LockOSThread() // never unlocked: the thread ends with the test
-	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-		t.Fatalf("make a network namespace: %v", err)
+	// Never unlocked: the thread ends with the test, and with it what it has started; threads that inside has used end earlier.
+	runtime.LockOSThread()
+	if n.apart {
+		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+			t.Fatalf("make a network namespace: %v", err)
+		}
 	}
-	n := &uplink{rig: &rig{t: t}, flows: map[*kubelet.Running]map[string]*flow{}}
 	n.tool("ip", "link", "set", "lo", "up") // containerd's metrics and the kubelet are asked there
 	n.rig = newRig(t, rigOptions{nri: options, podNetwork: true})
 	n.connect()
 	return n
+}
+
+// fetch gets what a host may not have yet.
+func (n *uplink) fetch(cache *parts.Cache) {
+	n.t.Helper()
+	if err := cache.InstallDebian(n.t.Context(), "iproute2", "util-linux", "mount"); err != nil {
+		n.t.Fatal(err)
+	}
+	for _, part := range []string{parts.Containerd24, parts.Runc, parts.Image} {
+		if _, err := cache.Get(n.t.Context(), part); err != nil {
+			n.t.Fatal(err)
+		}
+	}
 }
 
 // connect makes the uplink and what is behind it.
@@ -93,11 +109,26 @@ func (n *uplink) connect() {
 		_ = cmd.Wait() // it was killed
 	})
 	n.world = cmd.Process.Pid
-	pid := strconv.Itoa(n.world)
-	n.tool("ip", "link", "add", uplinkName, "type", "veth", "peer", "name", "world0", "netns", pid)
-	n.tool("nsenter", "-t", pid, "-n", "sh", "-ec", "ip link set lo up; ip addr add "+worldAddress+"/24 dev world0; ip link set world0 up; "+
-		"ip route add "+podRange+" via "+nodeAddress)
-	n.tool("sh", "-ec", "ip addr add "+nodeAddress+"/24 dev "+uplinkName+"; ip link set "+uplinkName+" up; ip route add default via "+worldAddress)
+	n.tool("ip", "link", "add", uplinkName, "type", "veth", "peer", "name", "world0", "netns", strconv.Itoa(n.world))
+	// No shell is between: busybox's would take its own ip.
+	if err := inside(n.world, func() error {
+		return runIP("link set lo up", "addr add "+worldAddress+"/24 dev world0", "link set world0 up", "route add "+podRange+" via "+nodeAddress)
+	}); err != nil {
+		n.t.Fatal(err)
+	}
+	if err := runIP("addr add "+nodeAddress+"/24 dev "+uplinkName, "link set "+uplinkName+" up", "route add default via "+worldAddress); err != nil {
+		n.t.Fatal(err)
+	}
+}
+
+// runIP runs ip for each of these lines, in the network namespace of this thread.
+func runIP(lines ...string) error {
+	for _, line := range lines {
+		if out, err := exec.Command("ip", strings.Fields(line)...).CombinedOutput(); err != nil {
+			return fmt.Errorf("run ip %s: %w: %s", line, err, out)
+		}
+	}
+	return nil
 }
 
 // tool runs a program in the node's namespace.
@@ -120,10 +151,12 @@ func (n *uplink) start(spec string) {
 	n.a.kubelet = n.serve()
 	n.extra = maps.Clone(soonJudged)
 	n.extra["nodeName"] = servesFor
-	n.a.dress = func(cmd *exec.Cmd) {
-		cmd.Args = append([]string{"sh", "-c", atHome, cmd.Path}, cmd.Args[1:]...)
-		cmd.Path = "/bin/sh"
-		cmd.SysProcAttr.Unshareflags = syscall.CLONE_NEWNS // its mounts are private
+	if n.apart {
+		n.a.dress = func(cmd *exec.Cmd) {
+			cmd.Args = append([]string{"sh", "-c", atHome, cmd.Path}, cmd.Args[1:]...)
+			cmd.Path = "/bin/sh"
+			cmd.SysProcAttr.Unshareflags = syscall.CLONE_NEWNS // its mounts are private
+		}
 	}
 	n.a.strategy(spec)
 	n.a.start()
@@ -271,32 +304,4 @@ func (n *uplink) open(pid int, own, other string) (conn *net.UDPConn) {
 	}
 	n.t.Cleanup(func() { _ = conn.Close() })
 	return conn
-}
-
-// flood has all flows send as much as they can for a while, and says how many bytes of each have arrived. On the way in a sender is
-// held when its queue is full, so each has a goroutine.
-func (n *uplink) flood(lasts time.Duration, flows ...*flow) (arrived []float64, elapsed float64) {
-	n.t.Helper()
-	before := make([]int64, len(flows))
-	for i, f := range flows {
-		before[i] = f.heard.Load()
-	}
-	var senders sync.WaitGroup
-	start := time.Now()
-	for _, f := range flows {
-		if err := f.from.SetWriteDeadline(start.Add(lasts)); err != nil {
-			n.t.Fatal(err)
-		}
-		senders.Go(func() {
-			for data := make([]byte, 1400); time.Since(start) < lasts; {
-				_, _ = f.from.Write(data) // full queues are the point
-			}
-		})
-	}
-	senders.Wait()
-	elapsed = time.Since(start).Seconds()
-	for i, f := range flows {
-		arrived = append(arrived, float64(f.heard.Load()-before[i]))
-	}
-	return arrived, elapsed
 }

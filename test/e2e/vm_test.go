@@ -7,6 +7,7 @@ package e2e
 
 import (
 	"context"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -65,6 +66,24 @@ func bundle(t *testing.T) (files map[string]string, given string) {
 		files[path] = filepath.Join(vm.GuestBin, name)
 	}
 	return files, given
+}
+
+// withParts adds parts to a guest's files where its tests want them, which a word of their names says.
+func withParts(t *testing.T, files map[string]string, given, match, word string, names ...string) (map[string]string, string) {
+	t.Helper()
+	if !strings.Contains(match, word) {
+		return files, given
+	}
+	cache, err := parts.Open(parts.Options{Progress: os.Stderr})
+	if err != nil {
+		t.Fatal(err)
+	}
+	files = maps.Clone(files)
+	more, err := vm.Carry(t.Context(), cache, files, names...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files, given + more
 }
 
 // inVM runs the Guest tests that match in one VM and passes their verdict on. What failed there is returned, too.
@@ -161,7 +180,7 @@ const (
 func TestVM(t *testing.T) {
 	boot(t, []machine{
 		{"6.12", vm.Options{Kernel: "6.12"}, "^TestGuest(Scenarios|PageCache|CoreSched|KernelPackages|MemoryQoS|OnlyKoordlet)$|^TestGuestConformance$" + repaired},
-		{"6.12-loops", vm.Options{Kernel: "6.12", SlowDisk: slowBPS}, "^TestGuest(Koordlet|Neighbours)$|^TestGuestProxyScenarios$" + proxied},
+		{"6.12-loops", vm.Options{Kernel: "6.12", SlowDisk: slowBPS}, "^TestGuest(Koordlet|Neighbours|Network)$|^TestGuestProxyScenarios$" + proxied},
 		{"6.12-systemd", vm.Options{Kernel: "6.12", Flavour: vm.Systemd}, "^TestGuestSystemdScenarios$" + underUnits + "|^TestGuestSystemd(Conformance|ProxyScenarios)$" + fewUnits + "|^TestGuestSystemd(Docker|Koordlet)$"},
 		{"6.12-systemd-life", vm.Options{Kernel: "6.12", Flavour: vm.Systemd}, "^TestGuestSystemdLifecycle$" + underSystemd},
 		{"7.2", vm.Options{Kernel: "7.2"}, "^TestGuestScenarios$" + kernelSensitive + "|^TestGuestLifecycle$" + firstWords},
@@ -177,7 +196,7 @@ func TestVM(t *testing.T) {
 // TestFullVM runs everything everywhere: more than an hour, of which a kernel is compiled for a quarter once, for `make test-long`.
 func TestFullVM(t *testing.T) {
 	boot(t, []machine{
-		{"6.12", vm.Options{Kernel: "6.12", SlowDisk: slowBPS}, "^TestGuest(Scenarios|ProxyScenarios|Conformance|PageCache|CoreSched|KernelPackages|MemoryQoS|OnlyKoordlet|Demo|Koordlet|Neighbours|Lifecycle|Kubelet)$"},
+		{"6.12", vm.Options{Kernel: "6.12", SlowDisk: slowBPS}, "^TestGuest(Scenarios|ProxyScenarios|Conformance|PageCache|CoreSched|KernelPackages|MemoryQoS|OnlyKoordlet|Demo|Koordlet|Neighbours|Network|Lifecycle|Kubelet)$"},
 		{"6.12-systemd", vm.Options{Kernel: "6.12", Flavour: vm.Systemd}, "^TestGuestSystemd(Scenarios|ProxyScenarios|Conformance|Lifecycle|Docker|Koordlet|Demo)$"},
 		{"7.2", vm.Options{Kernel: "7.2"}, "^TestGuest(Scenarios|PageCache|MemoryQoS|Lifecycle)$"},
 		{"6.1", vm.Options{Kernel: "6.1"}, "^TestGuest(Scenarios|PageCache|MemoryQoS|Lifecycle|Compat17|Compat17FirstInstruction)$"},
@@ -203,7 +222,8 @@ func boot(t *testing.T, machines []machine) {
 			m.match = match // for people who look at one guest test
 		}
 		t.Run(m.name, func(t *testing.T) {
-			files, given := withOld(t, files, given, m.match)
+			files, given := withParts(t, files, given, m.match, "Compat17", parts.Containerd17)
+			files, given = withParts(t, files, given, m.match, "Network", parts.CNI, parts.IPRoute2)
 			files, given = withServed(t, files, given, m.match)
 			for _, f := range inVM(t, m.o, withDocker(t, files, m.match), given, m.match) {
 				failed = append(failed, m.name+": "+f)

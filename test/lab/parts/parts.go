@@ -23,6 +23,7 @@ const (
 	Containerd20 = "containerd-2.0" // as Containerd24
 	Containerd17 = "containerd-1.7" // as Containerd24
 	StressNG     = "stress-ng"      // stress-ng with its libraries and their loader, see StressCommand
+	IPRoute2     = "iproute2"       // ip and tc with their libraries and their loader, see Loader
 )
 
 // CRIO is crio, conmon and pinns. The lab has no recipe for it, Go's module proxy does not serve it: whoever has one names its folder
@@ -31,7 +32,7 @@ const CRIO = "cri-o"
 
 // Names lists the parts that Get knows.
 func Names() []string {
-	list := []string{Containerd24, Runc, Crictl, Image, Containerd20, Containerd17, StressNG}
+	list := []string{Containerd24, Runc, Crictl, Image, Containerd20, Containerd17, StressNG, IPRoute2}
 	list = append(list, NRIRuntimeNames()...)
 	list = append(list, ProxyLaneNames()...)
 	return append(list, ControlPlaneNames()...)
@@ -96,8 +97,11 @@ func recipeOf(name string, versions map[string]string) (builder, string, error) 
 	if b, version, ok := proxyLanePart(name, versions); ok {
 		return b, version, nil
 	}
-	if name == StressNG {
-		return stressBuild{}, versions["STRESS_NG"], nil
+	switch name {
+	case StressNG:
+		return installedBuild{Package: "stress-ng", Programs: []string{"/usr/bin/" + stressProgram}}, versions["STRESS_NG"], nil
+	case IPRoute2:
+		return installedBuild{Package: "iproute2", Programs: []string{"/sbin/ip", "/sbin/tc"}}, versions["IPROUTE2"], nil
 	}
 	return goPart(name, versions)
 }
