@@ -121,7 +121,7 @@ func (a *session) pids(t plan.Target) ([]int, error) {
 	return pids, err
 }
 
-// parsePIDs reads cgroup.procs: one id a line. 0 stands for a process of another PID namespace and is skipped.
+// parsePIDs reads cgroup.procs (cgroup-v2.rst, "Core Interface Files"): one id a line. 0 stands for a process of another PID namespace and is skipped.
 func parsePIDs(s string) ([]int, error) {
 	var pids []int
 	for line := range strings.FieldsSeq(s) {

@@ -47,7 +47,8 @@ func staticPolicy(file string) (bool, error) {
 	return strings.EqualFold(policy, "static"), nil
 }
 
-// parsePolicy takes policyName out of a checkpoint: "none" or "static" for CPUs, "None" or "Static" for memory.
+// parsePolicy takes policyName out of a checkpoint: "none" or "static" for CPUs, "None" or "Static" for memory
+// (https://kubernetes.io/docs/tasks/administer-cluster/cpu-management-policies/, cpu_manager_state).
 func parsePolicy(b []byte) (string, error) {
 	var state struct {
 		PolicyName string `json:"policyName"`

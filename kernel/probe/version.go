@@ -26,7 +26,7 @@ func Release() (release string, major, minor int, err error) {
 	return release, major, minor, err
 }
 
-// ParseRelease takes the first two numbers of "6.18.44-fc-v669", "4.19.91-26.an7.x86_64" or "7.2-rc1".
+// ParseRelease takes the first two numbers of the release that uname(2) tells: "6.18.44-fc-v669", "4.19.91-26.an7.x86_64" or "7.2-rc1".
 func ParseRelease(release string) (major, minor int, err error) {
 	left, rest, ok := strings.Cut(release, ".")
 	if ok {

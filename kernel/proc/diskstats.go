@@ -54,6 +54,7 @@ func parseDiskStats(b []byte, out *DiskStats) error {
 	return nil
 }
 
+// parse reads a line of /proc/diskstats (Documentation/admin-guide/iostats.rst).
 func (d *Disk) parse(line []byte) bool {
 	major, rest, ok1 := scan.UintField(line)
 	minor, rest, ok2 := scan.UintField(rest)

@@ -34,7 +34,7 @@ type Stat struct {
 //	some avg10=0.12 avg60=0.05 avg300=0.01 total=43211
 //	full avg10=0.00 avg60=0.00 avg300=0.00 total=1099
 //
-// irq.pressure (Linux 6.1) has the second line only. It does not allocate. On an error s is as before.
+// irq.pressure (Linux 6.1) has the second line only. Documentation/accounting/psi.rst. It does not allocate. On an error s is as before.
 func Parse(b []byte, s *Stat) error {
 	var out Stat
 	seen := false
@@ -62,7 +62,7 @@ func Parse(b []byte, s *Stat) error {
 	return nil
 }
 
-// parseLine wants the total; averages that a kernel may add or drop do not matter.
+// parseLine wants the total of a line of psi.rst; averages that a kernel may add or drop do not matter.
 func parseLine(rest []byte, l *Line) bool {
 	total := false
 	for {

@@ -105,7 +105,7 @@ func ParseSchemata(s string) (Schemata, error) {
 // for 8192 (arch/x86/Kconfig, NR_CPUS).
 const maxIDs = 8192
 
-// ParseLine parses "L3:0=ff;1=ff".
+// ParseLine parses a line of ParseSchemata (resctrl.rst), "L3:0=ff;1=ff".
 func ParseLine(line string) (Line, error) {
 	resource, body, ok := strings.Cut(strings.TrimSpace(line), ":")
 	resource = strings.TrimSpace(resource)

@@ -149,8 +149,8 @@ func failure(kind uint16, body []byte) error {
 
 func align(n int) int { return (n + 3) &^ 3 }
 
-// parseConnection reads struct inet_diag_msg with the attribute INET_DIAG_INFO: the round trip time of a connection that has sent and
-// heard something since, and leaves the namespace. One that was never measured has none.
+// parseConnection reads struct inet_diag_msg (include/uapi/linux/inet_diag.h) with the attribute INET_DIAG_INFO: the round trip time of a
+// connection that has sent and heard something since, and leaves the namespace. One that was never measured has none.
 func parseConnection(b []byte, since time.Duration) (rtt uint32, ok bool) {
 	if len(b) < messageSize || b[1] != established || within(b) {
 		return 0, false

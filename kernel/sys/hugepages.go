@@ -44,7 +44,7 @@ func (fs FS) HugePages(node int) ([]HugePages, error) {
 	return out, nil
 }
 
-// parseHugePageDir reads "hugepages-2048kB", where kB are KiB.
+// parseHugePageDir reads "hugepages-2048kB", where kB are KiB (hugetlbpage.rst).
 func parseHugePageDir(name string) (unit.Bytes, bool) {
 	text, ok := strings.CutPrefix(name, "hugepages-")
 	if !ok {

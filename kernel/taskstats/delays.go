@@ -42,7 +42,7 @@ const (
 const movedVersion = 15
 
 // parseDelays takes the numbers out of TASKSTATS_TYPE_AGGR_TGID, a nest of the id and struct taskstats, whose first field is its
-// version.
+// version (Documentation/accounting/taskstats-struct.rst).
 func parseDelays(payload []byte) (d Delays, version uint16, err error) {
 	stats := attribute(attribute(payload, unix.TASKSTATS_TYPE_AGGR_TGID), unix.TASKSTATS_TYPE_STATS)
 	if uintptr(len(stats)) < cpuOffset+8 {

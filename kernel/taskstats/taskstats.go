@@ -156,7 +156,8 @@ func align(n int) int { return (n + 3) &^ 3 }
 
 var errAnswer = errors.New("netlink answer is cut short")
 
-// parseAnswer finds the attributes of the answer to question seq, or its error. mine is false for an older answer.
+// parseAnswer finds the attributes of the answer to question seq (Documentation/accounting/taskstats.rst), or its error. mine is false for an older
+// answer.
 func parseAnswer(b []byte, seq uint32) (payload []byte, mine bool, err error) {
 	if len(b) < headerSize {
 		return nil, false, errAnswer

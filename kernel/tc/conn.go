@@ -167,7 +167,8 @@ func (c *conn) parts(b []byte, each func(kind uint16, b []byte)) (done bool, err
 	return false, nil
 }
 
-// parseError reads NLMSG_ERROR and NLMSG_DONE: a negative error number, and with extended acknowledgements what is wrong.
+// parseError reads NLMSG_ERROR and NLMSG_DONE (Documentation/userspace-api/netlink/intro.rst): a negative error number, and with extended
+// acknowledgements what is wrong.
 func parseError(body []byte, flags uint16) error {
 	code := int32(number(body, 0)) //nolint:gosec // an errno, negative
 	if code >= 0 {

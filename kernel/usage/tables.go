@@ -89,7 +89,7 @@ func (c *Cgroup) Procs(b *root.Buffer, limit int, out *[]int) error {
 	return err
 }
 
-// parseProcs reads ids, one per line; 0 is a process of another pid namespace.
+// parseProcs reads ids, one per line; 0 is a process of another pid namespace (cgroup-v2.rst, "Core Interface Files").
 func parseProcs(b []byte, out *[]int) error {
 	for len(b) > 0 {
 		var line []byte

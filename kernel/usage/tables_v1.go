@@ -33,7 +33,8 @@ func parseServiceBytes(b []byte, out *IO) error {
 	return blkio(b, out, func(d *Device) (read, write *uint64) { return &d.ReadBytes, &d.WriteBytes })
 }
 
-// parseServiced reads blkio/PATH/blkio.throttle.io_serviced_recursive, requests in the same form.
+// parseServiced reads blkio/PATH/blkio.throttle.io_serviced_recursive, requests in the same form
+// (cgroup-v1/blkio-controller.rst).
 func parseServiced(b []byte, out *IO) error {
 	return blkio(b, out, func(d *Device) (read, write *uint64) { return &d.Reads, &d.Writes })
 }
@@ -194,7 +195,7 @@ func parseQuota(b []byte, out *Limits) error {
 // maxQuota is max_cfs_runtime in microseconds, about 203 days (kernel/sched/core.c).
 const maxQuota = 1 << 44
 
-// parsePeriod reads cpu/PATH/cpu.cfs_period_us, microseconds, and turns the quota into thousandths of a CPU.
+// parsePeriod reads cpu/PATH/cpu.cfs_period_us, microseconds (sched-bwc.rst), and turns the quota into thousandths of a CPU.
 func parsePeriod(b []byte, out *Limits) error {
 	n, ok := scan.Uint(b)
 	if !ok || n == 0 || n > maxQuota {
@@ -209,7 +210,8 @@ func parsePeriod(b []byte, out *Limits) error {
 // unlimitedV1 is what the kernel shows without a limit: PAGE_COUNTER_MAX, 2^63 less a page; anything near is none either.
 const unlimitedV1 = math.MaxInt64 - 1<<16
 
-// parseMemoryLimit reads memory/PATH/memory.limit_in_bytes, or memory.max on v2, where it may be "max".
+// parseMemoryLimit reads memory/PATH/memory.limit_in_bytes, or memory.max on v2, where it may be "max" (cgroup-v1/memory.rst,
+// cgroup-v2.rst).
 func parseMemoryLimit(b []byte, out *Limits) error {
 	if string(b) == "max" {
 		return nil

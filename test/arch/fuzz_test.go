@@ -9,6 +9,7 @@ import (
 	"go/token"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -21,7 +22,20 @@ var unfuzzed = map[string]string{
 	"adapt/hook.ParseKind":            "looks a word up in a table",
 	"kernel/cgroup/v1.Parse":          "FuzzParse of kernel/cgroup calls it for every knob",
 	"kernel/cgroup/v2.Parse":          "FuzzParse of kernel/cgroup calls it for every knob",
+
+	"koordlet/internal/amount.Quantity": "FuzzParse reads lists of them",
+	"koordlet/internal/pods.instant":    "FuzzDecode reads pods with them",
+	"koordlet/internal/window.decode":   "gives back the number that encode has made",
 }
+
+// unnamed are parsers of kernel/ whose documentation names no document, by "directory.Name", and why.
+var unnamed = map[string]string{
+	"kernel/cgroup.Parse": "asks that of the cgroup version",
+	"kernel/tc.parseRoot": "reads what rootText has written",
+}
+
+// names finds what a parser goes by: a document or a header of the kernel, where there is none its source, a manual page, or an address.
+var names = regexp.MustCompile(`Documentation/|\.rst\b|https://|README|include/uapi/linux/|\b(arch|mm)/[\w/]+\.c\b|\w\([25]\)`)
 
 // parses are the names of functions that read text or messages of others.
 var parses = regexp.MustCompile(`^(Parse|parse|Decode|decode|Unmarshal)`)
@@ -35,7 +49,8 @@ type source struct {
 
 // TestEveryParserIsFuzzed: an exported function Parse…, Decode… or Unmarshal… of a room that reads foreign text is named
 // in a fuzz target of its own directory, or in what that target calls there. So is an unexported parse… or decode… of kernel/, which reads what
-// the kernel tells; for such a one it does as well that a function of its package calls it which the target names, directly or by others.
+// the kernel tells, and of koordlet/, which reads what kubelet, API server and its own former life tell; for such a one it does as well that a
+// function of its package calls it which the target names, directly or by others.
 func TestEveryParserIsFuzzed(t *testing.T) {
 	t.Parallel()
 	dirs := map[string]*source{}
@@ -44,7 +59,7 @@ func TestEveryParserIsFuzzed(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if room := strings.SplitN(dir, "/", 2)[0]; room != "api" && room != "daemon" && room != "kernel" && room != "adapt" {
+		if room := strings.SplitN(dir, "/", 2)[0]; !slices.Contains([]string{"api", "daemon", "kernel", "koordlet", "adapt"}, room) {
 			return
 		}
 		file, err := parser.ParseFile(token.NewFileSet(), path, text, parser.SkipObjectResolution)
@@ -54,7 +69,7 @@ func TestEveryParserIsFuzzed(t *testing.T) {
 		if dirs[dir] == nil {
 			dirs[dir] = &source{bodies: map[string]*ast.FuncDecl{}, code: map[string]*ast.FuncDecl{}}
 		}
-		dirs[dir].add(file, strings.HasSuffix(path, "_test.go"), strings.HasPrefix(dir, "kernel/"))
+		dirs[dir].add(file, strings.HasSuffix(path, "_test.go"), strings.HasPrefix(dir, "kernel/") || strings.HasPrefix(dir, "koordlet/"))
 	})
 	found := 0
 	used := map[string]bool{}
@@ -79,12 +94,53 @@ func TestEveryParserIsFuzzed(t *testing.T) {
 			t.Errorf("exception %s stands for nothing", key)
 		}
 	}
-	if found < 60 {
+	if found < 75 {
 		t.Errorf("only %d parsers found: the search is wrong", found)
 	}
 }
 
-func (s *source) add(file *ast.File, test, kernel bool) {
+// TestEveryParserNamesItsDocument: who changes a parser of kernel/ finds in its documentation by what the kernel promises to write.
+func TestEveryParserNamesItsDocument(t *testing.T) {
+	t.Parallel()
+	found := 0
+	used := map[string]bool{}
+	goFiles(t, func(path string, text []byte) {
+		dir, err := filepath.Rel("../..", filepath.Dir(path))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.HasPrefix(dir, "kernel/") || strings.HasSuffix(path, "_test.go") {
+			return
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), path, text, parser.SkipObjectResolution|parser.ParseComments)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range file.Decls {
+			f, ok := d.(*ast.FuncDecl)
+			if !ok || !parses.MatchString(f.Name.Name) {
+				continue
+			}
+			found++
+			switch key := dir + "." + f.Name.Name; {
+			case unnamed[key] != "" && !names.MatchString(f.Doc.Text()):
+				used[key] = true
+			case !names.MatchString(f.Doc.Text()):
+				t.Errorf("%s: the documentation of %s names no document", path, f.Name.Name)
+			}
+		}
+	})
+	for key := range unnamed {
+		if !used[key] {
+			t.Errorf("exception %s stands for nothing", key)
+		}
+	}
+	if found < 50 {
+		t.Errorf("only %d parsers found: the search is wrong", found)
+	}
+}
+
+func (s *source) add(file *ast.File, test, unexported bool) {
 	for _, d := range file.Decls {
 		f, ok := d.(*ast.FuncDecl)
 		if !ok {
@@ -96,7 +152,7 @@ func (s *source) add(file *ast.File, test, kernel bool) {
 		}
 		name := f.Name.Name
 		s.code[name] = f
-		if !parses.MatchString(name) || !kernel && !ast.IsExported(name) {
+		if !parses.MatchString(name) || !unexported && !ast.IsExported(name) {
 			continue
 		}
 		if f.Recv != nil && strings.HasPrefix(name, "Unmarshal") {

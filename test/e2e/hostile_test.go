@@ -16,6 +16,7 @@ import (
 
 	"github.com/koord-rt/koord-rt/daemon/ledger"
 	"github.com/koord-rt/koord-rt/model/journal"
+	"github.com/koord-rt/koord-rt/test/lab/kubelet"
 )
 
 // lifecycleStrategyFile changes the strategy under running containers. A file that is half written changes nothing.
@@ -86,14 +87,25 @@ func lifecycleStrategyFile(r *rig) {
 	put(burst("80") + identities("0"))
 	r.soon(5*time.Second, run, wantBurst("40000"))
 	r.now(r.pod(lsPod("strategy-good")), wantBurst("40000"))
-	// LSR before LS before BE, whichever number the strategy gives to LSR.
+	// G4 of the documents: LSR before LS before BE by CPUs, policy, cpu.idle and weights, whichever number the strategy gives to LSR.
 	_, rest := cpus()
 	lsr, be := r.pod(lsrPod("strategy-lsr")), r.pod(idlePod("strategy-be"))
+	var before [3]weights
 	ordered := func() {
 		r.t.Helper()
 		r.now(lsr, append(wants("LSR", ""), "main @sched=0", "pod cpu.idle=0"))
 		r.soon(5*time.Second, run, []string{"main @sched=0", "pod cpu.idle=0", "main cpuset.cpus=" + rest})
 		r.now(be, wants("idle", rest))
+		got := [3]weights{r.weights(lsr), r.weights(run), r.weights(be)}
+		top, middle, last := got[0], got[1], got[2]
+		inOrder := top.container > middle.container && middle.container > last.container && top.pod > middle.pod && middle.pod > last.pod
+		if !inOrder || middle.class <= last.class || top.pod <= last.class { // the pod of LSR is in no class
+			r.t.Errorf("CPU weights of LSR, LS and BE: %+v", got)
+		}
+		if before != [3]weights{} && got != before {
+			r.t.Errorf("CPU weights of LSR, LS and BE were %+v, and are %+v with another value for LSR", before, got)
+		}
+		before = got
 	}
 	ordered()
 	put(burst("60") + identities("2"))
@@ -101,6 +113,28 @@ func lifecycleStrategyFile(r *rig) {
 	ordered()
 	put("cpuBurstStrategy: {policy: none}\n")
 	r.soon(5*time.Second, run, wantBurst("0"))
+}
+
+// weights are the kernel's CPU weights of a container, of its pod, and of what that stands in.
+type weights struct{ container, pod, class int }
+
+func (r *rig) weights(run *kubelet.Running) (w weights) {
+	r.t.Helper()
+	file := "cpu.shares"
+	if r.tree.V2() {
+		file = "cpu.weight"
+	}
+	pod := r.kube.PodDir(run, r.controller(file))
+	for dir, to := range map[string]*int{
+		r.kube.ContainerDir(run, "main", r.controller(file)): &w.container, pod: &w.pod, filepath.Dir(pod): &w.class,
+	} {
+		n, err := r.bytes(dir, file)
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		*to = n
+	}
+	return w
 }
 
 // identities is M5's order of the classes, with another value for LSR.

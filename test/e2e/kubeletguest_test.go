@@ -48,7 +48,7 @@ func TestGuestKubelet(t *testing.T) {
 		do   func()
 	}{
 		{"Created", n.makes}, {"Resized", n.resized}, {"Killed", n.killed}, {"Memory", n.memory}, {"Caches", n.caches}, {"Unannotated", n.unannotated},
-		{"Reported", n.reported}, {"StrategyGoes", n.strategyGoes},
+		{"StrategyGoes", n.strategyGoes}, {"Reported", n.reported},
 		{"Suppressed", n.suppressed}, {"Reclaimed", n.reclaimed}, {"Evicted", n.evicted}, {"Starved", n.starved}, {"Static", n.static},
 	} {
 		if !t.Run(s.name, func(t *testing.T) {
@@ -252,8 +252,9 @@ func (n *served) makes() {
 		n.t.Fatal(err)
 	}
 	n.inForce()
+	main, volume := n.stressed(taking(lsrHolds)) // before anything else: reports are of the last minute
 	n.make("lsr", `labels: {koordinator.sh/qosClass: LSR}, annotations: {scheduling.koordinator.sh/resource-status: '{"cpuset":"7"}'}`,
-		"resources: {requests: {cpu: 1, memory: 64Mi}, limits: {cpu: 1, memory: 64Mi}}")
+		"resources: {requests: {cpu: 1, memory: 64Mi}, limits: {cpu: 1, memory: 64Mi}}, "+main, volume)
 	n.make("ls", "labels: {koordinator.sh/qosClass: LS}", "resources: {requests: {cpu: 100m, memory: 64Mi}, limits: {cpu: 500m, memory: 128Mi}}")
 	n.batch("be", "batch-high", "", `"kubernetes.io/batch-cpu":"500","kubernetes.io/batch-memory":"64Mi"`, "")
 	// Without batch-cpu its weight counts for nothing: cpu.idle.

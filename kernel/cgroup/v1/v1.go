@@ -166,7 +166,8 @@ func (Hierarchy) Render(s plan.Setting, _ unit.WeightFormula, _ []byte) (string,
 	return number, nil
 }
 
-// Parse is the value that a file's content means, in the knob's unit.
+// Parse is the value that a file's content means, in the knob's unit. The files are those of Documentation/admin-guide/cgroup-v1 and of
+// Documentation/scheduler/sched-bwc.rst.
 func (Hierarchy) Parse(k plan.Knob, key string, raw []byte, _ unit.WeightFormula) (plan.Value, error) {
 	switch k {
 	case plan.CPUSetCPUs, plan.CPUSetMems:

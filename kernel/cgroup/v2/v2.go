@@ -99,7 +99,7 @@ func limit(n int64) string {
 }
 
 // Parse is the value that a file's content means, in the knob's unit. A cpu.weight becomes the smallest shares that the
-// formula turns into it; while cpu.idle is 1 it reads 0, since Linux 6.12 1.
+// formula turns into it; while cpu.idle is 1 it reads 0, since Linux 6.12 1. Documentation/admin-guide/cgroup-v2.rst.
 func (Hierarchy) Parse(k plan.Knob, key string, raw []byte, w unit.WeightFormula) (plan.Value, error) {
 	switch k {
 	case plan.CPUShares:

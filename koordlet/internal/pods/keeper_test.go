@@ -24,13 +24,13 @@ type script struct {
 	mu    sync.Mutex
 	pods  []*Pod
 	err   error
-	asked int
+	asked []time.Time
 }
 
 func (s *script) List(context.Context) ([]*Pod, []string, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.asked++
+	s.asked = append(s.asked, time.Now())
 	return slices.Clone(s.pods), nil, s.err
 }
 
@@ -45,7 +45,17 @@ func (s *script) say(err error, pods ...*Pod) {
 func (s *script) times() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.asked
+	return len(s.asked)
+}
+
+// gaps are the times between two questions, of which there are as many less one.
+func (s *script) gaps() (out []time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := 1; i < len(s.asked); i++ {
+		out = append(out, s.asked[i].Sub(s.asked[i-1]))
+	}
+	return out
 }
 
 // server is an API server whose pods are followed.
@@ -169,6 +179,43 @@ func TestKeeperAsksTheKubelet(t *testing.T) {
 	})
 	if !slices.Equal(seen, []uint64{1, 2}) {
 		t.Errorf("generations %v", seen)
+	}
+}
+
+// TestKeepersDoNotAskInStep: each pause is another one, up to a tenth shorter than the interval, so that nodes which start together do not go on
+// together.
+func TestKeepersDoNotAskInStep(t *testing.T) {
+	t.Parallel()
+	gaps := func() (out []time.Duration) {
+		kubelet := &script{}
+		kubelet.say(nil, pod("a"))
+		keep(t, Options{Kubelet: kubelet}, func(*Keeper) {
+			pass(10 * time.Minute)
+			out = kubelet.gaps()
+		})
+		return out
+	}
+	one, other := gaps(), gaps()
+	for _, node := range [][]time.Duration{one, other} {
+		if len(node) < 59 || len(node) > 67 {
+			t.Errorf("%d pauses in ten minutes", len(node))
+		}
+		short := 0
+		for _, gap := range node {
+			if gap < 9*time.Second || gap > 10*time.Second {
+				t.Errorf("asked again after %s", gap)
+			}
+			if gap < 9500*time.Millisecond {
+				short++
+			}
+		}
+		// Half of them are: fewer than ten or more than fifty of 60 come by chance once in a million runs.
+		if short < 10 || short > len(node)-10 {
+			t.Errorf("%d of %d pauses are less than 9.5 s: %v", short, len(node), node)
+		}
+	}
+	if slices.Equal(one, other) {
+		t.Errorf("two nodes ask in step: %v", one)
 	}
 }
 

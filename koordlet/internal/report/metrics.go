@@ -107,8 +107,17 @@ func (m *Metrics) Run(ctx context.Context) error {
 			m.tryAt = time.Time{}
 		}
 		m.look(ctx)
-		timer.Reset(m.o.Check)
+		timer.Reset(m.pause(time.Now()))
 	}
+}
+
+// pause is how long to wait for the next look: one check, or less when a report is due within it. Reports that waited for a check would all
+// come so many checks after another, and nodes that once report together would do so for ever.
+func (m *Metrics) pause(now time.Time) time.Duration {
+	if left := m.due.Sub(now); left > 0 {
+		return min(left, m.o.Check)
+	}
+	return m.o.Check // one that is overdue could not be written
 }
 
 // look writes if it is time, if there is news, or if another object has taken the place of the one that was written to: it says nothing
@@ -129,7 +138,7 @@ func (m *Metrics) look(ctx context.Context) {
 		}
 	}
 	totals := Measure(&in)
-	beat := !now.Add(m.o.Check / 2).Before(m.due)
+	beat := !now.Before(m.due)
 	if !beat && !anew && !News(&m.last, &totals, in.Capacity, m.o.Threshold) {
 		return
 	}

@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -125,7 +126,7 @@ func TestQuietNodeReportsOncePerInterval(t *testing.T) {
 			t.Errorf("writes at %v in ten minutes", got)
 		}
 		for i := 1; i < len(got); i++ {
-			if gap := got[i] - got[i-1]; gap < 50 || gap > 70 {
+			if gap := got[i] - got[i-1]; gap < 57 || gap > 63 { // 60 s ± 5 %
 				t.Errorf("writes at %v", got)
 			}
 		}
@@ -133,6 +134,49 @@ func TestQuietNodeReportsOncePerInterval(t *testing.T) {
 			t.Errorf("%+v", s)
 		}
 	})
+}
+
+// TestNodesDoNotReportInStep: each interval is another one, up to 5 % shorter or longer, so that nodes which once report together drift apart: the
+// API server would have their writes in bursts.
+func TestNodesDoNotReportInStep(t *testing.T) {
+	t.Parallel()
+	// An hour of a quiet node, as the milliseconds between two reports.
+	gaps := func() (out []int64) {
+		reporting(t, func(_ *Metrics, api *server, _ *node001) {
+			time.Sleep(time.Hour)
+			synctest.Wait()
+			api.mu.Lock()
+			defer api.mu.Unlock()
+			for i := 1; i < len(api.writes); i++ {
+				out = append(out, api.writes[i].Sub(api.writes[i-1]).Milliseconds())
+			}
+		})
+		return out
+	}
+	one, other := gaps(), gaps()
+	for _, node := range [][]int64{one, other} {
+		if len(node) < 57 || len(node) > 63 {
+			t.Errorf("%d intervals in an hour", len(node))
+		}
+		short, long := 0, 0
+		for _, gap := range node {
+			if gap < 57000 || gap > 63000 {
+				t.Errorf("%d ms between two reports", gap)
+			}
+			if gap < 59000 {
+				short++
+			} else if gap > 61000 {
+				long++
+			}
+		}
+		// A third each: fewer than three of 57 come by chance once in a million runs.
+		if short < 3 || long < 3 {
+			t.Errorf("%d of %d intervals are a second shorter than a minute, %d longer: %v", short, len(node), long, node)
+		}
+	}
+	if slices.Equal(one, other) {
+		t.Errorf("two nodes report in step: %v", one)
+	}
 }
 
 func TestNewsIsReportedEarly(t *testing.T) {
@@ -199,7 +243,7 @@ func TestAnotherObjectHasNoReport(t *testing.T) {
 			time.Sleep(3 * time.Second)
 		}
 		start = time.Now()
-		time.Sleep(45 * time.Second) // the next report is due after 52 s at the earliest
+		time.Sleep(45 * time.Second) // the next report is due after 54 s at the earliest
 		if got := api.since(start); len(got) != 0 {
 			t.Errorf("writes at %v, and nothing has changed since the third object's report", got)
 		}

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/koord-rt/koord-rt/model/sample"
+	"github.com/koord-rt/koord-rt/model/unit"
 )
 
 // naive keeps everything: the value of each second that has one.
@@ -44,16 +45,24 @@ func (n naive) summary(from, to, newest int) (want sample.Summary, off float64) 
 	return want, off
 }
 
+// What is promised, in numbers and not by the code's constants, which could change it unseen: the block of ten seconds that is being filled, 30 more
+// with every second, and 150 with less.
+const (
+	tenSeconds   = 10
+	promisedFine = 31
+	promisedAll  = 181
+)
+
 // block of a second as the store numbers it: slot 0 lies an hour before second 0, which is the first to be appended.
-func block(s int) int { return (s + 3600) / perBlock }
+func block(s int) int { return (s + 3600) / tenSeconds }
 
 func (n naive) off(s, newest int) float64 {
-	if block(s) > block(newest)-fineBlocks {
+	if block(s) > block(newest)-promisedFine {
 		return 1e-7 * n[s]
 	}
 	small, large := math.Inf(1), 0.0
-	first := block(s)*perBlock - 3600
-	for i := first; i < first+perBlock; i++ {
+	first := block(s)*tenSeconds - 3600
+	for i := first; i < first+tenSeconds; i++ {
 		if x, ok := n[i]; ok {
 			small, large = min(small, x), max(large, x)
 		}
@@ -119,12 +128,12 @@ func TestAgainstKeepingEverything(t *testing.T) {
 				for range 4 {
 					to := s - r.IntN(min(s+1, 600))
 					if r.IntN(2) == 0 {
-						to -= to%perBlock + 1 // whole blocks
+						to -= to%tenSeconds + 1 // whole blocks
 					}
-					oldest := max((block(newest[name])-allBlocks+1)*perBlock-3600-1, -1)
+					oldest := max((block(newest[name])-promisedAll+1)*tenSeconds-3600-1, -1)
 					from := to - 1 - r.IntN(1800)
 					if r.IntN(2) == 0 {
-						from -= from%perBlock + 1
+						from -= from%tenSeconds + 1
 					}
 					from = max(from, oldest)
 					if from >= to {
@@ -151,9 +160,56 @@ func compare(t *testing.T, what string, m *Memory, n naive, name string, from, t
 		}
 	}
 	// The largest sample of a block is kept; only in a window that cuts a block may its largest lie outside.
-	whole := (from+1+3600)%perBlock == 0 && (to+1+3600)%perBlock == 0
+	whole := (from+1+3600)%tenSeconds == 0 && (to+1+3600)%tenSeconds == 0
 	if !near(got.Max, want.Max) || whole && math.Abs(got.Max-want.Max) > 0.0011*want.Max+1e-7 {
 		t.Fatalf("%s: (%d, %d]: maximum %g, want %g", what, from, to, got.Max, want.Max)
+	}
+}
+
+// TestWhatIsPromised: at any moment each second of the last 300 is told as it was, of the 25 minutes before each ten seconds by their number, their
+// average to a twelfth of their spread, and their largest; any window of up to half an hour is covered, and what is older is gone.
+func TestWhatIsPromised(t *testing.T) {
+	t.Parallel()
+	r := rand.New(rand.NewPCG(3, 5))
+	m := New(Options{})
+	c := sample.OfContainer("c")
+	values := make([]float64, 4001)
+	ask := func(from, to int) sample.Summary { return m.Query(c, sample.CPUUsage, at(from), at(to)) }
+	for s := 1; s <= 4000; s++ {
+		values[s] = float64(1 + r.IntN(1000))
+		m.Append([]sample.Sample{cpu("c", s, values[s])})
+		if s < 3600 || s%13 > 0 { // 13 meets every second of a block
+			continue
+		}
+		for back := range 300 {
+			if got, want := ask(s-back-1, s-back), values[s-back]; got.Count != 1 || got.Last != want || got.Max != want {
+				t.Fatalf("at %d the second %d s ago is %+v, want %g", s, back, got, want)
+			}
+		}
+		for to := s - 300 - s%10; to >= s-1790; to -= 10 { // a block begins with second 1
+			var sum, small, large float64
+			for i := to - 9; i <= to; i++ {
+				if sum += values[i]; small == 0 || values[i] < small {
+					small = values[i]
+				}
+				large = max(large, values[i])
+			}
+			got := ask(to-10, to)
+			if got.Count != 10 || got.Covered != 1 || math.Abs(got.Avg-sum/10) > (large-small)/12+0.0011*large || math.Abs(got.Max-large) > 0.0011*large {
+				t.Fatalf("at %d the ten seconds up to %d s ago: %+v, want an average of %g and a maximum of %g", s, s-to, got, sum/10, large)
+			}
+		}
+		for _, length := range []int{1, 10, 60, 299, 300, 301, 600, 1000, 1799, 1800} {
+			if got := ask(s-length, s); got.Count != length || got.Covered != 1 || got.From != at(s-length+1) || got.Last != values[s] {
+				t.Fatalf("at %d a window of %d s: %+v", s, length, got)
+			}
+		}
+		if got := ask(0, s); got.Count > 1810 {
+			t.Fatalf("at %d there are %d seconds: more than half an hour and a block", s, got.Count)
+		}
+	}
+	if Horizon != 1800*unit.Second {
+		t.Errorf("the longest window is %d s", Horizon/unit.Second)
 	}
 }
 

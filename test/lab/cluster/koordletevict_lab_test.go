@@ -147,8 +147,8 @@ func (n *governed) told(t *testing.T, pod, reason, kind, feature string) error {
 // notInName is what stands between the names of features.
 func notInName(r rune) bool { return !unicode.IsLetter(r) }
 
-// asked: the evictions came in the order of the priorities, each for exactly the pod that was meant, and the one that was
-// refused was not asked for again before the time that the API server had named.
+// asked: the evictions came in the order of the priorities, each for exactly the pod that was meant and with its own grace period, 30 s at most, and the
+// one that was refused was not asked for again before the time that the API server had named.
 func (n *governed) asked(t *testing.T) {
 	t.Helper()
 	uids := map[string]string{}
@@ -160,6 +160,10 @@ func (n *governed) asked(t *testing.T) {
 	for _, c := range n.audit.calls(t, func(c *call) bool { return c.what() == "create pods/eviction" }) {
 		if uid := c.body(t).Str("deleteOptions", "preconditions", "uid"); uid == "" || uid != uids[c.Object.Name] {
 			t.Errorf("eviction of %s for UID %q, want %q", c.Object.Name, uid, uids[c.Object.Name])
+		}
+		grace := map[string]any{"be-low": 1.0, "be-kept": 30.0}[c.Object.Name] // by pods.yaml 1 and 40
+		if got := c.body(t).At("deleteOptions", "gracePeriodSeconds"); got != grace {
+			t.Errorf("eviction of %s with a grace period of %v s, want %v", c.Object.Name, got, grace)
 		}
 		if pause := c.At.Sub(refused); !refused.IsZero() && c.Object.Name == "be-kept" && pause < 9*time.Second {
 			t.Errorf("be-kept was asked for again %s after the refusal, which named 10 s", pause)
