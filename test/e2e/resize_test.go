@@ -54,7 +54,7 @@ func (r *rig) resizeMain(run *kubelet.Running, res kubelet.Resources) error {
 // lifecycleResize resizes an LS pod as kubelet 1.36 does, up and down. Its burst equals its quota, so every step down
 // would be refused by the kernel if nobody lowered the burst first.
 func lifecycleResize(r *rig) {
-	r.up(standard, nil)
+	r.up(standard, onlyEvents()) // bursts follow the update, and the looks at the pod that it brings about
 	run := r.pod(lsPod("resize"))
 	r.now(run, quotaWants(50000, 128<<20))
 	r.resizes(run)
@@ -135,7 +135,7 @@ func lifecycleResizeExclusive(r *rig) {
 	if runtime.NumCPU() < 2 {
 		r.t.Fatal("needs two CPUs")
 	}
-	r.up(standard, nil)
+	r.up(standard, onlyEvents()) // the kubelet's later write to the pod is looked for because of the update
 	run := r.pod(lsrPod("resize-lsr"))
 	r.now(run, wants("LSR", ""))
 	for _, cpu := range []kubelet.Quantity{"2", "1"} {
