@@ -58,7 +58,7 @@ func (m *moves) wait(ctx context.Context, g *Engine, id string, until time.Time)
 		m.ended(id, done)
 		return true
 	default:
-		g.problem(id, "cpuset", "the claimed CPUs are still being freed at start")
+		g.problemOf(id, g.containerName(id), "cpuset", "the claimed CPUs are still being freed at start")
 		return false
 	}
 }

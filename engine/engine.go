@@ -63,8 +63,8 @@ type Edge interface {
 	Mark(v *node.View, pl plan.Plan, c *workload.Container) *protocol.Applied
 }
 
-// DefaultDrift is the interval of the drift check.
-const DefaultDrift = 10 * time.Second
+// DefaultDrift is the interval of the drift check where nobody has configured another one.
+const DefaultDrift = config.DefaultDriftInterval
 
 // Options of New. All are required unless a comment says otherwise.
 type Options struct {
@@ -106,7 +106,8 @@ type Options struct {
 	OnFormula func(unit.WeightFormula)
 	// Now defaults to time.Now.
 	Now func() time.Time
-	// Drift is the interval of the drift check, default DefaultDrift; Workers bounds concurrent repairs, default 4.
+	// Drift is the interval of the drift check, default Config's, which cannot be as short as tests want it; Workers bounds
+	// concurrent repairs, default 4.
 	Drift   time.Duration
 	Workers int
 }
@@ -148,7 +149,7 @@ func New(o Options) *Engine {
 		o.Now = time.Now
 	}
 	if o.Drift <= 0 {
-		o.Drift = DefaultDrift
+		o.Drift = o.Config.DriftInterval.Std()
 	}
 	if o.Workers <= 0 {
 		o.Workers = 4

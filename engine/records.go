@@ -129,11 +129,32 @@ func (g *Engine) report(t plan.Target, pr protocol.Problem) {
 }
 
 // problem reports something that went wrong outside of a pod's input.
-func (g *Engine) problem(where, key, reason string) {
-	if ok, held := g.limiter.Allow(where, key); ok {
+func (g *Engine) problem(where, key, reason string) { g.problemOf(where, where, key, reason) }
+
+// problemOf is problem for a pod or container, which people know by its name. Of each id it is told by itself: the next pod of a name is
+// another.
+func (g *Engine) problemOf(id, where, key, reason string) {
+	if ok, held := g.limiter.Allow(id, key); ok {
 		g.log.Warn("problem", "where", where, "what", key, "reason", reason, "suppressed", held)
 		g.stats.keepProblem(g.o.Now(), where, key, reason)
 	}
+}
+
+// podName is the pod of a sandbox as people know it.
+func (g *Engine) podName(sandbox string) string {
+	if e, ok := g.reg.pod(sandbox); ok {
+		return e.p.FullName()
+	}
+	return sandbox
+}
+
+// containerName is a container as people know it.
+func (g *Engine) containerName(id string) string {
+	e, ok := g.reg.container(id)
+	if !ok {
+		return id
+	}
+	return g.podName(e.sandbox) + "/" + e.c.Name
 }
 
 // Trouble reports an error of the connection or the like by log and status, the same one once in a while.

@@ -122,7 +122,7 @@ func (g *Engine) settled(ctx context.Context, sandbox string, until time.Time) b
 	defer cancel()
 	g.settle(ctx, sandbox)
 	if ctx.Err() != nil {
-		g.problem(sandbox, "pod", "the pod's cgroup is still being written at start")
+		g.problemOf(sandbox, g.podName(sandbox), "pod", "the pod's cgroup is still being written at start")
 		return false
 	}
 	return true

@@ -5,6 +5,7 @@ package engine
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -105,6 +106,16 @@ func TestReadyHasOneLimit(t *testing.T) {
 		if len(missing) != 2 {
 			t.Errorf("missing: %q", missing)
 		}
+	}
+	var told []string // once each, by names
+	for _, p := range g.Status().Problems {
+		if strings.Contains(p.Reason, "at start") {
+			told = append(told, p.Where+" "+p.Key)
+		}
+	}
+	slices.Sort(told)
+	if want := []string{"default/ls1 pod", "default/ls1/app cpuset"}; !slices.Equal(told, want) {
+		t.Errorf("told of %q, want %q", told, want)
 	}
 	if missing := g.ready(t.Context(), "s-ls1", "c-ls1", 0, time.Now()); len(missing) != 0 {
 		t.Errorf("missing of what nobody demands: %q", missing)

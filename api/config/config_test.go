@@ -56,6 +56,7 @@ reservedCPUs: 0-1,8
 limits: {devices: false, oomScoreAdjMin: 0}
 metrics: {address: "127.0.0.1:9099"}
 deadline: 500ms
+driftInterval: 1m
 strategy:
   resourceThresholdStrategy: {thresholds: {cpu-suppress-percent: 60}}
 `))
@@ -77,6 +78,7 @@ strategy:
 		"core-sched": {got.Limits.CoreSched, true},
 		"oom":        {*got.Limits.OOMScoreAdjMin, 0},
 		"deadline":   {got.Deadline.Std(), 500 * time.Millisecond},
+		"drift":      {got.DriftInterval.Std(), time.Minute},
 		"suppress":   {*spec.Threshold().CPUSuppressThresholdPercent, int64(60)},
 	} {
 		if pair[0] != pair[1] {
@@ -133,6 +135,8 @@ func TestValidate(t *testing.T) {
 		"port":          {func(c *config.NRI) { c.Metrics.Address = "127.0.0.1:99999" }, "metrics.address"},
 		"level":         {func(c *config.NRI) { c.Log.Level = "trace" }, "log.level"},
 		"deadline":      {func(c *config.NRI) { c.Deadline = config.Duration(2 * time.Second) }, "deadline"},
+		"drift often":   {func(c *config.NRI) { c.DriftInterval = config.Duration(999 * time.Millisecond) }, "driftInterval"},
+		"drift seldom":  {func(c *config.NRI) { c.DriftInterval = config.Duration(11 * time.Minute) }, "driftInterval"},
 		"timeout":       {func(c *config.NRI) { c.RequestTimeout = config.Duration(time.Second) }, "less than requestTimeout"},
 		"reconnect":     {func(c *config.NRI) { c.Reconnect.Max = config.Duration(time.Millisecond) }, "reconnect.max"},
 	})

@@ -41,9 +41,16 @@ func defaultNode(metrics string) Node {
 		},
 		Metrics:  Metrics{Address: metrics},
 		Log:      Log{Level: "info", Format: "text"},
-		Deadline: Duration(time.Second),
+		Deadline: Duration(time.Second), DriftInterval: Duration(DefaultDriftInterval),
 	}
 }
+
+// Bounds of Node.DriftInterval, and what it is where nobody says otherwise.
+const (
+	MinDriftInterval     = time.Second
+	MaxDriftInterval     = 10 * time.Minute
+	DefaultDriftInterval = 10 * time.Second
+)
 
 // Values of CDI.
 const (

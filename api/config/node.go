@@ -43,6 +43,10 @@ type Node struct {
 	// Deadline bounds one handler: past it the container is let through as fail-open or fail-closed says. It must be
 	// shorter than RequestTimeout and than 2s, the runtime's own default limit. Range 10ms..1.999s, default 1s.
 	Deadline Duration `json:"deadline"`
+	// DriftInterval is the time between two checks of all that is held in the kernel, which put right what somebody else has written
+	// over, and what no event tells of. Each reads every value of every container: a longer interval costs less, and lets what is
+	// wrong stand for as long. The same for all programs of a node. Range 1s..10m, default 10s.
+	DriftInterval Duration `json:"driftInterval"`
 }
 
 // Host is where the host's file systems are mounted. Paths are absolute.

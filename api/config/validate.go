@@ -55,6 +55,7 @@ func (k *checker) node(c *Node) {
 	k.limits(&c.Limits)
 	k.output(c)
 	k.within("deadline", c.Deadline, 10*time.Millisecond, maxHandler-time.Millisecond)
+	k.within("driftInterval", c.DriftInterval, MinDriftInterval, MaxDriftInterval)
 }
 
 // file checks one file name. Only what may be absent on a node may be empty.

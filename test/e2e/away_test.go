@@ -21,7 +21,7 @@ func lifecycleAway(r *rig) {
 	if r.differs(be, wants("BE", "")) == nil {
 		r.t.Fatal("the values stand without the plugin: this test would show nothing")
 	}
-	r.up(standard, nil)
+	r.up(standard, onlyEvents()) // the list of the runtime is what has them repaired
 	r.soon(5*time.Second, lsr, wants("LSR", ""))
 	r.soon(5*time.Second, ls, wants("LS", rest))
 	r.soon(5*time.Second, be, wants("BE", rest))

@@ -71,7 +71,7 @@ func TestCompatContainerd16(t *testing.T) {
 // beforehand. The container's own update tells.
 func proxyResizeUntold(p *viaProxy) {
 	_, rest := cpus()
-	p.upProxy(standard, nil)
+	p.upProxy(standard, onlyEvents()) // as lifecycleResize
 	p.degraded("cpu-burst", "has no UpdatePodSandboxResources call")
 	be, ls := p.pod(bePod("untold-be")), p.pod(lsPod("untold-ls"))
 	p.soon(5*time.Second, ls, quotaWants(50000, 128<<20))

@@ -33,7 +33,7 @@ func lifecycleStrategyFile(r *rig) {
 		return []string{"main cpu.cfs_burst_us=" + us, "pod cpu.cfs_burst_us=" + us}
 	}
 	put(burst("40"))
-	r.up("", nil)
+	r.up("", onlyEvents()) // the pod follows the file
 	run := r.pod(lsPod("strategy"))
 	r.now(run, wantBurst("20000"))
 

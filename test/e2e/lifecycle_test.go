@@ -33,6 +33,7 @@ var lifecycles = []lifecycle{
 	{"WhileSynchronizing", lifecycleWhileSynchronizing},
 	{"Split", lifecycleSplit},
 	{"Resize", lifecycleResize},
+	{"ResizePod", lifecycleResizePod},
 	{"ResizeExclusive", lifecycleResizeExclusive},
 	{"CPUManager", lifecycleCPUManager},
 	{"StaticManagers", lifecycleStaticManagers},

@@ -33,7 +33,7 @@ func allCPUs() string { return "0-" + strconv.Itoa(runtime.NumCPU()-1) }
 // lifecycleGivenBack: when the pod that owns a CPU goes, its neighbours get the CPU back.
 func lifecycleGivenBack(r *rig) {
 	_, rest := cpus()
-	r.up(standard, nil)
+	r.up(standard, onlyEvents()) // the end of the pod gives them back
 	ls, be := r.pod(lsPod("back-ls")), r.pod(bePod("back-be"))
 	lsr := r.pod(lsrPod("back-lsr"))
 	for _, run := range []*kubelet.Running{ls, be} {
@@ -68,7 +68,7 @@ func lifecycleExpiry(r *rig) {
 		}
 	}
 	publish(time.Hour)
-	r.up(standard, nil)
+	r.up(standard, onlyEvents()) // pods follow the end of its time, and what it publishes
 	first := r.pod(bePod("expiry-first"))
 	r.now(first, inForce(rest))
 	r.now(r.pod(lsPod("expiry-ls")), inForce(allCPUs()))
@@ -106,7 +106,7 @@ func lifecycleHandedStrategy(r *rig) {
 	if err := os.WriteFile(r.base()["strategyFile"].(string), []byte(strategyOf("40")), 0o600); err != nil {
 		r.t.Fatal(err)
 	}
-	r.up("", nil)
+	r.up("", onlyEvents()) // running pods follow the strategy that has come, or gone
 	first := r.pod(lsPod("handed-file"))
 	r.now(first, burst("20000"))
 

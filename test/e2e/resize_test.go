@@ -17,6 +17,7 @@ import (
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/koord-rt/koord-rt/test/lab/cgroups"
 	"github.com/koord-rt/koord-rt/test/lab/kubelet"
 )
 
@@ -39,22 +40,28 @@ func quotaWants(quota, memory int) []string {
 		"pod cpu.cfs_quota_us=" + n, "pod cpu.cfs_burst_us=" + n}
 }
 
-// resizeMain resizes a pod's container. The kernel refuses a quota below the burst that stands, which somebody who was late has not lowered
-// in time: then the kubelet asks again after a while.
+// resizeMain resizes a pod's container.
 func (r *rig) resizeMain(run *kubelet.Running, res kubelet.Resources) error {
 	r.t.Helper()
-	err := r.kube.ResizeContainer(r.t.Context(), run, "main", res)
+	return r.resizing(func() error { return r.kube.ResizeContainer(r.t.Context(), run, "main", res) })
+}
+
+// resizing is a resize of the kubelet's. The kernel refuses a quota below the burst that stands, which somebody who was late has not
+// lowered in time: then the kubelet asks again after a while.
+func (r *rig) resizing(resize func() error) error {
+	r.t.Helper()
+	err := resize()
 	if err == nil || !strings.Contains(err.Error(), syscall.EINVAL.Error()) || !r.excused(err) {
 		return err
 	}
 	time.Sleep(patience(time.Second)) // what was late may still be under way
-	return r.kube.ResizeContainer(r.t.Context(), run, "main", res)
+	return resize()
 }
 
 // lifecycleResize resizes an LS pod as kubelet 1.36 does, up and down. Its burst equals its quota, so every step down
 // would be refused by the kernel if nobody lowered the burst first.
 func lifecycleResize(r *rig) {
-	r.up(standard, nil)
+	r.up(standard, onlyEvents()) // bursts follow the update, and the looks at the pod that it brings about
 	run := r.pod(lsPod("resize"))
 	r.now(run, quotaWants(50000, 128<<20))
 	r.resizes(run)
@@ -129,13 +136,42 @@ func (r *rig) resizes(run *kubelet.Running) {
 	r.soon(5*time.Second, run, quotaWants(40000, 192<<20))
 }
 
+// lifecycleResizePod lowers the limit of a pod and of none of its containers. No container's update makes room for that: the kernel refuses a
+// quota below the pod's burst, unless koord-nri has lowered it when the runtime told of the pod's resize, which comes before the write.
+func lifecycleResizePod(r *rig) {
+	r.up(standard, onlyEvents()) // the new burst follows the kubelet's write
+	run := r.pod(lsPod("resize-pod"))
+	r.now(run, quotaWants(50000, 128<<20))
+	limit := func(cpu kubelet.Quantity, quota string) {
+		r.t.Helper()
+		if err := r.resizing(func() error { return r.kube.LimitPod(r.t.Context(), run, cpu) }); err != nil {
+			r.t.Fatalf("a limit of %s for the pod alone: %v", cpu, err)
+		}
+		want := []string{"pod cpu.cfs_quota_us=" + quota, "pod cpu.cfs_burst_us=" + quota}
+		if r.tree.V2() {
+			want = []string{"pod cpu.max=" + quota + " 100000", "pod cpu.max.burst=" + quota}
+		}
+		r.now(run, want[:1])
+		r.soon(5*time.Second, run, append(want, quotaWants(50000, 128<<20)[:3]...)) // with the container's as they were
+	}
+	limit("800m", "80000")
+	file := map[bool]string{false: "cpu.cfs_quota_us", true: "cpu.max"}[r.tree.V2()]
+	if err := cgroups.Write(r.kube.PodDir(run, r.controller(file)), file, "60000"); !errors.Is(err, syscall.EINVAL) {
+		r.t.Errorf("a quota below the pod's burst, of which nobody was told: %v, want EINVAL: this test would show nothing", err)
+	}
+	limit("600m", "60000")
+	if n := r.metric("koord_rt_nri_event_duration_seconds_count", `event="UpdatePodSandbox"`); n < 2 {
+		r.t.Errorf("koord-nri has heard of %v resizes of the pod, want 2", n)
+	}
+}
+
 // lifecycleResizeExclusive resizes a pod that owns its CPU: the quota that kubelet writes does not last, on container or
 // pod.
 func lifecycleResizeExclusive(r *rig) {
 	if runtime.NumCPU() < 2 {
 		r.t.Fatal("needs two CPUs")
 	}
-	r.up(standard, nil)
+	r.up(standard, onlyEvents()) // the kubelet's later write to the pod is looked for because of the update
 	run := r.pod(lsrPod("resize-lsr"))
 	r.now(run, wants("LSR", ""))
 	for _, cpu := range []kubelet.Quantity{"2", "1"} {

@@ -20,6 +20,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
+	"github.com/koord-rt/koord-rt/api/config"
 	"github.com/koord-rt/koord-rt/daemon/status"
 	"github.com/koord-rt/koord-rt/test/lab/cgroups"
 	"github.com/koord-rt/koord-rt/test/lab/gate"
@@ -324,8 +325,15 @@ func rounds(n int) int {
 const runtimeLimit = 6 * time.Second
 
 // shortest is what eventually waits at least, before patience stretches it: where the CPUs are taken, what needs milliseconds may come
-// after seconds. It is below the 10 s of the check for drift, so that a repair does not stand in for a write that was missed.
+// after seconds. A check for drift may come meanwhile: onlyEvents is for what it must not stand in for.
 const shortest = 8 * time.Second
+
+// onlyEvents is the configuration of a program whose check for drift comes as seldom as it can, after the lifecycle. By default it comes
+// within most waits of a host and within each of a guest (patience), and would write what an event ought to have written. It is
+// not for lifecycles that show what nobody tells of, or in which a write may fail: there the check is what ends well.
+func onlyEvents() map[string]any {
+	return map[string]any{"driftInterval": config.MaxDriftInterval.String()}
+}
 
 // eventually polls a condition that another process brings about.
 func (r *rig) eventually(limit time.Duration, check func() error) {

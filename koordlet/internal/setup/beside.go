@@ -4,6 +4,8 @@
 package setup
 
 import (
+	"time"
+
 	"github.com/koord-rt/koord-rt/engine"
 	"github.com/koord-rt/koord-rt/engine/beside"
 	"github.com/koord-rt/koord-rt/engine/host"
@@ -16,13 +18,19 @@ func (d *Daemon) besideOthers(o *host.Options) {
 	watch := beside.New(d.cfg.RunDir, d.cfg.Host.Proc, Writer)
 	o.Kernel = func(k engine.Kernel) engine.Kernel {
 		d.ward = beside.NewWard(beside.Options{
-			Kernel: tellingKernel{k, d.wrote}, Watch: watch, RunDir: d.cfg.RunDir, Interval: engine.DefaultDrift, Log: d.log,
+			Kernel: tellingKernel{k, d.wrote}, Watch: watch, RunDir: d.cfg.RunDir, Interval: d.lookEvery(), Log: d.log,
 			Lost: d.lost, Released: func() { d.host.Engine.Repair() }, Mended: d.mended,
 			Trouble: func(err error) { d.host.Engine.Trouble("ledger", "writer that goes first", err) },
 		})
 		return d.ward
 	}
 	o.Beside = func() bool { return d.ward.Holding() }
+}
+
+// lookEvery is the interval of the looks at what is left to others: the engine's, in which it says anew what it wants, and no less than
+// the default of those who go first, which would be taken for idle else.
+func (d *Daemon) lookEvery() time.Duration {
+	return max(d.cfg.DriftInterval.Std(), engine.DefaultDrift)
 }
 
 // lost has the runtime's lists and the ledgers read as at a start: updates of containers went by way of who has gone.

@@ -104,6 +104,19 @@ func living(t *testing.T, runDir string) (end func()) {
 	}
 }
 
+// Who goes before has twice the time that it takes by default to check, also where koordlet itself checks more often; and what
+// koordlet's engine wants is not forgotten before it says so again.
+func TestLooksAtWhatIsLeft(t *testing.T) {
+	t.Parallel()
+	for own, want := range map[time.Duration]time.Duration{time.Second: 10 * time.Second, 10 * time.Second: 10 * time.Second, time.Minute: time.Minute} {
+		cfg := config.DefaultKoordlet()
+		cfg.DriftInterval = config.Duration(own)
+		if got := (&Daemon{cfg: cfg}).lookEvery(); got != want {
+			t.Errorf("checks every %s: looks every %s, want %s", own, got, want)
+		}
+	}
+}
+
 // While koord-nri lives the agent's engine writes nothing of a container. When it dies, the agent goes on from what koord-nri
 // knew: the update of the container that came by way of it, and not what the container was created with.
 func TestSuccession(t *testing.T) {

@@ -12,7 +12,6 @@ import (
 	"github.com/containerd/nri/pkg/api"
 
 	"github.com/koord-rt/koord-rt/api/protocol"
-	"github.com/koord-rt/koord-rt/engine"
 	"github.com/koord-rt/koord-rt/engine/enginetest"
 )
 
@@ -22,9 +21,9 @@ const batch = `{"containers":{"app":{"limits":{"kubernetes.io/batch-cpu":"500","
 func full(b *testing.B) *host { return filled(b, 100) }
 
 // filled is such a host with pods of ten containers.
-func filled(b testing.TB, pods int, change ...func(*host, *engine.Options)) *host {
+func filled(b testing.TB, pods int) *host {
 	b.Helper()
-	h := newHostWith(b, "6.1", nil, change...)
+	h := newHost(b, "6.1")
 	h.rt = newRuntime(b, h.socket)
 	for i := range pods {
 		sb := h.sandbox(b, fmt.Sprintf("p%d", i), "LS", nil)
@@ -48,7 +47,7 @@ func filled(b testing.TB, pods int, change ...func(*host, *engine.Options)) *hos
 // TestCreateAllocations: what the whole handler costs in garbage, guard, decision, adjustment and the registry's entry: 48 of a BE pod and 37
 // of an LS pod when it was written; the race detector has up to 5 more, since it drops what a pool keeps.
 func TestCreateAllocations(t *testing.T) {
-	h := filled(t, 4, func(_ *host, o *engine.Options) { o.Drift = time.Hour }) // a repair would be counted, too
+	h := filled(t, 4) // without drift checks, whose repairs would be counted, too
 	for qos, most := range map[string]float64{"BE": 58, "LS": 46} {
 		sb := h.pod(t, "new-"+qos, qos, map[string]string{protocol.AnnotationExtendedResource: batch})
 		ctrs := make([]*api.Container, 201) // AllocsPerRun calls once more than it counts

@@ -58,10 +58,10 @@ func (g fakeGroups) schemata(name string) string {
 }
 
 // rdtHost is a machine with resctrl; past is the machine of an earlier life, whose ledger is read, or nil.
-func rdtHost(t *testing.T, past *host) (*host, fakeGroups) {
+func rdtHost(t *testing.T, past *host, change ...func(*host, *engine.Options)) (*host, fakeGroups) {
 	t.Helper()
 	var g fakeGroups
-	h := newHostWith(t, "6.12", nil, func(h *host, o *engine.Options) {
+	h := newHostWith(t, "6.12", nil, append(change, func(h *host, o *engine.Options) {
 		h.tree.Resctrl(t, true, true)
 		rdt := resctrl.FS(h.tree.Roots.Resctrl)
 		g = fakeGroups{FS: rdt, t: t, tree: h.tree, mons: make(chan string, 16)}
@@ -78,7 +78,7 @@ func rdtHost(t *testing.T, past *host) (*host, fakeGroups) {
 		must(t, err)
 		s.Kernel.RDT.Mounted = true
 		h.views.SetStatic(s)
-	})
+	})...)
 	return h, g
 }
 
@@ -96,7 +96,7 @@ func TestPodGroupsOutliveUs(t *testing.T) {
 	first.pod(t, "kept", "LS", annotations)
 	enginetest.Eventually(t, "schemata", func() bool { return strings.Contains(had.schemata("koordlet-kept"), "L3:0=3f;1=3f") })
 
-	h, g := rdtHost(t, first)
+	h, g := rdtHost(t, first, checked)
 	for _, name := range []string{"koordlet-gone", "koordlet-kept", "koordlet-strange"} {
 		_, err := g.EnsureGroup(name)
 		must(t, err)
@@ -123,7 +123,7 @@ func TestPodGroupsOutliveUs(t *testing.T) {
 // Groups of classes that are switched off go when nobody uses them any more, those that we made.
 func TestClassGroupsSwitchedOff(t *testing.T) {
 	t.Parallel()
-	h, g := rdtHost(t, nil)
+	h, g := rdtHost(t, nil, checked)
 	_, err := g.EnsureGroup("LS") // somebody else's
 	must(t, err)
 	spec, err := strategy.Parse([]byte("resourceQOSStrategy: {lsClass: {resctrlQOS: {enable: true}}, beClass: {resctrlQOS: {enable: true, catRangeEndPercent: 30}}}"))
@@ -142,7 +142,7 @@ func TestClassGroupsSwitchedOff(t *testing.T) {
 // the class's group.
 func TestMonGroupSwitchedOff(t *testing.T) {
 	t.Parallel()
-	h, g := rdtHost(t, nil)
+	h, g := rdtHost(t, nil, checked)
 	spec, err := strategy.Parse([]byte("resourceQOSStrategy: {beClass: {resctrlQOS: {enable: true, catRangeEndPercent: 30}}}"))
 	must(t, err)
 	h.views.SetFile(&spec, "test")

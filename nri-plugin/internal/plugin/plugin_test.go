@@ -291,7 +291,7 @@ func TestReconnect(t *testing.T) {
 	ctr.State = api.ContainerState_CONTAINER_RUNNING
 	h.rt.add(sb, ctr)
 	enginetest.Eventually(t, "reconnect", h.engine.Connected)
-	enginetest.Eventually(t, "drift repair", func() bool { return h.tree.Get(t, ctr.Linux.CgroupsPath, "memory.high") != "max" })
+	enginetest.Eventually(t, "repair after the second Synchronize", func() bool { return h.tree.Get(t, ctr.Linux.CgroupsPath, "memory.high") != "max" })
 	enginetest.Eventually(t, "second sync", func() bool { return h.rt.syncs() == 1 })
 	h.rt.settle()
 	// Our own values are not taken for the kubelet's: half of the quota that the kubelet asked, not half of ours.

@@ -52,15 +52,15 @@ func (u *fakeUnits) count() int {
 	return u.calls
 }
 
-func systemdHost(t *testing.T) (*host, *fakeUnits) {
+func systemdHost(t *testing.T, change ...func(*host, *engine.Options)) (*host, *fakeUnits) {
 	t.Helper()
 	units := &fakeUnits{props: map[string]string{}}
-	h := newHostWith(t, "6.12", nil, func(h *host, o *engine.Options) {
+	h := newHostWith(t, "6.12", nil, append(change, func(h *host, o *engine.Options) {
 		o.Kernel = h.machine.Writer(t, func(a *apply.Options) { a.Units = units })
 		s := h.machine.Static(t, hostKnobs()...)
 		s.Kernel.Systemd = true
 		h.views.SetStatic(s)
-	})
+	})...)
 	return h, units
 }
 
@@ -93,7 +93,7 @@ func (h *host) slicePod(t *testing.T, name, qos string, annotations map[string]s
 }
 
 // Whatever we write to a unit becomes its property, so that a daemon-reload writes our value and not an older one: pods,
-// their ancestors, neighbours that are displaced, a strategy that changes, what drift repair writes, and the end.
+// their ancestors, neighbours that are displaced, a strategy that changes, what a repair writes, and the end.
 func TestUnitProperties(t *testing.T) {
 	t.Parallel()
 	h, units := systemdHost(t)
@@ -118,9 +118,10 @@ func TestUnitProperties(t *testing.T) {
 	h.views.SetFile(nil, "")
 	want(lsr.Linux.CgroupParent, plan.MemoryMin, "0")
 	want("/kubepods.slice", plan.MemoryMin, "0")
-	// A repair of drift says it again: the unit's own value may be what was written over ours.
+	// A repair says it again: the unit's own value may be what was written over ours. TestUnitPropertiesQuiet has the drift check.
 	calls := units.count()
 	h.tree.Set(t, ctr.Linux.CgroupsPath, "cpuset.cpus", "0-7")
+	h.engine.Repair()
 	enginetest.Eventually(t, "repair", func() bool { return h.tree.Get(t, ctr.Linux.CgroupsPath, "cpuset.cpus") == "0-3" })
 	enginetest.Eventually(t, "property after repair", func() bool { return units.count() > calls })
 
@@ -132,7 +133,7 @@ func TestUnitProperties(t *testing.T) {
 // A pass that finds everything in place talks to nobody, and the end gives the kubelet's units back.
 func TestUnitPropertiesQuiet(t *testing.T) {
 	t.Parallel()
-	h, units := systemdHost(t)
+	h, units := systemdHost(t, checked)
 	h.run(t)
 	lsr, ctr := h.slicePod(t, "lsr", "LSR", nil)
 	min := h.tree.Get(t, lsr.Linux.CgroupParent, "memory.min")

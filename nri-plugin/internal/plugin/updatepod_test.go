@@ -5,12 +5,10 @@ package plugin_test
 
 import (
 	"testing"
-	"time"
 
 	"github.com/containerd/nri/pkg/api"
 
 	"github.com/koord-rt/koord-rt/api/protocol"
-	"github.com/koord-rt/koord-rt/engine"
 	"github.com/koord-rt/koord-rt/engine/enginetest"
 )
 
@@ -18,7 +16,7 @@ import (
 // time after the reply, and the pod gets back what it should have without waiting for the drift check.
 func TestResizeWithoutUpdatePod(t *testing.T) {
 	t.Parallel()
-	h := newHostWith(t, "6.1", nil, func(_ *host, o *engine.Options) { o.Drift = time.Hour })
+	h := newHost(t, "6.1")
 	h.run(t)
 	r := h.views.Load().Runtime
 	r.Fields.UpdatePod = false // containerd 1.7 and 2.0

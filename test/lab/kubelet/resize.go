@@ -69,6 +69,26 @@ func (k *Kubelet) ResizePod(ctx context.Context, r *Running, change map[string]R
 	return nil
 }
 
+// LimitPod changes the CPU limit of the pod's own cgroup and no container's, as a resize of a pod with resources of its own
+// (pod-level resources) does. The pod's description stays as it is.
+func (k *Kubelet) LimitPod(ctx context.Context, r *Running, cpu Quantity) error {
+	milli, err := cpu.Milli()
+	if err != nil {
+		return err
+	}
+	demand, err := podDemandOf(r.Pod)
+	if err != nil {
+		return err
+	}
+	held, err := k.groups.current(r.group)
+	if err != nil {
+		return fmt.Errorf("limit pod %s: %w", r.Pod.Name, err)
+	}
+	quota := cpuQuota(milli)
+	s := &resize{k: k, r: r, next: r.Pod, before: demand, after: demand, told: merge(podValues(demand), held)}
+	return s.setPod(ctx, values{quota: &quota})
+}
+
 // resize is one ResizePod under way.
 type resize struct {
 	k             *Kubelet
