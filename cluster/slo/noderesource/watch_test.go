@@ -22,6 +22,7 @@ import (
 	"github.com/koord-rt/koord-rt/api/protocol"
 	slov1alpha1 "github.com/koord-rt/koord-rt/api/slo/v1alpha1"
 	"github.com/koord-rt/koord-rt/cluster/internal/kept"
+	"github.com/koord-rt/koord-rt/model/unit"
 	"github.com/koord-rt/koord-rt/policy/capacity"
 )
 
@@ -165,6 +166,30 @@ func TestSuspect(t *testing.T) {
 	r.contradicts["n"], r.metrics = now, newMetrics()
 	if r.forget("n"); len(r.contradicts) > 0 {
 		t.Errorf("kept of a node that has gone: %v", r.contradicts)
+	}
+}
+
+// TestSight: a report is known from its coming on, whatever time it tells, and the first of all may have been there for long.
+func TestSight(t *testing.T) {
+	t.Parallel()
+	r := &reconciler{}
+	at := func(hours int) *capacity.Report {
+		return &capacity.Report{At: unit.Micros(now.Add(time.Duration(hours) * time.Hour).UnixMicro())}
+	}
+	for i, step := range []struct {
+		report *capacity.Report
+		since  int // the step
+		came   bool
+	}{{at(2), 0, false}, {at(2), 0, false}, {at(0), 2, true}, {at(0), 2, true}, {nil, 4, true}, {at(0), 5, true}} {
+		since, came := r.sight("n", step.report, now.Add(time.Duration(i)*time.Minute))
+		if !since.Equal(now.Add(time.Duration(step.since)*time.Minute)) || came != step.came {
+			t.Errorf("step %d: since %s, came %t", i, since, came)
+		}
+	}
+	r.metrics = newMetrics()
+	r.forget("n")
+	if _, came := r.sight("n", at(0), now); came {
+		t.Error("kept of a node that has gone")
 	}
 }
 
