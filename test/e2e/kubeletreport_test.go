@@ -7,6 +7,7 @@ package e2e
 
 import (
 	"math"
+	"time"
 
 	"github.com/koord-rt/koord-rt/test/lab/cluster"
 	"github.com/koord-rt/koord-rt/test/lab/kubelet"
@@ -17,7 +18,7 @@ func (n *served) reported() {
 	n.t.Helper()
 	_, err := n.c.Admin().Create(n.t.Context(), nodeMetrics, cluster.Object{
 		"apiVersion": "slo.koordinator.sh/v1alpha1", "kind": "NodeMetric", "metadata": map[string]any{"name": n.k.Node},
-		"spec": map[string]any{"metricCollectPolicy": map[string]any{"aggregateDurationSeconds": 60, "reportIntervalSeconds": 10}},
+		"spec": map[string]any{"metricCollectPolicy": map[string]any{"aggregateDurationSeconds": 60, "reportIntervalSeconds": int(reportEvery / time.Second)}},
 	})
 	if err != nil {
 		n.t.Fatal(err)
