@@ -193,6 +193,9 @@ func (d *decision) amplify(s config.Amplification, normalization unit.Ratio) {
 	d.annotate[protocol.AnnotationAmplificationRatio] = text
 }
 
+// off is why nothing is lent where nobody wants it.
+const off = "colocation is off"
+
 // lend calculates batch and mid resources, or takes them away.
 func (d *decision) lend(ratio unit.Ratio) {
 	for _, name := range lent {
@@ -210,7 +213,7 @@ func (d *decision) lend(ratio unit.Ratio) {
 	seen := d.in.sighting()
 	stale := capacity.Stale(report, seen, now, limit)
 	if d.out.Without = stale; !d.strategy.Enable {
-		d.out.Without = "colocation is off"
+		d.out.Without = off
 	}
 	if d.out.Without != "" {
 		if stale != "" {

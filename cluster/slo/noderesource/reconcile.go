@@ -151,6 +151,7 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if out.Held > 0 {
 		log.FromContext(ctx).V(1).Info("batch-memory is not raised: best-effort pods use too much of what they have requested", "bytes", int64(out.Held))
 	}
+	r.silent(ctx, in, &out)
 	for _, p := range out.Problems {
 		if ok, _ := r.limit.Allow(req.Name, p); ok {
 			log.FromContext(ctx).Info("a node's resources are not what they could be", "problem", p)
@@ -268,6 +269,16 @@ func (r *reconciler) since(at map[string]time.Time, name string, now time.Time) 
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return now.Sub(at[name]) // from the zero time: the longest duration that there is
+}
+
+// silent tells now and then why nothing is lent out of a node that has reported: its agent has ended, or its clock is wrong.
+func (r *reconciler) silent(ctx context.Context, in *Input, out *Output) {
+	if in.Report == nil || out.Without == "" || out.Without == off {
+		return
+	}
+	if ok, _ := r.limit.Allow(in.Node.Name, "silent"); ok { // the reason differs each time
+		log.FromContext(ctx).Info("nothing is lent out of a node", "reason", out.Without)
+	}
 }
 
 // sight notes a report that has come, and tells since when the newest is known.

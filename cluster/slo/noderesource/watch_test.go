@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr/funcr"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	corev1 "k8s.io/api/core/v1"
@@ -18,10 +19,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/koord-rt/koord-rt/api/protocol"
 	slov1alpha1 "github.com/koord-rt/koord-rt/api/slo/v1alpha1"
 	"github.com/koord-rt/koord-rt/cluster/internal/kept"
+	"github.com/koord-rt/koord-rt/daemon/logs"
 	"github.com/koord-rt/koord-rt/model/unit"
 	"github.com/koord-rt/koord-rt/policy/capacity"
 )
@@ -190,6 +193,24 @@ func TestSight(t *testing.T) {
 	r.forget("n")
 	if _, came := r.sight("n", at(0), now); came {
 		t.Error("kept of a node that has gone")
+	}
+}
+
+// TestSilentNodes: why a node that has reported lends nothing is told once, and nothing where nobody expects it to lend.
+func TestSilentNodes(t *testing.T) {
+	t.Parallel()
+	const why = "the last report is 120 min ahead of the time here, more than 15 min: set the node's clock"
+	var told []string
+	ctx := log.IntoContext(t.Context(), funcr.New(func(_, text string) { told = append(told, text) }, funcr.Options{}))
+	r := &reconciler{limit: logs.NewLimiter(logs.LimiterOptions{Every: time.Hour})}
+	in := &Input{Node: &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}}
+	r.silent(ctx, in, &Output{Without: "the node has not reported"})
+	in.Report = &capacity.Report{}
+	for _, without := range []string{"", off, why, why + ", again"} {
+		r.silent(ctx, in, &Output{Without: without})
+	}
+	if len(told) != 1 || !strings.Contains(told[0], "set the node's clock") {
+		t.Errorf("told %q", told)
 	}
 }
 
