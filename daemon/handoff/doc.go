@@ -6,11 +6,11 @@
 // strategy.json, dynamic.json and pods.json lie apart in the run directory, so that the tick rewrites only the small
 // one. Each is replaced atomically and has the form
 //
-//	{"version": 1, "generation": 7, "writtenAt": "…", "expires": "…", "payload": …}
+//	{"version": 1, "generation": 7, "writtenAt": "…", "expires": "…", "expiresUp": 3660000000000, "payload": …}
 //
-// where expires is dynamic.json's alone. The payload of strategy.json is NodeSLO's spec; the others are described at
+// where expires, and the same as nanoseconds since boot, are dynamic.json's alone. The payload of strategy.json is NodeSLO's spec; the others are described at
 // wireDynamic and wirePod. A copy of strategy.json in the state directory serves the next boot until an agent is there.
 //
 // Input and output are strategy.Spec, node.Dynamic and node.PodSpec values. It may import model, api/strategy,
-// api/protocol, daemon/atomicfile, daemon/dirwatch and the standard library.
+// api/protocol, daemon/atomicfile, daemon/boottime, daemon/dirwatch and the standard library.
 package handoff

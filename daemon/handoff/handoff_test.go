@@ -76,7 +76,8 @@ func must(t *testing.T, err error) {
 func TestRoundTrip(t *testing.T) {
 	t.Parallel()
 	run, state := t.TempDir(), t.TempDir()
-	w := writer(t, run, state)
+	w, up := writer(t, run, state), time.Hour
+	w.up = func() time.Duration { return up }
 	want := Snapshot{
 		Strategy: spec(500), Dynamic: dynamic(t0.Add(time.Minute)), Pods: pods(), StrategyGeneration: 1, DynamicGeneration: 2, PodsGeneration: 3,
 	}
@@ -84,12 +85,12 @@ func TestRoundTrip(t *testing.T) {
 	must(t, w.Dynamic(2, want.Dynamic, t0))
 	must(t, w.Pods(3, want.Pods, t0))
 	now := t0
-	o := Options{RunDir: run, StateDir: state, Now: func() time.Time { return now }}
+	o := Options{RunDir: run, StateDir: state, Now: func() time.Time { return now }, Up: w.up}
 	equal := cmp.Comparer(func(a, b topo.CPUSet) bool { return a.Equal(b) })
 	if d := cmp.Diff(want, Read(o), equal); d != "" {
 		t.Error(d)
 	}
-	now = t0.Add(time.Minute)
+	now, up = t0.Add(time.Minute), up+time.Minute
 	want.Dynamic, want.DynamicGeneration = node.Dynamic{}, 0
 	if d := cmp.Diff(want, Read(o), equal); d != "" {
 		t.Errorf("expired: %s", d)
@@ -102,6 +103,35 @@ func TestRoundTrip(t *testing.T) {
 	must(t, w.Withdraw())
 	if d := cmp.Diff(Snapshot{}, Read(o), equal); d != "" {
 		t.Errorf("withdrawn: %s", d)
+	}
+}
+
+// TestTimeOfDayIsSet: a dynamic state holds for the minute that it was written for, whatever time of day it is for who reads it.
+func TestTimeOfDayIsSet(t *testing.T) {
+	t.Parallel()
+	const boot = time.Hour
+	for name, c := range map[string]struct {
+		written time.Duration // the time since boot by which it was written, 0 for a writer that does not stamp it
+		day, up time.Duration // since then, by either clock
+		left    time.Duration // 0 for expired
+	}{
+		"nobody sets it":                     {boot, 20 * time.Second, 20 * time.Second, 40 * time.Second},
+		"two hours on":                       {boot, 2 * time.Hour, 20 * time.Second, 40 * time.Second},
+		"two hours back":                     {boot, -2 * time.Hour, 20 * time.Second, 40 * time.Second},
+		"two hours back, and it has expired": {boot, -2 * time.Hour, time.Minute, 0},
+		"another boot":                       {boot, 20 * time.Second, time.Minute - boot, 40 * time.Second},
+		"another boot, and it has expired":   {boot, time.Hour, time.Minute - boot, 0},
+		"an older writer":                    {0, 20 * time.Second, boot, 40 * time.Second},
+	} {
+		run := t.TempDir()
+		w := writer(t, run, "")
+		w.up = func() time.Duration { return c.written }
+		must(t, w.Dynamic(1, dynamic(t0.Add(time.Minute)), t0))
+		now := t0.Add(c.day)
+		got := Read(Options{RunDir: run, Now: func() time.Time { return now }, Up: func() time.Duration { return c.written + c.up }}).Dynamic
+		if got.Known != (c.left > 0) || got.Known && got.Expires.Sub(now) != c.left {
+			t.Errorf("%s: known %t, %s are left, want %s", name, got.Known, got.Expires.Sub(now), c.left)
+		}
 	}
 }
 
@@ -258,9 +288,9 @@ func TestWatcherFollows(t *testing.T) {
 	await(t, changes, "pods", func(s Snapshot) bool { return len(s.Pods) == 1 })
 	must(t, os.WriteFile(filepath.Join(run, PodsFile), []byte("{"), 0o600))
 	await(t, changes, "problem", func(s Snapshot) bool { return len(s.Problems) == 1 && len(s.Pods) == 1 })
-	must(t, pub.Dynamic(1, dynamic(time.Now().Add(time.Hour)), t0))
+	must(t, pub.Dynamic(1, dynamic(time.Now().Add(time.Hour)), time.Now()))
 	await(t, changes, "dynamic", func(s Snapshot) bool { return s.Dynamic.Known })
-	must(t, pub.Dynamic(2, dynamic(time.Now().Add(50*time.Millisecond)), t0))
+	must(t, pub.Dynamic(2, dynamic(time.Now().Add(50*time.Millisecond)), time.Now()))
 	await(t, changes, "expiry", func(s Snapshot) bool { return !s.Dynamic.Known })
 	if w.Snapshot().StrategyGeneration != 1 {
 		t.Error("Snapshot is not the last one")

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/koord-rt/koord-rt/api/strategy"
+	"github.com/koord-rt/koord-rt/daemon/boottime"
 	"github.com/koord-rt/koord-rt/model/node"
 )
 
@@ -44,8 +45,9 @@ type Problem struct {
 type Options struct {
 	// RunDir is required. StateDir may be empty: then there is no copy of an earlier boot.
 	RunDir, StateDir string
-	// Now is the clock, time.Now when nil.
+	// Now is the clock, time.Now when nil, and Up the time since boot, boottime.Now when nil.
 	Now func() time.Time
+	Up  func() time.Duration
 	// Poll is how often the files are looked at without an event, in case one was lost; default 10 s.
 	Poll time.Duration
 }
@@ -147,11 +149,14 @@ func newParts(o Options) *parts {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
+	if o.Up == nil {
+		o.Up = boottime.Now
+	}
 	p := &parts{
 		now:      o.Now,
 		dir:      o.RunDir,
 		strategy: part[*strategy.Spec]{path: filepath.Join(o.RunDir, StrategyFile), parse: parseStrategy},
-		dynamic:  part[node.Dynamic]{path: filepath.Join(o.RunDir, DynamicFile), parse: lasting(o.Now)},
+		dynamic:  part[node.Dynamic]{path: filepath.Join(o.RunDir, DynamicFile), parse: lasting(o.Now, o.Up)},
 		pods:     part[map[string]node.PodSpec]{path: filepath.Join(o.RunDir, PodsFile), parse: parsePods},
 	}
 	if o.StateDir != "" {
@@ -160,16 +165,17 @@ func newParts(o Options) *parts {
 	return p
 }
 
-// lasting is parseDynamic with an end by the clock that nobody sets: what has been read stays in force for as long as it was
-// meant to, whatever happens to the time of day.
-func lasting(now func() time.Time) func([]byte) (node.Dynamic, uint64, error) {
+// lasting is parseDynamic with an end by the clock that nobody sets: a dynamic state is in force for as long as it was meant to, whatever
+// has happened to the time of day since it was written, or will since it was read.
+func lasting(now func() time.Time, up func() time.Duration) func([]byte) (node.Dynamic, uint64, error) {
 	return func(b []byte) (node.Dynamic, uint64, error) {
-		d, gen, err := parseDynamic(b)
-		if err == nil {
-			read := now()
-			d.Expires = read.Add(d.Expires.Sub(read))
+		d, e, err := parseDynamic(b)
+		if err != nil {
+			return node.Dynamic{}, 0, err
 		}
-		return d, gen, err
+		read := now()
+		d.Expires = read.Add(e.left(read, up()))
+		return d, e.Generation, nil
 	}
 }
 

@@ -30,11 +30,22 @@ const (
 )
 
 type envelope struct {
-	Version    int             `json:"version"`
-	Generation uint64          `json:"generation"`
-	WrittenAt  time.Time       `json:"writtenAt"`
-	Expires    time.Time       `json:"expires,omitzero"`
-	Payload    json.RawMessage `json:"payload"`
+	Version    int       `json:"version"`
+	Generation uint64    `json:"generation"`
+	WrittenAt  time.Time `json:"writtenAt"`
+	// Expires by the time of day, which may be set meanwhile, and the same moment as time since boot (CLOCK_BOOTTIME).
+	Expires   time.Time       `json:"expires,omitzero"`
+	ExpiresUp time.Duration   `json:"expiresUp,omitzero"`
+	Payload   json.RawMessage `json:"payload"`
+}
+
+// left is how long what was written still holds at now, which is up after boot. The time of day counts only where the writer is an older
+// one, which did not stamp the other, or stamped it by another boot's: then there would be more left than it was to last.
+func (e *envelope) left(now time.Time, up time.Duration) time.Duration {
+	if left := e.ExpiresUp - up; e.ExpiresUp > 0 && left <= e.Expires.Sub(e.WrittenAt) {
+		return left
+	}
+	return e.Expires.Sub(now)
 }
 
 // wireDynamic is the payload of dynamic.json. CPU sets are kernel lists ("0-3,8").
@@ -149,28 +160,28 @@ func parseStrategy(b []byte) (*strategy.Spec, uint64, error) {
 	return s, e.Generation, nil
 }
 
-func parseDynamic(b []byte) (node.Dynamic, uint64, error) {
+func parseDynamic(b []byte) (node.Dynamic, envelope, error) {
 	e, err := parseEnvelope(b)
 	if err != nil {
-		return node.Dynamic{}, 0, err
+		return node.Dynamic{}, envelope{}, err
 	}
 	if e.Expires.IsZero() {
-		return node.Dynamic{}, 0, fmt.Errorf("%w: dynamic state without expires", ErrFormat)
+		return node.Dynamic{}, envelope{}, fmt.Errorf("%w: dynamic state without expires", ErrFormat)
 	}
 	var w wireDynamic
 	if err := json.Unmarshal(e.Payload, &w); err != nil {
-		return node.Dynamic{}, 0, fmt.Errorf("%w: dynamic state: %w", ErrFormat, err)
+		return node.Dynamic{}, envelope{}, fmt.Errorf("%w: dynamic state: %w", ErrFormat, err)
 	}
 	if w.Normalization < 0 {
-		return node.Dynamic{}, 0, fmt.Errorf("%w: dynamic state: normalization is negative", ErrFormat)
+		return node.Dynamic{}, envelope{}, fmt.Errorf("%w: dynamic state: normalization is negative", ErrFormat)
 	}
 	quotas, high, err := w.loops()
 	if err != nil {
-		return node.Dynamic{}, 0, fmt.Errorf("%w: dynamic state: %w", ErrFormat, err)
+		return node.Dynamic{}, envelope{}, fmt.Errorf("%w: dynamic state: %w", ErrFormat, err)
 	}
 	disks, err := w.disks()
 	if err != nil {
-		return node.Dynamic{}, 0, fmt.Errorf("%w: dynamic state: %w", ErrFormat, err)
+		return node.Dynamic{}, envelope{}, fmt.Errorf("%w: dynamic state: %w", ErrFormat, err)
 	}
 	return node.Dynamic{
 		DiskLimits: disks,
@@ -178,7 +189,7 @@ func parseDynamic(b []byte) (node.Dynamic, uint64, error) {
 		BESharePools: w.BESharePools, SystemQoS: w.SystemQoS, SystemQoSExclusive: w.SystemQoSExclusive,
 		Normalization: w.Normalization, Quotas: quotas, MemoryHigh: high,
 		Network: node.Network{Missing: clip(w.Network.Missing), Limited: clip(w.Network.Limited)},
-	}, e.Generation, nil
+	}, e, nil
 }
 
 // disks reads who is held at the disks.

@@ -14,12 +14,15 @@ import (
 
 	"github.com/koord-rt/koord-rt/api/strategy"
 	"github.com/koord-rt/koord-rt/daemon/atomicfile"
+	"github.com/koord-rt/koord-rt/daemon/boottime"
 	"github.com/koord-rt/koord-rt/model/node"
 )
 
 // Writer publishes the parts. One goroutine at a time may use it, one process per run directory.
 type Writer struct {
 	runDir, stateDir string
+	// up is the time since boot, 0 where the machine does not tell.
+	up func() time.Duration
 	// kept is the strategy payload that stands in the state directory, which is a disk; owed is the file that ought to stand there, nil
 	// when it does.
 	kept []byte
@@ -32,7 +35,7 @@ var ErrNotKept = errors.New("the next boot would not know the strategy")
 // NewWriter makes the directories (0700) and cleans what a killed writer left. A copy that an earlier life could not keep is still
 // owed. stateDir may be empty.
 func NewWriter(runDir, stateDir string) (*Writer, error) {
-	w := &Writer{runDir: runDir, stateDir: stateDir}
+	w := &Writer{runDir: runDir, stateDir: stateDir, up: boottime.Now}
 	if err := atomicfile.Dir(runDir); err != nil {
 		return nil, err
 	}
@@ -116,8 +119,11 @@ func (w *Writer) Dynamic(gen uint64, d node.Dynamic, now time.Time) error {
 	if err != nil {
 		return fmt.Errorf("publish dynamic state: %w", err)
 	}
-	return publish(filepath.Join(w.runDir, DynamicFile),
-		envelope{Version: Version, Generation: gen, WrittenAt: now, Expires: d.Expires, Payload: payload})
+	e := envelope{Version: Version, Generation: gen, WrittenAt: now, Expires: d.Expires, Payload: payload}
+	if up := w.up(); up > 0 {
+		e.ExpiresUp = up + d.Expires.Sub(now)
+	}
+	return publish(filepath.Join(w.runDir, DynamicFile), e)
 }
 
 // Pods publishes the pod cache.

@@ -27,6 +27,11 @@ const (
 // Lines that cannot be read are passed over. Files that could not be read are named by err; the records of the others are
 // returned all the same.
 func Tail(runDir string, n int, since time.Time) ([]journal.Record, error) {
+	return TailWhile(runDir, n, func(r *journal.Record) bool { return since.IsZero() || !r.Time.Before(since) })
+}
+
+// TailWhile is Tail with a question in place of the time: a writer's first record that is not wanted ends its part.
+func TailWhile(runDir string, n int, wanted func(*journal.Record) bool) ([]journal.Record, error) {
 	files, err := writersFiles(Dir(runDir))
 	if err != nil {
 		return nil, fmt.Errorf("read ledger: %w", err)
@@ -34,7 +39,7 @@ func Tail(runDir string, n int, since time.Time) ([]journal.Record, error) {
 	var lists [][]journal.Record
 	var errs []error
 	for _, path := range files {
-		list, err := tailFile(path, n, since)
+		list, err := tailFile(path, n, wanted)
 		if err != nil {
 			errs = append(errs, err)
 		}
@@ -43,7 +48,7 @@ func Tail(runDir string, n int, since time.Time) ([]journal.Record, error) {
 	return mergeNewest(lists, n), errors.Join(errs...)
 }
 
-func tailFile(path string, n int, since time.Time) ([]journal.Record, error) {
+func tailFile(path string, n int, wanted func(*journal.Record) bool) ([]journal.Record, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("read ledger: %w", err)
@@ -62,7 +67,7 @@ func tailFile(path string, n int, since time.Time) ([]journal.Record, error) {
 		if json.Unmarshal(line, &r) != nil || r.Via == "" {
 			return true
 		}
-		if !since.IsZero() && r.Time.Before(since) {
+		if !wanted(&r) {
 			return false
 		}
 		list = append(list, r)

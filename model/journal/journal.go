@@ -88,6 +88,15 @@ func (r *Record) Before(other *Record) bool {
 	return r.Time.Before(other.Time)
 }
 
+// Age is how long before now, which is up after boot, the record was made: by the machine's own clock, as the time of day may have been set
+// since. That counts only where the writer did not stamp the other, or stamped it by another boot's.
+func (r *Record) Age(now time.Time, up time.Duration) time.Duration {
+	if made := time.Duration(r.Up); made > 0 && made <= up { //nolint:gosec // nanoseconds since boot; more than fit are nobody's
+		return up - made
+	}
+	return now.Sub(r.Time)
+}
+
 // ID identifies what the record is about.
 func (r *Record) ID() (plan.ID, bool) {
 	k, ok := plan.ParseKnob(r.Knob)

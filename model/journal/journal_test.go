@@ -36,6 +36,28 @@ func TestBefore(t *testing.T) {
 	}
 }
 
+// The machine's own clock tells the age, where the record has it of this boot; the time of day does else.
+func TestAge(t *testing.T) {
+	t.Parallel()
+	noon := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
+	const up, minute = 10 * time.Hour, uint64(time.Minute)
+	for name, tc := range map[string]struct {
+		record journal.Record
+		want   time.Duration
+	}{
+		"five minutes ago":                        {journal.Record{Up: 595 * minute, Time: noon.Add(-5 * time.Minute)}, 5 * time.Minute},
+		"and the clock was set two hours on":      {journal.Record{Up: 595 * minute, Time: noon.Add(-125 * time.Minute)}, 5 * time.Minute},
+		"and the clock was set two hours back":    {journal.Record{Up: 595 * minute, Time: noon.Add(115 * time.Minute)}, 5 * time.Minute},
+		"a writer that does not stamp it":         {journal.Record{Time: noon.Add(-5 * time.Minute)}, 5 * time.Minute},
+		"another boot":                            {journal.Record{Up: 601 * minute, Time: noon.Add(-5 * time.Minute)}, 5 * time.Minute},
+		"more than there can be, which is no age": {journal.Record{Up: 1 << 63, Time: noon.Add(-5 * time.Minute)}, 5 * time.Minute},
+	} {
+		if got := tc.record.Age(noon, up); got != tc.want {
+			t.Errorf("%s: %s ago, want %s", name, got, tc.want)
+		}
+	}
+}
+
 // A record whose knob this release does not know is about nothing.
 func TestID(t *testing.T) {
 	t.Parallel()

@@ -91,6 +91,17 @@ type Report struct {
 	Evictions int64
 }
 
+// Sighting is what a reader has noted of a report by its own clock, which no node can set.
+type Sighting struct {
+	// For is how long the reader has had the report; not Set where it takes no note.
+	For unit.Opt
+	// Came: it saw the report come. One that was there when it began may be of any age.
+	Came bool
+}
+
+// had is how old the report is at least.
+func (s *Sighting) had() unit.Micros { return unit.Micros(s.For.Or(0)) }
+
 // Above reports whether pods of a class go before those of another: production, and what has no class, before mid before
 // batch before free.
 func Above(class, other protocol.PriorityClass) bool { return rank(class) < rank(other) }
@@ -109,17 +120,23 @@ func rank(class protocol.PriorityClass) int {
 }
 
 // Stale says why a report counts for nothing; "" when it counts. It does as long as it is not older than limit, and not as far in the
-// future: a node whose clock is ahead would be lent out long after its agent has ended.
+// future: a node whose clock is ahead would be lent out long after its agent has ended. Nor does it count when it came longer than limit
+// ago, whatever it says: one of the future seems to get younger, and to be of now in the end.
 //
-// Example: limit 15 min: a report of 15 min ago counts, one of 15 min and a second ago does not.
-func Stale(r *Report, now, limit unit.Micros) string {
+// Example: limit 15 min: a report of 15 min ago counts, one of 15 min and a second ago does not. One that says to be of 12:00 counts when it
+// has come at 11:50, up to 12:05.
+func Stale(r *Report, seen Sighting, now, limit unit.Micros) string {
 	switch {
 	case r == nil:
 		return "the node has not reported"
+	case now-r.At > limit && seen.Came && seen.had() <= limit:
+		return "the last report came " + age(seen.had()) + " ago and says that it is " + age(now-r.At) + " old, more than " + age(limit) + ": set the node's clock"
 	case now-r.At > limit:
 		return "the last report is " + age(now-r.At) + " old, more than " + age(limit)
 	case r.At-now > limit:
 		return "the last report is " + age(r.At-now) + " ahead of the time here, more than " + age(limit) + ": set the node's clock"
+	case seen.had() > limit:
+		return "the node has not reported for " + age(seen.had()) + ", more than " + age(limit)
 	}
 	return ""
 }

@@ -17,17 +17,32 @@ import (
 func TestStale(t *testing.T) {
 	t.Parallel()
 	const now, limit = 100 * unit.Minute, 15 * unit.Minute
+	at := func(m unit.Micros) *capacity.Report { return &capacity.Report{At: now + m} }
+	came := func(ago unit.Micros) capacity.Sighting {
+		return capacity.Sighting{For: unit.Some(int64(ago)), Came: true}
+	}
+	found := func(ago unit.Micros) capacity.Sighting { return capacity.Sighting{For: unit.Some(int64(ago))} }
+	var none capacity.Sighting
 	for name, tc := range map[string]struct {
 		report *capacity.Report
+		seen   capacity.Sighting
 		want   string
 	}{
-		"none":          {nil, "the node has not reported"},
-		"at the limit":  {&capacity.Report{At: now - limit}, ""},
-		"past it":       {&capacity.Report{At: now - limit - unit.Second}, "the last report is 15.02 min old, more than 15 min"},
-		"of the future": {&capacity.Report{At: now + limit}, ""},
-		"far ahead":     {&capacity.Report{At: now + limit + unit.Second}, "the last report is 15.02 min ahead of the time here, more than 15 min: set the node's clock"},
+		"none":           {nil, none, "the node has not reported"},
+		"none, for long": {nil, came(limit + 1), "the node has not reported"},
+		"at the limit":   {at(-limit), none, ""},
+		"past it":        {at(-limit - unit.Second), none, "the last report is 15.02 min old, more than 15 min"},
+		"of the future":  {at(limit), none, ""},
+		"far ahead":      {at(limit + unit.Second), none, "the last report is 15.02 min ahead of the time here, more than 15 min: set the node's clock"},
+		"came in time, from a clock that is behind": {at(-2 * limit), came(20 * unit.Second),
+			"the last report came 20 s ago and says that it is 30 min old, more than 15 min: set the node's clock"},
+		"as old as it says":            {at(-2 * limit), came(2 * limit), "the last report is 30 min old, more than 15 min"},
+		"old, and of a time before us": {at(-2 * limit), found(20 * unit.Second), "the last report is 30 min old, more than 15 min"},
+		"of the future, and new":       {at(limit), came(limit), ""},
+		"it was of the future":         {at(0), came(limit + unit.Second), "the node has not reported for 15.02 min, more than 15 min"},
+		"it still is":                  {at(limit), found(limit + unit.Second), "the node has not reported for 15.02 min, more than 15 min"},
 	} {
-		if got := capacity.Stale(tc.report, now, limit); got != tc.want {
+		if got := capacity.Stale(tc.report, tc.seen, now, limit); got != tc.want {
 			t.Errorf("%s: %q, want %q", name, got, tc.want)
 		}
 	}

@@ -38,8 +38,9 @@ type HealthStrategy struct {
 // Signs are what is known of a node's health.
 type Signs struct {
 	Now unit.Micros
-	// Report is required.
+	// Report is required, Seen what is known of it here.
 	Report *Report
+	Seen   Sighting
 	// Contradicts is for how long the reports have contradicted themselves, without a break; not Set where the last one does not.
 	Contradicts unit.Opt
 	// Memory, Disk and PIDs: the kubelet says that it is short of them.
@@ -131,9 +132,10 @@ func when(holds bool, weight unit.Percent) unit.Percent {
 // third is a third of the time in which a report loses its weight, 0 where it does so all at once.
 func (s *HealthStrategy) third() unit.Micros { return max(s.Degrade-s.Stale, 0) / 3 }
 
-// ofAge is a report's weight. One that is ahead of the time here is as good as one that is as much behind it.
+// ofAge is a report's weight. One that is ahead of the time here is as good as one that is as much behind it, and none is younger than it has
+// been known here.
 func (s *HealthStrategy) ofAge(in Signs) unit.Percent {
-	age := max(in.Now-in.Report.At, in.Report.At-in.Now)
+	age := max(in.Now-in.Report.At, in.Report.At-in.Now, in.Seen.had())
 	third := s.third()
 	if third == 0 || age < s.Stale {
 		return Whole
@@ -144,6 +146,9 @@ func (s *HealthStrategy) ofAge(in Signs) unit.Percent {
 // nextAge is the time until the report is a step older.
 func (s *HealthStrategy) nextAge(in Signs) unit.Micros {
 	age, third := in.Now-in.Report.At, s.third()
+	if in.Seen.For.Set {
+		age = max(age, in.Seen.had())
+	}
 	if third == 0 || age < 0 {
 		return 0
 	}

@@ -41,6 +41,8 @@ func TestWeighSigns(t *testing.T) {
 		"to the end":                   {age: 15 * unit.Minute, want: 25, reasons: "stale-report"},
 		"a little ahead":               {age: -4 * unit.Minute, want: 100},
 		"ahead":                        {age: -10 * unit.Minute, want: 50, reasons: "stale-report"},
+		"it was ahead, and is of now":  {change: func(s *Signs) { s.Seen.For = unit.Some(int64(10 * unit.Minute)) }, want: 50, reasons: "stale-report", again: 100 * unit.Second},
+		"a little ahead, and seen":     {age: -4 * unit.Minute, change: func(s *Signs) { s.Seen.For = unit.Some(0) }, want: 100, again: 5 * unit.Minute},
 		"memory":                       {change: func(s *Signs) { s.Memory = true }, want: 0, reasons: "memory-pressure", again: 5 * unit.Minute},
 		"disk":                         {change: func(s *Signs) { s.Disk = true }, want: 50, reasons: "disk-pressure", again: 5 * unit.Minute},
 		"processes":                    {change: func(s *Signs) { s.PIDs = true }, want: 50, reasons: "pid-pressure", again: 5 * unit.Minute},

@@ -64,8 +64,8 @@ func (h *histogram) find(v float64) int {
 	return max(i-1, 0)
 }
 
-// add takes a sample of weight 1 at a time. When the clock has gone back since the last one, the past moves back with it:
-// what was known keeps its age.
+// add takes a sample of weight 1 at a time. When the clock has gone back since the last one, though nobody has told, the past moves back
+// with it: what was known keeps its age.
 func (h *histogram) add(v float64, at Wall) {
 	switch {
 	case h.ref == 0:
@@ -78,6 +78,13 @@ func (h *histogram) add(v float64, at Wall) {
 		h.shift(at)
 	}
 	h.weights[h.find(v)] += float32(math.Exp2(h.exponent()))
+}
+
+// move takes the past along with a clock that was set.
+func (h *histogram) move(by Wall) {
+	if h.ref != 0 {
+		h.ref, h.newest = h.ref+by, h.newest+by
+	}
 }
 
 // exponent is how many half-lives the newest sample lies after the reference.

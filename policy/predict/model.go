@@ -189,8 +189,18 @@ func (s *Set) empty() *model {
 	return &model{cpu: newHistogram(cpuBuckets, s.cfg.CPU.HalfLife), memory: newHistogram(memoryBuckets, s.cfg.Memory.HalfLife)}
 }
 
+// Move tells that the wall clock was set by so much, which is no time that has passed: everything keeps its age.
+func (s *Set) Move(by unit.Micros) {
+	for _, m := range s.models {
+		m.updated += Wall(by)
+		m.seen += Wall(by)
+		m.cpu.move(Wall(by))
+		m.memory.move(Wall(by))
+	}
+}
+
 // Collect drops the models that were neither trained nor restored for Config.Expire and returns their keys in order. Call
-// it after Train: then a jump of the clock expires nothing that is still there.
+// it after Train: then a jump of the clock that nobody has told expires nothing that is still there.
 func (s *Set) Collect(now Wall) []Key {
 	var gone []Key
 	for k, m := range s.models {

@@ -146,6 +146,46 @@ func TestCollect(t *testing.T) {
 	}
 }
 
+// TestMove: a clock that is set is no time that passes. Without that a jump by days takes away all that was learned.
+func TestMove(t *testing.T) {
+	t.Parallel()
+	for _, by := range []unit.Micros{2 * hour, 400 * day, -2 * hour, -400 * day} {
+		moved, still := NewSet(Default()), NewSet(Default())
+		lesson := func(i int) Training {
+			in := Training{Node: used(float64(i%7), float64(i%5)*gib)}
+			if i < 1430 { // it has gone ten minutes before
+				in.Pods = []PodUsage{pod("a", protocol.PriorityProd, used(0, 0))}
+			}
+			return in
+		}
+		for i := range 1440 {
+			moved.Train(minute(i), lesson(i))
+			still.Train(minute(i), lesson(i))
+		}
+		moved.Move(by)
+		moved.Train(minute(1440)+Wall(by), lesson(1440))
+		still.Train(minute(1440), lesson(1440))
+		got, warm := moved.peak(NodeKey, moved.cfg.system())
+		want, _ := still.peak(NodeKey, still.cfg.system())
+		if !warm || got != want {
+			t.Errorf("%s: peak %+v, warm %t, want %+v", number(by.Seconds()), got, warm, want)
+		}
+		if gone := moved.Collect(minute(1440) + Wall(by)); gone != nil {
+			t.Errorf("%s: gone: %v", number(by.Seconds()), gone)
+		}
+		a, b := moved.Checkpoints(), still.Checkpoints()
+		for i := range a {
+			a[i].Updated -= Wall(by)
+			for _, d := range []*Distribution{&a[i].CPU, &a[i].Memory} {
+				d.Reference -= Wall(by)
+			}
+		}
+		if diff := cmp.Diff(b, a); diff != "" {
+			t.Errorf("%s: checkpoints (-still +moved)\n%s", number(by.Seconds()), diff)
+		}
+	}
+}
+
 func TestKeys(t *testing.T) {
 	t.Parallel()
 	for _, p := range classes[1:] {

@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/koord-rt/koord-rt/daemon/handoff"
 	"github.com/koord-rt/koord-rt/daemon/ledger"
 	"github.com/koord-rt/koord-rt/model/journal"
 	"github.com/koord-rt/koord-rt/model/plan"
@@ -247,8 +248,9 @@ func (r *rig) writtenAt(since time.Time, reason string) time.Time {
 }
 
 // clockJumps moves the clock on the wall an hour on and two back while the tier is suppressed: ticks later it has its CPUs, and a
-// pod that comes then begins on them. Right after the jump forward what was handed on has expired, until koordlet's next tick. A
-// program outside of Kubernetes that is declared best effort has the tier's CPUs with it.
+// pod that comes then begins on them. The clock goes on again while koordlet and koord-nri are dead: who starts then knows what was handed on
+// before by how long ago that is, and not by the time of day. A program outside of Kubernetes that is declared best effort has the tier's CPUs
+// with it.
 func clockJumps(l *loops) {
 	app := filepath.Join(l.tree.Unified, l.root(), "app-batch")
 	if err := os.MkdirAll(app, 0o755); err != nil {
@@ -261,8 +263,8 @@ func clockJumps(l *loops) {
 	set := l.file(l.dir(l.be), "cpuset.cpus")
 	l.steps(20*time.Second, app, "cpuset.cpus", set)
 	l.steps(20*time.Second, app, "cpu.idle", "1")
-	for _, by := range []time.Duration{time.Hour, -2 * time.Hour} {
-		l.jump(by)
+	stays := func(by time.Duration) {
+		l.t.Helper()
 		l.ticks(3, func() error {
 			if got := l.file(l.dir(l.be), "cpuset.cpus"); got != set {
 				return fmt.Errorf("the tier is on CPUs %s after the clock went %s, want %s", got, by, set)
@@ -271,21 +273,40 @@ func clockJumps(l *loops) {
 		})
 		l.steps(20*time.Second, app, "cpuset.cpus", set)
 	}
+	for _, by := range []time.Duration{time.Hour, -2 * time.Hour} {
+		l.jump(by)
+		stays(by)
+	}
 	l.told(l.pod(l.tells(idlePod("loop-clock"))), "@allowed", set, nil)
+	l.eventually(40*time.Second, func() error { // it is written anew after half a minute, and is to last until the pod begins
+		if left := time.Until(handoff.Read(handoff.Options{RunDir: l.run}).Dynamic.Expires); left < 50*time.Second {
+			return fmt.Errorf("what was handed on holds for another %s", left)
+		}
+		return nil
+	})
+	l.a.end(syscall.SIGKILL)
+	l.stop(syscall.SIGKILL)
 	l.jump(time.Hour)
+	l.again()
+	l.told(l.pod(l.tells(idlePod("loop-clock-alone"))), "@allowed", set, nil)
+	l.a.start()
+	stays(time.Hour)
 	l.put("")
 	l.within(20*time.Second, "CPUs of the tier without suppression", 8, 8, l.beCPUs)
 	l.steps(20*time.Second, app, "cpuset.cpus", own)
 	l.steps(20*time.Second, app, "cpu.idle", "0")
-	l.tell("the clock went an hour on and two back: the tier and an application beside it are on CPUs %s", set)
+	l.tell("the clock went an hour on, two back, and one on while nobody ran: the tier and an application beside it are on CPUs %s", set)
 }
 
 // jump sets the clock on the wall.
-func (l *loops) jump(by time.Duration) {
-	l.t.Helper()
+func (r *rig) jump(by time.Duration) {
+	r.t.Helper()
+	if by == 0 {
+		return
+	}
 	to := unix.NsecToTimespec(time.Now().Add(by).UnixNano())
 	if err := unix.ClockSettime(unix.CLOCK_REALTIME, &to); err != nil {
-		l.t.Fatalf("set the clock: %v", err)
+		r.t.Fatalf("set the clock: %v", err)
 	}
 }
 

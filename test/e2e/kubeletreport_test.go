@@ -22,7 +22,7 @@ func (n *served) reported() {
 	n.t.Helper()
 	_, err := n.c.Admin().Create(n.t.Context(), nodeMetrics, cluster.Object{
 		"apiVersion": "slo.koordinator.sh/v1alpha1", "kind": "NodeMetric", "metadata": map[string]any{"name": n.k.Node},
-		"spec": map[string]any{"metricCollectPolicy": map[string]any{"aggregateDurationSeconds": 60, "reportIntervalSeconds": 10}},
+		"spec": map[string]any{"metricCollectPolicy": map[string]any{"aggregateDurationSeconds": 60, "reportIntervalSeconds": int(reportEvery / time.Second)}},
 	})
 	if err != nil {
 		n.t.Fatal(err)

@@ -36,6 +36,9 @@ type Input struct {
 	SharedGPU bool
 	// Contradicts is since when the node's reports have contradicted themselves without a break, the zero time where they do not.
 	Contradicts time.Time
+	// Seen is since when the report is known here, the zero time where nobody takes note; Came that it was seen to come.
+	Seen time.Time
+	Came bool
 }
 
 // Output is what to write and what to say.
@@ -190,6 +193,9 @@ func (d *decision) amplify(s config.Amplification, normalization unit.Ratio) {
 	d.annotate[protocol.AnnotationAmplificationRatio] = text
 }
 
+// off is why nothing is lent where nobody wants it.
+const off = "colocation is off"
+
 // lend calculates batch and mid resources, or takes them away.
 func (d *decision) lend(ratio unit.Ratio) {
 	for _, name := range lent {
@@ -204,9 +210,10 @@ func (d *decision) lend(ratio unit.Ratio) {
 	node.Zones = zonesOf(d.in.Topology)
 	report := d.in.Report
 	now, limit := instant(d.in.Now), span(d.strategy.Degrade)
-	stale := capacity.Stale(report, now, limit)
+	seen := d.in.sighting()
+	stale := capacity.Stale(report, seen, now, limit)
 	if d.out.Without = stale; !d.strategy.Enable {
-		d.out.Without = "colocation is off"
+		d.out.Without = off
 	}
 	if d.out.Without != "" {
 		if stale != "" {
@@ -216,7 +223,7 @@ func (d *decision) lend(ratio unit.Ratio) {
 		d.out.Lines = &lines
 		return
 	}
-	d.out.Again = later(limit - (now - report.At))
+	d.out.Again = later(limit - max(now-report.At, unit.Micros(seen.For.Or(int64(now-report.At)))))
 	weight := d.weigh(&node, report)
 	pods := d.in.Pods
 	batch := d.batch()
@@ -253,6 +260,14 @@ func (d *decision) lend(ratio unit.Ratio) {
 	for name, v := range d.out.Lent {
 		d.resources[name] = unit.Some(v)
 	}
+}
+
+// sighting is what is known of the report here.
+func (in *Input) sighting() capacity.Sighting {
+	if in.Seen.IsZero() {
+		return capacity.Sighting{}
+	}
+	return capacity.Sighting{For: unit.Some(int64(max(span(in.Now.Sub(in.Seen)), 0))), Came: in.Came}
 }
 
 func (d *decision) batch() *capacity.BatchStrategy {

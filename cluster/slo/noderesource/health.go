@@ -37,7 +37,7 @@ func (d *decision) weigh(node *capacity.Node, report *capacity.Report) unit.Perc
 		return capacity.Whole
 	}
 	before, lack := d.weighed(), short(d.in.Node)
-	signs := capacity.Signs{Now: instant(d.in.Now), Report: report, Memory: lack.memory, Disk: lack.disk, PIDs: lack.pids}
+	signs := capacity.Signs{Now: instant(d.in.Now), Report: report, Seen: d.in.sighting(), Memory: lack.memory, Disk: lack.disk, PIDs: lack.pids}
 	if d.out.Contradiction = capacity.Contradiction(node, report, unit.Percent(s.MarginPercent)); d.out.Contradiction != "" {
 		signs.Contradicts = d.contradicts(&before, span(s.Contradicts))
 	}

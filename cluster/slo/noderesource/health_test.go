@@ -187,3 +187,29 @@ func TestContradictionLasts(t *testing.T) {
 		t.Errorf("%+v", out.Weight)
 	}
 }
+
+// TestReportOfTheFuture: a node whose clock is ahead, and whose agent has ended, lends less and less and then nothing, though by its own time
+// its report is of now in the end.
+func TestReportOfTheFuture(t *testing.T) {
+	t.Parallel()
+	in := example(t)
+	in.Seen, in.Came = in.Now, true
+	in.Metric.Status.UpdateTime = &metav1.Time{Time: in.Now.Add(14 * time.Minute)}
+	for minute := range 40 {
+		in.Now = in.Seen.Add(time.Duration(minute) * time.Minute)
+		out := in.decide()
+		apply(in.Node, out.Node)
+		if minute > 15 {
+			if out.Lent != nil || !strings.Contains(out.Without, "has not reported for") && !strings.Contains(out.Without, " old, more than ") {
+				t.Errorf("minute %d: lent %v, %q", minute, out.Lent, out.Without)
+			}
+			continue
+		}
+		if out.Without != "" || minute >= 12 && out.Weight.Weight > 25 {
+			t.Errorf("minute %d: %d%% are lent, %q", minute, out.Weight.Weight, out.Without)
+		}
+		if left := in.Seen.Add(15*time.Minute + time.Second).Sub(in.Now); out.Again > left {
+			t.Errorf("minute %d: it is looked at again after %s, and counts for %s", minute, out.Again, left)
+		}
+	}
+}

@@ -31,6 +31,7 @@ import (
 	"github.com/koord-rt/koord-rt/cluster/internal/wake"
 	"github.com/koord-rt/koord-rt/cluster/slo/config"
 	"github.com/koord-rt/koord-rt/daemon/logs"
+	"github.com/koord-rt/koord-rt/model/unit"
 	"github.com/koord-rt/koord-rt/policy/capacity"
 )
 
@@ -108,6 +109,16 @@ type reconciler struct {
 	// contradicts says since when a node's reports have contradicted themselves. It is not kept beyond this process:
 	// another one waits anew.
 	contradicts map[string]time.Time
+	// seen is what is known of each node's newest report by this process's own clock.
+	seen map[string]sighting
+}
+
+// sighting is since when a report, or that there is none, is known.
+type sighting struct {
+	at    unit.Micros
+	since time.Time
+	// came: it was seen to come; the first of a node may have been there for long.
+	came bool
 }
 
 // Reconcile looks at one node.
@@ -131,6 +142,7 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	r.mu.Lock()
 	in.Contradicts = r.contradicts[req.Name]
 	r.mu.Unlock()
+	in.Seen, in.Came = r.sight(req.Name, in.Report, in.Now)
 	out := Decide(in)
 	r.suspect(ctx, in, &out)
 	if len(out.Weight.Reasons) > 0 {
@@ -139,6 +151,7 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if out.Held > 0 {
 		log.FromContext(ctx).V(1).Info("batch-memory is not raised: best-effort pods use too much of what they have requested", "bytes", int64(out.Held))
 	}
+	r.silent(ctx, in, &out)
 	for _, p := range out.Problems {
 		if ok, _ := r.limit.Allow(req.Name, p); ok {
 			log.FromContext(ctx).Info("a node's resources are not what they could be", "problem", p)
@@ -258,6 +271,35 @@ func (r *reconciler) since(at map[string]time.Time, name string, now time.Time) 
 	return now.Sub(at[name]) // from the zero time: the longest duration that there is
 }
 
+// silent tells now and then why nothing is lent out of a node that has reported: its agent has ended, or its clock is wrong.
+func (r *reconciler) silent(ctx context.Context, in *Input, out *Output) {
+	if in.Report == nil || out.Without == "" || out.Without == off {
+		return
+	}
+	if ok, _ := r.limit.Allow(in.Node.Name, "silent"); ok { // the reason differs each time
+		log.FromContext(ctx).Info("nothing is lent out of a node", "reason", out.Without)
+	}
+}
+
+// sight notes a report that has come, and tells since when the newest is known.
+func (r *reconciler) sight(name string, report *capacity.Report, now time.Time) (since time.Time, came bool) {
+	var at unit.Micros
+	if report != nil {
+		at = report.At
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s, known := r.seen[name]
+	if !known || s.at != at {
+		if r.seen == nil {
+			r.seen = map[string]sighting{}
+		}
+		s = sighting{at: at, since: now, came: known}
+		r.seen[name] = s
+	}
+	return s.since, s.came
+}
+
 // suspect remembers since when a node's reports have contradicted themselves, and tells of it once.
 func (r *reconciler) suspect(ctx context.Context, in *Input, out *Output) {
 	r.mu.Lock()
@@ -277,6 +319,7 @@ func (r *reconciler) forget(name string) {
 	delete(r.written, name)
 	delete(r.zoned, name)
 	delete(r.contradicts, name)
+	delete(r.seen, name)
 	r.mu.Unlock()
 	r.unseen.Forget(name)
 	r.metrics.forget(name)

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr/funcr"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	corev1 "k8s.io/api/core/v1"
@@ -18,10 +19,13 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/koord-rt/koord-rt/api/protocol"
 	slov1alpha1 "github.com/koord-rt/koord-rt/api/slo/v1alpha1"
 	"github.com/koord-rt/koord-rt/cluster/internal/kept"
+	"github.com/koord-rt/koord-rt/daemon/logs"
+	"github.com/koord-rt/koord-rt/model/unit"
 	"github.com/koord-rt/koord-rt/policy/capacity"
 )
 
@@ -165,6 +169,48 @@ func TestSuspect(t *testing.T) {
 	r.contradicts["n"], r.metrics = now, newMetrics()
 	if r.forget("n"); len(r.contradicts) > 0 {
 		t.Errorf("kept of a node that has gone: %v", r.contradicts)
+	}
+}
+
+// TestSight: a report is known from its coming on, whatever time it tells, and the first of all may have been there for long.
+func TestSight(t *testing.T) {
+	t.Parallel()
+	r := &reconciler{}
+	at := func(hours int) *capacity.Report {
+		return &capacity.Report{At: unit.Micros(now.Add(time.Duration(hours) * time.Hour).UnixMicro())}
+	}
+	for i, step := range []struct {
+		report *capacity.Report
+		since  int // the step
+		came   bool
+	}{{at(2), 0, false}, {at(2), 0, false}, {at(0), 2, true}, {at(0), 2, true}, {nil, 4, true}, {at(0), 5, true}} {
+		since, came := r.sight("n", step.report, now.Add(time.Duration(i)*time.Minute))
+		if !since.Equal(now.Add(time.Duration(step.since)*time.Minute)) || came != step.came {
+			t.Errorf("step %d: since %s, came %t", i, since, came)
+		}
+	}
+	r.metrics = newMetrics()
+	r.forget("n")
+	if _, came := r.sight("n", at(0), now); came {
+		t.Error("kept of a node that has gone")
+	}
+}
+
+// TestSilentNodes: why a node that has reported lends nothing is told once, and nothing where nobody expects it to lend.
+func TestSilentNodes(t *testing.T) {
+	t.Parallel()
+	const why = "the last report is 120 min ahead of the time here, more than 15 min: set the node's clock"
+	var told []string
+	ctx := log.IntoContext(t.Context(), funcr.New(func(_, text string) { told = append(told, text) }, funcr.Options{}))
+	r := &reconciler{limit: logs.NewLimiter(logs.LimiterOptions{Every: time.Hour})}
+	in := &Input{Node: &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}}
+	r.silent(ctx, in, &Output{Without: "the node has not reported"})
+	in.Report = &capacity.Report{}
+	for _, without := range []string{"", off, why, why + ", again"} {
+		r.silent(ctx, in, &Output{Without: without})
+	}
+	if len(told) != 1 || !strings.Contains(told[0], "set the node's clock") {
+		t.Errorf("told %q", told)
 	}
 }
 

@@ -28,6 +28,9 @@ const (
 	trusted = 5
 	// minSamples of a training interval make it a measurement; fewer are a failure, or a pod that has just begun.
 	minSamples = 6
+	// clockSet is by how much the wall clock must go another way than that of the samples to count as set. NTP corrects by less, which ages
+	// nothing.
+	clockSet = unit.Minute
 )
 
 // Node is who is here at the moment.
@@ -56,6 +59,8 @@ type Options struct {
 	Node   func() (Node, bool)
 	// Now is the clock of the samples. Required.
 	Now func() unit.Micros
+	// Wall is the wall clock; default time.Now.
+	Wall func() time.Time
 	// Memory is the metric of memory's use; default sample.MemoryUsage.
 	Memory sample.Metric
 	// MemoryPeak trains memory on the largest sample of the interval instead of its P90: memory that was needed for
@@ -87,12 +92,18 @@ type Predictor struct {
 	kept   unit.Micros
 	dirty  bool
 	unkept string
+	// ahead is by how much the wall clock was ahead of that of the samples at the first look, or since it was last set.
+	ahead  unit.Micros
+	looked bool
 }
 
 // New makes a predictor; nothing is read yet.
 func New(o Options) *Predictor {
 	if o.Memory == 0 {
 		o.Memory = sample.MemoryUsage
+	}
+	if o.Wall == nil {
+		o.Wall = time.Now
 	}
 	p := &Predictor{o: o, set: predict.NewSet(o.Config)}
 	p.last.Store(&Report{})
@@ -125,7 +136,7 @@ func (p *Predictor) Run(ctx context.Context) error {
 }
 
 func (p *Predictor) step() {
-	at, now := wall(time.Now()), p.o.Now()
+	at, now := p.moment(), p.o.Now()
 	interval := p.o.Config.TrainEvery
 	node, ok := p.o.Node()
 	if !ok {
@@ -151,6 +162,22 @@ func (p *Predictor) step() {
 	})
 }
 
+// moment is the time of the wall clock. What was learned goes along with one that was set: a jump is no time that has passed, and one by days
+// would take all away.
+func (p *Predictor) moment() predict.Wall {
+	at := p.o.Wall()
+	ahead := unit.Micros(at.UnixMicro()) - p.o.Now()
+	switch by := ahead - p.ahead; {
+	case !p.looked:
+		p.ahead, p.looked = ahead, true
+	case by > clockSet || by < -clockSet:
+		p.ahead = ahead
+		p.set.Move(by)
+		p.o.Log.Info("the clock was set; what was learned keeps its age", "by", (time.Duration(by) * time.Microsecond).Round(time.Second).String())
+	}
+	return wall(at)
+}
+
 // usage of a subject in an interval: the 90th percentile, so that neither a single second nor idleness makes the figure.
 func (p *Predictor) usage(s sample.Subject, from, to unit.Micros) predict.Usage {
 	var u predict.Usage
@@ -171,9 +198,10 @@ func (p *Predictor) restore() {
 	if p.o.Dir == "" {
 		return
 	}
+	now := p.moment()
 	models, problems := load(p.o.Dir)
 	for _, c := range models {
-		if err := p.set.Restore(wall(time.Now()), c); err != nil {
+		if err := p.set.Restore(now, c); err != nil {
 			problems = append(problems, err)
 		}
 	}

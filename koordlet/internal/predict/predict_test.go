@@ -151,6 +151,39 @@ func TestWhatIsNotMeasuredIsNotLearnt(t *testing.T) {
 	})
 }
 
+// TestClockIsSet: a month on and back again, what was learned is as warm as before.
+func TestClockIsSet(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench()
+		p := b.predictor("")
+		cfg := predict.Default()
+		cfg.ColdStart = 20 * unit.Minute
+		p.o.Config, p.set = cfg, predict.NewSet(cfg)
+		var ahead atomic.Int64
+		p.o.Wall = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
+		ctx, cancel := context.WithCancel(t.Context())
+		go b.measure(ctx)
+		done := make(chan error)
+		go func() { done <- p.Run(ctx) }()
+		time.Sleep(15*time.Minute + time.Second)
+		for _, by := range []time.Duration{0, 30 * 24 * time.Hour, 0} {
+			ahead.Store(int64(by))
+			time.Sleep(time.Minute)
+			if got := p.Report(); got.Unpredicted != 0 || !got.Classes.Known || got.Reclaimable.CPU <= 0 {
+				t.Errorf("the clock is %s ahead: %+v", by, got)
+			}
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		if n := strings.Count(b.log.String(), "the clock was set"); n != 2 {
+			t.Errorf("it was set twice, told %d times: %s", n, b.log.String())
+		}
+	})
+}
+
 func TestUnknownPods(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

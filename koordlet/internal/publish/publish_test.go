@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/koord-rt/koord-rt/api/strategy"
+	"github.com/koord-rt/koord-rt/daemon/boottime"
 	"github.com/koord-rt/koord-rt/daemon/handoff"
 	"github.com/koord-rt/koord-rt/koordlet/internal/publish"
 	"github.com/koord-rt/koord-rt/model/node"
@@ -77,8 +78,19 @@ func TestDynamic(t *testing.T) {
 			t.Errorf("%s: holds for %s only", step.what, s.Dynamic.Expires.Sub(now))
 		}
 	}
-	if read(dir, start.Add(publish.TTL)).Dynamic.Known {
+	gone := handoff.Options{RunDir: dir, Up: func() time.Duration { return boottime.Now() + publish.TTL }}
+	if handoff.Read(gone).Dynamic.Known {
 		t.Error("a state of an agent that has gone still holds")
+	}
+	for _, by := range []time.Duration{2 * time.Hour, -2 * time.Hour} {
+		now := start.Add(by - time.Hour)
+		again, err := publish.New(dir, "", now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if changed, err := again.Dynamic(large, now); changed || err != nil || again.Generations().Dynamic != 7 {
+			t.Errorf("the next life, after the clock went %s, does not know what stands there: %v, %v", by, changed, err)
+		}
 	}
 	now := start.Add(-time.Hour)
 	again, err := publish.New(dir, "", now)

@@ -16,6 +16,7 @@ import (
 	"github.com/koord-rt/koord-rt/adapt/cri"
 	"github.com/koord-rt/koord-rt/api/config"
 	"github.com/koord-rt/koord-rt/api/protocol"
+	"github.com/koord-rt/koord-rt/daemon/boottime"
 	"github.com/koord-rt/koord-rt/daemon/metrics"
 	"github.com/koord-rt/koord-rt/daemon/run"
 	"github.com/koord-rt/koord-rt/engine/beside"
@@ -132,7 +133,7 @@ func New(ctx context.Context, l Loaded, version, program string, log *slog.Logge
 			err = errors.Join(err, d.audit.Close())
 		}
 	}()
-	if lost := d.news.recall(d.audit, time.Now()); lost != nil {
+	if lost := d.news.recall(d.audit, time.Now(), boottime.Now()); lost != nil {
 		d.log.Warn("what was evicted before is not known", "err", lost)
 	}
 	d.lister = &feed.Lister{Engine: d.host.Engine, Runtime: d.list}

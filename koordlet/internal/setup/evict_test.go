@@ -4,10 +4,12 @@
 package setup
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"testing"
 	"time"
 
@@ -125,7 +127,7 @@ func TestEvictionsAreCounted(t *testing.T) {
 	}
 }
 
-// An agent that starts again counts what the one before has evicted.
+// An agent that starts again counts what the one before has evicted, also after the clock was set.
 func TestEvictionsOfAnEarlierLife(t *testing.T) {
 	t.Parallel()
 	dir, begun := t.TempDir(), time.Now()
@@ -151,15 +153,41 @@ func TestEvictionsOfAnEarlierLife(t *testing.T) {
 	if err := audit.Close(); err != nil {
 		t.Fatal(err)
 	}
+	const boot = 10 * time.Hour
+	stamp(t, filepath.Join(dir, "audit", "ledger", "koordlet.jsonl"), func(i int) time.Duration { return boot + time.Duration(i)*10*time.Minute })
 	now := begun.Add(65 * time.Minute)
 	audit = open()
 	defer audit.Close()
-	var after news
-	if err := after.recall(audit, now); err != nil {
+	if was := before.lastHour(now); was != 2 {
+		t.Errorf("before a restart %d evictions are of the last hour, want 2", was)
+	}
+	for _, by := range []time.Duration{0, 2 * time.Hour, -2 * time.Hour} {
+		now, after := now.Add(by), news{}
+		if err := after.recall(audit, now, boot+65*time.Minute); err != nil {
+			t.Fatal(err)
+		}
+		if is, later := after.lastHour(now), after.lastHour(now.Add(30*time.Minute)); is != 2 || later != 1 {
+			t.Errorf("after a restart, the clock went %s: %d evictions are of the last hour, and half an hour later %d, want 2 and 1", by, is, later)
+		}
+	}
+}
+
+// stamp gives the records of a ledger times since boot: those that it has are of now.
+func stamp(t *testing.T, path string, up func(i int) time.Duration) {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
 		t.Fatal(err)
 	}
-	if was, is := before.lastHour(now), after.lastHour(now); is != was || is != 2 {
-		t.Errorf("after a restart %d evictions are of the last hour, before it %d, want 2", is, was)
+	has := regexp.MustCompile(`"up":\d+`)
+	var out []byte
+	i := 0
+	for line := range bytes.Lines(data) {
+		out = append(out, has.ReplaceAll(line, fmt.Appendf(nil, `"up":%d`, up(i)))...)
+		i++
+	}
+	if err := os.WriteFile(path, out, 0o600); err != nil {
+		t.Fatal(err)
 	}
 }
 

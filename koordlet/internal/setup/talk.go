@@ -23,6 +23,7 @@ import (
 	"github.com/koord-rt/koord-rt/koordlet/internal/evict"
 	"github.com/koord-rt/koord-rt/koordlet/internal/kube"
 	"github.com/koord-rt/koord-rt/koordlet/internal/talk"
+	"github.com/koord-rt/koord-rt/model/journal"
 	"github.com/koord-rt/koord-rt/model/unit"
 )
 
@@ -68,9 +69,10 @@ func (n *news) evicted(r *evict.Result, now time.Time) {
 	}
 }
 
-// recall takes up the evictions of an earlier life: the cluster lends less on a node that has evicted much, whoever runs there.
-func (n *news) recall(a *talk.Audit, now time.Time) error {
-	noted, err := a.Noted(talk.EventEviction, now.Add(-time.Hour))
+// recall takes up the evictions of an earlier life: the cluster lends less on a node that has evicted much, whoever runs there. How old they
+// are at now, which is up after boot, the time of day does not tell: it may have been set since.
+func (n *news) recall(a *talk.Audit, now time.Time, up time.Duration) error {
+	noted, err := a.Noted(talk.EventEviction, func(r *journal.Record) bool { return r.Age(now, up) <= time.Hour })
 	if err != nil {
 		return fmt.Errorf("count earlier evictions: %w", err)
 	}
@@ -79,7 +81,7 @@ func (n *news) recall(a *talk.Audit, now time.Time) error {
 	for _, r := range slices.Backward(noted) {
 		// As evicted counts them.
 		if r.Want == evict.Accepted.String() || r.Want == evict.Stopped.String() && r.Err != "" {
-			n.gone = append(n.gone, r.Time)
+			n.gone = append(n.gone, now.Add(-r.Age(now, up)))
 		}
 	}
 	return nil

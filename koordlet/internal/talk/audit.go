@@ -87,9 +87,9 @@ func OpenAudit(runDir, writer string) (*Audit, error) {
 	return &Audit{l: l, dir: dir, told: map[often]time.Time{}}, nil
 }
 
-// Noted are the events of one kind since a time, of earlier lives too, newest first.
-func (a *Audit) Noted(what string, since time.Time) ([]journal.Record, error) {
-	all, err := ledger.Tail(a.dir, maxKept, since)
+// Noted are the events of one kind, of earlier lives too, newest first, back to the first of any kind that is not wanted.
+func (a *Audit) Noted(what string, wanted func(*journal.Record) bool) ([]journal.Record, error) {
+	all, err := ledger.TailWhile(a.dir, maxKept, wanted)
 	if err != nil {
 		return nil, fmt.Errorf("audit: %w", err)
 	}
