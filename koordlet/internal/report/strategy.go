@@ -30,6 +30,8 @@ type InForce struct {
 	Problem string
 	// Pending: this generation is not in force; an older one, or none, is.
 	Pending bool
+	// Partly: it is in force but for the values that Problem names.
+	Partly bool
 	// Features in the order in which they are shown.
 	Features []node.FeatureState
 }

@@ -23,8 +23,11 @@ type applied struct {
 // news is the line for what is in force now, ok when there is something new. attributes are slog's: the generation, and the fields that
 // differ from what was in force before (M-1 of the documents).
 func (a *applied) news(f *report.InForce, spec *strategy.Spec) (message string, attributes []any, ok bool) {
-	problem := f.Problem
-	if problem != "" && !f.Pending {
+	problem := ""
+	switch {
+	case f.Pending:
+		problem = f.Problem
+	case f.Partly:
 		problem = "some values" // which ones may change with every look
 	}
 	if a.uid == f.UID && a.generation == f.Generation && a.problem == problem {
@@ -35,14 +38,13 @@ func (a *applied) news(f *report.InForce, spec *strategy.Spec) (message string, 
 	if f.Pending {
 		return "NodeSLO is not in force", append(attributes, "reason", problem), true
 	}
+	if f.Partly {
+		return "NodeSLO is in force but for some values", append(attributes, "reason", f.Problem), true
+	}
 	changed := strategy.Changed(a.spec, spec)
 	a.spec = spec
 	if len(changed) == 0 {
 		changed = []string{"nothing that this node knows"}
 	}
-	attributes = append(attributes, "changed", strings.Join(changed, ", "))
-	if problem != "" {
-		return "NodeSLO is in force but for some values", append(attributes, "reason", f.Problem), true
-	}
-	return "NodeSLO is in force", attributes, true
+	return "NodeSLO is in force", append(attributes, "changed", strings.Join(changed, ", ")), true
 }

@@ -32,7 +32,10 @@ func TestOneLinePerChange(t *testing.T) {
 		{report.InForce{UID: "u", Generation: 2, Pending: true, Problem: "disk full"}, spec(40), ""},
 		{report.InForce{UID: "u", Generation: 2}, spec(40), "NodeSLO is in force [generation 2 changed " + key + "65 -> 40]"},
 		{report.InForce{UID: "u", Generation: 3}, spec(40), "NodeSLO is in force [generation 3 changed nothing that this node knows]"},
-		{report.InForce{UID: "another", Generation: 1}, spec(50), "NodeSLO is in force [generation 1 changed " + key + "40 -> 50]"},
+		{report.InForce{UID: "u", Generation: 4, Partly: true, Problem: "1 value"}, spec(45), "NodeSLO is in force but for some values [generation 4 reason 1 value]"},
+		{report.InForce{UID: "u", Generation: 4, Partly: true, Problem: "2 values"}, spec(45), ""},
+		{report.InForce{UID: "u", Generation: 4}, spec(45), "NodeSLO is in force [generation 4 changed " + key + "40 -> 45]"},
+		{report.InForce{UID: "another", Generation: 1}, spec(50), "NodeSLO is in force [generation 1 changed " + key + "45 -> 50]"},
 	} {
 		got := ""
 		if message, attributes, ok := a.news(&step.f, step.spec); ok {

@@ -11,7 +11,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/koord-rt/koord-rt/api/slo"
 	"github.com/koord-rt/koord-rt/api/strategy"
 	"github.com/koord-rt/koord-rt/daemon/boottime"
 	"github.com/koord-rt/koord-rt/daemon/run"
@@ -100,6 +99,7 @@ func (d *Daemon) inForce(ctx context.Context, s *report.Strategy) error {
 		if !told {
 			continue
 		}
+		f.Partly = f.Problem != "" && !f.Pending
 		if f.Pending && look.Unpublished != nil {
 			f.Problem = "the handoff cannot be written: " + look.Unpublished.Error()
 		}

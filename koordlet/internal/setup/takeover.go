@@ -90,8 +90,8 @@ func (d *Daemon) missing(view uint64) string {
 	return unlike(d.host.Engine.Unlike())
 }
 
-// told bounds how many values a condition names.
-const told = 3
+// named bounds how many values a condition names.
+const named = 3
 
 // unlike is "2 values are not in the kernel: cpu.cfs_burst_us of container default/web/app: want 20000, got 10000; …".
 func unlike(bad []apply.Mismatch) string {
@@ -103,8 +103,8 @@ func unlike(bad []apply.Mismatch) string {
 		names = append(names, bad[i].String())
 	}
 	slices.Sort(names) // else the order is another at each look, and the status would be written each time
-	if len(names) > told {
-		names = append(names[:told], fmt.Sprintf("and %d more", len(names)-told))
+	if len(names) > named {
+		names = append(names[:named], fmt.Sprintf("and %d more", len(names)-named))
 	}
 	n := "1 value is"
 	if len(bad) > 1 {

@@ -23,7 +23,7 @@ func (m *managed) late(t *testing.T) {
 	m.slo(t, 60*time.Second, "NodeSLO with half the burst", isNew)
 	for begun := time.Now(); time.Since(begun) < still; time.Sleep(100 * time.Millisecond) {
 		got := m.slo(t, 10*time.Second, "NodeSLO", isNew)
-		if err := m.held(m.ls, "cpu", "cpu.cfs_burst_us=5000", "cpu.max.burst=5000"); err != nil && isInForce(got) {
+		if err := m.held(m.ls, "cpu", "cpu.cfs_burst_us=5000", "cpu.max.burst=5000"); err != nil && got.InForce() {
 			t.Fatalf("the status says that generation %d is in force: %v", got.Int("metadata", "generation"), err)
 		}
 	}
