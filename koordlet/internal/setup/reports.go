@@ -73,7 +73,7 @@ func (d *Daemon) measured() (report.Input, bool) {
 func (d *Daemon) inForce(ctx context.Context, s *report.Strategy) error {
 	tick := time.NewTicker(inForceEvery)
 	defer tick.Stop()
-	var t takeover
+	t := takeover{proven: 3 * d.lookEvery()}
 	var said applied
 	for {
 		select {

@@ -15,6 +15,9 @@ import (
 
 // takeover waits for the newest spec to come into force: the engine goes by it, and the kernel has been read.
 type takeover struct {
+	// proven is how long a spec may take from the engine to the kernel: as long as koordlet leaves to those who go first, two of its looks at
+	// what they have done, and one more.
+	proven     time.Duration
 	uid        string
 	generation int64
 	// since is when the object came, or when the engine last went by it.
@@ -29,12 +32,10 @@ type takeover struct {
 	readAt time.Time
 }
 
-// takeoverTime is how long a new spec may take from the object to the engine, over the handoff. provenTime is how long it may take from there
-// to the kernel: as long as koordlet leaves to those who go first, twice the interval of the drift check, and what a look takes. Once something
-// was told to be missing, all is read back every againTime.
+// takeoverTime is how long a new spec may take from the object to the engine, over the handoff. Once something was told to be missing, all is
+// read back every againTime.
 const (
 	takeoverTime = 10 * time.Second
-	provenTime   = 30 * time.Second
 	againTime    = 10 * time.Second
 )
 
@@ -45,7 +46,7 @@ func (t *takeover) look(
 	now time.Time, o *slo.Strategy, source string, view uint64, follows bool, missing func(view uint64) string,
 ) (problem string, pending, told bool) {
 	if o.UID != t.uid || o.Generation != t.generation {
-		*t = takeover{uid: o.UID, generation: o.Generation, since: now}
+		*t = takeover{proven: t.proven, uid: o.UID, generation: o.Generation, since: now}
 	}
 	if source != sourceHandoff || !follows {
 		t.view, t.stands = 0, false
@@ -71,7 +72,7 @@ func (t *takeover) look(
 	switch {
 	case problem == "":
 		t.stands = true
-	case now.Sub(t.began) < provenTime:
+	case now.Sub(t.began) < t.proven:
 		return "", false, false
 	}
 	t.wrong, t.readAt = problem, now

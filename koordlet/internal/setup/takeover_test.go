@@ -18,7 +18,7 @@ import (
 func TestTakeover(t *testing.T) {
 	t.Parallel()
 	const elsewhere = "/etc/strategy.yaml"
-	var k takeover
+	k := takeover{proven: 30 * time.Second}
 	at := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 	object := func(generation int64) *slo.Strategy {
 		o := &slo.Strategy{}
