@@ -60,7 +60,7 @@ func (g *Engine) Start(ctx context.Context, sb Sandbox, ctr Arrival, pid int, di
 	missing = append(missing, unset(&e, must)...)
 	g.learnFormula(&e)
 	all := g.withPod(v, direct(e.plan), e.sandbox, must)
-	results, bad, release := g.bring(ctx, direct(todo), all, v.Generation)
+	results, bad, release := g.bring(ctx, direct(withClass(todo, e.plan)), all, v.Generation)
 	if !ctr.Answered.IsZero() && len(bad) == 0 && wrote(results) {
 		g.m.AfterStart(time.Since(ctr.Answered))
 	}
@@ -82,6 +82,18 @@ func (g *Engine) Start(ctx context.Context, sb Sandbox, ctr Arrival, pid int, di
 		}
 	})
 	return refuse(append(missing, failing(must, bad)...))
+}
+
+// withClass is what is to do of a plan, with the class where a monitoring group is to do: that lies below the group of the class, which the
+// specification carries alone. Without it the group would be made in the root, which the kernel gives no task of a class.
+func withClass(todo, pl plan.Plan) plan.Plan {
+	class := pl.Get(plan.RDTClass)
+	if class == nil || todo.Get(plan.RDTMonGroup) == nil || todo.Get(plan.RDTClass) != nil {
+		return todo
+	}
+	todo = append(slices.Clone(todo), *class)
+	todo.Sort()
+	return todo
 }
 
 // wrote reports that something was not in force before.

@@ -5,6 +5,9 @@ package plugin_test
 
 import (
 	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -135,6 +138,50 @@ func TestClassGroupsSwitchedOff(t *testing.T) {
 	enginetest.Eventually(t, "removal of the group of BE", func() bool { return !g.has("BE") })
 	if !g.has("LS") {
 		t.Error("a group that we did not make was removed")
+	}
+}
+
+// From a creation to the tasks: the runtime puts the process into the group of its class, and when the start is answered all its threads are
+// below that, in the monitoring group of its pod, where those of the pod's other container stay. No machine of the lab counts.
+func TestMonGroupHasThePodsTasks(t *testing.T) {
+	t.Parallel()
+	h, g := rdtHost(t, nil)
+	spec, err := strategy.Parse([]byte("resourceQOSStrategy: {beClass: {resctrlQOS: {enable: true, catRangeEndPercent: 30}}}"))
+	must(t, err)
+	h.views.SetFile(&spec, "test")
+	h.run(t)
+	enginetest.Eventually(t, "group of BE", func() bool { return strings.Contains(g.schemata("BE"), "L3:0=3f;1=3f") })
+	sb := h.pod(t, "be", "BE", nil)
+	class := filepath.Join(string(g.FS), "BE")
+	mon := filepath.Join(class, "mon_groups", sb.Uid)
+	must(t, os.Mkdir(mon, 0o755))
+	must(t, os.WriteFile(filepath.Join(mon, "tasks"), nil, 0o600)) // which the kernel makes with the directory
+	var want []int
+	for name, pid := range map[string]int{"a": 100, "b": 200} {
+		ctr := ctrOf(sb, name)
+		adj := h.create(t, sb, ctr)
+		if got := adj.GetLinux().GetResources().GetRdtClass().GetValue(); got != "BE" {
+			t.Fatalf("the runtime is asked for the class %q", got)
+		}
+		ctr.Pid = uint32(pid)
+		h.tree.SetProcs(t, ctr.Linux.CgroupsPath, pid)
+		for _, tid := range []int{pid, pid + 7} {
+			must(t, os.MkdirAll(filepath.Join(h.tree.Roots.Proc, strconv.Itoa(pid), "task", strconv.Itoa(tid)), 0o755))
+			must(t, g.MoveTasks("BE", tid)) // as runc does
+			want = append(want, tid)
+		}
+		must(t, h.start(t, sb, ctr))
+		slices.Sort(want)
+		for _, dir := range []string{class, mon} {
+			got, err := proc.ReadPIDs(filepath.Join(dir, "tasks"))
+			must(t, err)
+			if slices.Sort(got); !slices.Equal(got, want) {
+				t.Errorf("after the start of %s the tasks of %s are %v, want %v", name, dir, got, want)
+			}
+		}
+	}
+	if left, err := os.ReadDir(filepath.Join(string(g.FS), "mon_groups")); err != nil || len(left) > 0 {
+		t.Errorf("monitoring groups of nobody's class: %v, %v", left, err)
 	}
 }
 
