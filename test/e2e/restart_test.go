@@ -21,20 +21,37 @@ import (
 	"github.com/koord-rt/koord-rt/test/lab/kubelet"
 )
 
-// lifecyclePluginKilled kills koord-nri at random moments of a series of pods. No pod may fail, every one has its
-// guarantees in the end, and the CPUs of the exclusive pod stay free throughout.
+// lifecyclePluginKilled kills koord-nri at random moments of a series of pods. No pod may fail, and every one has its guarantees in the end.
+// Throughout, the exclusive pod has its CPU, and those that were there before the first kill stay off it: what comes while nobody
+// is there cannot.
 func lifecyclePluginKilled(r *rig) {
 	_, rest := cpus()
 	r.up(standard, nil)
 	lsr := r.pod(lsrPod("kill-lsr"))
+	stood := map[*kubelet.Running][]string{
+		lsr: wants("LSR", ""), r.pod(lsPod("kill-ls")): withoutProcess(wants("LS", rest)), r.pod(bePod("kill-be")): withoutProcess(wants("BE", rest)),
+	}
+	for run, want := range stood {
+		r.now(run, want)
+	}
 	l := r.load("kill", 2)
 	kills := 0
 	// An emulated machine makes a pod in seconds: it is killed more often, until as many pods as elsewhere have come.
 	for ; kills < 20 || l.made(10) != nil && kills < 400; kills++ {
+		stays := func(when string) {
+			for run, want := range stood {
+				if err := r.differs(run, want); err != nil {
+					r.t.Fatalf("%s, after %d others: %v", when, kills, err)
+				}
+			}
+		}
 		r.stop(syscall.SIGKILL)
+		stays("after a kill")
 		r.launch()
 		// At any moment: while it starts, registers, synchronises, repairs, decides.
-		time.Sleep(time.Duration(rand.IntN(400)) * time.Millisecond)
+		for next := time.Now().Add(time.Duration(rand.IntN(400)) * time.Millisecond); time.Now().Before(next); time.Sleep(20 * time.Millisecond) {
+			stays("in the life after a kill")
+		}
 		if n := r.connections(); n > 1 {
 			r.t.Errorf("containerd has %v plugins connected", n)
 		}
