@@ -31,9 +31,15 @@ import (
 func lifecycleKoordctl(r *rig) {
 	last, rest := cpus()
 	r.up(standard, nil)
-	ls, be := r.pod(lsPod("ctl-ls")), r.pod(bePod("ctl-be"))
+	ls := r.pod(lsPod("ctl-ls"))
+	made := time.Now()
+	be := r.pod(bePod("ctl-be"))
+	owned := time.Now()
 	r.pod(lsrPod("ctl-lsr"))
 	r.soon(5*time.Second, ls, wants("LS", rest))
+	r.soon(5*time.Second, be, wants("BE", rest))
+	r.dated(be, "cpu.quota", made, time.Now())
+	r.dated(be, "cpuset.cpus", owned, time.Now()) // which it has left to the exclusive pod since
 
 	for subject, parts := range map[string][]string{
 		"default/ctl-be":           {"cpu.quota", "batch", "batch-cpu limit", "oom_score_adj", "oom-score", "sched.policy", "cpu-identity", "class BE", "memory.limit"},
@@ -48,6 +54,7 @@ func lifecycleKoordctl(r *rig) {
 
 	// A hand on the kernel is seen at once, and undone by the check for drift, which is held up until both have answered.
 	held := r.held()
+	wrote := time.Now()
 	file := map[bool]string{false: "cpu.cfs_quota_us", true: "cpu.max"}[r.tree.V2()]
 	if err := cgroups.Write(r.kube.ContainerDir(be, "main", "cpu"), file, "40000"); err != nil {
 		r.t.Fatal(err)
@@ -59,6 +66,9 @@ func lifecycleKoordctl(r *rig) {
 	}
 	held()
 	r.soon(30*time.Second, be, wants("BE", rest))
+	if last := r.dated(be, "cpu.quota", wrote, time.Now()); last == nil || last.When.Before(wrote) || last.Found != "40000" {
+		r.t.Errorf("explain does not say that 40000 was found after %s: %+v", wrote, last)
+	}
 	r.says([]string{"diff", "--exit-code"}, "0 of ")
 	if r.metric("koord_rt_nri_proof_total", `result="drift"`) == 0 {
 		r.t.Error("the drift was repaired and not counted")
@@ -81,6 +91,54 @@ func (r *rig) says(args []string, parts ...string) {
 		}
 		return nil
 	})
+}
+
+// lastDrift is what explain says of somebody else's write.
+type lastDrift struct {
+	When  time.Time
+	Found string
+}
+
+// dated fails unless explain says that a container's knob got its value between two moments, for people as for programs. It returns the last
+// drift of the knob, nil for none.
+func (r *rig) dated(run *kubelet.Running, knob string, from, to time.Time) (last *lastDrift) {
+	r.t.Helper()
+	subject := run.Pod.FullName() + "/main"
+	r.eventually(8*time.Second, func() error {
+		out, err := r.ctl("explain", subject, "-o", "json")
+		if err != nil {
+			return fmt.Errorf("explain %s: %w: %s", subject, err, out)
+		}
+		var e struct {
+			Settings []struct {
+				Level, Knob string
+				When        time.Time
+				LastDrift   *lastDrift
+			}
+		}
+		if err := json.NewDecoder(strings.NewReader(out)).Decode(&e); err != nil {
+			return fmt.Errorf("explain %s: %w: %s", subject, err, out)
+		}
+		for _, s := range e.Settings {
+			if s.Level != "container" || s.Knob != knob {
+				continue
+			}
+			if s.When.Before(from) || s.When.After(to) {
+				return fmt.Errorf("explain dates %s of %s %s, want %s to %s", knob, subject, s.When, from, to)
+			}
+			text, err := r.ctl("explain", subject)
+			date := s.When.UTC().Format(time.RFC3339)
+			for line := range strings.Lines(text) {
+				if strings.HasPrefix(line, knob+" ") && strings.Contains(line, " "+date+" ") {
+					last = s.LastDrift
+					return nil
+				}
+			}
+			return fmt.Errorf("explain does not date %s of %s %s (%v):\n%s", knob, subject, date, err, text)
+		}
+		return fmt.Errorf("explain says nothing of %s of %s:\n%s", knob, subject, out)
+	})
+	return last
 }
 
 // frozen asks about koord-nri while its process stands still, which the runtime has noticed or not. Every answer comes, says

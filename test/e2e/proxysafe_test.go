@@ -286,15 +286,21 @@ func proxyKoordctl(p *viaProxy) {
 	_, rest := cpus()
 	p.nriOff()
 	p.upProxy(standard, nil)
-	ls, be := p.pod(lsPod("ctl-ls")), p.pod(bePod("ctl-be"))
+	ls := p.pod(lsPod("ctl-ls"))
+	made := time.Now()
+	be := p.pod(bePod("ctl-be"))
+	owned := time.Now()
 	p.pod(lsrPod("ctl-lsr"))
 	p.soon(5*time.Second, ls, wants("LS", rest))
 	p.soon(5*time.Second, be, wants("BE", rest))
+	p.dated(be, "cpu.quota", made, time.Now())
+	p.dated(be, "cpuset.cpus", owned, time.Now())
 	p.answers([]string{"features"}, "koord-runtime-proxy", "containerd", "after start: a CRI request to containerd", "sched.policy")
 	p.answers([]string{"explain", "default/ctl-be"}, "cpu.quota", "batch", "batch-cpu limit", "oom_score_adj", "sched.policy", "class BE", "memory.limit")
 	p.answers([]string{"explain", "default/ctl-ls/main"}, "cpu.burst", "100% of limit", "cpuset.cpus", rest, "no pod owns")
 	p.answers([]string{"diff", "--exit-code"}, "0 of ")
 	release := p.hold(p.cmd.Process) // its next look would undo a hand's value before it is seen
+	wrote := time.Now()
 	file := map[bool]string{false: "cpu.cfs_quota_us", true: "cpu.max"}[p.tree.V2()]
 	if err := cgroups.Write(p.kube.ContainerDir(be, "main", "cpu"), file, "40000"); err != nil {
 		p.t.Fatal(err)
@@ -302,6 +308,9 @@ func proxyKoordctl(p *viaProxy) {
 	p.drifted("default/ctl-be")
 	release()
 	p.soon(30*time.Second, be, wants("BE", rest))
+	if last := p.dated(be, "cpu.quota", wrote, time.Now()); last == nil || last.When.Before(wrote) || last.Found != "40000" {
+		p.t.Errorf("explain does not say that 40000 was found after %s: %+v", wrote, last)
+	}
 	if p.proxyMetric("koord_rt_cri_proof_total", `result="drift"`) == 0 {
 		p.t.Error("the drift was repaired and not counted")
 	}
