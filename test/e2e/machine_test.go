@@ -235,7 +235,7 @@ const orderKnob, heldKnob = "cpuset.cpus", "memory.oom.group"
 
 // annotated compares the applied annotation in every container's runtime spec with the wanted plan: what was rewritten
 // says so, with what and by which generation; nothing is on a container that was left alone.
-func (r *rig) annotated(s *scenario.Scenario, pods map[string]*kubelet.Running) {
+func (r *rig) annotated(s *scenario.Scenario, pods map[string]*kubelet.Running, under map[string]generations) {
 	r.t.Helper()
 	plan := s.Applied(r.version)
 	for _, p := range s.Pods {
@@ -250,7 +250,7 @@ func (r *rig) annotated(s *scenario.Scenario, pods map[string]*kubelet.Running) 
 				r.t.Errorf("%s: %v", name, err)
 				continue
 			}
-			r.compareApplied(name, text, plan[name])
+			r.compareApplied(name, text, plan[name], under[p.Name])
 		}
 	}
 }
@@ -266,7 +266,7 @@ func stepped(value string) string {
 	return strconv.Itoa((n+999)/1000*1000) + " " + owner
 }
 
-func (r *rig) compareApplied(name, text string, want map[string]string) {
+func (r *rig) compareApplied(name, text string, want map[string]string, under generations) {
 	r.t.Helper()
 	if len(want) == 0 {
 		if text != "" {
@@ -281,9 +281,12 @@ func (r *rig) compareApplied(name, text string, want map[string]string) {
 		return
 	}
 	got, err := protocol.ParseApplied(text)
-	if err != nil || got.Generation == 0 || !strings.HasPrefix(got.By, "koord-nri/") {
+	if err != nil || !strings.HasPrefix(got.By, "koord-nri/") {
 		r.t.Errorf("%s: annotation %q is not ours: %+v (%v)", name, text, got, err)
 		return
+	}
+	if got.Generation < max(under.first, 1) || got.Generation > under.last {
+		r.t.Errorf("%s: annotation says generation %d, the View had %d to %d while the pod came", name, got.Generation, under.first, under.last)
 	}
 	for knob, value := range want {
 		have, ok := got.Set[knob]

@@ -88,7 +88,7 @@ func runScenarios(t *testing.T, o rigOptions) {
 			r.freshRun()
 			r.prepare(&s)
 			r.startWith(&s)
-			pods := r.create(s.Pods)
+			pods, under := r.createSeen(s.Pods)
 			r.atOnce(&s, pods, s.Wants(r.version, r.driver == kubelet.Systemd))
 			r.settle(&s, pods, s.Wants(r.version, r.driver == kubelet.Systemd))
 			r.provedAll()
@@ -98,7 +98,7 @@ func runScenarios(t *testing.T, o rigOptions) {
 				r.holds(time.Second, &s, pods, s.Wants(r.version, r.driver == kubelet.Systemd))
 				r.provedAll(plan.MemoryOOMGroup) // see holds
 			}
-			r.annotated(&s, pods)
+			r.annotated(&s, pods, under)
 			r.remove(pods)
 			r.noPodGroups()
 			r.stop(syscall.SIGTERM)
@@ -132,6 +132,23 @@ func (r *rig) create(specs []kubelet.Pod) map[string]*kubelet.Running {
 		pods[p.Name] = run
 	}
 	return pods
+}
+
+// generations are those of koord-nri's View between two moments.
+type generations struct{ first, last uint64 }
+
+// createSeen is create, and says of each pod under which generations of the View it came: it is one but where the pod itself changes the
+// View, by what it claims or by what its weight tells of the runtime.
+func (r *rig) createSeen(specs []kubelet.Pod) (pods map[string]*kubelet.Running, under map[string]generations) {
+	r.t.Helper()
+	pods, under = map[string]*kubelet.Running{}, map[string]generations{}
+	present := func() uint64 { return uint64(r.metric("koord_rt_nri_view_generation")) }
+	for _, p := range specs {
+		first := present()
+		maps.Copy(pods, r.create([]kubelet.Pod{p}))
+		under[p.Name] = generations{first, present()}
+	}
+	return pods, under
 }
 
 func (r *rig) remove(pods map[string]*kubelet.Running) {
