@@ -103,7 +103,7 @@ type lastDrift struct {
 // drift of the knob, nil for none.
 func (r *rig) dated(run *kubelet.Running, knob string, from, to time.Time) (last *lastDrift) {
 	r.t.Helper()
-	subject := run.Pod.FullName() + "/main"
+	subject := "default/" + run.Pod.Name + "/main"
 	r.eventually(8*time.Second, func() error {
 		out, err := r.ctl("explain", subject, "-o", "json")
 		if err != nil {
