@@ -150,7 +150,15 @@ func demoOnHold(t *testing.T, dir, name string, args ...string) {
 		t.Fatal(err)
 	}
 	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
+	go func() {
+		ended <- cmd.Wait()
+		close(ended)
+	}()
+	t.Cleanup(func() { // who fails before the end must not leave a koord-nri to the tests after it
+		_ = unix.Kill(-cmd.Process.Pid, unix.SIGINT)
+		for range ended {
+		}
+	})
 	var quota demoQuota
 	for !strings.Contains(out.String(), "until Ctrl-C") {
 		select {
