@@ -88,10 +88,11 @@ func (r *Record) Before(other *Record) bool {
 	return r.Time.Before(other.Time)
 }
 
-// Age is how long before now, which is up after boot, the record was made: by the machine's own clock, as the time of day may have been set
-// since. That counts only where the writer did not stamp the other, or stamped it by another boot's.
-func (r *Record) Age(now time.Time, up time.Duration) time.Duration {
-	if made := time.Duration(r.Up); made > 0 && made <= up { //nolint:gosec // nanoseconds since boot; more than fit are nobody's
+// Age is how long before now, which is up after the start of a boot, the record was made: by the machine's own clock, as the time of day may have
+// been set since. That counts only where the writer did not stamp the other, or in another boot. A record of an older release does not say in
+// which: what its stamp says to lie ahead is of another.
+func (r *Record) Age(now time.Time, up time.Duration, boot string) time.Duration {
+	if made := time.Duration(r.Up); made > 0 && made <= up && (r.Boot == boot || r.Boot == "") { //nolint:gosec // nanoseconds since boot; more than fit are nobody's
 		return up - made
 	}
 	return now.Sub(r.Time)

@@ -45,14 +45,15 @@ func TestAge(t *testing.T) {
 		record journal.Record
 		want   time.Duration
 	}{
-		"five minutes ago":                        {journal.Record{Up: 595 * minute, Time: noon.Add(-5 * time.Minute)}, 5 * time.Minute},
+		"five minutes ago":                        {journal.Record{Boot: "this", Up: 595 * minute, Time: noon.Add(-5 * time.Minute)}, 5 * time.Minute},
 		"and the clock was set two hours on":      {journal.Record{Up: 595 * minute, Time: noon.Add(-125 * time.Minute)}, 5 * time.Minute},
 		"and the clock was set two hours back":    {journal.Record{Up: 595 * minute, Time: noon.Add(115 * time.Minute)}, 5 * time.Minute},
 		"a writer that does not stamp it":         {journal.Record{Time: noon.Add(-5 * time.Minute)}, 5 * time.Minute},
+		"another boot, which was younger":         {journal.Record{Boot: "that", Up: 595 * minute, Time: noon.Add(-72 * time.Hour)}, 72 * time.Hour},
 		"another boot":                            {journal.Record{Up: 601 * minute, Time: noon.Add(-5 * time.Minute)}, 5 * time.Minute},
 		"more than there can be, which is no age": {journal.Record{Up: 1 << 63, Time: noon.Add(-5 * time.Minute)}, 5 * time.Minute},
 	} {
-		if got := tc.record.Age(noon, up); got != tc.want {
+		if got := tc.record.Age(noon, up, "this"); got != tc.want {
 			t.Errorf("%s: %s ago, want %s", name, got, tc.want)
 		}
 	}

@@ -125,7 +125,11 @@ func New(ctx context.Context, l Loaded, version, program string, log *slog.Logge
 		return nil, err
 	}
 	d.list.Beneath(beneath)
-	if d.audit, err = talk.OpenAudit(d.cfg.RunDir, Writer); err != nil {
+	boot, err := root.Roots{Proc: d.cfg.Host.Proc}.BootID()
+	if err != nil {
+		return nil, err
+	}
+	if d.audit, err = talk.OpenAudit(d.cfg.RunDir, Writer, boot); err != nil {
 		return nil, err
 	}
 	defer func() {
@@ -133,7 +137,7 @@ func New(ctx context.Context, l Loaded, version, program string, log *slog.Logge
 			err = errors.Join(err, d.audit.Close())
 		}
 	}()
-	if lost := d.news.recall(d.audit, time.Now(), boottime.Now()); lost != nil {
+	if lost := d.news.recall(d.audit, time.Now(), boottime.Now(), boot); lost != nil {
 		d.log.Warn("what was evicted before is not known", "err", lost)
 	}
 	d.lister = &feed.Lister{Engine: d.host.Engine, Runtime: d.list}

@@ -132,7 +132,7 @@ func TestEvictionsOfAnEarlierLife(t *testing.T) {
 	t.Parallel()
 	dir, begun := t.TempDir(), time.Now()
 	open := func() *talk.Audit {
-		a, err := talk.OpenAudit(dir, "koordlet")
+		a, err := talk.OpenAudit(dir, "koordlet", "this boot")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -163,7 +163,7 @@ func TestEvictionsOfAnEarlierLife(t *testing.T) {
 	}
 	for _, by := range []time.Duration{0, 2 * time.Hour, -2 * time.Hour} {
 		now, after := now.Add(by), news{}
-		if err := after.recall(audit, now, boot+65*time.Minute); err != nil {
+		if err := after.recall(audit, now, boot+65*time.Minute, "this boot"); err != nil {
 			t.Fatal(err)
 		}
 		if is, later := after.lastHour(now), after.lastHour(now.Add(30*time.Minute)); is != 2 || later != 1 {

@@ -70,9 +70,9 @@ func (n *news) evicted(r *evict.Result, now time.Time) {
 }
 
 // recall takes up the evictions of an earlier life: the cluster lends less on a node that has evicted much, whoever runs there. How old they
-// are at now, which is up after boot, the time of day does not tell: it may have been set since.
-func (n *news) recall(a *talk.Audit, now time.Time, up time.Duration) error {
-	noted, err := a.Noted(talk.EventEviction, func(r *journal.Record) bool { return r.Age(now, up) <= time.Hour })
+// are at now, which is up after the start of boot, the time of day does not tell: it may have been set since.
+func (n *news) recall(a *talk.Audit, now time.Time, up time.Duration, boot string) error {
+	noted, err := a.Noted(talk.EventEviction, func(r *journal.Record) bool { return r.Age(now, up, boot) <= time.Hour })
 	if err != nil {
 		return fmt.Errorf("count earlier evictions: %w", err)
 	}
@@ -81,7 +81,7 @@ func (n *news) recall(a *talk.Audit, now time.Time, up time.Duration) error {
 	for _, r := range slices.Backward(noted) {
 		// As evicted counts them.
 		if r.Want == evict.Accepted.String() || r.Want == evict.Stopped.String() && r.Err != "" {
-			n.gone = append(n.gone, now.Add(-r.Age(now, up)))
+			n.gone = append(n.gone, now.Add(-r.Age(now, up, boot)))
 		}
 	}
 	return nil

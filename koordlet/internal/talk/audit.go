@@ -64,8 +64,8 @@ const (
 // Audit keeps events in a ledger of their own below the run directory: in that of writes they would be taken for settings
 // that can be restored. What is kept is bounded as a ledger is; of an old pod the newest event of each kind stays, and of all the newest 8192.
 type Audit struct {
-	l   *ledger.Ledger
-	dir string
+	l         *ledger.Ledger
+	dir, boot string
 
 	mu   sync.Mutex
 	told map[often]time.Time
@@ -77,14 +77,14 @@ type often struct{ uid, container, what, outcome, by string }
 // auditDir is a run directory of its own, so that nobody who reads the ledgers of writes meets events.
 func auditDir(runDir string) string { return filepath.Join(runDir, "audit") }
 
-// OpenAudit opens or creates it.
-func OpenAudit(runDir, writer string) (*Audit, error) {
+// OpenAudit opens or creates it. boot is the id of this boot.
+func OpenAudit(runDir, writer, boot string) (*Audit, error) {
 	dir := auditDir(runDir)
 	l, err := ledger.Open(dir, writer, ledger.Options{Newest: maxKept})
 	if err != nil {
 		return nil, fmt.Errorf("audit: %w", err)
 	}
-	return &Audit{l: l, dir: dir, told: map[often]time.Time{}}, nil
+	return &Audit{l: l, dir: dir, boot: boot, told: map[often]time.Time{}}, nil
 }
 
 // Noted are the events of one kind, of earlier lives too, newest first, back to the first of any kind that is not wanted.
@@ -107,7 +107,9 @@ func (a *Audit) Note(now time.Time, events ...Event) error {
 	records := make([]journal.Record, 0, len(events))
 	for i := range events {
 		if e := &events[i]; !e.Often || a.news(e, now) {
-			records = append(records, e.record(now))
+			r := e.record(now)
+			r.Boot = a.boot // by which the machine's own clock went
+			records = append(records, r)
 		}
 	}
 	return a.l.Append(records...)

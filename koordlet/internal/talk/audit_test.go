@@ -34,7 +34,7 @@ func evicted(outcome string, often bool, err error) Event {
 // noted is an audit with these events at wall, one a second.
 func noted(t *testing.T, dir string, events ...Event) {
 	t.Helper()
-	a, err := OpenAudit(dir, "koordlet")
+	a, err := OpenAudit(dir, "koordlet", "this boot")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,7 +93,7 @@ func TestEventsAreNoWrites(t *testing.T) {
 func TestAuditIsBounded(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	a, err := OpenAudit(dir, "koordlet")
+	a, err := OpenAudit(dir, "koordlet", "this boot")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -119,7 +119,7 @@ func TestAuditIsBounded(t *testing.T) {
 func TestOftenIsToldNowAndThen(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	a, err := OpenAudit(dir, "koordlet")
+	a, err := OpenAudit(dir, "koordlet", "this boot")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -160,7 +160,7 @@ func TestAuditThatCannotBeOpened(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "audit"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if a, err := OpenAudit(dir, "koordlet"); err == nil {
+	if a, err := OpenAudit(dir, "koordlet", "this boot"); err == nil {
 		t.Errorf("opened %v", a)
 	}
 }
