@@ -131,8 +131,8 @@ func (g *Engine) repairAll(ctx context.Context, drift, whole bool) int {
 	return n
 }
 
-// Repaired is the generation of the View that the last whole way through pods and containers was by, 0 before the first: what an older one
-// changes has been written, or left to who writes it, or has failed.
+// Repaired is the generation of the View by which the last repair pass went that has ended, 0 before the first: whatever that View and those
+// before it changed has been written, or left to who writes it, or has failed.
 func (g *Engine) Repaired() uint64 { return g.repaired.Load() }
 
 // Unlike reads back the plans of all that runs and returns what the kernel holds otherwise. It is for a program that writes by itself:
