@@ -80,7 +80,7 @@ func (e *env) checkMemoryQoS(d *installed, told string) check {
 		c.Result, c.Next = warn, "nobody protects the pods' memory: "+state("auto")
 	case gate && policy == noReservation:
 		c.Result = warn
-		c.Next = "the kubelet takes the sums above pods away once a minute, and they come back within ten seconds: switch the gate off, or set " +
+		c.Next = "the kubelet takes the sums above pods away once a minute, and they come back with the next drift check (driftInterval): switch the gate off, or set " +
 			"memoryReservationPolicy: " + tieredReservation + " and " + state("yes")
 	case gate && told == config.MemoryQoSNo:
 		c.Result, c.Next = warn, "two writers of memory.min undo each other: "+state("yes")+", or switch the gate off"
