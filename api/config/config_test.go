@@ -57,6 +57,7 @@ limits: {devices: false, oomScoreAdjMin: 0}
 metrics: {address: "127.0.0.1:9099"}
 deadline: 500ms
 driftInterval: 1m
+realTime: false
 strategy:
   resourceThresholdStrategy: {thresholds: {cpu-suppress-percent: 60}}
 `))
@@ -79,6 +80,7 @@ strategy:
 		"oom":        {*got.Limits.OOMScoreAdjMin, 0},
 		"deadline":   {got.Deadline.Std(), 500 * time.Millisecond},
 		"drift":      {got.DriftInterval.Std(), time.Minute},
+		"real time":  {got.RealTime, false},
 		"suppress":   {*spec.Threshold().CPUSuppressThresholdPercent, int64(60)},
 	} {
 		if pair[0] != pair[1] {

@@ -14,6 +14,7 @@ func Default() NRI {
 		PluginIndex:    "05",
 		Reconnect:      Reconnect{Min: Duration(500 * time.Millisecond), Max: Duration(30 * time.Second)},
 		RequestTimeout: Duration(2 * time.Second),
+		RealTime:       true,
 	}
 }
 

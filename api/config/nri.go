@@ -24,6 +24,10 @@ type NRI struct {
 	// RequestTimeout is the limit the runtime grants a plugin per request; a plugin that exceeds it is dropped. It
 	// states the runtime's setting (plugin_request_timeout) and does not change it. Range 100ms..60s, default 2s.
 	RequestTimeout Duration `json:"requestTimeout"`
+	// RealTime lets koord-nri run before all that share a processor by weight (SCHED_RR with the lowest priority), so that no creation waits
+	// while it waits for a processor. It gives that back by itself when one of its threads does not sleep for 200 ms, and does not ask for it on
+	// cgroup v2 where the kernel shares out real time by cgroup, or does not show whether it does. koordctl doctor tells which. Default true.
+	RealTime bool `json:"realTime"`
 }
 
 // Reconnect paces reconnection: the wait starts at Min and doubles up to Max.

@@ -22,6 +22,12 @@ const (
 	MaxProofFailures = 256
 )
 
+// How Scheduling begins for a program in real time, and how it ends for one that is not asked to be.
+const (
+	InRealTime  = "real time, round robin, lowest priority"
+	RealTimeOff = "realTime is false"
+)
+
 // Status is the content of a status file. Times that are zero have not happened.
 type Status struct {
 	Version int `json:"version"`
@@ -41,6 +47,8 @@ type Status struct {
 	ConfigLoaded   time.Time `json:"configLoaded,omitzero"`
 	// ConfigPending is what the configuration file has come to say since then that is not in force, and why; "" for nothing.
 	ConfigPending string `json:"configPending,omitempty"`
+	// Scheduling says whether the program is in real time, and why not; "" where it tells nothing of it.
+	Scheduling string `json:"scheduling,omitempty"`
 	// ConnectedSince is zero while disconnected from the runtime.
 	ConnectedSince time.Time `json:"connectedSince,omitzero"`
 	Connects       uint64    `json:"connects,omitempty"`

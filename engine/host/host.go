@@ -70,7 +70,9 @@ type Options struct {
 	Beside                     func() bool
 	// Serving is closed when the program answers on its sockets; nil for one without.
 	Serving <-chan struct{}
-	Log     *slog.Logger
+	// Scheduling says how the kernel schedules this process, for its status file; nil for a program that tells nothing of it.
+	Scheduling func() string
+	Log        *slog.Logger
 }
 
 // Host is an engine on this machine with all that feeds it.
@@ -307,6 +309,9 @@ func (h *Host) writeStatus(ctx context.Context) error {
 		s.ConfigPath, s.ConfigLoaded, s.ConfigPending = h.o.ConfigPath, h.started, h.written.waiting()
 		if h.more.Agent != nil {
 			s.Agent = h.more.Agent()
+		}
+		if h.o.Scheduling != nil {
+			s.Scheduling = h.o.Scheduling()
 		}
 		if err := status.Write(h.o.Config.RunDir, h.o.Writer, s); err != nil {
 			h.o.Log.Error("write status", "err", err)

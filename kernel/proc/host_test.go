@@ -43,6 +43,9 @@ func TestSchedPolicyKeepsNice(t *testing.T) {
 		if err := host.SetSchedPolicy(pid, policy); err != nil {
 			t.Fatalf("policy %d: %v", policy, err)
 		}
+		if got, err := host.StatPolicy(pid); err != nil || got != policy {
+			t.Errorf("/proc/PID/stat has policy %d, %v, want %d", got, err, policy)
+		}
 		if got, err := SchedPolicy(pid); err != nil || got != policy {
 			t.Errorf("policy %d reads %d, %v", policy, got, err)
 		}

@@ -138,8 +138,10 @@ func FuzzParseStartTime(f *testing.F) {
 	f.Add("12 (a) b) c) S 1 7 7 7 7 7 7 7 7 7 7 7 7 7 7 7 7 7 4711 99")
 	f.Add(")")
 	f.Fuzz(func(t *testing.T, s string) {
-		if _, err := parseStartTime(s); err == nil && !strings.Contains(s, ")") {
-			t.Errorf("%q has no command name", s)
+		_, err := parseStartTime(s)
+		_, later := parseStatField(s, 41)
+		if (err == nil || later == nil) && !strings.Contains(s, ")") {
+			t.Errorf("%q has no command name: %v, %v", s, err, later)
 		}
 	})
 }

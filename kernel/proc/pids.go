@@ -77,17 +77,19 @@ func (fs FS) StartTime(pid int) (uint64, error) {
 	return t, nil
 }
 
-// parseStartTime finds starttime: "PID (comm) S ppid …", counted after the last ')' since comm may hold any byte
-// (proc(5)).
-func parseStartTime(stat string) (uint64, error) {
+// parseStartTime finds starttime in /proc/PID/stat (proc(5)).
+func parseStartTime(stat string) (uint64, error) { return parseStatField(stat, 22) }
+
+// parseStatField finds field n, 3 or more, of /proc/PID/stat, a number: "PID (comm) S ppid …", counted after the last ')' since comm may hold any
+// byte (proc(5)).
+func parseStatField(stat string, n int) (uint64, error) {
 	i := strings.LastIndexByte(stat, ')')
 	if i < 0 {
 		return 0, errors.New("no command name")
 	}
-	const afterComm = 22 - 3 // state is field 3
-	fields := strings.Fields(stat[i+1:])
-	if len(fields) <= afterComm {
+	fields := strings.Fields(stat[i+1:]) // state, field 3, is the first
+	if len(fields) <= n-3 {
 		return 0, fmt.Errorf("%d fields after the command name", len(fields))
 	}
-	return strconv.ParseUint(fields[afterComm], 10, 64)
+	return strconv.ParseUint(fields[n-3], 10, 64)
 }

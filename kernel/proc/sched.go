@@ -6,14 +6,18 @@ package proc
 import (
 	"errors"
 	"fmt"
+	"math"
 	"os"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/koord-rt/koord-rt/kernel/scan"
 )
 
 // Scheduling policies (include/uapi/linux/sched.h).
 const (
 	SchedNormal = unix.SCHED_NORMAL
+	SchedRR     = unix.SCHED_RR
 	SchedBatch  = unix.SCHED_BATCH
 	SchedIdle   = unix.SCHED_IDLE
 )
@@ -29,6 +33,20 @@ func SchedPolicy(pid int) (int, error) {
 		return 0, fmt.Errorf("read scheduling policy of %d: %w", pid, err)
 	}
 	return int(attr.Policy), nil
+}
+
+// StatPolicy reads the policy of a process's main thread from /proc/PID/stat, field 41, for a procfs that is another's (proc(5)).
+func (fs FS) StatPolicy(pid int) (int, error) {
+	path := fs.pid(pid, "stat")
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return 0, fmt.Errorf("read %s: %w", path, err)
+	}
+	policy, err := parseStatField(string(b), 41)
+	if err != nil || policy > math.MaxInt8 {
+		return 0, fmt.Errorf("parse %s: policy %d: %w", path, policy, errors.Join(err, scan.ErrFormat))
+	}
+	return int(policy), nil
 }
 
 // SetSchedPolicy gives every thread of a process one of the policies without parameters: SCHED_NORMAL (0), SCHED_BATCH

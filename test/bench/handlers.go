@@ -163,6 +163,11 @@ func (b *bench) turn(ctx context.Context, r *report, rig *rig, who contest, roun
 	if err := b.settle(ctx, plugins[who.names[0]]); err != nil {
 		return err
 	}
+	for _, name := range who.names {
+		if err := noteScheduling(r, plugins[name]); err != nil {
+			return err
+		}
+	}
 	var began [len(concurrencies)]time.Time
 	for i, c := range concurrencies {
 		share := rounds * perPod

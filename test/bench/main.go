@@ -42,6 +42,7 @@ type options struct {
 	settle    time.Duration
 	rest      time.Duration
 	noopNice  int
+	realTime  bool
 	proxy     proxyOptions
 	agent     agentOptions
 	reaction  reactionOptions
@@ -100,6 +101,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	f.IntVar(&o.repeat, "repeat", 3, "sync: repetitions")
 	f.DurationVar(&o.settle, "settle", 20*time.Second, "handlers, apart, least, pairs, proxy: wait between a plugin's connection and the first request")
 	f.DurationVar(&o.rest, "rest", 30*time.Second, "memory, proxy: wait before memory is read")
+	f.BoolVar(&o.realTime, "realtime", true, "koord-nri and the plugin that does nothing run in real time, as koord-nri does by default")
 	f.IntVar(&o.noopNice, "noop-nice", -10, "nice value of the plugin that does nothing and of the byte relay; our programs give themselves -10")
 	o.proxy.flags(f)
 	o.agent.flags(f)

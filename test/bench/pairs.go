@@ -73,7 +73,7 @@ func (b *bench) pairs(ctx context.Context, r *report) (err error) {
 			continue
 		}
 		b.say("pairs: turn %d of %d, %d pairs", turn+1, turns, n)
-		if err := b.takePlaces(ctx, sides, rigs, turn); err != nil {
+		if err := b.takePlaces(ctx, r, sides, rigs, turn); err != nil {
 			return err
 		}
 		for i := -warmTurn; i < n; i++ {
@@ -102,7 +102,7 @@ func (b *bench) pairs(ctx context.Context, r *report) (err error) {
 func share(whole, n, i int) int { return 2 * (whole/2*(i+1)/n - whole/2*i/n) }
 
 // takePlaces ends the plugins of the last turn and starts each on the next containerd.
-func (b *bench) takePlaces(ctx context.Context, sides []*side, rigs []*rig, turn int) error {
+func (b *bench) takePlaces(ctx context.Context, r *report, sides []*side, rigs []*rig, turn int) error {
 	for _, s := range sides {
 		if s.p != nil {
 			if err := s.p.stop(); err != nil {
@@ -121,7 +121,18 @@ func (b *bench) takePlaces(ctx context.Context, sides []*side, rigs []*rig, turn
 			return err
 		}
 	}
-	return b.settle(ctx, sides[0].p)
+	if err := b.settle(ctx, sides[0].p); err != nil {
+		return err
+	}
+	for _, s := range sides {
+		if s.p == nil {
+			continue
+		}
+		if err := noteScheduling(r, s.p); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // noteTurn tells what the last n pairs say by themselves: how far turns differ is what the places are worth.

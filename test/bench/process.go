@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/koord-rt/koord-rt/daemon/status"
+	"github.com/koord-rt/koord-rt/kernel/proc"
 )
 
 // classStrategy switches on what a node with LS and BE pods uses: burst, identity, memory QoS.
@@ -98,7 +99,8 @@ func (b *bench) prepareNoop(ctx context.Context, r *rig, p *process, dir, index 
 		return err
 	}
 	ready := filepath.Join(dir, "ready")
-	p.cmd = exec.Command(b.noop, "-socket", r.host.NRISocket, "-ready", ready, "-nice", strconv.Itoa(b.o.noopNice), "-index", index)
+	p.cmd = exec.Command(b.noop, "-socket", r.host.NRISocket, "-ready", ready, "-nice", strconv.Itoa(b.o.noopNice), "-index", index,
+		"-realtime="+strconv.FormatBool(b.o.realTime))
 	if p.name == "stamp" {
 		p.cmd.Args = append(p.cmd.Args, "-stamp")
 	}
@@ -164,7 +166,7 @@ func (b *bench) prepareOurs(r *rig, p *process, dir string) error {
 		"socket": r.host.NRISocket, "runDir": p.run, "stateDir": state, "strategyFile": filepath.Join(dir, "none.yaml"),
 		"host":     map[string]any{"kubepodsRoot": "/" + r.host.Cgroup, "cdiDirs": []string{r.host.CDI}, "criEndpoint": "unix://" + r.host.Socket},
 		"metrics":  map[string]any{"address": "unix:" + p.metrics},
-		"strategy": spec,
+		"strategy": spec, "realTime": b.o.realTime,
 	})
 	if err != nil {
 		return fmt.Errorf("write configuration: %w", err)
@@ -177,6 +179,22 @@ func (b *bench) prepareOurs(r *rig, p *process, dir string) error {
 		_, err := p.lastSync()
 		return err
 	}
+	return nil
+}
+
+// noteScheduling keeps how the kernel schedules a plugin: RR is real time, SHARED by weight.
+func noteScheduling(r *report, p *process) error {
+	pid := p.cmd.Process.Pid
+	policy, err := proc.FS("/proc").StatPolicy(pid)
+	if err != nil {
+		return err
+	}
+	up, err := unix.Getpriority(unix.PRIO_PROCESS, pid)
+	if err != nil {
+		return fmt.Errorf("read nice value of %s: %w", p.name, err)
+	}
+	class := map[int]string{proc.SchedRR: "RR", proc.SchedNormal: "SHARED"}[policy]
+	r.note("%s runs %s (policy %d), nice %d", p.name, class, policy, 20-up) // the system call has 20 minus it
 	return nil
 }
 

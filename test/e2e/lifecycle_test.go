@@ -52,6 +52,7 @@ var lifecycles = []lifecycle{
 	{"Caps", lifecycleCaps},
 	{"CDI", lifecycleCDI},
 	{"HAMi", lifecycleHAMi},
+	{"RealTime", lifecycleRealTime},
 	{"PluginKilled", lifecyclePluginKilled},
 	{"SwitchedOff", lifecycleSwitchedOff},
 	{"SecondInstance", lifecycleSecondInstance},

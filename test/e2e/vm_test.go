@@ -171,7 +171,7 @@ const (
 // every one of these runs on cgroup v2.
 const (
 	underSystemd = "/^(FirstInstruction|IdleUpdated|Resize|Restore|Required|Away|BlockIO)$"
-	elsewhere    = "/^(ByteIdentical|Observe|ResizePod|ResizeExclusive|CPUManager|StaticManagers|IdleUpdated|GivenBack|Expiry|HandedStrategy|StrategyFile|Stuck|SlowKernel|Koordctl|Caps|CDI|HAMi|PluginKilled|SwitchedOff|RuntimeKilled|KilledBusy|AnyMoment|NewSandbox)$"
+	elsewhere    = "/^(ByteIdentical|Observe|ResizePod|ResizeExclusive|CPUManager|StaticManagers|IdleUpdated|GivenBack|Expiry|HandedStrategy|StrategyFile|Stuck|SlowKernel|Koordctl|Caps|CDI|HAMi|RealTime|PluginKilled|SwitchedOff|RuntimeKilled|KilledBusy|AnyMoment|NewSandbox)$"
 )
 
 // TestVM is lane 3: every scenario on cgroup v2, those that depend on the kernel on each kernel of the matrix, under

@@ -11,6 +11,7 @@ import (
 	"github.com/koord-rt/koord-rt/api/config"
 	"github.com/koord-rt/koord-rt/daemon/lock"
 	"github.com/koord-rt/koord-rt/daemon/status"
+	"github.com/koord-rt/koord-rt/kernel/proc"
 )
 
 // nriSection is containerd's configuration section of NRI.
@@ -78,7 +79,7 @@ func (e *env) checkNRI(d *installed, containerd, socket string) []check {
 		open:  warn, shut: 0o007, tighten: "whoever reaches this socket can change every container: chmod o= ",
 	}))
 	out = append(out, e.checkDaemon(d)...)
-	return append(out, checkRuntime(d.status), e.checkLock(d.status))
+	return append(out, checkRuntime(d.status), e.checkLock(d.status), e.checkPriority(d.status))
 }
 
 // checkRuntime judges the runtime by the plugin's own table of releases.
@@ -114,6 +115,28 @@ func (e *env) checkLock(s *status.Entry) check {
 	if s != nil && s.Alive && s.PID != pid {
 		c.Result, c.Detail = warn, fmt.Sprintf("process %d has it, but process %d wrote the status", pid, s.PID)
 		c.Next = "only one koord-nri may run: stop the one that systemd does not know"
+	}
+	return c
+}
+
+// checkPriority compares what koord-nri says of its scheduling with what the kernel does (the policy in /proc/PID/stat).
+func (e *env) checkPriority(s *status.Entry) check {
+	c := check{Name: "priority", Result: ok}
+	if s == nil || s.Err != "" || !s.Alive || s.Scheduling == "" {
+		c.Result, c.Detail, c.Next = warn, "not known: koord-nri does not tell how it is scheduled", "start koord-nri, of the same release as koordctl"
+		return c
+	}
+	c.Detail = s.Scheduling
+	policy, err := proc.FS(e.path("/proc")).StatPolicy(s.PID)
+	switch told := strings.HasPrefix(s.Scheduling, status.InRealTime); {
+	case err != nil:
+		c.Result, c.Detail, c.Next = warn, s.Scheduling+"; "+err.Error(), "run koordctl as root"
+	case told != (policy == proc.SchedRR):
+		c.Result, c.Detail = warn, fmt.Sprintf("koord-nri says: %s; the kernel has its main thread in policy %d", s.Scheduling, policy)
+		c.Next = "somebody else has changed it (chrt): restart koord-nri"
+	case !told && !strings.HasSuffix(s.Scheduling, status.RealTimeOff):
+		c.Result = warn
+		c.Next = "creations may wait until koord-nri gets a processor; realTime: false in nri.yaml if that is as it should be"
 	}
 	return c
 }

@@ -87,7 +87,8 @@ func (h *host) socket(t *testing.T, folder, name string) {
 func healthy() status.Status {
 	return status.Status{
 		Program: "koord-nri", ProgramVersion: "koord-nri v0.1.0 (abc)", ConnectedSince: time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC),
-		RuntimeName: "containerd", RuntimeVersion: "v2.4.0", NRIVersion: "0.12", Counters: map[string]uint64{"containers": 3},
+		RuntimeName: "containerd", RuntimeVersion: "v2.4.0", NRIVersion: "0.12", Scheduling: "shares a processor by its nice value: " + status.RealTimeOff, // as these tests do
+		Counters: map[string]uint64{"containers": 3},
 		Features: []node.FeatureState{{Feature: "batch", State: "active"}, {Feature: "llc", State: "unsupported", Detail: "resctrl is not mounted"}},
 	}
 }

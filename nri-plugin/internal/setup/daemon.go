@@ -8,7 +8,9 @@ import (
 	"errors"
 	"log/slog"
 
+	"github.com/koord-rt/koord-rt/daemon/run"
 	"github.com/koord-rt/koord-rt/engine/host"
+	"github.com/koord-rt/koord-rt/kernel/proc"
 	"github.com/koord-rt/koord-rt/nri-plugin/internal/plugin"
 )
 
@@ -20,15 +22,20 @@ type Daemon struct {
 	host   *host.Host
 	plugin *plugin.Plugin
 	list   *lister
+	sched  *scheduling
+	// realTime is asked for, proc is where the kernel says whether that hinders somebody.
+	realTime bool
+	proc     proc.FS
 }
 
 // New takes the lock, probes the node and connects the parts. version is the bare version, program the text of
 // --version. On error everything is given back.
 func New(ctx context.Context, l Loaded, version, program string, log *slog.Logger) (_ *Daemon, err error) {
-	d := &Daemon{}
+	d := &Daemon{sched: newScheduling(log), realTime: l.Config.RealTime, proc: proc.FS(l.Config.Host.Proc)}
 	o := host.Options{
 		Config: l.Config.Node, Writer: Writer, Name: "koord-nri", Program: program, ConfigPath: l.Path,
 		Again: l.Again, Strategy: l.Strategy, Source: l.Source, Inline: l.Inline, Edge: plugin.Edge{Version: version}, Log: log,
+		Scheduling: d.sched.String,
 	}
 	d.list = &lister{endpoint: l.Config.Host.CRIEndpoint, name: func() string {
 		return d.host.Engine.Views().Load().Runtime.Name // asked after a Synchronize, so there is one
@@ -43,7 +50,13 @@ func New(ctx context.Context, l Loaded, version, program string, log *slog.Logge
 
 // Run works until ctx ends.
 func (d *Daemon) Run(ctx context.Context) error {
-	return errors.Join(d.host.Run(ctx, d.plugin.Connect), d.close())
+	// Beside the connection: a kernel takes some 40 ms to list its functions, and what a start probes and reads is no handler's work.
+	realTime := run.Component{Name: "real time", Run: func(ctx context.Context) error {
+		d.sched.enter(d.realTime, d.proc)
+		d.sched.watch(ctx, d.host.Engine.Problem)
+		return nil
+	}}
+	return errors.Join(d.host.Run(ctx, d.plugin.Connect, realTime), d.close())
 }
 
 func (d *Daemon) close() error { return d.list.close() }

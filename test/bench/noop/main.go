@@ -41,6 +41,7 @@ func serve(ctx context.Context, args []string) (err error) {
 	socket := f.String("socket", "", "NRI socket")
 	ready := f.String("ready", "", "file to create when synchronised")
 	nice := f.Int("nice", 0, "nice value")
+	realTime := f.Bool("realtime", false, "run in real time")
 	index := f.String("index", "05", "place among the runtime's plugins")
 	took := f.String("bare", "", "do StartContainer's and UpdateContainer's system calls and CreateContainer's arithmetic, and write to this file at the end what each took")
 	work := f.Duration("work", 0, "processor time of the arithmetic")
@@ -51,6 +52,11 @@ func serve(ctx context.Context, args []string) (err error) {
 	}
 	if *nice != 0 {
 		if err := run.Prioritise(*nice); err != nil {
+			return err
+		}
+	}
+	if *realTime {
+		if err := run.RealTime(); err != nil {
 			return err
 		}
 	}

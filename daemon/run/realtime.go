@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// realTimePriority is the lowest: whoever else needs real time on the node comes before us.
+	realTimePriority = 1
+	// restless is the processor time that a thread may use in real time without sleeping once (RLIMIT_RTTIME, setrlimit(2)). Handlers take
+	// less than a millisecond and background work rests after a quarter of one: a thread that is awake for so long has a fault.
+	restless = 200 * time.Millisecond
+	// hopeless is where the kernel kills instead, should the way back not work either.
+	hopeless = 2 * time.Second
+)
+
+// RealTime lets every thread of the process, and those that are made later, run before all that share a processor by weight (SCHED_RR,
+// sched(7)), round robin with the lowest priority there is. Nice values wait behind it for the way back. The kernel sends SIGXCPU to a process
+// with a thread that does not sleep; then all of them share again (Watch). Without CAP_SYS_NICE, and in a cgroup without real time of its own
+// (cpu.rt_runtime_us of cgroup v1), it returns an error and nothing has changed but the limit.
+func RealTime() error { return realTime(restless, hopeless) }
+
+func realTime(soft, hard time.Duration) error {
+	limit := unix.Rlimit{Cur: uint64(soft.Microseconds()), Max: uint64(hard.Microseconds())}
+	if err := unix.Setrlimit(unix.RLIMIT_RTTIME, &limit); err != nil {
+		return fmt.Errorf("limit real time to %v: %w", hard, err)
+	}
+	err := setPolicy(unix.SCHED_RR, realTimePriority)
+	if err != nil { // some threads may have it
+		err = errors.Join(err, Share())
+	}
+	return err
+}
+
+// Share takes RealTime back: every thread shares its processor by its nice value.
+func Share() error { return setPolicy(unix.SCHED_NORMAL, 0) }
+
+// setPolicy gives every thread a policy, and leaves the nice value.
+func setPolicy(policy, priority uint32) error {
+	return eachThread(func(tid int) error {
+		// sched_getattr(2) does not tell a nice value that waits behind real time. The system call has 20 minus it.
+		up, err := unix.Getpriority(unix.PRIO_PROCESS, tid)
+		if err != nil {
+			return fmt.Errorf("read nice value of thread %d: %w", tid, err)
+		}
+		next := unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: policy, Priority: priority, Nice: int32(20 - up)} //nolint:gosec // -20 to 19
+		if err := unix.SchedSetAttr(tid, &next, 0); err != nil {
+			return fmt.Errorf("set scheduling of thread %d to policy %d, priority %d: %w", tid, policy, priority, err)
+		}
+		return nil
+	})
+}
+
+// WatchRealTime waits for the kernel's word that a thread does not sleep, gives real time back then, and tells. It returns when ctx ends or
+// when it has told.
+func WatchRealTime(ctx context.Context, told func(why string, err error)) {
+	restlessness := make(chan os.Signal, 1)
+	signal.Notify(restlessness, unix.SIGXCPU)
+	defer signal.Stop(restlessness)
+	select {
+	case <-ctx.Done():
+	case <-restlessness:
+		told(fmt.Sprintf("a thread used %v of processor time in real time without sleeping", restless), Share())
+	}
+}
