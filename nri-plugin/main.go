@@ -11,7 +11,6 @@ import (
 	"context"
 	"log/slog"
 	"os"
-	"time"
 
 	"github.com/koord-rt/koord-rt/daemon/program"
 	"github.com/koord-rt/koord-rt/daemon/run"
@@ -32,7 +31,7 @@ func koordNRI() *program.Program {
 	return &program.Program{
 		Version: run.Version{Program: "koord-nri", Version: version, Commit: commit},
 		Kinds:   "NRIConfig, NodeSLO or both", Default: setup.DefaultConfig,
-		MemoryLimit: 48 << 20, GCPercent: 100, Processors: 1, TimerSlack: time.Millisecond, Nice: -10,
+		MemoryLimit: 48 << 20, GCPercent: 100, Processors: 1, TimerSlack: setup.TimerSlack, Nice: -10,
 		Load: load,
 	}
 }

@@ -25,7 +25,7 @@ type NRI struct {
 	// states the runtime's setting (plugin_request_timeout) and does not change it. Range 100ms..60s, default 2s.
 	RequestTimeout Duration `json:"requestTimeout"`
 	// RealTime lets koord-nri run before all that share a processor by weight (SCHED_RR with the lowest priority), so that no creation waits
-	// while it waits for a processor. It gives that back by itself when one of its threads does not sleep for 200 ms, and does not ask for it on
+	// while it waits for a processor. It gives that back by itself when one of its threads does not sleep for half a second, and does not ask for it on
 	// cgroup v2 where the kernel shares out real time by cgroup, or does not show whether it does. koordctl doctor tells which. Default true.
 	RealTime bool `json:"realTime"`
 }

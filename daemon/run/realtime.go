@@ -18,10 +18,11 @@ const (
 	// realTimePriority is the lowest: whoever else needs real time on the node comes before us.
 	realTimePriority = 1
 	// restless is the processor time that a thread may use in real time without sleeping once (RLIMIT_RTTIME, setrlimit(2)). Handlers take
-	// less than a millisecond and background work rests after a quarter of one: a thread that is awake for so long has a fault.
-	restless = 200 * time.Millisecond
+	// less than a millisecond, background work rests after a quarter of one, and a garbage collection takes some ten; where each takes twenty
+	// times as long, in an emulated machine, it is still less.
+	restless = 500 * time.Millisecond
 	// hopeless is where the kernel kills instead, should the way back not work either.
-	hopeless = 2 * time.Second
+	hopeless = 5 * time.Second
 )
 
 // RealTime lets every thread of the process, and those that are made later, run before all that share a processor by weight (SCHED_RR,
@@ -42,7 +43,7 @@ func realTime(soft, hard time.Duration) error {
 	return err
 }
 
-// Share takes RealTime back: every thread shares its processor by its nice value.
+// Share takes RealTime back: every thread shares its processor by its nice value. The kernel has set its timer slack to what it began with.
 func Share() error { return setPolicy(unix.SCHED_NORMAL, 0) }
 
 // setPolicy gives every thread a policy, and leaves the nice value.

@@ -80,22 +80,24 @@ func TestReadBare(t *testing.T) {
 	}
 }
 
-// Over two rounds noop stands before ours once and behind it once; bare is always last, so that it finds nothing to write
-// that ours would have had to.
+// Over two rounds each plugin that does nothing stands before ours once and behind it once; bare is always last, so that it finds nothing to
+// write that ours would have had to.
 func TestIndices(t *testing.T) {
 	t.Parallel()
-	before := 0
-	for round := range 2 {
-		at := oursNoopBare.places(round)
-		if at["ours"] != plainIndex || at["bare"] <= max(at["ours"], at["noop"]) || at["noop"] == at["ours"] {
-			t.Errorf("round %d: %v", round, at)
+	for _, idle := range []string{idler, sharer} {
+		before := 0
+		for round := range 2 {
+			at := oursNoopBare.places(round)
+			if at["ours"] != plainIndex || at["bare"] <= max(at["ours"], at[idle]) || at[idle] == at["ours"] {
+				t.Errorf("round %d: %v", round, at)
+			}
+			if at[idle] < at["ours"] {
+				before++
+			}
 		}
-		if at["noop"] < at["ours"] {
-			before++
+		if before != 1 {
+			t.Errorf("%s stands before ours %d times in two rounds", idle, before)
 		}
-	}
-	if before != 1 {
-		t.Errorf("noop stands before ours %d times in two rounds", before)
 	}
 }
 
@@ -115,7 +117,7 @@ func TestLeastPlaces(t *testing.T) {
 	if len(had) != leastRounds*len(twoNoopsAndMust.names) {
 		t.Errorf("%v", had)
 	}
-	if got := oursNoopBare.labels(1); got["05-koord-rt"] != "ours" || got["06-noop"] != "noop" || got["07-noop"] != "bare" {
+	if got := oursNoopBare.labels(1); got["05-koord-rt"] != "ours" || got["06-noop"] != sharer || got["07-noop"] != idler || got["08-noop"] != "bare" {
 		t.Errorf("%v", got)
 	}
 }

@@ -145,6 +145,7 @@ func tellManagers(r *report, o managerOptions, legs []term) {
 	})
 	sides("NodeSLO of every node after the start", "", func(t term) (string, bool) { return took(t.first.Seconds()), true })
 	sides("NodeSLO of every node after a change", "≤ 30 s", func(t term) (string, bool) { return took(t.spread.Seconds()), t.spread <= spreadGoal })
+	tellLegs(r, "NodeSLO of every node, the same writes by themselves", ours, nil, "", func(t term) (string, bool) { return took(t.bare.Seconds()), true })
 	sides("API server beside it, of a core", "", func(t term) (string, bool) { return fmt.Sprintf("%.2f", t.server.cores), true })
 	if len(ours) > 0 && len(theirs) > 0 {
 		r.tell("CPU per report, upstream / ours (means)", "%.1f", mean(theirs, term.perReport)/mean(ours, term.perReport))

@@ -99,12 +99,12 @@ func TestEachEndsWithTheFirstError(t *testing.T) {
 	t.Parallel()
 	w := &world{}
 	var done atomic.Int64
-	if err := w.each(t.Context(), 1000, func(context.Context, int) error { done.Add(1); return nil }); err != nil || done.Load() != 1000 {
+	if err := w.each(t.Context(), fillers, 1000, func(context.Context, int) error { done.Add(1); return nil }); err != nil || done.Load() != 1000 {
 		t.Errorf("%d, %v", done.Load(), err)
 	}
 	done.Store(0)
 	broken := errors.New("broken")
-	err := w.each(t.Context(), 1_000_000, func(_ context.Context, i int) error {
+	err := w.each(t.Context(), fillers, 1_000_000, func(_ context.Context, i int) error {
 		done.Add(1)
 		if i == 5 {
 			return broken

@@ -13,9 +13,13 @@ import (
 	"io"
 	"maps"
 	"net/http"
+	"os/exec"
 	"slices"
+	"strings"
 	"sync"
 	"time"
+
+	"github.com/koord-rt/koord-rt/test/lab/cluster"
 )
 
 // profiles are ClusterColocationProfiles that a pod is compared with; one selects it.
@@ -24,9 +28,34 @@ const profiles = 20
 // hookPaths are what a new pod goes through.
 var hookPaths = [...]string{"/mutate-pod", "/validate-pod"}
 
-// webhooks asks those of our manager in a cluster whose nodes do not report meanwhile: on a machine of two
-// cores the API server would take more than half of them, and what was timed would be the wait for it.
+// Who answers, beside wayOurs.
+const wayBare = "bare"
+
+// hookLeg is one round of pods through the webhooks of one program.
+type hookLeg struct {
+	who     string
+	seconds [len(hookPaths)]sample
+	rate    float64
+	used    spent
+	// reports of nodes a minute meanwhile, 0 for none.
+	reports float64
+}
+
+// beside says what else happens in a leg.
+func (l *hookLeg) beside() string {
+	if l.reports == 0 {
+		return "no node reports"
+	}
+	return "nodes report"
+}
+
+// webhooks sends pods to those of our manager and to a webhook that looks at nothing, by turns: first while no node reports, then beside the
+// reports of all of them, of which an API server on a machine of two cores makes more than half of these busy.
 func (b *bench) webhooks(ctx context.Context, r *report) (err error) {
+	bare, err := b.build(ctx, "allow", "./test/bench/allow")
+	if err != nil {
+		return err
+	}
 	w, err := b.newWorld(ctx, r.name)
 	if err != nil {
 		return err
@@ -41,69 +70,140 @@ func (b *bench) webhooks(ctx context.Context, r *report) (err error) {
 	if err := w.fill(ctx); err != nil {
 		return err
 	}
-	return w.hooks(ctx, r)
+	h, err := w.answering(ctx, bare)
+	if err != nil {
+		return err
+	}
+	defer h.client.CloseIdleConnections()
+	var legs []hookLeg
+	turns := func(names ...string) error {
+		for _, name := range names {
+			l, err := h.leg(ctx, name)
+			if err != nil {
+				return fmt.Errorf("%s: %w", name, err)
+			}
+			l.note(r, len(legs)+1)
+			legs = append(legs, l)
+		}
+		return nil
+	}
+	if err := turns(wayOurs, wayBare); err != nil {
+		return err
+	}
+	inside, err := h.inside(ctx)
+	if err != nil {
+		return err
+	}
+	if err := w.nodesReport(ctx); err != nil {
+		return err
+	}
+	if err := turns(wayOurs, wayBare, wayOurs, wayBare); err != nil {
+		return err
+	}
+	tellHooks(r, o, legs)
+	tellInside(r, inside, "no node reports")
+	later, err := h.inside(ctx)
+	if err != nil {
+		return err
+	}
+	tellInside(r, later.since(inside), "nodes report")
+	return w.reports.problem()
 }
 
-// hooks sends pods to the webhooks as the API server does, at a steady rate whatever the answers take, and times them from outside: TLS,
-// both copies of the pod and the wait for a processor are in it.
-func (w *world) hooks(ctx context.Context, r *report) (err error) {
+// nodesReport makes the NodeMetric of every node and has all nodes report, until each has done so once.
+func (w *world) nodesReport(ctx context.Context) error {
+	o := w.b.o.manager
+	if err := w.each(ctx, fillers, o.nodes, func(ctx context.Context, i int) error {
+		_, err := w.cluster.Admin().Create(ctx, sloPath+"/nodemetrics", cluster.Object{
+			"apiVersion": "slo.koordinator.sh/v1alpha1", "kind": "NodeMetric", "metadata": map[string]any{"name": nodeName(i)}, "spec": map[string]any{},
+		})
+		return err
+	}); err != nil {
+		return fmt.Errorf("make NodeMetrics: %w", err)
+	}
+	w.b.say("%s: nodes report", w.of)
+	w.reports = w.report(ctx)
+	return wait(ctx, o.every)
+}
+
+// hooks are two programs that answer for webhooks.
+type hooks struct {
+	w       *world
+	client  *http.Client
+	at      map[string]string
+	p       map[string]*process
+	metrics string // our manager's
+}
+
+// answering starts both and waits until they answer.
+func (w *world) answering(ctx context.Context, bare string) (*hooks, error) {
 	for i := range profiles {
 		if _, err := w.cluster.Admin().Apply(ctx, "bench", true, fmt.Appendf(nil, profileText, i, i)); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	cmd, at, err := w.b.ourManager(w.cluster, "webhook")
 	if err != nil {
-		return err
+		return nil, err
 	}
-	p, err := w.start("webhook", cmd)
+	free, err := cluster.FreeAddresses(1)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	defer func() { err = errors.Join(err, p.stop()) }()
-	// Whom the certificate is for is no matter here.
-	client := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{
-		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: true,
+	// Whom the certificates are for is no matter here.
+	h := &hooks{w: w, at: map[string]string{wayOurs: at[2], wayBare: free[0]}, p: map[string]*process{}, metrics: at[0], client: &http.Client{
+		Timeout: 10 * time.Second, Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: true},
 	}}
-	defer client.CloseIdleConnections()
-	o := w.b.o.manager
-	if err := eventually(ctx, time.Minute, 200*time.Millisecond, func() error {
-		_, err := review(ctx, client, at[2], 0)
-		return err
-	}); err != nil {
-		return fmt.Errorf("%w; end of the log of %s:\n%s", err, p.name, p.tail())
+	for name, cmd := range map[string]*exec.Cmd{wayOurs: cmd, wayBare: exec.Command(bare, "-listen", free[0])} {
+		p, err := w.start(name, cmd)
+		if err != nil {
+			return nil, err
+		}
+		h.p[name] = p
+		if err := eventually(ctx, time.Minute, 200*time.Millisecond, func() error {
+			_, err := review(ctx, h.client, h.at[name], 0)
+			return err
+		}); err != nil {
+			return nil, fmt.Errorf("%w; end of the log of %s:\n%s", err, name, p.tail())
+		}
 	}
-	w.b.say("webhooks: %d pods", o.hooks)
-	before, err := usedBy(p.cmd.Process.Pid)
+	return h, nil
+}
+
+// leg sends pods as the API server does, at a steady rate whatever the answers take, and times them from outside: TLS, both copies of the pod and
+// the wait for a processor are in it.
+func (h *hooks) leg(ctx context.Context, name string) (l hookLeg, err error) {
+	o, pid := h.w.b.o.manager, h.p[name].cmd.Process.Pid
+	h.w.b.say("webhooks: %d pods to %s", o.hooks, name)
+	before, err := usedBy(pid)
 	if err != nil {
-		return err
+		return l, err
+	}
+	sent := int64(0)
+	if h.w.reports != nil {
+		sent = h.w.reports.sent.Load()
 	}
 	begin := time.Now()
-	seconds, err := o.reviews(ctx, func(ctx context.Context, i int) ([len(hookPaths)]float64, error) {
-		return review(ctx, client, at[2], i)
-	})
-	if err != nil {
-		return err
+	l.who = name
+	if l.seconds, err = o.reviews(ctx, func(ctx context.Context, i int) ([len(hookPaths)]float64, error) {
+		return review(ctx, h.client, h.at[name], i)
+	}); err != nil {
+		return l, err
 	}
 	length := time.Since(begin)
-	used, err := spentSince(p.cmd.Process.Pid, before, length)
-	if err != nil {
-		return err
+	l.rate = float64(o.hooks) / length.Seconds()
+	if h.w.reports != nil {
+		l.reports = float64(h.w.reports.sent.Load()-sent) / length.Minutes()
 	}
-	tellHooks(r, o, seconds, float64(o.hooks)/length.Seconds(), used)
-	inside, err := scrape(ctx, "", "http://"+at[0]+"/metrics", "koord_manager_webhook_seconds", "webhook", func(map[string]string) bool { return true })
-	if err != nil {
-		return err
-	}
-	for _, name := range slices.Sorted(maps.Keys(inside)) {
-		if inside[name].count < uint64(o.hooks) {
-			continue // of what is not asked
-		}
-		text := fmt.Sprintf("%s (p50 %s)", took(inside[name].quantile(0.99)), took(inside[name].quantile(0.5)))
-		r.judge("webhook "+name+" inside, p99", "≤ 5 ms", text, inside[name].within(hookGoal) >= 0.99)
-		r.note("inside koord-manager, %s: %s", name, inside[name].line())
-	}
-	return nil
+	l.used, err = spentSince(pid, before, length)
+	return l, err
+}
+
+// inside is our manager's own time for each webhook that was asked.
+func (h *hooks) inside(ctx context.Context) (histograms, error) {
+	found, err := scrape(ctx, "", "http://"+h.metrics+"/metrics", "koord_manager_webhook_seconds", "webhook", func(map[string]string) bool { return true })
+	maps.DeleteFunc(found, func(_ string, x histogram) bool { return x.count < uint64(h.w.b.o.manager.hooks) })
+	return found, err
 }
 
 // profileText is a profile; that of 7 selects the pods that are sent.
@@ -232,14 +332,53 @@ func (o *managerOptions) reviews(ctx context.Context, one func(ctx context.Conte
 	return out, nil
 }
 
-// tellHooks judges the webhooks.
-func tellHooks(r *report, o managerOptions, seconds [len(hookPaths)]sample, rate float64, used spent) {
+// note writes the leg into the raw file.
+func (l *hookLeg) note(r *report, number int) {
+	r.note("leg %d: %s, %s (%.0f a minute): %.0f pods a second, %.2f of a core, %s", number, l.who, l.beside(), l.reports, l.rate, l.used.cores, l.used.memory)
 	for n, path := range hookPaths {
-		s := seconds[n].sorted()
-		p99 := s.quantile(0.99)
-		text := fmt.Sprintf("%s (p50 %s, max %s of %d)", took(p99), took(s.median()), took(s.quantile(1)), len(s))
-		r.judge("webhook "+path+", p99", "≤ 5 ms", text, p99 <= hookGoal)
-		r.note("webhook %s from outside: %s", path, seconds[n].line())
+		r.note("       %s from outside: %s", path, l.seconds[n].sorted().line())
 	}
-	r.tell("pods a second, CPU, memory", "%.0f of %d wanted, %.2f of a core, %s", rate, o.hookRate, used.cores, used.memory)
+}
+
+// tellHooks judges our legs, the worst of them, beside the bare ones.
+func tellHooks(r *report, o managerOptions, legs []hookLeg) {
+	for _, beside := range []string{"no node reports", "nodes report"} {
+		var ours, bare []hookLeg
+		for _, l := range legs {
+			switch {
+			case l.beside() != beside:
+			case l.who == wayOurs:
+				ours = append(ours, l)
+			default:
+				bare = append(bare, l)
+			}
+		}
+		for n, path := range hookPaths {
+			say := func(l hookLeg) (string, bool) {
+				s := l.seconds[n].sorted()
+				p99 := s.quantile(0.99)
+				return fmt.Sprintf("%s (p50 %s, max %s of %d)", took(p99), took(s.median()), took(s.quantile(1)), len(s)), p99 <= hookGoal
+			}
+			tellLegs(r, "webhook "+path+", "+beside+", p99", ours, nil, "≤ 5 ms", say)
+			var texts []string
+			for _, l := range bare {
+				text, _ := say(l)
+				texts = append(texts, text)
+			}
+			r.tell("webhook "+path+", "+beside+", p99, one that looks at nothing", "%s", strings.Join(texts, "; "))
+		}
+		tellLegs(r, "pods a second, CPU, memory, "+beside, ours, nil, "", func(l hookLeg) (string, bool) {
+			return fmt.Sprintf("%.0f of %d wanted, %.2f of a core, %s", l.rate, o.hookRate, l.used.cores, l.used.memory), true
+		})
+	}
+}
+
+// tellInside judges what our manager has measured of itself.
+func tellInside(r *report, inside histograms, beside string) {
+	for _, name := range slices.Sorted(maps.Keys(inside)) {
+		x := inside[name]
+		text := fmt.Sprintf("%s (p50 %s, %s ≤ 5 ms)", took(x.quantile(0.99)), took(x.quantile(0.5)), percent(x.within(hookGoal)))
+		r.judge("webhook "+name+" inside, "+beside+", p99", "≤ 5 ms", text, x.within(hookGoal) >= 0.99)
+		r.note("inside koord-manager, %s, %s: %s", name, beside, x.line())
+	}
 }

@@ -30,9 +30,10 @@ type term struct {
 	reports int64
 	asked
 	// first is from the start to the first NodeSLO of every node, startCPU the processor time until then in seconds; spread is from a
-	// change of the ConfigMap to the changed NodeSLO of every node.
-	first, spread time.Duration
-	startCPU      float64
+	// change of the ConfigMap to the changed NodeSLO of every node; bare is what the writes of another such change take by themselves, after
+	// our legs only.
+	first, spread, bare time.Duration
+	startCPU            float64
 }
 
 func (t term) perMinute() float64 { return float64(t.reports) / t.length.Minutes() }
@@ -62,6 +63,9 @@ func (t term) note(r *report, number int) {
 	r.note("leg %d: %s for %s: %.4f of a core, %.2f ms of CPU per report; %d reports; %d threads, %d descriptors; %s", number, t.name,
 		t.length.Round(time.Millisecond), t.cores, t.perReport()*1000, t.reports, t.threads, t.descriptors, t.memory)
 	r.note("       first NodeSLOs after %s with %s of CPU, changed ones after %s", took(t.first.Seconds()), took(t.startCPU), took(t.spread.Seconds()))
+	if t.bare > 0 {
+		r.note("       the writes of a change by themselves %s", took(t.bare.Seconds()))
+	}
 	r.note("       %d API writes, %d reads in the window: %s", t.writes, t.reads, strings.Join(t.kinds, ", "))
 	r.note("       beside it: API server %.3f of a core, %s; etcd %.3f of a core, %s", t.server.cores, t.server.memory, t.etcd.cores, t.etcd.memory)
 }
@@ -119,6 +123,15 @@ func (w *world) term(ctx context.Context, name string) (t term, err error) {
 	if t.memory, err = residentOf(pid); err != nil {
 		return t, err
 	}
+	if name == wayOurs {
+		if err := p.stop(); err != nil {
+			return t, err
+		}
+		w.b.say("manager: the same writes by themselves")
+		if t.bare, err = w.bare(ctx, 45); err != nil {
+			return t, err
+		}
+	}
 	return t, w.reports.problem()
 }
 
@@ -159,12 +172,15 @@ func (w *world) spread(ctx context.Context, p *process, begun time.Time, value i
 		}
 	}()
 	have := map[string]bool{}
+	var came sample
 	err := io.EOF
 	// A busy API server ends a watch whose reader lags behind; the next one begins with all objects.
 	for errors.Is(err, io.EOF) && ctx.Err() == nil {
 		err = w.cluster.Admin().Watch(ctx, sloPath+"/nodeslos", func(e cluster.Event) bool {
 			if e.Type != "DELETED" && e.Object.Int("spec", "resourceUsedThresholdWithBE", "cpuSuppressThresholdPercent") == value {
-				have[e.Object.Str("metadata", "name")] = true
+				if name := e.Object.Str("metadata", "name"); !have[name] {
+					have[name], came = true, append(came, time.Since(begun).Seconds())
+				}
 			}
 			return len(have) < w.b.o.manager.nodes
 		})
@@ -172,6 +188,7 @@ func (w *world) spread(ctx context.Context, p *process, begun time.Time, value i
 	if err != nil {
 		return 0, fmt.Errorf("%d of %d nodes have a NodeSLO with %d: %w; end of the log of %s:\n%s", len(have), w.b.o.manager.nodes, value, err, p.name, p.tail())
 	}
+	w.b.say("manager: NodeSLOs with the value: %s", came.sorted().line())
 	return time.Since(begun), nil
 }
 

@@ -98,14 +98,14 @@ func (w *world) close() error {
 func (w *world) fill(ctx context.Context) error {
 	o := w.b.o.manager
 	begun := time.Now()
-	if err := w.each(ctx, o.nodes, func(ctx context.Context, i int) error {
+	if err := w.each(ctx, fillers, o.nodes, func(ctx context.Context, i int) error {
 		_, err := w.cluster.Admin().Create(ctx, "/api/v1/nodes", simulatedNode(i))
 		return err
 	}); err != nil {
 		return fmt.Errorf("make nodes: %w", err)
 	}
 	w.b.say("%s: %d nodes after %s", w.of, o.nodes, time.Since(begun).Round(time.Second))
-	if err := w.each(ctx, o.pods, func(ctx context.Context, i int) error {
+	if err := w.each(ctx, fillers, o.pods, func(ctx context.Context, i int) error {
 		_, err := w.cluster.Admin().Create(ctx, podsPath, simulatedPod(i, o.nodes))
 		return err
 	}); err != nil {
@@ -127,13 +127,13 @@ func spreadConfig(threshold int) string {
 	return fmt.Sprintf(`{"clusterStrategy": {"enable": true, "cpuSuppressThresholdPercent": %d}}`, threshold)
 }
 
-// each does n things, some at once, and ends with the first error.
-func (w *world) each(ctx context.Context, n int, do func(ctx context.Context, i int) error) error {
+// each does n things, as many at once as there are workers, and ends with the first error.
+func (w *world) each(ctx context.Context, workers, n int, do func(ctx context.Context, i int) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var next atomic.Int64
 	var all sync.WaitGroup
-	for range fillers {
+	for range workers {
 		all.Go(func() {
 			for ctx.Err() == nil {
 				i := int(next.Add(1)) - 1

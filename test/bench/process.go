@@ -100,7 +100,7 @@ func (b *bench) prepareNoop(ctx context.Context, r *rig, p *process, dir, index 
 	}
 	ready := filepath.Join(dir, "ready")
 	p.cmd = exec.Command(b.noop, "-socket", r.host.NRISocket, "-ready", ready, "-nice", strconv.Itoa(b.o.noopNice), "-index", index,
-		"-realtime="+strconv.FormatBool(b.o.realTime))
+		"-realtime="+strconv.FormatBool(b.o.realTime && p.name != sharer))
 	if p.name == "stamp" {
 		p.cmd.Args = append(p.cmd.Args, "-stamp")
 	}

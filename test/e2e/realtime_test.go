@@ -8,6 +8,7 @@ package e2e
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -71,6 +72,13 @@ func (r *rig) threads(policy uint32, nice int) {
 			up, err2 := unix.Getpriority(unix.PRIO_PROCESS, tid)
 			if err := errors.Join(err, err2); err != nil {
 				return err
+			}
+			slack, err := os.ReadFile(filepath.Join("/proc", e.Name(), "timerslack_ns")) // a thread has it below its own number
+			if err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return err
+			}
+			if policy == unix.SCHED_NORMAL && err == nil && strings.TrimSpace(string(slack)) != "1000000" {
+				return fmt.Errorf("thread %d of koord-nri has a timer slack of %s ns", tid, slack)
 			}
 			if attr.Policy != policy || 20-up != nice || policy == unix.SCHED_RR && attr.Priority != 1 {
 				return fmt.Errorf("thread %d of koord-nri has policy %d, priority %d, nice %d; want policy %d, nice %d",

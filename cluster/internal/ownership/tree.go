@@ -68,9 +68,12 @@ func plain(v any) any {
 // Path names a field as RFC 6901 does: "/cpuBurstStrategy/policy".
 type Path = string
 
-// step appends a name to a path.
+// step appends a name to a path. Hardly a name has what must be written otherwise, and to prepare for it costs more than all the rest.
 func step(p Path, name string) Path {
-	return p + "/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(name)
+	if strings.ContainsAny(name, "~/") {
+		name = strings.NewReplacer("~", "~0", "/", "~1").Replace(name)
+	}
+	return p + "/" + name
 }
 
 // Leaves are the values of a tree by their paths.
@@ -132,7 +135,10 @@ func With(t, from Tree, p Path) Tree {
 }
 
 func with(t, from Tree, steps []string) Tree {
-	name := strings.NewReplacer("~1", "/", "~0", "~").Replace(steps[0])
+	name := steps[0]
+	if strings.Contains(name, "~") {
+		name = strings.NewReplacer("~1", "/", "~0", "~").Replace(name)
+	}
 	value, is := from[name]
 	if !is {
 		return t

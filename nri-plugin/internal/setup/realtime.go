@@ -5,13 +5,18 @@ package setup
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"sync/atomic"
+	"time"
 
 	"github.com/koord-rt/koord-rt/daemon/run"
 	"github.com/koord-rt/koord-rt/daemon/status"
 	"github.com/koord-rt/koord-rt/kernel/proc"
 )
+
+// TimerSlack is that of koord-nri's threads, see run.TuneTimers; real time has none.
+const TimerSlack = time.Millisecond
 
 // instead begins what koordctl doctor is told of any other.
 const instead = "shares a processor by its nice value: "
@@ -75,6 +80,7 @@ func hinders(fs proc.FS) string {
 // watch gives real time back when the kernel says that a thread does not sleep, and has problem keep that for people. It returns when ctx ends.
 func (s *scheduling) watch(ctx context.Context, problem func(where, key, reason string)) {
 	run.WatchRealTime(ctx, func(why string, err error) {
+		err = errors.Join(err, run.TuneTimers(TimerSlack))
 		text := instead + "real time was given back, because " + why
 		if err != nil {
 			text = status.InRealTime + "; it cannot be given back, though " + why + ": " + err.Error()

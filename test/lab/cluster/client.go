@@ -23,6 +23,7 @@ const (
 	MergePatch     = "application/merge-patch+json"
 	StrategicPatch = "application/strategic-merge-patch+json"
 	JSONPatch      = "application/json-patch+json"
+	ApplyPatch     = "application/apply-patch+yaml" // JSON is YAML; the path says ?fieldManager=
 )
 
 // Client speaks JSON with the API server as one user; safe for concurrent use. Paths
@@ -101,7 +102,7 @@ func (c *Client) Update(ctx context.Context, path string, o any) (Object, error)
 	return c.object(ctx, http.MethodPut, path, "application/json", o)
 }
 
-// Patch changes an object; kind is MergePatch, StrategicPatch or JSONPatch.
+// Patch changes an object; kind is MergePatch, StrategicPatch, JSONPatch or ApplyPatch.
 func (c *Client) Patch(ctx context.Context, path, kind string, patch any) (Object, error) {
 	return c.object(ctx, http.MethodPatch, path, kind, patch)
 }
