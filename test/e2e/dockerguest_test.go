@@ -18,6 +18,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -64,7 +65,8 @@ type docked struct {
 	root   string // of the cgroups
 	stem   string // the lab's slice without its suffix
 
-	excuses lab.Excuses // values that a late proxy has excused
+	pods    []*dockedPod
+	excuses *lab.Excuses // values that a late proxy has excused
 }
 
 // TestGuestSystemdDocker: an LSR, an LS and a BE pod by Docker's API, labelled as dockershim and cri-dockerd label them, on
@@ -87,8 +89,9 @@ func TestGuestSystemdDocker(t *testing.T) {
 		engine.AnnotationPrefix + "scheduling.koordinator.sh/resource-status": `{"cpuset":"4-5"}`})
 	pg := k.container(lsr, "pg", map[string]any{"CpuShares": 2048, "CpuQuota": 200000, "CpuPeriod": 100000, "Memory": 64 << 20})
 	k.holds("after the start", pg, "cpuset.cpus=4-5", "cpuset.mems=1", "cpu.max=max 100000", "memory.max=67108864")
-	k.holds("when the CPUs have an owner", app, "cpuset.cpus=0-3,6-7")
-	k.holds("when the CPUs have an owner", work, "cpuset.cpus=0-3,6-7")
+	for _, dir := range []string{app, work} {
+		k.leaves("when the CPUs have an owner", dir, []*dockedPod{lsr}, "cpuset.cpus=0-3,6-7")
+	}
 
 	all := func(when, quota string) {
 		t.Helper()
@@ -176,7 +179,12 @@ func newDocked(t *testing.T) *docked {
 	if err != nil || !tree.V2() {
 		t.Fatalf("this test is for cgroup v2: %+v, %v", tree, err)
 	}
-	k := &docked{Daemon: d, t: t, root: tree.Unified, stem: strings.TrimSuffix(d.Cgroup, ".slice")}
+	k := &docked{Daemon: d, t: t, root: tree.Unified, stem: strings.TrimSuffix(d.Cgroup, ".slice"), excuses: lab.NewExcuses()}
+	t.Cleanup(func() {
+		if err := k.excuses.Err(); err != nil {
+			t.Error(err)
+		}
+	})
 	k.proxy, err = d.StartProxy(t.Context(), docker.ProxyOptions{
 		Program: bin("koord-runtime-proxy"), Strategy: "cpuBurstStrategy: {policy: auto, cpuBurstPercent: 1000}", Patience: patience(15 * time.Second),
 	})
@@ -232,17 +240,30 @@ func (k *docked) differs(dir string, want ...string) error {
 	return nil
 }
 
-// excused tells whether the proxy has logged that it was late, which excuses err.
-func (k *docked) excused(err error) bool {
+// excused tells whether the proxy has logged that it was late with the pod of a cgroup, or with one of others, which excuses err.
+func (k *docked) excused(dir string, err error, others ...*dockedPod) bool {
 	k.t.Helper()
-	return k.excuses.Take(k.t, k.proxy.Log(), err)
+	var names []string
+	for _, p := range k.pods {
+		if slices.Contains(others, p) || dir == p.dir || strings.HasPrefix(dir, p.dir+"/") {
+			names = append(names, "default/"+p.name)
+		}
+	}
+	return k.excuses.Take(k.t, lab.Late(k.proxy.Log()), err, names...)
 }
 
 // holds compares at once: it stands when the client has its answer, or soon where the proxy has logged that it was late.
 func (k *docked) holds(when, dir string, want ...string) {
 	k.t.Helper()
+	k.leaves(when, dir, nil, want...)
+}
+
+// leaves is holds for CPUs that a pod has to leave to others, which may be late.
+func (k *docked) leaves(when, dir string, to []*dockedPod, want ...string) {
+	k.t.Helper()
+	k.excuses.Look()
 	err := k.differs(dir, want...)
-	if err != nil && k.excused(fmt.Errorf("%s: %w", when, err)) {
+	if err != nil && k.excused(dir, fmt.Errorf("%s: %w", when, err), to...) {
 		k.eventually(when, func() error { return k.differs(dir, want...) })
 		return
 	}
@@ -274,8 +295,9 @@ func (k *docked) shrink(dir, quota string) {
 	k.t.Helper()
 	ctx, cancel := context.WithTimeout(k.t.Context(), 2*time.Minute)
 	defer cancel()
+	k.excuses.Look()
 	_, err := k.Docker(ctx, k.socket, nil, "update", "--cpu-quota", quota, idIn(dir))
-	if err != nil && strings.Contains(err.Error(), syscall.EINVAL.Error()) && k.excused(err) {
+	if err != nil && strings.Contains(err.Error(), syscall.EINVAL.Error()) && k.excused(dir, err) {
 		time.Sleep(patience(time.Second)) // what was late may still be under way
 		_, err = k.Docker(ctx, k.socket, nil, "update", "--cpu-quota", quota, idIn(dir))
 	}
@@ -339,6 +361,7 @@ func (k *docked) pod(name, uid, qos string, limit int, labels map[string]string)
 		}
 	}
 	p.dir += "/" + p.slice
+	k.pods = append(k.pods, p)
 	if limit > 0 {
 		k.systemctl("start", p.slice)
 		k.limit(p, limit)

@@ -36,7 +36,7 @@ func lifecycleAnyMoment(r *rig) {
 		}
 	}
 	r.t.Logf("%s=%d", seedEnv, seed)
-	a := &anyMoment{rig: r, rand: rand.New(rand.NewPCG(seed, 0)), done: make(chan struct{})}
+	a := &anyMoment{rig: r, rand: rand.New(rand.NewPCG(seed, 0)), done: make(chan struct{}), explained: map[string]int{}}
 	standing := []*kubelet.Running{r.pod(lsPod("any-ls")), r.pod(bePod("any-be"))}
 	before, attributes := r.treesOf(standing), r.attributesOf(standing)
 	disk, number := r.disk()
@@ -71,7 +71,8 @@ type anyMoment struct {
 	outages   [2][]interval // of containerd, and of the connection between the two
 	stays     []*kubelet.Running
 	errs      []error
-	count     struct{ made, resized, failed, refused, late, lost int }
+	explained map[string]int // failures by a late pod
+	count     struct{ made, resized, failed, refused, lost int }
 }
 
 // heldPod has values that no kill may take from the kernel.
@@ -92,8 +93,8 @@ const (
 )
 
 // failed hears of the first failure of every step. containerd has been away meanwhile: nothing else makes a step fail, but for a resize
-// to a smaller quota while koord-nri was not connected, or was late, as it has to say once for each. The kernel refuses it because of the
-// burst above, which nobody lowers.
+// to a smaller quota while koord-nri was not connected, or was late with that pod, as it has to say once for each. The kernel refuses it
+// because of the burst above, which nobody lowers.
 func (a *anyMoment) failed(step string, begun time.Time, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -102,13 +103,22 @@ func (a *anyMoment) failed(step string, begun time.Time, err error) {
 	case a.away(runtimeGone, begun), a.t.Context().Err() != nil:
 	case shrinks && a.away(pluginGone, begun):
 		a.count.refused++
-	case shrinks && a.late() > a.count.late:
+	case shrinks && a.lateAgain("default/"+strings.TrimPrefix(step, "resize of ")):
 		a.count.refused++
-		a.count.late++
 	default:
 		a.errs = append(a.errs, fmt.Errorf("%s: containerd was there from %s on, koord-nri away meanwhile: %t: %w",
 			step, begun.Format(time.StampMilli), a.away(pluginGone, begun), err))
 	}
+}
+
+// lateAgain tells whether koord-nri has been late with a pod more often than was asked; the lock is held.
+func (a *anyMoment) lateAgain(pod string) bool {
+	of := slices.DeleteFunc(a.late(), func(p string) bool { return p != pod })
+	if len(of) <= a.explained[pod] {
+		return false
+	}
+	a.explained[pod]++
+	return true
 }
 
 // away tells whether one was away at a moment since begun.

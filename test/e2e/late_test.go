@@ -6,61 +6,123 @@
 package e2e
 
 import (
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
+	"github.com/koord-rt/koord-rt/api/protocol"
 	"github.com/koord-rt/koord-rt/test/lab"
 	"github.com/koord-rt/koord-rt/test/lab/kubelet"
 )
 
-// late counts what koord-nri and the proxy have answered too early in this test, but for what was meant to be late.
-func (r *rig) late() int {
-	n := lab.Late(r.log.String())
+// late are the pods of requests that koord-nri and the proxy have answered too early in this test, but for what was meant to be late.
+func (r *rig) late() []string {
+	pods := lab.Late(r.log.String()[r.meant[0]:])
 	if r.proxyLog != nil {
-		n += lab.Late(r.proxyLog.String())
+		pods = append(pods, lab.Late(r.proxyLog.String()[r.meant[1]:])...)
 	}
-	return n - r.meant
+	return pods
 }
 
 // meantLate: what has been late until now the test has brought about, and it excuses nothing that follows.
-func (r *rig) meantLate() { r.meant += r.late() }
+func (r *rig) meantLate() {
+	r.meant[0] = len(r.log.String())
+	if r.proxyLog != nil {
+		r.meant[1] = len(r.proxyLog.String())
+	}
+}
 
-// excused tells whether a value may follow the answer, which our programs do where they get no CPU: only where they have said so.
-func (r *rig) excused(err error) bool {
+// excused tells whether a value may follow the answer, which our programs do where they get no CPU: only where they have said so of one of
+// the pods that it is due to.
+func (r *rig) excused(err error, pods ...string) bool {
 	r.t.Helper()
-	for end := time.Now().Add(time.Second); r.late() == 0; time.Sleep(10 * time.Millisecond) { // the line may still be in the pipe
+	due := func(pod string) bool { return slices.Contains(pods, pod) }
+	for end := time.Now().Add(time.Second); !slices.ContainsFunc(r.late(), due); time.Sleep(10 * time.Millisecond) { // the line may still be in the pipe
 		if time.Now().After(end) {
 			return false
 		}
 	}
-	if r.excuses++; r.excuses > lab.MostExcused {
-		r.t.Logf("%d values were excused by requests that were late: no more", lab.MostExcused)
-		return false
+	return r.excuses.Take(r.t, r.late(), err, pods...)
+}
+
+// lacking is a value that does not stand; cpus: it says which CPUs its pod may use.
+type lacking struct {
+	err  error
+	cpus bool
+}
+
+// ofCPUs tells whether a file or attribute is about the CPUs that a container may use.
+func ofCPUs(file string) bool { return strings.HasPrefix(file, "cpuset.cpus") || file == "@allowed" }
+
+// unexcused is what remains of wrong values of one pod, or of what several are summed up in: a late pod excuses what is its own. Of a pod that
+// has to leave CPUs to another one, those may be wrong because that other one is late.
+func (r *rig) unexcused(wrong []lacking, due ...string) (left []error) {
+	r.t.Helper()
+	var cpus, others []error
+	for _, w := range wrong {
+		if w.cpus {
+			cpus = append(cpus, w.err)
+		} else {
+			others = append(others, w.err)
+		}
 	}
-	r.t.Logf("%d requests were late, so this may follow: %v", r.late(), err)
-	return true
+	all := slices.Concat(cpus, others)
+	switch {
+	case len(all) == 0, r.excused(errors.Join(all...), due...):
+		return nil
+	case len(cpus) > 0 && r.excused(errors.Join(cpus...), r.claimants()...):
+		return others
+	}
+	return all
+}
+
+// claimants are the pods that own CPUs: the others make room for them.
+func (r *rig) claimants() (pods []string) {
+	for _, run := range r.kube.Pods() {
+		if class := run.Pod.Labels[protocol.LabelQoSClass]; class == "LSR" || class == "LSE" {
+			pods = append(pods, run.Pod.FullName())
+		}
+	}
+	return pods
 }
 
 // unmarked tells whether a container that has no mark of ours may lack it: its creation was decided late and went on as it came. What is
 // in force follows then, a mark does not, nor do variables and devices.
-func (r *rig) unmarked(container string) bool {
+func (r *rig) unmarked(pod string) bool {
 	r.t.Helper()
-	return r.excused(fmt.Errorf("%s has no mark", container))
+	return r.excusedLook(fmt.Errorf("%s has no mark", pod), pod)
+}
+
+// excusedLook is excused for what is looked at for that only.
+func (r *rig) excusedLook(err error, pod string) bool {
+	r.t.Helper()
+	ok := r.excused(err, pod)
+	if ok {
+		r.excuses.Look()
+	}
+	return ok
 }
 
 // now fails when a value does not stand at this moment, or soon where somebody was late.
 func (r *rig) now(run *kubelet.Running, wants []string) {
 	r.t.Helper()
+	r.excuses.Look()
+	var wrong []lacking
 	for _, w := range wants {
-		err := r.differs(run, []string{w})
-		if err != nil && r.excused(err) {
-			r.soon(shortest, run, wants)
-			return
+		if err := r.differs(run, []string{w}); err != nil {
+			what, _, _ := strings.Cut(w, "=")
+			_, file, _ := strings.Cut(what, " ")
+			wrong = append(wrong, lacking{err, ofCPUs(file)})
 		}
-		if err != nil {
-			r.t.Error(err)
-		}
+	}
+	left := r.unexcused(wrong, run.Pod.FullName())
+	for _, err := range left {
+		r.t.Error(err)
+	}
+	if len(wrong) > 0 && len(left) == 0 {
+		r.soon(shortest, run, wants)
 	}
 }
 
@@ -73,9 +135,10 @@ func (r *rig) told(run *kubelet.Running, key, value string, wants []string) {
 		said, err = r.words(run)
 		return err
 	})
-	var wrong []error
+	r.excuses.Look()
+	var wrong []lacking
 	if said[key] != value {
-		wrong = append(wrong, fmt.Errorf("%s says %s = %q, want %q", run.Pod.Name, key, said[key], value))
+		wrong = append(wrong, lacking{fmt.Errorf("%s says %s = %q, want %q", run.Pod.Name, key, said[key], value), ofCPUs(key)})
 	}
 	for _, w := range wants {
 		what, value, _ := strings.Cut(w, "=")
@@ -84,15 +147,15 @@ func (r *rig) told(run *kubelet.Running, key, value string, wants []string) {
 			file = "pod." + file
 		}
 		if said[file] != value {
-			wrong = append(wrong, fmt.Errorf("%s: before anything else the container read %s = %q, want %q", run.Pod.Name, file, said[file], value))
+			wrong = append(wrong, lacking{fmt.Errorf("%s: before anything else the container read %s = %q, want %q", run.Pod.Name, file, said[file], value), ofCPUs(file)})
 		}
 	}
-	if len(wrong) > 0 && r.excused(wrong[0]) {
-		r.soon(shortest, run, append(subject(key, value), wants...))
-		return
-	}
-	for _, err := range wrong {
+	left := r.unexcused(wrong, run.Pod.FullName())
+	for _, err := range left {
 		r.t.Error(err)
+	}
+	if len(wrong) > 0 && len(left) == 0 {
+		r.soon(shortest, run, append(subject(key, value), wants...))
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -277,7 +278,7 @@ func (r *rig) compareApplied(name, text string, want map[string]string, under ge
 	if _, late := want[orderKnob]; late && text == "" && len(want) == 1 {
 		return // it made room for a later one
 	}
-	if text == "" && r.unmarked(name) {
+	if text == "" && r.unmarked(path.Dir(name)) { // the container's pod
 		return
 	}
 	got, err := protocol.ParseApplied(text)

@@ -62,7 +62,7 @@ func (p *viaProxy) marked(s *scenario.Scenario, pods map[string]*kubelet.Running
 		for _, c := range pod.Containers {
 			want := plan[namespace+"/"+pod.Name+"/"+c.Name]
 			m := p.mark(pods[pod.Name].Containers[c.Name])
-			if _, held := want[orderKnob]; len(want) == 0 && m != nil || len(want) > 0 && m == nil && !(held && len(want) == 1) && !p.unmarked(c.Name) {
+			if _, held := want[orderKnob]; len(want) == 0 && m != nil || len(want) > 0 && m == nil && !(held && len(want) == 1) && !p.unmarked(pod.FullName()) {
 				p.t.Errorf("%s/%s: planned %v, mark %+v", pod.Name, c.Name, want, m)
 			}
 		}
@@ -119,7 +119,7 @@ func besideResize(p *viaProxy) {
 	ls := p.pod(lsPod("both-ls"))
 	p.now(ls, quotaOf(41667))
 	m := p.mark(ls.Containers["main"])
-	if m == nil && !p.unmarked(ls.Pod.Name) || m != nil && m.Base["cpu.quota"] != "50000" {
+	if m == nil && !p.unmarked(ls.Pod.FullName()) || m != nil && m.Base["cpu.quota"] != "50000" {
 		p.t.Errorf("mark %+v, want the kubelet's quota as the base", m)
 	}
 	for cpu, want := range map[kubelet.Quantity]int{"1500m": 125000, "300m": 25000, "1": 83334} {

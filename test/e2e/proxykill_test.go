@@ -286,7 +286,7 @@ func proxyRuntimeRestarts(p *viaProxy) {
 			}
 			p.cleanPod(run)
 			p.soon(2*time.Second, run, wants(kindOf(pod.Name), rest))
-			if m := p.mark(run.Containers["main"]); m == nil && !p.unmarked(pod.Name) || m != nil && !strings.HasPrefix(m.By, "koord-runtime-proxy/") {
+			if m := p.mark(run.Containers["main"]); m == nil && !p.unmarked(pod.FullName()) || m != nil && !strings.HasPrefix(m.By, "koord-runtime-proxy/") {
 				p.t.Errorf("%s: mark %+v", pod.Name, m)
 			}
 		}

@@ -100,7 +100,7 @@ func (p *viaProxy) proved(pod kubelet.Pod, wants []string) {
 	run, again := p.pod(pod), false
 	p.eventually(2*time.Second, func() error {
 		err := p.differs(run, wants)
-		if err == nil || again || !p.tooEarly(p.ended(pod)) {
+		if err == nil || again || !p.tooEarly(pod, p.ended(pod)) {
 			return err
 		}
 		again = true

@@ -78,7 +78,7 @@ func lifecycleRequired(r *rig) {
 func (r *rig) demanding(p kubelet.Pod) *kubelet.Running {
 	r.t.Helper()
 	run, err := r.kube.StartPod(r.t.Context(), p)
-	if r.tooEarly(err) {
+	if r.tooEarly(p, err) {
 		return r.pod(p)
 	}
 	if err != nil {
@@ -89,10 +89,10 @@ func (r *rig) demanding(p kubelet.Pod) *kubelet.Running {
 }
 
 // tooEarly tells whether an error is the refusal of a pod that has waited too long for its cgroup, or for its proof, as a log has to say.
-func (r *rig) tooEarly(err error) bool {
+func (r *rig) tooEarly(pod kubelet.Pod, err error) bool {
 	r.t.Helper()
 	return err != nil && (strings.Contains(err.Error(), "the pod's cgroup is still being written") ||
-		strings.Contains(err.Error(), "could not be proved: decision is late")) && r.excused(err)
+		strings.Contains(err.Error(), "could not be proved: decision is late")) && r.excusedLook(err, pod.FullName())
 }
 
 // unproved fails unless the proof at the start of a container that runs without one of its values is told (D9): in log, metric, status
@@ -153,7 +153,7 @@ func (r *rig) requiredOnPod(needs func(kubelet.Pod, string) kubelet.Pod) {
 	}
 	run := changed("required-hand", "batch")
 	err := r.kube.StartContainer(ctx, run, "main")
-	if r.tooEarly(err) {
+	if r.tooEarly(run.Pod, err) {
 		if err := r.kube.StopPod(ctx, run); err != nil {
 			r.t.Fatal(err)
 		}
@@ -178,7 +178,7 @@ func (r *rig) requiredOnPod(needs func(kubelet.Pod, string) kubelet.Pod) {
 		r.t.Fatal(err)
 	}
 	err = r.kube.StartContainer(ctx, run, "main")
-	if err != nil && !strings.Contains(err.Error(), told) && r.tooEarly(err) { // so nobody has looked at the quota
+	if err != nil && !strings.Contains(err.Error(), told) && r.tooEarly(run.Pod, err) { // so nobody has looked at the quota
 		if err := r.host.CRI().RemoveContainer(ctx, run.Containers["main"]); err != nil {
 			r.t.Fatal(err)
 		}

@@ -43,15 +43,16 @@ func quotaWants(quota, memory int) []string {
 // resizeMain resizes a pod's container.
 func (r *rig) resizeMain(run *kubelet.Running, res kubelet.Resources) error {
 	r.t.Helper()
-	return r.resizing(func() error { return r.kube.ResizeContainer(r.t.Context(), run, "main", res) })
+	return r.resizing(run, func() error { return r.kube.ResizeContainer(r.t.Context(), run, "main", res) })
 }
 
 // resizing is a resize of the kubelet's. The kernel refuses a quota below the burst that stands, which somebody who was late has not
 // lowered in time: then the kubelet asks again after a while.
-func (r *rig) resizing(resize func() error) error {
+func (r *rig) resizing(run *kubelet.Running, resize func() error) error {
 	r.t.Helper()
+	r.excuses.Look()
 	err := resize()
-	if err == nil || !strings.Contains(err.Error(), syscall.EINVAL.Error()) || !r.excused(err) {
+	if err == nil || !strings.Contains(err.Error(), syscall.EINVAL.Error()) || !r.excused(err, run.Pod.FullName()) {
 		return err
 	}
 	time.Sleep(patience(time.Second)) // what was late may still be under way
@@ -144,7 +145,7 @@ func lifecycleResizePod(r *rig) {
 	r.now(run, quotaWants(50000, 128<<20))
 	limit := func(cpu kubelet.Quantity, quota string) {
 		r.t.Helper()
-		if err := r.resizing(func() error { return r.kube.LimitPod(r.t.Context(), run, cpu) }); err != nil {
+		if err := r.resizing(run, func() error { return r.kube.LimitPod(r.t.Context(), run, cpu) }); err != nil {
 			r.t.Fatalf("a limit of %s for the pod alone: %v", cpu, err)
 		}
 		want := []string{"pod cpu.cfs_quota_us=" + quota, "pod cpu.cfs_burst_us=" + quota}

@@ -54,7 +54,7 @@ func lifecycleRestore(r *rig) {
 	gpu, given := lsPod("new-gpu"), []string{"main @env NVIDIA_VISIBLE_DEVICES=GPU-lab", "main @device /dev/nvidia0=c 195:0"}
 	gpu.Annotations = map[string]string{"scheduling.koordinator.sh/device-allocated": allocated}
 	owner := r.pod(gpu)
-	if mark, err := r.annotation(owner, "main"); err == nil && mark == "" && r.unmarked(gpu.Name) { // only another creation gives it anything
+	if mark, err := r.annotation(owner, "main"); err == nil && mark == "" && r.unmarked(gpu.FullName()) { // only another creation gives it anything
 		if err := r.kube.StopPod(r.t.Context(), owner); err != nil {
 			r.t.Fatal(err)
 		}

@@ -22,6 +22,7 @@ import (
 
 	"github.com/koord-rt/koord-rt/api/config"
 	"github.com/koord-rt/koord-rt/daemon/status"
+	"github.com/koord-rt/koord-rt/test/lab"
 	"github.com/koord-rt/koord-rt/test/lab/cgroups"
 	"github.com/koord-rt/koord-rt/test/lab/gate"
 	"github.com/koord-rt/koord-rt/test/lab/host"
@@ -62,9 +63,9 @@ type rig struct {
 	dev     string // stands for /dev, where a scenario brings device nodes
 	sys     string // stands for /sys, where it brings RDMA devices
 
-	proxyLog *syncBuffer // the proxy's, where there is one
-	meant    int         // requests that this test has made late
-	excuses  int         // values that others have excused in it
+	proxyLog *syncBuffer  // the proxy's, where there is one
+	meant    [2]int       // how long both logs were when meantLate was called last
+	excuses  *lab.Excuses // what late programs have excused
 }
 
 type rigOptions struct {
@@ -89,7 +90,12 @@ func newRig(t *testing.T, o rigOptions) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &rig{t: t, host: h, driver: o.driver, crio: o.containerd == parts.CRIO, memory: o.memory, shipped: o.shipped, log: &syncBuffer{}}
+	r := &rig{t: t, host: h, driver: o.driver, crio: o.containerd == parts.CRIO, memory: o.memory, shipped: o.shipped, log: &syncBuffer{}, excuses: lab.NewExcuses()}
+	t.Cleanup(func() {
+		if err := r.excuses.Err(); err != nil {
+			t.Error(err)
+		}
+	})
 	t.Cleanup(r.close)
 	if r.tree, err = cgroups.Detect(); err != nil {
 		t.Fatal(err)

@@ -6,7 +6,6 @@
 package e2e
 
 import (
-	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -14,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -111,7 +111,7 @@ func runScenarios(t *testing.T, o rigOptions) {
 // sub is the rig seen from a subtest.
 func (r *rig) sub(t *testing.T) *rig {
 	c := *r
-	c.t, c.log, c.meant, c.excuses = t, &syncBuffer{}, 0, 0
+	c.t, c.log, c.meant, c.excuses = t, &syncBuffer{}, [2]int{}, r.excuses.Part()
 	t.Cleanup(func() {
 		c.stop(syscall.SIGTERM)
 		if t.Failed() {
@@ -166,20 +166,31 @@ func (r *rig) remove(pods map[string]*kubelet.Running) {
 // container's program has taken its place. settle waits for that, and for what was late.
 func (r *rig) atOnce(s *scenario.Scenario, pods map[string]*kubelet.Running, wants []scenario.Want) {
 	r.t.Helper()
-	var wrong []error
+	var all []string
+	for _, run := range pods {
+		all = append(all, run.Pod.FullName())
+	}
+	wrong := map[string][]lacking{} // by pod, "" above all of them
 	for _, w := range wants {
 		if strings.HasPrefix(w.File, "@env") {
 			continue
 		}
+		if _, seen := wrong[w.Pod]; !seen {
+			wrong[w.Pod] = nil
+			r.excuses.Look()
+		}
 		if got, err := r.readOf(s, pods, w); err != nil || got != w.Value {
-			wrong = append(wrong, fmt.Errorf("want %s at once, the kernel has %q (%v)", w, got, err))
+			wrong[w.Pod] = append(wrong[w.Pod], lacking{fmt.Errorf("want %s at once, the kernel has %q (%v)", w, got, err), ofCPUs(w.File)})
 		}
 	}
-	if len(wrong) > 0 && r.excused(errors.Join(wrong...)) {
-		return
-	}
-	for _, err := range wrong {
-		r.t.Error(err)
+	for _, pod := range slices.Sorted(maps.Keys(wrong)) {
+		due := all // sums of all pods, and groups that any of them may be the first in
+		if pod != "" {
+			due = []string{pods[pod].Pod.FullName()}
+		}
+		for _, err := range r.unexcused(wrong[pod], due...) {
+			r.t.Error(err)
+		}
 	}
 }
 

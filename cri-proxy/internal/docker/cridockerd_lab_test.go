@@ -171,6 +171,7 @@ func TestDockerHostKoordCriDockerd(t *testing.T) {
 	})
 	const uid = "5c1e0001-0000-4000-8000-000000000002"
 	parent := "/" + k.Cgroup + "/kubepods/besteffort/pod" + uid
+	k.names[parent] = "default/job"
 	config, app := kubeletConfigs("job", uid, "work", parent)
 	config.Labels["koordinator.sh/qosClass"] = "BE"
 	config.Annotations = batchAnnotation("work")
@@ -189,7 +190,7 @@ func TestDockerHostKoordCriDockerd(t *testing.T) {
 	k.holds("after the start", parent, batchPod, batchQuota, batchMemory)
 	status, _, err := c.ContainerStatus(t.Context(), id)
 	mark := status.GetAnnotations()[protocol.AnnotationApplied]
-	if err != nil || !strings.Contains(mark, `"cpu.shares":"512 batch"`) && !k.unmarked(mark) {
+	if err != nil || !strings.Contains(mark, `"cpu.shares":"512 batch"`) && !k.unmarked(parent, mark) {
 		t.Errorf("our mark is %q, %v", mark, err)
 	}
 	if err := c.UpdateContainer(t.Context(), id, &runtimeapi.LinuxContainerResources{CpuShares: 3, OomScoreAdj: 1000}); err != nil {

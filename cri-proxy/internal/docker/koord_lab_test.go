@@ -32,7 +32,8 @@ type koord struct {
 	proxy  *lab.Proxy
 	socket string // the proxy's
 
-	excuses late.Excuses // values that a late proxy has excused
+	names   map[string]string // of pods, "namespace/name", by their cgroups
+	excuses *late.Excuses     // values that a late proxy has excused
 }
 
 func newKoord(t *testing.T) *koord {
@@ -46,7 +47,12 @@ func newKoord(t *testing.T) *koord {
 			t.Error(err)
 		}
 	})
-	k := &koord{Daemon: d, t: t}
+	k := &koord{Daemon: d, t: t, names: map[string]string{}, excuses: late.NewExcuses()}
+	t.Cleanup(func() {
+		if err := k.excuses.Err(); err != nil {
+			t.Error(err)
+		}
+	})
 	k.proxy, err = d.StartProxy(t.Context(), lab.ProxyOptions{
 		Program: "../../../bin/koord-runtime-proxy", Strategy: "cpuBurstStrategy: {policy: auto, cpuBurstPercent: 1000}", Patience: 25 * time.Second,
 	})
@@ -106,12 +112,13 @@ func (k *koord) docker(socket string, args ...string) string {
 
 // shrink gives a container a smaller quota. The kernel refuses one below the burst that stands, which a late proxy has not lowered in
 // time: then the client asks again after a while.
-func (k *koord) shrink(id, quota string) {
+func (k *koord) shrink(p *pod, id, quota string) {
 	k.t.Helper()
 	ctx, cancel := context.WithTimeout(k.t.Context(), time.Minute)
 	defer cancel()
+	k.excuses.Look()
 	_, err := k.Docker(ctx, k.socket, nil, "update", "--cpu-quota", quota, id)
-	if err != nil && strings.Contains(err.Error(), syscall.EINVAL.Error()) && k.excused(err) {
+	if err != nil && strings.Contains(err.Error(), syscall.EINVAL.Error()) && k.excused(p.parent, err) {
 		time.Sleep(time.Second) // what was late may still be under way
 		_, err = k.Docker(ctx, k.socket, nil, "update", "--cpu-quota", quota, id)
 	}
@@ -152,23 +159,30 @@ func differs(dir string, want ...knob) error {
 	return nil
 }
 
-// excused tells whether the proxy has logged that it was late, which excuses err.
-func (k *koord) excused(err error) bool {
+// excused tells whether the proxy has logged that it was late with the pod of a cgroup, which excuses err.
+func (k *koord) excused(dir string, err error) bool {
 	k.t.Helper()
-	return k.excuses.Take(k.t, k.proxy.Log(), err)
+	for parent, name := range k.names {
+		if dir == parent || strings.HasPrefix(dir, parent+"/") {
+			return k.excuses.Take(k.t, late.Late(k.proxy.Log()), err, name)
+		}
+	}
+	return false
 }
 
-// unmarked tells whether a container that has no mark of ours may lack it: its creation was decided late and went on as it came.
-func (k *koord) unmarked(mark string) bool {
+// unmarked tells whether a container of a pod that has no mark of ours may lack it: its creation was decided late and went on as it came.
+func (k *koord) unmarked(parent, mark string) bool {
 	k.t.Helper()
-	return mark == "" && k.excused(errors.New("a container has no mark"))
+	k.excuses.Look()
+	return mark == "" && k.excused(parent, errors.New("a container has no mark"))
 }
 
 // holds compares at once: it stands when the client has its answer, or soon where the proxy has logged that it was late.
 func (k *koord) holds(when, dir string, want ...knob) {
 	k.t.Helper()
+	k.excuses.Look()
 	err := differs(dir, want...)
-	if err != nil && k.excused(fmt.Errorf("%s: %w", when, err)) {
+	if err != nil && k.excused(dir, fmt.Errorf("%s: %w", when, err)) {
 		k.eventually(when, func() error { return differs(dir, want...) })
 		return
 	}
@@ -186,6 +200,7 @@ type pod struct {
 func (k *koord) newPod(name, uid, qos string, labels, annotations map[string]string) *pod {
 	k.t.Helper()
 	p := &pod{name: name, uid: uid, parent: "/" + k.Cgroup + "/kubepods/" + qos + "pod" + uid, labels: labels, annotations: annotations}
+	k.names[p.parent] = "default/" + name
 	k.kubelet(p)
 	p.sandbox = k.docker(k.socket, p.create(engine.TypeSandbox, "POD")...)
 	k.docker(k.socket, "start", p.sandbox)
@@ -262,7 +277,7 @@ func TestDockerHostKoord(t *testing.T) {
 	k.holds("after the start", be.parent, batchPod, batchQuota, batchMemory)
 	mark := k.docker(k.socket, "inspect", "--format", `{{index .Config.Labels "annotation.`+protocol.AnnotationApplied+`"}}`, work)
 	m, err := protocol.ParseApplied(mark)
-	if !k.unmarked(mark) && (err != nil || !strings.HasPrefix(m.By, "koord-runtime-proxy/") || m.Set["cpu.shares"] != "512 batch" || m.Base["cpu.shares"] != "2") {
+	if !k.unmarked(be.parent, mark) && (err != nil || !strings.HasPrefix(m.By, "koord-runtime-proxy/") || m.Set["cpu.shares"] != "512 batch" || m.Base["cpu.shares"] != "2") {
 		t.Errorf("our mark is %q, %v", mark, err)
 	}
 	ls := k.newPod("web", "5c1e0007-0000-4000-8000-000000000001", "", map[string]string{"koordinator.sh/qosClass": "LS"}, nil)
@@ -272,7 +287,7 @@ func TestDockerHostKoord(t *testing.T) {
 
 	k.docker(k.socket, "update", "--cpu-shares", "3", work)
 	k.holds("after an update", be.parent+"/"+work, batchShares, batchQuota, batchMemory)
-	k.shrink(app, "100000")
+	k.shrink(ls, app, "100000")
 	k.eventually("burst of a smaller quota", func() error {
 		return differs(ls.parent+"/"+app, burst("100000"), knob{"cpu/cpu.cfs_quota_us=100000", "cpu.max=100000 100000"})
 	})

@@ -35,7 +35,7 @@ type onDocker struct {
 	kube   *kubelet.Kubelet
 	tree   cgroups.Tree
 
-	excuses lab.Excuses // what a late proxy has excused
+	excuses *lab.Excuses // what a late proxy has excused
 }
 
 // The two pods, and the kubelet's own values of the BE one.
@@ -83,7 +83,8 @@ type knob struct{ level, controller, v1, v2 string }
 // their values in the kernel, through a resize and a kill of the proxy, whose next life knows them, and features tells what Docker cannot carry.
 func TestCriDockerdProxied(t *testing.T) {
 	d, _, socket := dockered(t)
-	k := &onDocker{t: t}
+	k := &onDocker{t: t, excuses: lab.NewExcuses()}
+	t.Cleanup(func() { k.must(k.excuses.Err()) })
 	var err error
 	if k.tree, err = cgroups.Detect(); err != nil {
 		t.Fatal(err)
@@ -192,8 +193,9 @@ func (k *onDocker) resize(run *kubelet.Running, cpu kubelet.Quantity) {
 	k.t.Helper()
 	res := limitedOnDocker.Containers[0].Resources
 	res.Limits = map[string]kubelet.Quantity{"cpu": cpu, "memory": "128Mi"}
+	k.excuses.Look()
 	err := k.kube.ResizeContainer(k.t.Context(), run, "main", res)
-	if err != nil && strings.Contains(err.Error(), syscall.EINVAL.Error()) && k.excused(err) {
+	if err != nil && strings.Contains(err.Error(), syscall.EINVAL.Error()) && k.excused(run, err) {
 		time.Sleep(time.Second) // what was late may still be under way
 		err = k.kube.ResizeContainer(k.t.Context(), run, "main", res)
 	}
@@ -220,11 +222,11 @@ func (k *onDocker) features() {
 	})
 }
 
-// excused tells whether the proxy has logged that it was late, which excuses err.
-func (k *onDocker) excused(err error) bool {
+// excused tells whether the proxy has logged that it was late with the pod, which excuses err.
+func (k *onDocker) excused(run *kubelet.Running, err error) bool {
 	k.t.Helper()
 	log, _ := os.ReadFile(k.proxy.Log) // none before the first life
-	return k.excuses.Take(k.t, string(log), err)
+	return k.excuses.Take(k.t, lab.Late(string(log)), err, run.Pod.FullName())
 }
 
 // stamped fails unless the runtime shows the proxy's mark with a value on the container. One whose creation was decided late has none:
@@ -233,8 +235,9 @@ func (k *onDocker) stamped(run *kubelet.Running, knob, value string) {
 	k.t.Helper()
 	st, _, err := k.client.ContainerStatus(k.t.Context(), run.Containers["main"])
 	k.must(err)
+	k.excuses.Look()
 	text := st.Annotations[protocol.AnnotationApplied]
-	if text == "" && k.excused(fmt.Errorf("%s has no mark", run.Pod.Name)) {
+	if text == "" && k.excused(run, fmt.Errorf("%s has no mark", run.Pod.Name)) {
 		return
 	}
 	m, err := protocol.ParseApplied(text)

@@ -148,6 +148,13 @@ func (k *Kubelet) UpdateQoS() error {
 	return k.updateQoS()
 }
 
+// Pods are those that have been made and not stopped.
+func (k *Kubelet) Pods() []*Running {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return slices.Clone(k.pods)
+}
+
 // PodCgroup is the path of the pod's cgroup below the mount, as in cgroup_parent.
 func (k *Kubelet) PodCgroup(p Pod) (string, error) {
 	class, err := QoSOf(p)

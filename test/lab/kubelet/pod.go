@@ -36,6 +36,9 @@ type Pod struct {
 	Containers     []Container         `json:"containers"`               // at least one
 }
 
+// FullName is the pod's name with its namespace, as our programs log it.
+func (p Pod) FullName() string { return p.namespace() + "/" + p.Name }
+
 // Container of a Pod.
 type Container struct {
 	Name       string            `json:"name"`                 // required
