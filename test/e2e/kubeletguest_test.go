@@ -20,6 +20,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/koord-rt/koord-rt/api/config"
 	"github.com/koord-rt/koord-rt/daemon/ledger"
 	"github.com/koord-rt/koord-rt/test/lab/cluster"
 	"github.com/koord-rt/koord-rt/test/lab/parts"
@@ -213,8 +214,16 @@ func (n *served) startAgent() {
 	base := strings.TrimSuffix(kubeconfig, ".kubeconfig")
 	n.extra["nodeName"] = n.k.Node
 	n.a = n.newAgent()
+	// The kubelet has signed its certificate itself, and koordlet is not told where that lies: it stands where a node has it.
+	trusted := config.DefaultKoordlet().Kubelet.CAFile
+	if err := os.MkdirAll(filepath.Dir(trusted), 0o755); err != nil {
+		n.t.Fatal(err)
+	}
+	if err := os.Symlink(filepath.Join(n.k.Root, "pki", "kubelet.crt"), trusted); err != nil {
+		n.t.Fatal(err)
+	}
 	n.a.kubelet = map[string]any{
-		"endpoint": "https://" + net.JoinHostPort(n.k.IP, strconv.Itoa(n.k.Port)), "caFile": filepath.Join(n.k.Root, "pki", "kubelet.crt"),
+		"endpoint": "https://" + net.JoinHostPort(n.k.IP, strconv.Itoa(n.k.Port)),
 		"certFile": base + ".crt", "keyFile": base + ".key", "interval": "1s",
 	}
 	n.a.server = map[string]any{"kubeconfig": kubeconfig}
