@@ -29,7 +29,10 @@ func TestCompatContainerd17(t *testing.T) {
 	runScenarios(t, rigOptions{containerd: parts.Containerd17})
 }
 
-// TestGuestCompat17 runs scenarios with 1.7 on cgroup v2, where its NRI has to carry what v1 has files of ours for.
+// TestGuestCompat20 and TestGuestCompat17 run scenarios on cgroup v2, where their NRI has to carry what v1 has files of ours for.
+
+func TestGuestCompat20(t *testing.T) { runScenarios(t, rigOptions{containerd: parts.Containerd20}) }
+
 func TestGuestCompat17(t *testing.T) { runScenarios(t, rigOptions{containerd: parts.Containerd17}) }
 
 // TestCompatContainerd17CDI: with enable_cdi, which the lab's 1.7 has, CDI devices of an adjustment are applied there too;
