@@ -7,6 +7,7 @@ import (
 	"context"
 	"sync"
 
+	"github.com/koord-rt/koord-rt/kernel/apply"
 	"github.com/koord-rt/koord-rt/model/cgrouppath"
 	"github.com/koord-rt/koord-rt/model/node"
 	"github.com/koord-rt/koord-rt/model/plan"
@@ -52,10 +53,36 @@ func (g *Engine) settleAncestors(ctx context.Context, v *node.View) {
 	defer g.above.turn.Unlock()
 	past, sums := g.past.Load(), podpolicy.Ancestors(v, g.protections())
 	left := past.takeAbove()
-	past.keepAbove(left.refused(sums, g.apply(ctx, v, withAboveUndo(sums, left))))
+	results := g.apply(ctx, v, withAboveUndo(sums, left))
+	past.keepAbove(left.refused(sums, results))
+	g.above.forget(sums, results)
 }
 
-// protections lists what each pod protects, and every directory that once carried a sum with nothing. A pod's part is noted, whoever
+// forget strikes off the directories that carry nothing of ours any more. They are the kubelet's again: to go on holding them at 0 would undo
+// what it writes there itself once its MemoryQoS is switched on.
+func (a *ancestors) forget(sums plan.Plan, results []apply.Result) {
+	carries, refused := map[string]bool{}, map[string]bool{}
+	for i := range sums {
+		s := &sums[i]
+		carries[s.Target.Cgroup] = carries[s.Target.Cgroup] || s.Observe || s.Value.Int() != 0
+	}
+	for i := range results {
+		switch r := &results[i]; r.Outcome {
+		case apply.Unchanged, apply.Written, apply.Gone:
+		default:
+			refused[r.Setting.Target.Cgroup] = true
+		}
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for dir, root := range a.dirs {
+		if still, summed := carries[dir]; summed && !still && !refused[dir] && !refused[root] {
+			delete(a.dirs, dir)
+		}
+	}
+}
+
+// protections lists what each pod protects, and every directory that may still have a sum of ours with nothing. A pod's part is noted, whoever
 // asks for the sum: else nobody would miss it when it falls.
 func (g *Engine) protections() []podpolicy.Protection {
 	pods := g.reg.podList()

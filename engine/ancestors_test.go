@@ -5,6 +5,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -28,13 +29,19 @@ import (
 )
 
 // wishes is a kernel that keeps what it is asked to hold above pods.
-type wishes struct{ above []string }
+type wishes struct {
+	above   []string
+	refuses string // a directory that it fails to write to
+}
 
 // Apply implements Kernel.
 func (w *wishes) Apply(_ context.Context, p plan.Plan, _ uint64) []apply.Result {
 	out := make([]apply.Result, len(p))
 	for i := range p {
 		out[i] = apply.Result{Setting: p[i], Outcome: apply.Written}
+		if p[i].Target.Cgroup == w.refuses {
+			out[i].Outcome, out[i].Err = apply.Failed, errors.New("refused")
+		}
 		if s := &p[i]; s.Target.Level == plan.LevelQoS && s.Knob == plan.MemoryMin {
 			w.above = append(w.above, fmt.Sprintf("%s %s", s.Target.Cgroup, s.Value))
 		}
@@ -114,6 +121,13 @@ func lsr(name string) *workload.Pod {
 	}
 }
 
+// below is lsr in the directory of a QoS class.
+func below(name, dir string) *workload.Pod {
+	p := lsr(name)
+	p.Cgroup, p.QoSCgroup = dir+"/pod"+name, dir
+	return p
+}
+
 // What an earlier life or another writer has left stands until the runtime has told its pods; then the sums are known.
 func TestAncestorsWaitForTheList(t *testing.T) {
 	t.Parallel()
@@ -129,8 +143,48 @@ func TestAncestorsWaitForTheList(t *testing.T) {
 	}
 	g.Synchronize(nil, nil)
 	g.repairAll(t.Context(), true, true)
-	if diff := cmp.Diff([]string{"/kubepods 0", "/kubepods/burstable 0"}, k.taken()); diff != "" {
+	if diff := cmp.Diff([]string{"/kubepods 0"}, k.taken()); diff != "" { // the other has been given back already
 		t.Errorf("without pods (-want +got):\n%s", diff)
+	}
+}
+
+// A directory that carries nothing of ours any more is the kubelet's: what its MemoryQoS writes there is neither undone nor taken for ours.
+// One that could not be given back is ours until it is, and so is the root of all pods above it.
+func TestAncestorsAreGivenBack(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		refuses string
+		later   []string
+	}{
+		"given back":             {"", nil},
+		"refused":                {"/kubepods", []string{"/kubepods 0", "/kubepods/burstable 0"}},
+		"refused in a part":      {"/kubepods/burstable", []string{"/kubepods 0", "/kubepods/burstable 0"}},
+		"refused somewhere else": {"/lab", nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			g, k := protector(t, nil, nil)
+			g.Synchronize([]*workload.Pod{below("one", "/kubepods/burstable")}, nil)
+			g.repairAll(t.Context(), true, true)
+			if !g.OwnsMemoryMin("/kubepods") || !g.OwnsMemoryMin("/kubepods/burstable") {
+				t.Error("sums of ours are not ours")
+			}
+			k.taken()
+			k.refuses = c.refuses
+			g.Synchronize(nil, nil)
+			g.repairAll(t.Context(), true, true)
+			if diff := cmp.Diff([]string{"/kubepods 0", "/kubepods/burstable 0"}, k.taken()); diff != "" {
+				t.Errorf("without the pod (-want +got):\n%s", diff)
+			}
+			k.refuses = ""
+			if owns := g.OwnsMemoryMin("/kubepods"); owns != (c.later != nil) {
+				t.Errorf("owns memory.min of the root of all pods: %v", owns)
+			}
+			g.repairAll(t.Context(), true, true)
+			if diff := cmp.Diff(c.later, k.taken()); diff != "" {
+				t.Errorf("later (-want +got):\n%s", diff)
+			}
+		})
 	}
 }
 
@@ -200,7 +254,7 @@ func TestLeave(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			g, k := protector(t, pastOf("/kubepods/burstable"), c.leave)
-			g.Synchronize([]*workload.Pod{lsr("one")}, nil)
+			g.Synchronize([]*workload.Pod{lsr("one"), below("two", "/kubepods/burstable")}, nil)
 			g.repairAll(t.Context(), false, true)
 			k.taken()
 			g.leave(t.Context())

@@ -87,7 +87,7 @@ func (b *Views) OnChange(f func(everybody bool)) { b.onChange = f }
 func (b *Views) SetRuntime(r node.Runtime) {
 	switch b.cfg.CDI {
 	case config.CDIOn:
-		r.Fields.CDI = true
+		r.Fields.CDI = !r.NoCDI // a release that drops them would leave containers without their devices
 	case config.CDIOff:
 		r.Fields.CDI = false
 	}

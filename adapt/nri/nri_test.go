@@ -302,6 +302,7 @@ func TestRuntime(t *testing.T) {
 	}{
 		"1.7.26":            {"containerd", "1.7.26", "", "", false, false, false, false, false},
 		"1.7.27":            {"containerd", "v1.7.27", "", "0.8", true, true, false, false, false},
+		"1.7.29":            {"containerd", "v1.7.29", "", "0.8", true, true, false, false, false},
 		"1.7.30 distro":     {"containerd", "1.7.30-0ubuntu1", "", "0.8", true, true, false, false, false},
 		"2.0.5":             {"containerd", "v2.0.5", "", "0.8", true, true, false, false, false},
 		"2.1":               {"containerd", "2.1.0", "", "0.8", true, true, true, false, false},
@@ -322,6 +323,9 @@ func TestRuntime(t *testing.T) {
 			r := nri.Runtime(c.runtime, c.version, c.told)
 			why, ok := r.Supported()
 			f := r.Fields
+			if drops := strings.HasPrefix(name, "1.7.27") || name == "1.7.29" || name == "2.0.5"; r.NoCDI != drops {
+				t.Errorf("drops CDI devices whatever is configured: %v", r.NoCDI)
+			}
 			if ok != c.ok || r.NRI != c.nri || f.Unified != c.unified || f.CDI != c.cdi || f.Scheduler != c.sched || f.UpdatePod != c.updatePod {
 				t.Errorf("got %+v, %q, %v", r, why, ok)
 			}

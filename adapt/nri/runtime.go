@@ -5,6 +5,7 @@ package nri
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -24,7 +25,7 @@ type release struct {
 
 const (
 	problemNoCDI7 = "CDI by NRI needs enable_cdi in containerd's configuration, which it does not tell: device nodes are used unless ours says cdi: on"
-	problemNoCDI  = "CDI devices of an NRI adjustment are not applied before containerd 2.1: device nodes are used instead"
+	problemNoCDI  = "CDI devices of an NRI adjustment are dropped by containerd 2.0, and by 1.7 before 1.7.30: device nodes are used instead"
 	problemNoPID  = "CRI-O before 1.36 does not tell the container's process: knobs of processes are set later, by repair"
 	problemSched  = "no scheduler field: SCHED_IDLE is set at start"
 	problemStarts = "CRI-O starts a container whose start koord-nri refuses: fail-closed ends at its creation, unless the proxy is used instead"
@@ -40,7 +41,8 @@ func releases(runtime string) []release {
 	switch runtime {
 	case "containerd":
 		return []release{
-			{1, 7, 27, "0.8", base, []string{problemNoCDI7, problemSched}},
+			{1, 7, 27, "0.8", base, []string{problemNoCDI, problemSched}},
+			{1, 7, 30, "0.8", base, []string{problemNoCDI7, problemSched}},
 			{2, 0, 0, "0.8", base, []string{problemNoCDI, problemSched}},
 			{2, 1, 0, "0.8", cdi, []string{problemSched}},
 			{2, 2, 0, "0.10", pod, []string{problemSched}},
@@ -84,6 +86,7 @@ func Runtime(name, version, nriVersion string) node.Runtime {
 		return r
 	}
 	r.NRI, r.Fields, r.Problems = hit.nri, hit.fields, append([]string(nil), hit.problems...)
+	r.NoCDI = slices.Contains(hit.problems, problemNoCDI)
 	if toldOK {
 		r.NRI = fmt.Sprintf("%d.%d", told[0], told[1])
 		r.Fields = limit(r.Fields, told)

@@ -32,7 +32,8 @@ type Node struct {
 	// (runc 1.3.2 and crun 1.23 on). Default auto.
 	WeightFormula string `json:"weightFormula"`
 	// CDI says whether the runtime applies CDI devices of an NRI adjustment: auto (by its version: containerd 2.1 on),
-	// on (containerd 1.7 with enable_cdi, which it does not tell) or off. Default auto.
+	// on (containerd 1.7 from 1.7.30 on with enable_cdi, which it does not tell; an older one and 2.0 drop them, and on
+	// counts as auto there) or off. Default auto.
 	CDI string `json:"cdi"`
 	// Limits caps what pod annotations may ask for.
 	Limits Limits `json:"limits"`

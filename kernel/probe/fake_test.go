@@ -186,11 +186,13 @@ func TestDriver(t *testing.T) {
 
 func TestKubeletMemoryQoSHint(t *testing.T) {
 	t.Parallel()
+	asked := 0
 	for name, c := range map[string]struct {
 		change func(*Options)
 		want   bool
 	}{
 		"hint":      {func(*Options) {}, true},
+		"meanwhile": {func(o *Options) { o.OwnMemoryMin = func(string) bool { asked++; return asked > 1 } }, false}, // ours before it was read
 		"our own":   {func(o *Options) { o.OwnMemoryMin = func(top string) bool { return top == "/kubepods.slice" } }, false},
 		"another's": {func(o *Options) { o.OwnMemoryMin = func(top string) bool { return top != "/kubepods.slice" } }, true},
 		"told no":   {func(o *Options) { o.KubeletMemoryQoS = No }, false},

@@ -72,11 +72,12 @@ func kubeletMemoryQoS(fs cgroup.FS, systemd bool, o Options) bool {
 	if systemd {
 		top = slice
 	}
-	if o.OwnMemoryMin != nil && o.OwnMemoryMin(top) {
+	ours := func() bool { return o.OwnMemoryMin != nil && o.OwnMemoryMin(top) }
+	if ours() {
 		return false
 	}
 	v, err := fs.Read(plan.ID{Target: plan.Target{Level: plan.LevelQoS, Cgroup: top}, Knob: plan.MemoryMin})
-	return err == nil && v.Int() != 0
+	return err == nil && v.Int() != 0 && !ours() // it may have become ours before it was read
 }
 
 // PodsMemory is the memory limit that the kubelet has put on all pods together: the node's capacity without what it reserves, which

@@ -127,6 +127,8 @@ type Runtime struct {
 	NRI string
 	// Fields that the runtime really applies, not merely accepts (facts §2.3).
 	Fields Fields
+	// NoCDI: this release drops CDI devices however it is configured, so that nobody can say otherwise.
+	NoCDI bool
 	// Weight is the runtime's shares→weight formula on v2; PodWeight the kubelet's.
 	Weight, PodWeight unit.WeightFormula
 	// RequestTimeout is the runtime's per-event budget in milliseconds.

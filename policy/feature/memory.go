@@ -99,7 +99,7 @@ func devices(r *report) {
 	case r.byCRI():
 		r.limited = append(r.limited, r.runtime()+" does not apply CDI devices of a request (containerd 2.0, or 1.7 with enable_cdi and cdi: on): GPUs come as device nodes and NVIDIA_VISIBLE_DEVICES")
 	default:
-		r.limited = append(r.limited, r.runtime()+" does not apply CDI devices from NRI (containerd 2.1, or 1.7 with enable_cdi and cdi: on in nri.yaml): GPUs come as device nodes and NVIDIA_VISIBLE_DEVICES")
+		r.limited = append(r.limited, r.runtime()+" does not apply CDI devices from NRI (containerd 2.1, or 1.7 from 1.7.30 on with enable_cdi and cdi: on in nri.yaml): GPUs come as device nodes and NVIDIA_VISIBLE_DEVICES")
 	}
 	if r.v.Kernel.HAMiLib == "" {
 		r.notes = append(r.notes, "HAMi-core is not installed: limits by the label are not enforced")

@@ -29,21 +29,30 @@ func TestCompatContainerd17(t *testing.T) {
 	runScenarios(t, rigOptions{containerd: parts.Containerd17})
 }
 
-// TestGuestCompat17 runs scenarios with 1.7 on cgroup v2, where its NRI has to carry what v1 has files of ours for.
+// TestGuestCompat20 and TestGuestCompat17 run scenarios on cgroup v2, where their NRI has to carry what v1 has files of ours for.
+
+func TestGuestCompat20(t *testing.T) { runScenarios(t, rigOptions{containerd: parts.Containerd20}) }
+
 func TestGuestCompat17(t *testing.T) { runScenarios(t, rigOptions{containerd: parts.Containerd17}) }
 
-// TestCompatContainerd17CDI: with enable_cdi, which the lab's 1.7 has, CDI devices of an adjustment are applied there too;
+// TestCompatContainerd17CDI: with enable_cdi, which the lab's 1.7 has, CDI devices of an adjustment are applied there too, since 1.7.30;
 // containerd does not tell, so koord-nri has to be told.
 func TestCompatContainerd17CDI(t *testing.T) {
-	r := newRig(t, rigOptions{containerd: parts.Containerd17})
+	r := newRig(t, rigOptions{containerd: parts.Containerd17CDI})
 	r.extra = map[string]any{"cdi": "on"}
 	lifecycleCDI(r)
 }
 
 // TestCompatContainerd20CDI: 2.0 drops CDI devices of an adjustment without a word, so with the name in the registry the container
 // gets the node and the variable all the same, and features says why.
-func TestCompatContainerd20CDI(t *testing.T) {
-	r := newRig(t, rigOptions{containerd: parts.Containerd20})
+func TestCompatContainerd20CDI(t *testing.T) { dropsCDI(t, parts.Containerd20, "auto") }
+
+// TestCompatContainerd17DropsCDI: so does 1.7 before 1.7.30, with enable_cdi too, and to say that it does not changes nothing.
+func TestCompatContainerd17DropsCDI(t *testing.T) { dropsCDI(t, parts.Containerd17, "on") }
+
+func dropsCDI(t *testing.T, containerd, told string) {
+	r := newRig(t, rigOptions{containerd: containerd})
+	r.extra = map[string]any{"cdi": told}
 	registry(r, `{"cdiVersion":"0.6.0","kind":"nvidia.com/gpu","devices":[{"name":"GPU-lab-1","containerEdits":{"env":["LAB_GPU=one"]}}]}`)
 	r.makeDevices([]scenario.Device{{Path: "/dev/nvidia1", Major: 195, Minor: 1}})
 	r.up(standard, nil)

@@ -20,10 +20,13 @@ func TestCompatFirstInstruction20(t *testing.T) { compatFirst(t, parts.Container
 
 func TestCompatFirstInstruction17(t *testing.T) { compatFirst(t, parts.Containerd17) }
 
-// TestGuestCompat17FirstInstruction is the part of it that cgroup v2 makes different: its files are keys of the specification, which
-// this NRI has to carry.
-func TestGuestCompat17FirstInstruction(t *testing.T) {
-	r := newRig(t, rigOptions{containerd: parts.Containerd17})
+func TestGuestCompat20FirstInstruction(t *testing.T) { compatFirstV2(t, parts.Containerd20) }
+
+func TestGuestCompat17FirstInstruction(t *testing.T) { compatFirstV2(t, parts.Containerd17) }
+
+// compatFirstV2 is the part of compatFirst that cgroup v2 makes different: its files are keys of the specification, which this NRI has to carry.
+func compatFirstV2(t *testing.T, containerd string) {
+	r := newRig(t, rigOptions{containerd: containerd})
 	r.up(firsts, nil)
 	for _, f := range r.firstTable() {
 		r.seen(f)

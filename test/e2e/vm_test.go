@@ -185,7 +185,7 @@ func TestVM(t *testing.T) {
 		{"6.12-systemd-life", vm.Options{Kernel: "6.12", Flavour: vm.Systemd}, "^TestGuestSystemdLifecycle$" + underSystemd},
 		{"7.2", vm.Options{Kernel: "7.2"}, "^TestGuestScenarios$" + kernelSensitive + "|^TestGuestLifecycle$" + firstWords},
 		// Emulated, 6.1 is twice as fast as 7.2.
-		{"6.1", vm.Options{Kernel: "6.1"}, "^TestGuestScenarios$" + kernelSensitive + "|^TestGuestLifecycle$" + elsewhere + "|^TestGuestCompat17FirstInstruction$|^TestGuestCompat17$" + oldRuntime},
+		{"6.1", vm.Options{Kernel: "6.1"}, "^TestGuestScenarios$" + kernelSensitive + "|^TestGuestLifecycle$" + elsewhere + "|^TestGuestCompat17FirstInstruction$|^TestGuestCompat17$" + oldRuntime + "|^TestGuestCompat20FirstInstruction$|^TestGuestCompat20$" + oldRuntime},
 		{"6.1-v1", vm.Options{Kernel: "6.1", CgroupV1: true}, "^TestGuestLifecycle$" + firstWords + "|^TestGuestKernelPackages$|^TestGuest(Scenarios|Conformance|ProxyScenarios)$" + vmOnly},
 		// Lives of the proxy are shorter here than on the host: fewer kills and restarts, two points of KilledBetween.
 		{"6.1-proxy", vm.Options{Kernel: "6.1"}, "^TestGuestProxy(Beside|Killed)$|^TestGuestProxySafe$" + safeOnV2 + "|^TestGuestProxyBesideScenarios$/^batch$|^TestGuestProxyKilledBetween$" + fewPoints},
@@ -199,7 +199,7 @@ func TestFullVM(t *testing.T) {
 		{"6.12", vm.Options{Kernel: "6.12", SlowDisk: slowBPS}, "^TestGuest(Scenarios|ProxyScenarios|Conformance|PageCache|CoreSched|KernelPackages|MemoryQoS|OnlyKoordlet|Demo|Koordlet|Neighbours|Network|Lifecycle|Kubelet)$"},
 		{"6.12-systemd", vm.Options{Kernel: "6.12", Flavour: vm.Systemd}, "^TestGuestSystemd(Scenarios|ProxyScenarios|Conformance|Lifecycle|Docker|Koordlet|Demo)$"},
 		{"7.2", vm.Options{Kernel: "7.2"}, "^TestGuest(Scenarios|PageCache|MemoryQoS|Lifecycle)$"},
-		{"6.1", vm.Options{Kernel: "6.1"}, "^TestGuest(Scenarios|PageCache|MemoryQoS|Lifecycle|Compat17|Compat17FirstInstruction)$"},
+		{"6.1", vm.Options{Kernel: "6.1"}, "^TestGuest(Scenarios|PageCache|MemoryQoS|Lifecycle|Compat17|Compat17FirstInstruction|Compat20|Compat20FirstInstruction)$"},
 		{"6.1-proxy", vm.Options{Kernel: "6.1"}, "^TestGuestProxy(Beside|BesideScenarios|Killed|KilledBetween|Safe)$"},
 		{"6.1-v1", vm.Options{Kernel: "6.1", CgroupV1: true}, "^TestGuest(Scenarios|ProxyScenarios|Conformance|KernelPackages|Lifecycle)$"},
 		// Debian's kernels have neither core scheduling nor io.latency: this one is compiled with them.
@@ -223,6 +223,7 @@ func boot(t *testing.T, machines []machine) {
 		}
 		t.Run(m.name, func(t *testing.T) {
 			files, given := withParts(t, files, given, m.match, "Compat17", parts.Containerd17)
+			files, given = withParts(t, files, given, m.match, "Compat20", parts.Containerd20)
 			files, given = withParts(t, files, given, m.match, "Network", parts.CNI, parts.IPRoute2)
 			files, given = withServed(t, files, given, m.match)
 			for _, f := range inVM(t, m.o, withDocker(t, files, m.match), given, m.match) {

@@ -11,7 +11,7 @@ func TestVersions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, key := range []string{"CONTAINERD_2_4", "CONTAINERD_2_0", "CONTAINERD_1_7", "RUNC", "CRICTL", "IMAGE"} {
+	for _, key := range []string{"CONTAINERD_2_4", "CONTAINERD_2_0", "CONTAINERD_1_7", "CONTAINERD_1_7_CDI", "RUNC", "CRICTL", "IMAGE"} {
 		if v[key] == "" {
 			t.Errorf("versions.env has no %s", key)
 		}

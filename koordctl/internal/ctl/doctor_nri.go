@@ -40,11 +40,17 @@ func oldContainerd(plugin *status.Entry) bool {
 	return plugin != nil && plugin.RuntimeName == "containerd" && strings.HasPrefix(strings.TrimPrefix(plugin.RuntimeVersion, "v"), "1.")
 }
 
+// dropsCDI: the release has no CDI by NRI, whatever is configured.
+func dropsCDI(plugin *status.Entry) bool {
+	r := nri.Runtime(plugin.RuntimeName, plugin.RuntimeVersion, plugin.NRIVersion)
+	return r.NoCDI
+}
+
 // cdiSections hold enable_cdi in containerd 1.7 and 2.
 var cdiSections = []string{"io.containerd.grpc.v1.cri", "io.containerd.cri.v1.runtime"}
 
 // checkCDI compares what containerd does with CDI devices of an adjustment with what koord-nri believes: 1.7 applies them
-// with enable_cdi only and refuses the container without, and it tells nobody; 2 has it on by default.
+// from 1.7.30 on, with enable_cdi only, and refuses the container without, and it tells nobody; 2 has it on by default.
 func checkCDI(files []text, plugin *status.Entry, told string) check {
 	c := check{Name: "cdi", Result: ok}
 	f := flagOf(files, plugin, "enable_cdi", cdiSections...)
@@ -56,6 +62,11 @@ func checkCDI(files []text, plugin *status.Entry, told string) check {
 	switch {
 	case plugin == nil || plugin.RuntimeName != "containerd":
 		c.Detail = "nothing to compare with: koord-nri has not met containerd; its cdi is " + told
+	case dropsCDI(plugin):
+		c.Detail += "; containerd " + plugin.RuntimeVersion + " drops CDI devices from NRI, so device nodes are used"
+		if told == config.CDIOn {
+			c.Result, c.Next = warn, "cdi: on has no effect there: upgrade containerd to 1.7.30 or 2.1, or take it out of nri.yaml"
+		}
 	case !on && told == config.CDIOn, !on && told == config.CDIAuto && !oldContainerd(plugin):
 		c.Result = warn
 		c.Next = "a container with CDI devices would be refused or start without them: set enable_cdi = true in containerd's configuration, or cdi: off in nri.yaml"

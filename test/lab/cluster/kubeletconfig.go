@@ -20,16 +20,24 @@ func (c *Cluster) CPUState(node string) string {
 	return filepath.Join(c.kubeletRoot(node), "cpu_manager_state")
 }
 
+// MemoryState is the same of the memory manager.
+func (c *Cluster) MemoryState(node string) string {
+	return filepath.Join(c.kubeletRoot(node), "memory_manager_state")
+}
+
 func (c *Cluster) kubeletRoot(node string) string { return c.file("kubelet-" + node) }
 
-// Reconfigure starts the kubelet anew with these fields of KubeletConfiguration over those that it had. The CPU manager refuses to start
-// with what it has kept under another policy, so that goes: https://kubernetes.io/docs/tasks/administer-cluster/cpu-management-policies/.
+// Reconfigure starts the kubelet anew with these fields of KubeletConfiguration over those that it had; nil takes one away. The CPU manager and the
+// memory manager refuse to start with what they have kept under another policy, so that goes:
+// https://kubernetes.io/docs/tasks/administer-cluster/cpu-management-policies/, https://kubernetes.io/docs/tasks/administer-cluster/memory-manager/.
 func (k *Kubelet) Reconfigure(ctx context.Context, fields map[string]any) error {
 	if err := k.End(syscall.SIGTERM); err != nil {
 		return err
 	}
-	if err := os.Remove(k.cluster.CPUState(k.Node)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("forget the CPU manager's state: %w", err)
+	for _, state := range []string{k.cluster.CPUState(k.Node), k.cluster.MemoryState(k.Node)} {
+		if err := os.Remove(state); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("forget the state of a kubelet's manager: %w", err)
+		}
 	}
 	config := map[string]any{}
 	maps.Copy(config, k.options.Config)

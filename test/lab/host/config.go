@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -41,7 +42,7 @@ func newPaths(dir string, port int) Paths {
 func (h *Host) render() string {
 	var b bytes.Buffer
 	put := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
-	old := h.options.Version == parts.Containerd17 || h.options.Version == parts.Containerd16
+	old := slices.Contains([]string{parts.Containerd17, parts.Containerd17CDI, parts.Containerd16}, h.options.Version)
 	put("version = %d", map[bool]int{true: 2, false: 3}[old])
 	put("root = %q\nstate = %q", filepath.Join(h.Dir, "root"), filepath.Join(h.Dir, "state"))
 	put("imports = [%q]", filepath.Join(h.DropIns, "*.toml"))

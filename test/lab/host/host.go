@@ -26,7 +26,7 @@ import (
 
 // Options of a Host; the zero value is containerd 2.4 with NRI.
 type Options struct {
-	Version         string            // optional: parts.Containerd24 (default), Containerd20, Containerd17, Containerd16 (no NRI, no CDI), or CRIO
+	Version         string            // optional: parts.Containerd24 (default), Containerd20, Containerd17, Containerd17CDI, Containerd16 (no NRI, no CDI), or CRIO
 	Bin             string            // optional: folder of another containerd, configured as one of Version is
 	Cache           *parts.Cache      // optional; default parts.Open with progress on standard error
 	DisableNRI      bool              // optional: no NRI at all

@@ -22,8 +22,10 @@ const (
 	Image        = "image"          // image.tar, see ImageRef
 	Containerd20 = "containerd-2.0" // as Containerd24
 	Containerd17 = "containerd-1.7" // as Containerd24
-	StressNG     = "stress-ng"      // stress-ng with its libraries and their loader, see StressCommand
-	IPRoute2     = "iproute2"       // ip and tc with their libraries and their loader, see Loader
+	// Containerd17CDI is the first 1.7 that applies CDI devices of NRI.
+	Containerd17CDI = "containerd-1.7-cdi"
+	StressNG        = "stress-ng" // stress-ng with its libraries and their loader, see StressCommand
+	IPRoute2        = "iproute2"  // ip and tc with their libraries and their loader, see Loader
 )
 
 // CRIO is crio, conmon and pinns. The lab has no recipe for it, Go's module proxy does not serve it: whoever has one names its folder
@@ -32,7 +34,7 @@ const CRIO = "cri-o"
 
 // Names lists the parts that Get knows.
 func Names() []string {
-	list := []string{Containerd24, Runc, Crictl, Image, Containerd20, Containerd17, StressNG, IPRoute2}
+	list := []string{Containerd24, Runc, Crictl, Image, Containerd20, Containerd17, Containerd17CDI, StressNG, IPRoute2}
 	list = append(list, NRIRuntimeNames()...)
 	list = append(list, ProxyLaneNames()...)
 	return append(list, ControlPlaneNames()...)
@@ -124,6 +126,8 @@ func goPart(name string, v map[string]string) (builder, string, error) {
 		return containerd("github.com/containerd/containerd/v2", v["CONTAINERD_2_0"]), v["CONTAINERD_2_0"], nil
 	case Containerd17:
 		return containerd("github.com/containerd/containerd", v["CONTAINERD_1_7"]), v["CONTAINERD_1_7"], nil
+	case Containerd17CDI:
+		return containerd("github.com/containerd/containerd", v["CONTAINERD_1_7_CDI"]), v["CONTAINERD_1_7_CDI"], nil
 	case Runc:
 		return goBuild{
 			Packages: []string{"github.com/opencontainers/runc"},

@@ -85,7 +85,7 @@ func expand(names []string) []string {
 	for _, n := range names {
 		switch n {
 		case groupTest:
-			out = append(out, parts.Containerd24, parts.Runc, parts.Image, parts.Crictl, parts.Containerd17, parts.Containerd20)
+			out = append(out, parts.Containerd24, parts.Runc, parts.Image, parts.Crictl, parts.Containerd17, parts.Containerd17CDI, parts.Containerd20)
 			out = append(append(out, parts.NRIRuntimeNames()...), parts.Containerd16, partDocker, parts.Critest, parts.DockerRegistry, parts.CNI,
 				parts.Etcd, parts.KubeAPIServer, parts.Kubelet, parts.Kubectl, parts.KubeScheduler, parts.StressNG, parts.IPRoute2)
 		case groupAll:
