@@ -101,22 +101,25 @@ func containerOf(pod cluster.Object) string {
 // have these values: "FILE=VALUE".
 func (n *served) have(pod cluster.Object, wants ...string) {
 	n.t.Helper()
-	n.eventually(shortest, func() error {
-		var errs []error
-		for _, w := range wants {
-			file, value, _ := strings.Cut(w, "=")
-			dir := n.dir(pod)
-			if name, ok := strings.CutPrefix(file, "pod "); ok {
-				dir, file = n.podDir(pod), name
-			} else if name, ok := strings.CutPrefix(file, "above "); ok {
-				dir, file = filepath.Dir(n.podDir(pod)), name
-			}
-			if got, err := cgroups.Read(dir, file); err != nil || got != value {
-				errs = append(errs, fmt.Errorf("%s of %s: want %q, the kernel has %q, %v", w, pod.Str("metadata", "name"), value, got, err))
-			}
+	n.eventually(shortest, func() error { return n.lacks(pod, wants...) })
+}
+
+// lacks says which of the values that have waits for are not there now.
+func (n *served) lacks(pod cluster.Object, wants ...string) error {
+	var errs []error
+	for _, w := range wants {
+		file, value, _ := strings.Cut(w, "=")
+		dir := n.dir(pod)
+		if name, ok := strings.CutPrefix(file, "pod "); ok {
+			dir, file = n.podDir(pod), name
+		} else if name, ok := strings.CutPrefix(file, "above "); ok {
+			dir, file = filepath.Dir(n.podDir(pod)), name
 		}
-		return errors.Join(errs...)
-	})
+		if got, err := cgroups.Read(dir, file); err != nil || got != value {
+			errs = append(errs, fmt.Errorf("%s of %s: want %q, the kernel has %q, %v", w, pod.Str("metadata", "name"), value, got, err))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // disruptions tells the pods that were to go since it was called.
