@@ -38,8 +38,9 @@ type served struct {
 // TestGuestKubelet: koord-nri and koordlet beside a real kubelet on cgroup v2. A NodeSLO is in force in the containers that this kubelet
 // makes, resizes and finds again after it was killed: none of its own writes is refused for what we have set, and it starts no container
 // anew. What its pods use is reported, and values whose strategy goes leave the kernel. Best effort yields, gives back and goes as the kernel's
-// counts and the API server's pods say, and beside a CPU manager that is static. What a kubelet protects itself, and the memory nodes that it chooses,
-// are left to it. A clock that is set changes none of it.
+// counts and the API server's pods say, and beside a CPU manager that is static. koord-manager's ConfigMap is followed as a NodeSLO by hand is, and the
+// node lends what its reports leave. What a kubelet protects itself, and the memory nodes that it chooses, are left to it. A clock that is set changes
+// none of it.
 func TestGuestKubelet(t *testing.T) {
 	if !cgroupV2() || runtime.NumCPU() != 8 {
 		t.Fatalf("the figures are for cgroup v2 and 8 CPUs, here are %d", runtime.NumCPU())
@@ -52,6 +53,7 @@ func TestGuestKubelet(t *testing.T) {
 		{"Created", n.makes}, {"Resized", n.resized}, {"Killed", n.killed}, {"Memory", n.memory}, {"Caches", n.caches}, {"Unannotated", n.unannotated},
 		{"StrategyGoes", n.strategyGoes}, {"Reported", n.reported},
 		{"Suppressed", n.suppressed}, {"Reclaimed", n.reclaimed}, {"Evicted", n.evicted}, {"Starved", n.starved}, {"Static", n.static},
+		{"Manager", n.managed},
 		{"TieredReservation", n.tiered},
 		{"Clock", n.clock}, // last: what is recorded two hours on would be of the others' future
 	} {
@@ -100,6 +102,7 @@ func withServed(t *testing.T, files map[string]string, given, match string) (map
 	for _, name := range servedKinds {
 		files[filepath.Join(definitions, name)] = filepath.Join(definitionsDir, name)
 	}
+	carryManager(t, files)
 	more, err := vm.Carry(t.Context(), cache, files, parts.Etcd, parts.KubeAPIServer, parts.Kubelet, parts.StressNG)
 	if err != nil {
 		t.Fatal(err)

@@ -104,7 +104,7 @@ func (n *served) have(pod cluster.Object, wants ...string) {
 	n.eventually(shortest, func() error { return n.lacks(pod, wants...) })
 }
 
-// lacks is what it has not of these values.
+// lacks says which of the values that have waits for are not there now.
 func (n *served) lacks(pod cluster.Object, wants ...string) error {
 	var errs []error
 	for _, w := range wants {
