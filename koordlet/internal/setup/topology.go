@@ -180,7 +180,7 @@ func optionsSource(reported, asked bool, s *kubeletopt.State) []status.Source {
 	case !asked:
 		return []status.Source{{Name: name, State: status.StateOff, Reason: "kubelet.queryConfig is false"}}
 	case s == nil:
-		return []status.Source{{Name: name, State: status.StateDegraded, Reason: "not asked yet"}}
+		return []status.Source{{Name: name, State: status.StateDegraded, Reason: status.NotAskedYet}}
 	}
 	return []status.Source{source(name, s.Err, s.Since)}
 }
