@@ -71,18 +71,21 @@ type Daemon struct {
 	populated func(cgroup string) (bool, error)
 	// predictor is nil where prediction is off or impossible.
 	predictor *predict.Predictor
-	// topology is nil where it is not reported; machine belongs to its goroutine. kubelet is nil where its options are not
-	// asked for.
+	// topology is nil where it is not reported; machine belongs to its goroutine, unmade is why nothing can be told. kubelet is nil where its
+	// options are not asked for.
 	topology *report.TopologyWriter
+	unmade   atomic.Pointer[error]
 	machine  *report.Machine
 	kubelet  *kubeletopt.Reader
 	// rooms belongs to the loops' goroutine: who has more than its policies say.
 	rooms talk.Rooms
-	// tell are the reports to the cluster.
-	tell    []run.Component
-	count   *metrics.Agent
-	news    news
-	started time.Time
+	// tell are the reports to the cluster; metrics and strategy two of them, nil without an API server.
+	tell     []run.Component
+	metrics  *report.Metrics
+	strategy *report.Strategy
+	count    *metrics.Agent
+	news     news
+	started  time.Time
 	// herald and ownNode are nil without an API server.
 	herald  *report.Herald
 	ownNode *ownnode.Watch
