@@ -36,6 +36,9 @@ const (
 	StateOff         = "off"
 )
 
+// NotAskedYet is the reason of a source that has had no time to be asked: its writer has just started, and there is nothing to mend.
+const NotAskedYet = "not asked yet"
+
 // Agent is what the node agent adds to its status: the node as it was when the file was written. A figure that is nil was
 // not measured. Units: milli-CPUs, bytes, ratios 0..1.
 type Agent struct {

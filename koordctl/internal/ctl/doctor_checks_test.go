@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/koord-rt/koord-rt/api/config"
 	"github.com/koord-rt/koord-rt/daemon/status"
 	"github.com/koord-rt/koord-rt/model/node"
@@ -218,5 +220,14 @@ func TestCheckOwnNode(t *testing.T) {
 		if len(got) != 1 || got[0].Name != "own-node" || got[0].Result != want || !strings.Contains(got[0].Detail, from.Reason) || (got[0].Next == "") != (want == ok) {
 			t.Errorf("%s: %+v", want, got)
 		}
+	}
+	// Right after a start nothing is known that a policy could mend.
+	got := (&env{}).checkOwnNode(agent(node, status.Source{Name: "own-node", State: status.StateDegraded, Reason: status.NotAskedYet}))
+	want := []check{{
+		Name: "own-node", Result: warn, Detail: "not asked yet: koordlet asks within ten seconds of its start",
+		Next: "look again in ten seconds",
+	}}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("at first (-want +got):\n%s", d)
 	}
 }

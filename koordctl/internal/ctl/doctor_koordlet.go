@@ -21,7 +21,11 @@ func (*env) checkOwnNode(s *status.Entry) []check {
 		return nil
 	}
 	c := check{Name: name, Result: ok, Detail: "the API server refuses koordlet what is another node's"}
-	if found := s.Agent.Sources[i]; found.State != status.StateActive {
+	switch found := s.Agent.Sources[i]; {
+	case found.State == status.StateActive:
+	case found.Reason == status.NotAskedYet:
+		c.Result, c.Detail, c.Next = warn, found.Reason+": koordlet asks within ten seconds of its start", "look again in ten seconds"
+	default:
 		c.Result, c.Detail = warn, found.Reason
 		c.Next = "apply packaging/manifests/policy-koordlet.yaml, have the admission plugin ValidatingAdmissionPolicy on (Kubernetes 1.30 and later), and give " +
 			"koordlet a token of its node; Agents in docs/user/admission.md says what holds without"

@@ -86,6 +86,9 @@ func (f *Facts) sharePool(a *accounts) burst.Pool {
 	out.Exclusive.OK, out.BE.OK = true, true
 	for i := range a.pods {
 		u := &a.pods[i]
+		if u.again {
+			continue
+		}
 		switch draft.PinClass(u.member.Pod) {
 		case protocol.QoSBE:
 			out.BE.V += f.average(sample.OfPod(u.member.Pod.UID)).V

@@ -105,6 +105,13 @@ func TestWhoBursts(t *testing.T) {
 			f.Members = append(f.Members, member("lsr", protocol.QoSLSR, protocol.KubeGuaranteed))
 			f.View.Claims.ByPod = map[string]node.PodClaim{"lsr": {LSR: topo.Range(0, 23)}}
 		}, burst.Overload, false},
+		// LS pods use 11 of 28, which would be too much of the 24 that are left if both sandboxes of the LSR pod counted.
+		"pool beside a pod with two sandboxes": {func(f *decide.Facts, _ *workload.Pod) {
+			f.View.Strategy.CPUBurstStrategy.Policy = new(strategy.BurstAuto)
+			lsr := member("lsr", protocol.QoSLSR, protocol.KubeGuaranteed)
+			f.Members = append(f.Members, lsr, lsr)
+			f.View.Claims.ByPod = map[string]node.PodClaim{"lsr": {LSR: topo.Range(0, 3)}}
+		}, burst.Idle, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -41,8 +41,8 @@ func interferenceInput(f *Facts, a *accounts, s *State) interference.Input {
 	disk := f.holds(interference.Disk, s)
 	for i := range a.pods {
 		u := &a.pods[i]
-		if n := len(in.Pods); n > 0 && in.Pods[n-1].UID == u.member.Pod.UID {
-			continue // a second sandbox of the same pod
+		if u.again {
+			continue
 		}
 		p := interference.Pod{UID: u.member.Pod.UID, Name: m.name(u.member.Pod), QoS: u.class}
 		if u.class != protocol.QoSBE {

@@ -4,10 +4,14 @@
 package report
 
 import (
+	"context"
+	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/koord-rt/koord-rt/api/slo"
+	"github.com/koord-rt/koord-rt/koordlet/internal/kube"
 )
 
 // A generation that the node cannot put in force takes nothing away from what is: only Applied says so, and of which.
@@ -39,5 +43,47 @@ func TestStrategyStatusOfAPendingGeneration(t *testing.T) {
 	}
 	if got, changed = StrategyStatus(slo.NodeSLOStatus{}, pending, later); !changed || got.NodeMetric != nil || got.ObservedGeneration != 0 {
 		t.Errorf("never in force: %+v", got)
+	}
+}
+
+// A status that cannot be written is tried ever less often, however often the same is said, and at once when another generation is in force.
+func TestStrategyIsPatient(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		err       error
+		low, high int
+	}{
+		"server away: rarer and rarer": {errors.New("connection refused"), 10, 25},
+		"the server asks for patience": {&kube.Error{Code: 429, RetryAfter: time.Minute}, 3, 10},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			api := &server{object: `{"metadata":{"name":"node-001","uid":"u"}}`}
+			s := NewStrategy(api, "node-001")
+			ctx, cancel := context.WithCancel(t.Context())
+			done := make(chan error)
+			go func() { done <- s.Run(ctx) }()
+			s.Put(InForce{UID: "u", Generation: 1, Features: states()})
+			if got := api.since(time.Now()); len(got) != 1 {
+				t.Errorf("%s: writes at %v", name, got)
+			}
+			api.fail(c.err)
+			start := time.Now()
+			for range 300 {
+				s.Put(InForce{UID: "u", Generation: 2, Features: states()})
+				time.Sleep(2 * time.Second)
+			}
+			if got := api.since(start); len(got) < c.low || len(got) > c.high || !errors.Is(s.Err(), c.err) {
+				t.Errorf("%s: %d attempts in ten minutes, %v: %v", name, len(got), got, s.Err())
+			}
+			api.fail(nil)
+			s.Put(InForce{UID: "u", Generation: 3, Features: states()})
+			if got := api.since(start); len(got) != 1 || s.Err() != nil {
+				t.Errorf("%s: writes at %v of another generation, %v", name, got, s.Err())
+			}
+			cancel()
+			if err := <-done; err != nil {
+				t.Errorf("%s: run: %v", name, err)
+			}
+		})
 	}
 }

@@ -125,11 +125,16 @@ func NewStrategy(api StrategyAPI, node string) *Strategy {
 	return &Strategy{api: api, node: node, wake: make(chan struct{}, 1)}
 }
 
-// Put says what is in force now; the latest word counts. It returns at once.
+// Put says what is in force now; the latest word counts. It returns at once. The same word, which comes every two seconds, does not hasten
+// the next try of a status that could not be written; another generation does, for it has come from the server.
 func (s *Strategy) Put(f InForce) {
 	s.mu.Lock()
+	waits := s.err != nil && s.want != nil && s.want.UID == f.UID && s.want.Generation == f.Generation
 	s.want = &f
 	s.mu.Unlock()
+	if waits {
+		return
+	}
 	select {
 	case s.wake <- struct{}{}:
 	default:
@@ -166,6 +171,10 @@ func (s *Strategy) Run(ctx context.Context) error {
 		}
 		failures++
 		pause := min(strategyMin<<min(failures-1, 10), strategyMax)
+		var answer *kube.Error
+		if errors.As(err, &answer) {
+			pause = max(pause, 2*answer.RetryAfter) // of which half is left at least
+		}
 		timer.Reset(pause/2 + time.Duration(rand.Int64N(int64(pause))))
 	}
 }

@@ -340,6 +340,10 @@ func TestTopologyFailures(t *testing.T) {
 	if wrote, err := stale.write(t.Context(), &Topology{Annotations: map[string]string{"a": "b"}}); !wrote || !errors.Is(err, kube.ErrConflict) {
 		t.Errorf("a race: %v, %v", wrote, err)
 	}
+	stale.look(t.Context(), at)
+	if got := stale.State(); !errors.Is(got.Err, kube.ErrConflict) || got.Writes != 0 || !got.Written.IsZero() {
+		t.Errorf("a lost race counts as written: %+v", got)
+	}
 	w.look(t.Context(), at)
 	if err := w.State().Err; err != nil || w.State().Writes != 1 {
 		t.Errorf("%v, %+v", err, w.State())

@@ -42,11 +42,11 @@ type TopologyOptions struct {
 	Check time.Duration
 }
 
-// TopologyState says how it goes; Err is why the last attempt failed.
+// TopologyState says how it goes: Written is the last success, Err why the last attempt failed.
 type TopologyState struct {
 	Written time.Time
 	Err     error
-	// Writes counts writes, Reads how often the object was read.
+	// Writes counts successes, Reads how often the object was read.
 	Writes, Reads uint64
 }
 
@@ -121,7 +121,7 @@ func (w *TopologyWriter) look(ctx context.Context, now time.Time) {
 	state := *w.State()
 	state.Err = err
 	state.Reads++
-	if wrote {
+	if wrote && err == nil {
 		state.Writes, state.Written = state.Writes+1, now
 	}
 	w.state.Store(&state)
@@ -134,7 +134,7 @@ func (w *TopologyWriter) look(ctx context.Context, now time.Time) {
 	w.readAt = now.Add(jitter(topologyReread))
 }
 
-// write brings the object into step and reports whether that took a write.
+// write brings the object into step and reports whether that took a write, which may have failed.
 func (w *TopologyWriter) write(ctx context.Context, t *Topology) (bool, error) {
 	raw, err := w.o.API.Get(ctx, kube.NodeResourceTopologies, w.o.Node)
 	if errors.Is(err, kube.ErrNotFound) {

@@ -71,18 +71,21 @@ type Daemon struct {
 	populated func(cgroup string) (bool, error)
 	// predictor is nil where prediction is off or impossible.
 	predictor *predict.Predictor
-	// topology is nil where it is not reported; machine belongs to its goroutine. kubelet is nil where its options are not
-	// asked for.
+	// topology is nil where it is not reported; machine belongs to its goroutine, unmade is why nothing can be told. kubelet is nil where its
+	// options are not asked for.
 	topology *report.TopologyWriter
+	unmade   atomic.Pointer[error]
 	machine  *report.Machine
 	kubelet  *kubeletopt.Reader
 	// rooms belongs to the loops' goroutine: who has more than its policies say.
 	rooms talk.Rooms
-	// tell are the reports to the cluster.
-	tell    []run.Component
-	count   *metrics.Agent
-	news    news
-	started time.Time
+	// tell are the reports to the cluster; metrics and strategy two of them, nil without an API server.
+	tell     []run.Component
+	metrics  *report.Metrics
+	strategy *report.Strategy
+	count    *metrics.Agent
+	news     news
+	started  time.Time
 	// herald and ownNode are nil without an API server.
 	herald  *report.Herald
 	ownNode *ownnode.Watch
@@ -165,7 +168,7 @@ type edge struct{}
 func (edge) Mark(*node.View, plan.Plan, *workload.Container) *protocol.Applied { return nil }
 
 // newAgent makes what ticks.
-func (d *Daemon) newAgent() (*agent.Agent, error) {
+func (d *Daemon) newAgent() (_ *agent.Agent, err error) {
 	v := d.host.Engine.Views().Load()
 	at := d.cfg.Host
 	clock := collect.BootClock()
@@ -177,9 +180,13 @@ func (d *Daemon) newAgent() (*agent.Agent, error) {
 	if err != nil {
 		return nil, err
 	}
+	defer func() {
+		if err != nil {
+			scanner.Close()
+		}
+	}()
 	publisher, err := publish.New(d.cfg.RunDir, d.cfg.StateDir, time.Now())
 	if err != nil {
-		scanner.Close()
 		return nil, err
 	}
 	kept := stateFile(filepath.Join(d.cfg.RunDir, "koordlet-state.json"))
@@ -189,28 +196,23 @@ func (d *Daemon) newAgent() (*agent.Agent, error) {
 	}
 	d.window = window.New(window.Options{})
 	if d.pressure, d.tickAlone, err = d.newPressure(v.Kernel.Cgroup); err != nil {
-		scanner.Close()
 		return nil, err
 	}
 	hands, err := d.newHands(v.Kernel.Cgroup)
 	if err != nil {
-		scanner.Close()
 		return nil, err
 	}
 	d.populated = hands.Populated
 	if d.evictor, err = d.newEvictor(hands); err != nil {
-		scanner.Close()
 		return nil, err
 	}
 	d.noPressure = noPressure(scanner.Support())
 	if err := d.extend(scanner.Support); err != nil {
-		scanner.Close()
 		return nil, err
 	}
 	taken := reclaim.New(root.Roots{Cgroup: at.CgroupRoot}, v.Kernel.Cgroup)
 	files, err := cgroup.Open(root.Roots{Cgroup: at.CgroupRoot, Proc: at.Proc}, v.Kernel.Cgroup, cgroup.Options{})
 	if err != nil {
-		scanner.Close()
 		return nil, err
 	}
 	return agent.New(agent.Options{

@@ -13,7 +13,7 @@ import (
 )
 
 var (
-	errNotAsked = errors.New("not asked yet")
+	errNotAsked = errors.New(status.NotAskedYet)
 	errNotHeld  = errors.New("the API server does not hold koordlet to its node: it would let it make the NodeResourceTopology of another node")
 )
 

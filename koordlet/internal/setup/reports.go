@@ -14,6 +14,7 @@ import (
 	"github.com/koord-rt/koord-rt/api/strategy"
 	"github.com/koord-rt/koord-rt/daemon/boottime"
 	"github.com/koord-rt/koord-rt/daemon/run"
+	"github.com/koord-rt/koord-rt/daemon/status"
 	"github.com/koord-rt/koord-rt/koordlet/internal/kube"
 	"github.com/koord-rt/koord-rt/koordlet/internal/ownnode"
 	"github.com/koord-rt/koord-rt/koordlet/internal/report"
@@ -37,6 +38,7 @@ func (d *Daemon) reports() ([]run.Component, error) {
 	}
 	d.cluster.poke = metrics.Poke
 	strategy := report.NewStrategy(d.cluster.client, d.cluster.name)
+	d.metrics, d.strategy = metrics, strategy
 	d.herald = report.NewHerald(d.cluster.client, d.cluster.name, d.pods.Snapshot, d.log)
 	d.ownNode = ownnode.New(d.cluster.client, d.cluster.name, d.log)
 	return []run.Component{
@@ -44,6 +46,15 @@ func (d *Daemon) reports() ([]run.Component, error) {
 		{Name: "report of metrics", Run: metrics.Run}, {Name: "report of strategy", Run: strategy.Run}, {Name: "events", Run: d.herald.Run},
 		{Name: "strategy in force", Run: func(ctx context.Context) error { return d.inForce(ctx, strategy) }},
 	}, nil
+}
+
+// reportSources say whether the NodeMetric's and the NodeSLO's status could be written last, and why not; nothing without an API server.
+func reportSources(m *report.Metrics, s *report.Strategy) []status.Source {
+	if m == nil || s == nil {
+		return nil
+	}
+	metric := m.State()
+	return []status.Source{source("nodemetric-report", metric.Err, metric.Written), source("nodeslo-status", s.Err(), time.Time{})}
 }
 
 // measured is what a report is made from; false before the first tick.

@@ -4,13 +4,70 @@
 package setup
 
 import (
+	"context"
+	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/koord-rt/koord-rt/api/slo"
 	"github.com/koord-rt/koord-rt/api/strategy"
 	"github.com/koord-rt/koord-rt/daemon/handoff"
+	"github.com/koord-rt/koord-rt/daemon/status"
+	"github.com/koord-rt/koord-rt/koordlet/internal/kube"
+	"github.com/koord-rt/koord-rt/koordlet/internal/pods"
+	"github.com/koord-rt/koord-rt/koordlet/internal/report"
+	"github.com/koord-rt/koord-rt/koordlet/internal/window"
 )
+
+// refusing takes no status.
+type refusing struct{}
+
+func (refusing) Get(context.Context, kube.Resource, string) ([]byte, error) {
+	return []byte(`{"metadata":{"uid":"u"}}`), nil
+}
+
+func (refusing) ReplaceStatus(_ context.Context, r kube.Resource, _, _ string, _ any) error {
+	return errors.New("forbidden: " + r.Plural)
+}
+
+// Why a status is not written stands among the sources: in the objects, where nobody writes, it cannot.
+func TestReportSources(t *testing.T) {
+	t.Parallel()
+	if got := reportSources(nil, nil); got != nil {
+		t.Errorf("without an API server: %+v", got)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		in := report.Input{Window: window.New(window.Options{}), Policy: slo.DefaultCollect(), Pods: pods.New(pods.Options{}).Snapshot()}
+		m, err := report.NewMetrics(report.MetricsOptions{API: refusing{}, Node: "n", Input: func() (report.Input, bool) { return in, true }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := report.NewStrategy(refusing{}, "n")
+		says := func(state, metric, strategy string) {
+			t.Helper()
+			want := []status.Source{{Name: "nodemetric-report", State: state, Reason: metric}, {Name: "nodeslo-status", State: state, Reason: strategy}}
+			if d := cmp.Diff(want, reportSources(m, s)); d != "" {
+				t.Errorf("(-want +got):\n%s", d)
+			}
+		}
+		says(status.StateActive, "", "")
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- m.Run(ctx) }()
+		go func() { done <- s.Run(ctx) }()
+		s.Put(report.InForce{UID: "u", Generation: 1})
+		time.Sleep(report.DefaultCheck)
+		synctest.Wait()
+		says(status.StateDegraded, "forbidden: nodemetrics", "forbidden: nodeslos")
+		cancel()
+		if err := errors.Join(<-done, <-done); err != nil {
+			t.Error(err)
+		}
+	})
+}
 
 // TestFollows: an object is in force as soon as the engine has read what was handed on, and no sooner.
 func TestFollows(t *testing.T) {

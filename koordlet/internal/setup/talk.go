@@ -219,7 +219,7 @@ func hostApps(list []strategy.HostApplication) []talk.HostApp {
 // sources are the objects that are followed and told, each with why it is not.
 func (d *Daemon) sources() []status.Source {
 	return slices.Concat(
-		d.cluster.sources(), topologySource(d.cfg.APIServer.Topology, d.topology),
+		d.cluster.sources(), reportSources(d.metrics, d.strategy), topologySource(d.cfg.APIServer.Topology, d.topology, d.whyUnmade()),
 		optionsSource(d.topology != nil, d.kubelet != nil, d.options()), ownNodeSource(d.ownNode),
 	)
 }

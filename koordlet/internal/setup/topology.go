@@ -4,6 +4,7 @@
 package setup
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -47,12 +48,18 @@ func (d *Daemon) newTopology() ([]run.Component, error) {
 	return out, nil
 }
 
-// topologyNow is what shall be told; false before the pods are known, because CPUs that they have would seem to be free, and
-// before the kubelet has been asked.
+// topologyNow is what shall be told; false while it is not known, or cannot be, which [topologySource] says.
 func (d *Daemon) topologyNow() (report.Topology, bool) {
+	out, known, err := d.topologyAsItIs()
+	d.unmade.Store(&err)
+	return out, known && err == nil
+}
+
+// topologyAsItIs is not known before the pods are, because CPUs that they have would seem to be free, and before the kubelet has been asked.
+func (d *Daemon) topologyAsItIs() (_ report.Topology, known bool, _ error) {
 	pods, n, v := d.pods.Snapshot(), d.cluster.Node(), d.host.Engine.Views().Load()
 	if pods.Generation == 0 || n == nil || !v.Dynamic.Known || d.kubelet != nil && d.kubelet.State() == nil {
-		return report.Topology{}, false
+		return report.Topology{}, false, nil
 	}
 	if d.machine == nil {
 		m, err := readMachine(&d.cfg.Host, v)
@@ -63,11 +70,11 @@ func (d *Daemon) topologyNow() (report.Topology, bool) {
 	}
 	checkpoint, err := readCheckpoint(d.cfg.Host.KubeletCPUManagerState)
 	if err != nil {
-		return report.Topology{}, false // half of a write; the next check finds it whole
+		return report.Topology{}, false, err // half of a write, which the next check finds whole, or a kubelet's that is not known here
 	}
 	huge, err := hugePages(sys.FS(d.cfg.Host.Sys), v.Topology.Nodes)
 	if err != nil {
-		return report.Topology{}, false // a memory node that goes; the next check finds it gone
+		return report.Topology{}, false, err // for example a memory node that goes: the next check finds it gone
 	}
 	in := report.TopologyInput{
 		Machine: d.machine, HugePages: huge, Kubelet: checkpoint, Reserved: v.Claims.Reserved, Pods: pods, Node: n.Annotations, Labels: n.Labels, Kept: kept(n),
@@ -77,7 +84,7 @@ func (d *Daemon) topologyNow() (report.Topology, bool) {
 		in.Options = &s.Options
 	}
 	out, err := report.BuildTopology(&in)
-	return out, err == nil
+	return out, true, err
 }
 
 // kept is what the kubelet keeps of the node for the system, for itself and from eviction; what the manager amplifies is not
@@ -180,7 +187,7 @@ func optionsSource(reported, asked bool, s *kubeletopt.State) []status.Source {
 	case !asked:
 		return []status.Source{{Name: name, State: status.StateOff, Reason: "kubelet.queryConfig is false"}}
 	case s == nil:
-		return []status.Source{{Name: name, State: status.StateDegraded, Reason: "not asked yet"}}
+		return []status.Source{{Name: name, State: status.StateDegraded, Reason: status.NotAskedYet}}
 	}
 	return []status.Source{source(name, s.Err, s.Since)}
 }
@@ -193,8 +200,8 @@ func (d *Daemon) options() *kubeletopt.State {
 	return d.kubelet.State()
 }
 
-// topologySource says how that report goes.
-func topologySource(on bool, w *report.TopologyWriter) []status.Source {
+// topologySource says how that report goes; unmade is why there is nothing to report.
+func topologySource(on bool, w *report.TopologyWriter, unmade error) []status.Source {
 	const name = "noderesourcetopology"
 	switch {
 	case w == nil && on:
@@ -203,5 +210,13 @@ func topologySource(on bool, w *report.TopologyWriter) []status.Source {
 		return []status.Source{{Name: name, State: status.StateOff, Reason: "apiServer.topology is false"}}
 	}
 	s := w.State()
-	return []status.Source{source(name, s.Err, s.Written)}
+	return []status.Source{source(name, cmp.Or(unmade, s.Err), s.Written)}
+}
+
+// whyUnmade is the newest word of [Daemon.topologyNow].
+func (d *Daemon) whyUnmade() error {
+	if err := d.unmade.Load(); err != nil {
+		return *err
+	}
+	return nil
 }

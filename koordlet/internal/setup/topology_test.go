@@ -92,10 +92,10 @@ func TestKubeletCPUs(t *testing.T) {
 
 func TestTopologySource(t *testing.T) {
 	t.Parallel()
-	if got := topologySource(true, nil); got != nil {
+	if got := topologySource(true, nil, nil); got != nil {
 		t.Errorf("%+v", got)
 	}
-	off := topologySource(false, nil)
+	off := topologySource(false, nil, nil)
 	if len(off) != 1 || off[0].State != status.StateOff || off[0].Reason == "" {
 		t.Errorf("%+v", off)
 	}
@@ -103,8 +103,11 @@ func TestTopologySource(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := topologySource(true, w); len(got) != 1 || got[0].State != status.StateActive {
+	if got := topologySource(true, w, nil); len(got) != 1 || got[0].State != status.StateActive {
 		t.Errorf("%+v", got)
+	}
+	if got := topologySource(true, w, errors.New("no policyName")); len(got) != 1 || got[0].State != status.StateDegraded || got[0].Reason != "no policyName" {
+		t.Errorf("what cannot be made: %+v", got)
 	}
 }
 

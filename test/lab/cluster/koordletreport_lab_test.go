@@ -149,7 +149,9 @@ func (n *governed) topology(t *testing.T) {
 	if kept := float64(runtime.NumCPU()) - free; kept < 0.499 || kept > 0.501+0.001*float64(len(zones)) {
 		t.Errorf("the zones keep %.3f CPUs: %s", kept, got.Compact("zones"))
 	}
-	n.sees(t, `koord_rt_koordlet_source_state\{source="kubelet-options",state="active"\} 1`)
+	for _, source := range []string{"kubelet-options", "nodemetric-report", "nodeslo-status", "noderesourcetopology"} {
+		n.sees(t, `koord_rt_koordlet_source_state\{source="`+source+`",state="active"\} 1`)
+	}
 }
 
 // used compares each pod of a NodeMetric with what it does.

@@ -20,7 +20,7 @@ import (
 // TestClusterManagerAdmission: what koord-manager's webhooks and packaging/manifests/policy-koordlet.yaml refuse at a real API server, and
 // what passes. An agent, known by a token of its node, evicts, deletes and writes what is its node's, and koordlet says that it is held to that; quotas, reservations, migration
 // jobs and amplified nodes are held to their rules, by one process for each role that has this role's rights alone; with koord-manager gone nobody
-// waits for it but the agent, and for one that hangs not for long; a replica whose lease is taken, or that is cut off, goes on admitting, and the other one takes over; and every manifest of the documents and of docs/user/best-effort.md passes. The two nodes are objects without a kubelet.
+// waits for it but the agent, and for one that hangs not for long; a replica whose lease is taken, or that is cut off, goes on admitting, and the other one takes over; and every manifest of the documents and of docs/user passes, that of docs/user/manager.md into the NodeSLOs. The two nodes are objects without a kubelet.
 func TestClusterManagerAdmission(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
@@ -39,10 +39,11 @@ func TestClusterManagerAdmission(t *testing.T) {
 		{"reservations", a.reservations}, {"rules of reservations", a.reservationRules}, {"profiles of reservations", a.reservationProfiles},
 		{"jobs", a.jobs}, {"rules of jobs", a.jobRules}, {"amplification", a.amplification}, {"rules of nodes", a.nodeRules},
 		{"strategy", a.strategy}, {"rules of the strategy", a.strategyRules},
-		{"new pods", a.newPods}, {"a page", a.bestEffort}, {"our scheduler", a.ourScheduler}, {"gates", a.gates}, {"rules of quotas", a.quotaRules},
+		{"new pods", a.newPods}, {"a page", a.bestEffort}, {"pages", a.guide}, {"our scheduler", a.ourScheduler}, {"gates", a.gates}, {"rules of quotas", a.quotaRules},
 		{"rights", a.rights}, {"hangs", a.hangs}, {"away", a.away},
 		// These make a ConfigMap, by which the manager takes the node's amplification back.
 		{"lease taken", a.leaseTaken}, {"leader cut off", a.leaderCutOff}, {"leader ended", a.leaderEnded}, {"misspelt before", a.misspeltBefore}, {"documents", a.documents},
+		{"page of strategies", a.strategiesPage},
 	} {
 		if !t.Run(s.name, s.test) {
 			return

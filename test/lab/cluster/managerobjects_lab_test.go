@@ -24,6 +24,10 @@ func (a *admitted) try(ctx context.Context, text string) error {
 	if err != nil {
 		return err
 	}
+	return a.tryObject(ctx, o)
+}
+
+func (a *admitted) tryObject(ctx context.Context, o cluster.Object) error {
 	path, err := a.c.Admin().Path(ctx, o)
 	if err != nil {
 		return err

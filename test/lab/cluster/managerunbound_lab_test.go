@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/koord-rt/koord-rt/daemon/status"
 	"github.com/koord-rt/koord-rt/test/lab/cluster"
 )
 
@@ -131,8 +132,14 @@ func (a *admitted) findsOut(t *testing.T, node, of string) func(*testing.T) doct
 				return fmt.Errorf("koordctl doctor: %w: %s", errors.Join(err, bad), out)
 			}
 			i := slices.IndexFunc(lines, func(l doctorLine) bool { return l.Check == "own-node" })
-			if i < 0 || lines[i].Detail == "not asked yet" {
-				return fmt.Errorf("koordlet has not asked: %+v", lines)
+			if i < 0 {
+				return fmt.Errorf("doctor says nothing of it: %+v", lines)
+			}
+			if l := lines[i]; strings.HasPrefix(l.Detail, status.NotAskedYet) {
+				if l.Result != "warn" || l.Next != "look again in ten seconds" {
+					t.Fatalf("doctor of an agent that has not asked yet: %+v", l)
+				}
+				return fmt.Errorf("koordlet has not asked: %+v", l)
 			}
 			found = lines[i]
 			return nil
