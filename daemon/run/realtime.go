@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"strconv"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -23,12 +24,14 @@ const (
 	restless = 500 * time.Millisecond
 	// hopeless is where the kernel kills instead, should the way back not work either.
 	hopeless = 5 * time.Second
+	// lookAgain is how often a thread is looked for that the Go runtime's own has made, which gives it no real time.
+	lookAgain = 10 * time.Second
 )
 
-// RealTime lets every thread of the process, and those that are made later, run before all that share a processor by weight (SCHED_RR,
-// sched(7)), round robin with the lowest priority there is. Nice values wait behind it for the way back. The kernel sends SIGXCPU to a process
-// with a thread that does not sleep; then all of them share again (Watch). Without CAP_SYS_NICE, and in a cgroup without real time of its own
-// (cpu.rt_runtime_us of cgroup v1), it returns an error and nothing has changed but the limit.
+// RealTime lets every thread of the process that runs Go code, and those that are made later, run before all that share a processor by weight
+// (SCHED_RR, sched(7)), round robin with the lowest priority there is. Nice values wait behind it for the way back. The kernel sends SIGXCPU to a
+// process with a thread that does not sleep; then all of them share again (WatchRealTime). Without CAP_SYS_NICE, and in a cgroup without real time
+// of its own (cpu.rt_runtime_us of cgroup v1), it returns an error and nothing has changed but the limit.
 func RealTime() error { return realTime(restless, hopeless) }
 
 func realTime(soft, hard time.Duration) error {
@@ -36,20 +39,40 @@ func realTime(soft, hard time.Duration) error {
 	if err := unix.Setrlimit(unix.RLIMIT_RTTIME, &limit); err != nil {
 		return fmt.Errorf("limit real time to %v: %w", hard, err)
 	}
-	err := setPolicy(unix.SCHED_RR, realTimePriority)
+	err := keepRealTime()
 	if err != nil { // some threads may have it
 		err = errors.Join(err, Share())
 	}
 	return err
 }
 
-// Share takes RealTime back: every thread shares its processor by its nice value. The kernel has set its timer slack to what it began with.
-func Share() error { return setPolicy(unix.SCHED_NORMAL, 0) }
+// keepRealTime gives real time to all threads but the Go runtime's own. That one sleeps for 20 µs again and again while Go code runs, and takes the
+// processor from a goroutine that is in a system call meanwhile: timer slack calms it (TuneTimers), and real time has none.
+func keepRealTime() error {
+	own, err := runtimesOwn()
+	if err != nil {
+		return err
+	}
+	return setPolicy(unix.SCHED_RR, realTimePriority, own)
+}
 
-// setPolicy gives every thread a policy, and leaves the nice value.
-func setPolicy(policy, priority uint32) error {
+// Share takes RealTime back: every thread shares its processor by its nice value. The kernel has set its timer slack to what it began with.
+func Share() error { return setPolicy(unix.SCHED_NORMAL, 0, 0) }
+
+// setPolicy gives every thread but one a policy, and leaves the nice value.
+func setPolicy(policy, priority uint32, but int) error {
 	return eachThread(func(tid int) error {
-		// sched_getattr(2) does not tell a nice value that waits behind real time. The system call has 20 minus it.
+		if tid == but {
+			return nil
+		}
+		has, err := unix.SchedGetAttr(tid, 0)
+		if err != nil {
+			return fmt.Errorf("read scheduling of thread %d: %w", tid, err)
+		}
+		if has.Policy == policy && has.Priority == priority {
+			return nil
+		}
+		// What was read does not tell a nice value that waits behind real time. The system call has 20 minus it.
 		up, err := unix.Getpriority(unix.PRIO_PROCESS, tid)
 		if err != nil {
 			return fmt.Errorf("read nice value of thread %d: %w", tid, err)
@@ -62,15 +85,53 @@ func setPolicy(policy, priority uint32) error {
 	})
 }
 
+// runtimesOwn is the Go runtime's thread that runs no Go code (sysmon): the first that a process makes. Numbers of threads grow, and begin anew
+// behind the largest.
+func runtimesOwn() (int, error) {
+	threads, err := os.ReadDir("/proc/self/task")
+	if err != nil {
+		return 0, fmt.Errorf("list own threads: %w", err)
+	}
+	process := os.Getpid()
+	first, after := 0, 0
+	for _, t := range threads {
+		tid, err := strconv.Atoi(t.Name())
+		if err != nil || tid == process {
+			continue
+		}
+		if first == 0 || tid < first {
+			first = tid
+		}
+		if tid > process && (after == 0 || tid < after) {
+			after = tid
+		}
+	}
+	if after > 0 {
+		return after, nil
+	}
+	return first, nil
+}
+
 // WatchRealTime waits for the kernel's word that a thread does not sleep, gives real time back then, and tells. It returns when ctx ends or
-// when it has told.
+// when it has told. Meanwhile it sees to threads that have come without.
 func WatchRealTime(ctx context.Context, told func(why string, err error)) {
-	restlessness := make(chan os.Signal, 1)
-	signal.Notify(restlessness, unix.SIGXCPU)
-	defer signal.Stop(restlessness)
-	select {
-	case <-ctx.Done():
-	case <-restlessness:
-		told(fmt.Sprintf("a thread used %v of processor time in real time without sleeping", restless), Share())
+	sleepless := make(chan os.Signal, 1)
+	signal.Notify(sleepless, unix.SIGXCPU)
+	defer signal.Stop(sleepless)
+	again := time.NewTicker(lookAgain)
+	defer again.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-sleepless:
+			told(fmt.Sprintf("a thread used %v of processor time in real time without sleeping", restless), Share())
+			return
+		case <-again.C:
+			if err := keepRealTime(); err != nil {
+				told("new threads are refused it: "+err.Error(), Share())
+				return
+			}
+		}
 	}
 }

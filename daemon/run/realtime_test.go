@@ -10,6 +10,7 @@ import (
 	"os"
 	"runtime"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -75,7 +76,7 @@ func TestRealTime(t *testing.T) {
 	allHave(t, unix.SCHED_NORMAL, 0, nice)
 }
 
-// allHave looks at all threads of this process, among them some that were made just now.
+// allHave looks at all threads of this process, among them some that were made just now. The Go runtime's own always shares.
 func allHave(t *testing.T, policy, priority uint32, nice int) {
 	t.Helper()
 	locked := make(chan struct{})
@@ -85,6 +86,10 @@ func allHave(t *testing.T, policy, priority uint32, nice int) {
 			runtime.LockOSThread() // a thread of its own, which ends with it
 			<-locked
 		}()
+	}
+	own, err := runtimesOwn()
+	if err != nil {
+		t.Fatal(err)
 	}
 	threads, err := os.ReadDir("/proc/self/task")
 	if err != nil || len(threads) < 2 {
@@ -103,8 +108,39 @@ func allHave(t *testing.T, policy, priority uint32, nice int) {
 		if err := errors.Join(err, err2); err != nil {
 			t.Fatal(err)
 		}
+		policy, priority := policy, priority
+		if tid == own {
+			policy, priority = unix.SCHED_NORMAL, 0
+		}
 		if attr.Policy != policy || attr.Priority != priority || 20-up != nice {
 			t.Errorf("thread %d has policy %d, priority %d, nice %d; want %d, %d, %d", tid, attr.Policy, attr.Priority, 20-up, policy, priority, nice)
+		}
+	}
+}
+
+// The thread that is left without real time is the one that wakes by itself, and often, while Go code runs and no other has anything to do.
+func TestRuntimesOwnThread(t *testing.T) {
+	own, err := runtimesOwn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	slept := func() int {
+		text, err := os.ReadFile("/proc/self/task/" + strconv.Itoa(own) + "/status")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, rest, _ := strings.Cut(string(text), "\nvoluntary_ctxt_switches:")
+		line, _, _ := strings.Cut(rest, "\n")
+		n, err := strconv.Atoi(strings.TrimSpace(line))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	before := slept()
+	for end := time.Now().Add(10 * time.Second); slept() < before+20; { // one whose goroutine runs does not sleep, and others sleep on
+		if time.Now().After(end) {
+			t.Fatalf("thread %d has slept %d times", own, slept()-before)
 		}
 	}
 }

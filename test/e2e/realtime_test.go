@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -28,6 +29,12 @@ const nriNice = -10
 // that waited behind it is in force, people are told, and pods get what they get. Whoever does not want it does not have it.
 func lifecycleRealTime(r *rig) {
 	r.up(standard, nil)
+	if err := realTimeHere(); err != nil { // a cgroup of v1 without real time, in which koord-nri is as this test is
+		r.threads(unix.SCHED_NORMAL, nriNice)
+		r.toldOfPriority("warn", unix.EPERM.Error())
+		r.t.Logf("the kernel refuses real time here: %v", err)
+		return
+	}
 	r.threads(unix.SCHED_RR, nriNice)
 	r.toldOfPriority("ok", status.InRealTime)
 	r.now(r.pod(bePod("realtime-first")), wants("BE", ""))
@@ -51,7 +58,18 @@ func lifecycleRealTime(r *rig) {
 	r.toldOfPriority("ok", status.RealTimeOff)
 }
 
-// threads waits until every thread of koord-nri has the policy and the nice value.
+// realTimeHere tries whether the kernel has real time for a process of this cgroup.
+func realTimeHere() error {
+	tried := make(chan error)
+	go func() {
+		runtime.LockOSThread() // and end the thread with the goroutine
+		tried <- unix.SchedSetAttr(0, &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_RR, Priority: 1}, 0)
+	}()
+	return <-tried
+}
+
+// threads waits until every thread of koord-nri has the policy and the nice value. In real time the Go runtime's own is not, for without its timer
+// slack it would take the processor from the others.
 func (r *rig) threads(policy uint32, nice int) {
 	r.t.Helper()
 	dir := filepath.Join("/proc", strconv.Itoa(r.plugin.Process.Pid), "task")
@@ -60,6 +78,7 @@ func (r *rig) threads(policy uint32, nice int) {
 		if err != nil {
 			return err
 		}
+		sharing := 0
 		for _, e := range list {
 			tid, err := strconv.Atoi(e.Name())
 			if err != nil {
@@ -77,13 +96,21 @@ func (r *rig) threads(policy uint32, nice int) {
 			if err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return err
 			}
-			if policy == unix.SCHED_NORMAL && err == nil && strings.TrimSpace(string(slack)) != "1000000" {
+			shares := attr.Policy == unix.SCHED_NORMAL
+			if shares && err == nil && strings.TrimSpace(string(slack)) != "1000000" {
 				return fmt.Errorf("thread %d of koord-nri has a timer slack of %s ns", tid, slack)
+			}
+			if shares && 20-up == nice && policy == unix.SCHED_RR {
+				sharing++
+				continue
 			}
 			if attr.Policy != policy || 20-up != nice || policy == unix.SCHED_RR && attr.Priority != 1 {
 				return fmt.Errorf("thread %d of koord-nri has policy %d, priority %d, nice %d; want policy %d, nice %d",
 					tid, attr.Policy, attr.Priority, 20-up, policy, nice)
 			}
+		}
+		if policy == unix.SCHED_RR && sharing != 1 {
+			return fmt.Errorf("%d threads of koord-nri share a processor, and %d are in real time", sharing, len(list)-sharing)
 		}
 		return nil
 	})

@@ -52,8 +52,10 @@ func New(ctx context.Context, l Loaded, version, program string, log *slog.Logge
 func (d *Daemon) Run(ctx context.Context) error {
 	// Beside the connection: a kernel takes some 40 ms to list its functions, and what a start probes and reads is no handler's work.
 	realTime := run.Component{Name: "real time", Run: func(ctx context.Context) error {
-		d.sched.enter(d.realTime, d.proc)
-		d.sched.watch(ctx, d.host.Engine.Problem)
+		if d.sched.enter(d.realTime, d.proc) {
+			d.sched.watch(ctx, d.host.Engine.Problem)
+		}
+		<-ctx.Done() // who returns ends all
 		return nil
 	}}
 	return errors.Join(d.host.Run(ctx, d.plugin.Connect, realTime), d.close())

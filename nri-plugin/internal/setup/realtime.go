@@ -39,23 +39,24 @@ func (s *scheduling) String() string { return *s.told.Load() }
 
 func (s *scheduling) tell(text string) { s.told.Store(&text) }
 
-// enter asks for real time where it is wanted and hinders nobody.
-func (s *scheduling) enter(wanted bool, fs proc.FS) {
+// enter asks for real time where it is wanted and hinders nobody, and reports whether it was given.
+func (s *scheduling) enter(wanted bool, fs proc.FS) bool {
 	if !wanted {
 		s.tell(instead + status.RealTimeOff)
-		return
+		return false
 	}
 	why := hinders(fs)
 	if why == "" {
 		err := run.RealTime()
 		if err == nil {
 			s.tell(status.InRealTime)
-			return
+			return true
 		}
 		why = err.Error()
 	}
 	s.tell(instead + why)
 	s.log.Info("not in real time", "why", why)
+	return false
 }
 
 // hinders says why a process in real time would be in somebody's way on this kernel, "" for not.
@@ -77,7 +78,7 @@ func hinders(fs proc.FS) string {
 	return ""
 }
 
-// watch gives real time back when the kernel says that a thread does not sleep, and has problem keep that for people. It returns when ctx ends.
+// watch gives real time back when the kernel says that a thread does not sleep, and has problem keep that for people. It returns then, or when ctx ends.
 func (s *scheduling) watch(ctx context.Context, problem func(where, key, reason string)) {
 	run.WatchRealTime(ctx, func(why string, err error) {
 		err = errors.Join(err, run.TuneTimers(TimerSlack))
@@ -88,5 +89,4 @@ func (s *scheduling) watch(ctx context.Context, problem func(where, key, reason 
 		s.tell(text)
 		problem("koord-nri", "scheduling", text)
 	})
-	<-ctx.Done()
 }
