@@ -29,7 +29,7 @@ func TestUpstreamsCommandLine(t *testing.T) {
 	}
 	want := Options{
 		Roles: []string{"slo", "webhook"}, Controllers: []string{"nodemetric", "noderesource", "nodeslo", "quotamirror", "quotaprofile"}, Elect: true, Namespace: "koordinator-system",
-		Metrics: ":8080", Health: ":8000", QPS: 300, Burst: 500, ConfigNamespace: "koordinator-system", ConfigName: "slo-controller-config",
+		Metrics: ":8080", Health: ":8000", QPS: 500, Burst: 1000, ConfigNamespace: "koordinator-system", ConfigName: "slo-controller-config",
 		Orphan: 10 * time.Minute, Reapply: Reapply{Interval: 30 * time.Second, QPS: 10, Burst: 100},
 		LogLevel: "debug", LogFormat: "text", Recommend: Recommend{Every: time.Minute, ColdStart: time.Hour}, Webhook: Webhook{Port: 9876, Gates: map[string]bool{}},
 	}
