@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -53,15 +54,10 @@ func TestRealTime(t *testing.T) {
 		return
 	}
 	allHave(t, unix.SCHED_RR, realTimePriority, nice)
-	stop := make(chan struct{})
+	var stop atomic.Bool
 	go func() {
 		runtime.LockOSThread()
-		for {
-			select {
-			case <-stop:
-				return
-			default:
-			}
+		for !stop.Load() { // without sleep
 		}
 	}()
 	select {
@@ -72,7 +68,7 @@ func TestRealTime(t *testing.T) {
 	case <-time.After(30 * time.Second):
 		t.Error("nobody was told of a thread that does not sleep")
 	}
-	close(stop)
+	stop.Store(true)
 	allHave(t, unix.SCHED_NORMAL, 0, nice)
 }
 
