@@ -24,8 +24,11 @@ const (
 	restless = 500 * time.Millisecond
 	// hopeless is where the kernel kills instead, should the way back not work either.
 	hopeless = 5 * time.Second
-	// lookAgain is how often a thread is looked for that the Go runtime's own has made, which gives it no real time.
+	// lookAgain is how often a thread is looked for that the Go runtime's own has made, which gives it no real time, and what all of them have used.
 	lookAgain = 10 * time.Second
+	// mostUsed is the part of one processor that all threads together may use from look to look: some that take turns sleep in between, so
+	// the kernel does not miss their sleep. 64 creations at once take a tenth of it.
+	mostUsed = 0.5
 )
 
 // RealTime lets every thread of the process that runs Go code, and those that are made later, run before all that share a processor by weight
@@ -112,14 +115,19 @@ func runtimesOwn() (int, error) {
 	return first, nil
 }
 
-// WatchRealTime waits for the kernel's word that a thread does not sleep, gives real time back then, and tells. It returns when ctx ends or
-// when it has told. Meanwhile it sees to threads that have come without.
+// WatchRealTime waits for the kernel's word that a thread does not sleep, and looks for itself whether all of them do too little; then it gives real
+// time back, and tells. It returns when ctx ends or when it has told. Meanwhile it sees to threads that have come without.
 func WatchRealTime(ctx context.Context, told func(why string, err error)) {
+	watchRealTime(ctx, lookAgain, told)
+}
+
+func watchRealTime(ctx context.Context, every time.Duration, told func(why string, err error)) {
 	sleepless := make(chan os.Signal, 1)
 	signal.Notify(sleepless, unix.SIGXCPU)
 	defer signal.Stop(sleepless)
-	again := time.NewTicker(lookAgain)
+	again := time.NewTicker(every)
 	defer again.Stop()
+	looked, before := time.Now(), processorTime()
 	for {
 		select {
 		case <-ctx.Done():
@@ -128,10 +136,25 @@ func WatchRealTime(ctx context.Context, told func(why string, err error)) {
 			told(fmt.Sprintf("a thread used %v of processor time in real time without sleeping", restless), Share())
 			return
 		case <-again.C:
+			now, used := time.Now(), processorTime()
+			if within := now.Sub(looked); float64(used-before) > mostUsed*float64(within) {
+				told(fmt.Sprintf("its threads used %v of processor time in %v", (used-before).Round(time.Millisecond), within.Round(time.Millisecond)), Share())
+				return
+			}
+			looked, before = now, used
 			if err := keepRealTime(); err != nil {
 				told("new threads are refused it: "+err.Error(), Share())
 				return
 			}
 		}
 	}
+}
+
+// processorTime is what this process has used, in user mode and in the kernel.
+func processorTime() time.Duration {
+	var u unix.Rusage
+	if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {
+		return 0 // it fails for no such argument
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

@@ -21,6 +21,25 @@ import (
 // Every thread is in real time, those that are made later too; a thread that does not sleep has the kernel tell us, and then all of them share
 // again with the nice value that they had. Where the kernel refuses, nothing has changed.
 func TestRealTime(t *testing.T) {
+	inRealTime(t, time.Hour, "without sleeping", func(stop *atomic.Bool) {
+		for !stop.Load() {
+		}
+	})
+}
+
+// With one processor for Go code, two threads that never have enough take turns, and each sleeps while the other one works.
+func TestThreadsThatTakeTurns(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	inRealTime(t, 300*time.Millisecond, "processor time in", func(stop *atomic.Bool) {
+		runtime.LockOSThread() // it gives its processor up every ten milliseconds, and sleeps until it has it again
+		for !stop.Load() {
+		}
+	})
+}
+
+// inRealTime has the process in real time while work goes on, until somebody tells why that has ended.
+func inRealTime(t *testing.T, every time.Duration, want string, work func(stop *atomic.Bool)) {
+	t.Helper()
 	t.Cleanup(func() { // the limit stays: it is nothing to a thread that shares
 		if err := Share(); err != nil {
 			t.Error(err)
@@ -35,16 +54,6 @@ func TestRealTime(t *testing.T) {
 			t.Error(err)
 		}
 	})
-
-	ctx, cancel := context.WithCancel(t.Context())
-	told := make(chan error, 1)
-	watching := make(chan struct{})
-	go func() {
-		defer close(watching)
-		WatchRealTime(ctx, func(_ string, err error) { told <- err })
-	}()
-	defer func() { cancel(); <-watching }()
-
 	if err := realTime(40*time.Millisecond, time.Minute); err != nil {
 		if !errors.Is(err, fs.ErrPermission) {
 			t.Fatal(err)
@@ -54,19 +63,28 @@ func TestRealTime(t *testing.T) {
 		return
 	}
 	allHave(t, unix.SCHED_RR, realTimePriority, nice)
-	var stop atomic.Bool
+
+	ctx, cancel := context.WithCancel(t.Context())
+	type word struct {
+		why string
+		err error
+	}
+	told := make(chan word, 1)
+	watching := make(chan struct{})
 	go func() {
-		runtime.LockOSThread()
-		for !stop.Load() { // without sleep
-		}
+		defer close(watching)
+		watchRealTime(ctx, every, func(why string, err error) { told <- word{why, err} })
 	}()
+	defer func() { cancel(); <-watching }()
+	var stop atomic.Bool
+	go work(&stop)
 	select {
-	case err := <-told:
-		if err != nil {
-			t.Error(err)
+	case w := <-told:
+		if w.err != nil || !strings.Contains(w.why, want) {
+			t.Errorf("told %q, %v; want %q", w.why, w.err, want)
 		}
 	case <-time.After(30 * time.Second):
-		t.Error("nobody was told of a thread that does not sleep")
+		t.Error("nobody was told of work that does not end")
 	}
 	stop.Store(true)
 	allHave(t, unix.SCHED_NORMAL, 0, nice)
