@@ -118,6 +118,37 @@ func TestEveryLifecycleRunsOnV2(t *testing.T) {
 	}
 }
 
+// kubeletStep is one of TestGuestKubelet.
+var kubeletStep = regexp.MustCompile(`\{"(\w+)", n\.\w+\}`)
+
+// TestEveryKubeletStepRuns: make test has each step beside a real kubelet on cgroup v2 but one, which is long; the long lane has that one, too.
+func TestEveryKubeletStepRuns(t *testing.T) {
+	t.Parallel()
+	src, err := os.ReadFile("../e2e/kubeletguest_test.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := kubeletStep.FindAllStringSubmatch(string(src), -1)
+	if len(all) < 15 {
+		t.Fatalf("only %d steps found: the search is wrong", len(all))
+	}
+	runs := func(in []guestTests, step string) bool {
+		return slices.ContainsFunc(in, func(g guestTests) bool {
+			return !g.v1 && g.name.MatchString("TestGuestKubelet") && g.sub.MatchString(step)
+		})
+	}
+	guests, full := vmTests(t, "TestVM("), vmTests(t, "TestFullVM(")
+	for _, m := range all {
+		step := m[1]
+		if long := step == "TieredReservation"; runs(guests, step) == long {
+			t.Errorf("make test runs step %s of TestGuestKubelet: %v, want %v", step, long, !long)
+		}
+		if !runs(full, step) {
+			t.Errorf("lab-vm-full does not run step %s of TestGuestKubelet", step)
+		}
+	}
+}
+
 // TestEveryProxyLifeRunsOnV2 is the same of the proxy's behaviour over time.
 func TestEveryProxyLifeRunsOnV2(t *testing.T) {
 	t.Parallel()

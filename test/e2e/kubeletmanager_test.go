@@ -163,7 +163,6 @@ func (n *served) strategies() {
 	n.have(late, append([]string{"cpu.max=max 100000", "memory.max=67108864", "pod cpu.max=max 100000", "pod memory.max=67108864"}, beYields...)...)
 	n.have(later, append(inContainer(lsrKeeps), "above memory.min=134217728", "above memory.low=134217728")...)
 
-	stop := n.spinIn([]string{n.dir(n.ready("busy"))}, 3) // after late has begun, which the quota would hold up
 	protected := []string{
 		"memory.min=33554432", "memory.low=67108864", "memory.high=80527360", "pod memory.min=33554432", "pod memory.low=67108864",
 		"pod memory.max=67108864",
@@ -178,6 +177,7 @@ func (n *served) strategies() {
 		n.t.Errorf("schemata of group BE: %q", got)
 	}
 	n.tell("changed: %s", took)
+	stop := n.spinIn([]string{n.dir(n.ready("busy"))}, 3) // after late has begun, which the quota would hold up
 	quota.what, quota.busy, quota.least, quota.most = "quota of best effort by the ConfigMap, while an LS pod uses three CPUs", 3, 20, free-800
 	held := n.a.granted(20*time.Second, quota)
 	loaded := n.lent("while an LS pod uses three CPUs", func(batch, busy float64) bool { return busy > 2000 && batch < calm })

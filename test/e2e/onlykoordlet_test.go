@@ -36,7 +36,11 @@ func TestHostOnlyKoordlet(t *testing.T) {
 }
 
 func TestGuestOnlyKoordlet(t *testing.T) {
-	onlyKoordlet(t, "blkio", "burst", "cpuset-lsr", "llc", "memory-annotation", "memory-m5")
+	names := []string{"blkio", "burst", "cpuset-lsr", "llc", "memory-annotation", "memory-m5"}
+	if _, err := cookie(os.Getpid()); err == nil { // on the kernel that is compiled with core scheduling
+		names = append(names, "core-sched")
+	}
+	onlyKoordlet(t, names...)
 }
 
 // onlyKoordlet goes through scenarios. Those of host and guest together set each kind of file, group and process attribute that can be
@@ -157,7 +161,7 @@ func (r *rig) undo(pods map[string]*kubelet.Running, wants []scenario.Want, with
 	r.t.Helper()
 	todo := map[int]bool{}
 	for i, w := range wants {
-		if without[i] != w.Value && w.File != "@cookie" {
+		if without[i] != w.Value {
 			todo[i] = true
 		}
 	}
@@ -221,6 +225,8 @@ func (r *rig) writeOver(pods map[string]*kubelet.Running, w scenario.Want, value
 		return unix.SchedSetAttr(pid, &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_NORMAL}, 0)
 	case "@resctrl":
 		return cgroups.Write(resctrl, "tasks", strconv.Itoa(pid))
+	case "@cookie": // this process has none
+		return unix.Prctl(unix.PR_SCHED_CORE, unix.PR_SCHED_CORE_SHARE_TO, uintptr(pid), unix.PR_SCHED_CORE_SCOPE_THREAD_GROUP, 0)
 	}
 	return fmt.Errorf("no way to write %s", w.File)
 }
