@@ -15,11 +15,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/koord-rt/koord-rt/api/config"
 	"github.com/koord-rt/koord-rt/api/protocol"
 	"github.com/koord-rt/koord-rt/api/strategy"
 	"github.com/koord-rt/koord-rt/daemon/ledger"
 	"github.com/koord-rt/koord-rt/daemon/lock"
+	"github.com/koord-rt/koord-rt/daemon/metrics"
 	"github.com/koord-rt/koord-rt/daemon/run"
 	"github.com/koord-rt/koord-rt/daemon/status"
 	"github.com/koord-rt/koord-rt/engine"
@@ -141,6 +144,9 @@ func TestSuccession(t *testing.T) {
 		t.Fatal(err)
 	}
 	d := &Daemon{cfg: cfg, log: slog.New(slog.NewTextHandler(t.Output(), nil))}
+	if d.count, err = metrics.NewAgent(prometheus.NewRegistry(), metrics.AgentNames{Node: "n1"}); err != nil {
+		t.Fatal(err)
+	}
 	o := host.Options{Config: cfg.Node, Writer: Writer, Name: Program, Program: "test", Strategy: &spec, Edge: edge{}, Log: d.log, ExitsUntold: true, UpdatesUntold: true}
 	d.besideOthers(&o)
 	ward := o.Kernel
