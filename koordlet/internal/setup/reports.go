@@ -96,8 +96,7 @@ func (d *Daemon) inForce(ctx context.Context, s *report.Strategy) error {
 		if !o.Known {
 			continue
 		}
-		features, source := d.host.Engine.Views().List()
-		view := d.host.Engine.Views().Load()
+		view, features, source := d.host.Engine.Views().List()
 		f := report.InForce{UID: o.Value.UID, Generation: o.Value.Generation}
 		f.Features = append(slices.Clip(features), evictionState(&d.cfg.Evict, view.Strategy.Threshold(), d.noPressure))
 		look := d.agent.Look()
