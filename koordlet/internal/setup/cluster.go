@@ -32,6 +32,8 @@ type cluster struct {
 	metric *kube.Single[slo.Asked]
 	// poke is called when the NodeMetric is another one or its policy has changed; set before anything runs.
 	poke func()
+	// back is called when the API server answers again who follows the NodeSLO, and when that has changed; set before anything runs.
+	back func()
 	// answered hears of the kubelet's answers; set before anything runs.
 	answered func(method, path string, code int, took time.Duration)
 	// wrote hears of each write to the API server; set before anything runs.
@@ -43,7 +45,7 @@ func newCluster(cfg *config.Koordlet, version string, log *slog.Logger) (*cluste
 	if err != nil {
 		return nil, err
 	}
-	c := &cluster{name: name, agent: Program + "/" + version, poke: func() {}, answered: func(string, string, int, time.Duration) {}, wrote: func(string, bool) {}}
+	c := &cluster{name: name, agent: Program + "/" + version, poke: func() {}, back: func() {}, answered: func(string, string, int, time.Duration) {}, wrote: func(string, bool) {}}
 	if cfg.APIServer.Mode == config.APIServerOff {
 		return c, nil
 	}
@@ -66,6 +68,9 @@ func newCluster(cfg *config.Koordlet, version string, log *slog.Logger) (*cluste
 	})
 	c.slo = kube.NewSingle(c.client, kube.NodeSLOs, name, slo.DecodeNodeSLO, kube.FollowOptions{}, func(o kube.Observation[slo.Strategy]) {
 		told(log, "NodeSLO", o.Err)
+		if o.Err == nil || errors.Is(o.Err, kube.ErrMalformed) { // the server has answered
+			c.back()
+		}
 	})
 	c.metric = kube.NewSingle(c.client, kube.NodeMetrics, name, slo.DecodeNodeMetric, kube.FollowOptions{}, func(o kube.Observation[slo.Asked]) {
 		told(log, "NodeMetric", o.Err)

@@ -147,3 +147,46 @@ func TestNodeAfterItsKubeconfig(t *testing.T) {
 	replace(t, cfg.APIServer.Kubeconfig, wayTo(api))
 	until("the node is known", func() bool { return c.Node() != nil && c.Node().UID == "u" })
 }
+
+// TestServerThatComesBack: what waits for the API server is told when it answers again.
+func TestServerThatComesBack(t *testing.T) {
+	t.Parallel()
+	const path = "/apis/slo.koordinator.sh/v1alpha1/nodeslos"
+	api := kubetest.New(t)
+	api.Put(t, path, `{"metadata":{"name":"node-1","uid":"u","generation":1},"spec":{}}`)
+	cfg := off()
+	cfg.APIServer = config.APIServer{Mode: config.APIServerAuto, Kubeconfig: filepath.Join(t.TempDir(), "kubelet.conf")}
+	replace(t, cfg.APIServer.Kubeconfig, wayTo(api))
+	c, err := newCluster(&cfg, "v1", slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.close()
+	known := make(chan error, 64)
+	c.back = func() { known <- c.slo.Observed().Err }
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- c.slo.Run(ctx) }()
+	for _, what := range []string{"at first", "after an outage"} {
+		select {
+		case err := <-known:
+			if err != nil {
+				t.Errorf("%s: %v", what, err)
+			}
+		case <-time.After(30 * time.Second):
+			t.Fatalf("%s: not told, %v", what, c.slo.Observed().Err)
+		}
+		api.Down(true)
+		for c.slo.Observed().Err == nil {
+			time.Sleep(time.Millisecond)
+		}
+		if len(known) != 0 {
+			t.Errorf("%s: told of a server that is away", what)
+		}
+		api.Down(false)
+	}
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}

@@ -38,6 +38,7 @@ func (d *Daemon) reports() ([]run.Component, error) {
 	}
 	d.cluster.poke = metrics.Poke
 	strategy := report.NewStrategy(d.cluster.client, d.cluster.name)
+	d.cluster.back = strategy.Back
 	d.metrics, d.strategy = metrics, strategy
 	d.herald = report.NewHerald(d.cluster.client, d.cluster.name, d.pods.Snapshot, d.log)
 	d.ownNode = ownnode.New(d.cluster.client, d.cluster.name, d.log)
