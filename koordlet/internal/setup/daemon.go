@@ -75,7 +75,7 @@ type Daemon struct {
 	// options are not asked for.
 	topology *report.TopologyWriter
 	unmade   atomic.Pointer[error]
-	machine  *report.Machine
+	machine  machine
 	kubelet  *kubeletopt.Reader
 	// rooms belongs to the loops' goroutine: who has more than its policies say.
 	rooms talk.Rooms

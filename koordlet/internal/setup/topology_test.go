@@ -4,9 +4,12 @@
 package setup
 
 import (
+	"bytes"
 	"errors"
+	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -24,14 +27,17 @@ import (
 	"github.com/koord-rt/koord-rt/model/unit"
 )
 
+// node0 is the memory of a node that has one mebibyte.
+const node0 = "Node 0 MemTotal:        1024 kB\nNode 0 MemFree:         512 kB\nNode 0 Active(file):     0 kB\n" +
+	"Node 0 Inactive(file):     0 kB\nNode 0 SReclaimable:     0 kB\n"
+
 func TestReadMachine(t *testing.T) {
 	t.Parallel()
 	at := &config.Host{
 		Proc: kerneltest.Lay(t, map[string]string{"cpuinfo": "vendor_id\t: AuthenticAMD\nmodel name\t: EPYC\n"}, ""),
 		Sys: kerneltest.Lay(t, map[string]string{
-			"devices/system/cpu/smt/active": "1\n",
-			"devices/system/node/node0/meminfo": "Node 0 MemTotal:        1024 kB\nNode 0 MemFree:         512 kB\nNode 0 Active(file):     0 kB\n" +
-				"Node 0 Inactive(file):     0 kB\nNode 0 SReclaimable:     0 kB\n",
+			"devices/system/cpu/smt/active":     "1\n",
+			"devices/system/node/node0/meminfo": node0,
 		}, ""),
 	}
 	v := &node.View{Topology: topo.New([]topo.CPU{{ID: 0}}, topo.CPUs(0))}
@@ -49,6 +55,41 @@ func TestReadMachine(t *testing.T) {
 	m, err = readMachine(&config.Host{Proc: t.TempDir(), Sys: t.TempDir()}, v)
 	if err == nil || m == nil || m.Topology == nil {
 		t.Errorf("a machine that tells nothing: %+v, %v", m, err)
+	}
+}
+
+// A machine that could be read in part is read again until it is whole, and told of once; one that is whole when its View's changes.
+func TestMachineIsReadUntilItIsWhole(t *testing.T) {
+	t.Parallel()
+	at := &config.Host{Proc: t.TempDir(), Sys: kerneltest.Lay(t, map[string]string{"devices/system/node/node0/meminfo": node0}, "")}
+	tell := func(model string) {
+		if err := os.WriteFile(filepath.Join(at.Proc, "cpuinfo"), []byte("model name\t: "+model+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	v := &node.View{Topology: topo.New([]topo.CPU{{ID: 0}}, topo.CPUs(0))}
+	var k machine
+	var text bytes.Buffer
+	log := slog.New(slog.NewTextHandler(&text, nil))
+	for range 2 {
+		if m := k.read(at, v, log); m.Model != "" || m.Memory[0] != 1<<20 {
+			t.Errorf("without its processors: %+v", m)
+		}
+	}
+	if got := strings.Count(text.String(), "not reported in full"); got != 1 {
+		t.Errorf("told %d times: %s", got, text.String())
+	}
+	tell("EPYC")
+	if m := k.read(at, v, log); m.Model != "EPYC" || !strings.Contains(text.String(), "is reported in full") {
+		t.Errorf("whole: %+v, %s", m, text.String())
+	}
+	tell("Xeon")
+	if m := k.read(at, v, log); m.Model != "EPYC" {
+		t.Errorf("read again without need: %+v", m)
+	}
+	v.Kernel.RDT.L3CBM = 0xff // resctrl has been mounted
+	if m := k.read(at, v, log); m.Model != "Xeon" || m.L3Mask != 0xff {
+		t.Errorf("another cache mask: %+v", m)
 	}
 }
 
