@@ -176,7 +176,11 @@ func readCheckpoint(path string) (report.Checkpoint, error) {
 	if err != nil {
 		return report.Checkpoint{}, fmt.Errorf("read %s: %w", path, err)
 	}
-	return report.ParseCheckpoint(b)
+	c, err := report.ParseCheckpoint(b)
+	if err != nil {
+		return report.Checkpoint{}, fmt.Errorf("read %s: %w", path, err)
+	}
+	return c, nil
 }
 
 // kubeletCPUs follows the checkpoint for one goroutine, which asks at each step: it is parsed when the kubelet has written it anew.
@@ -186,19 +190,21 @@ type kubeletCPUs struct {
 	entries map[string]topo.CPUSet
 }
 
-// load is who has CPUs alone, as the kubelet said last; half of a write is told with the next step.
-func (k *kubeletCPUs) load() map[string]topo.CPUSet {
+// load is who has CPUs alone, as the kubelet said last; an error says why that may be old. It holds all the same: forgotten, CPUs of pods that
+// still have them alone would be shared.
+func (k *kubeletCPUs) load() (map[string]topo.CPUSet, error) {
 	now, err := os.Stat(k.path)
 	if err != nil {
 		now = nil
 	}
 	if k.seen != nil && now != nil && os.SameFile(k.seen, now) && k.seen.ModTime().Equal(now.ModTime()) && k.seen.Size() == now.Size() {
-		return k.entries
+		return k.entries, nil
 	}
-	if c, err := readCheckpoint(k.path); err == nil {
+	c, err := readCheckpoint(k.path)
+	if err == nil {
 		k.seen, k.entries = now, c.Entries
 	}
-	return k.entries
+	return k.entries, err
 }
 
 // optionsSource says how the kubelet's options are known; nothing where nobody would be told of them.

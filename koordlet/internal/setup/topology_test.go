@@ -109,12 +109,14 @@ func TestReadCheckpoint(t *testing.T) {
 	}
 }
 
-// TestKubeletCPUs: a checkpoint that is written anew is told with the next step; half of a write changes nothing, and a kubelet that has gone ends it.
+// TestKubeletCPUs: a checkpoint that is written anew is told with the next step; one that cannot be read leaves what is known and says so, and a
+// kubelet that has gone ends it.
 func TestKubeletCPUs(t *testing.T) {
 	t.Parallel()
+	const half = `{"policyName":"sta`
 	k := kubeletCPUs{path: filepath.Join(t.TempDir(), "cpu_manager_state")}
 	for i, step := range []struct{ file, want string }{
-		{"", ""}, {`{"policyName":"static","entries":{"u":{"c":"2-3"}}}`, "2-3"}, {`{"policyName":"sta`, "2-3"},
+		{"", ""}, {`{"policyName":"static","entries":{"u":{"c":"2-3"}}}`, "2-3"}, {half, "2-3"},
 		{`{"policyName":"static","entries":{"u":{"c":"2-5"}}}`, "2-5"}, {"", ""},
 	} {
 		_ = os.Remove(k.path) // the kubelet renames another one into its place
@@ -124,8 +126,12 @@ func TestKubeletCPUs(t *testing.T) {
 			}
 		}
 		for range 2 {
-			if got := k.load()["u"].String(); got != step.want {
-				t.Errorf("step %d: %s, want %s", i, got, step.want)
+			got, err := k.load()
+			if got["u"].String() != step.want {
+				t.Errorf("step %d: %s, want %s", i, got["u"], step.want)
+			}
+			if stale := step.file == half; stale != (err != nil) || stale && !strings.Contains(err.Error(), k.path) {
+				t.Errorf("step %d: %v", i, err)
 			}
 		}
 	}
