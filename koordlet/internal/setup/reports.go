@@ -8,6 +8,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -55,7 +56,17 @@ func reportSources(m *report.Metrics, s *report.Strategy) []status.Source {
 		return nil
 	}
 	metric := m.State()
-	return []status.Source{source("nodemetric-report", metric.Err, metric.Written), source("nodeslo-status", s.Err(), time.Time{})}
+	return []status.Source{
+		source("nodemetric-report", absent("NodeMetric", metric.Err), metric.Written), source("nodeslo-status", absent("NodeSLO", s.Err()), time.Time{}),
+	}
+}
+
+// absent says of an object that is not there who makes it: koordlet never does.
+func absent(kind string, err error) error {
+	if errors.Is(err, kube.ErrNotFound) {
+		return fmt.Errorf("this node has no %s, which koord-manager makes: %w", kind, err)
+	}
+	return err
 }
 
 // measured is what a report is made from; false before the first tick.
