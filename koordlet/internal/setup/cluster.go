@@ -17,6 +17,7 @@ import (
 	"github.com/koord-rt/koord-rt/api/strategy"
 	"github.com/koord-rt/koord-rt/daemon/run"
 	"github.com/koord-rt/koord-rt/daemon/status"
+	"github.com/koord-rt/koord-rt/koordlet/internal/decide"
 	"github.com/koord-rt/koord-rt/koordlet/internal/kube"
 	"github.com/koord-rt/koord-rt/koordlet/internal/pods"
 	"github.com/koord-rt/koord-rt/koordlet/internal/trust"
@@ -63,8 +64,10 @@ func newCluster(cfg *config.Koordlet, version string, log *slog.Logger) (*cluste
 	if c.client, err = kube.New(conf); err != nil {
 		return nil, fmt.Errorf("way to the API server: %w", err)
 	}
+	unread := ""
 	c.node = kube.NewSingle(c.client, kube.Nodes, name, kube.DecodeNode, kube.FollowOptions{}, func(o kube.Observation[kube.Node]) {
 		told(log, "node", o.Err)
+		unread = toldUnread(log, unread, decide.Unread(&o.Value))
 	})
 	c.slo = kube.NewSingle(c.client, kube.NodeSLOs, name, slo.DecodeNodeSLO, kube.FollowOptions{}, func(o kube.Observation[slo.Strategy]) {
 		told(log, "NodeSLO", o.Err)
@@ -85,6 +88,17 @@ func told(log *slog.Logger, what string, err error) {
 		return
 	}
 	log.Info("followed", "what", what)
+}
+
+// toldUnread logs what of an object cannot be read, where that is news after last.
+func toldUnread(log *slog.Logger, last string, err error) string {
+	if err == nil {
+		return ""
+	}
+	if err.Error() != last {
+		log.Warn("cannot read all of an object", "err", err)
+	}
+	return err.Error()
 }
 
 func toldWay(log *slog.Logger, path string, err error) {
@@ -183,8 +197,12 @@ func (c *cluster) sources() []status.Source {
 		out = append(out, source("apiserver", errors.New(weak), time.Time{}))
 	}
 	node, spec, metric := c.node.Observed(), c.slo.Observed(), c.metric.Observed()
+	about := source("node", node.Err, node.Since)
+	if unread := decide.Unread(&node.Value); node.Err == nil && unread != nil {
+		about = source("node", unread, time.Time{})
+	}
 	return append(
-		out, source("node", node.Err, node.Since), source("nodeslo", spec.Err, spec.Since), source("nodemetric", metric.Err, metric.Since),
+		out, about, source("nodeslo", spec.Err, spec.Since), source("nodemetric", metric.Err, metric.Since),
 	)
 }
 

@@ -190,3 +190,58 @@ func TestServerThatComesBack(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestNodeThatCannotBeReadInFull: an annotation that is wrong makes the source of the node degraded until it is mended, and is logged once.
+func TestNodeThatCannotBeReadInFull(t *testing.T) {
+	t.Parallel()
+	const path, key = "/api/v1/nodes", "node.koordinator.sh/reservation"
+	node := func(more, cpus string) string {
+		return `{"metadata":{"name":"node-1","uid":"u","annotations":{"` + key + `":"{\"reservedCPUs\":\"` + cpus + `\"}"` + more + `}}}`
+	}
+	api := kubetest.New(t)
+	cfg := off()
+	cfg.APIServer = config.APIServer{Mode: config.APIServerAuto, Kubeconfig: filepath.Join(t.TempDir(), "kubelet.conf")}
+	replace(t, cfg.APIServer.Kubeconfig, wayTo(api))
+	var text bytes.Buffer // read when nothing runs any more
+	c, err := newCluster(&cfg, "v1", slog.New(slog.NewTextHandler(&text, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.close()
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error)
+	for i, step := range []struct {
+		object        string
+		annotations   int
+		state, reason string
+	}{
+		{node("", "0-"), 1, status.StateDegraded, "annotations of node node-1 count as absent: " + key + ": reservedCPUs: "},
+		{node(`,"koordinator.sh/other":"x"`, "0-"), 2, status.StateDegraded, key},
+		{node("", "0-1"), 1, status.StateActive, ""},
+	} {
+		api.Put(t, path, step.object)
+		if i == 0 {
+			go func() { ended <- c.node.Run(ctx) }()
+		}
+		var about status.Source
+		for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
+			about = c.sources()[0]
+			if seen := len(c.node.Observed().Value.Annotations); seen == step.annotations && about.State == step.state {
+				break
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("step %d: %+v", i, about)
+			}
+		}
+		if about.Name != "node" || !strings.Contains(about.Reason, step.reason) {
+			t.Errorf("step %d: %+v", i, about)
+		}
+	}
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if got := strings.Count(text.String(), "cannot read all"); got != 1 {
+		t.Errorf("logged %d times: %s", got, text.String())
+	}
+}
