@@ -65,14 +65,13 @@ func (s *stats) dropProof(id string) {
 }
 
 func (g *Engine) featureList() []node.FeatureState {
-	list, _ := g.views.List()
+	_, list, _ := g.views.List()
 	return list
 }
 
 // Status describes the plugin for koordctl. Writer, process and program are the caller's to fill.
 func (g *Engine) Status() status.Status {
-	v := g.views.Load()
-	list, source := g.views.List()
+	v, list, source := g.views.List()
 	pods, containers := g.reg.counts()
 	s := status.Status{
 		Connects: g.stats.connects.Load(), ConnectedSince: moment(&g.stats.joined),

@@ -73,10 +73,11 @@ func (b *Views) Load() *node.View { return b.cur.Load().view }
 // States are the features' states under the present View.
 func (b *Views) States() map[protocol.Feature]node.FeatureState { return b.cur.Load().states }
 
-// List is the same in the order of the features, and the source of the strategy.
-func (b *Views) List() ([]node.FeatureState, string) {
+// List is the present View, its features' states in their order, and the source of its strategy: all three of one build, which two calls
+// would not be.
+func (b *Views) List() (*node.View, []node.FeatureState, string) {
 	c := b.cur.Load()
-	return c.list, c.source
+	return c.view, c.list, c.source
 }
 
 // OnChange sets what is called after each change but those of claims, outside the lock; everybody: it may bear on more than a change

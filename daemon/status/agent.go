@@ -39,6 +39,9 @@ const (
 // NotAskedYet is the reason of a source that has had no time to be asked: its writer has just started, and there is nothing to mend.
 const NotAskedYet = "not asked yet"
 
+// NotKnown begins the reason of a source that was asked and has not told, followed by why not: neither yes nor no.
+const NotKnown = "not known: "
+
 // Agent is what the node agent adds to its status: the node as it was when the file was written. A figure that is nil was
 // not measured. Units: milli-CPUs, bytes, ratios 0..1.
 type Agent struct {

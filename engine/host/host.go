@@ -104,7 +104,7 @@ func New(ctx context.Context, o Options) (_ *Host, err error) {
 	}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, h.close(context.WithoutCancel(ctx)))
+			err = errors.Join(err, h.Close(context.WithoutCancel(ctx)))
 		}
 	}()
 	if h.Metrics, err = metrics.NewEngine(h.reg, o.Writer); err != nil {
@@ -131,7 +131,10 @@ func New(ctx context.Context, o Options) (_ *Host, err error) {
 	}
 	views := engine.NewViews(o.Config, static, o.Strategy, o.Source)
 	views.SetHandoff(h.watch.Snapshot())
-	return h, h.connect(roots, static, views, past)
+	if err = h.connect(roots, static, views, past); err != nil {
+		return nil, err
+	}
+	return h, nil
 }
 
 // Place finds pods and containers in the cgroups that the host has found, for a runtime that does not tell where they are.
@@ -191,9 +194,9 @@ func (h *Host) Run(ctx context.Context, beside func(context.Context), more ...ru
 		OnReady:    func() { go h.ready(ctx, notify) },
 		OnStopping: func() { _ = notify.Stopping() },
 	}
-	g.Add(run.Component{Name: "ledger", Run: h.ledger.Run, Stop: h.close})
+	g.Add(run.Component{Name: "ledger", Run: h.ledger.Run, Stop: h.Close})
 	if err := h.addMetrics(ctx, &g); err != nil {
-		return errors.Join(err, h.close(context.WithoutCancel(ctx)))
+		return errors.Join(err, h.Close(context.WithoutCancel(ctx)))
 	}
 	g.Add(run.Component{Name: "handoff", Run: func(ctx context.Context) error { return h.watch.Run(ctx, h.setHandoff) }})
 	h.addFiles(&g)
@@ -330,8 +333,8 @@ func (h *Host) writeStatus(ctx context.Context) error {
 	}
 }
 
-// close gives back what New took; parts that were not reached are nil.
-func (h *Host) close(ctx context.Context) error {
+// Close gives back what New took, for who does not come to Run, which does so itself; parts that were not reached are nil.
+func (h *Host) Close(ctx context.Context) error {
 	var errs []error
 	if h.writer != nil {
 		errs = append(errs, h.writer.close(ctx))

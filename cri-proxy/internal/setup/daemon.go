@@ -59,12 +59,12 @@ func newCRI(ctx context.Context, l Loaded, version, program string, log *slog.Lo
 	}
 	beneath, err := d.host.Place()
 	if err != nil {
-		return nil, errors.Join(err, d.list.Close())
+		return nil, errors.Join(err, d.host.Close(ctx), d.list.Close())
 	}
 	d.list.Beneath(beneath)
 	files, err := cgroupsOf(cfg, d.host.Engine)
 	if err != nil {
-		return nil, errors.Join(err, d.list.Close())
+		return nil, errors.Join(err, d.host.Close(ctx), d.list.Close())
 	}
 	d.hooks = newHookServers(cfg.Hooks, d.host.Engine, log)
 	d.proxy = proxy.New(proxy.Options{Options: modeOptions(cfg, version, d.host, d.hooks, log), List: d.list, Plugin: d.beside.Now})

@@ -5,6 +5,7 @@ package setup
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"time"
 
@@ -65,7 +66,7 @@ func newDocker(ctx context.Context, l Loaded, version, program string, log *slog
 	}
 	files, err := cgroupsOf(cfg, d.host.Engine)
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(err, d.host.Close(ctx))
 	}
 	d.hooks = newHookServers(cfg.Hooks, d.host.Engine, log)
 	d.proxy = dockerproxy.New(dockerproxy.Options{Options: modeOptions(cfg, version, d.host, d.hooks, log), Backend: backend, Read: files.Read})

@@ -221,6 +221,12 @@ func TestCheckOwnNode(t *testing.T) {
 			t.Errorf("%s: %+v", want, got)
 		}
 	}
+	// Of a server that has told nothing it is not said that a policy is missing.
+	away := status.Source{Name: "own-node", State: status.StateDegraded, Reason: "not known: connection refused"}
+	if got := (&env{}).checkOwnNode(agent(away)); len(got) != 1 || got[0].Result != warn || got[0].Detail != away.Reason || got[0].Next == "" ||
+		strings.Contains(got[0].Next, "ValidatingAdmissionPolicy") {
+		t.Errorf("not known: %+v", got)
+	}
 	// Right after a start nothing is known that a policy could mend.
 	got := (&env{}).checkOwnNode(agent(node, status.Source{Name: "own-node", State: status.StateDegraded, Reason: status.NotAskedYet}))
 	want := []check{{

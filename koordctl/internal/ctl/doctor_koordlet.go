@@ -5,6 +5,7 @@ package ctl
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/koord-rt/koord-rt/daemon/status"
 )
@@ -25,6 +26,10 @@ func (*env) checkOwnNode(s *status.Entry) []check {
 	case found.State == status.StateActive:
 	case found.Reason == status.NotAskedYet:
 		c.Result, c.Detail, c.Next = warn, found.Reason+": koordlet asks within ten seconds of its start", "look again in ten seconds"
+	case strings.HasPrefix(found.Reason, status.NotKnown): // the policy may well be in force
+		c.Result, c.Detail = warn, found.Reason
+		c.Next = "the reason says what is missing: a way to the API server, a token of koordlet's node, the kind NodeResourceTopology or the right to create it; " +
+			"koordlet asks again within an hour, and ten seconds after a restart"
 	default:
 		c.Result, c.Detail = warn, found.Reason
 		c.Next = "apply packaging/manifests/policy-koordlet.yaml, have the admission plugin ValidatingAdmissionPolicy on (Kubernetes 1.30 and later), and give " +

@@ -51,8 +51,8 @@ type Options struct {
 	Scanner  *collect.Scanner
 	Window   window.Store
 	Pods     *pods.Keeper
-	// KubeletCPUs are decide.Facts'.
-	KubeletCPUs func() map[string]topo.CPUSet
+	// KubeletCPUs are decide.Facts', with why they may be old.
+	KubeletCPUs func() (map[string]topo.CPUSet, error)
 	// Node is the Node object, nil while it is not known.
 	Node func() *kube.Node
 	// Strategy is the NodeSLO's, nil while there is none.
@@ -118,6 +118,8 @@ type Look struct {
 	Unpublished error
 	// Unkept is why the next boot would not know the strategy that was published.
 	Unkept error
+	// Stale is why Facts.KubeletCPUs are what could be read last.
+	Stale error
 	// Owed are values of ours that nobody wants and that could not be given back so far.
 	Owed []decide.Owed
 	// Took is the time of the whole tick, Reaction that from the first call that an urgent one answers to the end of its writes.
@@ -222,10 +224,12 @@ func (a *Agent) tick(ctx context.Context, waiting []string, since unit.Micros) {
 	leaving, held := a.o.Evict.Leaving()
 	l.Facts = decide.Facts{
 		Now: now, Urgent: urgent, Waiting: waiting, Interval: unit.Micros(a.o.Interval.Microseconds()), Window: a.o.Window, View: view,
-		Members: members, Pods: snapshot, KubeletCPUs: a.o.KubeletCPUs(), Node: a.o.Node(), NoPressure: a.o.NoPressure, EvictFeatures: a.o.EvictFeatures,
+		Members: members, Pods: snapshot, Node: a.o.Node(), NoPressure: a.o.NoPressure, EvictFeatures: a.o.EvictFeatures,
 		MemoryPause: a.o.MemoryPause, CPUPause: a.o.CPUPause, Leaving: leaving, Held: held,
 		Slow: unit.Micros(a.o.Slow.Microseconds()), Tune: a.o.Tune, Pace: a.o.Pace, NoReclaim: a.noReclaim,
 	}
+	l.Facts.KubeletCPUs, l.Stale = a.o.KubeletCPUs()
+	a.trouble("CPUs of the kubelet", l.Stale)
 	if !urgent {
 		var err error
 		l.Facts.Reclaimed, l.Facts.Reclaiming, err = a.reclaim.take()

@@ -7,7 +7,6 @@ import (
 	"github.com/koord-rt/koord-rt/api/protocol"
 	"github.com/koord-rt/koord-rt/model/node"
 	"github.com/koord-rt/koord-rt/model/topo"
-	"github.com/koord-rt/koord-rt/model/unit"
 	"github.com/koord-rt/koord-rt/policy/suppress"
 )
 
@@ -69,32 +68,4 @@ func (f *Facts) pools(set topo.CPUSet) (out []node.Pool) {
 		out = append(out, node.Pool{Socket: c.Socket, Node: c.Node, CPUs: set.Intersect(f.View.Topology.NodeCPUs(c.Node))})
 	}
 	return out
-}
-
-// normalization is the ratio that the node's annotation states; 0 is off.
-func (f *Facts) normalization() unit.Ratio {
-	if f.Node == nil {
-		return 0
-	}
-	r, err := protocol.ParseNormalizationRatio(f.Node.Annotations[protocol.AnnotationNormalizationRatio])
-	if err != nil {
-		return 0
-	}
-	return unit.Ratio(r)
-}
-
-// systemQoS is the set of SYSTEM pods that the node's annotation names.
-func (f *Facts) systemQoS() (set topo.CPUSet, exclusive bool) {
-	if f.Node == nil {
-		return topo.CPUSet{}, false
-	}
-	q, err := protocol.ParseSystemQoS(f.Node.Annotations[protocol.AnnotationSystemQoSResource])
-	if err != nil {
-		return topo.CPUSet{}, false
-	}
-	if set, err = topo.ParseCPUSet(q.CPUSet); err != nil {
-		return topo.CPUSet{}, false
-	}
-	set = set.Intersect(f.all())
-	return set, q.Exclusive && !set.Empty()
 }

@@ -4,8 +4,6 @@
 package decide
 
 import (
-	"strconv"
-
 	"github.com/koord-rt/koord-rt/api/protocol"
 	"github.com/koord-rt/koord-rt/koordlet/internal/pods"
 	"github.com/koord-rt/koord-rt/model/sample"
@@ -195,18 +193,15 @@ func evictPod(f *Facts, u *usage) evict.Pod {
 	requests := s.Requests()
 	p := evict.Pod{
 		UID: s.UID, Namespace: s.Namespace, Name: s.Name, BE: evict.BestEffort(s.QoS, s.Kube, s.PriorityClass), Band: s.PriorityClass, Priority: s.Priority,
-		SubPriority: int64(s.SubPriority), EvictionEnabled: s.Labels[protocol.LabelEvictionEnabled] == "true",
+		SubPriority: int64(s.SubPriority), EvictionPriority: s.EvictionPriority, EvictionEnabled: s.Labels[protocol.LabelEvictionEnabled] == "true",
 		Unevictable: unevictable(s), Held: f.Held[s.UID],
 		CPUUsed: u.cpu, CPURequest: requests.AnyCPU(), MemoryUsed: u.memory, MemoryRequest: requests.AnyMemory(),
 	}
 	if p.Band == protocol.PriorityNone && s.Class() == protocol.QoSBE {
 		p.Band = protocol.PriorityBatch
 	}
-	if n, err := strconv.ParseInt(s.Annotations[protocol.AnnotationEvictionPriority], 10, 32); err == nil {
-		p.EvictionPriority = int32(n)
-	}
 	policy, given := s.Annotations[protocol.AnnotationEvictionPolicy]
-	p.Allowed, _ = evict.DecodePolicy(policy, given)
+	p.Allowed, _ = evict.DecodePolicy(policy, given) // pods.Decode tells of one that cannot be read
 	p.LeavingSince, p.Leaving = f.Leaving[s.UID]
 	p.Leaving = p.Leaving || !s.Deleted.IsZero()
 	return p

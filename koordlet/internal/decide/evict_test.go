@@ -289,3 +289,21 @@ func TestWhoIsEvicted(t *testing.T) {
 		t.Errorf("not enabled: %q, danger %q", victims(&out), out.Evict.Danger)
 	}
 }
+
+// The annotation eviction-priority decides before what a pod uses.
+func TestEvictionPriorityIsRead(t *testing.T) {
+	t.Parallel()
+	const gib = 1 << 30
+	for annotation, want := range map[string]string{"": "be2", `,"annotations":{"koordinator.sh/eviction-priority":"-1"}`: "be"} {
+		f, w := crowded(t, func(t *strategy.ResourceThresholdStrategy) {
+			t.Enable, t.MemoryEvictThresholdPercent, t.MemoryEvictLowerPercent = new(true), new(int64(70)), new(int64(70))
+		})
+		f.Pods = podstest.Snapshot(t, podOf("be", 5500, 10000, labelBE+annotation), podOf("be2", 5500, 10000, labelBE))
+		put(w, sample.OfNode(), sample.MemoryUsage, 71*gib)
+		put(w, sample.OfPod("be"), sample.MemoryUsage, 1*gib)
+		put(w, sample.OfPod("be2"), sample.MemoryUsage, 2*gib)
+		if _, out := decide.Step(decide.State{}, f); victims(&out) != want {
+			t.Errorf("%q: %q, %+v", annotation, victims(&out), decision(&out, evict.BEMemoryEvict))
+		}
+	}
+}

@@ -100,20 +100,3 @@ func (f *Facts) reservedCPUs() topo.CPUSet {
 	set, _ := f.reservation()
 	return f.View.Claims.Reserved.Union(set)
 }
-
-// reservation is the node's annotation: CPUs, or an amount without naming them.
-func (f *Facts) reservation() (set topo.CPUSet, amount unit.MilliCPU) {
-	if f.Node == nil {
-		return topo.CPUSet{}, 0
-	}
-	r, err := protocol.ParseNodeReservation(f.Node.Annotations[protocol.AnnotationNodeReservation])
-	if err != nil {
-		return topo.CPUSet{}, 0
-	}
-	if r.CPUs != "" {
-		if set, err = topo.ParseCPUSet(r.CPUs); err != nil {
-			return topo.CPUSet{}, 0
-		}
-	}
-	return set.Intersect(f.all()), unit.MilliCPU(r.MilliCPU)
-}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/koord-rt/koord-rt/api/protocol"
 	"github.com/koord-rt/koord-rt/koordlet/internal/amount"
+	"github.com/koord-rt/koord-rt/policy/evict"
 )
 
 // ErrPod is wrapped by every error about a pod object that cannot be used.
@@ -131,7 +132,7 @@ func (d *decoder) addresses(w *wirePodStatus) (out []string) {
 	return out
 }
 
-// class reads QoS label and priorities.
+// class reads QoS label, priorities and what may evict the pod.
 func (d *decoder) class(p *Pod, s *wireSpec) {
 	var ok bool
 	if p.QoS, ok = protocol.ParseQoS(p.Labels[protocol.LabelQoSClass]); !ok {
@@ -146,14 +147,26 @@ func (d *decoder) class(p *Pod, s *wireSpec) {
 	if p.PriorityClass == protocol.PriorityNone {
 		p.PriorityClass = protocol.PriorityClassOf(p.Priority)
 	}
-	if text, ok := p.Labels[protocol.LabelPriority]; ok {
-		n, err := strconv.ParseInt(text, 10, 32)
-		if err != nil {
-			d.problem("%s: not a number", protocol.LabelPriority)
-			return
-		}
-		p.SubPriority = int32(n)
+	p.SubPriority = d.number(p.Labels, protocol.LabelPriority)
+	p.EvictionPriority = d.number(p.Annotations, protocol.AnnotationEvictionPriority)
+	policy, given := p.Annotations[protocol.AnnotationEvictionPolicy]
+	if _, ok := evict.DecodePolicy(policy, given); !ok {
+		d.problem("%s: %.64q is no JSON list of features: none may evict the pod", protocol.AnnotationEvictionPolicy, policy)
 	}
+}
+
+// number reads a label or an annotation, 0 without it.
+func (d *decoder) number(of map[string]string, key string) int32 {
+	text, ok := of[key]
+	if !ok {
+		return 0
+	}
+	n, err := strconv.ParseInt(text, 10, 32)
+	if err != nil {
+		d.problem("%s: %.64q is no whole number of 32 bits", key, text)
+		return 0
+	}
+	return int32(n)
 }
 
 // ours copies the entries whose keys belong to Koordinator's domains or to our own.

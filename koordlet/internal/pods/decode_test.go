@@ -113,11 +113,32 @@ func TestDecodeKubeletPods(t *testing.T) {
 		t.Error(d)
 	}
 	wantProblems := []string{
-		"batch/done: koordinator.sh/qosClass: unknown class", "batch/done: koordinator.sh/priority: not a number", `batch/done: job: cpu: bad quantity "lots"`,
+		"batch/done: koordinator.sh/qosClass: unknown class", `batch/done: koordinator.sh/priority: "high" is no whole number of 32 bits`, `batch/done: job: cpu: bad quantity "lots"`,
 		`not a usable pod: "batch"/"broken": bad UID "../../etc"`,
 	}
 	if d := cmp.Diff(wantProblems, problems); d != "" {
 		t.Error(d)
+	}
+}
+
+// What decides whether a pod is evicted, and when, is told where it cannot be read: nobody would look for it in what was evicted instead.
+func TestDecodeEvictionKeys(t *testing.T) {
+	t.Parallel()
+	for annotations, c := range map[string]struct {
+		priority int32
+		problem  string
+	}{
+		`{"koordinator.sh/eviction-priority":"-5","koordinator.sh/eviction-policy":"[\"BEMemoryEvict\"]"}`: {-5, ""},
+		`{"koordinator.sh/eviction-priority":"first"}`:                                                     {0, `koordinator.sh/eviction-priority: "first" is no whole number of 32 bits`},
+		`{"koordinator.sh/eviction-priority":"99999999999"}`:                                               {0, `koordinator.sh/eviction-priority: "99999999999" is no whole number of 32 bits`},
+		`{"koordinator.sh/eviction-policy":"BEMemoryEvict"}`: {
+			0, `koordinator.sh/eviction-policy: "BEMemoryEvict" is no JSON list of features: none may evict the pod`,
+		},
+	} {
+		p, problems, err := Decode([]byte(`{"metadata":{"uid":"u","namespace":"batch","name":"a","annotations":` + annotations + `}}`))
+		if err != nil || p.EvictionPriority != c.priority || strings.Join(problems, "; ") != c.problem {
+			t.Errorf("%s: %+v, %q, %v", annotations, p, problems, err)
+		}
 	}
 }
 

@@ -8,6 +8,6 @@
 // State that says where it comes from and why it may be old. Nothing of a pod object is kept that no loop reads: a full
 // one is ten kilobytes, a slim one less than one.
 //
-// It may import model, api/protocol, koordlet/internal/amount, jsonscan and trust. It must not import client-go,
+// It may import model, api/protocol, policy/evict (whose annotation it checks), koordlet/internal/amount, jsonscan and trust. It must not import client-go,
 // apimachinery or koordlet/internal/kube, whose Follow it is handed as a function.
 package pods

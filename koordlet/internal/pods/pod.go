@@ -61,6 +61,8 @@ type Pod struct {
 	PriorityClass protocol.PriorityClass
 	// SubPriority orders pods of one priority (label koordinator.sh/priority).
 	SubPriority int32
+	// EvictionPriority is the annotation koordinator.sh/eviction-priority: the lowest goes first.
+	EvictionPriority int32
 	// RuntimeClass names the RuntimeClass, empty for the default.
 	RuntimeClass string
 	HostNetwork  bool

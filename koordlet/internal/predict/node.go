@@ -53,21 +53,27 @@ func priority(p *pods.Pod) protocol.PriorityClass {
 // where it amplifies, before status.allocatable. A resource that raw does not name is not amplified. False when the node
 // tells nothing, or raw cannot be read: then what is amplified is unknown.
 func Allocatable(status amount.Amounts, raw string) (predict.Resources, bool) {
-	if raw != "" {
-		var list amount.List
-		if err := json.Unmarshal([]byte(raw), &list); err != nil {
-			return predict.Resources{}, false
-		}
-		own, err := amount.Parse(list)
-		if err != nil {
-			return predict.Resources{}, false
-		}
-		if own.CPU > 0 {
-			status.CPU = own.CPU
-		}
-		if own.Memory > 0 {
-			status.Memory = own.Memory
-		}
+	own, err := Raw(raw)
+	if err != nil {
+		return predict.Resources{}, false
+	}
+	if own.CPU > 0 {
+		status.CPU = own.CPU
+	}
+	if own.Memory > 0 {
+		status.Memory = own.Memory
 	}
 	return predict.Resources{CPU: status.CPU, Memory: status.Memory}, status.CPU > 0 && status.Memory > 0
+}
+
+// Raw reads the annotation raw-allocatable, {"cpu":"32","memory":"60Gi"}. An empty text is nothing.
+func Raw(text string) (own amount.Amounts, err error) {
+	if text == "" {
+		return own, nil
+	}
+	var list amount.List
+	if err := json.Unmarshal([]byte(text), &list); err != nil {
+		return own, err
+	}
+	return amount.Parse(list)
 }

@@ -87,3 +87,38 @@ func TestStrategyIsPatient(t *testing.T) {
 		})
 	}
 }
+
+// A status that could not be written while the server was away is written when it is back, and tried often where it says no at first.
+func TestStrategyAfterAnOutage(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		api := &server{object: `{"metadata":{"name":"node-001","uid":"u"}}`, err: errors.New("connection refused")}
+		s := NewStrategy(api, "node-001")
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- s.Run(ctx) }()
+		s.Put(InForce{UID: "u", Generation: 1, Features: states()})
+		time.Sleep(10 * time.Minute)
+		synctest.Wait()
+		if s.Err() == nil {
+			t.Error("written to a server that is away")
+		}
+		start := time.Now()
+		api.fail(&kube.Error{Code: 403})
+		s.Back()
+		synctest.Wait() // it says no, as one does that has just started
+		api.fail(nil)
+		time.Sleep(2 * time.Second)
+		if got := api.since(start); len(got) != 1 || s.Err() != nil {
+			t.Errorf("writes %v s after its return, %v", got, s.Err())
+		}
+		s.Back()
+		if got := api.since(start); len(got) != 0 {
+			t.Errorf("written again without news: %v", got)
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}

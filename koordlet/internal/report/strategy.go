@@ -110,6 +110,8 @@ type Strategy struct {
 	api  StrategyAPI
 	node string
 	wake chan struct{}
+	// back has a token when the server answers again.
+	back chan struct{}
 
 	mu   sync.Mutex
 	want *InForce
@@ -122,7 +124,7 @@ type Strategy struct {
 
 // NewStrategy makes a Strategy for the NodeSLO called node.
 func NewStrategy(api StrategyAPI, node string) *Strategy {
-	return &Strategy{api: api, node: node, wake: make(chan struct{}, 1)}
+	return &Strategy{api: api, node: node, wake: make(chan struct{}, 1), back: make(chan struct{}, 1)}
 }
 
 // Put says what is in force now; the latest word counts. It returns at once. The same word, which comes every two seconds, does not hasten
@@ -137,6 +139,15 @@ func (s *Strategy) Put(f InForce) {
 	}
 	select {
 	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Back tries what could not be written at once, and often at first: the server answers again. A wait that has grown while it was away would
+// else outlast its return by more than a minute.
+func (s *Strategy) Back() {
+	select {
+	case s.back <- struct{}{}:
 	default:
 	}
 }
@@ -160,6 +171,8 @@ func (s *Strategy) Run(ctx context.Context) error {
 			return nil
 		case <-timer.C:
 		case <-s.wake:
+		case <-s.back:
+			failures = 0
 		}
 		err := s.write(ctx)
 		s.mu.Lock()

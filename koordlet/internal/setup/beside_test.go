@@ -15,11 +15,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/koord-rt/koord-rt/api/config"
 	"github.com/koord-rt/koord-rt/api/protocol"
 	"github.com/koord-rt/koord-rt/api/strategy"
 	"github.com/koord-rt/koord-rt/daemon/ledger"
 	"github.com/koord-rt/koord-rt/daemon/lock"
+	"github.com/koord-rt/koord-rt/daemon/metrics"
 	"github.com/koord-rt/koord-rt/daemon/run"
 	"github.com/koord-rt/koord-rt/daemon/status"
 	"github.com/koord-rt/koord-rt/engine"
@@ -117,6 +120,19 @@ func TestLooksAtWhatIsLeft(t *testing.T) {
 	}
 }
 
+// on is the configuration of an agent on a fake machine that reaches no server.
+func on(t *testing.T, m *enginetest.Machine) config.Koordlet {
+	t.Helper()
+	cfg, r := off(), m.Tree.Roots
+	cfg.RunDir, cfg.StateDir, cfg.StrategyFile, cfg.Metrics.Address = t.TempDir(), t.TempDir(), "", ""
+	cfg.Host.CgroupRoot, cfg.Host.Proc, cfg.Host.Sys, cfg.Host.Resctrl, cfg.Host.Dev = r.Cgroup, r.Proc, r.Sys, r.Resctrl, r.Dev
+	mounts := filepath.Join(r.Proc, "self", "mountinfo")
+	if err := errors.Join(os.MkdirAll(filepath.Dir(mounts), 0o755), os.WriteFile(mounts, nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	return cfg
+}
+
 // While koord-nri lives the agent's engine writes nothing of a container. When it dies, the agent goes on from what koord-nri
 // knew: the update of the container that came by way of it, and not what the container was created with.
 func TestSuccession(t *testing.T) {
@@ -125,13 +141,8 @@ func TestSuccession(t *testing.T) {
 	for _, d := range []string{"/kubepods/podu", appCgroup} {
 		m.Tree.Set(t, d, "cpu.max", "80000 100000")
 	}
-	cfg := config.DefaultKoordlet()
-	r := m.Tree.Roots
-	cfg.RunDir, cfg.StateDir, cfg.StrategyFile, cfg.Metrics.Address = t.TempDir(), t.TempDir(), "", ""
-	cfg.Host.CgroupRoot, cfg.Host.Proc, cfg.Host.Sys, cfg.Host.Resctrl, cfg.Host.Dev = r.Cgroup, r.Proc, r.Sys, r.Resctrl, r.Dev
-	mounts, own := filepath.Join(r.Proc, "self", "mountinfo"), fmt.Sprint(os.Getpid())
-	err := errors.Join(os.MkdirAll(filepath.Dir(mounts), 0o755), os.WriteFile(mounts, nil, 0o600),
-		os.Symlink("/proc/"+own, filepath.Join(r.Proc, own))) // koord-nri's process
+	cfg, own := on(t, m), fmt.Sprint(os.Getpid())
+	err := os.Symlink("/proc/"+own, filepath.Join(cfg.Host.Proc, own)) // koord-nri's process
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -141,6 +152,9 @@ func TestSuccession(t *testing.T) {
 		t.Fatal(err)
 	}
 	d := &Daemon{cfg: cfg, log: slog.New(slog.NewTextHandler(t.Output(), nil))}
+	if d.count, err = metrics.NewAgent(prometheus.NewRegistry(), metrics.AgentNames{Node: "n1"}); err != nil {
+		t.Fatal(err)
+	}
 	o := host.Options{Config: cfg.Node, Writer: Writer, Name: Program, Program: "test", Strategy: &spec, Edge: edge{}, Log: d.log, ExitsUntold: true, UpdatesUntold: true}
 	d.besideOthers(&o)
 	ward := o.Kernel

@@ -17,6 +17,7 @@ import (
 	"github.com/koord-rt/koord-rt/api/strategy"
 	"github.com/koord-rt/koord-rt/daemon/run"
 	"github.com/koord-rt/koord-rt/daemon/status"
+	"github.com/koord-rt/koord-rt/koordlet/internal/decide"
 	"github.com/koord-rt/koord-rt/koordlet/internal/kube"
 	"github.com/koord-rt/koord-rt/koordlet/internal/pods"
 	"github.com/koord-rt/koord-rt/koordlet/internal/trust"
@@ -32,6 +33,8 @@ type cluster struct {
 	metric *kube.Single[slo.Asked]
 	// poke is called when the NodeMetric is another one or its policy has changed; set before anything runs.
 	poke func()
+	// back is called when the API server answers again who follows the NodeSLO, and when that has changed; set before anything runs.
+	back func()
 	// answered hears of the kubelet's answers; set before anything runs.
 	answered func(method, path string, code int, took time.Duration)
 	// wrote hears of each write to the API server; set before anything runs.
@@ -43,7 +46,7 @@ func newCluster(cfg *config.Koordlet, version string, log *slog.Logger) (*cluste
 	if err != nil {
 		return nil, err
 	}
-	c := &cluster{name: name, agent: Program + "/" + version, poke: func() {}, answered: func(string, string, int, time.Duration) {}, wrote: func(string, bool) {}}
+	c := &cluster{name: name, agent: Program + "/" + version, poke: func() {}, back: func() {}, answered: func(string, string, int, time.Duration) {}, wrote: func(string, bool) {}}
 	if cfg.APIServer.Mode == config.APIServerOff {
 		return c, nil
 	}
@@ -61,11 +64,16 @@ func newCluster(cfg *config.Koordlet, version string, log *slog.Logger) (*cluste
 	if c.client, err = kube.New(conf); err != nil {
 		return nil, fmt.Errorf("way to the API server: %w", err)
 	}
+	unread := ""
 	c.node = kube.NewSingle(c.client, kube.Nodes, name, kube.DecodeNode, kube.FollowOptions{}, func(o kube.Observation[kube.Node]) {
 		told(log, "node", o.Err)
+		unread = toldUnread(log, unread, decide.Unread(&o.Value))
 	})
 	c.slo = kube.NewSingle(c.client, kube.NodeSLOs, name, slo.DecodeNodeSLO, kube.FollowOptions{}, func(o kube.Observation[slo.Strategy]) {
 		told(log, "NodeSLO", o.Err)
+		if o.Err == nil || errors.Is(o.Err, kube.ErrMalformed) { // the server has answered
+			c.back()
+		}
 	})
 	c.metric = kube.NewSingle(c.client, kube.NodeMetrics, name, slo.DecodeNodeMetric, kube.FollowOptions{}, func(o kube.Observation[slo.Asked]) {
 		told(log, "NodeMetric", o.Err)
@@ -80,6 +88,17 @@ func told(log *slog.Logger, what string, err error) {
 		return
 	}
 	log.Info("followed", "what", what)
+}
+
+// toldUnread logs what of an object cannot be read, where that is news after last.
+func toldUnread(log *slog.Logger, last string, err error) string {
+	if err == nil {
+		return ""
+	}
+	if err.Error() != last {
+		log.Warn("cannot read all of an object", "err", err)
+	}
+	return err.Error()
 }
 
 func toldWay(log *slog.Logger, path string, err error) {
@@ -178,8 +197,12 @@ func (c *cluster) sources() []status.Source {
 		out = append(out, source("apiserver", errors.New(weak), time.Time{}))
 	}
 	node, spec, metric := c.node.Observed(), c.slo.Observed(), c.metric.Observed()
+	about := source("node", node.Err, node.Since)
+	if unread := decide.Unread(&node.Value); node.Err == nil && unread != nil {
+		about = source("node", unread, time.Time{})
+	}
 	return append(
-		out, source("node", node.Err, node.Since), source("nodeslo", spec.Err, spec.Since), source("nodemetric", metric.Err, metric.Since),
+		out, about, source("nodeslo", spec.Err, spec.Since), source("nodemetric", metric.Err, metric.Since),
 	)
 }
 

@@ -35,13 +35,12 @@ func (d *Daemon) write(ctx context.Context, p plan.Plan) []apply.Result {
 }
 
 // wrote counts the writes of a plan, of the engine or of the agent. What stood already was not written; a target that has gone is
-// nobody's failure, as upstream has it; a limit that the kernel still reclaims for has not been written yet.
+// nobody's failure, as upstream has it; a limit that the kernel still reclaims for has not been written yet. New has made the counters before
+// anything runs that could write.
 func (d *Daemon) wrote(results []apply.Result) {
 	for i := range results {
 		r := &results[i]
-		switch {
-		case r.Took <= 0 || r.Outcome != apply.Written && r.Outcome != apply.Failed:
-		case d.count != nil: // nothing runs before it is made
+		if r.Took > 0 && (r.Outcome == apply.Written || r.Outcome == apply.Failed) {
 			d.count.Updated(updateOf(r.Setting.Knob), r.Took, r.Outcome == apply.Failed)
 		}
 	}

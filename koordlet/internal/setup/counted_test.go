@@ -74,7 +74,6 @@ func TestWritesAreCounted(t *testing.T) {
 		result(plan.MemoryLimit, apply.Pending, 0), result(plan.CPUQuota, apply.Observed, 0),
 	}
 	d := &Daemon{}
-	d.wrote(results) // before there is anybody to count
 	reg := prometheus.NewRegistry()
 	var err error
 	if d.count, err = metrics.NewAgent(reg, metrics.AgentNames{Node: "n1"}); err != nil {

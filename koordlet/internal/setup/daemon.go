@@ -75,7 +75,7 @@ type Daemon struct {
 	// options are not asked for.
 	topology *report.TopologyWriter
 	unmade   atomic.Pointer[error]
-	machine  *report.Machine
+	machine  machine
 	kubelet  *kubeletopt.Reader
 	// rooms belongs to the loops' goroutine: who has more than its policies say.
 	rooms talk.Rooms
@@ -100,15 +100,15 @@ type Daemon struct {
 
 // New takes the lock, probes the node and connects the parts. On error everything is given back.
 func New(ctx context.Context, l Loaded, version, program string, log *slog.Logger) (_ *Daemon, err error) {
-	d := &Daemon{cfg: l.Config, version: version, log: log, started: time.Now()}
+	d := &Daemon{cfg: l.Config, version: version, log: log, started: time.Now(), window: window.New(window.Options{})}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, d.abandon(context.WithoutCancel(ctx)))
+		}
+	}()
 	if d.list, err = cri.NewLister("unix://" + d.cfg.RuntimePath()); err != nil {
 		return nil, err
 	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, d.list.Close())
-		}
-	}()
 	o := host.Options{
 		Config: d.cfg.Node, Writer: Writer, Name: Program, Program: program, ConfigPath: l.Path,
 		Again: l.Again, Strategy: l.Strategy, Source: l.Source, Inline: l.Inline, Edge: edge{}, List: d.list, Log: log, ExitsUntold: true, UpdatesUntold: true,
@@ -135,11 +135,6 @@ func New(ctx context.Context, l Loaded, version, program string, log *slog.Logge
 	if d.audit, err = talk.OpenAudit(d.cfg.RunDir, Writer, boot); err != nil {
 		return nil, err
 	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, d.audit.Close())
-		}
-	}()
 	if lost := d.news.recall(d.audit, time.Now(), boottime.Now(), boot); lost != nil {
 		d.log.Warn("what was evicted before is not known", "err", lost)
 	}
@@ -150,15 +145,37 @@ func New(ctx context.Context, l Loaded, version, program string, log *slog.Logge
 	if d.tell, err = d.reports(); err != nil {
 		return nil, err
 	}
-	if d.agent, err = d.newAgent(); err != nil {
-		return nil, err
-	}
 	if d.predictor, err = d.newPredictor(); err != nil {
 		return nil, err
 	}
 	topology, err := d.newTopology()
+	if err != nil {
+		return nil, err
+	}
 	d.tell = append(d.tell, topology...)
-	return d, err
+	// Last, since only its own Run gives back the files that it holds.
+	if d.agent, err = d.newAgent(); err != nil {
+		return nil, err
+	}
+	return d, nil
+}
+
+// abandon closes what New has opened; parts that were not reached are nil.
+func (d *Daemon) abandon(ctx context.Context) error {
+	var errs []error
+	if d.audit != nil {
+		errs = append(errs, d.audit.Close())
+	}
+	if d.host != nil {
+		errs = append(errs, d.host.Close(ctx))
+	}
+	if d.cluster != nil {
+		d.cluster.close()
+	}
+	if d.list != nil {
+		errs = append(errs, d.list.Close())
+	}
+	return errors.Join(errs...)
 }
 
 // edge marks nothing: the agent stands in nobody's way to the runtime.
@@ -194,10 +211,6 @@ func (d *Daemon) newAgent() (_ *agent.Agent, err error) {
 	if err != nil {
 		d.log.Warn("what the loops knew before is lost", "err", err)
 	}
-	d.window = window.New(window.Options{})
-	if d.pressure, d.tickAlone, err = d.newPressure(v.Kernel.Cgroup); err != nil {
-		return nil, err
-	}
 	hands, err := d.newHands(v.Kernel.Cgroup)
 	if err != nil {
 		return nil, err
@@ -213,6 +226,9 @@ func (d *Daemon) newAgent() (_ *agent.Agent, err error) {
 	taken := reclaim.New(root.Roots{Cgroup: at.CgroupRoot}, v.Kernel.Cgroup)
 	files, err := cgroup.Open(root.Roots{Cgroup: at.CgroupRoot, Proc: at.Proc}, v.Kernel.Cgroup, cgroup.Options{})
 	if err != nil {
+		return nil, err
+	}
+	if d.pressure, d.tickAlone, err = d.newPressure(v.Kernel.Cgroup); err != nil {
 		return nil, err
 	}
 	return agent.New(agent.Options{

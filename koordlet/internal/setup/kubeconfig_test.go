@@ -147,3 +147,101 @@ func TestNodeAfterItsKubeconfig(t *testing.T) {
 	replace(t, cfg.APIServer.Kubeconfig, wayTo(api))
 	until("the node is known", func() bool { return c.Node() != nil && c.Node().UID == "u" })
 }
+
+// TestServerThatComesBack: what waits for the API server is told when it answers again.
+func TestServerThatComesBack(t *testing.T) {
+	t.Parallel()
+	const path = "/apis/slo.koordinator.sh/v1alpha1/nodeslos"
+	api := kubetest.New(t)
+	api.Put(t, path, `{"metadata":{"name":"node-1","uid":"u","generation":1},"spec":{}}`)
+	cfg := off()
+	cfg.APIServer = config.APIServer{Mode: config.APIServerAuto, Kubeconfig: filepath.Join(t.TempDir(), "kubelet.conf")}
+	replace(t, cfg.APIServer.Kubeconfig, wayTo(api))
+	c, err := newCluster(&cfg, "v1", slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.close()
+	known := make(chan error, 64)
+	c.back = func() { known <- c.slo.Observed().Err }
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- c.slo.Run(ctx) }()
+	for _, what := range []string{"at first", "after an outage"} {
+		select {
+		case err := <-known:
+			if err != nil {
+				t.Errorf("%s: %v", what, err)
+			}
+		case <-time.After(30 * time.Second):
+			t.Fatalf("%s: not told, %v", what, c.slo.Observed().Err)
+		}
+		api.Down(true)
+		for c.slo.Observed().Err == nil {
+			time.Sleep(time.Millisecond)
+		}
+		if len(known) != 0 {
+			t.Errorf("%s: told of a server that is away", what)
+		}
+		api.Down(false)
+	}
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+// TestNodeThatCannotBeReadInFull: an annotation that is wrong makes the source of the node degraded until it is mended, and is logged once.
+func TestNodeThatCannotBeReadInFull(t *testing.T) {
+	t.Parallel()
+	const path, key = "/api/v1/nodes", "node.koordinator.sh/reservation"
+	node := func(more, cpus string) string {
+		return `{"metadata":{"name":"node-1","uid":"u","annotations":{"` + key + `":"{\"reservedCPUs\":\"` + cpus + `\"}"` + more + `}}}`
+	}
+	api := kubetest.New(t)
+	cfg := off()
+	cfg.APIServer = config.APIServer{Mode: config.APIServerAuto, Kubeconfig: filepath.Join(t.TempDir(), "kubelet.conf")}
+	replace(t, cfg.APIServer.Kubeconfig, wayTo(api))
+	var text bytes.Buffer // read when nothing runs any more
+	c, err := newCluster(&cfg, "v1", slog.New(slog.NewTextHandler(&text, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.close()
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error)
+	for i, step := range []struct {
+		object        string
+		annotations   int
+		state, reason string
+	}{
+		{node("", "0-"), 1, status.StateDegraded, "annotations of node node-1 count as absent: " + key + ": reservedCPUs: "},
+		{node(`,"koordinator.sh/other":"x"`, "0-"), 2, status.StateDegraded, key},
+		{node("", "0-1"), 1, status.StateActive, ""},
+	} {
+		api.Put(t, path, step.object)
+		if i == 0 {
+			go func() { ended <- c.node.Run(ctx) }()
+		}
+		var about status.Source
+		for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
+			about = c.sources()[0]
+			if seen := len(c.node.Observed().Value.Annotations); seen == step.annotations && about.State == step.state {
+				break
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("step %d: %+v", i, about)
+			}
+		}
+		if about.Name != "node" || !strings.Contains(about.Reason, step.reason) {
+			t.Errorf("step %d: %+v", i, about)
+		}
+	}
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if got := strings.Count(text.String(), "cannot read all"); got != 1 {
+		t.Errorf("logged %d times: %s", got, text.String())
+	}
+}

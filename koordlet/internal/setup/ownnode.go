@@ -34,7 +34,7 @@ func heldTo(s *ownnode.State) status.Source {
 	case s.Verdict == ownnode.Loose:
 		return source(name, errNotHeld, s.Since)
 	case s.Err != nil:
-		return source(name, fmt.Errorf("not known: %w", s.Err), s.Since)
+		return source(name, fmt.Errorf(status.NotKnown+"%w", s.Err), s.Since)
 	}
 	return source(name, errNotAsked, time.Time{})
 }

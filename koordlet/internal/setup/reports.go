@@ -8,6 +8,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -38,6 +39,7 @@ func (d *Daemon) reports() ([]run.Component, error) {
 	}
 	d.cluster.poke = metrics.Poke
 	strategy := report.NewStrategy(d.cluster.client, d.cluster.name)
+	d.cluster.back = strategy.Back
 	d.metrics, d.strategy = metrics, strategy
 	d.herald = report.NewHerald(d.cluster.client, d.cluster.name, d.pods.Snapshot, d.log)
 	d.ownNode = ownnode.New(d.cluster.client, d.cluster.name, d.log)
@@ -54,7 +56,17 @@ func reportSources(m *report.Metrics, s *report.Strategy) []status.Source {
 		return nil
 	}
 	metric := m.State()
-	return []status.Source{source("nodemetric-report", metric.Err, metric.Written), source("nodeslo-status", s.Err(), time.Time{})}
+	return []status.Source{
+		source("nodemetric-report", absent("NodeMetric", metric.Err), metric.Written), source("nodeslo-status", absent("NodeSLO", s.Err()), time.Time{}),
+	}
+}
+
+// absent says of an object that is not there who makes it: koordlet never does.
+func absent(kind string, err error) error {
+	if errors.Is(err, kube.ErrNotFound) {
+		return fmt.Errorf("this node has no %s, which koord-manager makes: %w", kind, err)
+	}
+	return err
 }
 
 // measured is what a report is made from; false before the first tick.
@@ -96,8 +108,7 @@ func (d *Daemon) inForce(ctx context.Context, s *report.Strategy) error {
 		if !o.Known {
 			continue
 		}
-		features, source := d.host.Engine.Views().List()
-		view := d.host.Engine.Views().Load()
+		view, features, source := d.host.Engine.Views().List()
 		f := report.InForce{UID: o.Value.UID, Generation: o.Value.Generation}
 		f.Features = append(slices.Clip(features), evictionState(&d.cfg.Evict, view.Strategy.Threshold(), d.noPressure))
 		look := d.agent.Look()

@@ -6,6 +6,7 @@ package setup
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -22,15 +23,15 @@ import (
 	"github.com/koord-rt/koord-rt/koordlet/internal/window"
 )
 
-// refusing takes no status.
-type refusing struct{}
+// refusing takes no status, because of err.
+type refusing struct{ err error }
 
 func (refusing) Get(context.Context, kube.Resource, string) ([]byte, error) {
 	return []byte(`{"metadata":{"uid":"u"}}`), nil
 }
 
-func (refusing) ReplaceStatus(_ context.Context, r kube.Resource, _, _ string, _ any) error {
-	return errors.New("forbidden: " + r.Plural)
+func (f refusing) ReplaceStatus(_ context.Context, r kube.Resource, _, _ string, _ any) error {
+	return fmt.Errorf("%s: %w", r.Plural, f.err)
 }
 
 // Why a status is not written stands among the sources: in the objects, where nobody writes, it cannot.
@@ -39,34 +40,47 @@ func TestReportSources(t *testing.T) {
 	if got := reportSources(nil, nil); got != nil {
 		t.Errorf("without an API server: %+v", got)
 	}
-	synctest.Test(t, func(t *testing.T) {
-		in := report.Input{Window: window.New(window.Options{}), Policy: slo.DefaultCollect(), Pods: pods.New(pods.Options{}).Snapshot()}
-		m, err := report.NewMetrics(report.MetricsOptions{API: refusing{}, Node: "n", Input: func() (report.Input, bool) { return in, true }})
-		if err != nil {
-			t.Fatal(err)
-		}
-		s := report.NewStrategy(refusing{}, "n")
-		says := func(state, metric, strategy string) {
-			t.Helper()
-			want := []status.Source{{Name: "nodemetric-report", State: state, Reason: metric}, {Name: "nodeslo-status", State: state, Reason: strategy}}
-			if d := cmp.Diff(want, reportSources(m, s)); d != "" {
-				t.Errorf("(-want +got):\n%s", d)
+	for _, c := range []struct {
+		err              error
+		metric, strategy string
+	}{
+		{errors.New("forbidden"), "nodemetrics: forbidden", "nodeslos: forbidden"},
+		{
+			&kube.Error{Request: "PATCH", Code: 404, Reason: "NotFound", Named: true},
+			"this node has no NodeMetric, which koord-manager makes: nodemetrics: PATCH: 404 NotFound",
+			"this node has no NodeSLO, which koord-manager makes: nodeslos: PATCH: 404 NotFound",
+		},
+		{&kube.Error{Request: "PATCH", Code: 404, Reason: "NotFound"}, "nodemetrics: PATCH: 404 NotFound", "nodeslos: PATCH: 404 NotFound"}, // no such kind
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			in := report.Input{Window: window.New(window.Options{}), Policy: slo.DefaultCollect(), Pods: pods.New(pods.Options{}).Snapshot()}
+			m, err := report.NewMetrics(report.MetricsOptions{API: refusing{c.err}, Node: "n", Input: func() (report.Input, bool) { return in, true }})
+			if err != nil {
+				t.Fatal(err)
 			}
-		}
-		says(status.StateActive, "", "")
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan error)
-		go func() { done <- m.Run(ctx) }()
-		go func() { done <- s.Run(ctx) }()
-		s.Put(report.InForce{UID: "u", Generation: 1})
-		time.Sleep(report.DefaultCheck)
-		synctest.Wait()
-		says(status.StateDegraded, "forbidden: nodemetrics", "forbidden: nodeslos")
-		cancel()
-		if err := errors.Join(<-done, <-done); err != nil {
-			t.Error(err)
-		}
-	})
+			s := report.NewStrategy(refusing{c.err}, "n")
+			says := func(state, metric, strategy string) {
+				t.Helper()
+				want := []status.Source{{Name: "nodemetric-report", State: state, Reason: metric}, {Name: "nodeslo-status", State: state, Reason: strategy}}
+				if d := cmp.Diff(want, reportSources(m, s)); d != "" {
+					t.Errorf("(-want +got):\n%s", d)
+				}
+			}
+			says(status.StateActive, "", "")
+			ctx, cancel := context.WithCancel(t.Context())
+			done := make(chan error)
+			go func() { done <- m.Run(ctx) }()
+			go func() { done <- s.Run(ctx) }()
+			s.Put(report.InForce{UID: "u", Generation: 1})
+			time.Sleep(report.DefaultCheck)
+			synctest.Wait()
+			says(status.StateDegraded, c.metric, c.strategy)
+			cancel()
+			if err := errors.Join(<-done, <-done); err != nil {
+				t.Error(err)
+			}
+		})
+	}
 }
 
 // TestFollows: an object is in force as soon as the engine has read what was handed on, and no sooner.

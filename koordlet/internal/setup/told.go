@@ -119,6 +119,12 @@ func loops(cfg *config.Koordlet, l *agent.Look) []status.Loop {
 	if len(l.Owed) > 0 {
 		out = append(out, backLoop(l))
 	}
+	if l.Stale != nil {
+		out = append(out, status.Loop{
+			Name: "kubelet-cpus", State: status.StateDegraded, At: l.Wall, Err: l.Stale.Error(),
+			Decision: "who had CPUs alone when the kubelet's CPU manager could be read last keeps them; others are shared",
+		})
+	}
 	if l.Unkept != nil {
 		out = append(out, status.Loop{
 			Name: "keep-strategy", State: status.StateDegraded, At: l.Wall, Err: l.Unkept.Error(),

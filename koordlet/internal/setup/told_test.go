@@ -77,7 +77,7 @@ func TestEvictionEventTellsTheRelease(t *testing.T) {
 func TestLoopsAreTold(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
-	l := &agent.Look{Wall: at, Owed: []decide.Owed{{Why: "cpu.quota of /kubepods/besteffort: EINVAL"}, {Why: "cpu.idle of /app: EINVAL"}}, Unkept: errors.New("disk full")}
+	l := &agent.Look{Wall: at, Owed: []decide.Owed{{Why: "cpu.quota of /kubepods/besteffort: EINVAL"}, {Why: "cpu.idle of /app: EINVAL"}}, Unkept: errors.New("disk full"), Stale: errors.New("no policyName")}
 	l.Facts.Members = []engine.Member{{Pod: &workload.Pod{UID: "w", Namespace: "default", Name: "web"}}}
 	o := &l.Outcome
 	o.Suppress.Reason = "10 CPUs 0-9"
@@ -105,6 +105,10 @@ func TestLoopsAreTold(t *testing.T) {
 			Err: "cpu.quota of /kubepods/besteffort: EINVAL; cpu.idle of /app: EINVAL", At: at,
 		},
 		{
+			Name: "kubelet-cpus", State: "degraded", Err: "no policyName", At: at,
+			Decision: "who had CPUs alone when the kubelet's CPU manager could be read last keeps them; others are shared",
+		},
+		{
 			Name: "keep-strategy", State: "degraded", Err: "disk full", At: at,
 			Decision: "the strategy is in force and handed on; keeping it for the next boot is tried again every ten seconds",
 		},
@@ -122,7 +126,7 @@ func TestLoopsAreTold(t *testing.T) {
 	}
 	cfg.Evict.Mode = config.ModeActive
 	for _, s := range loops(&cfg, l) {
-		degraded := []string{"BECPUEvict", "kernel-parameters", "io-cost", "give-back", "keep-strategy"}
+		degraded := []string{"BECPUEvict", "kernel-parameters", "io-cost", "give-back", "kubelet-cpus", "keep-strategy"}
 		if (s.State == status.StateDegraded) != slices.Contains(degraded, s.Name) {
 			t.Errorf("active: %+v", s)
 		}

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 
 	"github.com/koord-rt/koord-rt/api/config"
@@ -61,13 +62,7 @@ func (d *Daemon) topologyAsItIs() (_ report.Topology, known bool, _ error) {
 	if pods.Generation == 0 || n == nil || !v.Dynamic.Known || d.kubelet != nil && d.kubelet.State() == nil {
 		return report.Topology{}, false, nil
 	}
-	if d.machine == nil {
-		m, err := readMachine(&d.cfg.Host, v)
-		if err != nil {
-			d.log.Warn("the machine is not reported in full", "err", err)
-		}
-		d.machine = m
-	}
+	m := d.machine.read(&d.cfg.Host, v, d.log)
 	checkpoint, err := readCheckpoint(d.cfg.Host.KubeletCPUManagerState)
 	if err != nil {
 		return report.Topology{}, false, err // half of a write, which the next check finds whole, or a kubelet's that is not known here
@@ -77,7 +72,7 @@ func (d *Daemon) topologyAsItIs() (_ report.Topology, known bool, _ error) {
 		return report.Topology{}, false, err // for example a memory node that goes: the next check finds it gone
 	}
 	in := report.TopologyInput{
-		Machine: d.machine, HugePages: huge, Kubelet: checkpoint, Reserved: v.Claims.Reserved, Pods: pods, Node: n.Annotations, Labels: n.Labels, Kept: kept(n),
+		Machine: m, HugePages: huge, Kubelet: checkpoint, Reserved: v.Claims.Reserved, Pods: pods, Node: n.Annotations, Labels: n.Labels, Kept: kept(n),
 		SharePools: v.Dynamic.SharePools, BESharePools: v.Dynamic.BESharePools,
 	}
 	if s := d.options(); s != nil && s.Known {
@@ -97,7 +92,35 @@ func kept(n *kube.Node) report.Figures {
 	return report.Figures{CPU: max(n.Capacity.CPU-offered.CPU, 0), Memory: max(n.Capacity.Memory-offered.Memory, 0)}
 }
 
-// readMachine reads what does not change. What cannot be read is left out and named.
+// machine is what is told of the machine beside what its pods change; the zero value has read nothing.
+type machine struct {
+	whole *report.Machine
+	// told is why the last one was in part only.
+	told string
+}
+
+// read reads it until that succeeds in full, since what fails at boot may be there at the next check, and again when the View has other CPUs
+// or another cache mask.
+func (k *machine) read(at *config.Host, v *node.View, log *slog.Logger) *report.Machine {
+	if k.whole != nil && k.whole.Topology == v.Topology && k.whole.L3Mask == v.Kernel.RDT.L3CBM {
+		return k.whole
+	}
+	m, err := readMachine(at, v)
+	switch {
+	case err == nil:
+		k.whole = m
+		if k.told != "" {
+			k.told = ""
+			log.Info("the machine is reported in full")
+		}
+	case err.Error() != k.told:
+		k.told = err.Error()
+		log.Warn("the machine is not reported in full", "err", err)
+	}
+	return m
+}
+
+// readMachine reads all of it. What cannot be read is left out and named.
 func readMachine(at *config.Host, v *node.View) (*report.Machine, error) {
 	m := &report.Machine{
 		Topology: v.Topology, Memory: map[int]unit.Bytes{}, HyperThreads: sys.FS(at.Sys).HyperThreads(), Turbo: sys.FS(at.Sys).Turbo(), L3Mask: v.Kernel.RDT.L3CBM,
@@ -153,7 +176,11 @@ func readCheckpoint(path string) (report.Checkpoint, error) {
 	if err != nil {
 		return report.Checkpoint{}, fmt.Errorf("read %s: %w", path, err)
 	}
-	return report.ParseCheckpoint(b)
+	c, err := report.ParseCheckpoint(b)
+	if err != nil {
+		return report.Checkpoint{}, fmt.Errorf("read %s: %w", path, err)
+	}
+	return c, nil
 }
 
 // kubeletCPUs follows the checkpoint for one goroutine, which asks at each step: it is parsed when the kubelet has written it anew.
@@ -163,19 +190,21 @@ type kubeletCPUs struct {
 	entries map[string]topo.CPUSet
 }
 
-// load is who has CPUs alone, as the kubelet said last; half of a write is told with the next step.
-func (k *kubeletCPUs) load() map[string]topo.CPUSet {
+// load is who has CPUs alone, as the kubelet said last; an error says why that may be old. It holds all the same: forgotten, CPUs of pods that
+// still have them alone would be shared.
+func (k *kubeletCPUs) load() (map[string]topo.CPUSet, error) {
 	now, err := os.Stat(k.path)
 	if err != nil {
 		now = nil
 	}
 	if k.seen != nil && now != nil && os.SameFile(k.seen, now) && k.seen.ModTime().Equal(now.ModTime()) && k.seen.Size() == now.Size() {
-		return k.entries
+		return k.entries, nil
 	}
-	if c, err := readCheckpoint(k.path); err == nil {
+	c, err := readCheckpoint(k.path)
+	if err == nil {
 		k.seen, k.entries = now, c.Entries
 	}
-	return k.entries
+	return k.entries, err
 }
 
 // optionsSource says how the kubelet's options are known; nothing where nobody would be told of them.

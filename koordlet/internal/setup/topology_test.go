@@ -4,9 +4,12 @@
 package setup
 
 import (
+	"bytes"
 	"errors"
+	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -24,14 +27,17 @@ import (
 	"github.com/koord-rt/koord-rt/model/unit"
 )
 
+// node0 is the memory of a node that has one mebibyte.
+const node0 = "Node 0 MemTotal:        1024 kB\nNode 0 MemFree:         512 kB\nNode 0 Active(file):     0 kB\n" +
+	"Node 0 Inactive(file):     0 kB\nNode 0 SReclaimable:     0 kB\n"
+
 func TestReadMachine(t *testing.T) {
 	t.Parallel()
 	at := &config.Host{
 		Proc: kerneltest.Lay(t, map[string]string{"cpuinfo": "vendor_id\t: AuthenticAMD\nmodel name\t: EPYC\n"}, ""),
 		Sys: kerneltest.Lay(t, map[string]string{
-			"devices/system/cpu/smt/active": "1\n",
-			"devices/system/node/node0/meminfo": "Node 0 MemTotal:        1024 kB\nNode 0 MemFree:         512 kB\nNode 0 Active(file):     0 kB\n" +
-				"Node 0 Inactive(file):     0 kB\nNode 0 SReclaimable:     0 kB\n",
+			"devices/system/cpu/smt/active":     "1\n",
+			"devices/system/node/node0/meminfo": node0,
 		}, ""),
 	}
 	v := &node.View{Topology: topo.New([]topo.CPU{{ID: 0}}, topo.CPUs(0))}
@@ -52,6 +58,41 @@ func TestReadMachine(t *testing.T) {
 	}
 }
 
+// A machine that could be read in part is read again until it is whole, and told of once; one that is whole when its View's changes.
+func TestMachineIsReadUntilItIsWhole(t *testing.T) {
+	t.Parallel()
+	at := &config.Host{Proc: t.TempDir(), Sys: kerneltest.Lay(t, map[string]string{"devices/system/node/node0/meminfo": node0}, "")}
+	tell := func(model string) {
+		if err := os.WriteFile(filepath.Join(at.Proc, "cpuinfo"), []byte("model name\t: "+model+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	v := &node.View{Topology: topo.New([]topo.CPU{{ID: 0}}, topo.CPUs(0))}
+	var k machine
+	var text bytes.Buffer
+	log := slog.New(slog.NewTextHandler(&text, nil))
+	for range 2 {
+		if m := k.read(at, v, log); m.Model != "" || m.Memory[0] != 1<<20 {
+			t.Errorf("without its processors: %+v", m)
+		}
+	}
+	if got := strings.Count(text.String(), "not reported in full"); got != 1 {
+		t.Errorf("told %d times: %s", got, text.String())
+	}
+	tell("EPYC")
+	if m := k.read(at, v, log); m.Model != "EPYC" || !strings.Contains(text.String(), "is reported in full") {
+		t.Errorf("whole: %+v, %s", m, text.String())
+	}
+	tell("Xeon")
+	if m := k.read(at, v, log); m.Model != "EPYC" {
+		t.Errorf("read again without need: %+v", m)
+	}
+	v.Kernel.RDT.L3CBM = 0xff // resctrl has been mounted
+	if m := k.read(at, v, log); m.Model != "Xeon" || m.L3Mask != 0xff {
+		t.Errorf("another cache mask: %+v", m)
+	}
+}
+
 func TestReadCheckpoint(t *testing.T) {
 	t.Parallel()
 	dir := kerneltest.Lay(t, map[string]string{"good": `{"policyName":"static","entries":{"u":{"c":"2-3"}}}`, "half": `{"policyName":"sta`}, "")
@@ -68,12 +109,14 @@ func TestReadCheckpoint(t *testing.T) {
 	}
 }
 
-// TestKubeletCPUs: a checkpoint that is written anew is told with the next step; half of a write changes nothing, and a kubelet that has gone ends it.
+// TestKubeletCPUs: a checkpoint that is written anew is told with the next step; one that cannot be read leaves what is known and says so, and a
+// kubelet that has gone ends it.
 func TestKubeletCPUs(t *testing.T) {
 	t.Parallel()
+	const half = `{"policyName":"sta`
 	k := kubeletCPUs{path: filepath.Join(t.TempDir(), "cpu_manager_state")}
 	for i, step := range []struct{ file, want string }{
-		{"", ""}, {`{"policyName":"static","entries":{"u":{"c":"2-3"}}}`, "2-3"}, {`{"policyName":"sta`, "2-3"},
+		{"", ""}, {`{"policyName":"static","entries":{"u":{"c":"2-3"}}}`, "2-3"}, {half, "2-3"},
 		{`{"policyName":"static","entries":{"u":{"c":"2-5"}}}`, "2-5"}, {"", ""},
 	} {
 		_ = os.Remove(k.path) // the kubelet renames another one into its place
@@ -83,8 +126,12 @@ func TestKubeletCPUs(t *testing.T) {
 			}
 		}
 		for range 2 {
-			if got := k.load()["u"].String(); got != step.want {
-				t.Errorf("step %d: %s, want %s", i, got, step.want)
+			got, err := k.load()
+			if got["u"].String() != step.want {
+				t.Errorf("step %d: %s, want %s", i, got["u"], step.want)
+			}
+			if stale := step.file == half; stale != (err != nil) || stale && !strings.Contains(err.Error(), k.path) {
+				t.Errorf("step %d: %v", i, err)
 			}
 		}
 	}

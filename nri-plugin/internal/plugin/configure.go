@@ -49,7 +49,7 @@ func (p *Plugin) Configure(_ context.Context, _, name, version string) (api.Even
 	p.engine.SetDeadline(deadline)
 	p.log.Info("configured by the runtime", "runtime", name, "version", version, "nri", r.NRI,
 		"requestTimeout", timeout, "deadline", deadline, "limits", r.Problems)
-	features, _ := p.engine.Views().List()
+	_, features, _ := p.engine.Views().List()
 	for _, f := range features {
 		if f.State != "active" && f.State != "off" {
 			p.log.Info("feature", "name", f.Feature, "state", f.State, "detail", f.Detail)

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+package decide_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/koord-rt/koord-rt/koordlet/internal/decide"
+	"github.com/koord-rt/koord-rt/koordlet/internal/kube"
+)
+
+// Each annotation that cannot be read is named with node, key and reason; those that can, and those that are not there, are not.
+func TestUnread(t *testing.T) {
+	t.Parallel()
+	good := map[string]string{
+		"node.koordinator.sh/reservation": `{"resources":{"cpu":"2"},"reservedCPUs":"0-1"}`, "node.koordinator.sh/system-qos-resource": `{"cpuset":"0-1"}`,
+		"node.koordinator.sh/cpu-normalization-ratio": "1.20", "node.koordinator.sh/raw-allocatable": `{"cpu":"32"}`,
+	}
+	for name, annotations := range map[string]map[string]string{"none": nil, "good": good} {
+		if err := decide.Unread(&kube.Node{Name: "n1", Annotations: annotations}); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	bad := map[string]string{
+		"node.koordinator.sh/reservation":             `{"reservedCPUs":"0-"}`,
+		"node.koordinator.sh/system-qos-resource":     `{"cpuset":"x"}`,
+		"node.koordinator.sh/cpu-normalization-ratio": "fast",
+		"node.koordinator.sh/raw-allocatable":         `{"cpu":"many"}`,
+	}
+	var want []string
+	for key, reason := range map[string]string{
+		"node.koordinator.sh/reservation": "reservedCPUs: ", "node.koordinator.sh/system-qos-resource": "cpuset: ",
+		"node.koordinator.sh/cpu-normalization-ratio": `"fast" is no number`, "node.koordinator.sh/raw-allocatable": "many",
+	} {
+		err := decide.Unread(&kube.Node{Name: "n1", Annotations: map[string]string{key: bad[key]}})
+		if err == nil || !strings.HasPrefix(err.Error(), "annotations of node n1 count as absent: "+key+": ") || !strings.Contains(err.Error(), reason) {
+			t.Errorf("%s: %v", key, err)
+		}
+		want = append(want, key)
+	}
+	all := decide.Unread(&kube.Node{Name: "n1", Annotations: bad})
+	for _, key := range want {
+		if all == nil || !strings.Contains(all.Error(), key+": ") {
+			t.Errorf("all of them: %v, want %s", all, key)
+		}
+	}
+}
