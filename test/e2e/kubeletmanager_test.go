@@ -179,7 +179,8 @@ func (n *served) strategies() {
 	n.tell("changed: %s", took)
 	stop := n.spinIn([]string{n.dir(n.ready("busy"))}, 3) // after late has begun, which the quota would hold up
 	quota.what, quota.busy, quota.least, quota.most = "quota of best effort by the ConfigMap, while an LS pod uses three CPUs", 3, 20, free-800
-	held := n.a.granted(20*time.Second, quota)
+	n.a.granted(20*time.Second, quota)
+	held := n.fewest(n.quota)
 	loaded := n.lent("while an LS pod uses three CPUs", func(batch, busy float64) bool { return busy > 2000 && batch < calm })
 	stop()
 

@@ -74,20 +74,20 @@ func DecodeNode(raw []byte) (Node, error) {
 	return n, nil
 }
 
-// nodeKeys copies the entries that koordlet reads.
+// nodeKeys copies the entries that koordlet reads. A value that is too long to be read stays too long, so that it is told of.
 func nodeKeys(m map[string]string) map[string]string {
 	var out map[string]string
 	for key, value := range m {
 		domain, _, ok := strings.Cut(key, "/")
 		known := domain == "koordinator.sh" || strings.HasSuffix(domain, ".koordinator.sh") || domain == "koord-rt.dev" ||
 			key == protocol.LabelHAMiVGPUNode || key == protocol.LabelDeprecatedGPUDriver || key == protocol.LabelDeprecatedGPUModel
-		if !ok || !known || len(value) > protocol.MaxValueBytes {
+		if !ok || !known {
 			continue
 		}
 		if out == nil {
 			out = map[string]string{}
 		}
-		out[key] = value
+		out[key] = value[:min(len(value), protocol.MaxValueBytes+1)]
 	}
 	return out
 }

@@ -169,12 +169,13 @@ func (d *decoder) number(of map[string]string, key string) int32 {
 	return int32(n)
 }
 
-// ours copies the entries whose keys belong to Koordinator's domains or to our own.
+// ours copies the entries whose keys belong to Koordinator's domains or to our own. A value that is too long to be read stays too long, and so
+// is not taken for one that is not there: without eviction-policy anything may evict the pod.
 func ours(m map[string]string) map[string]string {
 	var out map[string]string
 	for key, value := range m {
 		domain, _, ok := strings.Cut(key, "/")
-		if !ok || len(value) > protocol.MaxValueBytes {
+		if !ok {
 			continue
 		}
 		if domain != "koordinator.sh" && !strings.HasSuffix(domain, ".koordinator.sh") && domain != "koord-rt.dev" {
@@ -183,7 +184,7 @@ func ours(m map[string]string) map[string]string {
 		if out == nil {
 			out = map[string]string{}
 		}
-		out[key] = value
+		out[key] = value[:min(len(value), protocol.MaxValueBytes+1)]
 	}
 	return out
 }

@@ -134,6 +134,9 @@ func TestDecodeEvictionKeys(t *testing.T) {
 		`{"koordinator.sh/eviction-policy":"BEMemoryEvict"}`: {
 			0, `koordinator.sh/eviction-policy: "BEMemoryEvict" is no JSON list of features: none may evict the pod`,
 		},
+		`{"koordinator.sh/eviction-policy":"[` + strings.Repeat(" ", 70000) + `]"}`: {
+			0, `koordinator.sh/eviction-policy: "[` + strings.Repeat(" ", 63) + `" is no JSON list of features: none may evict the pod`,
+		},
 	} {
 		p, problems, err := Decode([]byte(`{"metadata":{"uid":"u","namespace":"batch","name":"a","annotations":` + annotations + `}}`))
 		if err != nil || p.EvictionPriority != c.priority || strings.Join(problems, "; ") != c.problem {
