@@ -353,6 +353,7 @@ func (r *rig) promptly(limit time.Duration, check func() error) {
 	limit = patience(limit)
 	deadline := time.Now().Add(limit)
 	for {
+		begun := time.Now()
 		err := check()
 		if err == nil {
 			return
@@ -360,7 +361,7 @@ func (r *rig) promptly(limit time.Duration, check func() error) {
 		if time.Now().After(deadline) {
 			r.t.Fatalf("after %s: %v\nkoord-nri:\n%s", limit, err, tail(r.log.String(), 3000))
 		}
-		time.Sleep(20 * time.Millisecond)
+		time.Sleep(lab.Pause(time.Since(begun), 20*time.Millisecond))
 	}
 }
 

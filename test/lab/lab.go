@@ -2,8 +2,8 @@
 // Copyright The koord-rt Authors
 
 // Package lab holds what every lane of the test lab shares: the versions of the
-// real parts (containerd, runc, kernels ...) in versions.env, free ports, and
-// what a log says of requests that were answered late.
+// real parts (containerd, runc, kernels ...) in versions.env, free ports, what a
+// log says of requests that were answered late, and the time between two looks.
 //
 // Input: the embedded file, a log. Output: a table of versions, ports, a count. It imports the standard
 // library only; it must not import any package under test.

@@ -3,7 +3,10 @@
 
 package lab
 
-import "testing"
+import (
+	"testing"
+	"time"
+)
 
 func TestVersions(t *testing.T) {
 	t.Parallel()
@@ -27,6 +30,17 @@ func TestParseVersionsRefuses(t *testing.T) {
 	} {
 		if _, err := ParseVersions(text); err == nil {
 			t.Errorf("%s: %q was accepted", name, text)
+		}
+	}
+}
+
+func TestPause(t *testing.T) {
+	t.Parallel()
+	for took, want := range map[time.Duration]time.Duration{
+		0: 20 * time.Millisecond, 4 * time.Millisecond: 20 * time.Millisecond, 10 * time.Millisecond: 40 * time.Millisecond, time.Second: 250 * time.Millisecond,
+	} {
+		if got := Pause(took, 20*time.Millisecond); got != want {
+			t.Errorf("after a check of %s: %s, want %s", took, got, want)
 		}
 	}
 }

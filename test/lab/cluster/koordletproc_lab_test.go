@@ -26,6 +26,7 @@ import (
 	"time"
 
 	"github.com/koord-rt/koord-rt/daemon/status"
+	"github.com/koord-rt/koord-rt/test/lab"
 )
 
 // process is a program under test; it ends with the test.
@@ -84,7 +85,8 @@ func (p *process) end(t *testing.T) {
 // eventually polls what another process brings about.
 func eventually(t *testing.T, limit time.Duration, check func() error) {
 	t.Helper()
-	for deadline := time.Now().Add(limit); ; time.Sleep(50 * time.Millisecond) {
+	for deadline := time.Now().Add(limit); ; {
+		begun := time.Now()
 		err := check()
 		if err == nil {
 			return
@@ -92,6 +94,7 @@ func eventually(t *testing.T, limit time.Duration, check func() error) {
 		if time.Now().After(deadline) {
 			t.Fatalf("after %s: %v", limit, err)
 		}
+		time.Sleep(lab.Pause(time.Since(begun), 50*time.Millisecond))
 	}
 }
 

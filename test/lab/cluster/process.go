@@ -13,6 +13,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/koord-rt/koord-rt/test/lab"
 )
 
 // process is a child with a process group of its own that dies with this process.
@@ -106,6 +108,7 @@ func (p *process) failed(err error) error {
 // poll calls try every 50 ms until it succeeds or ctx ends.
 func poll(ctx context.Context, what string, try func(context.Context) error) error {
 	for {
+		begun := time.Now()
 		err := try(ctx)
 		if err == nil {
 			return nil
@@ -113,7 +116,7 @@ func poll(ctx context.Context, what string, try func(context.Context) error) err
 		select {
 		case <-ctx.Done():
 			return fmt.Errorf("wait for %s: %w; last: %w", what, ctx.Err(), err)
-		case <-time.After(50 * time.Millisecond):
+		case <-time.After(lab.Pause(time.Since(begun), 50*time.Millisecond)):
 		}
 	}
 }
