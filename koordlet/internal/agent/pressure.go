@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -21,6 +22,16 @@ import (
 // maxTriggers bounds the pods that are watched: each costs a descriptor, and the kernel a timer while the pod is busy.
 const maxTriggers = 256
 
+// refusedTurns is how many turns of Follow a file that took no trigger is left alone: most never take one, and to ask each of them anew at
+// each turn was a fiftieth of koordlet's time beside forty pods.
+const refusedTurns = 5
+
+// refusal is why a pod is not watched, and for how many turns yet nobody asks again.
+type refusal struct {
+	err   error
+	turns int
+}
+
 // Pressure has the kernel tell when a pod that is not best effort waits for CPUs, without waiting for the tick.
 type Pressure struct {
 	watcher *psi.Watcher
@@ -30,8 +41,9 @@ type Pressure struct {
 
 	mu      sync.Mutex
 	watches map[string]*psi.Watch // by the pod's cgroup
-	// refused is why the newest Follow could not watch somebody.
-	refused error
+	// refusals are those of the pods that are here, by cgroup; refused is what the newest Follow told of them.
+	refusals map[string]*refusal
+	refused  error
 }
 
 // NewPressure prepares the triggers. file is the absolute path of a cgroup's CPU pressure file, empty where there is none;
@@ -45,7 +57,7 @@ func NewPressure(t psi.Trigger, file func(cgroup string) string, fire func(uid s
 	if err != nil {
 		return nil, fmt.Errorf("pressure trigger: %w", err)
 	}
-	return &Pressure{watcher: w, trigger: t, file: file, fire: fire, watches: map[string]*psi.Watch{}}, nil
+	return &Pressure{watcher: w, trigger: t, file: file, fire: fire, watches: map[string]*psi.Watch{}, refusals: map[string]*refusal{}}, nil
 }
 
 // Run waits until ctx ends.
@@ -79,7 +91,7 @@ func (p *Pressure) follow(members []engine.Member) (ended []*psi.Watch, refused 
 		if p.watches[pod.Cgroup] != nil {
 			continue
 		}
-		if err := p.add(pod.Cgroup, pod.UID); err != nil {
+		if err := p.try(pod.Cgroup, pod.UID); err != nil {
 			refused = fmt.Errorf("pod %s waits for the tick: %w", pod.FullName(), err)
 		}
 	}
@@ -87,6 +99,7 @@ func (p *Pressure) follow(members []engine.Member) (ended []*psi.Watch, refused 
 		refused = errors.Join(refused, fmt.Errorf("%d pods wait for the tick: only %d are watched", left, maxTriggers))
 	}
 	p.refused = refused
+	maps.DeleteFunc(p.refusals, func(cgroup string, _ *refusal) bool { return !here[cgroup] })
 	for cgroup, w := range p.watches {
 		if !here[cgroup] {
 			ended = append(ended, w)
@@ -94,6 +107,21 @@ func (p *Pressure) follow(members []engine.Member) (ended []*psi.Watch, refused 
 		}
 	}
 	return ended, refused
+}
+
+// try adds a watch, but for turns in which a refusal stands.
+func (p *Pressure) try(cgroup, uid string) error {
+	if r := p.refusals[cgroup]; r != nil && r.turns > 0 {
+		r.turns--
+		return r.err
+	}
+	err := p.add(cgroup, uid)
+	if err == nil {
+		delete(p.refusals, cgroup)
+	} else {
+		p.refusals[cgroup] = &refusal{err, refusedTurns}
+	}
+	return err
 }
 
 func (p *Pressure) add(cgroup, uid string) error {

@@ -68,3 +68,33 @@ func TestWhoIsNotWatchedIsTold(t *testing.T) {
 		t.Errorf("nobody is left: %v", refused)
 	}
 }
+
+// A file that took no trigger is asked again after five turns, and the pod is told of in each; who comes back is asked at once.
+func TestRefusedTriggersAreSeldomTried(t *testing.T) {
+	t.Parallel()
+	dir, asked := t.TempDir(), 0
+	p, err := NewPressure(psi.Trigger{Kind: psi.Some, Stall: 100 * time.Millisecond, Window: time.Second},
+		func(string) string { asked++; return filepath.Join(dir, "cpu.pressure") }, func(string) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	defer func() {
+		if err := p.Run(ctx); err != nil {
+			t.Error(err)
+		}
+	}()
+	pod := []engine.Member{{Pod: &workload.Pod{Namespace: "default", Name: "a", Cgroup: "/a"}}}
+	for turn, want := range []int{1, 1, 1, 1, 1, 1, 2, 2} {
+		if err := p.Follow(pod); err == nil || asked != want {
+			t.Errorf("turn %d: asked %d times, want %d; told %v", turn, asked, want, err)
+		}
+	}
+	if err := p.Follow(nil); err != nil {
+		t.Errorf("nobody is left: %v", err)
+	}
+	if err := p.Follow(pod); err == nil || asked != 3 {
+		t.Errorf("a pod that comes: asked %d times, told %v", asked, err)
+	}
+}

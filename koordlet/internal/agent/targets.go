@@ -25,7 +25,7 @@ type followed struct {
 
 // refollow is after how many ticks the list is made anew although nothing has changed: a trigger that the kernel has refused is tried
 // again then.
-const refollow = 60
+const refollow = 10
 
 // news takes in what there is now and reports whether the list has to be made anew.
 func (f *followed) news(now followed) bool {
