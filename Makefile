@@ -203,7 +203,7 @@ test-long: test test-race lab-peers lab-long lab-vm-full ## make test, upstream'
 
 .PHONY: lab-compat
 lab-compat: build ## containerd 2.0 and 1.7 with NRI, 1.6 behind the proxy; NRI 0.8 to 0.12
-	$(LAB) -run 'Compat' ./test/e2e | $(VERDICT)
+	$(LAB) -run '^TestCompat' ./test/e2e | $(VERDICT)
 
 # Not part of test-long: there is no recipe for CRI-O here. Go's module proxy does not serve it, nor has Debian a package.
 .PHONY: lab-crio

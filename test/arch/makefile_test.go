@@ -149,6 +149,9 @@ func TestEveryLabTestHasALane(t *testing.T) {
 			onV2 := func(in []guestTests) bool {
 				return slices.ContainsFunc(in, func(g guestTests) bool { return !g.v1 && g.name.MatchString(name) })
 			}
+			if strings.HasPrefix(name, "TestGuest") && runs(dir, name, func(*lane) bool { return true }) {
+				t.Errorf("%s: a lane runs %s on the host: it is for guests", path, name)
+			}
 			switch {
 			case name == "TestMain":
 			case strings.HasPrefix(name, "TestGuest") && onV2(guests):
