@@ -4,6 +4,7 @@
 package decide_test
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 
@@ -45,5 +46,22 @@ func TestUnread(t *testing.T) {
 		if all == nil || !strings.Contains(all.Error(), key+": ") {
 			t.Errorf("all of them: %v, want %s", all, key)
 		}
+	}
+}
+
+// A value that is too long is not taken for one that is not there.
+func TestUnreadTooLong(t *testing.T) {
+	t.Parallel()
+	long := `{"reservedCPUs":"0"` + strings.Repeat(" ", 70000) + "}"
+	data, err := json.Marshal(map[string]any{"metadata": map[string]any{"name": "n1", "annotations": map[string]string{"node.koordinator.sh/reservation": long}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, err := kube.DecodeNode(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := decide.Unread(&n); err == nil || !strings.Contains(err.Error(), "node.koordinator.sh/reservation: ") {
+		t.Errorf("told: %v", err)
 	}
 }
