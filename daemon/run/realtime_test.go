@@ -90,33 +90,17 @@ func inRealTime(t *testing.T, every time.Duration, want string, work func(stop *
 	allHave(t, unix.SCHED_NORMAL, 0, nice)
 }
 
-// allHave looks at all threads of this process, among them some that were made just now. The Go runtime's own always shares.
+// allHave looks at each thread. The Go runtime's own always shares.
 func allHave(t *testing.T, policy, priority uint32, nice int) {
 	t.Helper()
-	locked := make(chan struct{})
-	defer close(locked)
-	for range 4 {
-		go func() {
-			runtime.LockOSThread() // a thread of its own, which ends with it
-			<-locked
-		}()
-	}
 	own, err := runtimesOwn()
 	if err != nil {
 		t.Fatal(err)
 	}
-	threads, err := os.ReadDir("/proc/self/task")
-	if err != nil || len(threads) < 2 {
-		t.Fatalf("%d threads, %v", len(threads), err)
-	}
-	for _, th := range threads {
-		tid, err := strconv.Atoi(th.Name())
-		if err != nil {
-			t.Fatal(err)
-		}
+	EachThread(t, func(tid int) {
 		attr, err := unix.SchedGetAttr(tid, 0)
 		if errors.Is(err, unix.ESRCH) {
-			continue // it has ended
+			return // it has ended
 		}
 		up, err2 := unix.Getpriority(unix.PRIO_PROCESS, tid)
 		if err := errors.Join(err, err2); err != nil {
@@ -129,7 +113,7 @@ func allHave(t *testing.T, policy, priority uint32, nice int) {
 		if attr.Policy != policy || attr.Priority != priority || 20-up != nice {
 			t.Errorf("thread %d has policy %d, priority %d, nice %d; want %d, %d, %d", tid, attr.Policy, attr.Priority, 20-up, policy, priority, nice)
 		}
-	}
+	})
 }
 
 // The thread that is left without real time is the one that wakes by itself, and often, while Go code runs and no other has anything to do.

@@ -71,32 +71,12 @@ func TestTuneTimers(t *testing.T) {
 		if err := run.TuneTimers(0); err != nil {
 			t.Fatal(err)
 		}
-		eachThread(t, func(tid string) {
-			text, err := os.ReadFile("/proc/" + tid + "/timerslack_ns")
+		run.EachThread(t, func(tid int) {
+			text, err := os.ReadFile("/proc/" + strconv.Itoa(tid) + "/timerslack_ns")
 			if err == nil && strings.TrimSpace(string(text)) != fmt.Sprint(want.Nanoseconds()) {
-				t.Errorf("thread %s has %s ns, want %v", tid, text, want)
+				t.Errorf("thread %d has %s ns, want %v", tid, text, want)
 			}
 		})
-	}
-}
-
-// eachThread looks at all threads of this process, among them some that were made just now.
-func eachThread(t *testing.T, check func(tid string)) {
-	t.Helper()
-	locked := make(chan struct{})
-	defer close(locked)
-	for range 4 {
-		go func() {
-			runtime.LockOSThread() // a thread of its own, which ends with it
-			<-locked
-		}()
-	}
-	threads, err := os.ReadDir("/proc/self/task")
-	if err != nil || len(threads) < 2 {
-		t.Fatalf("%d threads, %v", len(threads), err)
-	}
-	for _, th := range threads {
-		check(th.Name())
 	}
 }
 
@@ -121,17 +101,13 @@ func TestPrioritise(t *testing.T) {
 		if err := run.Prioritise(int(nice)); err != nil {
 			t.Fatal(err)
 		}
-		eachThread(t, func(tid string) {
-			id, err := strconv.Atoi(tid)
-			if err != nil {
-				t.Fatal(err)
-			}
-			got, err := unix.SchedGetAttr(id, 0)
+		run.EachThread(t, func(tid int) {
+			got, err := unix.SchedGetAttr(tid, 0)
 			if errors.Is(err, unix.ESRCH) {
 				return // it has ended
 			}
 			if err != nil || got.Nice != nice {
-				t.Errorf("thread %s: %+v, %v; want nice %d", tid, got, err, nice)
+				t.Errorf("thread %d: %+v, %v; want nice %d", tid, got, err, nice)
 			}
 		})
 	}
