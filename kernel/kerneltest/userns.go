@@ -6,6 +6,7 @@ package kerneltest
 import (
 	"os"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"syscall"
 	"testing"
@@ -27,6 +28,8 @@ func InUserNamespace(t *testing.T) bool {
 	if err != nil {
 		t.Fatal(err)
 	}
+	runtime.LockOSThread() // the process ends with the thread that forks it (Pdeathsig), which another goroutine might end
+	defer runtime.UnlockOSThread()
 	p, err := os.StartProcess(self, []string{self, "-test.run=^" + t.Name() + "$", "-test.v", "-test.timeout=2m"}, &os.ProcAttr{
 		Env:   append(os.Environ(), apart+"=1"),
 		Files: []*os.File{nil, os.Stdout, os.Stderr},

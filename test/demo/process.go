@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/koord-rt/koord-rt/daemon/status"
+	"github.com/koord-rt/koord-rt/test/lab/child"
 )
 
 // process is one of our daemons.
@@ -22,7 +23,7 @@ type process struct {
 	name   string
 	log    string // file of its output
 	cmd    *exec.Cmd
-	exited chan struct{}
+	exited <-chan struct{}
 }
 
 // launch starts a daemon.
@@ -35,16 +36,12 @@ func launch(name, logFile string, args ...string) (*process, error) {
 	cmd := exec.Command(binary(name), args...)
 	cmd.Stdout, cmd.Stderr = log, log
 	// A group of its own: an interrupt from the terminal leaves it to close.
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
-	if err := cmd.Start(); err != nil {
-		return nil, fmt.Errorf("start %s: %w", name, err)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	exited, err := child.Start(cmd, syscall.SIGTERM)
+	if err != nil {
+		return nil, err
 	}
-	p := &process{name: name, log: logFile, cmd: cmd, exited: make(chan struct{})}
-	go func() {
-		_ = cmd.Wait() // its log tells more than its exit status
-		close(p.exited)
-	}()
-	return p, nil
+	return &process{name: name, log: logFile, cmd: cmd, exited: exited}, nil
 }
 
 // ready waits until the daemon's status file says that it works, as long as an emulated machine beside others may need.

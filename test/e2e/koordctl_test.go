@@ -24,6 +24,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/koord-rt/koord-rt/test/lab/cgroups"
+	"github.com/koord-rt/koord-rt/test/lab/child"
 	"github.com/koord-rt/koord-rt/test/lab/kubelet"
 )
 
@@ -320,13 +321,14 @@ func (r *rig) beside() map[string]string {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	cmd := &exec.Cmd{Path: self, Args: []string{agent}, Env: []string{standsStill + "=1"}, SysProcAttr: &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}}
-	if err := cmd.Start(); err != nil {
+	cmd := &exec.Cmd{Path: self, Args: []string{agent}, Env: []string{standsStill + "=1"}}
+	ended, err := child.Start(cmd, syscall.SIGKILL)
+	if err != nil {
 		r.t.Fatal(err)
 	}
 	r.t.Cleanup(func() {
 		err := errors.Join(os.Remove(plugin), cmd.Process.Kill())
-		_ = cmd.Wait() // killed
+		<-ended
 		if err != nil {
 			r.t.Error(err)
 		}

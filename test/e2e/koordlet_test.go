@@ -24,6 +24,7 @@ import (
 	"github.com/koord-rt/koord-rt/daemon/status"
 	"github.com/koord-rt/koord-rt/model/topo"
 	"github.com/koord-rt/koord-rt/test/lab/cgroups"
+	"github.com/koord-rt/koord-rt/test/lab/child"
 	"github.com/koord-rt/koord-rt/test/lab/kubelet"
 )
 
@@ -36,7 +37,7 @@ type agent struct {
 	r       *rig
 	config  string
 	cmd     *exec.Cmd
-	exited  chan struct{}
+	exited  <-chan struct{}
 	log     *syncBuffer
 	// kubelet is the way to one, server that to an API server; nil is none. dress changes the command of each start; may be nil.
 	kubelet, server map[string]any
@@ -126,19 +127,13 @@ func (a *agent) launch() {
 	a.r.t.Helper()
 	a.cmd = exec.Command(bin("koordlet"), "--config", a.config)
 	a.cmd.Stderr, a.cmd.Stdout = a.log, a.log
-	a.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if a.dress != nil {
 		a.dress(a.cmd)
 	}
-	if err := a.cmd.Start(); err != nil {
-		a.r.t.Fatalf("start koordlet: %v", err)
+	var err error
+	if a.exited, err = child.Start(a.cmd, syscall.SIGKILL); err != nil {
+		a.r.t.Fatal(err)
 	}
-	exited, cmd := make(chan struct{}), a.cmd
-	go func() {
-		_ = cmd.Wait() // the exit state is read where it matters
-		close(exited)
-	}()
-	a.exited = exited
 }
 
 // lives fails when the process has ended by itself.

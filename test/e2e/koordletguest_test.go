@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/koord-rt/koord-rt/test/lab/cgroups"
+	"github.com/koord-rt/koord-rt/test/lab/child"
 	"github.com/koord-rt/koord-rt/test/lab/kubelet"
 )
 
@@ -130,13 +131,13 @@ func (r *rig) spin(run *kubelet.Running, cpu int) (stop func()) {
 func (r *rig) spinOn(dirs []string, cpu int) (stop func()) {
 	r.t.Helper()
 	cmd := exec.Command("sh", "-c", "while :; do :; done")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := cmd.Start(); err != nil {
+	ended, err := child.Start(cmd, syscall.SIGKILL)
+	if err != nil {
 		r.t.Fatal(err)
 	}
 	stop = func() {
 		_ = cmd.Process.Kill()
-		_ = cmd.Wait() // it was killed
+		<-ended
 	}
 	r.t.Cleanup(stop)
 	for _, dir := range dirs {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/koord-rt/koord-rt/test/lab/cgroups"
+	"github.com/koord-rt/koord-rt/test/lab/child"
 	"github.com/koord-rt/koord-rt/test/lab/kubelet"
 )
 
@@ -265,15 +266,16 @@ func (l *loops) hogs(run *kubelet.Running, size int) (stop func()) {
 func (r *rig) hogsIn(dir string, size int) (stop func()) {
 	r.t.Helper()
 	cmd := exec.Command("sh", "-c", "echo 1000 >/proc/self/oom_score_adj; echo $$ >"+dir+"/cgroup.procs && "+holding(size))
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	if err := cmd.Start(); err != nil {
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	ended, err := child.Start(cmd, syscall.SIGKILL)
+	if err != nil {
 		r.t.Fatal(err)
 	}
 	var once sync.Once
 	stop = func() {
 		once.Do(func() {
 			_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // the kernel may have killed it
-			_ = cmd.Wait()
+			<-ended
 		})
 	}
 	r.t.Cleanup(stop)

@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/koord-rt/koord-rt/test/lab/child"
 	"github.com/koord-rt/koord-rt/test/lab/cluster"
 	"github.com/koord-rt/koord-rt/test/lab/vm"
 )
@@ -278,14 +279,13 @@ func (n *served) startManager() (end func()) {
 	if err != nil {
 		n.t.Fatal(err)
 	}
-	log, exited := &syncBuffer{}, make(chan error, 1)
+	log := &syncBuffer{}
 	cmd := exec.Command(bin("koord-manager"), append(flags, "--roles=slo", "--v=4")...)
 	cmd.Stdout, cmd.Stderr = log, log
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := cmd.Start(); err != nil {
-		n.t.Fatalf("start koord-manager: %v", err)
+	exited, err := child.Start(cmd, syscall.SIGKILL)
+	if err != nil {
+		n.t.Fatal(err)
 	}
-	go func() { exited <- cmd.Wait() }()
 	runs := true
 	n.t.Cleanup(func() {
 		if n.t.Failed() {
@@ -300,10 +300,10 @@ func (n *served) startManager() (end func()) {
 		n.t.Helper()
 		_ = cmd.Process.Signal(syscall.SIGTERM) // how it ends is looked at below
 		select {
-		case err := <-exited:
+		case <-exited:
 			runs = false
-			if err != nil {
-				n.t.Errorf("koord-manager ended with %v", err)
+			if !cmd.ProcessState.Success() {
+				n.t.Errorf("koord-manager ended: %s", cmd.ProcessState)
 			}
 		case <-time.After(patience(20 * time.Second)):
 			n.t.Fatal("koord-manager does not end")

@@ -23,6 +23,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/koord-rt/koord-rt/test/lab/cgroups"
+	"github.com/koord-rt/koord-rt/test/lab/child"
 	"github.com/koord-rt/koord-rt/test/lab/kubelet"
 )
 
@@ -49,7 +50,7 @@ type burden struct {
 	out   syncBuffer
 	said  syncBuffer
 	once  sync.Once
-	ended chan error
+	ended <-chan struct{}
 }
 
 // loading begins a load. It is in place before it does anything: what it makes others wait for, and waits for itself, is the container's.
@@ -59,7 +60,7 @@ func (r *rig) loading(run *kubelet.Running, words ...string) *burden {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	l := &burden{t: r.t, words: words, cmd: exec.Command(self), ended: make(chan error, 1)}
+	l := &burden{t: r.t, words: words, cmd: exec.Command(self)}
 	switch words[0] {
 	case "reads":
 		disk, err := os.OpenFile(words[1], os.O_RDONLY|unix.O_DIRECT, 0)
@@ -84,15 +85,14 @@ func (r *rig) loading(run *kubelet.Running, words ...string) *burden {
 func (l *burden) begin(dirs []string) {
 	l.t.Helper()
 	l.cmd.Stdout, l.cmd.Stderr = &l.out, &l.said
-	l.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	l.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	begin, err := l.cmd.StdinPipe()
 	if err != nil {
 		l.t.Fatal(err)
 	}
-	if err := l.cmd.Start(); err != nil {
+	if l.ended, err = child.Start(l.cmd, syscall.SIGKILL); err != nil {
 		l.t.Fatal(err)
 	}
-	go func() { l.ended <- l.cmd.Wait() }()
 	l.t.Cleanup(l.stop)
 	for _, dir := range dirs {
 		if err := cgroups.Write(dir, "cgroup.procs", strconv.Itoa(l.cmd.Process.Pid)); err != nil {
@@ -118,8 +118,8 @@ func (l *burden) hasBegun() {
 func (l *burden) stop() {
 	l.once.Do(func() {
 		select {
-		case err := <-l.ended:
-			l.t.Errorf("load %q: %v: %s", l.words, err, l.said.String())
+		case <-l.ended:
+			l.t.Errorf("load %q: %s: %s", l.words, l.cmd.ProcessState, l.said.String())
 		default:
 			_ = syscall.Kill(-l.cmd.Process.Pid, syscall.SIGKILL) // it may be about to end
 			<-l.ended

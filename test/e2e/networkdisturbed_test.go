@@ -16,6 +16,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/koord-rt/koord-rt/test/lab/child"
 )
 
 // Beyond the world behind the uplink (RFC 5737), past a link that has less than best effort may send: 16 Mbit/s, with a queue of 100 ms.
@@ -103,13 +105,14 @@ func (n *uplink) disturbed() {
 func (n *uplink) beyond() {
 	n.t.Helper()
 	cmd := exec.Command("sleep", "infinity")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Cloneflags: syscall.CLONE_NEWNET}
-	if err := cmd.Start(); err != nil {
-		n.t.Fatalf("start a process beyond the world: %v", err)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET}
+	ended, err := child.Start(cmd, syscall.SIGKILL)
+	if err != nil {
+		n.t.Fatal(err)
 	}
 	n.t.Cleanup(func() {
 		_ = cmd.Process.Kill()
-		_ = cmd.Wait() // it was killed
+		<-ended
 	})
 	world, far := strconv.Itoa(n.world), strconv.Itoa(cmd.Process.Pid)
 	n.tool("nsenter", "-t", world, "-n", "sh", "-ec", "ip link add beyond0 type veth peer name far0 netns "+far+"; ip addr add "+beyondNear+"/24 dev beyond0; "+

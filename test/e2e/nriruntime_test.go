@@ -27,6 +27,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/koord-rt/koord-rt/test/lab/cgroups"
+	"github.com/koord-rt/koord-rt/test/lab/child"
 	"github.com/koord-rt/koord-rt/test/lab/parts"
 )
 
@@ -120,21 +121,24 @@ func (r *nriRuntime) boot(part, name, version string, before *nriPod) {
 	dir := filepath.Dir(r.config)
 	cmd := exec.Command(program, name, version, dir+"/nri.sock", dir+"/none")
 	cmd.Stderr = r.log
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if r.stdin, err = cmd.StdinPipe(); err != nil {
 		r.t.Fatal(err)
 	}
-	stdout, err := cmd.StdoutPipe()
-	if err == nil {
-		err = cmd.Start()
-	}
+	stdout, out, err := os.Pipe() // not the command's own, which is closed when the command has ended, whatever is still to be read
 	if err != nil {
-		r.t.Fatalf("start the runtime's side of NRI: %v", err)
+		r.t.Fatal(err)
+	}
+	cmd.Stdout = out
+	ended, err := child.Start(cmd, syscall.SIGKILL)
+	_ = out.Close() // the command has its own
+	if err != nil {
+		r.t.Fatal(err)
 	}
 	read := make(chan struct{})
 	go func() {
 		defer close(read)
 		defer close(r.lines)
+		defer stdout.Close()
 		in := bufio.NewScanner(stdout)
 		in.Buffer(nil, 1<<20)
 		for in.Scan() {
@@ -149,8 +153,8 @@ func (r *nriRuntime) boot(part, name, version string, before *nriPod) {
 		r.stop(syscall.SIGTERM) // before the runtime: it is not to see its connection break
 		_ = r.stdin.Close()     // which ends it
 		<-read
-		if err := cmd.Wait(); err != nil {
-			r.t.Errorf("the runtime's side of NRI: %v", err)
+		if <-ended; !cmd.ProcessState.Success() {
+			r.t.Errorf("the runtime's side of NRI: %s", cmd.ProcessState)
 		}
 	})
 	r.tell(&api.SynchronizeRequest{Pods: []*api.PodSandbox{before.sandbox}, Containers: []*api.Container{before.container}})
@@ -242,11 +246,14 @@ func (r *nriRuntime) made(class, name string, labels, annotations map[string]str
 func (r *nriRuntime) runc(p *nriPod, adj *api.ContainerAdjustment) {
 	r.t.Helper()
 	cmd := exec.Command("sleep", "600")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := cmd.Start(); err != nil {
+	ended, err := child.Start(cmd, syscall.SIGKILL)
+	if err != nil {
 		r.t.Fatal(err)
 	}
-	r.t.Cleanup(func() { _, _ = cmd.Process.Kill(), cmd.Wait() })
+	r.t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		<-ended
+	})
 	p.process = cmd.Process.Pid
 	spec, change := p.container.Linux.Resources, adj.GetLinux().GetResources()
 	if v := change.GetCpu().GetShares(); v != nil {

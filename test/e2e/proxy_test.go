@@ -23,6 +23,7 @@ import (
 
 	"github.com/koord-rt/koord-rt/api/protocol"
 	"github.com/koord-rt/koord-rt/daemon/status"
+	"github.com/koord-rt/koord-rt/test/lab/child"
 	"github.com/koord-rt/koord-rt/test/lab/cri"
 	"github.com/koord-rt/koord-rt/test/lab/gate"
 	"github.com/koord-rt/koord-rt/test/lab/kubelet"
@@ -113,7 +114,6 @@ func (p *viaProxy) again() {
 	p.t.Helper()
 	cmd := exec.Command(bin("koord-runtime-proxy"), "--config", filepath.Join(filepath.Dir(p.config), "proxy.yaml"))
 	cmd.Stderr, cmd.Stdout = p.out, p.out
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	exited := p.launched(cmd)
 	p.cmd, p.exited = cmd, exited
 	p.eventually(time.Minute, func() error {
@@ -148,14 +148,10 @@ func (p *viaProxy) launched(cmd *exec.Cmd) <-chan struct{} {
 		p.gate = g
 		return exited
 	}
-	if err := cmd.Start(); err != nil {
-		p.t.Fatalf("start koord-runtime-proxy: %v", err)
+	exited, err := child.Start(cmd, syscall.SIGKILL)
+	if err != nil {
+		p.t.Fatal(err)
 	}
-	exited := make(chan struct{})
-	go func() {
-		_ = cmd.Wait() // the exit state is read where it matters
-		close(exited)
-	}()
 	return exited
 }
 

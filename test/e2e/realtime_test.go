@@ -25,6 +25,10 @@ import (
 // nriNice is what koord-nri gives itself, in force where it is not in real time.
 const nriNice = -10
 
+// seenTo is longer than koord-nri takes to look at its threads again (ten seconds, run.WatchRealTime): one that the Go runtime's own has made
+// shares its processor until then. Beside guests that want every processor there is one now and then.
+const seenTo = 15 * time.Second
+
 // lifecycleRealTime: each thread of koord-nri is in real time, and when the kernel says that one does not sleep, none is any more, the nice value
 // that waited behind it is in force, people are told, and pods get what they get. Whoever does not want it does not have it.
 func lifecycleRealTime(r *rig) {
@@ -60,12 +64,16 @@ func lifecycleRealTime(r *rig) {
 
 // realTimeHere tries whether the kernel has real time for a process of this cgroup.
 func realTimeHere() error {
-	tried := make(chan error)
-	go func() {
-		runtime.LockOSThread() // and end the thread with the goroutine
-		tried <- unix.SchedSetAttr(0, &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_RR, Priority: 1}, 0)
-	}()
-	return <-tried
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	before, err := unix.SchedGetAttr(0, 0)
+	if err != nil {
+		return err
+	}
+	if err := unix.SchedSetAttr(0, &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_RR, Priority: 1}, 0); err != nil {
+		return err
+	}
+	return unix.SchedSetAttr(0, before, 0)
 }
 
 // threads waits until every thread of koord-nri has the policy and the nice value. In real time the Go runtime's own is not, for without its timer
@@ -73,7 +81,7 @@ func realTimeHere() error {
 func (r *rig) threads(policy uint32, nice int) {
 	r.t.Helper()
 	dir := filepath.Join("/proc", strconv.Itoa(r.plugin.Process.Pid), "task")
-	r.eventually(5*time.Second, func() error {
+	r.eventually(seenTo, func() error {
 		list, err := os.ReadDir(dir)
 		if err != nil {
 			return err

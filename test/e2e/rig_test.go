@@ -24,6 +24,7 @@ import (
 	"github.com/koord-rt/koord-rt/daemon/status"
 	"github.com/koord-rt/koord-rt/test/lab"
 	"github.com/koord-rt/koord-rt/test/lab/cgroups"
+	"github.com/koord-rt/koord-rt/test/lab/child"
 	"github.com/koord-rt/koord-rt/test/lab/gate"
 	"github.com/koord-rt/koord-rt/test/lab/host"
 	"github.com/koord-rt/koord-rt/test/lab/kubelet"
@@ -247,7 +248,6 @@ func (r *rig) launch() {
 	r.t.Helper()
 	cmd := exec.Command(bin("koord-nri"), "--config", r.config)
 	cmd.Stderr, cmd.Stdout = r.log, r.log
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if r.gated {
 		g, exited, err := gate.Start(cmd, r.tree.Mounts()...)
 		if err != nil {
@@ -256,14 +256,10 @@ func (r *rig) launch() {
 		r.plugin, r.gate, r.exited = cmd, g, exited
 		return
 	}
-	if err := cmd.Start(); err != nil {
-		r.t.Fatalf("start koord-nri: %v", err)
+	exited, err := child.Start(cmd, syscall.SIGKILL)
+	if err != nil {
+		r.t.Fatal(err)
 	}
-	exited := make(chan struct{})
-	go func() {
-		_ = cmd.Wait() // the exit state is read where it matters
-		close(exited)
-	}()
 	r.plugin, r.exited = cmd, exited
 }
 

@@ -49,7 +49,7 @@ func (r *rig) stressing(dirs []string, args ...string) *burden {
 	r.t.Helper()
 	command := parts.StressCommand(r.stressDir(), args...)
 	shell := append([]string{"-c", `read x; echo 1000 >/proc/self/oom_score_adj; exec "$@"`, "sh"}, command...)
-	l := &burden{t: r.t, words: command, cmd: exec.Command("sh", shell...), ended: make(chan error, 1)}
+	l := &burden{t: r.t, words: command, cmd: exec.Command("sh", shell...)}
 	l.begin(dirs)
 	return l
 }

@@ -25,6 +25,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/koord-rt/koord-rt/test/lab/child"
 	"github.com/koord-rt/koord-rt/test/lab/cluster"
 	"github.com/koord-rt/koord-rt/test/lab/host"
 	"github.com/koord-rt/koord-rt/test/lab/kubelet"
@@ -100,13 +101,14 @@ func (n *uplink) fetch(cache *parts.Cache) {
 func (n *uplink) connect() {
 	n.t.Helper()
 	cmd := exec.Command("sleep", "infinity")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Cloneflags: syscall.CLONE_NEWNET}
-	if err := cmd.Start(); err != nil {
-		n.t.Fatalf("start a process in the world behind the uplink: %v", err)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET}
+	ended, err := child.Start(cmd, syscall.SIGKILL)
+	if err != nil {
+		n.t.Fatal(err)
 	}
 	n.t.Cleanup(func() {
 		_ = cmd.Process.Kill()
-		_ = cmd.Wait() // it was killed
+		<-ended
 	})
 	n.world = cmd.Process.Pid
 	n.tool("ip", "link", "add", uplinkName, "type", "veth", "peer", "name", "world0", "netns", strconv.Itoa(n.world))

@@ -23,6 +23,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/koord-rt/koord-rt/test/lab/cgroups"
+	"github.com/koord-rt/koord-rt/test/lab/child"
 	"github.com/koord-rt/koord-rt/test/lab/cluster"
 )
 
@@ -177,13 +178,13 @@ const quiet, other = 0, 1
 func spin(t *testing.T, cpu int, dirs ...string) (stop func()) {
 	t.Helper()
 	cmd := exec.Command("sh", "-c", "while :; do :; done")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := cmd.Start(); err != nil {
+	ended, err := child.Start(cmd, syscall.SIGKILL)
+	if err != nil {
 		t.Fatal(err)
 	}
 	stop = func() {
 		_ = cmd.Process.Kill()
-		_ = cmd.Wait() // it was killed
+		<-ended
 	}
 	t.Cleanup(stop)
 	for _, dir := range dirs {

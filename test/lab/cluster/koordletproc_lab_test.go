@@ -27,12 +27,13 @@ import (
 
 	"github.com/koord-rt/koord-rt/daemon/status"
 	"github.com/koord-rt/koord-rt/test/lab"
+	"github.com/koord-rt/koord-rt/test/lab/child"
 )
 
 // process is a program under test; it ends with the test.
 type process struct {
 	cmd  *exec.Cmd
-	done chan struct{} // closed when it has ended
+	done <-chan struct{} // closed when it has ended
 }
 
 // startProgram starts a program; its output goes to a file, the end of which is shown if the test fails.
@@ -43,22 +44,11 @@ func startProgram(t *testing.T, log, name string, args ...string) *process {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	p := &process{cmd: exec.Command(name, args...), done: make(chan struct{})}
+	p := &process{cmd: exec.Command(name, args...)}
 	p.cmd.Stdout, p.cmd.Stderr = f, f
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	started := make(chan error, 1)
-	go func() {
-		runtime.LockOSThread()         // the parent-death signal is tied to the thread that forks
-		defer runtime.UnlockOSThread() // or the thread would end, and with it whom it has forked before
-		err := p.cmd.Start()
-		started <- err
-		if err == nil {
-			_ = p.cmd.Wait() // the exit state is read where it matters
-			close(p.done)
-		}
-	}()
-	if err := <-started; err != nil {
-		t.Fatalf("start %s: %v", name, err)
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if p.done, err = child.Start(p.cmd, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
 	}
 	t.Cleanup(func() {
 		p.end(t)

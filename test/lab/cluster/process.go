@@ -9,12 +9,12 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"runtime"
 	"strings"
 	"syscall"
 	"time"
 
 	"github.com/koord-rt/koord-rt/test/lab"
+	"github.com/koord-rt/koord-rt/test/lab/child"
 )
 
 // process is a child with a process group of its own that dies with this process.
@@ -22,7 +22,7 @@ type process struct {
 	name string
 	log  string
 	cmd  *exec.Cmd
-	done chan struct{} // closed when the child has been reaped
+	done <-chan struct{} // closed when the child has been reaped
 }
 
 // startProcess starts a daemon; its output is appended to log. The parent-death signal is
@@ -41,23 +41,12 @@ func startProcessEnv(log string, env []string, name string, args ...string) (*pr
 	cmd := exec.Command(name, args...)
 	cmd.Stdout, cmd.Stderr = f, f
 	cmd.Env = append(os.Environ(), env...)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	p := &process{name: name, log: log, cmd: cmd, done: make(chan struct{})}
-	started := make(chan error, 1)
-	go func() {
-		runtime.LockOSThread()         // the parent-death signal is tied to the thread that forks
-		defer runtime.UnlockOSThread() // or the thread would end, and with it whom it has forked before
-		err := cmd.Start()
-		started <- err
-		if err == nil {
-			_ = cmd.Wait() // its exit status tells nothing that its log does not
-			close(p.done)
-		}
-	}()
-	if err := <-started; err != nil {
-		return nil, fmt.Errorf("start %s: %w", name, err)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	ended, err := child.Start(cmd, syscall.SIGKILL)
+	if err != nil {
+		return nil, err
 	}
-	return p, nil
+	return &process{name: name, log: log, cmd: cmd, done: ended}, nil
 }
 
 func (p *process) pid() int {

@@ -11,12 +11,14 @@ import (
 	"path/filepath"
 	"syscall"
 	"time"
+
+	"github.com/koord-rt/koord-rt/test/lab/child"
 )
 
 // process is a child whose end is watched.
 type process struct {
 	cmd  *exec.Cmd
-	done chan struct{} // closed when the child has been reaped
+	done <-chan struct{} // closed when the child has been reaped
 }
 
 // launch starts a daemon of the part, in a process group of its own, so that an interrupt from the terminal leaves it to
@@ -35,15 +37,11 @@ func (d *Daemon) launch(name string, args ...string) (*process, error) {
 }
 
 func start(cmd *exec.Cmd) (*process, error) {
-	if err := cmd.Start(); err != nil {
-		return nil, fmt.Errorf("start %s: %w", cmd.Path, err)
+	ended, err := child.Start(cmd, syscall.SIGKILL)
+	if err != nil {
+		return nil, err
 	}
-	p := &process{cmd: cmd, done: make(chan struct{})}
-	go func() {
-		defer close(p.done)
-		_ = cmd.Wait() // its exit status tells nothing that its log does not
-	}()
-	return p, nil
+	return &process{cmd: cmd, done: ended}, nil
 }
 
 // end signals the process and waits; after limit it is killed. A nil process has ended.

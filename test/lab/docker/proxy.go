@@ -66,7 +66,6 @@ func (p *Proxy) Begin(ctx context.Context) error {
 	cmd := exec.Command(p.o.Program, "--config", filepath.Join(p.d.Dir, "proxy.yaml"), "--backend-runtime-mode=Docker",
 		"--koord-runtimeproxy-endpoint="+p.Socket, "--remote-runtime-service-endpoint=unix://"+p.d.Socket)
 	cmd.Stdout, cmd.Stderr = log, log
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if p.process, err = start(cmd); err != nil {
 		return err
 	}

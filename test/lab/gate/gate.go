@@ -17,9 +17,12 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/koord-rt/koord-rt/test/lab/child"
 )
 
 // Gate lets the writes of one process, and of those that it starts, pass or wait. Safe for concurrent use.
@@ -41,9 +44,9 @@ func Start(cmd *exec.Cmd, dirs ...string) (g *Gate, exited <-chan struct{}, err 
 	g = &Gate{dirs: dirs, listener: -1}
 	started, done := make(chan error), make(chan struct{})
 	go func() {
-		// The filter is this thread's, and what it forks has it too. The thread is never given back: it ends with the command,
-		// as a Pdeathsig of the command wants.
+		// The filter is this thread's, and what it forks has it too. The thread is never given back: it ends with the command.
 		runtime.LockOSThread()
+		child.Tie(cmd, syscall.SIGKILL)
 		fd, err := install()
 		if err == nil {
 			g.listener = fd
