@@ -53,6 +53,8 @@ const (
 	// dryPart of what was asked is too little; dryFor is how long such a container is left alone.
 	dryPart = 10
 	dryFor  = 30 * unit.Second
+	// A container is held anew when it has lost 1/holdBand of what it is held to.
+	holdBand = 100
 	// squeezeFor is how long a tight node below the threshold holds BE and reclaims others.
 	squeezeFor = unit.Minute
 	// stallBE and stallOther are memory pressures from which a container is left alone.

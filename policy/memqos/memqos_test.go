@@ -295,7 +295,7 @@ func TestHoldOnlyFalls(t *testing.T) {
 		node, used unit.Bytes
 		want       string
 	}{
-		{95 * gib, gib, "a=1024"}, {95 * gib, 1020 * mib, "a=1024"}, {95 * gib, 900 * mib, "a=900"}, {95 * gib, 950 * mib, "a=900"},
+		{95 * gib, gib, "a=1024"}, {95 * gib, 1020 * mib, "a=1024"}, {95 * gib, 1000 * mib, "a=1000"}, {95 * gib, 900 * mib, "a=900"}, {95 * gib, 950 * mib, "a=900"},
 		{95 * gib, 100 * mib, "a=100"}, {95 * gib, 0, "a=16"}, {80 * gib, 100 * mib, ""}, {95 * gib, 500 * mib, "a=500"},
 	} {
 		in.Now += unit.Second

@@ -82,8 +82,9 @@ func (w *work) hold(i int) {
 	if !c.Used.OK {
 		return
 	}
+	// What was reclaimed is not to be grown into; who only wavers is not written to in each tick.
 	most := max(c.Used.V, c.Low, keepLeast).PageDown()
-	if s.Held == 0 || most < s.Held-s.Held/20 {
+	if s.Held == 0 || most < s.Held-s.Held/holdBand {
 		s.Held = most
 	}
 }
