@@ -7,12 +7,15 @@
 //	quota  = base × factor, factor in 1 … cfsQuotaBurstPercent/100; up is × 1.2, down × 0.8
 //	base   = the quota without this loop: kubelet's or batch, divided by the normalisation ratio (policy/draft)
 //	pool   = (node − LSE, LSR and BE pods) / (CPUs − Σ requests of LSE and LSR pods), a Load:
-//	         overload from sharePoolThresholdPercent on, cooling from 0.9 of it on, else idle
+//	         overload from sharePoolThresholdPercent on, on average and now; idle below 0.9 of it, on average and now; else
+//	         cooling
+//	room   = 0.9 × sharePoolThresholdPercent × the pool's CPUs − the larger of both: what all quotas together may rise by
 //	tokens = cfsQuotaBurstPeriodSeconds × (cfsQuotaBurstPercent − 100) at most, as many negative at least; using p percent
 //	         of the base takes p − 100 a second from 100 on and gives 100 − p below 60; no burst without tokens; −1 has no
 //	         bucket
 //
-// A container is raised when it was throttled in a hundredth of its periods or more, the pool is idle and it has tokens;
+// A container is raised when it was throttled in a hundredth of its periods or more, the pool is idle and it has tokens; when
+// all that ask would take more than there is room, each gets the same part of its step, so that nobody is raised into an overload;
 // it comes down when the pool is overloaded, its tokens are spent, or it has not needed the room for two minutes; it is
 // back at its base at once when the policy no longer asks. The factor, not the quota, is what lasts: a new base (resize,
 // ratio) never leaves an old quota standing. A pod's quota is raised by what its containers' are.
@@ -39,8 +42,8 @@ import (
 
 // Figures of the loop.
 const (
-	up   = 1.2
-	down = 0.8
+	upBy   = unit.Fraction(1.2)
+	downBy = 0.8
 	// throttledLeast is the part of the periods below which throttling is left alone.
 	throttledLeast = unit.Fraction(0.01)
 	// stepEvery spaces two changes of one factor: a call between two ticks does not count twice.
@@ -71,6 +74,8 @@ type Pool struct {
 	CPUs, Requests unit.MilliCPU
 	// Node, LSE and LSR pods together, BE pods.
 	Node, Exclusive, BE unit.Measured[unit.MilliCPU]
+	// Now is what the pool used at last; the average stands in where that was not measured.
+	Now unit.Measured[unit.MilliCPU]
 }
 
 // Pod is one pod.
@@ -146,38 +151,61 @@ type Output struct {
 // Step decides once.
 func Step(s State, in Input) (State, Output) {
 	var out Output
-	out.Load, out.Reason = load(&in.Pool, in.Strategy.SharePoolThresholdPercent)
+	var room unit.MilliCPU
+	out.Load, room, out.Reason = load(&in.Pool, in.Strategy.SharePoolThresholdPercent)
 	next := State{Containers: make([]ContainerState, 0, len(s.Containers)+8)}
+	var rises []rise
 	for i := range in.Pods {
 		p := &in.Pods[i]
-		var plus unit.Micros
-		raised := 0
 		for j := range p.Containers {
 			c := &p.Containers[j]
 			before := s.find(c.ID, len(next.Containers))
-			after, keep := stepContainer(&in, p, c, before, out.Load)
+			after, up, keep := stepContainer(&in, p, c, before, out.Load)
 			out.Changed = out.Changed || before.Factor != after.Factor
 			if !keep {
 				continue
 			}
+			if up.by > 0 {
+				up.at = len(next.Containers)
+				rises = append(rises, up)
+			}
 			next.Containers = append(next.Containers, after)
-			if after.Factor <= 1 {
+		}
+	}
+	out.Changed = next.lift(in.Now, rises, room) || out.Changed
+	out.Raises = next.raises(in.Pods)
+	return next, out
+}
+
+// raises are the quotas above their bases. The state has its containers in the order of the pods.
+func (s *State) raises(pods []Pod) (out []Raise) {
+	at := 0
+	for i := range pods {
+		p := &pods[i]
+		var plus unit.Micros
+		raised := 0
+		for j := range p.Containers {
+			c := &p.Containers[j]
+			if at == len(s.Containers) || s.Containers[at].ID != c.ID {
+				continue // it may not burst
+			}
+			is := &s.Containers[at]
+			at++
+			if is.Factor <= 1 {
 				continue
 			}
-			quota := after.Factor.Raise(c.Base)
+			quota := is.Factor.Raise(c.Base)
 			plus += quota - c.Base
 			raised++
-			out.Raises = append(out.Raises, Raise{
-				Pod: p.UID, Container: c.ID, Factor: after.Factor, Plus: quota - c.Base, Quota: quota, Reason: after.Reason,
-			})
+			out = append(out, Raise{Pod: p.UID, Container: c.ID, Factor: is.Factor, Plus: quota - c.Base, Quota: quota, Reason: is.Reason})
 		}
 		if plus > 0 && p.Base > 0 {
-			out.Raises = append(out.Raises, Raise{
+			out = append(out, Raise{
 				Pod: p.UID, Plus: plus, Quota: p.Base + plus, Reason: "room for " + figure.Count(raised, "container") + " that burst",
 			})
 		}
 	}
-	return next, out
+	return out
 }
 
 // find is the state of a container, which is most likely at the same place as before; a fresh one stands at its base.

@@ -5,6 +5,7 @@ package burst_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"strconv"
@@ -96,6 +97,11 @@ func TestLoads(t *testing.T) {
 	missing.BE.OK = false
 	full := pool(10)
 	full.Requests = 16000
+	at := func(average float64, now unit.MilliCPU) burst.Pool {
+		p := pool(average)
+		p.Now = unit.Got(now)
+		return p
+	}
 	for name, tc := range map[string]struct {
 		pool   burst.Pool
 		load   burst.Load
@@ -103,13 +109,20 @@ func TestLoads(t *testing.T) {
 		quota  unit.Micros
 		still  bool
 	}{
-		"idle":       {pool(44), burst.Idle, "share pool uses 4.4 of 10 CPUs (44%), below 50%", 480000, false},
+		"idle":       {pool(40), burst.Idle, "share pool uses 4 of 10 CPUs (40%), below 50%", 450000, false}, // which is 4.5 CPUs, where it cools
+		"all of it":  {pool(36), burst.Idle, "below 50%", 480000, false},
+		"no more":    {pool(44.7), burst.Idle, "below 50%", 400000, true}, // 3000 µs are less than 2 % of the base
+		"full now":   {at(20, 4500), burst.Cooling, "share pool uses 2 of 10 CPUs (20%), 4.5 now, close to 50%", 400000, true},
+		"idle now":   {at(60, 2000), burst.Cooling, "share pool uses 6 of 10 CPUs (60%), 2 now, close to 50%", 400000, true},
+		"both":       {at(60, 5000), burst.Overload, "5 now, overload from 50% on", 320000, false},
+		"neither":    {at(20, 3600), burst.Idle, "3.6 now, below 50%", 480000, false},
+		"below none": {at(20, -100), burst.Idle, "0 now, below 50%", 480000, false},
 		"cooling":    {pool(45), burst.Cooling, "close to 50%", 400000, true},
 		"overload":   {pool(50), burst.Overload, "overload from 50% on", 320000, false},
 		"missing":    {missing, burst.Unknown, "not measured", 400000, true},
 		"no pool":    {full, burst.Unknown, "request every CPU", 400000, true},
 		"nothing":    {burst.Pool{}, burst.Unknown, "not measured", 400000, true},
-		"below zero": {burst.Pool{CPUs: 1000, Node: unit.Got[unit.MilliCPU](0), Exclusive: unit.Got[unit.MilliCPU](500), BE: unit.Got[unit.MilliCPU](0)}, burst.Idle, "uses 0 of 1 CPU", 480000, false},
+		"below zero": {burst.Pool{CPUs: 1000, Node: unit.Got[unit.MilliCPU](0), Exclusive: unit.Got[unit.MilliCPU](500), BE: unit.Got[unit.MilliCPU](0)}, burst.Idle, "uses 0 of 1 CPU", 445000, false},
 		"far above":  {pool(200), burst.Overload, "(200%)", 320000, false},
 	} {
 		in := burst.Input{Now: 10 * unit.Second, Strategy: auto(-1), Pool: tc.pool, Pods: []burst.Pod{busy(150, 0.4)}}
@@ -120,6 +133,30 @@ func TestLoads(t *testing.T) {
 	}
 	if burst.Load(9).String() != "overload" {
 		t.Error("names run out")
+	}
+}
+
+// TestRoom: what the pool has left is shared by those who ask, each by the same part of its step, and no more than it is given.
+func TestRoom(t *testing.T) {
+	t.Parallel()
+	large := busy(150, 0.4)
+	large.UID, large.Base, large.Containers[0].ID, large.Containers[0].Base = "large", 600000, "d", 600000
+	in := burst.Input{Now: unit.Second, Strategy: auto(-1), Pool: pool(37), Pods: []burst.Pod{busy(150, 0.4), large}}
+	// Steps of 0.4 and 1.2 CPUs, room for 0.8: half of each.
+	_, out := burst.Step(burst.State{}, in)
+	var got []string
+	for _, r := range out.Raises {
+		if r.Container != "" {
+			got = append(got, fmt.Sprintf("%s %d %s", r.Container, r.Quota, r.Reason))
+		}
+	}
+	why := " throttled in 40% of its periods while the share pool is idle, as far as the pool has room"
+	if d := cmp.Diff([]string{"c 220000" + why, "d 660000" + why}, got); d != "" || !out.Changed {
+		t.Errorf("changed %v (-want +got):\n%s", out.Changed, d)
+	}
+	in.Pool = pool(44)
+	if _, out = burst.Step(burst.State{}, in); len(out.Raises) > 0 || out.Changed {
+		t.Errorf("for a tenth of a CPU: %+v", out.Raises)
 	}
 }
 

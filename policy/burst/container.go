@@ -68,11 +68,47 @@ func Raises(policy string) bool {
 	return policy == strategy.BurstAuto || policy == strategy.BurstCFSQuotaOnly
 }
 
-// stepContainer decides one container; keep says that its state is worth keeping.
-func stepContainer(in *Input, p *Pod, c *Container, s ContainerState, pool Load) (next ContainerState, keep bool) {
+// rise is what a container asks its factor to rise by, while it has at the place in the state.
+type rise struct {
+	at   int
+	by   unit.Fraction
+	base unit.Micros
+	why  string
+}
+
+// leastRise is what is worth a write.
+const leastRise = unit.Fraction(0.02)
+
+// lift gives those who ask what there is room for: all that they ask, or each the same part. It reports whether anybody got something.
+func (s *State) lift(now unit.Micros, rises []rise, room unit.MilliCPU) (changed bool) {
+	var asked float64
+	for i := range rises {
+		asked += float64(rises[i].by) * float64(unit.MilliFromQuota(rises[i].base, unit.CFSPeriod))
+	}
+	part := unit.Fraction(1)
+	if asked > float64(room) {
+		part = unit.Fraction(float64(room) / asked)
+	}
+	for i := range rises {
+		r := &rises[i]
+		by := r.by * part
+		if part < 1 {
+			if by < leastRise {
+				continue
+			}
+			r.why += ", as far as the pool has room"
+		}
+		c := &s.Containers[r.at]
+		c.Factor, c.StepAt, c.Reason, changed = c.Factor+by, now, r.why, true
+	}
+	return changed
+}
+
+// stepContainer decides one container, but for what it asks to rise by; keep says that its state is worth keeping.
+func stepContainer(in *Input, p *Pod, c *Container, s ContainerState, pool Load) (next ContainerState, up rise, keep bool) {
 	w := wishOf(in, p)
 	if !w.on && !w.tune || c.Base <= 0 {
-		return ContainerState{ID: c.ID, Factor: 1, Capacity: -1}, false
+		return ContainerState{ID: c.ID, Factor: 1, Capacity: -1}, up, false
 	}
 	if in.Now < max(s.At, s.StepAt, s.HardSince, s.NeededAt) { // another clock: only the factor is worth anything
 		s = ContainerState{ID: s.ID, Factor: s.Factor, Capacity: -1, At: in.Now, Reason: s.Reason}
@@ -81,21 +117,21 @@ func stepContainer(in *Input, p *Pod, c *Container, s ContainerState, pool Load)
 	throttled := c.Throttled.OK && c.Throttled.V >= throttledLeast
 	s.needs(in.Now, c, throttled)
 	if s.StepAt != 0 && in.Now-s.StepAt < stepEvery {
-		return s, true
+		return s, up, true
 	}
 	ceiling := w.percent.Fraction()
 	was := s.Factor
 	switch {
 	case denied:
-		s.move(in.Now, down, ceiling, "its burst tokens are spent")
+		s.move(in.Now, downBy, ceiling, "its burst tokens are spent")
 	case pool == Overload:
-		s.move(in.Now, down, ceiling, "the share pool is overloaded")
+		s.move(in.Now, downBy, ceiling, "the share pool is overloaded")
 	case throttled && pool == Idle && c.Used.OK && (w.on || s.hard(in.Now)):
-		if s.Factor != ceiling { // else there is nothing to say
-			s.move(in.Now, up, ceiling, s.because(in.Now, c, &w))
+		if next := min(s.Factor*upBy, ceiling); next > s.Factor { // else there is nothing to say
+			up = rise{by: next - s.Factor, base: c.Base, why: s.because(in.Now, c, &w)}
 		}
 	case s.Factor > 1 && s.NeededAt != 0 && in.Now-s.NeededAt >= unneeded:
-		s.move(in.Now, down, ceiling, "not throttled for "+figure.Duration(in.Now-s.NeededAt))
+		s.move(in.Now, downBy, ceiling, "not throttled for "+figure.Duration(in.Now-s.NeededAt))
 	}
 	// A lower percentage, or tuning after a policy, bounds what was raised before.
 	if s.Factor > ceiling {
@@ -104,7 +140,7 @@ func stepContainer(in *Input, p *Pod, c *Container, s ContainerState, pool Load)
 	if s.Factor != was {
 		s.StepAt = in.Now
 	}
-	return s, true
+	return s, up, true
 }
 
 // because says why a throttled container gets room.

@@ -8,11 +8,12 @@ import (
 	"github.com/koord-rt/koord-rt/policy/figure"
 )
 
-// Load is the state of the share pool. It has no memory: each step computes it anew from averages.
+// Load is the state of the share pool. It has no memory: each step computes it anew from the average of some seconds and from the last one. Both
+// must be high for an overload, or a step down would not be seen before the next is taken; both must be low for idle, or a step up would not be.
 type Load uint8
 
 // Loads. Unknown is entered when a figure is missing, and treated as Cooling: nobody is raised, nobody pushed down.
-// Idle lets containers rise. Cooling, the last tenth below the threshold, holds what is raised. Overload pushes down.
+// Idle lets containers rise. Cooling holds what is raised. Overload pushes down.
 const (
 	Unknown Load = iota
 	Idle
@@ -25,25 +26,32 @@ func (l Load) String() string {
 	return [...]string{"unknown", "idle", "cooling", "overload"}[min(l, Overload)]
 }
 
-// load computes the state of the pool with its figures.
-func load(p *Pool, threshold *int64) (Load, string) {
+// load computes the state of the pool with its figures, and what it can still give before it cools.
+func load(p *Pool, threshold *int64) (state Load, room unit.MilliCPU, why string) {
 	total := p.CPUs - p.Requests
 	switch {
 	case threshold == nil:
-		return Unknown, "no sharePoolThresholdPercent"
+		return Unknown, 0, "no sharePoolThresholdPercent"
 	case !p.Node.OK || !p.Exclusive.OK || !p.BE.OK:
-		return Unknown, "the use of the share pool was not measured"
+		return Unknown, 0, "the use of the share pool was not measured"
 	case total <= 0:
-		return Unknown, "LSE and LSR pods request every CPU"
+		return Unknown, 0, "LSE and LSR pods request every CPU"
 	}
 	used := max(p.Node.V-p.Exclusive.V-p.BE.V, 0)
 	limit := unit.Percent(*threshold)
 	what := "share pool uses " + figure.Cores(used) + " of " + figure.CPUs(total) + " (" + figure.Percent(unit.Part(used, total)) + ")"
-	switch mark := limit.Milli(total); {
-	case used >= mark:
-		return Overload, what + ", overload from " + figure.Percent(limit.Fraction()) + " on"
-	case float64(used) >= coolingPart*float64(mark):
-		return Cooling, what + ", close to " + figure.Percent(limit.Fraction())
+	now := used
+	if p.Now.OK {
+		now = max(p.Now.V, 0)
+		what += ", " + figure.Cores(now) + " now"
 	}
-	return Idle, what + ", below " + figure.Percent(limit.Fraction())
+	mark := limit.Milli(total)
+	cooling := unit.MilliCPU(coolingPart * float64(mark))
+	switch room = cooling - max(used, now); {
+	case min(used, now) >= mark:
+		return Overload, 0, what + ", overload from " + figure.Percent(limit.Fraction()) + " on"
+	case room <= 0:
+		return Cooling, 0, what + ", close to " + figure.Percent(limit.Fraction())
+	}
+	return Idle, room, what + ", below " + figure.Percent(limit.Fraction())
 }

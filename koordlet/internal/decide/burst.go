@@ -79,7 +79,7 @@ func (f *Facts) burstContainers(u *usage, m *memo, out []burst.Container) []burs
 // Kubernetes has not told. Use of a pod without a sample counts as the pool's.
 func (f *Facts) sharePool(a *accounts) burst.Pool {
 	used := f.average(sample.OfNode())
-	out := burst.Pool{CPUs: unit.MilliCPU(f.all().Len() * 1000), Node: used}
+	out := burst.Pool{CPUs: unit.MilliCPU(f.all().Len() * 1000), Node: used, Now: f.cpu(sample.OfNode())}
 	if !used.OK {
 		return out
 	}
@@ -92,8 +92,10 @@ func (f *Facts) sharePool(a *accounts) burst.Pool {
 		switch draft.PinClass(u.member.Pod) {
 		case protocol.QoSBE:
 			out.BE.V += f.average(sample.OfPod(u.member.Pod.UID)).V
+			out.Now.V -= u.cpu.V
 		case protocol.QoSLSE, protocol.QoSLSR:
 			out.Exclusive.V += f.average(sample.OfPod(u.member.Pod.UID)).V
+			out.Now.V -= u.cpu.V
 			if u.spec != nil {
 				out.Requests += u.spec.Requests().AnyCPU()
 				continue

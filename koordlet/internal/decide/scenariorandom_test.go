@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+package decide_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+)
+
+// drawn makes a scenario by chance: two minutes in which everybody's needs jump about, five in which they stand still, five in which nobody needs
+// anything.
+func drawn(t *testing.T, seed uint64) *scenario {
+	t.Helper()
+	r := rand.New(rand.NewPCG(seed, 7))
+	var b strings.Builder
+	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
+	nodes, cores := 1+r.IntN(2), 4<<r.IntN(4)
+	cpus := cores * nodes
+	line("Drawn by %d.\n-- node.yaml --", seed)
+	line("{cpus: %d, numaNodes: %d, threads: %d, memory: 100Gi, tune: %v, for: 12m}", cpus, nodes, 1+r.IntN(2), r.IntN(2) == 0)
+	line("-- strategy.yaml --")
+	line("resourceUsedThresholdWithBE: {enable: true, cpuSuppressPolicy: %s, cpuSuppressThresholdPercent: %d, memoryEvictThresholdPercent: %d, %s}",
+		[]string{"cpuset", "cfsQuota"}[r.IntN(2)], 50+r.IntN(40), 60+r.IntN(30),
+		[]string{"cpuEvictPSIThresholdPercent: 80", "cpuEvictBESatisfactionLowerPercent: 20, cpuEvictBESatisfactionUpperPercent: 40", "cpuEvictTimeWindowSeconds: 30"}[r.IntN(3)])
+	line("cpuBurstStrategy: {policy: %s, cfsQuotaBurstPercent: %d}", []string{"none", "auto", "cfsQuotaBurstOnly"}[r.IntN(3)], 100+r.IntN(300))
+	line("resourceQOSStrategy: {lsClass: {memoryQOS: {enable: true, throttlingPercent: %d}}, beClass: {memoryQOS: {enable: true, wmarkRatio: %d}}}", r.IntN(100), r.IntN(96))
+	line("-- pods.yaml --")
+	var names []string
+	for i, n := 0, 2+r.IntN(6); i < n; i++ {
+		class, resources := "BE", fmt.Sprintf("requests: {kubernetes.io/batch-cpu: %q, kubernetes.io/batch-memory: %dGi}", fmt.Sprint(1000*(1+r.IntN(8))), 1+r.IntN(20))
+		if i == 0 || r.IntN(2) == 0 {
+			class, resources = "LS", fmt.Sprintf("requests: {cpu: %q, memory: 1Gi}", fmt.Sprint(1+r.IntN(4)))
+			if r.IntN(2) == 0 {
+				resources += fmt.Sprintf(", limits: {cpu: %q, memory: %dGi}", fmt.Sprint(4+r.IntN(4)), 4+r.IntN(20))
+			}
+		}
+		name := fmt.Sprintf("%s%d", strings.ToLower(class), i)
+		names = append(names, name)
+		if i > 0 {
+			line("---")
+		}
+		line("metadata: {name: %s, labels: {koordinator.sh/qosClass: %s}}", name, class)
+		line("spec: {priority: %d, terminationGracePeriodSeconds: %d, containers: [{name: c, resources: {%s}}]}", map[string]int{"LS": 9500, "BE": 5500}[class], 1+r.IntN(30), resources)
+	}
+	line("-- load.txt --")
+	for at := 0; at <= 120; at += 1 + r.IntN(20) {
+		name := names[r.IntN(len(names))]
+		switch r.IntN(4) {
+		case 0, 1:
+			line("%ds %s cpu %.2f", at, name, r.Float64()*float64(cpus))
+		case 2:
+			line("%ds %s memory %dGi", at, name, r.IntN(30))
+		case 3:
+			line("%ds %s cache %dGi", at, name, r.IntN(30))
+		}
+	}
+	for _, name := range names {
+		line("420s %s cpu 0\n420s %s memory 0\n420s %s cache 0", name, name, name)
+	}
+	line("-- want.txt --\n0s node cpu >= 0")
+	s, err := parseScenario(fmt.Sprint(seed), []byte(b.String()))
+	if err != nil {
+		t.Fatalf("%v:\n%s", err, b.String())
+	}
+	return s
+}
+
+// TestEverythingSettles: whatever happens, nothing moves any more a few minutes after it has stopped happening, nobody leaves who is not best
+// effort, and when nobody needs anything each value is as it was without us, and best effort may use all that the threshold leaves.
+func TestEverythingSettles(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(25) {
+		s := drawn(t, seed)
+		p := newPaper(t, s)
+		for second := range 720 {
+			p.tick(t, second)
+			if second == 360 || second == 660 {
+				p.trace.Reset()
+			}
+			if second == 419 && p.trace.Len() > 0 {
+				t.Errorf("drawn by %d: four minutes later it still moves:\n%s", seed, p.trace.String())
+			}
+		}
+		if p.trace.Len() > 0 {
+			t.Errorf("drawn by %d: four minutes after everything has ended it still moves:\n%s", seed, p.trace.String())
+		}
+		for _, pod := range p.pods {
+			if strings.HasPrefix(pod.name, "ls") && pod.word() != "runs" {
+				t.Errorf("drawn by %d: %s %s", seed, pod.name, pod.word())
+			}
+			for key, text := range p.told {
+				if text != "" && (strings.HasPrefix(key, "quota ") || strings.HasPrefix(key, "high ") || strings.HasPrefix(key, "cap ")) {
+					t.Errorf("drawn by %d: at the end %s: %s", seed, key, text)
+				}
+			}
+		}
+		if share := float64(*s.strategies[""].ResourceUsedThresholdWithBE.CPUSuppressThresholdPercent) / 100; p.limit() < float64(s.node.CPUs)*share-1 {
+			t.Errorf("drawn by %d: at the end best effort may use %v of %d CPUs", seed, p.limit(), s.node.CPUs)
+		}
+	}
+}
