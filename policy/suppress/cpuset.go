@@ -41,8 +41,8 @@ func (w *work) cpuset() State {
 		}
 	}
 	want = max(want, least)
-	if w.press.Capped {
-		want = min(want, max(int(w.press.Cap/milliPerCPU), least))
+	if most := w.bounded(unit.MilliCPU(want) * milliPerCPU); most < unit.MilliCPU(want)*milliPerCPU {
+		want = max(int(most/milliPerCPU), least)
 	}
 	if want > most {
 		want = most

@@ -25,6 +25,11 @@ const (
 	// long it is then not listened to.
 	blameless = 30 * unit.Second
 	ignored   = 5 * unit.Minute
+	// Pressure that comes back within soon of having gone is met half way next time, for holdFor, and twice as long each time again, at most
+	// 2^holdMost times.
+	soon     = unit.Minute
+	holdFor  = 30 * unit.Second
+	holdMost = 4
 	// idlePercent of what it is granted: a tier that uses less is not the cause.
 	idlePercent = unit.Percent(5)
 )
@@ -67,6 +72,36 @@ type PressureState struct {
 	// FloorPods have waited ever since FloorAt. Ignored are single pods that are not listened to.
 	FloorPods []string  `json:"floorPods,omitempty"`
 	Ignored   []Ignored `json:"ignored,omitempty"`
+	Past      Past      `json:"past,omitzero"`
+}
+
+// Past is what is known of pressure that has gone: without it best effort would grow into the same pressure again and again.
+type Past struct {
+	// Bad is what BE used when LS began to wait, Good what it was held to when LS did not any more, at LiftedAt.
+	Bad      unit.MilliCPU `json:"bad,omitempty"`
+	Good     unit.MilliCPU `json:"good,omitempty"`
+	LiftedAt unit.Micros   `json:"liftedAt,omitempty"`
+	// Again is how often it has come back soon, HoldTo until when BE is held half way between Good and Bad.
+	Again  int         `json:"again,omitempty"`
+	HoldTo unit.Micros `json:"holdTo,omitempty"`
+}
+
+// begins notes that LS waits while BE uses so much, and whether that is the pressure of a moment ago.
+func (p *Past) begins(now unit.Micros, used unit.MilliCPU) {
+	if p.LiftedAt != 0 && now-max(p.LiftedAt, p.HoldTo) < soon {
+		p.Again++
+	} else {
+		p.Again = 0
+	}
+	p.Bad, p.HoldTo = used, 0
+}
+
+// ends notes what LS did not wait beside.
+func (p *Past) ends(now unit.Micros, held unit.MilliCPU) {
+	p.Good, p.LiftedAt = held, now
+	if p.Again > 0 {
+		p.HoldTo = now + holdFor<<min(p.Again-1, holdMost)
+	}
 }
 
 // pressure moves the pressure state: a cut while it is high, none while it is between, an end when it is calm.
@@ -76,7 +111,7 @@ func (w *work) pressure() {
 	if high <= 0 {
 		high = DefaultPressureHigh
 	}
-	if now < max(p.CutAt, p.SeenAt) {
+	if now < max(p.CutAt, p.SeenAt, p.Past.LiftedAt) {
 		*p = PressureState{} // another clock: the figures of the old one mean nothing
 	}
 	some, seen, who := w.feel(high)
@@ -99,6 +134,9 @@ func (w *work) pressure() {
 		p.CalmAt = now
 	}
 	if p.Capped && p.CalmAt != 0 && now-p.CalmAt >= calm {
+		if p.CutAt != 0 {
+			p.Past.ends(now, p.Cap)
+		}
 		w.lift("LS no longer waits for CPUs")
 	} else if p.Capped {
 		w.note("held by LS pressure of late")
@@ -171,6 +209,9 @@ func (w *work) high(some, high unit.Fraction, who []string) {
 		w.note(waits + ": cut a moment ago")
 		return
 	}
+	if !p.Capped {
+		p.Past.begins(now, base)
+	}
 	part := min(max(cutLeast*float64(some/high), cutLeast), cutMost)
 	next := max(base-unit.MilliCPU(float64(base)*part), least)
 	next += w.take(base - next)
@@ -194,6 +235,7 @@ func (w *work) atFloor(waits string, who []string) {
 		if len(still) == 0 {
 			p.IgnoreTo = now + ignored
 		}
+		p.Past = Past{}
 		w.lift(waits + " although BE has been at its floor for " + figure.Duration(blameless) + ": BE is not the cause")
 		return
 	default:
@@ -205,8 +247,21 @@ func (w *work) atFloor(waits string, who []string) {
 // lift ends the cap.
 func (w *work) lift(why string) {
 	p := &w.press
-	*p = PressureState{SeenAt: p.SeenAt, IgnoreTo: p.IgnoreTo, Ignored: p.Ignored}
+	*p = PressureState{SeenAt: p.SeenAt, IgnoreTo: p.IgnoreTo, Ignored: p.Ignored, Past: p.Past}
 	w.note("pressure cap lifted: " + why)
+}
+
+// bounded is what pressure leaves of an amount, whatever the formula allows.
+func (w *work) bounded(want unit.MilliCPU) unit.MilliCPU {
+	p := &w.press
+	if p.Capped {
+		return min(want, p.Cap)
+	}
+	if half := (p.Past.Good + p.Past.Bad) / 2; w.in.Now < p.Past.HoldTo && half < want {
+		w.note("held half way up to " + figure.CPUs(p.Past.Bad) + ", at which LS waited again")
+		return half
+	}
+	return want
 }
 
 // least is the smallest amount that the policy in force can give.

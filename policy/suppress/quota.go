@@ -30,9 +30,7 @@ func (w *work) quota() State {
 			w.note("floor of " + figure.CPUs(w.floor))
 		}
 	}
-	if w.press.Capped {
-		want = min(want, max(unit.Micros(w.press.Cap)*microsPerMilliCPU, MinQuota))
-	}
+	want = max(unit.Micros(w.bounded(unit.MilliFromQuota(want, unit.CFSPeriod)))*microsPerMilliCPU, MinQuota)
 	whole := unit.Micros(w.capacity) * microsPerMilliCPU
 	step := growPercent.Micros(whole)
 	floor := unit.Micros(w.floor) * microsPerMilliCPU

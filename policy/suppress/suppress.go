@@ -11,7 +11,8 @@
 // Less is taken at once. More comes in steps of at most 10 % of the node each second, and as CPUs only after it has been
 // wanted for a while (Hold, HoldSmall), so that a wobble of usage does not write the cpuset again each second; a quota
 // moves when the difference is 1 % of the node, and by less up to the floor. CPU pressure of the LS tier takes more than the formula and holds growth
-// until it is calm; a pod's is not believed where best-effort pods cannot be the cause. Pods that interference detection names
+// until it is calm; when it comes back soon, growth stops half way to what brought it, for half a minute, and each time again for twice as long; a
+// pod's is not believed where best-effort pods cannot be the cause. Pods that interference detection names
 // are throttled before the tier is.
 //
 // CPUs are taken whole core by whole core from as few NUMA nodes and caches as possible, never from LSE, reserved or

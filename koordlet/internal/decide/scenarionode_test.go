@@ -48,9 +48,9 @@ type paper struct {
 	use   use
 	// tier is the quota that stands in the cgroup of the best-effort class.
 	tier int64
-	// reclaimed is what was reclaimed so far, evicted how many pods.
-	reclaimed float64
-	evicted   int
+	// reclaimed is what was reclaimed so far, evicted how many pods, cuts how often pressure took something.
+	reclaimed     float64
+	evicted, cuts int
 	trace     strings.Builder
 	told      map[string]string
 }
@@ -339,6 +339,9 @@ func (p *paper) step(second int, half string) {
 	}
 	if len(p.out.Tier) > 0 {
 		p.tier = int64(p.out.Suppress.Quota)
+	}
+	if p.out.Suppress.Cut {
+		p.cuts++
 	}
 	p.tellAll(second, half)
 	for _, e := range p.out.Evictions {

@@ -194,7 +194,7 @@ func (l looked) holds(op, value string) bool {
 //	be limit, be set          what the class may use: CPUs, and which; the set is empty where none is
 //	pressure                  of the node's memory: calm, near, tight
 //	pool                      of the CPUs that LS pods share: idle, cooling, overload
-//	evicted, reclaimed        so far: pods, bytes
+//	cuts, evicted, reclaimed  so far: how often pressure took something, pods, bytes
 //	POD                       absent, runs, leaves, gone
 //	POD cpu, POD memory       what its containers use, memory with file cache
 //	POD cap                   CPUs that a pod which disturbs others is held to, -1 for none
@@ -220,6 +220,8 @@ func (p *paper) look(subject string) (looked, bool) {
 		return looked{word: p.out.Memory.Pressure.String()}, true
 	case "pool":
 		return looked{word: p.out.Burst.Load.String()}, true
+	case "cuts":
+		return looked{number: float64(p.cuts)}, true
 	case "evicted":
 		return looked{number: float64(p.evicted)}, true
 	case "reclaimed":
