@@ -15,7 +15,8 @@
 //	         bucket
 //
 // A container is raised when it was throttled in a hundredth of its periods or more, the pool is idle and it has tokens; when
-// all that ask would take more than there is room, each gets the same part of its step, so that nobody is raised into an overload;
+// all that ask would take more than there is room, each gets the same part of its step, so that nobody is raised into an overload; a
+// figure from before a container's last step says nothing about what the step has done, and moves it neither way;
 // it comes down when the pool is overloaded, its tokens are spent, or it has not needed the room for two minutes; it is
 // back at its base at once when the policy no longer asks. The factor, not the quota, is what lasts: a new base (resize,
 // ratio) never leaves an old quota standing. A pod's quota is raised by what its containers' are.
@@ -74,8 +75,9 @@ type Pool struct {
 	CPUs, Requests unit.MilliCPU
 	// Node, LSE and LSR pods together, BE pods.
 	Node, Exclusive, BE unit.Measured[unit.MilliCPU]
-	// Now is what the pool used at last; the average stands in where that was not measured.
+	// Now is what the pool used at last, measured At; the average stands in where that was not measured.
 	Now unit.Measured[unit.MilliCPU]
+	At  unit.Micros
 }
 
 // Pod is one pod.
@@ -96,8 +98,9 @@ type Container struct {
 	// Base is the quota without this loop; ≤ 0 is none, and nothing to raise.
 	Base unit.Micros
 	Used unit.Measured[unit.MilliCPU]
-	// Throttled is the part of the last periods in which it was.
+	// Throttled is the part of the last periods in which it was, measured At.
 	Throttled unit.Measured[unit.Fraction]
+	At        unit.Micros
 }
 
 // State is what a step leaves for the next: one entry for each container that may burst, in the order of the input. It

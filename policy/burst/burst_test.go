@@ -136,6 +136,29 @@ func TestLoads(t *testing.T) {
 	}
 }
 
+// TestAFigureCountsOnce: what was measured before a container's last step moves it neither up nor down; the first one has no step before it.
+func TestAFigureCountsOnce(t *testing.T) {
+	t.Parallel()
+	in := burst.Input{Now: 10 * unit.Second, Strategy: auto(-1), Pool: pool(20), Pods: []burst.Pod{busy(150, 0.4)}}
+	c := &in.Pods[0].Containers[0]
+	var s burst.State
+	for _, step := range []struct {
+		pool              float64
+		poolAt, throttled unit.Micros // how long ago, in tenths of a second
+		want              unit.Micros
+	}{
+		{20, 1, 1, 240000}, {20, 1, 11, 240000}, {20, 21, 1, 240000}, {20, 1, 1, 288000}, {60, 11, 1, 288000}, {60, 1, 11, 230400}, {60, 11, 1, 230400}, {60, 1, 1, 200000},
+	} {
+		in.Pool = pool(step.pool)
+		in.Pool.At, c.At = in.Now-step.poolAt*unit.Second/10, in.Now-step.throttled*unit.Second/10
+		var out burst.Output
+		if s, out = burst.Step(s, in); quota(&out, 200000) != step.want {
+			t.Errorf("at %d s, %+v: quota %d (%s)", in.Now/unit.Second, step, quota(&out, 200000), out.Reason)
+		}
+		in.Now += unit.Second
+	}
+}
+
 // TestRoom: what the pool has left is shared by those who ask, each by the same part of its step, and no more than it is given.
 func TestRoom(t *testing.T) {
 	t.Parallel()

@@ -116,6 +116,7 @@ func stepContainer(in *Input, p *Pod, c *Container, s ContainerState, pool Load)
 	denied := s.spend(in.Now, c, &w)
 	throttled := c.Throttled.OK && c.Throttled.V >= throttledLeast
 	s.needs(in.Now, c, throttled)
+	seen := func(at unit.Micros) bool { return at == 0 || at > s.StepAt }
 	if s.StepAt != 0 && in.Now-s.StepAt < stepEvery {
 		return s, up, true
 	}
@@ -124,9 +125,9 @@ func stepContainer(in *Input, p *Pod, c *Container, s ContainerState, pool Load)
 	switch {
 	case denied:
 		s.move(in.Now, downBy, ceiling, "its burst tokens are spent")
-	case pool == Overload:
+	case pool == Overload && seen(in.Pool.At):
 		s.move(in.Now, downBy, ceiling, "the share pool is overloaded")
-	case throttled && pool == Idle && c.Used.OK && (w.on || s.hard(in.Now)):
+	case throttled && pool == Idle && seen(c.At) && seen(in.Pool.At) && c.Used.OK && (w.on || s.hard(in.Now)):
 		if next := min(s.Factor*upBy, ceiling); next > s.Factor { // else there is nothing to say
 			up = rise{by: next - s.Factor, base: c.Base, why: s.because(in.Now, c, &w)}
 		}

@@ -45,10 +45,12 @@ type Pressure struct {
 	High unit.Fraction
 }
 
-// Stall is one pod's pressure, without what its own limit has made of it.
+// Stall is one pod's pressure, without what its own limit has made of it, measured At. What is from before the last cut says nothing of what the cut
+// has done, unless the pod calls again.
 type Stall struct {
 	Pod  string // UID
 	Some unit.Fraction
+	At   unit.Micros
 }
 
 // Ignored is a pod whose pressure was found not to be BE's doing; it is not listened to before To.
@@ -154,8 +156,12 @@ func (w *work) feel(high unit.Fraction) (some unit.Fraction, seen bool, who []st
 		some, seen = in.Some.V, true
 	}
 	for i := range in.Pods {
+		s := &in.Pods[i]
+		if s.At != 0 && s.At <= p.CutAt && !slices.Contains(in.Waiting, s.Pod) {
+			continue
+		}
 		seen = true
-		if s := &in.Pods[i]; !deaf(s.Pod) {
+		if !deaf(s.Pod) {
 			some = max(some, s.Some)
 			if s.Some >= high {
 				who = append(who, s.Pod)

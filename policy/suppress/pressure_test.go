@@ -5,6 +5,7 @@ package suppress
 
 import (
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -61,6 +62,40 @@ func TestPressureCuts(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestAReadingCutsOnce: a pod's pressure from before the last cut cuts no second time, but where the kernel calls for that very pod.
+func TestAReadingCutsOnce(t *testing.T) {
+	t.Parallel()
+	s, in := settled(t, nil)
+	in.Pressure = Pressure{Pods: []Stall{{Pod: "web", Some: 0.3, At: in.Now - unit.Second/10}}}
+	s, _ = Step(s, in)
+	after := func(wait unit.Micros, change func(*Input)) int {
+		t.Helper()
+		in := in
+		in.Now, in.Usage = in.Now+wait, use(4.8, float64(s.Count), 0, 0)
+		in.Pressure.Pods = slices.Clone(in.Pressure.Pods)
+		if change != nil {
+			change(&in)
+		}
+		next, _ := Step(s, in)
+		return next.Count
+	}
+	if s.Count != 8 {
+		t.Fatalf("first: %d", s.Count)
+	}
+	if n := after(unit.Second, nil); n != 8 {
+		t.Errorf("the same reading again: %d", n)
+	}
+	if n := after(unit.Second, func(in *Input) { in.Pressure.Pods[0].At = in.Now - unit.Second/10 }); n != 4 {
+		t.Errorf("a new one: %d", n)
+	}
+	if n := after(unit.Second/2, func(in *Input) { in.Urgent, in.Pressure.Waiting = true, []string{"web"} }); n != 4 {
+		t.Errorf("it calls: %d", n)
+	}
+	if n := after(unit.Second/2, func(in *Input) { in.Urgent, in.Pressure.Waiting = true, []string{"api"} }); n != 6 {
+		t.Errorf("another calls, of whom nothing is read: %d", n)
 	}
 }
 

@@ -67,7 +67,7 @@ func (f *Facts) burstContainers(u *usage, m *memo, out []burst.Container) []burs
 			subject := sample.OfContainer(c.ID)
 			one.Used = f.cpu(subject)
 			if q := f.last(subject, sample.CPUThrottled); q.Known() {
-				one.Throttled = unit.Got(unit.Fraction(q.Last))
+				one.Throttled, one.At = unit.Got(unit.Fraction(q.Last)), q.To
 			}
 		}
 		out = append(out, one)
@@ -79,7 +79,8 @@ func (f *Facts) burstContainers(u *usage, m *memo, out []burst.Container) []burs
 // Kubernetes has not told. Use of a pod without a sample counts as the pool's.
 func (f *Facts) sharePool(a *accounts) burst.Pool {
 	used := f.average(sample.OfNode())
-	out := burst.Pool{CPUs: unit.MilliCPU(f.all().Len() * 1000), Node: used, Now: f.cpu(sample.OfNode())}
+	now := f.last(sample.OfNode(), sample.CPUUsage)
+	out := burst.Pool{CPUs: unit.MilliCPU(f.all().Len() * 1000), Node: used, Now: milli(now), At: now.To}
 	if !used.OK {
 		return out
 	}
@@ -92,10 +93,10 @@ func (f *Facts) sharePool(a *accounts) burst.Pool {
 		switch draft.PinClass(u.member.Pod) {
 		case protocol.QoSBE:
 			out.BE.V += f.average(sample.OfPod(u.member.Pod.UID)).V
-			out.Now.V -= u.cpu.V
+			out.Now.V, out.Now.OK = out.Now.V-u.cpu.V, out.Now.OK && u.cpu.OK
 		case protocol.QoSLSE, protocol.QoSLSR:
 			out.Exclusive.V += f.average(sample.OfPod(u.member.Pod.UID)).V
-			out.Now.V -= u.cpu.V
+			out.Now.V, out.Now.OK = out.Now.V-u.cpu.V, out.Now.OK && u.cpu.OK
 			if u.spec != nil {
 				out.Requests += u.spec.Requests().AnyCPU()
 				continue

@@ -250,7 +250,7 @@ func (a *accounts) stalled(f *Facts, m *engine.Member) {
 		return
 	}
 	own := Throttled(f.Window, m, f.Now-2*f.Interval, f.Now)
-	a.stalls = append(a.stalls, suppress.Stall{Pod: uid, Some: max(unit.Fraction(stall.Last/float64(unit.Second))-own, 0)})
+	a.stalls = append(a.stalls, suppress.Stall{Pod: uid, Some: max(unit.Fraction(stall.Last/float64(unit.Second))-own, 0), At: stall.To})
 }
 
 // Throttled is the part of the time for which limits of a pod and of its containers stopped it at last in (from, to]: so much of its

@@ -19,6 +19,7 @@ import (
 	"github.com/koord-rt/koord-rt/koordlet/internal/window"
 	"github.com/koord-rt/koord-rt/model/node"
 	"github.com/koord-rt/koord-rt/model/plan"
+	"github.com/koord-rt/koord-rt/model/sample"
 	"github.com/koord-rt/koord-rt/model/topo"
 	"github.com/koord-rt/koord-rt/model/unit"
 	"github.com/koord-rt/koord-rt/model/workload"
@@ -51,8 +52,10 @@ type paper struct {
 	// reclaimed is what was reclaimed so far, evicted how many pods, cuts how often pressure took something.
 	reclaimed     float64
 	evicted, cuts int
-	trace     strings.Builder
-	told      map[string]string
+	trace         strings.Builder
+	told          map[string]string
+	// lost says which samples are not taken; nil for none.
+	lost func(second int, s *sample.Sample) bool
 }
 
 // paperPod is a pod. It is not there before it arrives, and leaves at an eviction for as long as its grace period.

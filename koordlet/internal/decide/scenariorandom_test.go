@@ -4,10 +4,16 @@
 package decide_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/koord-rt/koord-rt/koordlet/internal/decide"
+	"github.com/koord-rt/koord-rt/model/sample"
 )
 
 // drawn makes a scenario by chance: two minutes in which everybody's needs jump about, five in which they stand still, five in which nobody needs
@@ -69,12 +75,16 @@ func drawn(t *testing.T, seed uint64) *scenario {
 }
 
 // TestEverythingSettles: whatever happens, nothing moves any more a few minutes after it has stopped happening, nobody leaves who is not best
-// effort, and when nobody needs anything each value is as it was without us, and best effort may use all that the threshold leaves.
+// effort, and when nobody needs anything each value is as it was without us, and best effort may use all that the threshold leaves. So it is where
+// every tenth figure of the first three minutes cannot be read, too, and none at all in every twentieth second.
 func TestEverythingSettles(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(25) {
 		s := drawn(t, seed)
 		p := newPaper(t, s)
+		if seed%2 == 1 {
+			p.lost = loses(seed, 180)
+		}
 		for second := range 720 {
 			p.tick(t, second)
 			if second == 360 || second == 660 {
@@ -91,14 +101,52 @@ func TestEverythingSettles(t *testing.T) {
 			if strings.HasPrefix(pod.name, "ls") && pod.word() != "runs" {
 				t.Errorf("drawn by %d: %s %s", seed, pod.name, pod.word())
 			}
-			for key, text := range p.told {
-				if text != "" && (strings.HasPrefix(key, "quota ") || strings.HasPrefix(key, "high ") || strings.HasPrefix(key, "cap ")) {
-					t.Errorf("drawn by %d: at the end %s: %s", seed, key, text)
-				}
+		}
+		for key, text := range p.told {
+			if text != "" && (strings.HasPrefix(key, "quota ") || strings.HasPrefix(key, "high ") || strings.HasPrefix(key, "cap ")) {
+				t.Errorf("drawn by %d: at the end %s: %s", seed, key, text)
 			}
 		}
 		if share := float64(*s.strategies[""].ResourceUsedThresholdWithBE.CPUSuppressThresholdPercent) / 100; p.limit() < float64(s.node.CPUs)*share-1 {
 			t.Errorf("drawn by %d: at the end best effort may use %v of %d CPUs", seed, p.limit(), s.node.CPUs)
+		}
+	}
+}
+
+// loses has figures lost by chance.
+func loses(seed uint64, until int) func(second int, s *sample.Sample) bool {
+	r, none := rand.New(rand.NewPCG(seed, 3)), -1
+	return func(second int, _ *sample.Sample) bool {
+		if second != none && r.IntN(200) == 0 { // some ten figures are read in a second
+			none = second
+		}
+		return second < until && (second == none || r.IntN(10) == 0)
+	}
+}
+
+// TestARestartDecidesTheSame: an agent that begins anew every few seconds, with the state that the one before has written, decides what one does that
+// goes on.
+func TestARestartDecidesTheSame(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(8) {
+		s := drawn(t, seed)
+		one, many := newPaper(t, s), newPaper(t, s)
+		for second := range 600 {
+			if second%7 == 0 {
+				data, err := json.Marshal(many.state)
+				if err != nil {
+					t.Fatal(err)
+				}
+				many.state = decide.State{}
+				if err := json.Unmarshal(data, &many.state); err != nil {
+					t.Fatal(err)
+				}
+			}
+			one.tick(t, second)
+			many.tick(t, second)
+		}
+		if d := cmp.Diff(one.trace.String(), many.trace.String()); d != "" || strings.Count(one.trace.String(), "\n") < 10 {
+			t.Errorf("drawn by %d (-one +many):\n%s", seed, d)
 		}
 	}
 }

@@ -5,6 +5,7 @@ package decide_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/koord-rt/koord-rt/api/protocol"
@@ -86,6 +87,9 @@ func (p *paper) uses(second int) {
 	put(tier, sample.StallCPUSome, (1-share)*1e6)
 	put(sample.OfNode(), sample.CPUUsage, p.use.node)
 	put(sample.OfNode(), sample.MemoryUsage, p.use.memory) // MemTotal - MemAvailable, which has no file cache
+	if p.lost != nil {
+		batch = slices.DeleteFunc(batch, func(s sample.Sample) bool { return p.lost(second, &s) })
+	}
 	p.w.Append(batch)
 }
 
