@@ -85,6 +85,7 @@ const (
 	MemoryAllocLatency
 	DiskLatency
 	NetworkRTT
+	ClassCPU
 
 	numMetrics = iota + 1
 )
@@ -153,6 +154,7 @@ var table = [NumMetrics]row{
 		"up (taskstats); without delay accounting the memory pressure of its worst container"},
 	DiskLatency: {"disk_latency", Micros, true, "mean time of a wait of its tasks for a disk (taskstats); without delay accounting its IO pressure " +
 		"per request"},
+	ClassCPU:   {"class_cpu", Cores, false, "CPU time per second of the cgroup of Kubernetes' BestEffort class, with pods that nobody has told of yet"},
 	NetworkRTT: {"network_rtt", Micros, true, "median of the smoothed round trip times of its TCP connections that were active (sock_diag)"},
 }
 

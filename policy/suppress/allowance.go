@@ -22,7 +22,10 @@ func (w *work) formula() {
 		w.missing = "the pods' CPU use was not measured"
 	default:
 		ls, hosts := positive(u.LSPods), positive(u.LSHostApps)
-		used := ls + positive(u.BEPods) + hosts + positive(u.BEHostApps)
+		if untold := positive(u.BEUntold); untold >= bandPercent.Milli(w.capacity) {
+			w.untold = untold
+		}
+		used := ls + positive(u.BEPods) + w.untold + hosts + positive(u.BEHostApps)
 		w.system = max(positive(u.Node)-used, u.Reserved, 0)
 		w.allowance = unit.Got(unit.Percent(*percent).Milli(w.capacity) - ls - hosts - w.system)
 	}
@@ -39,7 +42,7 @@ func positive(m unit.Measured[unit.MilliCPU]) unit.MilliCPU {
 // beUsed is what the tier uses, not OK when it was not measured.
 func (w *work) beUsed() (unit.MilliCPU, bool) {
 	u := &w.in.Usage
-	return positive(u.BEPods) + positive(u.BEHostApps), u.BEPods.OK
+	return positive(u.BEPods) + positive(u.BEHostApps) + w.untold, u.BEPods.OK
 }
 
 // appendFormula writes "65% of 32 CPUs - 8 (LS pods) - 1 (host applications) - 2 (system) = 9.8".

@@ -4,7 +4,8 @@
 // Package suppress decides how much CPU the best-effort tier may use right now: a set of CPUs or a quota.
 //
 //	allowance = capacity × cpuSuppressThresholdPercent − LS pods − LS host applications − system
-//	system    = max(node − LS pods − BE pods − host applications, reserved), at least 0
+//	system    = max(node − LS pods − BE pods − host applications, reserved), at least 0; BE pods that nobody knows yet count
+//	            by their class's cgroup
 //	floor     = max(capacity × cpuSuppressMinPercent, 2 CPUs as a set or 2000 µs as a quota)
 //	cpuset:   n = ⌈allowance⌉ CPUs;  cfsQuota: quota = allowance in milli-CPUs × 100 µs
 //
@@ -84,8 +85,10 @@ type Usage struct {
 	// Capacity of the node; 0 means all its CPUs.
 	Capacity unit.MilliCPU
 	Node     unit.Measured[unit.MilliCPU]
-	// LSPods are all pods that are not BE, LSHostApps likewise.
-	LSPods, BEPods         unit.Measured[unit.MilliCPU]
+	// LSPods are all pods that are not BE, LSHostApps likewise. Who has no figure yet is in neither.
+	LSPods, BEPods unit.Measured[unit.MilliCPU]
+	// BEUntold is what the class's cgroup has used beyond them: pods that nobody has told of yet, or that have no figure.
+	BEUntold               unit.Measured[unit.MilliCPU]
 	LSHostApps, BEHostApps unit.Measured[unit.MilliCPU]
 	// Reserved is what the node keeps for itself: the larger of the kubelet's reservation (capacity − allocatable) and
 	// the node's reservation annotation.
@@ -202,7 +205,9 @@ type work struct {
 	capacity, floor unit.MilliCPU
 	allowance       unit.Measured[unit.MilliCPU]
 	system          unit.MilliCPU
-	missing         string
+	// untold is BEUntold where it is more than figures of different instants differ by.
+	untold  unit.MilliCPU
+	missing string
 	// press is the new pressure state.
 	press        PressureState
 	cut, starved bool

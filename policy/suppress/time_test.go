@@ -68,6 +68,32 @@ func TestGrowthIsLimitedPerSecondNotPerCall(t *testing.T) {
 	}
 }
 
+// TestPodsThatNobodyKnowsYet: what the class's cgroup uses beyond its known pods is best effort's and not the system's, unless it is so little that
+// figures of different instants differ by it; a pressure is met from all that best effort uses.
+func TestPodsThatNobodyKnowsYet(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		untold      unit.Measured[unit.MilliCPU]
+		allow, some int
+		pressure    Pressure
+	}{
+		"not measured":        {allow: 4800, some: 5},
+		"all of it":           {untold: unit.Got[unit.MilliCPU](6000), allow: 10800, some: 11},
+		"a part":              {untold: unit.Got[unit.MilliCPU](4000), allow: 8800, some: 9},
+		"more than there is":  {untold: unit.Got[unit.MilliCPU](9000), allow: 11800, some: 12}, // 1 is reserved
+		"instants":            {untold: unit.Got[unit.MilliCPU](310), allow: 4800, some: 5},
+		"less than its pods'": {untold: unit.Got[unit.MilliCPU](-2000), allow: 4800, some: 5},
+		"under pressure":      {untold: unit.Got[unit.MilliCPU](6000), allow: 10800, some: 6, pressure: some(0.2)}, // half of 12
+	} {
+		in := Input{Now: unit.Second, Strategy: enabled(nil), Usage: use(8, 6, 0, 8), CPUs: CPUs{Topology: machine(2, 1, 8, 2)}, Pressure: tc.pressure}
+		in.Usage.Reserved, in.Usage.BEUntold = 1000, tc.untold // of the 8 beyond the pods 2 are the system's
+		s, out := Step(State{}, in)
+		if int(out.Allowance.V) != tc.allow || s.Count != tc.some {
+			t.Errorf("%s: %d and %d CPUs, want %d and %d: %s", name, out.Allowance.V, s.Count, tc.allow, tc.some, out.Reason)
+		}
+	}
+}
+
 // TestWobbleDoesNotChurn: usage that swings around a value settles on its low side.
 func TestWobbleDoesNotChurn(t *testing.T) {
 	t.Parallel()

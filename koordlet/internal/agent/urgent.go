@@ -93,10 +93,14 @@ func first(waiting []string, since map[string]unit.Micros, now unit.Micros) unit
 	return now
 }
 
-// heard leaves out the pods whose own limits have stopped them for as long as a trigger asks for.
+// heard leaves out the pods whose own limits have stopped them for as long as a trigger asks for, and those of whom that is not known yet.
 func heard(called []string, members []engine.Member, w decide.Window, from, now unit.Micros) []string {
 	return slices.DeleteFunc(called, func(uid string) bool {
 		i := slices.IndexFunc(members, func(m engine.Member) bool { return m.Pod.UID == uid })
-		return i >= 0 && decide.Throttled(w, &members[i], from, now) >= suppress.DefaultPressureHigh
+		if i < 0 {
+			return false
+		}
+		own, known := decide.Throttled(w, &members[i], from, now)
+		return !known || own >= suppress.DefaultPressureHigh
 	})
 }

@@ -47,6 +47,14 @@ func TestNobodysCallIsLost(t *testing.T) {
 	if got := heard(slices.Clone(called), members, w, now-2*unit.Second, now); !slices.Equal(got, []string{"b"}) {
 		t.Errorf("heard: %q", got)
 	}
+	members[1].Containers = []*workload.Container{{ID: "c2", Base: workload.Resources{Quota: unit.Some(50000)}}}
+	if got := heard([]string{"b"}, members, w, now-2*unit.Second, now); len(got) != 0 {
+		t.Errorf("one with a limit that has just begun: %q", got)
+	}
+	w.Append([]sample.Sample{{Subject: sample.OfContainer("c2"), Metric: sample.CPUUsage, Value: 0.5, At: now - unit.Second/2}})
+	if got := heard([]string{"b"}, members, w, now-2*unit.Second, now); len(got) != 1 {
+		t.Errorf("one with a limit that does not stop it: %q", got)
+	}
 	if got := heard([]string{"gone"}, members, w, now-2*unit.Second, now); len(got) != 1 {
 		t.Errorf("a pod that nobody knows yet: %q", got)
 	}

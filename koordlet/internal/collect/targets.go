@@ -98,16 +98,19 @@ func (s *Scanner) follow(next *Targets) {
 	for _, e := range others {
 		s.forget(e)
 	}
-	t.followParents()
+	t.followParents(next.BestEffort)
 	t.followBestEffort(next.BestEffort)
 }
 
 // manyPods in one directory make it worth to ask the directory first.
 const manyPods = 4
 
-// followParents finds the directories of the pods.
-func (t *tick) followParents() {
+// followParents finds the directories of the pods, and has the one of best effort whoever is in it: what it uses is known before its pods are.
+func (t *tick) followParents(bestEffort string) {
 	count := map[string]int{}
+	if bestEffort != "" {
+		count[bestEffort] = manyPods
+	}
 	for _, p := range t.pods {
 		count[path.Dir(p.path)]++
 	}

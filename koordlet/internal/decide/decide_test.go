@@ -291,17 +291,27 @@ func TestPressure(t *testing.T) {
 		throttled sample.Subject
 		micros    float64
 		want      bool
+		limits    bool // its container has one
+		rated     bool // and a figure
 	}{
-		"nobody is throttled":               {sample.OfPod("other"), 5e5, true},
-		"the pod is, for all of it":         {sample.OfPod("ls"), 5e5, false},
-		"its container is, for nearly all":  {sample.OfContainer("c1"), 4.5e5, false},
-		"the pod is, for one period's rest": {sample.OfPod("ls"), 2e4, true},
-		"its container is, on many CPUs":    {sample.OfContainer("c1"), 4e6, false},
+		"it has a limit, and no figure":     {throttled: sample.OfPod("other"), micros: 5e5, limits: true},
+		"it has a limit that stops nobody":  {throttled: sample.OfPod("other"), micros: 5e5, limits: true, rated: true, want: true},
+		"nobody is throttled":               {throttled: sample.OfPod("other"), micros: 5e5, want: true},
+		"the pod is, for all of it":         {throttled: sample.OfPod("ls"), micros: 5e5, want: false},
+		"its container is, for nearly all":  {throttled: sample.OfContainer("c1"), micros: 4.5e5, want: false},
+		"the pod is, for one period's rest": {throttled: sample.OfPod("ls"), micros: 2e4, want: true},
+		"its container is, on many CPUs":    {throttled: sample.OfContainer("c1"), micros: 4e6, want: false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f, w := facts(strategy.SuppressCFSQuota)
 			f.Members[1].Containers = []*workload.Container{{ID: "c1"}}
+			if c.limits {
+				f.Members[1].Containers[0].Base.Quota = unit.Some(100000)
+			}
+			if c.rated {
+				w.Append([]sample.Sample{{Subject: sample.OfContainer("c1"), Metric: sample.CPUUsage, Value: 0.5, At: now - unit.Second/2}})
+			}
 			measure(w, now-unit.Second/2, 14, 8, 3)
 			w.Append([]sample.Sample{
 				{Subject: sample.OfPod("ls"), Metric: sample.StallCPUSome, Value: 5e5, At: now - unit.Second/2},

@@ -28,6 +28,9 @@ import (
 	"github.com/koord-rt/koord-rt/policy/suppress"
 )
 
+// listedAfter is how many seconds after a pod has come the loops hear of it.
+const listedAfter = 2
+
 // began is when a scenario begins, so that no instant of it is 0, which the loops' states have for never.
 const began = 1000 * unit.Second
 
@@ -46,7 +49,9 @@ type paper struct {
 	state decide.State
 	out   decide.Outcome
 	pods  []*paperPod
-	use   use
+	// running are those that are here, whether the loops know of them or not.
+	running []*paperPod
+	use     use
 	// tier is the quota that stands in the cgroup of the best-effort class.
 	tier int64
 	// reclaimed is what was reclaimed so far, evicted how many pods, cuts how often pressure took something.
@@ -64,6 +69,9 @@ type paperPod struct {
 	uid     string
 	name    string
 	here    bool
+	came    int  // since when
+	listed  bool // the loops know of it
+	read    bool // it has been read before
 	gone    bool
 	leaving bool
 	since   int
@@ -138,6 +146,7 @@ func newPaper(t testing.TB, s *scenario) *paper {
 	}
 	for _, pod := range p.pods {
 		pod.here = !late[pod.name]
+		pod.listed = pod.here
 	}
 	p.settle(t)
 	return p
@@ -212,7 +221,7 @@ func (p *paper) settle(t testing.TB) {
 	}
 	view := *p.facts.View
 	view.Claims, view.Pods = node.Claims{ByPod: map[string]node.PodClaim{}}, nil
-	p.facts.Pods, p.facts.Members = nil, nil
+	p.facts.Pods, p.facts.Members, p.running = nil, nil, nil
 	if len(here) > 0 {
 		p.facts.Pods = podstest.Snapshot(t, objects...)
 		view.Pods = p.facts.Pods.Specs()
@@ -236,7 +245,10 @@ func (p *paper) settle(t testing.TB) {
 				p.use.of[c.ID] = &used{}
 			}
 		}
-		p.facts.Members = append(p.facts.Members, pod.member)
+		p.running = append(p.running, pod)
+		if pod.listed {
+			p.facts.Members = append(p.facts.Members, pod.member)
+		}
 	}
 	slices.SortFunc(p.facts.Members, func(a, b engine.Member) int { return strings.Compare(a.Pod.UID, b.Pod.UID) })
 	p.facts.View = &view
@@ -313,7 +325,7 @@ func (p *paper) happens(t testing.TB, second int) (called string) {
 		}
 		switch f[1] {
 		case "arrives":
-			pod.here, changed = true, true
+			pod.here, pod.came, changed = true, second, true
 		case "ends":
 			pod.gone, changed = true, true
 		case "calls":
@@ -321,6 +333,9 @@ func (p *paper) happens(t testing.TB, second int) (called string) {
 		}
 	}
 	for _, pod := range p.pods {
+		if pod.here && !pod.listed && second-pod.came >= listedAfter {
+			pod.listed, changed = true, true
+		}
 		if pod.leaving && !pod.gone && unit.Micros(second-pod.since)*unit.Second >= unit.Micros(pod.of.Grace.Microseconds()) {
 			pod.gone, changed = true, true
 			delete(p.facts.Leaving, pod.uid)

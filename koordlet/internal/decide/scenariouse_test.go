@@ -40,6 +40,12 @@ func (p *paper) uses(second int) {
 	put := func(s sample.Subject, m sample.Metric, v float64) {
 		batch = append(batch, sample.Sample{Subject: s, Metric: m, Value: v, At: at})
 	}
+	rated := func(yes bool, s sample.Subject, m sample.Metric, v float64) {
+		if yes {
+			put(s, m, v)
+		}
+	}
+	all := second > 0
 	cpus := float64(p.s.node.CPUs)
 	system := l.at("system", "cpu", second, before)
 	ours, lent := p.wanted(second, before)
@@ -54,38 +60,46 @@ func (p *paper) uses(second int) {
 		share = left / lent
 	}
 	p.use.node, p.use.be, p.use.memory = system+others+left, left, l.at("system", "memory", second, before)
-	for i := range p.facts.Members {
-		m := &p.facts.Members[i]
+	below := 0.0
+	for _, one := range p.running {
+		m := &one.member
 		part := squeeze
 		if m.Pod.Class() == protocol.QoSBE {
 			part = share
 		}
+		old := second > 0 && one.read // the first figure of a counter takes two readings
+		one.read = one.listed
+		all = all && (old || m.Pod.Class() != protocol.QoSBE)
 		pod := sample.OfPod(m.Pod.UID)
-		cpu, memory, all, waits := 0.0, 0.0, 0.0, l.at(m.Pod.Name, "stall", second, before)
+		cpu, memory, cached, waits := 0.0, 0.0, 0.0, l.at(m.Pod.Name, "stall", second, before)
 		for _, c := range m.Containers {
 			u := p.use.of[c.ID]
 			u.cpu *= part
 			p.remembers(m, c, u, second, before)
-			one := sample.OfContainer(c.ID)
-			put(one, sample.CPUUsage, u.cpu)
-			put(one, sample.CPUThrottled, u.throttled)
-			put(one, sample.CPUThrottledTime, u.throttled*1e6)
-			put(one, sample.MemoryUsage, u.memory)
-			put(one, sample.MemoryWithPageCache, u.memory+u.cache)
-			put(one, sample.MemoryCharged, u.memory+u.cache)
-			put(one, sample.PSIMemorySome, u.stalled)
-			cpu, memory, all, waits = cpu+u.cpu, memory+u.memory, all+u.memory+u.cache, waits+u.throttled
+			of := sample.OfContainer(c.ID)
+			rated(old, of, sample.CPUUsage, u.cpu)
+			rated(old, of, sample.CPUThrottled, u.throttled)
+			rated(old && u.throttled > 0, of, sample.CPUThrottledTime, u.throttled*1e6)
+			rated(one.listed, of, sample.MemoryUsage, u.memory)
+			rated(one.listed, of, sample.MemoryWithPageCache, u.memory+u.cache)
+			rated(one.listed, of, sample.MemoryCharged, u.memory+u.cache)
+			rated(one.listed, of, sample.PSIMemorySome, u.stalled)
+			cpu, memory, cached, waits = cpu+u.cpu, memory+u.memory, cached+u.cache, waits+u.throttled
 		}
-		put(pod, sample.CPUUsage, cpu)
-		put(pod, sample.MemoryUsage, memory)
-		put(pod, sample.MemoryWithPageCache, all)
-		put(pod, sample.StallCPUSome, min(waits, 1)*1e6) // with what its own limits make of it
+		rated(old, pod, sample.CPUUsage, cpu)
+		rated(one.listed, pod, sample.MemoryUsage, memory)
+		rated(one.listed, pod, sample.MemoryWithPageCache, memory+cached)
+		if m.Pod.KubeQoS == protocol.KubeBestEffort {
+			below += cpu
+		}
+		rated(old, pod, sample.StallCPUSome, min(waits, 1)*1e6) // with what its own limits make of it
 		p.use.memory += memory
 	}
 	tier := sample.OfQoS(protocol.QoSBE)
-	put(tier, sample.CPUUsage, left)
-	put(tier, sample.StallCPUSome, (1-share)*1e6)
-	put(sample.OfNode(), sample.CPUUsage, p.use.node)
+	rated(all, tier, sample.CPUUsage, left)
+	rated(second > 0, tier, sample.ClassCPU, below)
+	rated(second > 0, tier, sample.StallCPUSome, (1-share)*1e6)
+	rated(second > 0, sample.OfNode(), sample.CPUUsage, p.use.node)
 	put(sample.OfNode(), sample.MemoryUsage, p.use.memory) // MemTotal - MemAvailable, which has no file cache
 	if p.lost != nil {
 		batch = slices.DeleteFunc(batch, func(s sample.Sample) bool { return p.lost(second, &s) })
@@ -96,8 +110,8 @@ func (p *paper) uses(second int) {
 // before tells who used how many CPUs in the last second.
 func (p *paper) before() func(whose string) float64 {
 	used := map[string]float64{"be": p.use.be}
-	for i := range p.facts.Members {
-		m := &p.facts.Members[i]
+	for _, pod := range p.running {
+		m := &pod.member
 		for _, c := range m.Containers {
 			used[m.Pod.Name] += p.use.of[c.ID].cpu
 		}
@@ -116,8 +130,8 @@ func (p *paper) need(m *engine.Member, c *workload.Container, what string, secon
 
 // wanted holds everybody to his quota, and adds up what those want who are not best effort, and who are.
 func (p *paper) wanted(second int, before func(string) float64) (ours, lent float64) {
-	for i := range p.facts.Members {
-		m := &p.facts.Members[i]
+	for _, pod := range p.running {
+		m := &pod.member
 		for _, c := range m.Containers {
 			u := p.use.of[c.ID]
 			u.cpu, u.throttled = p.need(m, c, "cpu", second, before), 0

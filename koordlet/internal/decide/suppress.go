@@ -34,6 +34,9 @@ func suppressInput(f *Facts, a *accounts, held []suppress.Antagonist) suppress.I
 	if whole.OK {
 		beyond := a.beyond(&in.Strategy)
 		in.Usage.LSPods, in.Usage.BEPods = unit.Got(a.ls+beyond), unit.Got(a.be-beyond)
+		if all := f.last(sample.OfQoS(protocol.QoSBE), sample.ClassCPU); all.Known() {
+			in.Usage.BEUntold = unit.Got(milli(all).V - a.below)
+		}
 	}
 	return in
 }

@@ -18,6 +18,30 @@ import (
 	"github.com/koord-rt/koord-rt/policy/suppress"
 )
 
+// Best effort that nobody has told of is told by the class's cgroup: what that uses beyond the pods in it, of whatever class they are. A best-effort pod
+// with requests stands elsewhere.
+func TestWhoIsNotKnownYet(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		kube  protocol.KubeQoS
+		class float64
+		want  unit.MilliCPU
+	}{
+		"not read": {kube: protocol.KubeBestEffort, want: 3000}, "all are known": {kube: protocol.KubeBestEffort, class: 3, want: 3000},
+		"one is not": {kube: protocol.KubeBestEffort, class: 5, want: 1000}, "one that stands elsewhere": {kube: protocol.KubeBurstable, class: 2, want: 1000},
+	} {
+		f, w := facts(strategy.SuppressCPUSet)
+		f.Members[0].Pod.KubeQoS = tc.kube
+		measure(w, now-unit.Second/2, 14, 8, 3)
+		if tc.class > 0 {
+			w.Append([]sample.Sample{{Subject: sample.OfQoS(protocol.QoSBE), Metric: sample.ClassCPU, Value: tc.class, At: now - unit.Second/2}})
+		}
+		if _, out := decide.Step(decide.State{}, f); out.Suppress.System != tc.want {
+			t.Errorf("%s: %d for the system, want %d: %s", name, out.Suppress.System, tc.want, out.Suppress.Reason)
+		}
+	}
+}
+
 // Beside the kubelet's static CPU manager, which gives every container its CPUs, the default policy holds the tier down by a quota, and
 // evictions take that for its limit. A set that was in force before becomes as large a quota.
 func TestSuppressBesideStaticCPUManager(t *testing.T) {
