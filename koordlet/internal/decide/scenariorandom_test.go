@@ -93,7 +93,8 @@ func drawn(t *testing.T, seed uint64) *scenario {
 }
 
 // TestEverythingSettles: whatever happens, nothing moves any more a few minutes after it has stopped happening, nobody leaves who is not best
-// effort, and when nobody needs anything each value is as it was without us, and best effort may use all that the threshold leaves. So it is where
+// effort, and when nobody needs anything each value is as it was without us, and best effort may use all that the threshold leaves. Beside others whose
+// use stands still best effort never uses more than the threshold leaves. So it is where
 // every tenth figure of the first three minutes cannot be read, too, and none at all in every twentieth second.
 func TestEverythingSettles(t *testing.T) {
 	t.Parallel()
@@ -103,8 +104,17 @@ func TestEverythingSettles(t *testing.T) {
 		if seed%2 == 1 {
 			p.lost = loses(seed, 180)
 		}
+		others, still, asked := 0.0, 0, p.facts.View.Strategy
 		for second := range 720 {
 			p.tick(t, second)
+			if is := p.use.node - p.use.be; is > others-0.01 && is < others+0.01 && asked == p.facts.View.Strategy {
+				still++
+			} else {
+				others, still, asked = is, 0, p.facts.View.Strategy
+			}
+			if most := p.bears(others); still >= 3 && p.lost == nil && p.use.be > most {
+				t.Fatalf("drawn by %d: best effort uses %.2f CPUs in second %d beside %.2f of others, want %.2f at most", seed, p.use.be, second, others, most)
+			}
 			if second == 360 || second == 660 {
 				p.trace.Reset()
 			}
@@ -133,6 +143,17 @@ func TestEverythingSettles(t *testing.T) {
 			t.Errorf("drawn by %d: at the end best effort may use %v of %d CPUs", seed, p.limit(), s.node.CPUs)
 		}
 	}
+}
+
+// bears is what best effort may use beside others whose use has stood for some seconds: what the threshold leaves, rounded up to a CPU or to the
+// hundredth for which a quota does not move, two CPUs at least; everything where nothing is suppressed.
+func (p *paper) bears(others float64) float64 {
+	cpus := float64(p.s.node.CPUs)
+	t := p.facts.View.Strategy.ResourceUsedThresholdWithBE
+	if !*t.Enable {
+		return cpus
+	}
+	return max(float64(*t.CPUSuppressThresholdPercent)/100*cpus-others, 1) + max(1, cpus/100)
 }
 
 // loses has figures lost by chance.
