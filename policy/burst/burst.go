@@ -9,7 +9,8 @@
 //	pool   = (node − LSE, LSR and BE pods) / (CPUs − Σ requests of LSE and LSR pods), a Load:
 //	         overload from sharePoolThresholdPercent on, on average and now; idle below 0.9 of it, on average and now; else
 //	         cooling
-//	room   = 0.9 × sharePoolThresholdPercent × the pool's CPUs − the larger of both: what all quotas together may rise by
+//	room   = 0.9 × sharePoolThresholdPercent × the pool's CPUs − the larger of both: what all quotas together may rise by,
+//	         in one step for one figure; a hundredth of the pool is none
 //	tokens = cfsQuotaBurstPeriodSeconds × (cfsQuotaBurstPercent − 100) at most, as many negative at least; using p percent
 //	         of the base takes p − 100 a second from 100 on and gives 100 − p below 60; no burst without tokens; −1 has no
 //	         bucket
@@ -51,8 +52,9 @@ const (
 	stepEvery = 900 * unit.Millisecond
 	// unneeded is after how long without throttling, and with use below the base, a factor comes down.
 	unneeded = 2 * unit.Minute
-	// coolingPart of the threshold begins cooling.
+	// coolingPart of the threshold begins cooling, and so does room for 1/leastRoom of the pool: nobody is written to for less.
 	coolingPart = 0.9
+	leastRoom   = 100
 )
 
 // Input is what one step looks at.
@@ -156,6 +158,9 @@ func Step(s State, in Input) (State, Output) {
 	var out Output
 	var room unit.MilliCPU
 	out.Load, room, out.Reason = load(&in.Pool, in.Strategy.SharePoolThresholdPercent)
+	if out.Load == Idle && in.Pool.At != 0 && in.Pool.At <= s.newest() {
+		out.Load, out.Reason = Cooling, out.Reason+"; what it had room for is given"
+	}
 	next := State{Containers: make([]ContainerState, 0, len(s.Containers)+8)}
 	var rises []rise
 	for i := range in.Pods {
@@ -178,6 +183,14 @@ func Step(s State, in Input) (State, Output) {
 	out.Changed = next.lift(in.Now, rises, room) || out.Changed
 	out.Raises = next.raises(in.Pods)
 	return next, out
+}
+
+// newest is the last change of any factor.
+func (s *State) newest() (at unit.Micros) {
+	for i := range s.Containers {
+		at = max(at, s.Containers[i].StepAt)
+	}
+	return at
 }
 
 // raises are the quotas above their bases. The state has its containers in the order of the pods.

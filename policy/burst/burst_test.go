@@ -111,7 +111,8 @@ func TestLoads(t *testing.T) {
 	}{
 		"idle":       {pool(40), burst.Idle, "share pool uses 4 of 10 CPUs (40%), below 50%", 450000, false}, // which is 4.5 CPUs, where it cools
 		"all of it":  {pool(36), burst.Idle, "below 50%", 480000, false},
-		"no more":    {pool(44.7), burst.Idle, "below 50%", 400000, true}, // 3000 µs are less than 2 % of the base
+		"a little":   {pool(43.9), burst.Idle, "below 50%", 411000, false},
+		"no more":    {pool(44), burst.Cooling, "close to 50%", 400000, true}, // a hundredth of the pool is left
 		"full now":   {at(20, 4500), burst.Cooling, "share pool uses 2 of 10 CPUs (20%), 4.5 now, close to 50%", 400000, true},
 		"idle now":   {at(60, 2000), burst.Cooling, "share pool uses 6 of 10 CPUs (60%), 2 now, close to 50%", 400000, true},
 		"both":       {at(60, 5000), burst.Overload, "5 now, overload from 50% on", 320000, false},
@@ -177,9 +178,22 @@ func TestRoom(t *testing.T) {
 	if d := cmp.Diff([]string{"c 220000" + why, "d 660000" + why}, got); d != "" || !out.Changed {
 		t.Errorf("changed %v (-want +got):\n%s", out.Changed, d)
 	}
-	in.Pool = pool(44)
-	if _, out = burst.Step(burst.State{}, in); len(out.Raises) > 0 || out.Changed {
-		t.Errorf("for a tenth of a CPU: %+v", out.Raises)
+	// However little it is, nobody is left out.
+	in.Pool = pool(43.8)
+	for range 20 {
+		in.Pods = append(in.Pods, busy(150, 0.4))
+		in.Pods[len(in.Pods)-1].Containers[0].ID = strconv.Itoa(len(in.Pods))
+	}
+	next, out := burst.Step(burst.State{}, in)
+	if len(out.Raises) != 2*len(in.Pods) {
+		t.Errorf("%d of %d containers have a part", len(out.Raises)/2, len(in.Pods))
+	}
+	// What the pool had room for is given, until it is read again; who asks later does not get the same once more.
+	in.Now, in.Pool.At = in.Now+unit.Second, in.Now-unit.Second/10
+	in.Pods = append(in.Pods, busy(150, 0.4))
+	in.Pods[len(in.Pods)-1].Containers[0].ID = "late"
+	if _, out = burst.Step(next, in); out.Changed || out.Load != burst.Cooling {
+		t.Errorf("the same room twice: %s (%s)", out.Load, out.Reason)
 	}
 }
 

@@ -76,9 +76,6 @@ type rise struct {
 	why  string
 }
 
-// leastRise is what is worth a write.
-const leastRise = unit.Fraction(0.02)
-
 // lift gives those who ask what there is room for: all that they ask, or each the same part. It reports whether anybody got something.
 func (s *State) lift(now unit.Micros, rises []rise, room unit.MilliCPU) (changed bool) {
 	var asked float64
@@ -91,15 +88,11 @@ func (s *State) lift(now unit.Micros, rises []rise, room unit.MilliCPU) (changed
 	}
 	for i := range rises {
 		r := &rises[i]
-		by := r.by * part
 		if part < 1 {
-			if by < leastRise {
-				continue
-			}
 			r.why += ", as far as the pool has room"
 		}
 		c := &s.Containers[r.at]
-		c.Factor, c.StepAt, c.Reason, changed = c.Factor+by, now, r.why, true
+		c.Factor, c.StepAt, c.Reason, changed = c.Factor+r.by*part, now, r.why, true
 	}
 	return changed
 }
@@ -127,7 +120,7 @@ func stepContainer(in *Input, p *Pod, c *Container, s ContainerState, pool Load)
 		s.move(in.Now, downBy, ceiling, "its burst tokens are spent")
 	case pool == Overload && seen(in.Pool.At):
 		s.move(in.Now, downBy, ceiling, "the share pool is overloaded")
-	case throttled && pool == Idle && seen(c.At) && seen(in.Pool.At) && c.Used.OK && (w.on || s.hard(in.Now)):
+	case throttled && pool == Idle && seen(c.At) && c.Used.OK && (w.on || s.hard(in.Now)):
 		if next := min(s.Factor*upBy, ceiling); next > s.Factor { // else there is nothing to say
 			up = rise{by: next - s.Factor, base: c.Base, why: s.because(in.Now, c, &w)}
 		}

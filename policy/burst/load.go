@@ -43,6 +43,8 @@ func load(p *Pool, threshold *int64) (state Load, room unit.MilliCPU, why string
 	now := used
 	if p.Now.OK {
 		now = max(p.Now.V, 0)
+	}
+	if now != used {
 		what += ", " + figure.Cores(now) + " now"
 	}
 	mark := limit.Milli(total)
@@ -50,7 +52,7 @@ func load(p *Pool, threshold *int64) (state Load, room unit.MilliCPU, why string
 	switch room = cooling - max(used, now); {
 	case min(used, now) >= mark:
 		return Overload, 0, what + ", overload from " + figure.Percent(limit.Fraction()) + " on"
-	case room <= 0:
+	case room <= total/leastRoom:
 		return Cooling, 0, what + ", close to " + figure.Percent(limit.Fraction())
 	}
 	return Idle, room, what + ", below " + figure.Percent(limit.Fraction())

@@ -144,6 +144,43 @@ func TestInnocentIsReleased(t *testing.T) {
 
 // TestPace: with shorter times an antagonist that comes after half a minute is found guilty within ten seconds, and free again
 // within half a minute of its end. By default nobody is judged before two minutes.
+// TestWhatComesAndGoes: LS pods feel 50 % for five seconds of forty, whatever anybody does. Who is on trial meanwhile is found guilty, for it passes; held, he
+// is found innocent when it comes for the third time, and is left alone for half an hour. Who brings it himself, a little less at each cut, stays
+// held.
+func TestWhatComesAndGoes(t *testing.T) {
+	t.Parallel()
+	w := &world{
+		signal: CPUPressure, batch: map[string]func(int) float64{"a": steady(8)},
+		harm: func(sec int, _ map[string]float64) float64 {
+			if sec > 600 && sec%40 < 5 {
+				return 0.5
+			}
+			return 0.05
+		},
+	}
+	w.run(900)
+	if w.saw("guilty") != 1 || w.saw("innocent, released: others were disturbed anew 3 times") != 1 || w.capped["a"] > 160 {
+		t.Errorf("held for %d s: %q", w.capped["a"], w.events)
+	}
+	before := w.capped["a"]
+	if w.run(1200); w.capped["a"] != before {
+		t.Errorf("held again for %d s within half an hour: %q", w.capped["a"]-before, w.events)
+	}
+	w = &world{
+		signal: CPUPressure, batch: map[string]func(int) float64{"a": steady(8)},
+		harm: func(sec int, used map[string]float64) float64 {
+			if sec > 600 && sec%40 < 30 {
+				return 0.05 + 0.1*max(used["a"]-2, 0)
+			}
+			return 0.05
+		},
+	}
+	w.run(1200)
+	if w.saw("innocent") > 0 || w.capped["a"] < 500 {
+		t.Errorf("held for %d s: %q", w.capped["a"], w.events)
+	}
+}
+
 func TestPace(t *testing.T) {
 	t.Parallel()
 	short := Pace{History: 25 * unit.Second, Trial: 4 * unit.Second, Calm: 6 * unit.Second}

@@ -18,8 +18,11 @@ const (
 	trialSamples = 2
 	// improved is what distress must fall to.
 	improved = 0.7
-	// acquittal is how long an innocent pod is left alone.
+	// acquittal is how long an innocent pod is left alone, and refuted how long one that was held guilty while others were disturbed anew
+	// refutes times.
 	acquittal = 5 * unit.Minute
+	refuted   = 30 * unit.Minute
+	refutes   = 3
 	// Pace.Calm must pass before a guilty pod is released; twice as long after each of the first relapses.
 	relapses = 4
 )
@@ -34,8 +37,9 @@ var least = [NumResources]Level{CPU: 0.1, Cache: 0.1, Memory: 16 << 20, Disk: 1 
 type Phase uint8
 
 // Phases. Trial is entered by the accusation, with the first cut, and left for Guilty when distress falls, or for nothing
-// (innocent) when it does not. Guilty lasts until everybody has been calm for a minute, longer after a relapse. Releasing
-// gives back by doubling and ends with the cap, or becomes Guilty again when somebody is disturbed meanwhile.
+// (innocent) when it does not. Guilty lasts until everybody has been calm for a minute, longer after a relapse, and ends for
+// nothing when others, once calm, are disturbed anew too often although it is held: what comes and goes by itself had passed in
+// its trial. Releasing gives back by doubling and ends with the cap, or becomes Guilty again when somebody is disturbed meanwhile.
 const (
 	Trial Phase = iota
 	Guilty
@@ -62,6 +66,9 @@ type Suspicion struct {
 	Fresh    int64       `json:"fresh"`
 	// Relapses counts how often others were disturbed again as it was released.
 	Relapses int `json:"relapses,omitempty"`
+	// Quiet: nobody is disturbed while it is held guilty. Anew counts how often that ended.
+	Quiet bool `json:"quiet,omitempty"`
+	Anew  int  `json:"anew,omitempty"`
 	// Correlation and Part at the accusation; Reason of the accusation.
 	Correlation float64 `json:"correlation"`
 	Part        float64 `json:"part"`
@@ -102,10 +109,20 @@ func (w *work) verdict(s Suspicion) (next Suspicion, keep bool) {
 		w.event(s.Pod, s.Name, Acquitted, "innocent, released: "+s.figures(d)+" although it was held to "+s.Resource.text(s.Limit))
 		return s, false
 	case Guilty:
+		if s.Quiet && w.disturbed[s.Resource] > 0 {
+			s.Anew++
+		}
+		s.Quiet = w.disturbed[s.Resource] == 0
 		switch {
 		case calm:
-			s.Phase = Releasing
+			s.Phase, s.Anew = Releasing, 0
 			return w.give(s)
+		case s.Anew >= refutes:
+			if p := w.next.find(s.Pod, 0); p != nil {
+				p.Innocent[s.Resource] = now + refuted
+			}
+			w.event(s.Pod, s.Name, Acquitted, "innocent, released: others were disturbed anew "+strconv.Itoa(s.Anew)+" times although it was held to "+s.Resource.text(s.Limit))
+			return s, false
 		case w.disturbed[s.Resource] > 0 && now-s.At >= pace.cutAgain() && s.Limit > least[s.Resource]:
 			s.Limit, s.At = max(s.Limit*cut[s.Resource], least[s.Resource]), now
 			w.event(s.Pod, s.Name, Tightened, "held to "+s.Resource.text(s.Limit)+": others are still disturbed")
@@ -114,7 +131,7 @@ func (w *work) verdict(s Suspicion) (next Suspicion, keep bool) {
 	default:
 		if w.disturbed[s.Resource] > 0 {
 			s.Relapses++
-			s.Phase, s.Limit, s.At = Guilty, max(min(s.Limit, s.Before)*cut[s.Resource], least[s.Resource]), now
+			s.Phase, s.Quiet, s.Limit, s.At = Guilty, false, max(min(s.Limit, s.Before)*cut[s.Resource], least[s.Resource]), now
 			w.event(s.Pod, s.Name, Tightened, "held to "+s.Resource.text(s.Limit)+" again: others are disturbed as it gets back its share")
 			return s, true
 		}

@@ -25,11 +25,12 @@ const (
 	// long it is then not listened to.
 	blameless = 30 * unit.Second
 	ignored   = 5 * unit.Minute
-	// Pressure that comes back within soon of having gone is met half way next time, for holdFor, and twice as long each time again, at most
-	// 2^holdMost times.
+	// Pressure that comes back within soon of having gone, or of the end of a hold, is met half way next time, for holdFor, and twice as long each time
+	// again, at most 2^holdMost times. Comes it refutes times in a row while BE is held so, it is not BE's amount that brings it.
 	soon     = unit.Minute
 	holdFor  = 30 * unit.Second
 	holdMost = 4
+	refutes  = 3
 	// idlePercent of what it is granted: a tier that uses less is not the cause.
 	idlePercent = unit.Percent(5)
 )
@@ -45,8 +46,8 @@ type Pressure struct {
 	High unit.Fraction
 }
 
-// Stall is one pod's pressure, without what its own limit has made of it, measured At. What is from before the last cut says nothing of what the cut
-// has done, unless the pod calls again.
+// Stall is one pod's pressure, without what its own limit has made of it, measured up to At. What ends before the last cut says nothing of what the
+// cut has done, unless the pod calls again.
 type Stall struct {
 	Pod  string // UID
 	Some unit.Fraction
@@ -86,20 +87,35 @@ type Past struct {
 	// Again is how often it has come back soon, HoldTo until when BE is held half way between Good and Bad.
 	Again  int         `json:"again,omitempty"`
 	HoldTo unit.Micros `json:"holdTo,omitempty"`
+	// Refuted is how often in a row it has come back while BE was held so, DeafTo until when nothing is concluded from it.
+	Refuted int         `json:"refuted,omitempty"`
+	DeafTo  unit.Micros `json:"deafTo,omitempty"`
 }
 
 // begins notes that LS waits while BE uses so much, and whether that is the pressure of a moment ago.
 func (p *Past) begins(now unit.Micros, used unit.MilliCPU) {
-	if p.LiftedAt != 0 && now-max(p.LiftedAt, p.HoldTo) < soon {
-		p.Again++
-	} else {
-		p.Again = 0
+	switch {
+	case now < p.DeafTo:
+		return
+	case p.LiftedAt == 0 || now-max(p.LiftedAt, p.HoldTo) >= soon:
+		p.Again, p.Refuted = 0, 0
+	case now < p.HoldTo:
+		p.Again, p.Refuted = p.Again+1, p.Refuted+1
+	default:
+		p.Again, p.Refuted = p.Again+1, 0
+	}
+	if p.Refuted >= refutes {
+		*p = Past{DeafTo: now + ignored}
+		return
 	}
 	p.Bad, p.HoldTo = used, 0
 }
 
 // ends notes what LS did not wait beside.
 func (p *Past) ends(now unit.Micros, held unit.MilliCPU) {
+	if now < p.DeafTo {
+		return
+	}
 	p.Good, p.LiftedAt = held, now
 	if p.Again > 0 {
 		p.HoldTo = now + holdFor<<min(p.Again-1, holdMost)
@@ -113,7 +129,7 @@ func (w *work) pressure() {
 	if high <= 0 {
 		high = DefaultPressureHigh
 	}
-	if now < max(p.CutAt, p.SeenAt, p.Past.LiftedAt) {
+	if now < max(p.CutAt, p.SeenAt, p.Past.LiftedAt, p.Past.DeafTo-ignored) {
 		*p = PressureState{} // another clock: the figures of the old one mean nothing
 	}
 	some, seen, who := w.feel(high)

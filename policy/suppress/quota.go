@@ -30,7 +30,10 @@ func (w *work) quota() State {
 			w.note("floor of " + figure.CPUs(w.floor))
 		}
 	}
-	want = max(unit.Micros(w.bounded(unit.MilliFromQuota(want, unit.CFSPeriod)))*microsPerMilliCPU, MinQuota)
+	granted := unit.MilliFromQuota(want, unit.CFSPeriod)
+	if most := w.bounded(granted); most < granted {
+		want = max(unit.Micros(max(most, w.least()))*microsPerMilliCPU, MinQuota)
+	}
 	whole := unit.Micros(w.capacity) * microsPerMilliCPU
 	step := growPercent.Micros(whole)
 	floor := unit.Micros(w.floor) * microsPerMilliCPU

@@ -80,11 +80,9 @@ func targets(v *node.View, members []engine.Member, snapshot *pods.Snapshot) col
 		for _, c := range m.Containers {
 			p.Containers = append(p.Containers, collect.Container{ID: c.ID, Cgroup: c.Cgroup})
 		}
-		if m.Pod.KubeQoS == protocol.KubeBestEffort && t.BestEffort == "" {
-			t.BestEffort = m.Pod.QoSCgroup
-		}
 		t.Pods = append(t.Pods, p)
 	}
+	t.BestEffort = decide.BestEffort(members)
 	apps, _ := decide.Apps(v, members)
 	for _, app := range apps {
 		t.HostApps = append(t.HostApps, collect.HostApp{Name: app.Name, Cgroup: app.Cgroup})

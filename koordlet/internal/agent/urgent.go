@@ -74,7 +74,7 @@ func (a *Agent) answer(ctx context.Context) {
 	now := a.o.Now()
 	members, _ := a.o.Engine.Roster()
 	called, since := a.urgent.take()
-	waiting := heard(called, members, a.o.Window, now-2*unit.Micros(a.o.Interval.Microseconds()), now)
+	waiting := heard(&a.state, called, members, a.o.Window, now-2*unit.Micros(a.o.Interval.Microseconds()), now)
 	if len(waiting) < len(called) {
 		a.doubt = doubtTicks
 	}
@@ -94,13 +94,13 @@ func first(waiting []string, since map[string]unit.Micros, now unit.Micros) unit
 }
 
 // heard leaves out the pods whose own limits have stopped them for as long as a trigger asks for, and those of whom that is not known yet.
-func heard(called []string, members []engine.Member, w decide.Window, from, now unit.Micros) []string {
+func heard(s *decide.State, called []string, members []engine.Member, w decide.Window, from, now unit.Micros) []string {
 	return slices.DeleteFunc(called, func(uid string) bool {
 		i := slices.IndexFunc(members, func(m engine.Member) bool { return m.Pod.UID == uid })
 		if i < 0 {
 			return false
 		}
-		own, known := decide.Throttled(w, &members[i], from, now)
+		own, known := s.Own(w, &members[i], from, now)
 		return !known || own >= suppress.DefaultPressureHigh
 	})
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/koord-rt/koord-rt/engine"
+	"github.com/koord-rt/koord-rt/koordlet/internal/decide"
 	"github.com/koord-rt/koord-rt/koordlet/internal/window"
 	"github.com/koord-rt/koord-rt/model/sample"
 	"github.com/koord-rt/koord-rt/model/unit"
@@ -39,23 +40,24 @@ func TestNobodysCallIsLost(t *testing.T) {
 	members := []engine.Member{
 		{Pod: &workload.Pod{UID: "a"}, Containers: []*workload.Container{{ID: "c1"}}}, {Pod: &workload.Pod{UID: "b"}},
 	}
-	stopped := func(s sample.Subject, micros float64) {
-		w.Append([]sample.Sample{{Subject: s, Metric: sample.CPUThrottledTime, Value: micros, At: now - unit.Second/2}})
+	var s decide.State
+	stopped := func(of sample.Subject, micros float64) {
+		w.Append([]sample.Sample{{Subject: of, Metric: sample.CPUThrottledTime, Value: micros, At: now - unit.Second/2}})
 	}
 	stopped(sample.OfContainer("c1"), 3e5)
 	stopped(sample.OfPod("b"), 2e4) // one short stop says nothing
-	if got := heard(slices.Clone(called), members, w, now-2*unit.Second, now); !slices.Equal(got, []string{"b"}) {
+	if got := heard(&s, slices.Clone(called), members, w, now-2*unit.Second, now); !slices.Equal(got, []string{"b"}) {
 		t.Errorf("heard: %q", got)
 	}
 	members[1].Containers = []*workload.Container{{ID: "c2", Base: workload.Resources{Quota: unit.Some(50000)}}}
-	if got := heard([]string{"b"}, members, w, now-2*unit.Second, now); len(got) != 0 {
+	if got := heard(&s, []string{"b"}, members, w, now-2*unit.Second, now); len(got) != 0 {
 		t.Errorf("one with a limit that has just begun: %q", got)
 	}
 	w.Append([]sample.Sample{{Subject: sample.OfContainer("c2"), Metric: sample.CPUUsage, Value: 0.5, At: now - unit.Second/2}})
-	if got := heard([]string{"b"}, members, w, now-2*unit.Second, now); len(got) != 1 {
+	if got := heard(&s, []string{"b"}, members, w, now-2*unit.Second, now); len(got) != 1 {
 		t.Errorf("one with a limit that does not stop it: %q", got)
 	}
-	if got := heard([]string{"gone"}, members, w, now-2*unit.Second, now); len(got) != 1 {
+	if got := heard(&s, []string{"gone"}, members, w, now-2*unit.Second, now); len(got) != 1 {
 		t.Errorf("a pod that nobody knows yet: %q", got)
 	}
 }

@@ -85,17 +85,27 @@ func (f *Facts) sharePool(a *accounts) burst.Pool {
 		return out
 	}
 	out.Exclusive.OK, out.BE.OK = true, true
+	class := f.last(sample.OfQoS(protocol.QoSBE), sample.ClassCPU)
+	var below unit.MilliCPU // on average
 	for i := range a.pods {
 		u := &a.pods[i]
 		if u.again {
 			continue
 		}
-		switch draft.PinClass(u.member.Pod) {
+		pin, within := draft.PinClass(u.member.Pod), u.member.Pod.KubeQoS == protocol.KubeBestEffort
+		if !within && pin != protocol.QoSBE && pin != protocol.QoSLSE && pin != protocol.QoSLSR {
+			continue
+		}
+		mean := f.average(sample.OfPod(u.member.Pod.UID)).V
+		if within {
+			below += mean
+		}
+		switch pin {
 		case protocol.QoSBE:
-			out.BE.V += f.average(sample.OfPod(u.member.Pod.UID)).V
-			out.Now.V, out.Now.OK = out.Now.V-u.cpu.V, out.Now.OK && u.cpu.OK
+			out.BE.V += mean
+			out.Now.V, out.Now.OK = out.Now.V-u.cpu.V, out.Now.OK && (u.cpu.OK || within && class.Known())
 		case protocol.QoSLSE, protocol.QoSLSR:
-			out.Exclusive.V += f.average(sample.OfPod(u.member.Pod.UID)).V
+			out.Exclusive.V += mean
 			out.Now.V, out.Now.OK = out.Now.V-u.cpu.V, out.Now.OK && u.cpu.OK
 			if u.spec != nil {
 				out.Requests += u.spec.Requests().AnyCPU()
@@ -105,11 +115,20 @@ func (f *Facts) sharePool(a *accounts) burst.Pool {
 			out.Requests += unit.MilliCPU(claim.LSE.Union(claim.LSR).Len() * 1000)
 		}
 	}
+	// What best effort uses of which nobody has told yet is not the pool's either.
+	if class.Known() {
+		out.Now.V -= max(milli(class).V-a.below, 0)
+		out.BE.V += max(f.averageOf(sample.OfQoS(protocol.QoSBE), sample.ClassCPU).V-below, 0)
+	}
 	return out
 }
 
 func (f *Facts) average(s sample.Subject) unit.Measured[unit.MilliCPU] {
-	q := f.Window.Query(s, sample.CPUUsage, f.Now-max(poolWindow, 2*f.Interval), f.Now+1)
+	return f.averageOf(s, sample.CPUUsage)
+}
+
+func (f *Facts) averageOf(s sample.Subject, m sample.Metric) unit.Measured[unit.MilliCPU] {
+	q := f.Window.Query(s, m, f.Now-max(poolWindow, 2*f.Interval), f.Now+1)
 	return milli(seen{Last: q.Avg, known: q.Known()})
 }
 

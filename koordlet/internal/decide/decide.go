@@ -22,7 +22,6 @@ import (
 	"github.com/koord-rt/koord-rt/model/sample"
 	"github.com/koord-rt/koord-rt/model/topo"
 	"github.com/koord-rt/koord-rt/model/unit"
-	"github.com/koord-rt/koord-rt/model/workload"
 	"github.com/koord-rt/koord-rt/policy/burst"
 	"github.com/koord-rt/koord-rt/policy/evict"
 	"github.com/koord-rt/koord-rt/policy/interference"
@@ -113,6 +112,8 @@ type State struct {
 	IOCost iocost.State `json:"ioCost"`
 	// Network are the links that are ours.
 	Network netqos.State `json:"network"`
+	// Beginners are those with a limit of whose CPU nothing is known.
+	Beginners []Beginner `json:"beginners,omitempty"`
 	// tick is what the last full step decided: an urgent one, which looks at CPU suppression only, leaves it in force.
 	tick Tick
 	// memo saves work, and nothing depends on it.
@@ -160,7 +161,7 @@ func Step(s State, f *Facts) (State, Outcome) {
 		s.memo = &memo{}
 	}
 	s.memo.follow(f.View)
-	a := account(f)
+	a := account(f, &s)
 	var out Outcome
 	if !f.Urgent {
 		s.Interference, s.tick.Interference = interference.Step(s.Interference, interferenceInput(f, a, &s))
@@ -200,7 +201,7 @@ func Step(s State, f *Facts) (State, Outcome) {
 // accounts is what the pods use, by tier.
 type accounts struct {
 	ls, be unit.MilliCPU
-	// below is what pods in the cgroup of Kubernetes' BestEffort class use, whatever their class is.
+	// below is what pods and host applications in the cgroup of Kubernetes' BestEffort class use, whatever their class is.
 	below unit.MilliCPU
 	// stalls are the CPU pressures of the pods that are not best effort, without what their own limits make of them.
 	stalls []suppress.Stall
@@ -221,7 +222,7 @@ type usage struct {
 }
 
 // account adds up who uses what. A pod without a sample, which has just come, is in nobody's sum.
-func account(f *Facts) *accounts {
+func account(f *Facts, s *State) *accounts {
 	a := &accounts{pods: make([]usage, 0, len(f.Members)), stalls: make([]suppress.Stall, 0, len(f.Members))}
 	for i := range f.Members {
 		m := &f.Members[i]
@@ -236,7 +237,7 @@ func account(f *Facts) *accounts {
 			a.be += u.cpu.V
 		default:
 			a.ls += u.cpu.V
-			a.stalled(f, m)
+			a.stalled(f, s, m)
 		}
 		if m.Pod.KubeQoS == protocol.KubeBestEffort && !u.again {
 			a.below += u.cpu.V
@@ -245,41 +246,6 @@ func account(f *Facts) *accounts {
 	}
 	a.apps(f)
 	return a
-}
-
-// stalled takes a pod's pressure in, but for the time for which its own limit made it wait; where that is not known it says nothing of others.
-func (a *accounts) stalled(f *Facts, m *engine.Member) {
-	uid := m.Pod.UID
-	stall := f.last(sample.OfPod(uid), sample.StallCPUSome)
-	if !stall.Known() {
-		return
-	}
-	own, known := Throttled(f.Window, m, f.Now-2*f.Interval, f.Now)
-	if !known {
-		return
-	}
-	a.stalls = append(a.stalls, suppress.Stall{Pod: uid, Some: max(unit.Fraction(stall.Last/float64(unit.Second))-own, 0), At: stall.To})
-}
-
-// Throttled is the part of the time for which limits of a pod and of its containers stopped it at last in (from, to]: so much of its
-// pressure is nobody else's doing. The kernel counts the time of each limit apart and on each CPU (cpu.stat,
-// Documentation/scheduler/sched-bwc.rst), so the sum is rather too long than too short; the pod's pressure has them all. It is not known while
-// the CPU of somebody with a limit has no figure: a container that has just begun is stopped by its limit more than ever, and the first figure of a
-// counter takes two readings.
-func Throttled(w Window, m *engine.Member, from, to unit.Micros) (part unit.Fraction, known bool) {
-	known = true
-	micros := 0.0
-	add := func(s sample.Subject, asked *workload.Resources) {
-		stopped, _, _ := w.Last(s, sample.CPUThrottledTime, from, to+1) // told only where there is some
-		if micros += stopped; asked.Quota.Or(0) > 0 && known {
-			_, _, known = w.Last(s, sample.CPUUsage, from, to+1)
-		}
-	}
-	add(sample.OfPod(m.Pod.UID), &m.Pod.Base)
-	for _, c := range m.Containers {
-		add(sample.OfContainer(c.ID), &c.Base)
-	}
-	return unit.Fraction(micros / float64(unit.Second)), known
 }
 
 // seen is one sample, or none.

@@ -294,7 +294,7 @@ func TestPressure(t *testing.T) {
 		limits    bool // its container has one
 		rated     bool // and a figure
 	}{
-		"it has a limit, and no figure":     {throttled: sample.OfPod("other"), micros: 5e5, limits: true},
+		"it has a limit, and no figure yet": {throttled: sample.OfPod("other"), micros: 5e5, limits: true},
 		"it has a limit that stops nobody":  {throttled: sample.OfPod("other"), micros: 5e5, limits: true, rated: true, want: true},
 		"nobody is throttled":               {throttled: sample.OfPod("other"), micros: 5e5, want: true},
 		"the pod is, for all of it":         {throttled: sample.OfPod("ls"), micros: 5e5, want: false},

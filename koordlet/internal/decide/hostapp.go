@@ -96,6 +96,9 @@ func (a *accounts) apps(f *Facts) {
 		if app.QoS == protocol.QoSBE.String() {
 			sum = &a.beApps
 		}
+		if class := f.bestEffort(); class != "" && hostapp.Within(app.Cgroup, class) {
+			a.below += used.V
+		}
 		sum.V, sum.OK = sum.V+used.V, true
 	}
 }

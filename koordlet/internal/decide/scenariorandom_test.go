@@ -62,7 +62,12 @@ func drawn(t *testing.T, seed uint64) *scenario {
 	came, went := map[string]bool{}, map[string]bool{}
 	for at := 0; at <= 120; at += 1 + r.IntN(20) {
 		name := names[r.IntN(len(names))]
-		switch r.IntN(6) {
+		switch r.IntN(8) {
+		case 6, 7:
+			if strings.HasPrefix(name, "ls") {
+				line("%ds %s stall %d%% while be > %.1f", at, name, 10+r.IntN(60), r.Float64()*float64(cpus)/2)
+				line("%ds %s calls", at, name)
+			}
 		case 4:
 			line("%ds strategy %s", at, []string{"off", "on"}[r.IntN(2)])
 		case 5:
@@ -82,6 +87,7 @@ func drawn(t *testing.T, seed uint64) *scenario {
 		}
 	}
 	for _, name := range names {
+		line("121s %s stall 0", name)
 		line("420s %s cpu 0\n420s %s memory 0\n420s %s cache 0", name, name, name)
 	}
 	line("-- want.txt --\n0s node cpu >= 0")

@@ -10,6 +10,7 @@ import (
 
 	"github.com/koord-rt/koord-rt/api/protocol"
 	"github.com/koord-rt/koord-rt/engine"
+	"github.com/koord-rt/koord-rt/koordlet/internal/decide"
 	"github.com/koord-rt/koord-rt/model/sample"
 	"github.com/koord-rt/koord-rt/model/topo"
 	"github.com/koord-rt/koord-rt/model/unit"
@@ -22,6 +23,7 @@ import (
 type use struct {
 	of               map[string]*used // by container id
 	node, be, memory float64
+	class            bool // the class's cgroup has been read before
 }
 
 // used is one container's. memory is what is not file cache: without swap it cannot be taken from it.
@@ -97,7 +99,9 @@ func (p *paper) uses(second int) {
 	}
 	tier := sample.OfQoS(protocol.QoSBE)
 	rated(all, tier, sample.CPUUsage, left)
-	rated(second > 0, tier, sample.ClassCPU, below)
+	known := decide.BestEffort(p.facts.Members) != ""
+	rated(known && p.use.class, tier, sample.ClassCPU, below)
+	p.use.class = known
 	rated(second > 0, tier, sample.StallCPUSome, (1-share)*1e6)
 	rated(second > 0, sample.OfNode(), sample.CPUUsage, p.use.node)
 	put(sample.OfNode(), sample.MemoryUsage, p.use.memory) // MemTotal - MemAvailable, which has no file cache

@@ -26,12 +26,20 @@ func TestWhoIsNotKnownYet(t *testing.T) {
 		kube  protocol.KubeQoS
 		class float64
 		want  unit.MilliCPU
+		app   float64
 	}{
-		"not read": {kube: protocol.KubeBestEffort, want: 3000}, "all are known": {kube: protocol.KubeBestEffort, class: 3, want: 3000},
+		"an application in the class": {kube: protocol.KubeBestEffort, class: 5, want: 1000, app: 2},
+		"not read":                    {kube: protocol.KubeBestEffort, want: 3000}, "all are known": {kube: protocol.KubeBestEffort, class: 3, want: 3000},
 		"one is not": {kube: protocol.KubeBestEffort, class: 5, want: 1000}, "one that stands elsewhere": {kube: protocol.KubeBurstable, class: 2, want: 1000},
 	} {
 		f, w := facts(strategy.SuppressCPUSet)
 		f.Members[0].Pod.KubeQoS = tc.kube
+		if tc.app > 0 {
+			f.View.Strategy.HostApplications = []strategy.HostApplication{{
+				Name: "app", QoS: "BE", CgroupPath: &strategy.CgroupPath{Base: "KubepodsBesteffort", RelativePath: "app"},
+			}}
+			w.Append([]sample.Sample{{Subject: sample.OfHostApp("app"), Metric: sample.CPUUsage, Value: tc.app, At: now - unit.Second/2}})
+		}
 		measure(w, now-unit.Second/2, 14, 8, 3)
 		if tc.class > 0 {
 			w.Append([]sample.Sample{{Subject: sample.OfQoS(protocol.QoSBE), Metric: sample.ClassCPU, Value: tc.class, At: now - unit.Second/2}})

@@ -5,6 +5,7 @@ package decide
 
 import (
 	"github.com/koord-rt/koord-rt/api/protocol"
+	"github.com/koord-rt/koord-rt/engine"
 	"github.com/koord-rt/koord-rt/model/node"
 	"github.com/koord-rt/koord-rt/model/plan"
 	"github.com/koord-rt/koord-rt/model/unit"
@@ -47,12 +48,14 @@ func tier(f *Facts, s *State, held *suppress.Output) plan.Plan {
 	}}
 }
 
-// bestEffort is the cgroup of the class, as its pods tell, or that of any other; empty without one.
-func (f *Facts) bestEffort() string {
-	for i := range f.Members {
-		if p := f.Members[i].Pod; p.KubeQoS == protocol.KubeBestEffort {
+func (f *Facts) bestEffort() string { return BestEffort(f.Members) }
+
+// BestEffort is the cgroup of Kubernetes' BestEffort class, as its pods tell, or those of any other; empty without one.
+func BestEffort(members []engine.Member) string {
+	for i := range members {
+		if p := members[i].Pod; p.KubeQoS == protocol.KubeBestEffort {
 			return p.QoSCgroup
 		}
 	}
-	return roots(f.Members).BestEffort
+	return roots(members).BestEffort
 }
