@@ -21,9 +21,10 @@ const (
 	// calm lifts the cap; stale lifts it when pressure is no longer told.
 	calm  = 10 * unit.Second
 	stale = 30 * unit.Second
-	// blameless is how long pressure may stand while BE is at its floor until it is held for somebody else's, ignored how
-	// long it is then not listened to.
-	blameless = 30 * unit.Second
+	// blameless is how long pressure may stand, or come again and again without ten calm seconds, at least atFloorLeast times, while BE is at
+	// its floor until it is held for somebody else's, ignored how long it is then not listened to.
+	blameless    = 30 * unit.Second
+	atFloorLeast = 3
 	ignored   = 5 * unit.Minute
 	// Pressure that comes back within soon of having gone, or of the end of a hold, is met half way next time, for holdFor, and twice as long each time
 	// again, at most 2^holdMost times. Comes it refutes times in a row while BE is held so, it is not BE's amount that brings it.
@@ -65,15 +66,16 @@ type PressureState struct {
 	// Capped: the tier is held to Cap, whatever the formula allows.
 	Capped bool          `json:"capped,omitempty"`
 	Cap    unit.MilliCPU `json:"cap,omitempty"`
-	// CutAt is the last cut, SeenAt the last reading, CalmAt the beginning of calm, FloorAt the instant at which the tier
+	// CutAt is the last cut, SeenAt the last reading, CalmAt the beginning of calm, FloorAt the first instant at which the tier
 	// was at its floor and pressure still high, IgnoreTo the end of not listening to a tier of which no pods are known.
 	CutAt    unit.Micros `json:"cutAt,omitempty"`
 	SeenAt   unit.Micros `json:"seenAt,omitempty"`
 	CalmAt   unit.Micros `json:"calmAt,omitempty"`
 	FloorAt  unit.Micros `json:"floorAt,omitempty"`
 	IgnoreTo unit.Micros `json:"ignoreTo,omitempty"`
-	// FloorPods have waited ever since FloorAt. Ignored are single pods that are not listened to.
+	// FloorPods have waited whenever pressure was high since FloorAt, FloorSeen times. Ignored are single pods that are not listened to.
 	FloorPods []string  `json:"floorPods,omitempty"`
+	FloorSeen int       `json:"floorSeen,omitempty"`
 	Ignored   []Ignored `json:"ignored,omitempty"`
 	Past      Past      `json:"past,omitzero"`
 }
@@ -144,7 +146,7 @@ func (w *work) pressure() {
 		w.high(some, high, who)
 		return
 	}
-	p.SeenAt, p.FloorAt, p.FloorPods = now, 0, nil
+	p.SeenAt = now
 	switch {
 	case some >= high/2:
 		p.CalmAt = 0
@@ -237,7 +239,7 @@ func (w *work) high(some, high unit.Fraction, who []string) {
 	part := min(max(cutLeast*float64(some/high), cutLeast), cutMost)
 	next := max(base-unit.MilliCPU(float64(base)*part), least)
 	next += w.take(base - next)
-	p.Capped, p.Cap, p.CutAt, p.FloorAt, p.FloorPods = true, next, now, 0, nil
+	p.Capped, p.Cap, p.CutAt, p.FloorAt, p.FloorPods, p.FloorSeen = true, next, now, 0, nil, 0
 	w.cut = true
 	w.note(waits + ": cut from " + figure.Cores(base) + " to " + figure.CPUs(next))
 }
@@ -247,10 +249,11 @@ func (w *work) high(some, high unit.Fraction, who []string) {
 func (w *work) atFloor(waits string, who []string) {
 	p, now := &w.press, w.in.Now
 	still := slices.DeleteFunc(slices.Clone(p.FloorPods), func(pod string) bool { return !slices.Contains(who, pod) })
+	p.FloorSeen++
 	switch {
 	case p.FloorAt == 0, len(p.FloorPods) > 0 && len(still) == 0:
-		p.FloorAt, p.FloorPods = now, who
-	case now-p.FloorAt >= blameless:
+		p.FloorAt, p.FloorPods, p.FloorSeen = now, who, 1
+	case now-p.FloorAt >= blameless && p.FloorSeen >= atFloorLeast:
 		for _, pod := range still {
 			p.Ignored = append(p.Ignored, Ignored{pod, now + ignored})
 		}
