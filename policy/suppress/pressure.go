@@ -25,7 +25,7 @@ const (
 	// its floor until it is held for somebody else's, ignored how long it is then not listened to.
 	blameless    = 30 * unit.Second
 	atFloorLeast = 3
-	ignored   = 5 * unit.Minute
+	ignored      = 5 * unit.Minute
 	// Pressure that comes back within soon of having gone, or of the end of a hold, is met half way next time, for holdFor, and twice as long each time
 	// again, at most 2^holdMost times. Comes it refutes times in a row while BE is held so, it is not BE's amount that brings it.
 	soon     = unit.Minute
