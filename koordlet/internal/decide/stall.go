@@ -25,7 +25,8 @@ const (
 	readWithin = unit.Minute
 	// begins is how long nothing may be known of who has just begun. Later it is somebody who cannot be read, as in a sandbox that is a machine.
 	begins = 5 * unit.Second
-	// maxBeginners bounds what is remembered.
+	// forgets is how long one who never had a figure is remembered, maxBeginners how many are: most have ended.
+	forgets      = 10 * unit.Minute
 	maxBeginners = 256
 )
 
@@ -76,11 +77,11 @@ func (s *State) read(id string, has bool, now unit.Micros) bool {
 	case has:
 		return true
 	case i < 0:
-		old := s.Beginners
-		if len(old) == maxBeginners {
-			old = old[1:]
+		s.Beginners = slices.DeleteFunc(slices.Clone(s.Beginners), func(b Beginner) bool { return now-b.Since >= forgets })
+		if len(s.Beginners) == maxBeginners {
+			s.Beginners = s.Beginners[1:]
 		}
-		s.Beginners = append(slices.Clone(old), Beginner{id, now})
+		s.Beginners = append(s.Beginners, Beginner{id, now})
 		return false
 	case now < s.Beginners[i].Since: // another clock
 		s.Beginners = slices.Clone(s.Beginners)

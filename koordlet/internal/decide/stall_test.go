@@ -80,4 +80,8 @@ func TestBeginners(t *testing.T) {
 	if len(s.Beginners) != 256 {
 		t.Errorf("%d are remembered", len(s.Beginners))
 	}
+	m := &engine.Member{Pod: &workload.Pod{UID: "api", Base: workload.Resources{Quota: unit.Some(1000)}}}
+	if s.Own(w, m, 0, 11*unit.Minute); len(s.Beginners) != 1 {
+		t.Errorf("%d are remembered ten minutes later", len(s.Beginners))
+	}
 }
