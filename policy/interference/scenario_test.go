@@ -145,8 +145,8 @@ func TestInnocentIsReleased(t *testing.T) {
 // TestPace: with shorter times an antagonist that comes after half a minute is found guilty within ten seconds, and free again
 // within half a minute of its end. By default nobody is judged before two minutes.
 // TestWhatComesAndGoes: LS pods feel 50 % for five seconds of forty, whatever anybody does. Who is on trial meanwhile is found guilty, for it passes; held, he
-// is found innocent when it comes for the third time, and is left alone for half an hour. Who brings it himself, a little less at each cut, stays
-// held.
+// is found innocent when it comes although he was cut three times, and is left alone for half an hour. Who brings it himself, less at each cut, stays
+// held, however often others are calm in between.
 func TestWhatComesAndGoes(t *testing.T) {
 	t.Parallel()
 	w := &world{
@@ -159,7 +159,7 @@ func TestWhatComesAndGoes(t *testing.T) {
 		},
 	}
 	w.run(900)
-	if w.saw("guilty") != 1 || w.saw("innocent, released: others were disturbed anew 3 times") != 1 || w.capped["a"] > 160 {
+	if w.saw("guilty") != 1 || w.saw("innocent, released: others are disturbed anew although it is held to 1.0") != 1 || w.capped["a"] > 160 {
 		t.Errorf("held for %d s: %q", w.capped["a"], w.events)
 	}
 	before := w.capped["a"]

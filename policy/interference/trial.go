@@ -18,8 +18,7 @@ const (
 	trialSamples = 2
 	// improved is what distress must fall to.
 	improved = 0.7
-	// acquittal is how long an innocent pod is left alone, and refuted how long one that was held guilty while others were disturbed anew
-	// refutes times.
+	// acquittal is how long an innocent pod is left alone, and refuted how long one that was held guilty, cut refutes times.
 	acquittal = 5 * unit.Minute
 	refuted   = 30 * unit.Minute
 	refutes   = 3
@@ -38,8 +37,9 @@ type Phase uint8
 
 // Phases. Trial is entered by the accusation, with the first cut, and left for Guilty when distress falls, or for nothing
 // (innocent) when it does not. Guilty lasts until everybody has been calm for a minute, longer after a relapse, and ends for
-// nothing when others, once calm, are disturbed anew too often although it is held: what comes and goes by itself had passed in
-// its trial. Releasing gives back by doubling and ends with the cap, or becomes Guilty again when somebody is disturbed meanwhile.
+// nothing when others, once calm, are disturbed anew although it has been cut three times (to an eighth of CPU time): what comes
+// and goes by itself had passed in its trial. Releasing gives back by doubling and ends with the cap, or becomes Guilty again when
+// somebody is disturbed meanwhile.
 const (
 	Trial Phase = iota
 	Guilty
@@ -66,9 +66,8 @@ type Suspicion struct {
 	Fresh    int64       `json:"fresh"`
 	// Relapses counts how often others were disturbed again as it was released.
 	Relapses int `json:"relapses,omitempty"`
-	// Quiet: nobody is disturbed while it is held guilty. Anew counts how often that ended.
+	// Quiet: nobody is disturbed while it is held guilty.
 	Quiet bool `json:"quiet,omitempty"`
-	Anew  int  `json:"anew,omitempty"`
 	// Correlation and Part at the accusation; Reason of the accusation.
 	Correlation float64 `json:"correlation"`
 	Part        float64 `json:"part"`
@@ -109,19 +108,18 @@ func (w *work) verdict(s Suspicion) (next Suspicion, keep bool) {
 		w.event(s.Pod, s.Name, Acquitted, "innocent, released: "+s.figures(d)+" although it was held to "+s.Resource.text(s.Limit))
 		return s, false
 	case Guilty:
-		if s.Quiet && w.disturbed[s.Resource] > 0 {
-			s.Anew++
-		}
+		anew := s.Quiet && w.disturbed[s.Resource] > 0
 		s.Quiet = w.disturbed[s.Resource] == 0
 		switch {
 		case calm:
-			s.Phase, s.Anew = Releasing, 0
+			s.Phase = Releasing
 			return w.give(s)
-		case s.Anew >= refutes:
+		case anew && s.Limit <= s.lowest():
 			if p := w.next.find(s.Pod, 0); p != nil {
 				p.Innocent[s.Resource] = now + refuted
 			}
-			w.event(s.Pod, s.Name, Acquitted, "innocent, released: others were disturbed anew "+strconv.Itoa(s.Anew)+" times although it was held to "+s.Resource.text(s.Limit))
+			w.event(s.Pod, s.Name, Acquitted, "innocent, released: others are disturbed anew although it is held to "+s.Resource.text(s.Limit)+", and used "+
+				s.Resource.text(s.Before)+" when it was accused")
 			return s, false
 		case w.disturbed[s.Resource] > 0 && now-s.At >= pace.cutAgain() && s.Limit > least[s.Resource]:
 			s.Limit, s.At = max(s.Limit*cut[s.Resource], least[s.Resource]), now
@@ -140,6 +138,15 @@ func (w *work) verdict(s Suspicion) (next Suspicion, keep bool) {
 		}
 		return w.give(s)
 	}
+}
+
+// lowest is what is left of what a pod has used after it was cut often enough to show that it is not the one.
+func (s *Suspicion) lowest() Level {
+	limit := s.Before
+	for range refutes {
+		limit *= cut[s.Resource]
+	}
+	return max(limit, least[s.Resource])
 }
 
 // give doubles the limit; at twice what the pod once used the cap ends.

@@ -23,7 +23,7 @@ func drawn(t *testing.T, seed uint64) *scenario {
 	r := rand.New(rand.NewPCG(seed, 7))
 	var b strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
-	nodes, cores := 1+r.IntN(2), 4<<r.IntN(4)
+	nodes, cores := 1+r.IntN(2), 2<<r.IntN(6)
 	cpus := cores * nodes
 	line("Drawn by %d.\n-- node.yaml --", seed)
 	line("{cpus: %d, numaNodes: %d, threads: %d, memory: 100Gi, tune: %v, for: 12m}", cpus, nodes, 1+r.IntN(2), r.IntN(2) == 0)
