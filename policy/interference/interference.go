@@ -17,8 +17,8 @@
 // The worst suspect is tried: its use is cut in half (memory by a fifth). If distress does not fall by 30 % within the trial it is innocent,
 // gets everything back at once and is left alone for five minutes; the next one is tried. If it does fall, it stays cut,
 // is cut again while others are still disturbed, and gets back twice as much every ten seconds once all have been calm for
-// a minute, or for twice as long after each relapse. Are others, once calm, disturbed anew although it was cut three times, it was
-// innocent, and is left alone for half an hour. One suspect of a resource is on trial at a time. History, trial and calm
+// a minute, or for twice as long after each relapse. Are others, once calm, disturbed anew twice although it was cut three times, it
+// was innocent, and is left alone for half an hour. One suspect of a resource is on trial at a time. History, trial and calm
 // are an operator's to choose (Pace); the times here are the defaults.
 //
 // Caps of CPU and cache are suppression's to put in force, of memory the memory loop's, of disks block IO's, of the network the uplink's loop's.

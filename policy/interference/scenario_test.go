@@ -159,7 +159,7 @@ func TestWhatComesAndGoes(t *testing.T) {
 		},
 	}
 	w.run(900)
-	if w.saw("guilty") != 1 || w.saw("innocent, released: others are disturbed anew although it is held to 1.0") != 1 || w.capped["a"] > 160 {
+	if w.saw("guilty") != 1 || w.saw("innocent, released: others are disturbed anew, and again, although it is held to 0.5") != 1 || w.capped["a"] > 200 {
 		t.Errorf("held for %d s: %q", w.capped["a"], w.events)
 	}
 	before := w.capped["a"]

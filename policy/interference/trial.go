@@ -18,10 +18,12 @@ const (
 	trialSamples = 2
 	// improved is what distress must fall to.
 	improved = 0.7
-	// acquittal is how long an innocent pod is left alone, and refuted how long one that was held guilty, cut refutes times.
+	// acquittal is how long an innocent pod is left alone, and refuted how long one that was held guilty, cut refutes times, while others
+	// were disturbed anew as often as anewLeast.
 	acquittal = 5 * unit.Minute
 	refuted   = 30 * unit.Minute
 	refutes   = 3
+	anewLeast = 2
 	// Pace.Calm must pass before a guilty pod is released; twice as long after each of the first relapses.
 	relapses = 4
 )
@@ -37,8 +39,8 @@ type Phase uint8
 
 // Phases. Trial is entered by the accusation, with the first cut, and left for Guilty when distress falls, or for nothing
 // (innocent) when it does not. Guilty lasts until everybody has been calm for a minute, longer after a relapse, and ends for
-// nothing when others, once calm, are disturbed anew although it has been cut three times (to an eighth of CPU time): what comes
-// and goes by itself had passed in its trial. Releasing gives back by doubling and ends with the cap, or becomes Guilty again when
+// nothing when others, once calm, are disturbed anew, and again, although it has been cut three times (to an eighth of CPU time):
+// what comes and goes by itself had passed in its trial. Releasing gives back by doubling and ends with the cap, or becomes Guilty again when
 // somebody is disturbed meanwhile.
 const (
 	Trial Phase = iota
@@ -66,8 +68,9 @@ type Suspicion struct {
 	Fresh    int64       `json:"fresh"`
 	// Relapses counts how often others were disturbed again as it was released.
 	Relapses int `json:"relapses,omitempty"`
-	// Quiet: nobody is disturbed while it is held guilty.
+	// Quiet: nobody is disturbed while it is held guilty. Anew is how often that has ended since it was cut to the lowest.
 	Quiet bool `json:"quiet,omitempty"`
+	Anew  int  `json:"anew,omitempty"`
 	// Correlation and Part at the accusation; Reason of the accusation.
 	Correlation float64 `json:"correlation"`
 	Part        float64 `json:"part"`
@@ -108,17 +111,19 @@ func (w *work) verdict(s Suspicion) (next Suspicion, keep bool) {
 		w.event(s.Pod, s.Name, Acquitted, "innocent, released: "+s.figures(d)+" although it was held to "+s.Resource.text(s.Limit))
 		return s, false
 	case Guilty:
-		anew := s.Quiet && w.disturbed[s.Resource] > 0
+		if s.Quiet && w.disturbed[s.Resource] > 0 && s.Limit <= s.lowest() {
+			s.Anew++
+		}
 		s.Quiet = w.disturbed[s.Resource] == 0
 		switch {
 		case calm:
-			s.Phase = Releasing
+			s.Phase, s.Anew = Releasing, 0
 			return w.give(s)
-		case anew && s.Limit <= s.lowest():
+		case s.Anew >= anewLeast:
 			if p := w.next.find(s.Pod, 0); p != nil {
 				p.Innocent[s.Resource] = now + refuted
 			}
-			w.event(s.Pod, s.Name, Acquitted, "innocent, released: others are disturbed anew although it is held to "+s.Resource.text(s.Limit)+", and used "+
+			w.event(s.Pod, s.Name, Acquitted, "innocent, released: others are disturbed anew, and again, although it is held to "+s.Resource.text(s.Limit)+", and used "+
 				s.Resource.text(s.Before)+" when it was accused")
 			return s, false
 		case w.disturbed[s.Resource] > 0 && now-s.At >= pace.cutAgain() && s.Limit > least[s.Resource]:
