@@ -27,11 +27,13 @@ const (
 	atFloorLeast = 3
 	ignored      = 5 * unit.Minute
 	// Pressure that comes back within soon of having gone, or of the end of a hold, is met half way next time, for holdFor, and twice as long each time
-	// again, at most 2^holdMost times. Comes it refutes times in a row while BE is held so, it is not BE's amount that brings it.
+	// again, at most 2^holdMost times. Comes it refutes times in a row when BE has been held so for stands, it is not BE's amount that brings it;
+	// before, it is what BE has just grown by.
 	soon     = unit.Minute
 	holdFor  = 30 * unit.Second
 	holdMost = 4
 	refutes  = 3
+	stands   = 5 * unit.Second
 	// idlePercent of what it is granted: a tier that uses less is not the cause.
 	idlePercent = unit.Percent(5)
 )
@@ -94,13 +96,15 @@ type Past struct {
 	DeafTo  unit.Micros `json:"deafTo,omitempty"`
 }
 
-// begins notes that LS waits while BE uses so much, and whether that is the pressure of a moment ago.
-func (p *Past) begins(now unit.Micros, used unit.MilliCPU) {
+// begins notes that LS waits while BE uses so much, which it was given at grown, and whether that is the pressure of a moment ago.
+func (p *Past) begins(now, grown unit.Micros, used unit.MilliCPU) {
 	switch {
 	case now < p.DeafTo:
 		return
 	case p.LiftedAt == 0 || now-max(p.LiftedAt, p.HoldTo) >= soon:
 		p.Again, p.Refuted = 0, 0
+	case now < p.HoldTo && now-max(p.LiftedAt, grown) < stands:
+		p.Again++
 	case now < p.HoldTo:
 		p.Again, p.Refuted = p.Again+1, p.Refuted+1
 	default:
@@ -234,7 +238,7 @@ func (w *work) high(some, high unit.Fraction, who []string) {
 		return
 	}
 	if !p.Capped {
-		p.Past.begins(now, base)
+		p.Past.begins(now, w.s.Grow.Grown, base)
 	}
 	part := min(max(cutLeast*float64(some/high), cutLeast), cutMost)
 	next := max(base-unit.MilliCPU(float64(base)*part), least)
