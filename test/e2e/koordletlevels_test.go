@@ -125,16 +125,20 @@ func coldCache(l *loops) {
 		begunBE, begun = l.current(l.be), l.current(lsr)
 	}
 	first := l.current(l.be)
-	tight := percent()
-	at(int(tight + 1.7))
-	last := l.within(20*time.Second, "memory.current of LSR on a tight node", 0, 36*mib, func() (int, error) { return l.current(lsr), nil })
+	last := 0
+	tight, threshold := l.tight(at, func() error {
+		if last = l.current(lsr); last > 36*mib {
+			return fmt.Errorf("memory.current of LSR on a tight node is %d", last)
+		}
+		return nil
+	})
 	for _, run := range []*kubelet.Running{l.be, lsr} {
 		if n := event(l.file(l.dir(run), "memory.events"), "oom_kill"); n != 0 {
 			l.t.Errorf("%s: %d processes were killed", run.Pod.Name, n)
 		}
 	}
 	l.tell("F2-6: memory.current of BE %d and of LSR %d; node at %.1f %%, threshold %d %%: BE %d, LSR as it was; at %.1f %%, threshold %d %%: LSR %d",
-		begunBE, begun, near, int(near+4), first, tight, int(tight+1.7), last)
+		begunBE, begun, near, int(near+4), first, tight, threshold, last)
 	l.put("")
 	if err := l.kube.StopPod(l.t.Context(), lsr); err != nil {
 		l.t.Fatal(err)

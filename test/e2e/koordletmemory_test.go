@@ -104,12 +104,15 @@ func memoryIsHeld(l *loops) {
 	if err != nil {
 		l.t.Fatal(err)
 	}
-	percent := l.a.usedPercent()
-	threshold := int(percent + 1.7) // within two points above what is used
-	tight := fmt.Sprintf("resourceUsedThresholdWithBE: {enable: true, cpuSuppressPolicy: cfsQuota, memoryEvictThresholdPercent: %d}\n", threshold)
-	l.put(memoryQoS(0) + tight)
-	high := func() (int, error) { return l.bytes(l.dir(l.be), "memory.high") }
-	held := l.within(20*time.Second, "memory.high on a tight node", mib, 80*mib, high)
+	held := 0
+	percent, threshold := l.tight(func(threshold int) {
+		l.put(memoryQoS(0) + fmt.Sprintf("resourceUsedThresholdWithBE: {enable: true, cpuSuppressPolicy: cfsQuota, memoryEvictThresholdPercent: %d}\n", threshold))
+	}, func() (err error) {
+		if held, err = l.bytes(l.dir(l.be), "memory.high"); err == nil && (held < mib || held > 80*mib) {
+			err = fmt.Errorf("memory.high on a tight node is %d", held)
+		}
+		return err
+	})
 	before := event(l.file(l.dir(l.be), "memory.events"), "high")
 	l.inside(l.be, "dd if="+cacheFile(pid)+" of=/dev/null bs=64k")
 	now, err := l.bytes(l.dir(l.be), "memory.current")
@@ -135,6 +138,26 @@ func memoryIsHeld(l *loops) {
 	l.put("")
 	l.noMemoryQoS()
 	l.within(20*time.Second, "quota of the tier without suppression", -1, -1, l.quota)
+}
+
+// tight has the node within two points below the threshold of evictions, in the middle of them as far as whole percents allow, until done. What the node
+// uses moves by itself, and where it has moved away the threshold follows.
+func (l *loops) tight(put func(threshold int), done func() error) (percent float64, threshold int) {
+	l.t.Helper()
+	follow := func(now float64) {
+		percent, threshold = now, int(now+1.5)
+		put(threshold)
+	}
+	l.ticks(2, quietly) // the figure is of now
+	follow(l.a.usedPercent())
+	l.eventually(20*time.Second, func() error {
+		err := done()
+		if now := l.a.usedPercent(); err != nil && (now <= float64(threshold-2) || now > float64(threshold)) {
+			follow(now)
+		}
+		return err
+	})
+	return percent, threshold
 }
 
 // noMemoryQoS waits until nothing of memory QoS is left, at any level.
