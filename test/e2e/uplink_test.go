@@ -157,7 +157,7 @@ func (n *uplink) start(spec string) {
 		n.a.dress = func(cmd *exec.Cmd) {
 			cmd.Args = append([]string{"sh", "-c", atHome, cmd.Path}, cmd.Args[1:]...)
 			cmd.Path = "/bin/sh"
-			cmd.SysProcAttr.Unshareflags = syscall.CLONE_NEWNS // its mounts are private
+			cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS} // its mounts are private
 		}
 	}
 	n.a.strategy(spec)
