@@ -40,8 +40,10 @@ type agent struct {
 	exited  <-chan struct{}
 	log     *syncBuffer
 	// kubelet is the way to one, server that to an API server; nil is none. dress changes the command of each start; may be nil.
+	// here: it has the namespaces of the test's own thread.
 	kubelet, server map[string]any
 	dress           func(*exec.Cmd)
+	here            bool
 }
 
 // suppressing is a strategy that holds the best-effort tier to what the others leave of 65 % of the node.
@@ -130,8 +132,12 @@ func (a *agent) launch() {
 	if a.dress != nil {
 		a.dress(a.cmd)
 	}
+	start := child.Start
+	if a.here {
+		start = child.StartHere
+	}
 	var err error
-	if a.exited, err = child.Start(a.cmd, syscall.SIGKILL); err != nil {
+	if a.exited, err = start(a.cmd, syscall.SIGKILL); err != nil {
 		a.r.t.Fatal(err)
 	}
 }

@@ -154,6 +154,7 @@ func (n *uplink) start(spec string) {
 	n.extra = maps.Clone(soonJudged)
 	n.extra["nodeName"] = servesFor
 	if n.apart {
+		n.a.here = true
 		n.a.dress = func(cmd *exec.Cmd) {
 			cmd.Args = append([]string{"sh", "-c", atHome, cmd.Path}, cmd.Args[1:]...)
 			cmd.Path = "/bin/sh"

@@ -35,6 +35,21 @@ func Start(cmd *exec.Cmd, sig syscall.Signal) (ended <-chan struct{}, err error)
 	return done, nil
 }
 
+// StartHere is Start by the calling thread, whose namespaces the program then has too. The caller's goroutine has locked the thread, and keeps it until
+// the program has ended.
+func StartHere(cmd *exec.Cmd, sig syscall.Signal) (ended <-chan struct{}, err error) {
+	Tie(cmd, sig)
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("start %s: %w", cmd.Path, err)
+	}
+	done := make(chan struct{})
+	go func() {
+		_ = cmd.Wait() // how it ended is read where it matters
+		close(done)
+	}()
+	return done, nil
+}
+
 // Tie has a command get sig when the thread that starts it ends: only for whoever keeps that thread.
 func Tie(cmd *exec.Cmd, sig syscall.Signal) {
 	if cmd.SysProcAttr == nil {
