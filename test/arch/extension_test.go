@@ -25,31 +25,17 @@ var (
 func TestACollectorIsAFileAndALine(t *testing.T) {
 	t.Parallel()
 	const dir = "../../koordlet/internal/collect"
-	table, err := os.ReadFile(filepath.Join(dir, "collector.go"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := sources(t, dir)
 	lines := map[string]int{}
-	for _, m := range collectorLine.FindAllStringSubmatch(string(table), -1) {
+	for _, m := range collectorLine.FindAllStringSubmatch(files[filepath.Join(dir, "collector.go")], -1) {
 		lines[m[1]]++
 	}
 	if len(lines) < 15 {
 		t.Fatalf("only %d collectors found: the search is wrong", len(lines))
 	}
-	files, err := filepath.Glob(filepath.Join(dir, "*.go"))
-	if err != nil {
-		t.Fatal(err)
-	}
 	made := map[string]bool{}
-	for _, path := range files {
-		if strings.HasSuffix(path, "_test.go") {
-			continue
-		}
-		src, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		here := collectorMade.FindAllStringSubmatch(string(src), -1)
+	for path, src := range files {
+		here := collectorMade.FindAllStringSubmatch(src, -1)
 		if len(here) > 1 {
 			t.Errorf("%s makes %d collectors: each has a file of its own", path, len(here))
 		}

@@ -50,7 +50,7 @@ func watched(t *testing.T, p *paper, bad float64) (used, above float64) {
 // again to find that out: it does in three seconds of a hundred at most, and best effort has half of what it may have.
 func TestServicesDoNotWaitForBestEffort(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(5) {
+	for seed := range max(5, *draws) {
 		r := rand.New(rand.NewPCG(seed, 11))
 		bad, much := 2.2+r.Float64()*11, 12+r.IntN(60)
 		p := waiting(t, r, fmt.Sprintf("60s web stall %d%% while be > %.2f\n", much, bad))
@@ -64,7 +64,7 @@ func TestServicesDoNotWaitForBestEffort(t *testing.T) {
 // use all the same, where it had nothing once.
 func TestBestEffortDoesNotStarve(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(5) {
+	for seed := range max(5, *draws) {
 		r := rand.New(rand.NewPCG(seed, 11))
 		period, long, much := 10+r.IntN(150), 1+r.IntN(12), 12+r.IntN(60)
 		var lines strings.Builder

@@ -5,6 +5,7 @@ package decide_test
 
 import (
 	"encoding/json"
+	"flag"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -15,6 +16,8 @@ import (
 	"github.com/koord-rt/koord-rt/koordlet/internal/decide"
 	"github.com/koord-rt/koord-rt/model/sample"
 )
+
+var draws = flag.Uint64("draws", 0, "how many scenarios are drawn of each kind, more than the few that every run draws")
 
 // drawn makes a scenario by chance: two minutes in which everybody's needs jump about, five in which they stand still, five in which nobody needs
 // anything.
@@ -104,7 +107,7 @@ func drawn(t *testing.T, seed uint64) *scenario {
 // every tenth figure of the first three minutes cannot be read, too, and none at all in every twentieth second.
 func TestEverythingSettles(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(25) {
+	for seed := range max(25, *draws) {
 		s := drawn(t, seed)
 		p := newPaper(t, s)
 		if seed%2 == 1 {
@@ -177,7 +180,7 @@ func loses(seed uint64, until int) func(second int, s *sample.Sample) bool {
 // goes on.
 func TestARestartDecidesTheSame(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(8) {
+	for seed := range max(8, *draws) {
 		s := drawn(t, seed)
 		one, many := newPaper(t, s), newPaper(t, s)
 		for second := range 600 {

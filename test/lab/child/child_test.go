@@ -10,7 +10,6 @@ import (
 	"os/exec"
 	"runtime"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -20,29 +19,43 @@ import (
 	"github.com/koord-rt/koord-rt/test/lab/child"
 )
 
-// Threads end all the time, and no child with them.
+// A child outlives the thread on which somebody has asked for it, whatever becomes of that one. One that is started here ends with it.
 func TestChildOutlivesOtherThreads(t *testing.T) {
-	cmd := exec.Command("sleep", "600")
-	ended, err := child.Start(cmd, syscall.SIGKILL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var all sync.WaitGroup
-	for range 200 {
-		all.Go(func() { runtime.LockOSThread() }) // never unlocked: the thread ends with the goroutine
-	}
-	all.Wait()
-	select {
-	case <-ended:
-		t.Errorf("it ended: %s", cmd.ProcessState)
-	case <-time.After(50 * time.Millisecond):
-	}
-	if err := cmd.Process.Kill(); err != nil {
-		t.Error(err)
-	}
-	<-ended
-	if cmd.ProcessState == nil || cmd.ProcessState.Success() {
-		t.Errorf("after it was killed: %v", cmd.ProcessState)
+	for _, tc := range []struct {
+		how   func(*exec.Cmd, syscall.Signal) (<-chan struct{}, error)
+		lives bool
+	}{{child.Start, true}, {child.StartHere, false}} {
+		cmd := exec.Command("sleep", "600")
+		var ended <-chan struct{}
+		asked := make(chan error)
+		go func() { // locked, and never unlocked: the thread ends with the goroutine
+			runtime.LockOSThread()
+			var err error
+			ended, err = tc.how(cmd, syscall.SIGKILL)
+			asked <- err
+		}()
+		if err := <-asked; err != nil {
+			t.Fatal(err)
+		}
+		limit := 10 * time.Second // for one that is to end
+		if tc.lives {
+			limit = 200 * time.Millisecond
+		}
+		select {
+		case <-ended:
+			if tc.lives {
+				t.Errorf("it ended: %s", cmd.ProcessState)
+			}
+		case <-time.After(limit):
+			if !tc.lives {
+				t.Error("it outlives its thread: this test shows nothing")
+			}
+		}
+		_ = cmd.Process.Kill() // it may have ended
+		<-ended
+		if cmd.ProcessState == nil || cmd.ProcessState.Success() {
+			t.Errorf("after it was killed: %v", cmd.ProcessState)
+		}
 	}
 }
 
