@@ -87,3 +87,90 @@ func TestPressureOfOthersIsNoPast(t *testing.T) {
 		t.Errorf("of another clock: %+v, %d CPUs", s.Press, s.Count)
 	}
 }
+
+// TestWhatRefutesThePast: pressure that comes when BE has just grown tells how much is too much, however often; pressure that comes while BE stands half way
+// tells three times in a row that it is not how much BE has, and then nothing for five minutes.
+func TestWhatRefutesThePast(t *testing.T) {
+	t.Parallel()
+	const s = unit.Second
+	past := func() Past { return Past{Good: 2000, Bad: 8000, LiftedAt: 100 * s, Again: 2, HoldTo: 400 * s} }
+	p := past()
+	for i := range unit.Micros(6) {
+		at := 100*s + i*10*s
+		p.begins(at+4*s, at, 5000) // four seconds after BE has grown
+		p.ends(at+6*s, 1000)
+	}
+	if p.Again != 8 || p.Refuted != 0 || p.Bad != 5000 || p.HoldTo != 156*s+480*s {
+		t.Errorf("after growth: %+v", p)
+	}
+	p = past()
+	for i, want := range []int{1, 2} {
+		at := 110*s + unit.Micros(i)*20*s
+		if p.begins(at, 100*s, 5000); p.Refuted != want || p.Bad != 5000 {
+			t.Errorf("while it stands, %d: %+v", i, p)
+		}
+		p.ends(at+11*s, 1000)
+	}
+	p.begins(150*s, 100*s, 5000)
+	if want := (Past{DeafTo: 450 * s}); p != want {
+		t.Errorf("refuted: %+v", p)
+	}
+	p.begins(200*s, 100*s, 5000)
+	if p.ends(215*s, 1000); p != (Past{DeafTo: 450 * s}) {
+		t.Errorf("within five minutes: %+v", p)
+	}
+	if p.begins(450*s, 100*s, 5000); p.Bad != 5000 || p.Again != 0 {
+		t.Errorf("after them: %+v", p)
+	}
+	p = past()
+	if p.begins(430*s, 100*s, 5000); p.Again != 3 || p.Refuted != 0 {
+		t.Errorf("soon after a hold: %+v", p)
+	}
+	p = past()
+	if p.begins(460*s, 100*s, 5000); p.Again != 0 {
+		t.Errorf("a minute after a hold: %+v", p)
+	}
+}
+
+// TestAHoldKeepsTheFloor: what a strategy guarantees is BE's while it is held, too.
+func TestAHoldKeepsTheFloor(t *testing.T) {
+	t.Parallel()
+	for name, policy := range map[string]func(*strategy.ResourceThresholdStrategy){"cpuset": nil, "cfsQuota": byQuota} {
+		s, in := settled(t, func(r *strategy.ResourceThresholdStrategy) {
+			if policy != nil {
+				policy(r)
+			}
+			minPercent(25)(r)
+		})
+		in.Pressure = some(0)
+		s.Press.Past = Past{Good: 1000, Bad: 3000, LiftedAt: 5 * unit.Second, Again: 1, HoldTo: 60 * unit.Second}
+		if s, _ = ticks(t, s, in, 2, nil); s.Count*1000+int(s.Quota/100) != 8000 {
+			t.Errorf("%s: held to %d CPUs, %d µs; a quarter of 32 CPUs is guaranteed", name, s.Count, s.Quota)
+		}
+	}
+}
+
+// TestTwoWaitsAtTheFloorProveNothing: the third does, half a minute after the first, where there were no ten calm seconds in between.
+func TestTwoWaitsAtTheFloorProveNothing(t *testing.T) {
+	t.Parallel()
+	s, in := settled(t, nil)
+	wait := func(seconds int, f unit.Fraction) {
+		in.Pressure = Pressure{Pods: []Stall{{Pod: "web", Some: f}}}
+		for range seconds {
+			in.Now += unit.Second
+			in.Usage = use(4.8, float64(s.Count), 0, 0)
+			s, _ = Step(s, in)
+		}
+	}
+	for s.Count > MinCPUs {
+		wait(1, 0.5)
+	}
+	wait(1, 0.5) // the first
+	wait(31, 0.07)
+	if wait(1, 0.5); !s.Press.Capped || s.Press.FloorSeen != 2 {
+		t.Errorf("after the second: %+v", s.Press)
+	}
+	if wait(1, 0.5); s.Press.Capped || len(s.Press.Ignored) != 1 {
+		t.Errorf("after the third: %+v", s.Press)
+	}
+}

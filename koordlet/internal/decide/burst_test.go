@@ -126,3 +126,24 @@ func TestWhoBursts(t *testing.T) {
 		})
 	}
 }
+
+// Best effort of which nobody has told yet is not what services use of their pool: now, nor on average. Without it the pool would be overloaded.
+func TestBurstBesideBestEffortThatIsNotKnownYet(t *testing.T) {
+	t.Parallel()
+	for class, want := range map[float64]burst.Load{0: burst.Overload, 11: burst.Idle, 3: burst.Overload} {
+		f, w := facts(strategy.SuppressCPUSet)
+		limited(f)
+		f.View.Strategy.CPUBurstStrategy.Policy = new(strategy.BurstAuto)
+		for i := range unit.Micros(5) {
+			at := f.Now - i*unit.Second - unit.Second/2
+			measure(w, at, 22, 8, 3) // 19 that are not known best effort's, of 32
+			if class > 0 {
+				w.Append([]sample.Sample{{Subject: sample.OfQoS(protocol.QoSBE), Metric: sample.ClassCPU, Value: class, At: at}})
+			}
+		}
+		throttle(w, f.Now-unit.Second/2, 0.5)
+		if _, out := decide.Step(decide.State{}, f); out.Burst.Load != want {
+			t.Errorf("the class uses %v: %s, want %s: %s", class, out.Burst.Load, want, out.Burst.Reason)
+		}
+	}
+}

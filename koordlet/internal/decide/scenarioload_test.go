@@ -189,7 +189,7 @@ func (w *want) check(p *paper) string {
 	return "it is " + is.String()
 }
 
-// near is how far two numbers that are the same may be apart: milli-CPUs and pages are rounded.
+// nearly is how far two numbers that are the same may be apart: milli-CPUs and pages are rounded.
 const nearly = 0.005
 
 func same(a, b float64) bool { return math.Abs(a-b) <= nearly*max(1, math.Abs(b)) }

@@ -30,7 +30,7 @@ type use struct {
 type used struct {
 	cpu, throttled, stalled float64
 	memory, cache           float64
-	needed, cached          float64 // what it would have had a second before
+	cached                  float64 // what file cache it would have had a second before
 }
 
 // uses is what a kernel makes of what everybody would use: quotas and sets hold, those that are not best effort come first, memory.high takes file
@@ -160,7 +160,7 @@ func (p *paper) remembers(m *engine.Member, c *workload.Container, u *used, seco
 	u.cache = min(u.cache+max(cache-u.cached, 0), cache)
 	had := u.memory
 	u.memory, u.stalled = memory, 0
-	u.needed, u.cached = memory, cache
+	u.cached = cache
 	if high := float64(p.highOf(m, c)); high > 0 && u.memory+u.cache > high {
 		u.cache = max(min(u.cache, high-u.memory), 0)
 		if u.memory > high {

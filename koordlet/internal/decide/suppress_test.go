@@ -28,7 +28,7 @@ func TestWhoIsNotKnownYet(t *testing.T) {
 		want  unit.MilliCPU
 		app   float64
 	}{
-		"an application in the class": {kube: protocol.KubeBestEffort, class: 5, want: 1000, app: 2},
+		"an application in the class": {kube: protocol.KubeBestEffort, class: 4, want: 2000, app: 1},
 		"not read":                    {kube: protocol.KubeBestEffort, want: 3000}, "all are known": {kube: protocol.KubeBestEffort, class: 3, want: 3000},
 		"one is not": {kube: protocol.KubeBestEffort, class: 5, want: 1000}, "one that stands elsewhere": {kube: protocol.KubeBurstable, class: 2, want: 1000},
 	} {
