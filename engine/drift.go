@@ -18,10 +18,22 @@ import (
 	"github.com/koord-rt/koord-rt/model/workload"
 )
 
+// hearsay is how long a value that nobody's claim explains waits for news of a request before someone is told to have written it: koordlet asks
+// the kubelet for its pods every ten seconds by default, and the kubelet writes what it has been asked for before that.
+const hearsay = 15 * time.Second
+
 // drifted are values of ours that somebody has written over, and that wait for systemd to be asked about them.
 type drifted struct {
 	mu   sync.Mutex
 	todo []apply.Result
+	// unheard wait for news of who it was.
+	unheard []unheard
+}
+
+// unheard is a value that nobody's claim explained when it was found.
+type unheard struct {
+	apply.Result
+	found time.Time
 }
 
 // add keeps those of the results that have strayed and reports whether there are any.
@@ -46,26 +58,70 @@ func (d *drifted) take() []apply.Result {
 	return out
 }
 
+// hold keeps a value until there has been time to hear of who wrote it.
+func (d *drifted) hold(u unheard) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.unheard = append(d.unheard, u)
+}
+
+// release gives back what was held.
+func (d *drifted) release() []unheard {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	out := d.unheard
+	d.unheard = nil
+	return out
+}
+
 // askLimit bounds what systemd may take to tell what it holds.
 const askLimit = 2 * time.Second
 
 // Attribute records, counts and logs who may have written over each value that has strayed. It must come before the units
-// are told our values, and never stands in a handler's way.
+// are told our values, and never stands in a handler's way. What may be explained by a request that has not been heard of yet waits.
 func (g *Engine) Attribute(ctx context.Context, results []apply.Result) {
-	var strays []apply.Stray
+	now := g.o.Now()
+	var list []unheard
 	for i := range results {
-		if r := &results[i]; r.Strayed {
-			strays = append(strays, apply.Stray{Setting: r.Setting, Found: r.Before, Claims: g.claimsOn(&r.Setting)})
+		if results[i].Strayed {
+			list = append(list, unheard{results[i], now})
 		}
 	}
-	if len(strays) == 0 {
+	g.attribute(ctx, list, func(u *unheard) bool { return !g.mayHear(&u.Setting) })
+}
+
+// hear looks again at what waits, and tells of what is explained by now or has waited for long enough; at the end of all of it.
+func (g *Engine) hear(ctx context.Context, last bool) {
+	now := g.o.Now()
+	g.attribute(ctx, g.drifted.release(), func(u *unheard) bool { return last || now.Sub(u.found) >= hearsay })
+}
+
+// mayHear reports whether a request that koordlet has still to hear of may explain a value: nobody tells it of updates, and it is one that
+// kubelet and runtime write.
+func (g *Engine) mayHear(s *plan.Setting) bool {
+	return g.o.UpdatesUntold && ofRequests.Has(s.Knob) && (s.Target.Level == plan.LevelContainer || s.Target.Level == plan.LevelPod)
+}
+
+// attribute tells who wrote each value. One that nobody's claim explains is told when due says so, and held otherwise.
+func (g *Engine) attribute(ctx context.Context, list []unheard, due func(*unheard) bool) {
+	if len(list) == 0 {
 		return
+	}
+	strays := make([]apply.Stray, 0, len(list))
+	for i := range list {
+		u := &list[i]
+		strays = append(strays, apply.Stray{Setting: u.Setting, Found: u.Before, Claims: g.claimsOn(&u.Setting)})
 	}
 	ctx, cancel := context.WithTimeout(ctx, askLimit)
 	defer cancel()
-	gen := g.views.Load().Generation
+	gen, waits := g.views.Load().Generation, false
 	records := make([]journal.Record, 0, len(strays))
 	for i, by := range g.o.Kernel.Sources(ctx, strays) {
+		if by == drift.Someone && !due(&list[i]) {
+			g.drifted.hold(list[i])
+			waits = true
+			continue
+		}
 		s := &strays[i].Setting
 		rec := g.record(s, journal.ViaDrift, gen)
 		rec.Found, rec.Source = strays[i].Found.String(), by.String()
@@ -77,6 +133,9 @@ func (g *Engine) Attribute(ctx context.Context, results []apply.Result) {
 		}
 	}
 	g.append(records...)
+	if waits {
+		time.AfterFunc(hearsay, g.units.rouse)
+	}
 }
 
 // claimsOn are the values that the runtime or the kubelet would write for a setting: what was asked for, and what the
@@ -108,6 +167,9 @@ func (g *Engine) claimsOn(s *plan.Setting) (out []drift.Claim) {
 	}
 	return out
 }
+
+// ofRequests are the knobs of asks that kubelets write with every update.
+var ofRequests = plan.KnobSet(plan.CPUShares, plan.CPUQuota, plan.CPUPeriod, plan.MemoryLimit, plan.CPUSetCPUs, plan.CPUSetMems)
 
 // asks is what a request says about a knob; ok is false where it says nothing.
 func asks(k plan.Knob, base *workload.Resources) (plan.Value, bool) {

@@ -7,6 +7,7 @@ import (
 	"context"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/koord-rt/koord-rt/api/protocol"
 	"github.com/koord-rt/koord-rt/kernel/apply"
@@ -76,6 +77,56 @@ func TestClaims(t *testing.T) {
 		g.Attribute(t.Context(), []apply.Result{{Setting: s, Before: c.found}, {Setting: s, Before: c.found, Strayed: true}})
 		if got := book.sources(); !slices.Equal(got, []string{c.want}) {
 			t.Errorf("%s of %s found %s: %q, want %s once", c.knob, c.target, c.found, got, c.want)
+		}
+	}
+}
+
+// TestHearsay: koordlet hears of a resize after the kubelet has written it. What nobody's claim explains waits until the pod's new limit is
+// known, which names the kubelet; what is not explained in time is someone's, and what no request carries, and whoever is told of updates, waits for nothing.
+func TestHearsay(t *testing.T) {
+	t.Parallel()
+	pod := plan.Target{Level: plan.LevelPod, Cgroup: "/kubepods/podu"}
+	stray := func(k plan.Knob) []apply.Result {
+		return []apply.Result{{Setting: plan.Setting{Target: pod, Knob: k, Value: plan.Int(-1)}, Before: plan.Int(150000), Strayed: true}}
+	}
+	for name, c := range map[string]struct {
+		knob          plan.Knob
+		told          bool  // of updates
+		hears         int64 // the quota that is heard of
+		first, second []string
+		third         []string // when time is over
+		last          []string // when the program ends after the second
+	}{
+		"heard of":            {knob: plan.CPUQuota, hears: 150000, second: []string{"kubelet"}, third: []string{"kubelet"}, last: []string{"kubelet"}},
+		"of another":          {knob: plan.CPUQuota, hears: 120000, third: []string{"someone"}, last: []string{"someone"}},
+		"in no request":       {knob: plan.CPUBurst, first: []string{"someone"}, second: []string{"someone"}, third: []string{"someone"}, last: []string{"someone"}},
+		"updates are told of": {knob: plan.CPUQuota, told: true, hears: 150000, first: []string{"someone"}, second: []string{"someone"}, third: []string{"someone"}, last: []string{"someone"}},
+		"of another knob":     {knob: plan.CPUShares, hears: 150000, third: []string{"someone"}, last: []string{"someone"}},
+	} {
+		for _, ends := range []bool{false, true} {
+			now := time.Unix(1e9, 0)
+			g, _ := bursting(t)
+			book := &shelf{}
+			g.o.Kernel, g.o.Journal, g.o.UpdatesUntold, g.o.Now = &matching{}, book, !c.told, func() time.Time { return now }
+			step := func(what string, do func(), want []string) {
+				t.Helper()
+				do()
+				if got := book.sources(); !slices.Equal(got, want) {
+					t.Errorf("%s, %s: %q, want %q", name, what, got, want)
+				}
+			}
+			g.reg.putPod(podEntry{p: &workload.Pod{ID: "s", Cgroup: pod.Cgroup, Base: workload.Resources{Quota: unit.Some(100000)}}})
+			step("at once", func() { g.Attribute(t.Context(), stray(c.knob)) }, c.first)
+			g.reg.putPod(podEntry{p: &workload.Pod{ID: "s", Cgroup: pod.Cgroup, Base: workload.Resources{Quota: unit.Some(c.hears)}}})
+			now = now.Add(hearsay - time.Second)
+			step("a second before the time is over", func() { g.hear(t.Context(), false) }, c.second)
+			if ends {
+				step("at the end", func() { g.hear(t.Context(), true) }, c.last)
+				continue
+			}
+			now = now.Add(time.Second)
+			step("when it is over", func() { g.hear(t.Context(), false) }, c.third)
+			step("later", func() { g.hear(t.Context(), true) }, c.third)
 		}
 	}
 }

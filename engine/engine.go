@@ -216,6 +216,7 @@ func (g *Engine) Run(ctx context.Context, beside func(context.Context)) error {
 	last, cancel := context.WithTimeout(last, unitsAtEnd)
 	defer cancel()
 	g.Attribute(last, g.drifted.take())
+	g.hear(last, true)
 	g.syncUnits(last)
 	return nil
 }

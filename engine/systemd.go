@@ -223,7 +223,10 @@ func (g *Engine) unitsLoop(ctx context.Context) {
 			return
 		case <-pause.C:
 		}
-		g.shielded("drift", func() { g.Attribute(ctx, g.drifted.take()) })
+		g.shielded("drift", func() {
+			g.hear(ctx, false)
+			g.Attribute(ctx, g.drifted.take())
+		})
 		g.shielded("units", func() { g.syncUnits(ctx) })
 		g.pulses.units.rest()
 		select {
