@@ -4,6 +4,7 @@
 package main
 
 import (
+	"strings"
 	"time"
 
 	"github.com/containerd/nri/pkg/api"
@@ -11,8 +12,20 @@ import (
 	"github.com/koord-rt/koord-rt/adapt/nri"
 )
 
-// The bare system calls without a koord-nri beside them: in StartContainer and UpdateContainer themselves, on the container itself, whose
-// group the runtime has just made.
+// What must be done, without a koord-nri beside it: CreateContainer's answer, which is always the same, and the system calls in StartContainer and
+// UpdateContainer themselves, on the container itself, whose group the runtime has just made.
+
+// answer is as large as koord-nri's for a container of the class: the record of what was set on either, and a BE container's batch resources.
+func answer(class string) *api.ContainerAdjustment {
+	a := &api.ContainerAdjustment{}
+	if class != "LS" {
+		a.SetLinuxCPUShares(512)
+		a.SetLinuxCPUQuota(startQuota)
+		a.SetLinuxMemoryLimit(64 << 20)
+	}
+	a.AddAnnotation("koord-rt.dev/stamp", strings.Repeat("x", stampLength))
+	return a
+}
 
 // start puts an LS container's burst in force, or reads the limits of another that prove it.
 func (b *bare) start(sb *api.PodSandbox, c *api.Container) error {

@@ -45,7 +45,7 @@ func serve(ctx context.Context, args []string) (err error) {
 	index := f.String("index", "05", "place among the runtime's plugins")
 	took := f.String("bare", "", "do StartContainer's and UpdateContainer's system calls and CreateContainer's arithmetic, and write to this file at the end what each took")
 	work := f.Duration("work", 0, "processor time of the arithmetic")
-	alone := f.Bool("alone", false, "with -bare, without koord-nri: make the system calls in StartContainer and UpdateContainer, for the container, and no arithmetic")
+	alone := f.Bool("alone", false, "with -bare, without koord-nri: answer CreateContainer as koord-nri does, make the system calls in StartContainer and UpdateContainer, for the container, and no arithmetic")
 	stamp := f.Bool("stamp", false, "add an annotation to each container")
 	if err := f.Parse(args); err != nil {
 		return err
@@ -125,8 +125,11 @@ func (*plugin) RemovePodSandbox(context.Context, *api.PodSandbox) error { return
 
 // CreateContainer does nothing, or the arithmetic, or adds an annotation as long as koord-nri's on a container with burst and batch
 // resources.
-func (p *plugin) CreateContainer(context.Context, *api.PodSandbox, *api.Container) (*api.ContainerAdjustment, []*api.ContainerUpdate, error) {
-	if p.bare != nil && !p.bare.alone {
+func (p *plugin) CreateContainer(_ context.Context, sb *api.PodSandbox, _ *api.Container) (*api.ContainerAdjustment, []*api.ContainerUpdate, error) {
+	if p.bare != nil && p.bare.alone {
+		return answer(sb.GetLabels()[classLabel]), nil, nil
+	}
+	if p.bare != nil {
 		p.bare.create()
 	}
 	if !p.stamp {

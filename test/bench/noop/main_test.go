@@ -142,8 +142,10 @@ func TestAlone(t *testing.T) {
 		if err := errors.Join(p.RunPodSandbox(t.Context(), sb), p.StopPodSandbox(t.Context(), sb)); err != nil {
 			t.Error(err)
 		}
-		if _, _, err := p.CreateContainer(t.Context(), sb, c); err != nil {
-			t.Error(err)
+		a, _, err := p.CreateContainer(t.Context(), sb, c)
+		if r := a.GetLinux().GetResources(); err != nil || len(a.GetAnnotations()) != 1 || (r.GetCpu().GetShares().GetValue() == 512) != (sb == be) ||
+			(r.GetMemory().GetLimit().GetValue() == 64<<20) != (sb == be) {
+			t.Errorf("answer to a container of %s: %v, %v", sb.GetLabels()[classLabel], a, err)
 		}
 		if p.StartContainer(t.Context(), sb, c) == nil {
 			t.Error("no error of a group that is missing")
