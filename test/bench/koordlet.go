@@ -34,7 +34,7 @@ type agentOptions struct {
 func (o *agentOptions) flags(f *flag.FlagSet) {
 	f.IntVar(&o.pods, "agent-pods", 80, "koordlet: pods, of three containers each; a kubelet takes 110")
 	f.IntVar(&o.containers, "agent-containers", 3, "koordlet: containers of a pod")
-	f.StringVar(&o.legs, "legs", "ours,upstream,ours,upstream", "koordlet: whose agent runs, one after the other")
+	f.StringVar(&o.legs, "legs", "ours,upstream,ours,upstream", "koordlet, yield: whose agent runs, one after the other")
 	f.DurationVar(&o.settle, "agent-settle", time.Minute, "koordlet: wait between an agent's start and the window")
 	f.DurationVar(&o.window, "agent-window", 2*time.Minute, "koordlet: how long its processor time is counted")
 	f.IntVar(&o.floor, "floor", 10, "koordlet: passes, a second apart, over the files that are read each second, after each leg")
@@ -123,6 +123,7 @@ func tellAgents(r *report, legs []leg, floor float64) {
 	tellLegs(r, "API writes per report interval", ours, theirs, "≤ 1 + 1 a window", func(l leg) (string, bool) {
 		return fmt.Sprintf("%.2f (%d in %s)", l.perReport(l.writes), l.writes, l.length.Round(time.Second)), l.quiet()
 	})
+	tellLegs(r, "API writes by dry run per report interval", ours, theirs, "", func(l leg) (string, bool) { return fmt.Sprintf("%.2f", l.perReport(l.dry)), true })
 	tellLegs(r, "API reads per report interval, watches not counted", ours, theirs, "", func(l leg) (string, bool) {
 		return fmt.Sprintf("%.2f", l.perReport(l.reads)), true
 	})

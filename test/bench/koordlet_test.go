@@ -23,6 +23,7 @@ const (
 {"verb":"create","user":{"username":"b"},"objectRef":{"resource":"events"},"stageTimestamp":"2026-11-22T05:00:02.000000Z"}
 {"verb":"watch","user":{"username":"a"},"objectRef":{"resource":"nodes"},"stageTimestamp":"2026-11-22T05:00:03.000000Z"}
 {"verb":"get","user":{"username":"a"},"objectRef":{"resource":"nodes"},"stageTimestamp":"2026-11-22T05:00:03.000000Z"}
+{"verb":"create","requestURI":"/apis/topology.node.k8s.io/v1alpha1/noderesourcetopologies?dryRun=All&fieldManager=x","user":{"username":"a"},"objectRef":{"resource":"noderesourcetopologies"},"stageTimestamp":"2026-11-22T05:00:04.000000Z"}
 {"verb":"get","user":{"username":"a"},"objectRef":{"resource":"nodes"},"stageTimestamp":"2026-11-22T05:00:09.000000Z"}
 `
 )
@@ -52,7 +53,7 @@ func TestAudited(t *testing.T) {
 	}
 	at := func(second int) time.Time { return time.Date(2026, 11, 22, 5, 0, second, 0, time.UTC) }
 	got, err := audited(log, "a", at(0), at(5))
-	want := asked{writes: 2, reads: 1, kinds: []string{"1 get nodes", "2 update nodemetrics/status"}}
+	want := asked{writes: 2, reads: 1, dry: 1, kinds: []string{"1 create noderesourcetopologies by dry run", "1 get nodes", "2 update nodemetrics/status"}}
 	if diff := cmp.Diff(want, got, cmp.AllowUnexported(asked{})); err != nil || diff != "" {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}

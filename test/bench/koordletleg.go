@@ -61,7 +61,7 @@ func (l leg) quiet() bool { return l.writes <= int(l.length/reportInterval)+1 }
 func (l leg) note(r *report, number int) {
 	r.note("leg %d: %s for %s: %s of a core, its children %s; switches/s %.1f own will, %.1f forced; %d threads, %d descriptors; %s", number, l.name,
 		l.length.Round(time.Millisecond), percent(l.cores), percent(l.children), l.voluntary, l.forced, l.threads, l.descriptors, l.memory)
-	r.note("       %d API writes, %d reads: %s; %d pods in NodeMetric", l.writes, l.reads, strings.Join(l.kinds, ", "), l.pods)
+	r.note("       %d API writes, %d by dry run, %d reads: %s; %d pods in NodeMetric", l.writes, l.dry, l.reads, strings.Join(l.kinds, ", "), l.pods)
 	if l.name == wayOurs {
 		r.note("       koord-nri beside it: %s of a core; %s", percent(l.helper.cores), l.helper.memory)
 	}

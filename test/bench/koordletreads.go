@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/url"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -148,7 +149,8 @@ func auditPolicy(names ...string) string {
 
 // asked is what a user asked of the API server.
 type asked struct {
-	writes, reads int
+	// dry are writes by dry run: the API server answers as to a write, and keeps nothing.
+	writes, reads, dry int
 	// kinds are requests by verb and resource with their number, in order.
 	kinds []string
 }
@@ -158,7 +160,14 @@ type auditEvent struct {
 	Verb           string
 	User           struct{ Username string }
 	ObjectRef      struct{ Resource, Subresource string }
+	RequestURI     string
 	StageTimestamp time.Time
+}
+
+// dryRun reports whether a request asks the API server to keep nothing (dryRun=All).
+func dryRun(uri string) bool {
+	u, err := url.Parse(uri)
+	return err == nil && u.Query().Get("dryRun") == "All"
 }
 
 // audited counts what a user asked in a window by an audit log, watches left out: they stand.
@@ -180,13 +189,19 @@ func audited(log, user string, from, to time.Time) (asked, error) {
 		if e.User.Username != user || e.StageTimestamp.Before(from) || e.StageTimestamp.After(to) || e.Verb == "watch" {
 			continue
 		}
+		kind := strings.TrimSuffix(e.Verb+" "+e.ObjectRef.Resource+"/"+e.ObjectRef.Subresource, "/")
 		switch e.Verb {
 		case "create", "update", "patch", "delete", "deletecollection":
-			out.writes++
+			if dryRun(e.RequestURI) {
+				out.dry++
+				kind += " by dry run"
+			} else {
+				out.writes++
+			}
 		default:
 			out.reads++
 		}
-		kinds[strings.TrimSuffix(e.Verb+" "+e.ObjectRef.Resource+"/"+e.ObjectRef.Subresource, "/")]++
+		kinds[kind]++
 	}
 	if err := lines.Err(); err != nil {
 		return asked{}, fmt.Errorf("read audit log: %w", err)

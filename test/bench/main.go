@@ -4,7 +4,8 @@
 // Command bench takes the figures of docs/benchmarks: what a decision costs, what a handler costs, what the runtime and
 // its users notice of the plugin, how fast a full node is repaired, how much memory that takes, what the CRI proxy costs
 // beside a byte relay and upstream's, what the node agent and the manager cost beside upstream's, how fast
-// pressure is answered, how fast a change of the cluster's strategy is followed, and how fast our webhooks answer.
+// pressure is answered, how fast best effort gives way to a load beside upstream's agent, how fast a change of the cluster's
+// strategy is followed, and how fast our webhooks answer.
 //
 // Input are the binaries in bin (make build), root and the lab's parts; output is a table with goals
 // on standard output, raw files in docs/benchmarks/raw and the figures between the markers of docs/benchmarks/README.md.
@@ -46,6 +47,7 @@ type options struct {
 	proxy     proxyOptions
 	agent     agentOptions
 	reaction  reactionOptions
+	yield     yieldOptions
 	follow    followOptions
 	manager   managerOptions
 }
@@ -55,7 +57,7 @@ func benchmarks() []benchmark {
 	return []benchmark{
 		{"decide", (*bench).decide}, {"handlers", (*bench).handlers}, {"apart", (*bench).apart}, {"least", (*bench).least}, {"pairs", (*bench).pairs},
 		{"sync", (*bench).sync}, {"memory", (*bench).memory}, {"proxy", (*bench).proxy},
-		{"koordlet", (*bench).koordlet}, {"reaction", (*bench).reaction}, {"follow", (*bench).follow}, {"manager", (*bench).manager},
+		{"koordlet", (*bench).koordlet}, {"reaction", (*bench).reaction}, {"yield", (*bench).yield}, {"follow", (*bench).follow}, {"manager", (*bench).manager},
 		{"webhooks", (*bench).webhooks},
 	}
 }
@@ -87,7 +89,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	var o options
 	f := flag.NewFlagSet("bench", flag.ContinueOnError)
 	f.SetOutput(stderr)
-	only := f.String("only", "", "benchmarks to run, separated by commas (default all): decide, handlers, apart, least, pairs, sync, memory, proxy, koordlet, reaction, follow, manager, webhooks")
+	only := f.String("only", "", "benchmarks to run, separated by commas (default all): decide, handlers, apart, least, pairs, sync, memory, proxy, koordlet, reaction, yield, follow, manager, webhooks")
 	f.StringVar(&o.out, "out", "docs/benchmarks", "folder to write raw files and figures to; empty writes nothing")
 	f.StringVar(&o.bin, "bin", "bin", "folder of koord-nri, koord-runtime-proxy, koordlet and koord-manager")
 	f.IntVar(&o.decisions, "decisions", 200_000, "decide: decisions to time")
@@ -106,6 +108,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	o.proxy.flags(f)
 	o.agent.flags(f)
 	o.reaction.flags(f)
+	o.yield.flags(f)
 	o.follow.flags(f)
 	o.manager.flags(f)
 	if err := f.Parse(args); err != nil {
@@ -125,7 +128,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	for name, n := range map[string]int{"decisions": o.decisions, "running": o.running, "creates": o.creates, "rounds": o.rounds, "pairs": o.pairs, "fleet": o.fleet, "repeat": o.repeat,
 		"calls": o.proxy.calls, "proxy-pairs": o.proxy.pairs, "load-rounds": o.proxy.rounds, "clients": o.proxy.clients,
 		"agent-pods": o.agent.pods, "agent-containers": o.agent.containers, "floor": o.agent.floor,
-		"reaction-rounds": o.reaction.rounds, "follow-rounds": o.follow.rounds} {
+		"reaction-rounds": o.reaction.rounds, "yield-rounds": o.yield.rounds, "follow-rounds": o.follow.rounds} {
 		if n < 1 {
 			return o, fmt.Errorf("-%s must be at least 1", name)
 		}

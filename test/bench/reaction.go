@@ -213,20 +213,27 @@ func (ts turns) note(r *report) {
 
 // String is the turn in a line.
 func (t *turn) String() string {
-	at := func(d time.Duration) string {
-		if d == 0 {
-			return "never"
-		}
-		return took(d.Seconds())
-	}
-	var steps []string
-	for _, s := range t.Steps {
-		steps = append(steps, fmt.Sprintf("%.2f at %s", float64(s.Quota)/1000, took(s.At.Seconds())))
-	}
 	text := fmt.Sprintf("%-10s stalled enough %s, another trigger %s, lower %s, taken %s, held %s; %d reads, at most %s apart, the last %s after the one before; %s", t.Way,
-		at(t.Pressed), at(t.Called), at(t.Less), at(t.Taken), at(t.Held), t.Reads, took(t.Gap.Seconds()), took(t.Last.Seconds()), strings.Join(steps, " → "))
+		instant(t.Pressed), instant(t.Called), instant(t.Less), instant(t.Taken), instant(t.Held), t.Reads, took(t.Gap.Seconds()), took(t.Last.Seconds()), t.path())
 	if t.Between > 0 {
 		text += fmt.Sprintf("; koordlet: %d between ticks, %s from trigger to written", t.Between, took(t.Step))
 	}
 	return text
+}
+
+// instant of a turn for people.
+func instant(d time.Duration) string {
+	if d == 0 {
+		return "never"
+	}
+	return took(d.Seconds())
+}
+
+// path are the values that the quota took.
+func (t *turn) path() string {
+	var steps []string
+	for _, s := range t.Steps {
+		steps = append(steps, cpus(s.Quota)+" at "+took(s.At.Seconds()))
+	}
+	return strings.Join(steps, " → ")
 }

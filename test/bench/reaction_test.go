@@ -79,7 +79,7 @@ func TestCalm(t *testing.T) {
 		"none":      {[]int{unlimited, unlimited, unlimited, unlimited, unlimited}, 0},
 		"decided":   {[]int{unlimited, 4000, 4000, 4000, 4000}, 4000},
 	} {
-		var at calm
+		at := calm{room: leastRoom, wobble: calmWobble}
 		still := false
 		for i, q := range c.quotas {
 			still = at.see(begun.Add(time.Duration(i)*time.Second), q)
@@ -112,7 +112,7 @@ func TestLookout(t *testing.T) {
 	if stalled, err := l.stalled(); err != nil || stalled != 51234*time.Microsecond {
 		t.Errorf("stalled for %s, %v", stalled, err)
 	}
-	if quota, err := l.allowed(); err != nil || quota != 760 {
+	if quota, err := l.quota.allowed(); err != nil || quota != 760 {
 		t.Errorf("quota %d, %v", quota, err)
 	}
 	if err := l.close(); err != nil {

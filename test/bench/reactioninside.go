@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -136,7 +135,7 @@ func (s *scene) prepare(ctx context.Context) (err error) {
 	if s.triggers, err = psi.NewWatcher(); err != nil {
 		return err
 	}
-	if s.batch, err = newSpinner(s.rig.kube.ContainerDir(back, "c0", "")); err != nil {
+	if s.batch, err = lastSpinner(s.rig.kube.ContainerDir(back, "c0", "")); err != nil {
 		return err
 	}
 	return s.batch.begin()
@@ -203,13 +202,13 @@ const decided, answered = "decided", "answered"
 
 // turn waits until the class has what it had, and lets the load begin at any moment of koordlet's second.
 func (s *scene) turn(ctx context.Context, way, metrics string) (*turn, error) {
-	load, err := newSpinner(s.main)
+	load, err := lastSpinner(s.main)
 	if err != nil {
 		return nil, err
 	}
 	t := &turn{Way: way}
 	if err = wait(ctx, restFor); err == nil {
-		err = s.calm(ctx)
+		err = awaitCalm(ctx, calm{room: leastRoom, wobble: calmWobble}, s.lookout.quota.allowed)
 	}
 	var before, after histograms
 	if err == nil {
@@ -227,29 +226,13 @@ func (s *scene) turn(ctx context.Context, way, metrics string) (*turn, error) {
 	return t, errors.Join(err, load.end())
 }
 
-// calm waits until the quota of the class stands still, and then for a part of a second.
-func (s *scene) calm(ctx context.Context) error {
-	var c calm
-	err := eventually(ctx, calmWithin, 50*time.Millisecond, func() error {
-		quota, err := s.lookout.allowed()
-		if err == nil && !c.see(time.Now(), quota) {
-			err = fmt.Errorf("the quota of the best-effort class is %d milli-CPUs and does not stand still", quota)
-		}
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	return wait(ctx, rand.N(time.Second))
-}
-
 // loaded is the turn from the load's begin on.
 func (s *scene) loaded(ctx context.Context, load *spinner, t *turn) error {
 	rested, err := s.lookout.stalled()
 	if err != nil {
 		return err
 	}
-	quota, err := s.lookout.allowed()
+	quota, err := s.lookout.quota.allowed()
 	if err != nil {
 		return err
 	}
@@ -270,14 +253,15 @@ func (s *scene) loaded(ctx context.Context, load *spinner, t *turn) error {
 	return nil
 }
 
-// spinner is a process in a container's cgroup that computes on the last CPU from its begin on.
+// spinner is a process in a container's cgroup that computes from its begin on.
 type spinner struct {
 	cmd  *exec.Cmd
 	gate io.Closer
 }
 
-// newSpinner has it in place: what it makes others wait for, and waits for itself, is the container's.
-func newSpinner(cgroup string) (*spinner, error) {
+// newSpinner has it in place: what it uses, makes others wait for, and waits for itself, is the container's. These are its directories: of each
+// controller on cgroup v1.
+func newSpinner(groups ...string) (*spinner, error) {
 	l := &spinner{cmd: exec.Command("sh", "-c", "read go; while :; do :; done")}
 	gate, err := l.cmd.StdinPipe()
 	if err == nil {
@@ -287,11 +271,25 @@ func newSpinner(cgroup string) (*spinner, error) {
 		return nil, fmt.Errorf("start a load: %w", err)
 	}
 	l.gate = gate
-	var set unix.CPUSet
-	set.Set(lastCPU())
-	err = errors.Join(cgroups.Write(cgroup, "cgroup.procs", strconv.Itoa(l.cmd.Process.Pid)), unix.SchedSetaffinity(l.cmd.Process.Pid, &set))
+	for _, group := range groups {
+		err = errors.Join(err, cgroups.Write(group, "cgroup.procs", strconv.Itoa(l.cmd.Process.Pid)))
+	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("place a load: %w", err), l.end())
+	}
+	return l, nil
+}
+
+// lastSpinner computes on the last CPU only.
+func lastSpinner(group string) (*spinner, error) {
+	l, err := newSpinner(group)
+	if err != nil {
+		return nil, err
+	}
+	var set unix.CPUSet
+	set.Set(lastCPU())
+	if err := unix.SchedSetaffinity(l.cmd.Process.Pid, &set); err != nil {
+		return nil, errors.Join(fmt.Errorf("bind a load: %w", err), l.end())
 	}
 	return l, nil
 }

@@ -7,12 +7,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"math"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"strconv"
-	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -120,50 +118,60 @@ func (t *turn) done() bool {
 type calm struct {
 	since     time.Time
 	low, high int
+	// room is the quota from which a load can take something, wobble what the quota moves by while nothing happens.
+	room, wobble int
 }
 
 // see takes in a quota and reports whether it has stood still for long enough.
 func (c *calm) see(now time.Time, quota int) bool {
 	low, high := min(c.low, quota), max(c.high, quota)
-	if c.since.IsZero() || c.low < leastRoom || quota < leastRoom || quota == unlimited || high-low > calmWobble {
-		*c = calm{now, quota, quota}
+	if c.since.IsZero() || c.low < c.room || quota < c.room || quota == unlimited || high-low > c.wobble {
+		c.since, c.low, c.high = now, quota, quota
 		return false
 	}
 	c.low, c.high = low, high
 	return now.Sub(c.since) >= calmFor
 }
 
+// awaitCalm waits until the quota stands still, and then for a part of a second.
+func awaitCalm(ctx context.Context, c calm, allowed func() (int, error)) error {
+	err := eventually(ctx, calmWithin, 50*time.Millisecond, func() error {
+		quota, err := allowed()
+		if err == nil && !c.see(time.Now(), quota) {
+			err = fmt.Errorf("the quota of the best-effort class is %s CPUs and does not stand still", cpus(quota))
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return wait(ctx, rand.N(time.Second))
+}
+
 // lookout reads the quota of the best-effort class and the pressure of an LS pod (cgroup v2), with files that stay open.
 type lookout struct {
-	quota, pressure *os.File
-	buf             []byte
+	quota    *gauge
+	pressure *os.File
+	buf      []byte
 }
 
 func newLookout(class, pod string) (*lookout, error) {
-	l := &lookout{buf: make([]byte, 4096)}
-	var err error
-	if l.quota, err = os.Open(filepath.Join(class, "cpu.max")); err == nil {
-		l.pressure, err = os.Open(filepath.Join(pod, "cpu.pressure"))
-	}
+	quota, err := openGauge(class, true)
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("watch the kernel's files: %w", err), l.close())
+		return nil, err
+	}
+	l := &lookout{quota: quota, buf: make([]byte, 4096)}
+	if l.pressure, err = os.Open(filepath.Join(pod, "cpu.pressure")); err != nil {
+		return nil, errors.Join(fmt.Errorf("watch the kernel's files: %w", err), quota.close())
 	}
 	return l, nil
 }
 
-func (l *lookout) close() error {
-	var errs []error
-	for _, f := range []*os.File{l.quota, l.pressure} {
-		if f != nil {
-			errs = append(errs, f.Close())
-		}
-	}
-	return errors.Join(errs...)
-}
+func (l *lookout) close() error { return errors.Join(l.quota.close(), l.pressure.Close()) }
 
 // stalled is the pod's stall since its cgroup was made.
 func (l *lookout) stalled() (time.Duration, error) {
-	text, err := l.text(l.pressure)
+	text, err := contents(l.pressure, l.buf)
 	var s psi.Stat
 	if err == nil {
 		err = psi.Parse(text, &s)
@@ -172,23 +180,6 @@ func (l *lookout) stalled() (time.Duration, error) {
 		return 0, fmt.Errorf("read pressure: %w", err)
 	}
 	return time.Duration(s.Some.TotalUS) * time.Microsecond, nil
-}
-
-// allowed is the quota.
-func (l *lookout) allowed() (int, error) {
-	text, err := l.text(l.quota)
-	if err != nil {
-		return 0, fmt.Errorf("read quota: %w", err)
-	}
-	return milliCPUs(string(text))
-}
-
-func (l *lookout) text(f *os.File) ([]byte, error) {
-	n, err := f.ReadAt(l.buf, 0)
-	if err != nil && !errors.Is(err, io.EOF) {
-		return nil, err
-	}
-	return l.buf[:n], nil
 }
 
 // watch looks until the turn is done or the limit has passed; rested is the pod's stall at the load's begin.
@@ -203,7 +194,7 @@ func (l *lookout) watch(ctx context.Context, begun time.Time, rested, limit time
 			t.feels(asked, now-rested)
 		}
 		if !t.done() {
-			quota, err := l.allowed()
+			quota, err := l.quota.allowed()
 			if err != nil {
 				return err
 			}
@@ -213,22 +204,4 @@ func (l *lookout) watch(ctx context.Context, begun time.Time, rested, limit time
 		_ = unix.Nanosleep(&rest, nil) // a shorter one does no harm
 	}
 	return ctx.Err()
-}
-
-// milliCPUs reads "21000 100000" and "max 100000" of cpu.max.
-func milliCPUs(text string) (int, error) {
-	first, second, _ := strings.Cut(strings.TrimSpace(text), " ")
-	period, err := strconv.Atoi(second)
-	if err == nil && period <= 0 {
-		err = errors.New("no period")
-	}
-	quota := unlimited
-	if err == nil && first != "max" {
-		quota, err = strconv.Atoi(first)
-		quota = quota * 1000 / period
-	}
-	if err != nil {
-		return 0, fmt.Errorf("parse quota %q: %w", text, err)
-	}
-	return quota, nil
 }
