@@ -5,6 +5,7 @@ package engine
 
 import (
 	"context"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -26,7 +27,7 @@ const hearsay = 15 * time.Second
 type drifted struct {
 	mu   sync.Mutex
 	todo []apply.Result
-	// unheard wait for news of who it was.
+	// unheard wait for news of who it was, in the order in which they were found.
 	unheard []unheard
 }
 
@@ -65,12 +66,15 @@ func (d *drifted) hold(u unheard) {
 	d.unheard = append(d.unheard, u)
 }
 
-// release gives back what was held.
-func (d *drifted) release() []unheard {
+// release gives back what was found at a moment or before it.
+func (d *drifted) release(until time.Time) (out []unheard) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	out := d.unheard
-	d.unheard = nil
+	n := slices.IndexFunc(d.unheard, func(u unheard) bool { return u.found.After(until) })
+	if n < 0 {
+		n = len(d.unheard)
+	}
+	out, d.unheard = d.unheard[:n:n], d.unheard[n:]
 	return out
 }
 
@@ -87,13 +91,16 @@ func (g *Engine) Attribute(ctx context.Context, results []apply.Result) {
 			list = append(list, unheard{results[i], now})
 		}
 	}
-	g.attribute(ctx, list, func(u *unheard) bool { return !g.mayHear(&u.Setting) })
+	g.attribute(ctx, list, g.mayHear)
 }
 
-// hear looks again at what waits, and tells of what is explained by now or has waited for long enough; at the end of all of it.
+// hear tells of what has waited for long enough; last is the end, at which nothing waits on. Systemd is asked once more, so not before.
 func (g *Engine) hear(ctx context.Context, last bool) {
-	now := g.o.Now()
-	g.attribute(ctx, g.drifted.release(), func(u *unheard) bool { return last || now.Sub(u.found) >= hearsay })
+	until := g.o.Now()
+	if !last {
+		until = until.Add(-hearsay)
+	}
+	g.attribute(ctx, g.drifted.release(until), func(*plan.Setting) bool { return false })
 }
 
 // mayHear reports whether a request that koordlet has still to hear of may explain a value: nobody tells it of updates, and it is one that
@@ -102,8 +109,8 @@ func (g *Engine) mayHear(s *plan.Setting) bool {
 	return g.o.UpdatesUntold && ofRequests.Has(s.Knob) && (s.Target.Level == plan.LevelContainer || s.Target.Level == plan.LevelPod)
 }
 
-// attribute tells who wrote each value. One that nobody's claim explains is told when due says so, and held otherwise.
-func (g *Engine) attribute(ctx context.Context, list []unheard, due func(*unheard) bool) {
+// attribute tells who wrote each value. One that nobody's claim explains is held where that may change.
+func (g *Engine) attribute(ctx context.Context, list []unheard, mayHear func(*plan.Setting) bool) {
 	if len(list) == 0 {
 		return
 	}
@@ -117,7 +124,7 @@ func (g *Engine) attribute(ctx context.Context, list []unheard, due func(*unhear
 	gen, waits := g.views.Load().Generation, false
 	records := make([]journal.Record, 0, len(strays))
 	for i, by := range g.o.Kernel.Sources(ctx, strays) {
-		if by == drift.Someone && !due(&list[i]) {
+		if by == drift.Someone && mayHear(&list[i].Setting) {
 			g.drifted.hold(list[i])
 			waits = true
 			continue

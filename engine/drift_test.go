@@ -81,8 +81,8 @@ func TestClaims(t *testing.T) {
 	}
 }
 
-// TestHearsay: koordlet hears of a resize after the kubelet has written it. What nobody's claim explains waits until the pod's new limit is
-// known, which names the kubelet; what is not explained in time is someone's, and what no request carries, and whoever is told of updates, waits for nothing.
+// TestHearsay: koordlet hears of a resize after the kubelet has written it. What nobody's claim explains waits for that, and then the pod's new limit
+// names the kubelet; what is not explained in time is someone's. What no request carries waits for nothing, nor does who is told of updates.
 func TestHearsay(t *testing.T) {
 	t.Parallel()
 	pod := plan.Target{Level: plan.LevelPod, Cgroup: "/kubepods/podu"}
@@ -90,43 +90,47 @@ func TestHearsay(t *testing.T) {
 		return []apply.Result{{Setting: plan.Setting{Target: pod, Knob: k, Value: plan.Int(-1)}, Before: plan.Int(150000), Strayed: true}}
 	}
 	for name, c := range map[string]struct {
-		knob          plan.Knob
-		told          bool  // of updates
-		hears         int64 // the quota that is heard of
-		first, second []string
-		third         []string // when time is over
-		last          []string // when the program ends after the second
+		knob  plan.Knob
+		told  bool  // of updates
+		hears int64 // the quota that is heard of
+		want  string
+		waits bool
 	}{
-		"heard of":            {knob: plan.CPUQuota, hears: 150000, second: []string{"kubelet"}, third: []string{"kubelet"}, last: []string{"kubelet"}},
-		"of another":          {knob: plan.CPUQuota, hears: 120000, third: []string{"someone"}, last: []string{"someone"}},
-		"in no request":       {knob: plan.CPUBurst, first: []string{"someone"}, second: []string{"someone"}, third: []string{"someone"}, last: []string{"someone"}},
-		"updates are told of": {knob: plan.CPUQuota, told: true, hears: 150000, first: []string{"someone"}, second: []string{"someone"}, third: []string{"someone"}, last: []string{"someone"}},
-		"of another knob":     {knob: plan.CPUShares, hears: 150000, third: []string{"someone"}, last: []string{"someone"}},
+		"heard of":            {knob: plan.CPUQuota, hears: 150000, want: "kubelet", waits: true},
+		"another heard of":    {knob: plan.CPUQuota, hears: 120000, want: "someone", waits: true},
+		"of another knob":     {knob: plan.CPUShares, hears: 150000, want: "someone", waits: true},
+		"in no request":       {knob: plan.CPUBurst, hears: 150000, want: "someone"},
+		"updates are told of": {knob: plan.CPUQuota, hears: 150000, told: true, want: "someone"},
 	} {
 		for _, ends := range []bool{false, true} {
 			now := time.Unix(1e9, 0)
 			g, _ := bursting(t)
 			book := &shelf{}
 			g.o.Kernel, g.o.Journal, g.o.UpdatesUntold, g.o.Now = &matching{}, book, !c.told, func() time.Time { return now }
-			step := func(what string, do func(), want []string) {
+			compare := func(when string, want ...string) {
 				t.Helper()
-				do()
 				if got := book.sources(); !slices.Equal(got, want) {
-					t.Errorf("%s, %s: %q, want %q", name, what, got, want)
+					t.Errorf("%s, %s: %q, want %q", name, when, got, want)
 				}
 			}
 			g.reg.putPod(podEntry{p: &workload.Pod{ID: "s", Cgroup: pod.Cgroup, Base: workload.Resources{Quota: unit.Some(100000)}}})
-			step("at once", func() { g.Attribute(t.Context(), stray(c.knob)) }, c.first)
+			g.Attribute(t.Context(), stray(c.knob))
+			early := []string{c.want}
+			if c.waits {
+				early = nil
+			}
+			compare("at once", early...)
 			g.reg.putPod(podEntry{p: &workload.Pod{ID: "s", Cgroup: pod.Cgroup, Base: workload.Resources{Quota: unit.Some(c.hears)}}})
 			now = now.Add(hearsay - time.Second)
-			step("a second before the time is over", func() { g.hear(t.Context(), false) }, c.second)
-			if ends {
-				step("at the end", func() { g.hear(t.Context(), true) }, c.last)
-				continue
+			g.hear(t.Context(), ends)
+			if !ends {
+				compare("a second before the time is over", early...)
+				now = now.Add(time.Second)
+				g.hear(t.Context(), false)
 			}
-			now = now.Add(time.Second)
-			step("when it is over", func() { g.hear(t.Context(), false) }, c.third)
-			step("later", func() { g.hear(t.Context(), true) }, c.third)
+			compare("when it is over", c.want)
+			g.hear(t.Context(), true)
+			compare("later", c.want)
 		}
 	}
 }
