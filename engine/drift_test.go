@@ -7,6 +7,7 @@ import (
 	"context"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/koord-rt/koord-rt/api/protocol"
@@ -91,8 +92,9 @@ func TestHearsay(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		knob  plan.Knob
-		told  bool  // of updates
-		hears int64 // the quota that is heard of
+		at    plan.Level // default a pod
+		told  bool       // of updates
+		hears int64      // the quota that is heard of
 		want  string
 		waits bool
 	}{
@@ -101,6 +103,7 @@ func TestHearsay(t *testing.T) {
 		"of another knob":     {knob: plan.CPUShares, hears: 150000, want: "someone", waits: true},
 		"in no request":       {knob: plan.CPUBurst, hears: 150000, want: "someone"},
 		"updates are told of": {knob: plan.CPUQuota, hears: 150000, told: true, want: "someone"},
+		"of no pod":           {knob: plan.CPUQuota, at: plan.LevelQoS, hears: 150000, want: "someone"},
 	} {
 		for _, ends := range []bool{false, true} {
 			now := time.Unix(1e9, 0)
@@ -114,7 +117,11 @@ func TestHearsay(t *testing.T) {
 				}
 			}
 			g.reg.putPod(podEntry{p: &workload.Pod{ID: "s", Cgroup: pod.Cgroup, Base: workload.Resources{Quota: unit.Some(100000)}}})
-			g.Attribute(t.Context(), stray(c.knob))
+			found := stray(c.knob)
+			if c.at != 0 {
+				found[0].Setting.Target.Level = c.at
+			}
+			g.Attribute(t.Context(), found)
 			early := []string{c.want}
 			if c.waits {
 				early = nil
@@ -132,5 +139,48 @@ func TestHearsay(t *testing.T) {
 			g.hear(t.Context(), true)
 			compare("later", c.want)
 		}
+	}
+}
+
+// TestHearsayInTime: the engine looks again by itself when the time is over, and tells of all that waits when it ends.
+func TestHearsayInTime(t *testing.T) {
+	t.Parallel()
+	pod := plan.Target{Level: plan.LevelPod, Cgroup: "/kubepods/podu"}
+	stray := []apply.Result{{Setting: plan.Setting{Target: pod, Knob: plan.CPUQuota, Value: plan.Int(-1)}, Before: plan.Int(150000), Strayed: true}}
+	for name, c := range map[string]struct {
+		lives time.Duration
+	}{"in time": {hearsay + time.Second}, "at the end": {hearsay / 2}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				g, _ := bursting(t)
+				book := &shelf{}
+				g.o.Kernel, g.o.Journal, g.o.UpdatesUntold = &matching{}, book, true
+				ctx, cancel := context.WithCancel(t.Context())
+				ended := make(chan error)
+				go func() { ended <- g.Run(ctx, func(ctx context.Context) { <-ctx.Done() }) }()
+				synctest.Wait()
+				g.drifted.add(stray)
+				g.units.rouse()
+				time.Sleep(time.Second)
+				synctest.Wait()
+				if got := book.sources(); len(got) > 0 {
+					t.Errorf("told at once: %q", got)
+				}
+				g.reg.putPod(podEntry{p: &workload.Pod{ID: "s", Cgroup: pod.Cgroup, Base: workload.Resources{Quota: unit.Some(150000)}}})
+				time.Sleep(c.lives)
+				synctest.Wait()
+				if got := book.sources(); (len(got) == 1) != (c.lives > hearsay) {
+					t.Errorf("told after %s: %q", c.lives, got)
+				}
+				cancel()
+				if err := <-ended; err != nil {
+					t.Error(err)
+				}
+				if got := book.sources(); !slices.Equal(got, []string{"kubelet"}) {
+					t.Errorf("told in the end: %q, want kubelet once", got)
+				}
+			})
+		})
 	}
 }
