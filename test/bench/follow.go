@@ -44,10 +44,7 @@ func (b *bench) follow(ctx context.Context, r *report) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() {
-		b.say("follow: remove the pods")
-		err = errors.Join(err, n.close())
-	}()
+	defer func() { err = errors.Join(err, n.close()) }()
 	end, err := n.manage(ctx)
 	if err != nil {
 		return err

@@ -11,9 +11,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/koord-rt/koord-rt/test/lab"
-	"github.com/koord-rt/koord-rt/test/lab/parts"
 )
 
 const (
@@ -55,26 +52,12 @@ func (o *agentOptions) check() error {
 
 // koordlet lets our node agent and upstream's look after the same pods of a real kubelet, one after the other.
 func (b *bench) koordlet(ctx context.Context, r *report) (err error) {
-	n, err := b.newNode(ctx, r.name, parts.UpstreamKoordlet)
+	n, err := b.newPeersNode(ctx, r, b.o.agent.pods, b.o.agent.containers)
 	if err != nil {
 		return err
 	}
-	defer func() {
-		b.say("koordlet: remove the pods")
-		err = errors.Join(err, n.close())
-	}()
-	if err := n.objects(ctx); err != nil {
-		return err
-	}
-	if err := n.startPods(ctx, b.o.agent.pods, b.o.agent.containers); err != nil {
-		return err
-	}
-	versions, err := lab.Versions()
-	if err != nil {
-		return err
-	}
-	r.note("upstream's koordlet %s, kubelet and API server %s; %d pods of %d containers; %s to settle, %s counted",
-		versions["UPSTREAM_KOORDINATOR"], versions["KUBERNETES"], b.o.agent.pods, b.o.agent.containers, b.o.agent.settle, b.o.agent.window)
+	defer func() { err = errors.Join(err, n.close()) }()
+	r.note("%s to settle, %s counted", b.o.agent.settle, b.o.agent.window)
 	var legs []leg
 	var cold, warm sample
 	for i, name := range strings.Split(b.o.agent.legs, ",") {

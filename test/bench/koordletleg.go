@@ -70,13 +70,7 @@ func (l leg) note(r *report, number int) {
 // leg starts an agent, waits until it has settled, and counts what it uses.
 func (n *labNode) leg(ctx context.Context, name string) (l leg, err error) {
 	l.name = name
-	var pid, helper int
-	var end func() error
-	if name == wayOurs {
-		pid, helper, end, err = n.startOurs(ctx)
-	} else {
-		pid, end, err = n.startUpstream(ctx)
-	}
+	pid, helper, end, err := n.startAgent(ctx, name)
 	if err != nil {
 		return l, err
 	}

@@ -17,6 +17,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
+	"github.com/koord-rt/koord-rt/test/lab"
 	"github.com/koord-rt/koord-rt/test/lab/cluster"
 	"github.com/koord-rt/koord-rt/test/lab/host"
 	"github.com/koord-rt/koord-rt/test/lab/parts"
@@ -98,6 +99,27 @@ func (b *bench) newNode(ctx context.Context, of string, more ...string) (_ *labN
 	return n, err
 }
 
+// newPeersNode is newNode for our agent and upstream's by turns: their objects are made, and pods run.
+func (b *bench) newPeersNode(ctx context.Context, r *report, pods, containers int) (_ *labNode, err error) {
+	n, err := b.newNode(ctx, r.name, parts.UpstreamKoordlet)
+	if err != nil {
+		return nil, err
+	}
+	if err = n.objects(ctx); err == nil {
+		err = n.startPods(ctx, pods, containers)
+	}
+	var versions map[string]string
+	if err == nil {
+		versions, err = lab.Versions()
+	}
+	if err != nil {
+		return nil, errors.Join(err, n.close())
+	}
+	r.note("upstream's koordlet %s, kubelet and API server %s; %d pods of %d containers, LS and BE by turns",
+		versions["UPSTREAM_KOORDINATOR"], versions["KUBERNETES"], pods, containers)
+	return n, nil
+}
+
 // define makes the definitions of a folder, the namespace of the pods, and room for batch pods.
 func (n *labNode) define(ctx context.Context, crds string) error {
 	if err := errors.Join(n.cluster.ApplyFolder(ctx, crds), n.cluster.Namespace(ctx, namespace)); err != nil {
@@ -141,6 +163,7 @@ func (n *labNode) close() error {
 		errs = append(errs, p.stop())
 	}
 	if n.kubelet != nil {
+		n.b.say("%s: remove the pods", n.of)
 		errs = append(errs, n.removePods(ctx), n.kubelet.Close(ctx))
 	}
 	if n.cluster != nil {
@@ -227,6 +250,15 @@ func agentPod(onNode string, i, containers int) cluster.Object {
 			"enableServiceLinks": false, "containers": list,
 		},
 	}
+}
+
+// startAgent starts one of the two by its name; helper is koord-nri beside ours, 0 for upstream's.
+func (n *labNode) startAgent(ctx context.Context, name string) (pid, helper int, end func() error, err error) {
+	if name == wayOurs {
+		return n.startOurs(ctx)
+	}
+	pid, end, err = n.startUpstream(ctx)
+	return pid, 0, end, err
 }
 
 // startOurs starts koordlet and, as on a node, koord-nri beside it, on empty folders.

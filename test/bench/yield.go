@@ -12,9 +12,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/koord-rt/koord-rt/test/lab"
-	"github.com/koord-rt/koord-rt/test/lab/parts"
 )
 
 const (
@@ -42,31 +39,16 @@ func (o *yieldOptions) flags(f *flag.FlagSet) {
 
 // yield lets loads come to an LS pod of a real node, under our agent and upstream's by turns, and looks how soon best effort has less.
 func (b *bench) yield(ctx context.Context, r *report) (err error) {
-	n, err := b.newNode(ctx, r.name, parts.UpstreamKoordlet)
+	n, err := b.newPeersNode(ctx, r, yieldPods, 1)
 	if err != nil {
 		return err
 	}
-	defer func() {
-		b.say("yield: remove the pods")
-		err = errors.Join(err, n.close())
-	}()
-	if err := n.objects(ctx); err != nil {
-		return err
-	}
-	if err := n.startPods(ctx, yieldPods, 1); err != nil {
-		return err
-	}
-	versions, err := lab.Versions()
-	if err != nil {
-		return err
-	}
+	defer func() { err = errors.Join(err, n.close()) }()
 	s, err := n.newStage(ctx)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, s.close()) }()
-	r.note("upstream's koordlet %s, kubelet and API server %s; %d pods of one container, LS and BE by turns",
-		versions["UPSTREAM_KOORDINATOR"], versions["KUBERNETES"], yieldPods)
 	r.note("turns, since the load's begin; quotas of kubepods/besteffort in CPUs; what best effort and the load used is until the turn's end")
 	var all yields
 	for i, way := range strings.Split(b.o.agent.legs, ",") {

@@ -95,12 +95,7 @@ func (s *stage) leg(ctx context.Context, r *report, way string, rounds int) (all
 	if err := batch.begin(); err != nil {
 		return nil, fmt.Errorf("let best effort begin: %w", err)
 	}
-	var end func() error
-	if way == wayOurs {
-		_, _, end, err = s.n.startOurs(ctx)
-	} else {
-		_, end, err = s.n.startUpstream(ctx)
-	}
+	_, _, end, err := s.n.startAgent(ctx, way)
 	if err != nil {
 		return nil, err
 	}
