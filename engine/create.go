@@ -109,6 +109,7 @@ func (cr *Creation) create(ctx context.Context, render Render) error {
 func (g *Engine) created(pod *workload.Pod, e *entry) {
 	kept := *e
 	g.jobs.add(func(context.Context) {
+		g.expect(&kept)
 		g.recordSpec(&kept, kept.plan)
 		g.recordObserved(&kept)
 		g.countDecisions(kept.plan)

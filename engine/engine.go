@@ -87,6 +87,8 @@ type Options struct {
 	// CgroupRoot is a hierarchy to search for containers that the runtime did not tell (on v1 one controller's); empty
 	// searches none.
 	CgroupRoot string
+	// Births tells when the runtime has made a container's cgroup; nil writes nothing before a start.
+	Births Births
 	// Live checks values against the kernel's present state before they are promised; nil checks nothing.
 	Live *Live
 	// Join puts what hook servers want of a container beside our plan. Nil, for a program that asks none: what a mark says

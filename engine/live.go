@@ -37,6 +37,14 @@ type Live struct {
 // holds reports whether hold does anything: only on cgroup v1 must a quota fit into the parent's.
 func (l *Live) holds() bool { return l != nil && l.CPUDir != "" }
 
+// quotaDir is the directory of a cgroup's quota on v1, "" on v2.
+func (l *Live) quotaDir(cgroup string) string {
+	if !l.holds() {
+		return ""
+	}
+	return l.CPUDir + cgroup
+}
+
 // hold keeps a pod's quota at hand for the containers that will be made in it.
 func (l *Live) hold(cgroup string) {
 	if l.holds() && cgroup != "" {

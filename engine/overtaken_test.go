@@ -256,7 +256,9 @@ func TestBurstStaysAwayForTheKubelet(t *testing.T) {
 	enginetest.Eventually(t, "the pods' bursts", func() bool { return has(pod, "200000")() && has(other, "200000")() })
 	smaller := workload.Resources{Quota: unit.Some(50000)}
 	r.Update(t.Context(), sandboxOf(other), keeps.Arrival, smaller, nil)
+	r.Updated(t.Context(), keeps.ID)
 	r.Update(t.Context(), sandboxOf(pod), ctr.Arrival, smaller, nil)
+	r.Updated(t.Context(), ctr.ID)
 	if !has(pod, "0")() {
 		t.Fatalf("the pod has %q", r.tree.Get(t, pod.Cgroup, "cpu.max.burst"))
 	}

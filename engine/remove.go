@@ -16,6 +16,7 @@ func (g *Engine) Remove(sandbox, id string) {
 	if !ok {
 		return
 	}
+	g.unexpect(&e)
 	if e.c.State != workload.StateStopped {
 		g.released(e)
 	}
@@ -56,6 +57,7 @@ func (g *Engine) RemovePod(sandbox string) {
 // forgottenPod closes the ledger's books on a pod and what was left of its containers.
 func (g *Engine) forgottenPod(ctx context.Context, pod podEntry, left []entry) {
 	for _, e := range left {
+		g.unexpect(&e)
 		g.recordGone(e.c.Target(pod.p))
 	}
 	g.ended(pod)

@@ -203,6 +203,8 @@ func TestPodsBurstStaysLowUntilThePodIsTold(t *testing.T) {
 				g.settleAll(t.Context()) // what the list has asked for
 				g.reg.changePod(sandbox.ID, func(e *podEntry) { e.told = true })
 				g.Update(t.Context(), sandbox, arrival, workload.Resources{Quota: unit.Some(c.quota)}, nil)
+				defer g.crew.dismiss()
+				g.Updated(t.Context(), arrival.ID)
 				if low := k.has(lsr("one").Target(), plan.CPUBurst, 0); low != c.low || due() == c.low {
 					t.Errorf("the burst falls: %t, want %t; the pod is to be settled at once: %t", low, c.low, due())
 				}
@@ -216,6 +218,62 @@ func TestPodsBurstStaysLowUntilThePodIsTold(t *testing.T) {
 				}
 				if last := podChecks[len(podChecks)-1]; last <= lowFor {
 					t.Errorf("the last check, after %s, does not give a burst back that stays away for %s", last, lowFor)
+				}
+			})
+		})
+	}
+}
+
+// slowly is a kernel that takes its time over a pod's burst.
+type slowly struct {
+	*seen
+	pod plan.Target
+	end chan struct{}
+}
+
+// Apply implements Kernel.
+func (k slowly) Apply(ctx context.Context, p plan.Plan, gen uint64) []apply.Result {
+	if p.Find(k.pod, plan.CPUBurst, "") != nil {
+		<-k.end
+	}
+	return k.seen.Apply(ctx, p, gen)
+}
+
+// The reply to an update does not wait for the pod's burst to fall, which the runtime's own work leaves time for. What the kubelet waits for
+// before it writes the pod's quota does: the end of the update, and what it tells of the pod.
+func TestKubeletHearsWhenThePodsBurstHasFallen(t *testing.T) {
+	t.Parallel()
+	smaller := workload.Resources{Quota: unit.Some(20000)}
+	for name, hear := range map[string]func(context.Context, *Engine, Sandbox, string){
+		"of the update": func(ctx context.Context, g *Engine, _ Sandbox, id string) { g.Updated(ctx, id) },
+		"of the pod":    func(ctx context.Context, g *Engine, sandbox Sandbox, _ string) { g.UpdatePod(ctx, sandbox, smaller) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				target := lsr("one").Target()
+				g, k, sandbox, arrival := resized(t, 60000, leftOf(target, plan.CPUBurst, 50000, 0, protocol.FeatureBurst.String()))
+				defer g.crew.dismiss()
+				g.settleAll(t.Context()) // what the list has asked for
+				g.reg.changePod(sandbox.ID, func(e *podEntry) { e.told = true })
+				end := make(chan struct{})
+				g.o.Kernel = slowly{k, target, end}
+				g.Update(t.Context(), sandbox, arrival, smaller, nil)
+				heard := make(chan struct{})
+				go func() {
+					defer close(heard)
+					hear(t.Context(), g, sandbox, arrival.ID)
+				}()
+				synctest.Wait()
+				select {
+				case <-heard:
+					t.Error("the kubelet has heard while the burst stands")
+				default:
+				}
+				close(end)
+				<-heard
+				if !k.has(target, plan.CPUBurst, 0) {
+					t.Error("the burst stands")
 				}
 			})
 		})

@@ -87,6 +87,20 @@ func (u *unsettled) claim(sandbox string) (mine bool, others <-chan struct{}) {
 	return true, nil
 }
 
+// take keeps others from a pod until release, whether or not it is to be settled; it stays so. It is false while somebody is at it.
+func (u *unsettled) take(sandbox string) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if _, busy := u.busy[sandbox]; busy {
+		return false
+	}
+	if u.busy == nil {
+		u.pods, u.busy = map[string]struct{}{}, map[string]chan struct{}{}
+	}
+	u.busy[sandbox] = make(chan struct{})
+	return true
+}
+
 // quiet waits for whoever is settling the pod, whose decision may be older than what the caller has changed.
 func (u *unsettled) quiet(ctx context.Context, sandbox string) {
 	u.mu.Lock()

@@ -35,6 +35,7 @@ func (g *Engine) Start(ctx context.Context, sb Sandbox, ctr Arrival, pid int, di
 		if e.c.State == workload.StateStopped {
 			return nil // it has ended before we were told that it began
 		}
+		g.unexpect(&e)
 		was, c := e, *e.c
 		c.PID, c.State = pid, workload.StateCreated
 		if dir != "" {

@@ -184,7 +184,7 @@ func TestUndoBehindAnUpdateIsTriedAgain(t *testing.T) {
 	e, _ := g.reg.container(g.ctr.ID)
 	g.k.cpus[e.c.Cgroup] = "0" // the runtime
 	g.k.refuse = true
-	g.Updated(g.ctr.ID)
+	g.Updated(t.Context(), g.ctr.ID)
 	g.drain()
 	g.k.refuse = false
 	g.pass()

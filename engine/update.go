@@ -99,8 +99,8 @@ const lowFor = 2900 * time.Millisecond
 
 // lowerBurst makes room for a smaller quota: a quota below the burst that stands in the kernel is EINVAL, on the
 // container and, when the kubelet follows, on the pod. The new bursts come with the reply and with the checks of the pod. What
-// stands is what the plans before this update have written, an earlier life's as well. The pod's falls here even where UpdatePod
-// follows: right behind the container's, its walk over every group finds the caches warm, in UpdatePod it would not. It reports whether
+// stands is what the plans before this update have written, an earlier life's as well. The container's falls before the reply, since the
+// runtime writes next; the pod's while the runtime does (lowerPod), since nobody writes there before that call is over. It reports whether
 // the pod's stood and has to stay low: whoever settles the pod before the kubelet has told of its new quota would raise it to the old one's.
 func (g *Engine) lowerBurst(ctx context.Context, v *node.View, pod podEntry, old, next plan.Plan, before, asked unit.Opt) (low bool) {
 	if !v.Kernel.Has(plan.CPUBurst) || v.Ceded.Has(plan.CPUBurst) || !asked.Set {
@@ -119,22 +119,44 @@ func (g *Engine) lowerBurst(ctx context.Context, v *node.View, pod podEntry, old
 	if len(pl) == 0 && !falls(before, asked) {
 		return false
 	}
-	if !g.podUntold(v, &pod) {
+	told := !g.podUntold(v, &pod)
+	if told {
 		// Also where none stands yet: a pod whose containers have just started is about to get one, for its old quota.
 		g.reg.changePod(pod.p.ID, func(e *podEntry) { e.lowUntil = g.o.Now().Add(lowFor) })
 	}
 	g.checkPodLater(pod.p.ID)
 	had := pod.plan.Get(plan.CPUBurst)
 	stands := had != nil && !had.Observe
+	var podLow plan.Plan
 	if stands {
 		if last, ok := g.o.Kernel.Last(had.ID()); !ok || last.Int() > 0 { // the pod's other containers fall, too
-			pl = append(pl, lowered(*had, 0))
+			podLow = plan.Plan{lowered(*had, 0)}
 		}
+	}
+	if !told {
+		pl, podLow = append(pl, podLow...), nil // when the kubelet writes the pod's quota nobody knows
 	}
 	if len(pl) > 0 {
 		g.count(g.o.Kernel.Apply(ctx, pl, v.Generation))
 	}
+	if podLow != nil {
+		g.lowerPod(ctx, pod.p.ID, podLow, v.Generation)
+	}
 	return stands
+}
+
+// lowerPod writes a pod's burst while the runtime is at work. Updated and UpdatePod wait for it: so it has fallen before the kubelet hears
+// of either and goes on to the pod's quota.
+func (g *Engine) lowerPod(ctx context.Context, sandbox string, low plan.Plan, gen uint64) {
+	for !g.unsettled.take(sandbox) { // who is at it may write an older decision
+		if g.unsettled.quiet(ctx, sandbox); ctx.Err() != nil {
+			return
+		}
+	}
+	g.crew.do(func() {
+		defer g.unsettled.release(sandbox)
+		g.shielded("sandbox "+sandbox, func() { g.count(g.o.Kernel.Apply(g.ctx(), low, gen)) })
+	})
 }
 
 func lowered(s plan.Setting, burst int64) plan.Setting {

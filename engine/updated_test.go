@@ -47,7 +47,7 @@ func TestAnswerIsOvertaken(t *testing.T) {
 	t.Parallel()
 	r, id, runtime, all := answered(t, time.Hour)
 	runtime()
-	r.Updated(id)
+	r.Updated(t.Context(), id)
 	enginetest.Eventually(t, "the neighbour's second return", all)
 	runtime() // a hand, this time: what nobody wants is nobody's business
 	r.Repair()
@@ -139,7 +139,7 @@ func TestRecordIsWrittenAgain(t *testing.T) {
 		if s := full.Get(plan.CPUSetCPUs); s == nil || s.Value.String() != all {
 			t.Errorf("the answer is %v, want CPUs %s", full, all)
 		}
-		r.Updated(c.ID)
+		r.Updated(t.Context(), c.ID)
 		enginetest.Eventually(t, "an end of the update", r.Idle)
 	}
 	book := r.book.Of(c.ID, plan.CPUSetCPUs.String())
@@ -156,7 +156,7 @@ func TestRecordIsWrittenWithoutAnAnswer(t *testing.T) {
 	r.Update(t.Context(), sb, engine.Arrival{ID: c.ID}, workload.Resources{Shares: unit.Some(512)}, nil)
 	r.UpdatedLate(c.ID)
 	r.tree.Set(t, c.Cgroup, "cpuset.cpus", "1-3")
-	r.Updated(c.ID)
+	r.Updated(t.Context(), c.ID)
 	enginetest.Eventually(t, "its second widening", func() bool { return cpus() == all })
 }
 

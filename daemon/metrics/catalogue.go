@@ -34,6 +34,7 @@ const (
 	problems
 	proofs
 	writes
+	early
 	drifts
 	failOpen
 	ledgerErrors
@@ -71,6 +72,8 @@ var catalogue = [numMetrics]Metric{
 		"Values read back from the kernel before a container's first instruction.", valuesKnob + "; result: ok, drift, error, unsupported, retried"},
 	writes: {"writes_total", Counter, []string{"knob", "result"},
 		"Direct writes to the kernel.", valuesKnob + "; result: as for proofs"},
+	early: {"early_writes_total", Counter, []string{"knob"},
+		"Those of them that were made while the runtime prepared the container, so that its start did not wait for them.", valuesKnob},
 	drifts: {"drift_total", Counter, []string{"knob", "source"},
 		"Values that had stood and were found to be another, by who may have written that.", valuesKnob + "; source: " + sources},
 	failOpen: {"fail_open_total", Counter, []string{"reason"},

@@ -29,6 +29,7 @@ type Engine struct {
 	observed  table
 	proofs    table
 	writes    table
+	early     table
 	drifts    table
 	failOpen  table
 	problems  map[string]*table
@@ -125,6 +126,7 @@ func NewEngine(reg prometheus.Registerer, program string) (*Engine, error) {
 	})
 	m.proofs = newTable(r.counters(proofs), int(plan.NumKnobs)*int(NumResults), knobResult)
 	m.writes = newTable(r.counters(writes), int(plan.NumKnobs)*int(NumResults), knobResult)
+	m.early = newTable(r.counters(early), int(plan.NumKnobs), func(i int) []string { return []string{plan.Knob(i).String()} }) //nolint:gosec // below NumKnobs
 	m.drifts = newTable(r.counters(drifts), int(plan.NumKnobs)*drift.NumSources, func(i int) []string {
 		return []string{plan.Knob(i / drift.NumSources).String(), drift.Source(i % drift.NumSources).String()} //nolint:gosec // below NumSources
 	})
@@ -180,6 +182,9 @@ func (m *Engine) Decision(f protocol.Feature, o Outcome) {
 		m.decisions.inc(int(f)*int(NumOutcomes) + int(o))
 	}
 }
+
+// Early counts a write that was made before the container's start was told.
+func (m *Engine) Early(k plan.Knob) { m.early.inc(int(k)) }
 
 // Observed counts a setting that was planned but, in observe mode, not written.
 func (m *Engine) Observed(f protocol.Feature) { m.observed.inc(int(f)) }

@@ -43,6 +43,7 @@ func filled(t *testing.T) (*Engine, *prometheus.Registry) {
 	m.Problem("hostile.example/2")
 	m.Proof(plan.CPUShares, ResultOK)
 	m.Write(plan.CPUBurst, ResultError)
+	m.Early(plan.CPUBurst)
 	m.Drift(plan.CPUQuota, drift.Runtime|drift.Systemd)
 	m.FailOpen(FailOpenDeadline)
 	m.LedgerError(3)

@@ -29,6 +29,7 @@ import (
 	"github.com/koord-rt/koord-rt/daemon/run"
 	"github.com/koord-rt/koord-rt/daemon/status"
 	"github.com/koord-rt/koord-rt/engine"
+	"github.com/koord-rt/koord-rt/kernel/birth"
 	"github.com/koord-rt/koord-rt/kernel/place"
 	"github.com/koord-rt/koord-rt/kernel/resctrl"
 	"github.com/koord-rt/koord-rt/kernel/root"
@@ -90,12 +91,13 @@ type Host struct {
 	probe   *prober
 	watch   *handoff.Watcher
 	written *configFile
+	births  *birth.Watcher
 	more    Extension
 }
 
 // New takes the lock, probes the node and connects the parts. On error everything is given back.
 func New(ctx context.Context, o Options) (_ *Host, err error) {
-	h := &Host{o: o, started: time.Now(), reg: prometheus.NewRegistry()}
+	h := &Host{o: o, started: time.Now(), reg: prometheus.NewRegistry(), births: birth.New()}
 	h.written = &configFile{again: o.Again, log: o.Log, problem: func(path string, err error) {
 		h.Engine.Problem(path, "configuration", err.Error())
 	}}
@@ -158,6 +160,7 @@ func (h *Host) connect(roots root.Roots, static engine.Static, views *engine.Vie
 		Boot: boot, Config: h.o.Config, Log: h.o.Log, Metrics: h.Metrics, Edge: h.o.Edge, Journal: h.ledger, Kernel: kernel,
 		Join: h.o.Join, ExitsUntold: h.o.ExitsUntold, UpdatesUntold: h.o.UpdatesUntold, Beside: h.o.Beside, Leave: h.leaving,
 		Views: views, Past: past, Live: live(roots, &static.Kernel), CgroupRoot: searchRoot(roots, &static.Kernel), List: h.o.List,
+		Births: h.births,
 		Groups: resctrl.FS(roots.Resctrl), // may be mounted later; until then no group is decided
 		OnFormula: func(f unit.WeightFormula) {
 			if err := h.writer.open(f, static.PodWeight); err != nil {
@@ -200,6 +203,7 @@ func (h *Host) Run(ctx context.Context, beside func(context.Context), more ...ru
 	}
 	g.Add(run.Component{Name: "handoff", Run: func(ctx context.Context) error { return h.watch.Run(ctx, h.setHandoff) }})
 	h.addFiles(&g)
+	g.Add(run.Component{Name: "births", Run: h.births.Run})
 	g.Add(run.Component{Name: "probe", Run: func(ctx context.Context) error { return h.probe.run(ctx, h.renew) }})
 	g.Add(run.Component{Name: "status", Run: h.writeStatus})
 	g.Add(run.Component{Name: "watchdog", Run: func(ctx context.Context) error { return notify.Watchdog(ctx, h.alive) }})

@@ -84,6 +84,11 @@ func lifecycleFirstInstruction(r *rig) {
 	if n := r.metric("koord_rt_nri_proof_total", `result="drift"`); n != 0 {
 		r.t.Errorf("%v values did not stand at start", n)
 	}
+	n := r.metric("koord_rt_nri_early_writes_total", `knob="cpu.burst"`)
+	r.t.Logf("%v bursts stood before the start was told", n)
+	if v1 := r.version == "v1"; v1 != (n > 0) {
+		r.t.Errorf("on cgroup %s %v bursts stood before the start was told", r.version, n)
+	}
 }
 
 // owner starts a pod that takes the last CPU from two that run on it: its first instruction finds them gone.

@@ -297,6 +297,7 @@ func proxyScenarios(t *testing.T, o rigOptions) {
 	o.nri.DisableNRI = true
 	o.nri.Handlers = foreignHandlers
 	r := newProxyRig(t, o)
+	early := 0.0
 	for _, s := range r.fitting() {
 		t.Run(s.Name, func(t *testing.T) {
 			r := r.subProxy(t)
@@ -313,6 +314,7 @@ func proxyScenarios(t *testing.T, o rigOptions) {
 			}
 			r.stamped(&s, pods)
 			r.measured(pods, wants)
+			early += r.proxyMetric("koord_rt_cri_early_writes_total", `knob="cpu.burst"`)
 			r.remove(pods)
 			r.noPodGroups()
 			r.end(syscall.SIGTERM)
@@ -320,5 +322,9 @@ func proxyScenarios(t *testing.T, o rigOptions) {
 				t.Error(err)
 			}
 		})
+	}
+	t.Logf("%v bursts stood before the start was told", early)
+	if v1 := r.version == "v1"; v1 != (early > 0) {
+		t.Errorf("on cgroup %s %v bursts stood before the start was told", r.version, early)
 	}
 }

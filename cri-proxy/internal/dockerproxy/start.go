@@ -89,7 +89,7 @@ func (p *Proxy) started(ctx context.Context, c *docker.Call, o docker.Outcome) {
 		return
 	}
 	if c.Verb == adapt.VerbRestart {
-		p.engine.Updated(c.ID) // what an update has added since the creation
+		p.engine.Updated(ctx, c.ID) // what an update has added since the creation
 	}
 	p.Servers.Tell(ctx, hook.PostStartContainer, c.Pod, c.Container)
 }

@@ -65,5 +65,5 @@ func (p *Proxy) updated(ctx context.Context, c *docker.Call, o docker.Outcome) {
 	default:
 		under.Refused(ctx)
 	}
-	p.engine.Updated(c.ID)
+	p.engine.Updated(ctx, c.ID)
 }

@@ -190,7 +190,7 @@ func (u *Updates) settle(ctx context.Context, id string) {
 	}
 	_, c, known := u.o.Engine.Known(id)
 	if known && err == nil && c.State != workload.StateStopped {
-		u.believe(c, h, read)
+		u.believe(ctx, c, h, read)
 	}
 	if !known || err == nil && asked.Sub(since) >= open {
 		h.states = nil
@@ -199,7 +199,7 @@ func (u *Updates) settle(ctx context.Context, id string) {
 }
 
 // believe puts the base that the runtime's record shows in place of the engine's, which c has, and has the kernel follow.
-func (u *Updates) believe(c *workload.Container, h *history, read Read) {
+func (u *Updates) believe(ctx context.Context, c *workload.Container, h *history, read Read) {
 	believed := state{c, u.o.Engine.Marked(c.ID)}
 	now, ok := pick(append([]state{believed}, h.states...), read)
 	if !ok {
@@ -211,7 +211,7 @@ func (u *Updates) believe(c *workload.Container, h *history, read Read) {
 		h.states = h.states[:min(len(h.states), maxStates)]
 		u.stands(now)
 	}
-	u.o.Engine.Updated(c.ID)
+	u.o.Engine.Updated(ctx, c.ID)
 }
 
 // pick is the container of the state that the record fits. A value of ours stands in the record for whatever was asked

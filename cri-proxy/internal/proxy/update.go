@@ -65,6 +65,6 @@ func (p *Proxy) update(ctx context.Context, msg []byte) (relay.Verdict, answered
 			under.Lost(ctx)
 			return // what is in force is not known
 		}
-		p.engine.Updated(r.ID)
+		p.engine.Updated(ctx, r.ID)
 	}
 }

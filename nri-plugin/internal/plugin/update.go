@@ -32,5 +32,8 @@ func (p *Plugin) UpdateContainer(_ context.Context, sb *api.PodSandbox, ctr *api
 
 // PostUpdateContainer writes again what the update does not carry.
 func (p *Plugin) PostUpdateContainer(_ context.Context, sb *api.PodSandbox, ctr *api.Container) error {
-	return p.inMemory(metrics.EventPostUpdateContainer, subject(sb, ctr), func() { p.engine.Updated(ctr.GetId()) })
+	return p.quick(metrics.EventPostUpdateContainer, subject(sb, ctr), func(ctx context.Context) error {
+		p.engine.Updated(ctx, ctr.GetId())
+		return nil
+	})
 }

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+package engine
+
+import (
+	"github.com/koord-rt/koord-rt/model/plan"
+	"github.com/koord-rt/koord-rt/model/workload"
+)
+
+// On cgroup v1 no specification carries a burst, and its write is a walk over every group of the machine (tg_set_cfs_bandwidth). In
+// StartContainer every pod of the node waits for that behind the runtime's lock. So it is written while the runtime prepares the container,
+// as soon as the quota that has to hold it stands, and its start finds it there. Who is not told in time writes it at the start.
+
+// Births tells of cgroups that the runtime is about to make; kernel/birth.
+type Births interface {
+	// Expect has written called whenever the file name of dir may have been written, until that has seen enough.
+	Expect(dir, name string, written func() (enough bool)) error
+	// Forget ends that: written is not running then, and will not be called.
+	Forget(dir string)
+}
+
+// quotaFile is the file of the quota on cgroup v1 (Documentation/scheduler/sched-bwc.rst).
+const quotaFile = "cpu.cfs_quota_us"
+
+// expected is where a container's cgroup is about to be made, "" where nothing of it is written early.
+func (g *Engine) expected(e *entry) string {
+	burst := e.rest.Get(plan.CPUBurst)
+	if g.o.Births == nil || burst == nil || burst.Observe || burst.Value.Int() <= 0 || e.c.Cgroup == "" {
+		return ""
+	}
+	return g.o.Live.quotaDir(e.c.Cgroup)
+}
+
+// expect has a container's burst written early.
+func (g *Engine) expect(e *entry) {
+	dir := g.expected(e)
+	if dir == "" {
+		return
+	}
+	burst := *e.rest.Get(plan.CPUBurst)
+	quota := plan.Setting{Target: burst.Target, Knob: plan.CPUQuota, Value: plan.Int(quotaOf(e.plan, &e.c.Base).V)}
+	err := g.o.Births.Expect(dir, quotaFile, func() (enough bool) {
+		g.shielded("container "+e.c.Name, func() { enough = g.early(e.c.ID, burst, quota) })
+		return enough
+	})
+	if err != nil {
+		g.log.Debug("the burst is written at the start", "container", e.c.Name, "id", e.c.ID, "err", err)
+	}
+	if now, ok := g.reg.container(e.c.ID); !ok || now.c.State != workload.StateCreating {
+		g.o.Births.Forget(dir) // it was quicker
+	}
+}
+
+// unexpect ends what expect began: whoever decides the container from now on writes last.
+func (g *Engine) unexpect(e *entry) {
+	if dir := g.expected(e); dir != "" {
+		g.o.Births.Forget(dir)
+	}
+}
+
+// early writes a container's burst, if the quota stands. A container that has been decided anew is left to its start.
+func (g *Engine) early(id string, burst, quota plan.Setting) (enough bool) {
+	e, ok := g.reg.container(id)
+	v := g.views.Load()
+	if !ok || e.c.State != workload.StateCreating || !e.inSpec || e.rendered != v.Generation {
+		return true
+	}
+	if len(g.o.Kernel.Verify(plan.Plan{quota})) > 0 {
+		return false // the runtime has not come to it yet
+	}
+	results := g.o.Kernel.Apply(g.ctx(), plan.Plan{burst}, v.Generation)
+	g.count(results)
+	g.noteUnits(v, results)
+	if wrote(results) {
+		g.m.Early(burst.Knob)
+	}
+	return true
+}

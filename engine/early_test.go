@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+package engine_test
+
+import (
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/koord-rt/koord-rt/api/config"
+	"github.com/koord-rt/koord-rt/engine"
+	"github.com/koord-rt/koord-rt/engine/enginetest"
+	"github.com/koord-rt/koord-rt/model/node"
+	"github.com/koord-rt/koord-rt/model/plan"
+	"github.com/koord-rt/koord-rt/model/workload"
+)
+
+// midwife is told what the engine expects, and calls when the test says so.
+type midwife struct {
+	mu     sync.Mutex
+	files  map[string]func() bool // by the directory
+	forgot []string
+}
+
+// Expect implements engine.Births.
+func (m *midwife) Expect(dir, name string, written func() bool) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.files == nil {
+		m.files = map[string]func() bool{}
+	}
+	m.files[filepath.Join(dir, name)] = written
+	return nil
+}
+
+// Forget implements engine.Births.
+func (m *midwife) Forget(dir string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.forgot = append(m.forgot, dir)
+}
+
+func (m *midwife) expects(file string) func() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.files[file]
+}
+
+func (m *midwife) has(dir string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Contains(m.forgot, dir)
+}
+
+// unborn is an LS container on cgroup v1 that has been created, and whose cgroup is not there yet.
+type unborn struct {
+	*rig
+	births  *midwife
+	sandbox engine.Sandbox
+	dir     string // the cgroup
+	cpu     string // its directory of the CPU controller
+	call    func() bool
+}
+
+func newUnborn(t *testing.T) *unborn {
+	t.Helper()
+	m := enginetest.New(t, "v1", "/kubepods/burstable")
+	cfg := config.Default().Node
+	cfg.Deadline = config.Duration(time.Minute)
+	o := m.Options(t, cfg, paper(0), burst, plan.CPUBurst, plan.CPUQuota, plan.CPUPeriod)
+	u := &unborn{births: &midwife{}, dir: container().Cgroup}
+	o.Drift, o.Births, o.Live = time.Hour, u.births, &engine.Live{CPUDir: m.Tree.Roots.Cgroup + "/cpu"}
+	u.rig = &rig{Engine: engine.New(o), tree: m.Tree, book: m.Journal}
+	enginetest.Run(t, u.Engine)
+	u.sandbox = u.pod(t, nil)
+	must(t, u.Create(t.Context(), u.sandbox, container(), func(_ *node.View, spec plan.Plan) plan.Plan { return spec }))
+	u.cpu = o.Live.CPUDir + u.dir
+	enginetest.Eventually(t, "what is expected", func() bool {
+		u.call = u.births.expects(u.cpu + "/cpu.cfs_quota_us")
+		return u.call != nil
+	})
+	return u
+}
+
+// born makes the cgroup, as a runtime does: without a quota first.
+func (u *unborn) born(t *testing.T, quota string) {
+	t.Helper()
+	u.tree.Mkdir(t, u.dir)
+	u.tree.Set(t, u.dir, "cpu.cfs_quota_us", quota)
+}
+
+func (u *unborn) burst(t *testing.T) string {
+	t.Helper()
+	return u.tree.Get(t, u.dir, "cpu.cfs_burst_us")
+}
+
+func (u *unborn) start(t *testing.T) {
+	t.Helper()
+	must(t, u.Start(t.Context(), u.sandbox, engine.Arrival{ID: container().ID}, 0, ""))
+}
+
+// written counts the records of the burst that precede a write.
+func (u *unborn) written() (n int) {
+	for _, r := range u.book.Of(container().ID, "cpu.burst") {
+		if len(r.Written) > 0 {
+			n++
+		}
+	}
+	return n
+}
+
+// The burst is written when the quota that holds it stands, with a record, and the start finds it there.
+func TestBurstBeforeTheStart(t *testing.T) {
+	t.Parallel()
+	u := newUnborn(t)
+	u.born(t, "-1")
+	if u.call() || u.burst(t) != "0" {
+		t.Fatalf("written before the quota: %q", u.burst(t))
+	}
+	u.born(t, "100000") // by somebody who wants less
+	if u.call() || u.burst(t) != "0" {
+		t.Fatalf("written for another's quota: %q", u.burst(t))
+	}
+	u.born(t, "200000")
+	if !u.call() || u.burst(t) != "200000" || u.written() != 1 {
+		t.Fatalf("the burst is %q, by %d records", u.burst(t), u.written())
+	}
+	u.start(t)
+	if !u.births.has(u.cpu) {
+		t.Error("the start has not ended what was expected")
+	}
+	if u.burst(t) != "200000" || u.written() != 1 {
+		t.Errorf("after the start the burst is %q, by %d records", u.burst(t), u.written())
+	}
+	u.tree.Set(t, u.dir, "cpu.cfs_burst_us", "1") // by a hand
+	if !u.call() || u.burst(t) != "1" {
+		t.Errorf("a call that came after the start has written %q", u.burst(t))
+	}
+	enginetest.Eventually(t, "the proof", func() bool { return len(u.book.Of(container().ID, "cpu.burst")) >= 2 })
+}
+
+// What was decided for the creation and is not true any more is left to the start, as is a container that has been started or is gone.
+func TestNoBurstByAnOlderDecision(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		then func(*testing.T, *unborn)
+		want string // once it has started
+	}{
+		"another strategy": {func(t *testing.T, u *unborn) {
+			u.Views().SetFile(percent(t, 50), "test")
+		}, "100000"},
+		"an update": {func(t *testing.T, u *unborn) {
+			arrival := engine.Arrival{ID: container().ID}
+			u.Update(t.Context(), u.sandbox, arrival, workload.Resources{Quota: container().Base.Quota, Shares: container().Base.Shares}, nil)
+		}, "200000"},
+		"late": {func(_ *testing.T, u *unborn) { u.CreatedLate(container().ID) }, "200000"},
+		"gone": {func(t *testing.T, u *unborn) {
+			u.Remove("s", container().ID)
+			if !u.births.has(u.cpu) {
+				t.Error("who is gone is still expected")
+			}
+		}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			u := newUnborn(t)
+			u.born(t, "200000")
+			c.then(t, u)
+			if !u.call() || u.burst(t) != "0" {
+				t.Errorf("the burst is %q", u.burst(t))
+			}
+			if c.want == "" {
+				return
+			}
+			u.start(t)
+			if u.burst(t) != c.want {
+				t.Errorf("after the start the burst is %q, want %s", u.burst(t), c.want)
+			}
+		})
+	}
+}
