@@ -30,7 +30,9 @@ func (a *session) fit(ctx context.Context, p plan.Plan, t *target, s plan.Settin
 	case plan.CPUQuota:
 		err = a.lowerBurst(ctx, t, fitted, gen)
 	case plan.CPUBurst:
-		fitted, note, err = a.fitBurst(fitted)
+		if st.phase != phaseRelease { // the quota holds the larger one that stands
+			fitted, note, err = a.fitBurst(fitted)
+		}
 	}
 	if r.Note = note; note != "" {
 		fitted.Reason += " (" + note + ")"
