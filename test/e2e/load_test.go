@@ -34,12 +34,13 @@ import (
 //	                                 is named; the disk is its descriptor 3, since a container may not open it
 //	works CPU BUSY PAUSE             computes until it has had so much of a CPU, of that one if it is named, and pauses
 //	holds BYTES PAUSE                takes anonymous memory and gives it back, and pauses
+//	keeps NAME BYTES                 takes anonymous memory, touches all of it, and keeps it, under a name of its own (comm)
 //	caches FILE                      reads a file into the page cache over and over
 //	asks ADDRESS PAUSE               sends something small by TCP, waits until it is back, and pauses; prints when it sent and how long it
 //	                                 took, in µs, a line for each
 //	pours ADDRESS CONNECTIONS        sends by TCP as much as it can
 //
-// The first three print a line when they have done it for the first time.
+// The first four print a line when they have done it for the first time.
 const loadOf = "KOORD_RT_LOAD"
 
 // burden is a load that runs in a container's cgroups, and in its pod's network where it is about that: this program's, or stress-ng.
@@ -182,6 +183,8 @@ func runLoad(words []string) error {
 		return worksOnCPU(&set, busy, pause())
 	case len(words) == 3 && words[0] == "holds":
 		return holdsMemory(number(1), pause())
+	case len(words) == 3 && words[0] == "keeps":
+		return keepsMemory(words[1], number(2))
 	case len(words) == 2 && words[0] == "caches":
 		return cachesFile(words[1])
 	case len(words) == 3 && words[0] == "asks":
@@ -254,6 +257,24 @@ func holdsMemory(size int, pause time.Duration) error {
 			fmt.Println("has begun")
 		}
 		time.Sleep(pause)
+	}
+}
+
+func keepsMemory(name string, size int) error {
+	if err := os.WriteFile("/proc/self/comm", []byte(name), 0); err != nil {
+		return err
+	}
+	mem, err := unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
+	if err != nil {
+		return err
+	}
+	for at := 0; at < size; at += os.Getpagesize() {
+		mem[at] = 1
+	}
+	fmt.Println("has begun")
+	for {
+		time.Sleep(time.Hour)
+		runtime.KeepAlive(mem)
 	}
 }
 

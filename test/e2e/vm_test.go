@@ -183,7 +183,7 @@ const besideKubelet = "/^(Created|Resized|Killed|Memory|Caches|Unannotated|Strat
 // (TestEveryLabTestHasALane and TestEveryLifecycleRunsOnV2 of test/arch); on v1 the host lane runs the lifecycles.
 func TestVM(t *testing.T) {
 	boot(t, []machine{
-		{"6.12", vm.Options{Kernel: "6.12"}, "^TestGuest(Scenarios|PageCache|CoreSched|KernelPackages|MemoryQoS|OnlyKoordlet)$|^TestGuestConformance$" + repaired},
+		{"6.12", vm.Options{Kernel: "6.12"}, "^TestGuest(Scenarios|PageCache|CoreSched|KernelPackages|MemoryOOMScore|MemoryQoS|OnlyKoordlet)$|^TestGuestConformance$" + repaired},
 		{"6.12-loops", vm.Options{Kernel: "6.12", SlowDisk: slowBPS}, "^TestGuest(Koordlet|Neighbours|Network)$|^TestGuestProxyScenarios$" + proxied},
 		{"6.12-systemd", vm.Options{Kernel: "6.12", Flavour: vm.Systemd}, "^TestGuestSystemdScenarios$" + underUnits + "|^TestGuestSystemd(Conformance|ProxyScenarios)$" + fewUnits + "|^TestGuestSystemd(Docker|Koordlet)$"},
 		{"6.12-systemd-life", vm.Options{Kernel: "6.12", Flavour: vm.Systemd}, "^TestGuestSystemdLifecycle$" + underSystemd},
@@ -200,10 +200,10 @@ func TestVM(t *testing.T) {
 // TestFullVM runs everything everywhere: more than an hour, of which a kernel is compiled for a quarter once, for `make test-long`.
 func TestFullVM(t *testing.T) {
 	boot(t, []machine{
-		{"6.12", vm.Options{Kernel: "6.12", SlowDisk: slowBPS}, "^TestGuest(Scenarios|ProxyScenarios|Conformance|PageCache|CoreSched|KernelPackages|MemoryQoS|OnlyKoordlet|Demo|Koordlet|Neighbours|Network|Lifecycle|Kubelet)$"},
+		{"6.12", vm.Options{Kernel: "6.12", SlowDisk: slowBPS}, "^TestGuest(Scenarios|ProxyScenarios|Conformance|PageCache|CoreSched|KernelPackages|MemoryOOMScore|MemoryQoS|OnlyKoordlet|Demo|Koordlet|Neighbours|Network|Lifecycle|Kubelet)$"},
 		{"6.12-systemd", vm.Options{Kernel: "6.12", Flavour: vm.Systemd}, "^TestGuestSystemd(Scenarios|ProxyScenarios|Conformance|Lifecycle|Docker|Koordlet|Demo)$"},
-		{"7.2", vm.Options{Kernel: "7.2"}, "^TestGuest(Scenarios|PageCache|MemoryQoS|Lifecycle)$"},
-		{"6.1", vm.Options{Kernel: "6.1"}, "^TestGuest(Scenarios|PageCache|MemoryQoS|Lifecycle|Compat17|Compat17FirstInstruction|Compat20|Compat20FirstInstruction)$"},
+		{"7.2", vm.Options{Kernel: "7.2"}, "^TestGuest(Scenarios|PageCache|MemoryOOMScore|MemoryQoS|Lifecycle)$"},
+		{"6.1", vm.Options{Kernel: "6.1"}, "^TestGuest(Scenarios|PageCache|MemoryOOMScore|MemoryQoS|Lifecycle|Compat17|Compat17FirstInstruction|Compat20|Compat20FirstInstruction)$"},
 		{"6.1-proxy", vm.Options{Kernel: "6.1"}, "^TestGuestProxy(Beside|BesideScenarios|Killed|KilledBetween|Safe)$"},
 		{"6.1-v1", vm.Options{Kernel: "6.1", CgroupV1: true}, "^TestGuest(Scenarios|ProxyScenarios|Conformance|KernelPackages|Lifecycle)$"},
 		// Debian's kernels have neither core scheduling nor io.latency: this one is compiled with them.

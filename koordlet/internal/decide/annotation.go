@@ -4,6 +4,7 @@
 package decide
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
@@ -15,26 +16,41 @@ import (
 )
 
 // Unread names the annotations of the Node object that cannot be read, of those that the agent goes by, and says why; nil for none. Each
-// counts as absent, so that a reservation with a slip in it reserves nothing. The bandwidth of the network is its loop's to tell.
-func Unread(n *kube.Node) error {
-	var parts []string
+// counts as absent, so that a reservation with a slip in it reserves nothing. So does a CPU that an annotation names and the machine does
+// not have; an empty machine is one that is not known. The bandwidth of the network is its loop's to tell.
+func Unread(n *kube.Node, machine topo.CPUSet) error {
+	var parts, cpus []string
 	note := func(key string, err error) {
 		if err != nil {
 			parts = append(parts, key+": "+err.Error())
 		}
 	}
-	_, _, err := reservation(n)
+	lacks := func(key string, named topo.CPUSet) {
+		if missing := named.Minus(machine); !machine.Empty() && !missing.Empty() {
+			cpus = append(cpus, key+": "+missing.String())
+		}
+	}
+	set, _, err := reservation(n)
 	note(protocol.AnnotationNodeReservation, err)
-	_, _, err = systemQoS(n)
+	lacks(protocol.AnnotationNodeReservation, set)
+	set, _, err = systemQoS(n)
 	note(protocol.AnnotationSystemQoSResource, err)
+	lacks(protocol.AnnotationSystemQoSResource, set)
 	_, err = normalization(n)
 	note(protocol.AnnotationNormalizationRatio, err)
 	_, err = predict.Raw(n.Annotations[protocol.AnnotationRawAllocatable])
 	note(protocol.AnnotationRawAllocatable, err)
-	if len(parts) == 0 {
+	var all []string
+	if len(parts) > 0 {
+		all = append(all, fmt.Sprintf("annotations of node %s count as absent: %s", n.Name, strings.Join(parts, "; ")))
+	}
+	if len(cpus) > 0 {
+		all = append(all, fmt.Sprintf("annotations of node %s name CPUs that it does not have: %s", n.Name, strings.Join(cpus, "; ")))
+	}
+	if len(all) == 0 {
 		return nil
 	}
-	return fmt.Errorf("annotations of node %s count as absent: %s", n.Name, strings.Join(parts, "; "))
+	return errors.New(strings.Join(all, "; "))
 }
 
 // reservation is what an administrator keeps from the pods: CPUs, or an amount without naming them.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/koord-rt/koord-rt/koordlet/internal/decide"
 	"github.com/koord-rt/koord-rt/koordlet/internal/kube"
+	"github.com/koord-rt/koord-rt/model/topo"
 )
 
 // Each annotation that cannot be read is named with node, key and reason; those that can, and those that are not there, are not.
@@ -20,7 +21,7 @@ func TestUnread(t *testing.T) {
 		"node.koordinator.sh/cpu-normalization-ratio": "1.20", "node.koordinator.sh/raw-allocatable": `{"cpu":"32"}`,
 	}
 	for name, annotations := range map[string]map[string]string{"none": nil, "good": good} {
-		if err := decide.Unread(&kube.Node{Name: "n1", Annotations: annotations}); err != nil {
+		if err := decide.Unread(&kube.Node{Name: "n1", Annotations: annotations}, topo.CPUs(0, 1)); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -35,16 +36,36 @@ func TestUnread(t *testing.T) {
 		"node.koordinator.sh/reservation": "reservedCPUs: ", "node.koordinator.sh/system-qos-resource": "cpuset: ",
 		"node.koordinator.sh/cpu-normalization-ratio": `"fast" is no number`, "node.koordinator.sh/raw-allocatable": "many",
 	} {
-		err := decide.Unread(&kube.Node{Name: "n1", Annotations: map[string]string{key: bad[key]}})
+		err := decide.Unread(&kube.Node{Name: "n1", Annotations: map[string]string{key: bad[key]}}, topo.CPUSet{})
 		if err == nil || !strings.HasPrefix(err.Error(), "annotations of node n1 count as absent: "+key+": ") || !strings.Contains(err.Error(), reason) {
 			t.Errorf("%s: %v", key, err)
 		}
 		want = append(want, key)
 	}
-	all := decide.Unread(&kube.Node{Name: "n1", Annotations: bad})
+	all := decide.Unread(&kube.Node{Name: "n1", Annotations: bad}, topo.CPUSet{})
 	for _, key := range want {
 		if all == nil || !strings.Contains(all.Error(), key+": ") {
 			t.Errorf("all of them: %v, want %s", all, key)
+		}
+	}
+}
+
+// CPUs that an annotation names and the machine does not have are named, and no others; those of a machine that is not known are not asked for.
+func TestUnreadNamesMissingCPUs(t *testing.T) {
+	t.Parallel()
+	n := &kube.Node{Name: "n1", Annotations: map[string]string{
+		"node.koordinator.sh/reservation": `{"reservedCPUs":"1-3,8"}`, "node.koordinator.sh/system-qos-resource": `{"cpuset":"2"}`,
+		"node.koordinator.sh/cpu-normalization-ratio": "fast",
+	}}
+	const absent = `annotations of node n1 count as absent: node.koordinator.sh/cpu-normalization-ratio: `
+	err := decide.Unread(n, topo.CPUs(0, 1))
+	if err == nil || !strings.HasPrefix(err.Error(), absent) || !strings.HasSuffix(err.Error(), "; annotations of node n1 name CPUs that it does not have: "+
+		"node.koordinator.sh/reservation: 2-3,8; node.koordinator.sh/system-qos-resource: 2") {
+		t.Errorf("told: %v", err)
+	}
+	for machine, cpus := range map[string]topo.CPUSet{"not known": {}, "larger": topo.CPUs(0, 1, 2, 3, 8)} {
+		if err := decide.Unread(n, cpus); err == nil || !strings.HasPrefix(err.Error(), absent) || strings.Contains(err.Error(), "does not have") {
+			t.Errorf("%s: %v", machine, err)
 		}
 	}
 }
@@ -61,7 +82,7 @@ func TestUnreadTooLong(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := decide.Unread(&n); err == nil || !strings.Contains(err.Error(), "node.koordinator.sh/reservation: ") {
+	if err := decide.Unread(&n, topo.CPUSet{}); err == nil || !strings.Contains(err.Error(), "node.koordinator.sh/reservation: ") {
 		t.Errorf("told: %v", err)
 	}
 }

@@ -25,13 +25,15 @@ type script struct {
 	pods  []*Pod
 	err   error
 	asked []time.Time
+	// problems are those of every answer.
+	problems []string
 }
 
 func (s *script) List(context.Context) ([]*Pod, []string, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.asked = append(s.asked, time.Now())
-	return slices.Clone(s.pods), nil, s.err
+	return slices.Clone(s.pods), s.problems, s.err
 }
 
 func (s *script) Weakness() string { return "" }
@@ -233,6 +235,25 @@ func TestKeeperPokesAreBounded(t *testing.T) {
 			t.Errorf("%d questions for a thousand pokes in a second", n)
 		}
 	})
+}
+
+// What is wrong with pods is told in the same order at each look, some of it, and how much there is beside that.
+func TestKeeperTellsOfSomeProblems(t *testing.T) {
+	t.Parallel()
+	for want, problems := range map[string][]string{
+		"":                             nil,
+		"a: x":                         {"a: x"},
+		"a: x; b: y; c: z":             {"c: z", "a: x", "b: y"},
+		"a: x; b: y; c: z; and 2 more": {"e", "d", "c: z", "a: x", "b: y"},
+	} {
+		kubelet := &script{problems: problems}
+		kubelet.say(nil, pod("a"))
+		keep(t, Options{Kubelet: kubelet}, func(k *Keeper) {
+			if got := k.State().Degraded(); got != want {
+				t.Errorf("%q, want %q", got, want)
+			}
+		})
+	}
 }
 
 func TestKeeperFallsBackToTheAPIServer(t *testing.T) {

@@ -5,6 +5,8 @@ package pods
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -72,9 +74,22 @@ func (s *State) Degraded() string {
 	case s.Source == FromKubelet && s.API.Configured && !s.API.OK && s.API.Reason != "":
 		return "pods from the kubelet: " + s.API.Reason
 	case len(s.Problems) > 0:
-		return s.Problems[0]
+		return some(s.Problems)
 	}
 	return s.Weakness
+}
+
+// named is how many problems a line tells.
+const named = 3
+
+// some is the first few problems, and how many there are beside them.
+func some(problems []string) string {
+	n := min(len(problems), named)
+	out := strings.Join(problems[:n], "; ")
+	if more := len(problems) - n; more > 0 {
+		out += fmt.Sprintf("; and %d more", more)
+	}
+	return out
 }
 
 // reasons joins those of the configured sources.
@@ -96,7 +111,7 @@ func (s *State) reasons() string {
 func (k *Keeper) describe(from Source, good time.Time) *State {
 	s := &State{Source: from, Good: good, Kubelet: k.kubelet.Health, API: k.api.Health, Kept: len(k.missing)}
 	if from != FromNobody {
-		s.Current, s.Problems = k.of(from).OK, k.of(from).problems
+		s.Current, s.Problems = k.of(from).OK, slices.Sorted(slices.Values(k.of(from).problems)) // a kubelet lists pods in any order
 	}
 	if k.o.Kubelet != nil {
 		s.Weakness = k.o.Kubelet.Weakness()

@@ -21,6 +21,7 @@ import (
 	"github.com/koord-rt/koord-rt/koordlet/internal/kube"
 	"github.com/koord-rt/koord-rt/koordlet/internal/pods"
 	"github.com/koord-rt/koord-rt/koordlet/internal/trust"
+	"github.com/koord-rt/koord-rt/model/topo"
 )
 
 // cluster is the API server as the agent uses it; without one, nothing of it is known and nothing fails.
@@ -31,6 +32,8 @@ type cluster struct {
 	node   *kube.Single[kube.Node]
 	slo    *kube.Single[slo.Strategy]
 	metric *kube.Single[slo.Asked]
+	// cpus are the machine's, none where they are not known; set before anything runs.
+	cpus func() topo.CPUSet
 	// poke is called when the NodeMetric is another one or its policy has changed; set before anything runs.
 	poke func()
 	// back is called when the API server answers again who follows the NodeSLO, and when that has changed; set before anything runs.
@@ -46,7 +49,7 @@ func newCluster(cfg *config.Koordlet, version string, log *slog.Logger) (*cluste
 	if err != nil {
 		return nil, err
 	}
-	c := &cluster{name: name, agent: Program + "/" + version, poke: func() {}, back: func() {}, answered: func(string, string, int, time.Duration) {}, wrote: func(string, bool) {}}
+	c := &cluster{name: name, agent: Program + "/" + version, cpus: func() topo.CPUSet { return topo.CPUSet{} }, poke: func() {}, back: func() {}, answered: func(string, string, int, time.Duration) {}, wrote: func(string, bool) {}}
 	if cfg.APIServer.Mode == config.APIServerOff {
 		return c, nil
 	}
@@ -67,7 +70,7 @@ func newCluster(cfg *config.Koordlet, version string, log *slog.Logger) (*cluste
 	unread := ""
 	c.node = kube.NewSingle(c.client, kube.Nodes, name, kube.DecodeNode, kube.FollowOptions{}, func(o kube.Observation[kube.Node]) {
 		told(log, "node", o.Err)
-		unread = toldUnread(log, unread, decide.Unread(&o.Value))
+		unread = toldUnread(log, unread, decide.Unread(&o.Value, c.cpus()))
 	})
 	c.slo = kube.NewSingle(c.client, kube.NodeSLOs, name, slo.DecodeNodeSLO, kube.FollowOptions{}, func(o kube.Observation[slo.Strategy]) {
 		told(log, "NodeSLO", o.Err)
@@ -198,7 +201,7 @@ func (c *cluster) sources() []status.Source {
 	}
 	node, spec, metric := c.node.Observed(), c.slo.Observed(), c.metric.Observed()
 	about := source("node", node.Err, node.Since)
-	if unread := decide.Unread(&node.Value); node.Err == nil && unread != nil {
+	if unread := decide.Unread(&node.Value, c.cpus()); node.Err == nil && unread != nil {
 		about = source("node", unread, time.Time{})
 	}
 	return append(

@@ -41,6 +41,7 @@ import (
 	"github.com/koord-rt/koord-rt/koordlet/internal/window"
 	"github.com/koord-rt/koord-rt/model/node"
 	"github.com/koord-rt/koord-rt/model/plan"
+	"github.com/koord-rt/koord-rt/model/topo"
 	"github.com/koord-rt/koord-rt/model/unit"
 	"github.com/koord-rt/koord-rt/model/workload"
 	"github.com/koord-rt/koord-rt/policy/interference"
@@ -123,6 +124,7 @@ func New(ctx context.Context, l Loaded, version, program string, log *slog.Logge
 	if d.host, err = host.New(ctx, o); err != nil {
 		return nil, err
 	}
+	d.cluster.cpus = func() topo.CPUSet { return d.host.Engine.Views().Load().Topology.All() }
 	beneath, err := d.host.Place()
 	if err != nil {
 		return nil, err

@@ -19,6 +19,7 @@ import (
 	"github.com/koord-rt/koord-rt/daemon/status"
 	"github.com/koord-rt/koord-rt/koordlet/internal/kube"
 	"github.com/koord-rt/koord-rt/koordlet/internal/kube/kubetest"
+	"github.com/koord-rt/koord-rt/model/topo"
 )
 
 // wayTo is the text of a kubeconfig that leads to an API server.
@@ -191,7 +192,8 @@ func TestServerThatComesBack(t *testing.T) {
 	}
 }
 
-// TestNodeThatCannotBeReadInFull: an annotation that is wrong makes the source of the node degraded until it is mended, and is logged once.
+// TestNodeThatCannotBeReadInFull: an annotation that is wrong, or names CPUs that the machine lacks, makes the source of the node degraded until it
+// is mended, and is logged once.
 func TestNodeThatCannotBeReadInFull(t *testing.T) {
 	t.Parallel()
 	const path, key = "/api/v1/nodes", "node.koordinator.sh/reservation"
@@ -208,6 +210,7 @@ func TestNodeThatCannotBeReadInFull(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.close()
+	c.cpus = func() topo.CPUSet { return topo.CPUs(0, 1) }
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error)
 	for i, step := range []struct {
@@ -218,6 +221,7 @@ func TestNodeThatCannotBeReadInFull(t *testing.T) {
 		{node("", "0-"), 1, status.StateDegraded, "annotations of node node-1 count as absent: " + key + ": reservedCPUs: "},
 		{node(`,"koordinator.sh/other":"x"`, "0-"), 2, status.StateDegraded, key},
 		{node("", "0-1"), 1, status.StateActive, ""},
+		{node("", "0-2"), 1, status.StateDegraded, "CPUs that it does not have: " + key + ": 2"},
 	} {
 		api.Put(t, path, step.object)
 		if i == 0 {
@@ -241,7 +245,7 @@ func TestNodeThatCannotBeReadInFull(t *testing.T) {
 	if err := <-ended; err != nil {
 		t.Error(err)
 	}
-	if got := strings.Count(text.String(), "cannot read all"); got != 1 {
+	if got := strings.Count(text.String(), "cannot read all"); got != 2 {
 		t.Errorf("logged %d times: %s", got, text.String())
 	}
 }
