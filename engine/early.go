@@ -23,38 +23,42 @@ type Births interface {
 // quotaFile is the file of the quota on cgroup v1 (Documentation/scheduler/sched-bwc.rst).
 const quotaFile = "cpu.cfs_quota_us"
 
-// expected is where a container's cgroup is about to be made, "" where nothing of it is written early.
-func (g *Engine) expected(e *entry) string {
-	burst := e.rest.Get(plan.CPUBurst)
-	if g.o.Births == nil || burst == nil || burst.Observe || burst.Value.Int() <= 0 || e.c.Cgroup == "" {
+// expectedAt is where the quota of a container whose cgroup is about to be made will stand, "" where nothing is written early.
+func (g *Engine) expectedAt(c *workload.Container) string {
+	if g.o.Births == nil || c.Cgroup == "" {
 		return ""
 	}
-	return g.o.Live.quotaDir(e.c.Cgroup)
+	return g.o.Live.quotaDir(c.Cgroup)
 }
 
 // expect has a container's burst written early.
 func (g *Engine) expect(e *entry) {
-	dir := g.expected(e)
-	if dir == "" {
+	dir, burst := g.expectedAt(e.c), e.rest.Get(plan.CPUBurst)
+	if dir == "" || burst == nil || burst.Observe || burst.Value.Int() <= 0 || !g.creating(e.c.ID) {
 		return
 	}
-	burst := *e.rest.Get(plan.CPUBurst)
-	quota := plan.Setting{Target: burst.Target, Knob: plan.CPUQuota, Value: plan.Int(quotaOf(e.plan, &e.c.Base).V)}
+	early := *burst
+	quota := plan.Setting{Target: early.Target, Knob: plan.CPUQuota, Value: plan.Int(quotaOf(e.plan, &e.c.Base).V)}
 	err := g.o.Births.Expect(dir, quotaFile, func() (enough bool) {
-		g.shielded("container "+e.c.Name, func() { enough = g.early(e.c.ID, burst, quota) })
+		g.shielded("container "+e.c.Name, func() { enough = g.early(e.c.ID, early, quota) })
 		return enough
 	})
 	if err != nil {
 		g.log.Debug("the burst is written at the start", "container", e.c.Name, "id", e.c.ID, "err", err)
 	}
-	if now, ok := g.reg.container(e.c.ID); !ok || now.c.State != workload.StateCreating {
+	if !g.creating(e.c.ID) {
 		g.o.Births.Forget(dir) // it was quicker
 	}
 }
 
-// unexpect ends what expect began: whoever decides the container from now on writes last.
+func (g *Engine) creating(id string) bool {
+	e, ok := g.reg.container(id)
+	return ok && e.c.State == workload.StateCreating
+}
+
+// unexpect ends what expect began, if it did: whoever decides the container from now on writes last.
 func (g *Engine) unexpect(e *entry) {
-	if dir := g.expected(e); dir != "" {
+	if dir := g.expectedAt(e.c); dir != "" {
 		g.o.Births.Forget(dir)
 	}
 }

@@ -157,11 +157,13 @@ func TestNoBurstByAnOlderDecision(t *testing.T) {
 			u.Update(t.Context(), u.sandbox, arrival, workload.Resources{Quota: container().Base.Quota, Shares: container().Base.Shares}, nil)
 		}, "200000"},
 		"late": {func(_ *testing.T, u *unborn) { u.CreatedLate(container().ID) }, "200000"},
+		"not listed": {func(t *testing.T, u *unborn) {
+			u.Synchronize(nil, nil)
+			enginetest.Eventually(t, "an end of what was expected", func() bool { return u.births.has(u.cpu) })
+		}, ""},
 		"gone": {func(t *testing.T, u *unborn) {
 			u.Remove("s", container().ID)
-			if !u.births.has(u.cpu) {
-				t.Error("who is gone is still expected")
-			}
+			enginetest.Eventually(t, "an end of what was expected", func() bool { return u.births.has(u.cpu) })
 		}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {

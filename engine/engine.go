@@ -98,6 +98,8 @@ type Options struct {
 	ExitsUntold bool
 	// UpdatesUntold: nor does it tell of updates; once the kernel holds other values, its record does (List).
 	UpdatesUntold bool
+	// UpdatesAwaited: who has asked for an update hears of its end behind Updated.
+	UpdatesAwaited bool
 	// Beside reports whether another program on this node writes what the specification cannot carry before the first
 	// instruction; nil for none.
 	Beside func() bool

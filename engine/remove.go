@@ -16,7 +16,6 @@ func (g *Engine) Remove(sandbox, id string) {
 	if !ok {
 		return
 	}
-	g.unexpect(&e)
 	if e.c.State != workload.StateStopped {
 		g.released(e)
 	}
@@ -30,6 +29,7 @@ func (g *Engine) forgotten(sandbox string, e entry) {
 		pod = *known.p
 	}
 	g.jobs.add(func(context.Context) {
+		g.unexpect(&e)
 		g.recordGone(e.c.Target(&pod))
 		g.stats.dropProof(e.c.ID)
 		_, n := g.reg.counts()

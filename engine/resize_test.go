@@ -240,13 +240,20 @@ func (k slowly) Apply(ctx context.Context, p plan.Plan, gen uint64) []apply.Resu
 }
 
 // The reply to an update does not wait for the pod's burst to fall, which the runtime's own work leaves time for. What the kubelet waits for
-// before it writes the pod's quota does: the end of the update, and what it tells of the pod.
+// before it writes the pod's quota does: the end of the update, and what it tells of the pod. Over a way on which the kubelet hears first,
+// the reply waits.
 func TestKubeletHearsWhenThePodsBurstHasFallen(t *testing.T) {
 	t.Parallel()
 	smaller := workload.Resources{Quota: unit.Some(20000)}
-	for name, hear := range map[string]func(context.Context, *Engine, Sandbox, string){
-		"of the update": func(ctx context.Context, g *Engine, _ Sandbox, id string) { g.Updated(ctx, id) },
-		"of the pod":    func(ctx context.Context, g *Engine, sandbox Sandbox, _ string) { g.UpdatePod(ctx, sandbox, smaller) },
+	for name, c := range map[string]struct {
+		awaited bool
+		hear    func(context.Context, *Engine, Sandbox, Arrival)
+	}{
+		"of the update": {true, func(ctx context.Context, g *Engine, _ Sandbox, ctr Arrival) { g.Updated(ctx, ctr.ID) }},
+		"of the pod":    {true, func(ctx context.Context, g *Engine, sandbox Sandbox, _ Arrival) { g.UpdatePod(ctx, sandbox, smaller) }},
+		"before": {false, func(ctx context.Context, g *Engine, sandbox Sandbox, ctr Arrival) {
+			g.Update(ctx, sandbox, ctr, smaller, nil)
+		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -257,12 +264,14 @@ func TestKubeletHearsWhenThePodsBurstHasFallen(t *testing.T) {
 				g.settleAll(t.Context()) // what the list has asked for
 				g.reg.changePod(sandbox.ID, func(e *podEntry) { e.told = true })
 				end := make(chan struct{})
-				g.o.Kernel = slowly{k, target, end}
-				g.Update(t.Context(), sandbox, arrival, smaller, nil)
+				g.o.Kernel, g.o.UpdatesAwaited = slowly{k, target, end}, c.awaited
+				if c.awaited {
+					g.Update(t.Context(), sandbox, arrival, smaller, nil)
+				}
 				heard := make(chan struct{})
 				go func() {
 					defer close(heard)
-					hear(t.Context(), g, sandbox, arrival.ID)
+					c.hear(t.Context(), g, sandbox, arrival)
 				}()
 				synctest.Wait()
 				select {

@@ -35,7 +35,6 @@ func (g *Engine) Start(ctx context.Context, sb Sandbox, ctr Arrival, pid int, di
 		if e.c.State == workload.StateStopped {
 			return nil // it has ended before we were told that it began
 		}
-		g.unexpect(&e)
 		was, c := e, *e.c
 		c.PID, c.State = pid, workload.StateCreated
 		if dir != "" {
@@ -51,7 +50,10 @@ func (g *Engine) Start(ctx context.Context, sb Sandbox, ctr Arrival, pid int, di
 			e.plan, e.gen, e.told = g.decide(v, pod.p, &c), v.Generation, stood
 			todo = withUndo(v, stood, e.plan, c.Base)
 		}
-		if swapped = g.reg.swapContainer(&was, e); swapped && !waited {
+		if swapped = g.reg.swapContainer(&was, e); swapped {
+			g.unexpect(&was) // what is written from now on is the last
+		}
+		if swapped && !waited {
 			must, waited = demanded(v, pod.p), true
 			missing = g.ready(ctx, e.sandbox, c.ID, must, until)
 			swapped = g.views.Load() == v && g.reg.stillAs(&e) // else it is decided anew: what was decided may have been overtaken

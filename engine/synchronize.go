@@ -66,6 +66,7 @@ func (g *Engine) Synchronize(listed []*workload.Pod, containers []Listed) {
 func (g *Engine) vanished(pods []podEntry, containers []entry) {
 	for _, e := range containers {
 		if _, back := g.reg.container(e.c.ID); !back {
+			g.unexpect(&e)
 			g.recordGone(e.c.Target(&workload.Pod{}))
 		}
 	}

@@ -100,7 +100,7 @@ const lowFor = 2900 * time.Millisecond
 // lowerBurst makes room for a smaller quota: a quota below the burst that stands in the kernel is EINVAL, on the
 // container and, when the kubelet follows, on the pod. The new bursts come with the reply and with the checks of the pod. What
 // stands is what the plans before this update have written, an earlier life's as well. The container's falls before the reply, since the
-// runtime writes next; the pod's while the runtime does (lowerPod), since nobody writes there before that call is over. It reports whether
+// runtime writes next; the pod's, where the kubelet can be held up, while the runtime does (lowerPod), since nobody writes there before that call is over. It reports whether
 // the pod's stood and has to stay low: whoever settles the pod before the kubelet has told of its new quota would raise it to the old one's.
 func (g *Engine) lowerBurst(ctx context.Context, v *node.View, pod podEntry, old, next plan.Plan, before, asked unit.Opt) (low bool) {
 	if !v.Kernel.Has(plan.CPUBurst) || v.Ceded.Has(plan.CPUBurst) || !asked.Set {
@@ -133,8 +133,8 @@ func (g *Engine) lowerBurst(ctx context.Context, v *node.View, pod podEntry, old
 			podLow = plan.Plan{lowered(*had, 0)}
 		}
 	}
-	if !told {
-		pl, podLow = append(pl, podLow...), nil // when the kubelet writes the pod's quota nobody knows
+	if !told || !g.o.UpdatesAwaited {
+		pl, podLow = append(pl, podLow...), nil // nobody holds the kubelet up until it has fallen
 	}
 	if len(pl) > 0 {
 		g.count(g.o.Kernel.Apply(ctx, pl, v.Generation))
@@ -148,8 +148,11 @@ func (g *Engine) lowerBurst(ctx context.Context, v *node.View, pod podEntry, old
 // lowerPod writes a pod's burst while the runtime is at work. Updated and UpdatePod wait for it: so it has fallen before the kubelet hears
 // of either and goes on to the pod's quota.
 func (g *Engine) lowerPod(ctx context.Context, sandbox string, low plan.Plan, gen uint64) {
+	waiting, cancel := context.WithDeadline(ctx, g.halfway())
+	defer cancel()
 	for !g.unsettled.take(sandbox) { // who is at it may write an older decision
-		if g.unsettled.quiet(ctx, sandbox); ctx.Err() != nil {
+		if g.unsettled.quiet(waiting, sandbox); waiting.Err() != nil {
+			g.count(g.o.Kernel.Apply(ctx, low, gen))
 			return
 		}
 	}

@@ -14,16 +14,18 @@ import (
 )
 
 // Updated says that the runtime has written an update. What that does not carry is written again, and what it was answered with and
-// has been decided away meanwhile is taken back. It returns when the pod's burst has fallen where it had to (lowerPod): whoever asked for
-// the update must not hear of its end before, since he writes the pod's quota next.
+// has been decided away meanwhile is taken back. With UpdatesAwaited it returns when the pod's burst has fallen where it had to (lowerPod):
+// whoever asked for the update writes the pod's quota next.
 func (g *Engine) Updated(ctx context.Context, id string) {
 	was, ok := g.reg.container(id)
 	if !ok {
 		return
 	}
-	waiting, cancel := context.WithDeadline(ctx, g.halfway())
-	defer cancel()
-	g.unsettled.quiet(waiting, was.sandbox)
+	if g.o.UpdatesAwaited {
+		waiting, cancel := context.WithDeadline(ctx, g.halfway())
+		defer cancel()
+		g.unsettled.quiet(waiting, was.sandbox)
+	}
 	g.jobs.add(func(ctx context.Context) {
 		var wrote plan.Plan
 		for ctx.Err() == nil {

@@ -65,10 +65,10 @@ type Options struct {
 	List engine.Lister
 	// Kernel, where given, stands between the engine and its writes.
 	Kernel func(engine.Kernel) engine.Kernel
-	// Join, ExitsUntold, UpdatesUntold and Beside are the engine's.
-	Join                       func(ours, foreign plan.Plan) plan.Plan
-	ExitsUntold, UpdatesUntold bool
-	Beside                     func() bool
+	// Join, ExitsUntold, UpdatesUntold, UpdatesAwaited and Beside are the engine's.
+	Join                                       func(ours, foreign plan.Plan) plan.Plan
+	ExitsUntold, UpdatesUntold, UpdatesAwaited bool
+	Beside                                     func() bool
 	// Serving is closed when the program answers on its sockets; nil for one without.
 	Serving <-chan struct{}
 	// Scheduling says how the kernel schedules this process, for its status file; nil for a program that tells nothing of it.
@@ -158,7 +158,7 @@ func (h *Host) connect(roots root.Roots, static engine.Static, views *engine.Vie
 	}
 	h.Engine = engine.New(engine.Options{
 		Boot: boot, Config: h.o.Config, Log: h.o.Log, Metrics: h.Metrics, Edge: h.o.Edge, Journal: h.ledger, Kernel: kernel,
-		Join: h.o.Join, ExitsUntold: h.o.ExitsUntold, UpdatesUntold: h.o.UpdatesUntold, Beside: h.o.Beside, Leave: h.leaving,
+		Join: h.o.Join, ExitsUntold: h.o.ExitsUntold, UpdatesUntold: h.o.UpdatesUntold, UpdatesAwaited: h.o.UpdatesAwaited, Beside: h.o.Beside, Leave: h.leaving,
 		Views: views, Past: past, Live: live(roots, &static.Kernel), CgroupRoot: searchRoot(roots, &static.Kernel), List: h.o.List,
 		Births: h.births,
 		Groups: resctrl.FS(roots.Resctrl), // may be mounted later; until then no group is decided

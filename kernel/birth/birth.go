@@ -21,16 +21,17 @@ import (
 // Watcher expects any number of cgroups with one inotify descriptor, which it takes at the first. Safe for concurrent use. An event that is
 // lost (a full queue, no watches left) is a call that does not come.
 type Watcher struct {
-	mu     sync.Mutex
-	fs     *fsnotify.Watcher
-	closed bool
-	begun  chan struct{} // closed with the first
-	// by the directory that is expected, and how many of them lie in each parent.
-	expected map[string]*expected
-	parents  map[string]int
-	// over are those whose watches nobody needs any more.
-	over []*expected
-	wake chan struct{}
+	// watching is held over the kernel's calls for watches, mu for memory only; who holds both took watching first.
+	watching sync.Mutex
+	fs       *fsnotify.Watcher
+	closed   bool
+	begun    chan struct{}  // closed with the first
+	parents  map[string]int // how many expected directories lie in each, with those that are over and still watched
+
+	mu       sync.Mutex
+	expected map[string]*expected // by the directory
+	over     []*expected          // those whose watches nobody needs any more
+	wake     chan struct{}
 }
 
 // expected is one cgroup.
@@ -52,11 +53,16 @@ func New() *Watcher {
 func (w *Watcher) Expect(dir, name string, written func() (enough bool)) error {
 	dir = filepath.Clean(dir)
 	e := &expected{dir: dir, file: filepath.Join(dir, name), written: written}
+	if err := w.add(e); err != nil {
+		return fmt.Errorf("expect %s: %w", dir, err)
+	}
 	w.mu.Lock()
-	err := w.add(e)
+	old := w.expected[dir]
+	w.expected[dir] = e
 	w.mu.Unlock()
-	if err != nil {
-		return err
+	if old != nil {
+		old.end()
+		w.release(old)
 	}
 	if _, err := os.Lstat(dir); err == nil {
 		w.born(dir) // before the watch was there, perhaps
@@ -64,44 +70,48 @@ func (w *Watcher) Expect(dir, name string, written func() (enough bool)) error {
 	return nil
 }
 
-// add begins to watch the directory's parent. The caller holds mu.
+// add begins to watch the directory's parent.
 func (w *Watcher) add(e *expected) error {
+	w.watching.Lock()
+	defer w.watching.Unlock()
 	if w.closed {
-		return fmt.Errorf("expect %s: %w", e.dir, fsnotify.ErrClosed)
+		return fsnotify.ErrClosed
 	}
 	if w.fs == nil {
 		fs, err := fsnotify.NewWatcher()
 		if err != nil {
-			return fmt.Errorf("expect %s: %w", e.dir, err)
+			return err
 		}
 		w.fs = fs
 		close(w.begun)
 	}
 	parent := filepath.Dir(e.dir)
 	if err := w.fs.Add(parent); err != nil {
-		return fmt.Errorf("expect %s: %w", e.dir, err)
+		return err
 	}
 	w.parents[parent]++
-	if old := w.expected[e.dir]; old != nil {
-		w.over = append(w.over, old)
-	}
-	w.expected[e.dir] = e
 	return nil
 }
 
 // Forget ends what Expect began: when it returns, the call is not running and will not be made. It waits for a call that is, and not for
 // the kernel to drop its watches. It must not be called from the call.
 func (w *Watcher) Forget(dir string) {
+	dir = filepath.Clean(dir)
 	w.mu.Lock()
-	e := w.expected[filepath.Clean(dir)]
+	e := w.expected[dir]
+	delete(w.expected, dir)
 	w.mu.Unlock()
-	if e == nil {
-		return
+	if e != nil {
+		e.end()
+		w.release(e)
 	}
+}
+
+// end waits for a call that is under way and forbids any other.
+func (e *expected) end() {
 	e.mu.Lock()
+	defer e.mu.Unlock()
 	e.ended = true
-	e.mu.Unlock()
-	w.ended(e)
 }
 
 // call makes the call.
@@ -110,20 +120,25 @@ func (w *Watcher) call(e *expected) {
 	enough := !e.ended && e.written()
 	e.ended = e.ended || enough
 	e.mu.Unlock()
-	if enough {
-		w.ended(e)
+	if !enough {
+		return
+	}
+	w.mu.Lock()
+	mine := w.expected[e.dir] == e
+	if mine {
+		delete(w.expected, e.dir)
+	}
+	w.mu.Unlock()
+	if mine {
+		w.release(e)
 	}
 }
 
-// ended takes one off the list; Run drops its watches.
-func (w *Watcher) ended(e *expected) {
+// release has Run drop the watches of one that is off the list.
+func (w *Watcher) release(e *expected) {
 	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.expected[e.dir] != e {
-		return
-	}
-	delete(w.expected, e.dir)
 	w.over = append(w.over, e)
+	w.mu.Unlock()
 	select {
 	case w.wake <- struct{}{}:
 	default:
@@ -158,33 +173,39 @@ func (w *Watcher) Run(ctx context.Context) error {
 
 // end closes the descriptor.
 func (w *Watcher) end() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
+	w.watching.Lock()
+	defer w.watching.Unlock()
 	w.closed = true
 	if w.fs != nil {
 		_ = w.fs.Close() // nothing was written
 	}
 }
 
+// of is who expects a directory.
+func (w *Watcher) of(dir string) *expected {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.expected[dir]
+}
+
 // born begins to watch the file of a directory that has been made. What was written before the watch was there nobody tells, so the
 // call is made at once, too.
 func (w *Watcher) born(dir string) {
-	w.mu.Lock()
-	e := w.expected[dir]
-	if e != nil && !w.closed {
+	e := w.of(dir)
+	if e == nil {
+		return
+	}
+	w.watching.Lock()
+	if !w.closed && w.of(dir) == e { // else its watches may have been dropped already
 		_ = w.fs.Add(e.file) // a cgroup that is gone again has no more writes to tell of
 	}
-	w.mu.Unlock()
-	if e != nil {
-		w.call(e)
-	}
+	w.watching.Unlock()
+	w.call(e)
 }
 
 // wrote makes the call for a file.
 func (w *Watcher) wrote(file string) {
-	w.mu.Lock()
-	e := w.expected[filepath.Dir(file)]
-	w.mu.Unlock()
+	e := w.of(filepath.Dir(file))
 	if e != nil && e.file == file {
 		w.call(e)
 	}
@@ -192,13 +213,17 @@ func (w *Watcher) wrote(file string) {
 
 // drop takes back the watches of what is over. A watch holds the kernel's inode of a group that is gone until then.
 func (w *Watcher) drop() {
+	w.watching.Lock()
+	defer w.watching.Unlock()
 	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, e := range w.over {
+	over := w.over
+	w.over = nil
+	w.mu.Unlock()
+	for _, e := range over {
 		if w.closed {
-			break
+			return
 		}
-		if w.expected[e.dir] == nil {
+		if w.of(e.dir) == nil {
 			_ = w.fs.Remove(e.file) // it has never been made, perhaps
 		}
 		parent := filepath.Dir(e.dir)
@@ -207,6 +232,4 @@ func (w *Watcher) drop() {
 			_ = w.fs.Remove(parent)
 		}
 	}
-	clear(w.over)
-	w.over = w.over[:0]
 }

@@ -100,8 +100,9 @@ func TestRealCgroup(t *testing.T) {
 	for name, quick := range map[string]bool{"expected": false, "quicker": true} {
 		dir := filepath.Join(pod, name)
 		call, seen := reads(filepath.Join(dir, quota), second)
+		var calls atomic.Int32
 		begin := func() {
-			if err := w.Expect(dir, quota, call); err != nil {
+			if err := w.Expect(dir, quota, func() bool { calls.Add(1); return call() }); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -114,6 +115,7 @@ func TestRealCgroup(t *testing.T) {
 		if quick {
 			begin()
 		}
+		until(t, name+": the group", func() bool { return calls.Load() > 0 }) // from now on the writes themselves are told
 		write(t, filepath.Join(dir, quota), first)
 		write(t, filepath.Join(dir, quota), second)
 		until(t, name+": the quota", seen.Load)

@@ -65,9 +65,9 @@ func oomScore(t *testing.T) {
 // memoryGroup is a cgroup of the memory controller with a limit.
 func memoryGroup(t *testing.T, tree cgroups.Tree, name string, limit int) string {
 	t.Helper()
-	mount, file := tree.Controllers["memory"], "memory.limit_in_bytes"
+	mount, file, swap := tree.Controllers["memory"], "memory.limit_in_bytes", "memory.swappiness"
 	if tree.V2() {
-		mount, file = tree.Unified, "memory.max"
+		mount, file, swap = tree.Unified, "memory.max", "memory.swap.max"
 		if err := cgroups.Write(mount, "cgroup.subtree_control", "+memory"); err != nil {
 			t.Fatal(err)
 		}
@@ -81,8 +81,13 @@ func memoryGroup(t *testing.T, tree cgroups.Tree, name string, limit int) string
 			t.Error(err)
 		}
 	})
-	if err := cgroups.Write(dir, file, strconv.Itoa(limit)); err != nil {
-		t.Fatal(err)
+	for f, value := range map[string]int{file: limit, swap: 0} { // swap would take the place of a kill
+		if _, err := os.Lstat(filepath.Join(dir, f)); err != nil && f == swap {
+			continue // a kernel without
+		}
+		if err := cgroups.Write(dir, f, strconv.Itoa(value)); err != nil {
+			t.Fatal(err)
+		}
 	}
 	return dir
 }

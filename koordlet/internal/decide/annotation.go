@@ -16,9 +16,9 @@ import (
 )
 
 // Unread names the annotations of the Node object that cannot be read, of those that the agent goes by, and says why; nil for none. Each
-// counts as absent, so that a reservation with a slip in it reserves nothing. So does a CPU that an annotation names and the machine does
-// not have; an empty machine is one that is not known. The bandwidth of the network is its loop's to tell.
-func Unread(n *kube.Node, machine topo.CPUSet) error {
+// counts as absent, so that a reservation with a slip in it reserves nothing. So does a CPU that an annotation names and that is not
+// online; without any the machine is not known. The bandwidth of the network is its loop's to tell.
+func Unread(n *kube.Node, online topo.CPUSet) error {
 	var parts, cpus []string
 	note := func(key string, err error) {
 		if err != nil {
@@ -26,7 +26,7 @@ func Unread(n *kube.Node, machine topo.CPUSet) error {
 		}
 	}
 	lacks := func(key string, named topo.CPUSet) {
-		if missing := named.Minus(machine); !machine.Empty() && !missing.Empty() {
+		if missing := named.Minus(online); !online.Empty() && !missing.Empty() {
 			cpus = append(cpus, key+": "+missing.String())
 		}
 	}
@@ -45,7 +45,7 @@ func Unread(n *kube.Node, machine topo.CPUSet) error {
 		all = append(all, fmt.Sprintf("annotations of node %s count as absent: %s", n.Name, strings.Join(parts, "; ")))
 	}
 	if len(cpus) > 0 {
-		all = append(all, fmt.Sprintf("annotations of node %s name CPUs that it does not have: %s", n.Name, strings.Join(cpus, "; ")))
+		all = append(all, fmt.Sprintf("annotations of node %s name CPUs that are not online: %s", n.Name, strings.Join(cpus, "; ")))
 	}
 	if len(all) == 0 {
 		return nil

@@ -50,7 +50,7 @@ func TestUnread(t *testing.T) {
 	}
 }
 
-// CPUs that an annotation names and the machine does not have are named, and no others; those of a machine that is not known are not asked for.
+// CPUs that an annotation names and that are not online are named, and no others; those of a machine that is not known are not asked for.
 func TestUnreadNamesMissingCPUs(t *testing.T) {
 	t.Parallel()
 	n := &kube.Node{Name: "n1", Annotations: map[string]string{
@@ -59,12 +59,12 @@ func TestUnreadNamesMissingCPUs(t *testing.T) {
 	}}
 	const absent = `annotations of node n1 count as absent: node.koordinator.sh/cpu-normalization-ratio: `
 	err := decide.Unread(n, topo.CPUs(0, 1))
-	if err == nil || !strings.HasPrefix(err.Error(), absent) || !strings.HasSuffix(err.Error(), "; annotations of node n1 name CPUs that it does not have: "+
+	if err == nil || !strings.HasPrefix(err.Error(), absent) || !strings.HasSuffix(err.Error(), "; annotations of node n1 name CPUs that are not online: "+
 		"node.koordinator.sh/reservation: 2-3,8; node.koordinator.sh/system-qos-resource: 2") {
 		t.Errorf("told: %v", err)
 	}
 	for machine, cpus := range map[string]topo.CPUSet{"not known": {}, "larger": topo.CPUs(0, 1, 2, 3, 8)} {
-		if err := decide.Unread(n, cpus); err == nil || !strings.HasPrefix(err.Error(), absent) || strings.Contains(err.Error(), "does not have") {
+		if err := decide.Unread(n, cpus); err == nil || !strings.HasPrefix(err.Error(), absent) || strings.Contains(err.Error(), "not online") {
 			t.Errorf("%s: %v", machine, err)
 		}
 	}

@@ -32,7 +32,7 @@ type cluster struct {
 	node   *kube.Single[kube.Node]
 	slo    *kube.Single[slo.Strategy]
 	metric *kube.Single[slo.Asked]
-	// cpus are the machine's, none where they are not known; set before anything runs.
+	// cpus are those online, none where they are not known; set before anything runs.
 	cpus func() topo.CPUSet
 	// poke is called when the NodeMetric is another one or its policy has changed; set before anything runs.
 	poke func()

@@ -192,7 +192,7 @@ func TestServerThatComesBack(t *testing.T) {
 	}
 }
 
-// TestNodeThatCannotBeReadInFull: an annotation that is wrong, or names CPUs that the machine lacks, makes the source of the node degraded until it
+// TestNodeThatCannotBeReadInFull: an annotation that is wrong, or names CPUs that are not online, makes the source of the node degraded until it
 // is mended, and is logged once.
 func TestNodeThatCannotBeReadInFull(t *testing.T) {
 	t.Parallel()
@@ -221,7 +221,7 @@ func TestNodeThatCannotBeReadInFull(t *testing.T) {
 		{node("", "0-"), 1, status.StateDegraded, "annotations of node node-1 count as absent: " + key + ": reservedCPUs: "},
 		{node(`,"koordinator.sh/other":"x"`, "0-"), 2, status.StateDegraded, key},
 		{node("", "0-1"), 1, status.StateActive, ""},
-		{node("", "0-2"), 1, status.StateDegraded, "CPUs that it does not have: " + key + ": 2"},
+		{node("", "0-2"), 1, status.StateDegraded, "CPUs that are not online: " + key + ": 2"},
 	} {
 		api.Put(t, path, step.object)
 		if i == 0 {

@@ -35,7 +35,8 @@ func New(ctx context.Context, l Loaded, version, program string, log *slog.Logge
 	o := host.Options{
 		Config: l.Config.Node, Writer: Writer, Name: "koord-nri", Program: program, ConfigPath: l.Path,
 		Again: l.Again, Strategy: l.Strategy, Source: l.Source, Inline: l.Inline, Edge: plugin.Edge{Version: version}, Log: log,
-		Scheduling: d.sched.String,
+		Scheduling:     d.sched.String,
+		UpdatesAwaited: true, // containerd and CRI-O answer the kubelet behind PostUpdateContainer
 	}
 	d.list = &lister{endpoint: l.Config.Host.CRIEndpoint, name: func() string {
 		return d.host.Engine.Views().Load().Runtime.Name // asked after a Synchronize, so there is one
