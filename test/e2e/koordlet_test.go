@@ -332,6 +332,7 @@ func TestHostSuppress(t *testing.T) {
 	a.start()
 	load.stop()
 	r.within(30*time.Second, "quota of the tier after the load", node*15/100, node*66/100, quota)
+	r.quotaMoves()
 	a.strategy(suppressing("cpuset"))
 	r.within(20*time.Second, "quota after the change to cpuset", -1, -1, quota)
 	lasts := patience(20 * time.Second)

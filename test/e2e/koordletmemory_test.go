@@ -65,7 +65,7 @@ func memoryProtects(l *loops) {
 }
 
 // memoryIsReclaimed: page cache of a best-effort container stays while it has no marks, and goes down to them as soon as it
-// has: nobody is throttled or killed for it.
+// has: nobody waits, is throttled or killed for it.
 func memoryIsReclaimed(l *loops) {
 	pid, err := l.pid(l.be, "main")
 	if err != nil {
@@ -85,8 +85,12 @@ func memoryIsReclaimed(l *loops) {
 	})
 	// Half of memory.high is where reclaim starts, a tenth of it below, 38.4 MiB, where it stops. koordlet counts
 	// anonymous and file memory; memory.current has also the kernel's, and up to 64 pages that each CPU has charged ahead.
+	waited := l.stall(l.dir(l.be), "memory.pressure", "full")
 	l.put(memoryQoS(50))
 	after := l.within(20*time.Second, "memory.current above the mark", 0, 44*mib, used)
+	if now := l.stall(l.dir(l.be), "memory.pressure", "full"); now != waited {
+		l.t.Errorf("its tasks waited %d µs for memory while it was reclaimed", now-waited)
+	}
 	events := l.file(l.dir(l.be), "memory.events")
 	for _, key := range []string{"high", "max", "oom", "oom_kill"} {
 		if n := event(events, key); n != 0 {

@@ -40,7 +40,7 @@ func podsOf(metric cluster.Object) (pods []string) {
 }
 
 // report: what stands in the NodeMetric after the second report, or after the first that no longer counts the pods' starts in, is
-// what the pods really use.
+// what the pods really use, and what kubectl top says.
 func (n *governed) report(t *testing.T) {
 	n.arrives(t)
 	want := []string{
@@ -48,6 +48,7 @@ func (n *governed) report(t *testing.T) {
 		"batch plain LS koord-prod", "batch prod LS koord-prod", "batch victim LS koord-prod",
 	}
 	var got cluster.Object
+	before := n.tops(t)
 	eventually(t, 90*time.Second, func() (err error) {
 		if sent := n.reported(t); len(sent) < 2 || sent[len(sent)-1].At.Before(n.back) {
 			return fmt.Errorf("%d reports, want 2, one of them after the API server's return", len(sent))
@@ -64,7 +65,7 @@ func (n *governed) report(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		return used(t, got)
+		return errors.Join(used(t, got), n.asTopped(t, got, before))
 	})
 	t.Logf("NodeMetric: %s", got.Compact("status"))
 	total, _ := memory(t)

@@ -172,6 +172,11 @@ func (k *Kubelet) Metrics(ctx context.Context) (string, error) {
 	return k.cluster.admin.Text(ctx, "/api/v1/nodes/"+k.Node+"/proxy/metrics")
 }
 
+// Resources reads what metrics-server reads of the kubelet for kubectl top, in Prometheus' text format.
+func (k *Kubelet) Resources(ctx context.Context) (string, error) {
+	return k.cluster.admin.Text(ctx, "/api/v1/nodes/"+k.Node+"/proxy/metrics/resource")
+}
+
 // Close deletes the node's pods, waits until they are gone, ends the kubelet and removes its node,
 // mounts, control groups and files. Close it before its runtime. It may be called again.
 func (k *Kubelet) Close(ctx context.Context) error {
