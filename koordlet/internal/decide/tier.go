@@ -48,6 +48,18 @@ func tier(f *Facts, s *State, held *suppress.Output) plan.Plan {
 	}}
 }
 
+// Resume takes the quota that stands in the tier's cgroup for the one that was decided last: the state is kept some seconds later than a quota
+// is written, and after a kill it grows from what stands, by steps. One that is not there, or cannot be read, leaves the state's.
+func (s *State) Resume(read func(plan.ID) (plan.Value, error)) {
+	if !s.TierHeld || s.Suppress.Mode != suppress.Quota {
+		return
+	}
+	v, err := read(plan.ID{Target: plan.Target{Level: plan.LevelQoS, Cgroup: s.TierDir}, Knob: plan.CPUQuota})
+	if err == nil && v.Int() > 0 {
+		s.Suppress.Quota = unit.Micros(v.Int())
+	}
+}
+
 func (f *Facts) bestEffort() string { return BestEffort(f.Members) }
 
 // BestEffort is the cgroup of Kubernetes' BestEffort class, as its pods tell, or those of any other; empty without one.

@@ -230,6 +230,7 @@ func (d *Daemon) newAgent() (_ *agent.Agent, err error) {
 	if err != nil {
 		return nil, err
 	}
+	past.Resume(files.Read)
 	if d.pressure, d.tickAlone, err = d.newPressure(v.Kernel.Cgroup); err != nil {
 		return nil, err
 	}
