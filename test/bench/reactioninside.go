@@ -161,6 +161,10 @@ func (s *scene) life(ctx context.Context, way string) (t *turn, err error) {
 	if way == wayTick {
 		config["pressure"] = map[string]any{"stall": "0s"}
 	}
+	// What an earlier turn's pressure has taught holds growth back for twice as long each time (ADR 24), and a turn waits for all of it.
+	if err := os.Remove(filepath.Join(s.run, "koordlet-state.json")); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, err
+	}
 	agent, err := s.b.launchOurs(ctx, s.rig, "koordlet", s.run, s.dir, config)
 	if err != nil {
 		return nil, err
