@@ -161,6 +161,10 @@ func TestNoBurstByAnOlderDecision(t *testing.T) {
 			u.Synchronize(nil, nil)
 			enginetest.Eventually(t, "an end of what was expected", func() bool { return u.births.has(u.cpu) })
 		}, ""},
+		"gone with its pod": {func(t *testing.T, u *unborn) {
+			u.RemovePod("s")
+			enginetest.Eventually(t, "an end of what was expected", func() bool { return u.births.has(u.cpu) })
+		}, ""},
 		"gone": {func(t *testing.T, u *unborn) {
 			u.Remove("s", container().ID)
 			enginetest.Eventually(t, "an end of what was expected", func() bool { return u.births.has(u.cpu) })

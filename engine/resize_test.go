@@ -289,6 +289,28 @@ func TestKubeletHearsWhenThePodsBurstHasFallen(t *testing.T) {
 	}
 }
 
+// Who is at a pod for longer than a handler may wait does not keep its burst from falling before the reply.
+func TestPodsBurstFallsBesideWhoDoesNotEnd(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		target := lsr("one").Target()
+		g, k, sandbox, arrival := resized(t, 60000, leftOf(target, plan.CPUBurst, 50000, 0, protocol.FeatureBurst.String()))
+		defer g.crew.dismiss()
+		g.settleAll(t.Context()) // what the list has asked for
+		g.reg.changePod(sandbox.ID, func(e *podEntry) { e.told = true })
+		g.o.UpdatesAwaited = true
+		if !g.unsettled.take(sandbox.ID) {
+			t.Fatal("somebody is at the pod")
+		}
+		defer g.unsettled.release(sandbox.ID)
+		begun := time.Now()
+		g.Update(t.Context(), sandbox, arrival, workload.Resources{Quota: unit.Some(20000)}, nil)
+		if took, limit := time.Since(begun), time.Duration(g.deadline.Load()); took >= limit || !k.has(target, plan.CPUBurst, 0) {
+			t.Errorf("after %s of %s the burst has fallen: %t", took, limit, k.has(target, plan.CPUBurst, 0))
+		}
+	})
+}
+
 // remembering is a kernel that has written a burst and is not to be asked for it.
 type remembering struct {
 	*seen
