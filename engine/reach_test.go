@@ -123,6 +123,9 @@ func TestReach(t *testing.T) {
 		{"a memory.high", func() {
 			tell(func(d *node.Dynamic) { d.MemoryHigh = map[string]node.MemoryHigh{"c-ls2": {Bytes: 1 << 30}} })
 		}, []string{"ls2"}},
+		{"an OOM score", func() {
+			tell(func(d *node.Dynamic) { d.OOMScores = map[string]node.OOMScore{"c-ls2": {Score: 943}} })
+		}, []string{"ls2"}},
 		{"two before the pass", func() {
 			tell(func(d *node.Dynamic) { d.Quotas["ls1"] = node.QuotaLoop{Cap: 700} })
 			tell(func(d *node.Dynamic) { d.BECPUs = topo.Range(0, 3) })

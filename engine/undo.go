@@ -28,6 +28,9 @@ func withUndo(v *node.View, old, next plan.Plan, base workload.Resources) plan.P
 		if !ok {
 			continue
 		}
+		if s.Knob == plan.OOMScoreAdj {
+			s.Only = unit.Some(s.Value.Int()) // who has set its own since keeps it
+		}
 		s.Value, s.Reason = value, "no longer wanted: as before, or without limit"
 		if len(out) == len(next) {
 			out = append(plan.Plan(nil), next...) // next belongs to the registry

@@ -27,6 +27,16 @@ func TestUndoKnowsEveryKnob(t *testing.T) {
 	}
 }
 
+// Only the processes that have our OOM score are given back the one that the container began with.
+func TestUndoOfAnOOMScore(t *testing.T) {
+	t.Parallel()
+	old := plan.Plan{{Knob: plan.OOMScoreAdj, Value: plan.Int(943), Only: unit.Some(985)}}
+	out := withUndo(&node.View{Topology: &topo.Topology{}}, old, nil, workload.Resources{OOMScoreAdj: unit.Some(985)})
+	if len(out) != 1 || out[0].Value != plan.Int(985) || out[0].Only != unit.Some(943) {
+		t.Errorf("%+v", out)
+	}
+}
+
 // What the kubelet or the runtime has asked for by a unified key comes back, else the kernel's default.
 func TestUndoToWhatWasAsked(t *testing.T) {
 	t.Parallel()

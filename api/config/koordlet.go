@@ -37,8 +37,8 @@ type Koordlet struct {
 	Predict Predict `json:"predict"`
 	// Interference is how long interference detection waits before it judges.
 	Interference Interference `json:"interference"`
-	// Tune gives containers that are throttled, or stall at their memory.high, room that no policy asks for: within their
-	// limits, and while the node is calm. It raises what people have set, so it has to be asked for. Default false.
+	// Tune gives containers that are throttled, stall at their memory.high or near their memory limit room that no policy asks for: within
+	// their limits and their class, and while the node is calm. It raises what people have set, so it has to be asked for. Default false.
 	Tune bool `json:"tune"`
 	// Pprof answers /debug/pprof/ beside the metrics, where nobody but this machine can ask (metrics.address); a profile may last 29 s.
 	// Default false.

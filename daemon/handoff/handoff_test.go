@@ -43,6 +43,7 @@ func dynamic(expires time.Time) node.Dynamic {
 			"uid-1": {Factors: map[string]unit.Fraction{"c1": 1.44}, Plus: 88000}, "uid-2": {Cap: 500},
 		},
 		MemoryHigh: map[string]node.MemoryHigh{"c2": {Bytes: 1 << 30, Reason: "the node's memory is tight"}},
+		OOMScores:  map[string]node.OOMScore{"c2": {Score: 943, Reason: "near its limit"}},
 		DiskLimits: map[string]node.DiskLimit{"uid-2": {Read: 1 << 20, Write: 2 << 20, Reason: "it disturbs others"}},
 	}
 }
@@ -214,6 +215,8 @@ func TestRefused(t *testing.T) {
 		"large plus":    `{"version":1,"expires":"2026-05-01T12:00:00Z","payload":{"quotas":{"u":{"plus":9223372036854775807}}}}`,
 		"negative cap":  `{"version":1,"expires":"2026-05-01T12:00:00Z","payload":{"quotas":{"u":{"cap":-1}}}}`,
 		"no high":       `{"version":1,"expires":"2026-05-01T12:00:00Z","payload":{"memoryHigh":{"c":{"bytes":0}}}}`,
+		"low score":     `{"version":1,"expires":"2026-05-01T12:00:00Z","payload":{"oomScores":{"c":{"score":-1001}}}}`,
+		"high score":    `{"version":1,"expires":"2026-05-01T12:00:00Z","payload":{"oomScores":{"c":{"score":1001}}}}`,
 		"long reason": `{"version":1,"expires":"2026-05-01T12:00:00Z","payload":{"memoryHigh":{"c":{"bytes":1,"reason":"` +
 			strings.Repeat("x", maxReason+1) + `"}}}}`,
 	} {
@@ -361,6 +364,11 @@ func FuzzParse(f *testing.F) {
 		for uid, l := range d.DiskLimits {
 			if l.Read <= 0 || l.Write <= 0 {
 				t.Fatalf("disk limit of %q: %+v", uid, l)
+			}
+		}
+		for id, o := range d.OOMScores {
+			if o.Score < -1000 || o.Score > 1000 {
+				t.Fatalf("oom_score_adj of %q: %+v", id, o)
 			}
 		}
 		for id, h := range d.MemoryHigh {

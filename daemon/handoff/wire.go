@@ -12,6 +12,7 @@ import (
 	"github.com/koord-rt/koord-rt/api/protocol"
 	"github.com/koord-rt/koord-rt/api/strategy"
 	"github.com/koord-rt/koord-rt/model/node"
+	"github.com/koord-rt/koord-rt/model/plan"
 	"github.com/koord-rt/koord-rt/model/topo"
 	"github.com/koord-rt/koord-rt/model/unit"
 )
@@ -65,6 +66,8 @@ type wireDynamic struct {
 	// Quotas by pod UID and MemoryHigh by container id are what the loops decided last.
 	Quotas     map[string]wireQuota `json:"quotas,omitempty"`
 	MemoryHigh map[string]wireHigh  `json:"memoryHigh,omitempty"`
+	// OOMScores by container id.
+	OOMScores map[string]wireScore `json:"oomScores,omitempty"`
 	// DiskLimits by pod UID.
 	DiskLimits map[string]wireDisk `json:"diskLimits,omitempty"`
 	// Network says what network QoS cannot give, for people.
@@ -82,6 +85,12 @@ type wireQuota struct {
 type wireHigh struct {
 	Bytes  unit.Bytes `json:"bytes"`
 	Reason string     `json:"reason,omitempty"`
+}
+
+// wireScore is an oom_score_adj, -1000..1000.
+type wireScore struct {
+	Score  int64  `json:"score"`
+	Reason string `json:"reason,omitempty"`
 }
 
 // wireDisk are bytes per second.
@@ -183,13 +192,32 @@ func parseDynamic(b []byte) (node.Dynamic, envelope, error) {
 	if err != nil {
 		return node.Dynamic{}, envelope{}, fmt.Errorf("%w: dynamic state: %w", ErrFormat, err)
 	}
+	scores, err := w.scores()
+	if err != nil {
+		return node.Dynamic{}, envelope{}, fmt.Errorf("%w: dynamic state: %w", ErrFormat, err)
+	}
 	return node.Dynamic{
-		DiskLimits: disks,
-		Known:      true, Expires: e.Expires, BECPUs: w.BECPUs, BESharesLSR: w.BESharesLSR, BEQuota: w.BEQuota, SharePools: w.SharePools,
+		DiskLimits: disks, OOMScores: scores,
+		Known: true, Expires: e.Expires, BECPUs: w.BECPUs, BESharesLSR: w.BESharesLSR, BEQuota: w.BEQuota, SharePools: w.SharePools,
 		BESharePools: w.BESharePools, SystemQoS: w.SystemQoS, SystemQoSExclusive: w.SystemQoSExclusive,
 		Normalization: w.Normalization, Quotas: quotas, MemoryHigh: high,
 		Network: node.Network{Missing: clip(w.Network.Missing), Limited: clip(w.Network.Limited)},
 	}, e, nil
+}
+
+// scores reads whose OOM score is tuned.
+func (w *wireDynamic) scores() (out map[string]node.OOMScore, err error) {
+	info := plan.OOMScoreAdj.Info()
+	for id, s := range w.OOMScores {
+		if s.Score < info.Min || s.Score > info.Max || len(s.Reason) > maxReason {
+			return nil, fmt.Errorf("oom_score_adj of container %.64q: %d, or a reason of %d", id, s.Score, len(s.Reason))
+		}
+		if out == nil {
+			out = make(map[string]node.OOMScore, len(w.OOMScores))
+		}
+		out[id] = node.OOMScore(s)
+	}
+	return out, nil
 }
 
 // disks reads who is held at the disks.

@@ -110,8 +110,12 @@ func (w *Writer) Dynamic(gen uint64, d node.Dynamic, now time.Time) error {
 	for uid, l := range d.DiskLimits {
 		disks[uid] = wireDisk(l)
 	}
+	scores := make(map[string]wireScore, len(d.OOMScores))
+	for id, s := range d.OOMScores {
+		scores[id] = wireScore(s)
+	}
 	payload, err := json.Marshal(wireDynamic{
-		Quotas: quotas, MemoryHigh: high, DiskLimits: disks, BECPUs: d.BECPUs, BESharesLSR: d.BESharesLSR, BEQuota: d.BEQuota, SharePools: d.SharePools,
+		Quotas: quotas, MemoryHigh: high, OOMScores: scores, DiskLimits: disks, BECPUs: d.BECPUs, BESharesLSR: d.BESharesLSR, BEQuota: d.BEQuota, SharePools: d.SharePools,
 		BESharePools: d.BESharePools,
 		SystemQoS:    d.SystemQoS, SystemQoSExclusive: d.SystemQoSExclusive, Normalization: d.Normalization,
 		Network: node.Network{Missing: clip(d.Network.Missing), Limited: clip(d.Network.Limited)},

@@ -12,10 +12,12 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
 	"github.com/koord-rt/koord-rt/kernel/apply"
 	"github.com/koord-rt/koord-rt/model/plan"
+	"github.com/koord-rt/koord-rt/model/unit"
 )
 
 func readFile(path string) (string, error) {
@@ -274,6 +276,40 @@ func TestProcesses(t *testing.T) {
 	m.SetProcs(t, ctr)
 	if r := m.Apply(t.Context(), p, 1); r[0].Outcome != apply.Gone {
 		t.Errorf("without processes: %+v", r[0])
+	}
+}
+
+// A process that has set its own OOM score keeps it, and so do those that it forks, while the others are given one, and when they give it
+// back, whoever takes it back.
+func TestOwnOOMScoresStay(t *testing.T) {
+	t.Parallel()
+	given := set(ctr, plan.OOMScoreAdj, plan.Int(943))
+	given.Only = unit.Some(985)
+	back := set(ctr, plan.OOMScoreAdj, plan.Int(985))
+	back.Only = unit.Some(943)
+	for name, takeBack := range map[string]func(m *machine){
+		"undone":   func(m *machine) { m.apply(t, back) },
+		"restored": func(m *machine) { m.Restore(t.Context(), m.ledger.all(), false) },
+	} {
+		m := newMachine(t, "6.12")
+		m.start(t, ctr, 10, 11)
+		m.tasks.oom[10], m.tasks.oom[11] = 985, 300
+		m.apply(t, given)
+		if d := cmp.Diff(map[int]int{10: 943, 11: 300}, m.tasks.oom); d != "" {
+			t.Errorf("%s: given (-want +got):\n%s", name, d)
+		}
+		if bad := m.Verify(plan.Plan{given}); len(bad) != 0 {
+			t.Errorf("%s: not in force: %v", name, bad)
+		}
+		m.start(t, ctr, 10, 11, 12, 13, 14)
+		m.tasks.oom = map[int]int{10: 943, 11: 300, 12: 943, 13: 300, 14: 500} // forked from 10 and 11; the last one from 10, and has set its own
+		if r := m.apply(t, given); r[0].Outcome != apply.Unchanged {
+			t.Errorf("%s: %s the second time", name, r[0].Outcome)
+		}
+		takeBack(m)
+		if d := cmp.Diff(map[int]int{10: 985, 11: 300, 12: 985, 13: 300, 14: 500}, m.tasks.oom); d != "" {
+			t.Errorf("%s: (-want +got):\n%s", name, d)
+		}
 	}
 }
 

@@ -71,7 +71,7 @@ func (a *session) changeTasks(p plan.Plan, s plan.Setting) (cgroup.Change, error
 		if err != nil {
 			return c, err
 		}
-		if have == s.Value {
+		if have == s.Value || s.Only.Set && have != plan.Int(s.Only.V) {
 			continue
 		}
 		if c.Same {

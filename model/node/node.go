@@ -126,6 +126,8 @@ type Dynamic struct {
 	Quotas map[string]QuotaLoop
 	// MemoryHigh is what the memory loop makes of memory.high, by container id; who is not named has its own.
 	MemoryHigh map[string]MemoryHigh
+	// OOMScores is what tuning makes of oom_score_adj, by container id; who is not named has its own.
+	OOMScores map[string]OOMScore
 	// DiskLimits are BE pods, by UID, that are held for disturbing others at the disks.
 	DiskLimits map[string]DiskLimit
 	// Network is how the uplink's bandwidth is divided.
@@ -142,6 +144,12 @@ type Network struct {
 // MemoryHigh is one container's for the time being (policy/memqos).
 type MemoryHigh struct {
 	Bytes  unit.Bytes
+	Reason string
+}
+
+// OOMScore is one container's oom_score_adj for the time being (policy/oomscore).
+type OOMScore struct {
+	Score  int64
 	Reason string
 }
 

@@ -14,7 +14,7 @@ func (d *Dynamic) Same(o *Dynamic) bool {
 		slices.EqualFunc(d.SharePools, o.SharePools, samePool) && slices.EqualFunc(d.BESharePools, o.BESharePools, samePool) &&
 		d.SystemQoS.Equal(o.SystemQoS) && d.SystemQoSExclusive == o.SystemQoSExclusive && d.Normalization == o.Normalization && d.Network == o.Network &&
 		maps.EqualFunc(d.Quotas, o.Quotas, sameQuotas) &&
-		maps.EqualFunc(d.MemoryHigh, o.MemoryHigh, sameHigh) && maps.EqualFunc(d.DiskLimits, o.DiskLimits, sameLimit)
+		maps.EqualFunc(d.MemoryHigh, o.MemoryHigh, sameHigh) && maps.EqualFunc(d.OOMScores, o.OOMScores, sameScore) && maps.EqualFunc(d.DiskLimits, o.DiskLimits, sameLimit)
 }
 
 // Reach is whom a change of the dynamic state can bear on.
@@ -37,6 +37,7 @@ func (d *Dynamic) Reach(o *Dynamic) Reach {
 	differ(d.Quotas, o.Quotas, sameQuotas, out.Pods)
 	differ(d.DiskLimits, o.DiskLimits, sameLimit, out.Pods)
 	differ(d.MemoryHigh, o.MemoryHigh, sameHigh, out.Containers)
+	differ(d.OOMScores, o.OOMScores, sameScore, out.Containers)
 	return out
 }
 
@@ -55,6 +56,8 @@ func differ[V any](a, b map[string]V, same func(V, V) bool, out map[string]bool)
 }
 
 func sameHigh(a, b MemoryHigh) bool { return a.Bytes == b.Bytes }
+
+func sameScore(a, b OOMScore) bool { return a.Score == b.Score }
 
 func sameLimit(a, b DiskLimit) bool { return a.Read == b.Read && a.Write == b.Write }
 

@@ -23,6 +23,7 @@ func TestSame(t *testing.T) {
 			SystemQoSExclusive: true, Normalization: 120,
 			Quotas:     map[string]node.QuotaLoop{"pod": {Factors: map[string]unit.Fraction{"c": 1.2}, Plus: 40000, Cap: 500}},
 			MemoryHigh: map[string]node.MemoryHigh{"c": {Bytes: 1 << 30, Reason: "tight"}},
+			OOMScores:  map[string]node.OOMScore{"c": {Score: 943, Reason: "near"}},
 			DiskLimits: map[string]node.DiskLimit{"pod": {Read: 1 << 20, Write: 2 << 20}},
 			Network:    node.Network{Limited: "no ingress"},
 		}
@@ -53,7 +54,7 @@ func TestSame(t *testing.T) {
 		}
 	}
 	reason := full()
-	reason.MemoryHigh["c"] = node.MemoryHigh{Bytes: 1 << 30, Reason: "another"}
+	reason.MemoryHigh["c"], reason.OOMScores["c"] = node.MemoryHigh{Bytes: 1 << 30, Reason: "another"}, node.OOMScore{Score: 943, Reason: "another"}
 	if !one.Same(&reason) {
 		t.Error("another reason counts as another decision")
 	}
@@ -70,6 +71,7 @@ func TestReach(t *testing.T) {
 			SystemQoSExclusive: true, Normalization: 120,
 			Quotas:     map[string]node.QuotaLoop{"a": {Cap: 500}, "b": {Plus: 40000}},
 			MemoryHigh: map[string]node.MemoryHigh{"c": {Bytes: 1 << 30}, "d": {Bytes: 1 << 20}},
+			OOMScores:  map[string]node.OOMScore{"f": {Score: 943}},
 			DiskLimits: map[string]node.DiskLimit{"e": {Read: 1, Write: 1}},
 			Network:    node.Network{Limited: "no ingress"},
 		}
@@ -90,6 +92,8 @@ func TestReach(t *testing.T) {
 			want.Pods = map[string]bool{"e": true}
 		case "MemoryHigh":
 			want.Containers = map[string]bool{"c": true, "d": true}
+		case "OOMScores":
+			want.Containers = map[string]bool{"f": true}
 		default:
 			want.Everybody = true
 		}

@@ -16,6 +16,7 @@ import (
 	"strings"
 
 	"github.com/koord-rt/koord-rt/api/protocol"
+	"github.com/koord-rt/koord-rt/model/unit"
 )
 
 // Level is the kind of thing a setting applies to.
@@ -99,6 +100,8 @@ type Setting struct {
 	Owner protocol.Feature
 	// Reason is one short sentence for people; it names the cap when one has bound the value.
 	Reason string
+	// Only, of an OOM score, leaves the processes alone that have neither this one nor Value: they have set their own. Not set, all have Value.
+	Only unit.Opt
 	// Observe marks a value that is only recorded, not written (D14).
 	Observe bool
 	// Hook names the external hook server that wants the value; empty for ours. Owner is then the feature whose knob it

@@ -8,8 +8,10 @@ import (
 	"testing"
 
 	"github.com/koord-rt/koord-rt/api/protocol"
+	"github.com/koord-rt/koord-rt/model/node"
 	"github.com/koord-rt/koord-rt/model/plan"
 	"github.com/koord-rt/koord-rt/model/unit"
+	"github.com/koord-rt/koord-rt/model/workload"
 	"github.com/koord-rt/koord-rt/policy/container"
 	pt "github.com/koord-rt/koord-rt/policy/policytest"
 )
@@ -66,6 +68,50 @@ func TestOOMScoreLimits(t *testing.T) {
 	pl, _ = container.Decide(v, p, c)
 	if got := pt.Set(pl)["oom_score_adj"]; got != "0" {
 		t.Errorf("the kubelet's own is not known: %q, want 0", got)
+	}
+}
+
+// Tuning's score stands where nobody asks for one, within the node's limits, for the processes that have the one they began with.
+func TestTunedOOMScore(t *testing.T) {
+	t.Parallel()
+	const base = 985 // of policytest's LS container
+	for name, tc := range map[string]struct {
+		tuned  int64
+		change func(*node.View, *workload.Pod)
+		want   string
+		only   unit.Opt
+	}{
+		"tuned":                 {943, nil, "943", unit.Some(base)},
+		"no lower than its own": {base, nil, "", unit.Opt{}},
+		"within the node's":     {3, func(v *node.View, _ *workload.Pod) { v.Limits.OOMScoreAdjMin = unit.Some(900) }, "900", unit.Some(base)},
+		"the node has no room":  {3, func(v *node.View, _ *workload.Pod) { v.Limits.OOMScoreAdjMin = unit.Some(990) }, "", unit.Opt{}},
+		"asked for":             {943, func(_ *node.View, p *workload.Pod) { p.Ask.OOMScoreAdj = new(950) }, "950", unit.Opt{}},
+		"opted out": {943, func(_ *node.View, p *workload.Pod) {
+			p.Ask.OptOut = p.Ask.OptOut.With(protocol.FeatureOOMScore)
+		}, "", unit.Opt{}},
+		"ceded": {943, func(v *node.View, _ *workload.Pod) { v.Ceded = plan.KnobSet(plan.OOMScoreAdj) }, "", unit.Opt{}},
+	} {
+		v, p := pt.View(), pt.Pod(protocol.QoSLS)
+		c := pt.Container(p)
+		c.ID = "c"
+		v.Dynamic.OOMScores = map[string]node.OOMScore{"c": {Score: tc.tuned, Reason: "near its limit"}, "another": {Score: 3}}
+		if tc.change != nil {
+			tc.change(v, p)
+		}
+		if got := container.BaseOOMScore(p, c); got != unit.Some(base) && name != "asked for" || name == "asked for" && got.Set {
+			t.Errorf("%s: its own is %+v", name, got)
+		}
+		pl, _ := container.Decide(v, p, c)
+		var got string
+		var only unit.Opt
+		for i := range pl {
+			if pl[i].Knob == plan.OOMScoreAdj {
+				got, only = pl[i].Value.String(), pl[i].Only
+			}
+		}
+		if got != tc.want || only != tc.only {
+			t.Errorf("%s: %q for those that have %+v, want %q, %+v", name, got, only, tc.want, tc.only)
+		}
 	}
 }
 

@@ -31,26 +31,32 @@ type alone struct {
 	// narrow has a limit that stops it all the time, until rest ends its load.
 	narrow *kubelet.Running
 	rest   func()
+	// full is near its memory limit, by kept; own is a process in it that has set its own OOM score.
+	full      *kubelet.Running
+	kept, own *hoarder
+	// score of that container's processes: what they began with, and what tuning has made of it.
+	score, tuned int
 	// before is the kernel without us, parameters the node's kernel parameters.
 	before     portrait
 	parameters map[string]string
 }
 
 // TestHostKoordlet is what koordlet does beside the loops, and what it bears: host applications, shares of the classes under full
-// load, kernel parameters, room for who is throttled though nobody needs the CPUs, ten kill -9 in a row, others who write, a full
+// load, kernel parameters, room for who is throttled though nobody needs the CPUs, and another OOM score for who is near its limit, ten kill -9 in a row, others who write, a full
 // disk, its configuration in a ConfigMap. At the end every file is as before it.
 func TestHostKoordlet(t *testing.T) {
 	h := &alone{rig: newRig(t, rigOptions{}), parameters: map[string]string{}}
 	h.ownRunDir()
 	h.crowd()
-	h.narrow = h.pod(narrowPod())
+	h.narrow, h.full = h.pod(narrowPod()), h.pod(fullPod())
 	h.before = h.treesOf(h.pods())
 	h.keepParameters()
 	h.extra = map[string]any{"tune": true}
 	h.a = h.koordlet(everywhere)
 	h.rest = h.burn(h.narrow, 1) // a minute later it is tuned
+	h.fill480()
 	inSteps(t, h.rig, h, []step[*alone]{
-		{"Killed", killedTenTimes}, {"Drift", driftIsTold}, {"HostApplications", appsTakePart}, {"Tuned", throttledGetsRoom}, {"Shares", sharesHold}, {"Parameters", parametersAreLent}, {"DiskFull", diskFull},
+		{"NearItsLimit", nearItsLimit}, {"Killed", killedTenTimes}, {"StillNear", stillNear}, {"Drift", driftIsTold}, {"HostApplications", appsTakePart}, {"Tuned", throttledGetsRoom}, {"Shares", sharesHold}, {"Parameters", parametersAreLent}, {"DiskFull", diskFull},
 		{"ConfigMap", fromConfigMap},
 		{"Restore", nothingIsLeftAlone},
 	})

@@ -13,7 +13,12 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/koord-rt/koord-rt/model/journal"
+	"github.com/koord-rt/koord-rt/model/unit"
+	"github.com/koord-rt/koord-rt/policy/oomscore"
+	"github.com/koord-rt/koord-rt/test/lab/cgroups"
 	"github.com/koord-rt/koord-rt/test/lab/kubelet"
 )
 
@@ -52,9 +57,118 @@ func throttledGetsRoom(h *alone) {
 	h.t.Logf("quota 5000 to 7500 µs: %s; taken back %s after others began to compute: %s", why, time.Since(begun).Round(100*time.Millisecond), h.a.room(h.narrow, "taken back", time.Time{}))
 	h.rest()
 	stop()
-	if err := h.kube.StopPod(h.t.Context(), h.narrow); err != nil {
+	h.isBack()
+	for _, run := range []*kubelet.Running{h.narrow, h.full} {
+		if err := h.kube.StopPod(h.t.Context(), run); err != nil {
+			h.t.Fatal(err)
+		}
+	}
+}
+
+// fullPod may have eight times what it requests.
+func fullPod() kubelet.Pod {
+	return kubelet.Pod{
+		Name: "full", UID: uid("full"), Labels: map[string]string{"koordinator.sh/qosClass": "LS"},
+		Containers: []kubelet.Container{{Name: "main", Resources: kubelet.Resources{
+			Requests: map[string]kubelet.Quantity{"memory": "64Mi"}, Limits: map[string]kubelet.Quantity{"memory": "512Mi"},
+		}}},
+	}
+}
+
+// fill480 takes nearly all that the pod may have, and a little more by a process that has set its own OOM score.
+func (h *alone) fill480() {
+	h.t.Helper()
+	h.score = h.scoreOf(h.main(h.full))
+	h.kept = keeping(h.t, h.containerDirs(h.full), "kept", 480*mib, h.score)
+	h.own = keeping(h.t, h.containerDirs(h.full), "own", mib, 700)
+	h.kept.begun()
+	h.own.begun()
+}
+
+// main is the process of a pod's container.
+func (h *alone) main(run *kubelet.Running) int {
+	h.t.Helper()
+	pid, err := h.pid(run, "main")
+	if err != nil {
 		h.t.Fatal(err)
 	}
+	return pid
+}
+
+func (h *alone) scoreOf(pid int) int {
+	h.t.Helper()
+	text, err := cgroups.Read("/proc/"+strconv.Itoa(pid), "oom_score_adj")
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return n
+}
+
+// nearItsLimit: a container that is near its memory limit while the node has memory to spare is judged by what it uses, as if it had
+// requested that, by the kernel's own figure of each of its processes; one that has set its own keeps it.
+func nearItsLimit(h *alone) {
+	var machine unix.Sysinfo_t
+	if err := unix.Sysinfo(&machine); err != nil {
+		h.t.Fatal(err)
+	}
+	const limit = unit.Bytes(512 * mib)
+	capacity := unit.Bytes(machine.Totalram * uint64(machine.Unit))
+	least, most := oomscore.Of(limit, capacity), oomscore.Of(limit/10*9, capacity)
+	if most >= int64(h.score) {
+		h.t.Fatalf("it has %d by what it requests, and %d by what it uses", h.score, most)
+	}
+	processes := []int{h.main(h.full), h.kept.cmd.Process.Pid}
+	h.eventually(30*time.Second, func() error {
+		for _, pid := range processes {
+			if score := int64(h.scoreOf(pid)); score < least || score > most {
+				return fmt.Errorf("oom_score_adj of process %d is %d, want %d to %d", pid, score, least, most)
+			}
+		}
+		return nil
+	})
+	given := h.scoreOf(processes[0])
+	if own := h.scoreOf(h.own.cmd.Process.Pid); own != 700 {
+		h.t.Errorf("a process that had set 700 has %d", own)
+	}
+	if kept := h.scoreOf(processes[1]); kept != given {
+		h.t.Errorf("the container's processes have %d and %d", given, kept)
+	}
+	why := h.a.room(h.full, "given", time.Time{})
+	if !strings.HasPrefix(why, "tuned: near its limit on a calm node, with ") {
+		h.t.Errorf("the score was given because: %s", why)
+	}
+	h.says([]string{"explain", h.full.Containers["main"]}, "oom_score_adj", strconv.Itoa(given), "near its limit")
+	h.t.Logf("oom_score_adj %d: %s", given, why)
+	h.tuned = given
+}
+
+// stillNear: that has outlived ten kill -9. A minute after the memory has been given back the score is, too (isBack).
+func stillNear(h *alone) {
+	for _, pid := range []int{h.main(h.full), h.kept.cmd.Process.Pid} {
+		if score := h.scoreOf(pid); score != h.tuned {
+			h.t.Errorf("oom_score_adj of process %d is %d after ten kill -9, it was %d", pid, score, h.tuned)
+		}
+	}
+	_ = h.kept.cmd.Process.Kill() // the test's end waits for it
+}
+
+// isBack: the score that the container began with, for the process that has had another; the one that has set its own has it still.
+func (h *alone) isBack() {
+	h.t.Helper()
+	h.eventually(90*time.Second, func() error {
+		if score := h.scoreOf(h.main(h.full)); score != h.score {
+			return fmt.Errorf("oom_score_adj is %d, want %d", score, h.score)
+		}
+		return nil
+	})
+	if own := h.scoreOf(h.own.cmd.Process.Pid); own != 700 {
+		h.t.Errorf("a process that had set 700 has %d", own)
+	}
+	h.t.Logf("oom_score_adj %d again: %s", h.score, h.a.room(h.full, "taken back", time.Time{}))
 }
 
 // stalledGetsRoom: a container that its memory.high holds up on a calm node, because what it touches neither fits nor can be reclaimed, waits

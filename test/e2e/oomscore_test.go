@@ -26,9 +26,9 @@ import (
 	"github.com/koord-rt/koord-rt/test/lab/child"
 )
 
-// TestHostMemoryOOMScore and TestGuestMemoryOOMScore, on cgroup v2, are why no loop tunes oom_score_adj (ADR 23): in a cgroup that is out of
-// memory the kernel kills the same process first whatever is taken off the scores of all of them, which is all that a container could be
-// given. It goes by the score where it differs between them. Who was first the kernel's log says: a second one may follow before the
+// TestHostMemoryOOMScore and TestGuestMemoryOOMScore, on cgroup v2, are what tuning of oom_score_adj is worth (ADR 25): in a cgroup that is out of
+// memory the kernel kills the same process first whatever is taken off the scores of all of them, so that at its own limit a container has
+// nothing of it. It goes by the score where it differs between them, as it does between containers. Who was first the kernel's log says: a second one may follow before the
 // first one's memory is free.
 func TestHostMemoryOOMScore(t *testing.T)  { oomScore(t) }
 func TestGuestMemoryOOMScore(t *testing.T) { oomScore(t) }
@@ -51,10 +51,10 @@ func oomScore(t *testing.T) {
 			run := fmt.Sprintf("-%d-%d", os.Getpid()%1_000_000, i) // a process's name has 15 bytes
 			dir := memoryGroup(t, tree, "koord-rt-oom"+run, 160*mib)
 			for who, k := range map[string]struct{ size, score int }{"large": {80 * mib, c.large}, "small": {40 * mib, c.small}} {
-				keeping(t, dir, who+run, k.size, k.score).begun()
+				keeping(t, []string{dir}, who+run, k.size, k.score).begun()
 			}
 			first := firstKilled(t, run)
-			keeping(t, dir, "third"+run, 50*mib, 0) // too much beside both, and with room to spare beside either
+			keeping(t, []string{dir}, "third"+run, 50*mib, 0) // too much beside both, and with room to spare beside either
 			if got := first(); got != c.victim {
 				t.Errorf("the kernel has killed the %s process first, want the %s one", got, c.victim)
 			}
@@ -136,8 +136,8 @@ type hoarder struct {
 	out syncBuffer
 }
 
-// keeping starts one in a cgroup.
-func keeping(t *testing.T, dir, name string, size, score int) *hoarder {
+// keeping starts one in the cgroup of these directories.
+func keeping(t *testing.T, dirs []string, name string, size, score int) *hoarder {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
@@ -157,13 +157,14 @@ func keeping(t *testing.T, dir, name string, size, score int) *hoarder {
 		_ = k.cmd.Process.Kill() // the kernel may have done it
 		<-ended
 	})
-	for _, w := range [][3]string{
-		{dir, "cgroup.procs", strconv.Itoa(k.cmd.Process.Pid)},
-		{fmt.Sprintf("/proc/%d", k.cmd.Process.Pid), "oom_score_adj", strconv.Itoa(score)},
-	} {
-		if err := cgroups.Write(w[0], w[1], w[2]); err != nil {
+	pid := strconv.Itoa(k.cmd.Process.Pid)
+	for _, dir := range dirs {
+		if err := cgroups.Write(dir, "cgroup.procs", pid); err != nil {
 			t.Fatal(err)
 		}
+	}
+	if err := cgroups.Write("/proc/"+pid, "oom_score_adj", strconv.Itoa(score)); err != nil {
+		t.Fatal(err)
 	}
 	if err := begin.Close(); err != nil {
 		t.Fatal(err)

@@ -29,6 +29,7 @@ import (
 	"github.com/koord-rt/koord-rt/policy/lent"
 	"github.com/koord-rt/koord-rt/policy/memqos"
 	"github.com/koord-rt/koord-rt/policy/netqos"
+	"github.com/koord-rt/koord-rt/policy/oomscore"
 	"github.com/koord-rt/koord-rt/policy/suppress"
 	"github.com/koord-rt/koord-rt/policy/sysctl"
 )
@@ -83,7 +84,7 @@ type Facts struct {
 	PerCPU unit.Bytes
 	// Link is the uplink where it has just been looked at.
 	Link *netqos.Link
-	// Tune gives containers room that the policies do not: those that are throttled, or stall on memory, on a calm node.
+	// Tune gives containers room that the policies do not: those that are throttled, stall on memory or near their limit, on a calm node.
 	Tune bool
 	// Pace of interference detection; the zero value is its default.
 	Pace interference.Pace
@@ -101,6 +102,7 @@ type State struct {
 	TierDir      string             `json:"tierDir,omitempty"`
 	Burst        burst.State        `json:"burst"`
 	Memory       memqos.State       `json:"memory"`
+	OOMScore     oomscore.State     `json:"oomScore"`
 	Interference interference.State `json:"interference"`
 	// Disks are the suspects that read and write less.
 	Disks []DiskUse `json:"disks,omitempty"`
@@ -124,6 +126,7 @@ type State struct {
 type Tick struct {
 	Burst        burst.Output
 	Memory       memqos.Output
+	OOMScore     oomscore.Output
 	Interference interference.Output
 	Network      netqos.Output
 }
@@ -179,6 +182,7 @@ func Step(s State, f *Facts) (State, Outcome) {
 			s.Memory, s.tick.Memory = memqos.Step(s.Memory, memoryInput(f, a, hoarders(s.Interference.Suspects), s.memo))
 			out.Reclaims = s.tick.Memory.Reclaims
 		}
+		s.OOMScore, s.tick.OOMScore = oomscore.Step(s.OOMScore, oomScoreInput(f, a, s.tick.Memory.Pressure, s.memo))
 		s.Evict, out.Evict = evict.Step(s.Evict, evictInput(f, a, &out.Suppress, &s.tick.Memory))
 		out.Evictions = out.Evict.Evictions
 		params := s.Sysctl.Held

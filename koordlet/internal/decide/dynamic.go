@@ -18,7 +18,8 @@ func dynamic(f *Facts, s *State, held *suppress.Output) node.Dynamic {
 		BEQuota:   s.TierHeld,
 		SystemQoS: system, SystemQoSExclusive: exclusive, Normalization: f.normalization(),
 		Quotas: s.memo.quotaLoops(tick.Burst.Raises, held.Pods), MemoryHigh: s.memo.memoryHighs(tick.Memory.Highs),
-		Network: networkState(&tick.Network), DiskLimits: diskLimits(s.Disks),
+		OOMScores: s.memo.oomScores(tick.OOMScore.Scores),
+		Network:   networkState(&tick.Network), DiskLimits: diskLimits(s.Disks),
 	}
 	switch held.Mode {
 	case suppress.CPUSet:

@@ -13,6 +13,7 @@ import (
 	"github.com/koord-rt/koord-rt/policy/burst"
 	"github.com/koord-rt/koord-rt/policy/container"
 	"github.com/koord-rt/koord-rt/policy/memqos"
+	"github.com/koord-rt/koord-rt/policy/oomscore"
 	"github.com/koord-rt/koord-rt/policy/pod"
 	"github.com/koord-rt/koord-rt/policy/suppress"
 )
@@ -30,14 +31,16 @@ type memo struct {
 	topology *topo.Topology
 	sets     [2]topo.CPUSet
 	pools    [2][]node.Pool
-	// marked is how many containers the memory loop looked at last.
-	marked int
+	// marked is how many containers the memory loop looked at last, tunable how many that of OOM scores.
+	marked, tunable int
 	// loops and byContainer are for the handoff, and what each was made of last.
 	raises      []burst.Raise
 	caps        []suppress.PodCap
 	loops       map[string]node.QuotaLoop
 	highs       []memqos.High
 	byContainer map[string]node.MemoryHigh
+	scores      []oomscore.Score
+	scored      map[string]node.OOMScore
 }
 
 // based is whose value it is; the pod's own without a container.
@@ -118,4 +121,12 @@ func (m *memo) memoryHighs(list []memqos.High) map[string]node.MemoryHigh {
 		m.highs, m.byContainer = list, highs(list)
 	}
 	return m.byContainer
+}
+
+// oomScores are the OOM scores of the loop by container: the same map while they are the same.
+func (m *memo) oomScores(list []oomscore.Score) map[string]node.OOMScore {
+	if !slices.Equal(list, m.scores) {
+		m.scores, m.scored = list, oomScores(list)
+	}
+	return m.scored
 }

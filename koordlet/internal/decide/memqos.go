@@ -52,20 +52,26 @@ func memoryContainer(f *Facts, u *usage, c *workload.Container, m *memo) memqos.
 	if u.spec != nil {
 		out.Priority = u.spec.Priority
 	}
-	one := sample.OfContainer(c.ID)
-	if charged := f.last(one, sample.MemoryCharged); charged.Known() {
-		out.Used = unit.Got(unit.Bytes(charged.Last))
-	}
-	if all, without := f.last(one, sample.MemoryWithPageCache), f.last(one, sample.MemoryUsage); all.Known() && without.Known() {
-		out.Reclaimable = unit.Got(unit.Bytes(max(all.Last-without.Last, 0)))
-	}
-	if stall := f.slowly(one, sample.PSIMemorySome); stall.Known() {
+	out.Used, out.Reclaimable = f.charged(c.ID)
+	if stall := f.slowly(sample.OfContainer(c.ID), sample.PSIMemorySome); stall.Known() {
 		out.Stall = unit.Got(unit.Fraction(stall.Last))
 	}
 	if got, ok := f.Reclaimed[c.ID]; ok {
 		out.Got = unit.Got(got)
 	}
 	return out
+}
+
+// charged is what the kernel holds against a container's limits, and what of that is file cache, which can be given back.
+func (f *Facts) charged(id string) (all, reclaimable unit.Measured[unit.Bytes]) {
+	one := sample.OfContainer(id)
+	if charged := f.last(one, sample.MemoryCharged); charged.Known() {
+		all = unit.Got(unit.Bytes(charged.Last))
+	}
+	if with, without := f.last(one, sample.MemoryWithPageCache), f.last(one, sample.MemoryUsage); with.Known() && without.Known() {
+		reclaimable = unit.Got(unit.Bytes(max(with.Last-without.Last, 0)))
+	}
+	return all, reclaimable
 }
 
 // highs are the memory.high of the loop by container; nil for none.

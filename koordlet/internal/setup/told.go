@@ -4,6 +4,7 @@
 package setup
 
 import (
+	"strconv"
 	"strings"
 
 	"github.com/koord-rt/koord-rt/api/config"
@@ -64,7 +65,8 @@ func (d *Daemon) happened(l *agent.Look) {
 	}
 	if !l.Facts.Urgent {
 		var changed []talk.Event
-		d.rooms, changed = d.rooms.Give(l.Outcome.Burst.Raises, l.Outcome.Memory.Highs, func(uid string) string { return podName(l.Facts.Members, uid) })
+		d.rooms, changed = d.rooms.Give(l.Outcome.Burst.Raises, l.Outcome.Memory.Highs, l.Outcome.OOMScore.Scores,
+			func(uid string) string { return podName(l.Facts.Members, uid) })
 		events = append(events, changed...)
 	}
 	if err := d.audit.Note(l.Wall, events...); err != nil {
@@ -105,6 +107,10 @@ func loops(cfg *config.Koordlet, l *agent.Look) []status.Loop {
 	for i := range o.Memory.Highs {
 		h := &o.Memory.Highs[i]
 		memory.Decision += "; " + podName(l.Facts.Members, h.Pod) + " to " + figure.Bytes(h.Bytes) + ": " + h.Reason
+	}
+	for i := range o.OOMScore.Scores {
+		s := &o.OOMScore.Scores[i]
+		memory.Decision += "; " + podName(l.Facts.Members, s.Pod) + " to oom_score_adj " + strconv.FormatInt(s.Value, 10) + ": " + s.Reason
 	}
 	out = append(out, trimmed(burst), trimmed(memory), interferenceLoop(l))
 	if len(o.Problems) > 0 {

@@ -22,6 +22,7 @@ const (
 	EventInterference = "interference"
 	EventBurst        = "cpu-burst"
 	EventMemoryHigh   = "memory-high"
+	EventOOMScore     = "oom-score"
 )
 
 // Event is something that happened to a pod without a kernel file being written for it.

@@ -21,6 +21,7 @@ import (
 	"github.com/koord-rt/koord-rt/policy/burst"
 	"github.com/koord-rt/koord-rt/policy/interference"
 	"github.com/koord-rt/koord-rt/policy/memqos"
+	"github.com/koord-rt/koord-rt/policy/oomscore"
 )
 
 // evicted is an eviction as it is told.
@@ -175,19 +176,23 @@ func TestRooms(t *testing.T) {
 	for _, step := range []struct {
 		raises []burst.Raise
 		highs  []memqos.High
+		scores []oomscore.Score
 		want   []string
 	}{
-		{nil, nil, nil},
-		{[]burst.Raise{raise("c1", "tuned: throttled for 60 s"), {Pod: "web", Plus: 5, Reason: "sum"}}, nil, []string{"c1 cpu-burst given tuned: throttled for 60 s"}},
-		{[]burst.Raise{raise("c1", "more")}, []memqos.High{{Container: "c2", Pod: "db", Reason: "stalls"}}, []string{"c2 memory-high given stalls"}},
-		{nil, []memqos.High{{Container: "c2", Pod: "db", Reason: "stalls"}}, []string{"c1 cpu-burst taken back no longer needed or possible; it had been given because: more"}},
-		{nil, []memqos.High{{Container: "c2", Pod: "db", Less: true, Reason: "tight"}}, []string{
+		{nil, nil, nil, nil},
+		{[]burst.Raise{raise("c1", "tuned: throttled for 60 s"), {Pod: "web", Plus: 5, Reason: "sum"}}, nil, nil, []string{"c1 cpu-burst given tuned: throttled for 60 s"}},
+		{[]burst.Raise{raise("c1", "more")}, []memqos.High{{Container: "c2", Pod: "db", Reason: "stalls"}}, nil, []string{"c2 memory-high given stalls"}},
+		{nil, []memqos.High{{Container: "c2", Pod: "db", Reason: "stalls"}}, nil, []string{"c1 cpu-burst taken back no longer needed or possible; it had been given because: more"}},
+		{nil, []memqos.High{{Container: "c2", Pod: "db", Less: true, Reason: "tight"}}, nil, []string{
 			"c2 memory-high taken back no longer needed or possible; it had been given because: stalls", "c2 memory-high held tight",
 		}},
-		{nil, nil, []string{"c2 memory-high let go no longer needed or possible; it had been held because: tight"}},
+		{nil, nil, []oomscore.Score{{Container: "c1", Pod: "web", Value: 943, Base: 985, Reason: "near its limit"}}, []string{
+			"c2 memory-high let go no longer needed or possible; it had been held because: tight", "c1 oom-score given near its limit",
+		}},
+		{nil, nil, nil, []string{"c1 oom-score taken back no longer needed or possible; it had been given because: near its limit"}},
 	} {
 		var events []Event
-		r, events = r.Give(step.raises, step.highs, name)
+		r, events = r.Give(step.raises, step.highs, step.scores, name)
 		var got []string
 		for _, e := range events {
 			got = append(got, strings.Join([]string{e.Container, e.What, e.Outcome, e.Reason}, " "))

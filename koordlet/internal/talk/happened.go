@@ -10,6 +10,7 @@ import (
 	"github.com/koord-rt/koord-rt/policy/burst"
 	"github.com/koord-rt/koord-rt/policy/interference"
 	"github.com/koord-rt/koord-rt/policy/memqos"
+	"github.com/koord-rt/koord-rt/policy/oomscore"
 )
 
 // Rooms are the containers that a loop has given more than their policies say, or less, with its reason. The zero value is nobody.
@@ -24,8 +25,8 @@ type room struct {
 // Give is who has other room than its policies say after a step, and what has changed by it: who got more ("given", "taken back"), and
 // who is held to less ("held", "let go"). Further steps up or down are no events; the reason at the end is the last one. name is a
 // pod's, by its UID.
-func (r Rooms) Give(raises []burst.Raise, highs []memqos.High, name func(uid string) string) (Rooms, []Event) {
-	next := make(Rooms, len(raises)+len(highs))
+func (r Rooms) Give(raises []burst.Raise, highs []memqos.High, scores []oomscore.Score, name func(uid string) string) (Rooms, []Event) {
+	next := make(Rooms, len(raises)+len(highs)+len(scores))
 	for i := range raises {
 		if raises[i].Container != "" {
 			next[room{what: EventBurst, uid: raises[i].Pod, container: raises[i].Container}] = raises[i].Reason
@@ -33,6 +34,9 @@ func (r Rooms) Give(raises []burst.Raise, highs []memqos.High, name func(uid str
 	}
 	for i := range highs {
 		next[room{EventMemoryHigh, highs[i].Pod, highs[i].Container, highs[i].Less}] = highs[i].Reason
+	}
+	for i := range scores {
+		next[room{what: EventOOMScore, uid: scores[i].Pod, container: scores[i].Container}] = scores[i].Reason
 	}
 	var out []Event
 	for k, why := range next {
