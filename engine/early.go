@@ -73,9 +73,9 @@ func (g *Engine) early(id string, burst, quota plan.Setting) (enough bool) {
 	if len(g.o.Kernel.Verify(plan.Plan{quota})) > 0 {
 		return false // the runtime has not come to it yet
 	}
+	// No unit follows: a burst is no property of systemd's, and nobody can have written over it in a cgroup that has just been made.
 	results := g.o.Kernel.Apply(g.ctx(), plan.Plan{burst}, v.Generation)
 	g.count(results)
-	g.noteUnits(v, results)
 	if wrote(results) {
 		g.m.Early(burst.Knob)
 	}
