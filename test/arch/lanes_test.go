@@ -66,9 +66,9 @@ func vmTests(t *testing.T, function string) (out []guestTests) {
 }
 
 // kernelless are lifecycles and lives of the proxy that show what is between the runtime, or a client, and us: messages that are split or
-// hostile, a second connection, secrets. The kernel has no part in that, and an emulated one takes minutes for it, so make test has
+// hostile, a connection that comes late or twice, secrets. The kernel has no part in that, and an emulated one takes minutes for it, so make test has
 // them on the host alone; lab-vm-full has them on each kernel as well.
-var kernelless = []string{"WhileSynchronizing", "Split", "HostileAnnotations", "SecondInstance", "Secrets", "Hooks", "Transparent"}
+var kernelless = []string{"WhileSynchronizing", "Split", "HostileAnnotations", "LateSocket", "SecondInstance", "Secrets", "Hooks", "Transparent"}
 
 // TestKernellessRunElsewhere: what make test leaves to the host is there, and on cgroup v2 in the long lane.
 func TestKernellessRunElsewhere(t *testing.T) {

@@ -18,7 +18,7 @@ import (
 )
 
 // firstScript reads with nothing but the shell's own commands, so that what it prints is what its first process, before
-// any other, was given; then it stays. What others have to make room for comes first.
+// any other, was given; then it stays, unless it is an init container's. What others have to make room for comes first.
 const firstScript = `
 say() { [ -e "$2" ] || { echo "$1=absent"; return; }; while IFS= read -r l; do echo "$1=$l"; return; done <"$2"; echo "$1="; }
 allowed() { while read -r k v; do case $k in Cpus_allowed_list:) echo "@allowed=$v";; esac; done </proc/self/status; }
@@ -33,7 +33,7 @@ IFS= read -r l </proc/self/cgroup
 case $l in 0::*) own=$own${l#0::};; esac
 for f in $FILES; do say ${f##*/} $own/$f; done
 echo end=
-exec sleep 3600`
+[ -n "$ENDS" ] || exec sleep 3600`
 
 // aroundMount is where a container finds the machine's cgroups: its own view of cgroupMount ends at itself.
 const (
@@ -123,7 +123,7 @@ func (r *rig) created(p kubelet.Pod) *kubelet.Running {
 	return run
 }
 
-// tells makes a pod print its values, those of its pod's cgroup, and the CPUs of neighbours that run already.
+// tells makes a pod's containers print their values, those of the pod's cgroup, and the CPUs of neighbours that run already.
 func (r *rig) tells(p kubelet.Pod, neighbours ...*kubelet.Running) kubelet.Pod {
 	r.t.Helper()
 	own := "cpu/cpu.cfs_quota_us cpu/cpu.cfs_burst_us cpu/cpu.shares cpu/cpu.idle cpuset/cpuset.cpus cpuset/cpuset.mems memory/memory.limit_in_bytes " +
@@ -153,9 +153,14 @@ func (r *rig) tells(p kubelet.Pod, neighbours ...*kubelet.Running) kubelet.Pod {
 			fmt.Fprintf(&around, "above.%s %s ", f, filepath.Join(filepath.Dir(dir), f))
 		}
 	}
-	p.Containers[0].Command = []string{"sh", "-c", firstScript}
-	p.Containers[0].Env = map[string]string{"FILES": own, "AROUND": around.String()}
-	p.Containers[0].Mounts = []kubelet.Mount{{HostPath: cgroupMount, ContainerPath: aroundMount}}
+	for i := range p.Containers {
+		c := &p.Containers[i]
+		c.Command, c.Env = []string{"sh", "-c", firstScript}, map[string]string{"FILES": own, "AROUND": around.String()}
+		c.Mounts = []kubelet.Mount{{HostPath: cgroupMount, ContainerPath: aroundMount}}
+		if c.Init {
+			c.Env["ENDS"] = "1"
+		}
+	}
 	return p
 }
 
@@ -169,9 +174,9 @@ func memoryOf(r *rig, cpu string) string {
 	return strings.TrimPrefix(filepath.Base(nodes[0]), "node")
 }
 
-// words reads the container's log: "TIME stdout F KEY=VALUE".
-func (r *rig) words(run *kubelet.Running) (map[string]string, error) {
-	text, err := os.ReadFile(filepath.Join(run.Config.LogDirectory, "main", "0.log"))
+// words reads a container's log: "TIME stdout F KEY=VALUE".
+func (r *rig) words(run *kubelet.Running, container string) (map[string]string, error) {
+	text, err := os.ReadFile(filepath.Join(run.Config.LogDirectory, container, "0.log"))
 	if err != nil {
 		return nil, fmt.Errorf("read log: %w", err)
 	}
@@ -185,7 +190,7 @@ func (r *rig) words(run *kubelet.Running) (map[string]string, error) {
 		out[k] = v
 	}
 	if _, ok := out["end"]; !ok {
-		return nil, fmt.Errorf("the container of %s has not said everything yet: %q", run.Pod.Name, text)
+		return nil, fmt.Errorf("container %s of %s has not said everything yet: %q", container, run.Pod.Name, text)
 	}
 	// The 41st field of stat is the scheduling policy; the second is the name in parentheses.
 	_, fields, _ := strings.Cut(out["@stat"], ") ")

@@ -38,19 +38,30 @@ type held struct{ agentFDs, goroutines, pluginFDs int }
 
 // TestHostKoordletBeside: koord-nri is killed while koordlet runs, containerd under both, and koordlet with containerd. What stands in the kernel stays, a
 // class is suppressed by what happens now whoever is away, what somebody else changes is put right once, by whoever is there to do
-// it, and when all are back koord-nri is the only writer of containers again. Neither keeps more open than before.
+// it, and when all are back koord-nri is the only writer of containers again. Neither keeps more open than before. What no annotation
+// says of a pod koordlet has of a kubelet, and koord-nri of koordlet.
 func TestHostKoordletBeside(t *testing.T) {
 	b := &both{rig: newRig(t, rigOptions{})}
 	b.up(everywhere, nil)
 	b.ls, b.load, b.be, b.idle = b.pod(lsPod("both-ls")), b.pod(openPod("both-load", "LS")), b.pod(bePod("both-be")), b.pod(idlePod("both-idle"))
-	b.a = b.koordlet(everywhere +
+	b.a = b.newAgent()
+	b.a.kubelet, b.extra = b.serve(), map[string]any{"nodeName": servesFor}
+	b.a.strategy(everywhere)
+	b.a.start()
+	inSteps(t, b.rig, b, []step[*both]{{"Unannotated", besideUnannotated}}) // where cfsQuota suppresses, batch pods have no quota
+	if t.Failed() {
+		return
+	}
+	b.a.strategy(everywhere +
 		"resourceUsedThresholdWithBE: {enable: true, cpuSuppressThresholdPercent: 95, cpuSuppressMinPercent: 10, cpuSuppressPolicy: cfsQuota}\n")
 	b.soon(20*time.Second, b.ls, b.bursts())
 	b.soon(20*time.Second, b.idle, wants("idle", ""))
 	b.yields(false)
 	b.a.ticks(3, quietly)
 	b.stands, b.first = b.portray(), b.holds()
-	inSteps(t, b.rig, b, []step[*both]{{"PluginKilled", besideKilledPlugin}, {"RuntimeKilled", besideKilledRuntime}, {"NoRuntime", besideNoRuntime}, {"NothingLeft", besideNothingLeft}})
+	inSteps(t, b.rig, b, []step[*both]{
+		{"PluginKilled", besideKilledPlugin}, {"RuntimeKilled", besideKilledRuntime}, {"NoRuntime", besideNoRuntime}, {"NothingLeft", besideNothingLeft},
+	})
 }
 
 // bursts are wants of ls: what 1000 % would be is held at the quota.
@@ -165,6 +176,32 @@ func (b *both) holds() held {
 		return len(list)
 	}
 	return held{fds(b.a.cmd.Process.Pid), int(b.a.figure("koord_rt_koordlet_goroutines")), fds(b.plugin.Process.Pid)}
+}
+
+// besideUnannotated: a best-effort pod whose amounts nobody has written into an annotation. koordlet has them of the kubelet, which lists the
+// pod while its containers do not exist yet; the pod's cgroup says that koord-nri knows them, too, and the first program of the init
+// container finds them in force, and so does the main one's. koordlet writes none of them.
+func besideUnannotated(b *both) {
+	run, err := b.kube.RunPod(b.t.Context(), b.tells(setupBE("both-plain", false)))
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	b.cleanPod(run)
+	_, _, pod := setupBEWants()
+	b.soon(10*time.Second, run, pod)
+	if err := b.kube.StartContainers(b.t.Context(), run); err != nil {
+		b.t.Fatal(err)
+	}
+	b.toldBySetup(run)
+	records, torn, err := ledger.Read(b.run, "koordlet")
+	if err != nil || torn > 0 {
+		b.t.Fatalf("ledger of koordlet: %d torn lines, %v", torn, err)
+	}
+	for i := range records {
+		if r := &records[i]; strings.HasPrefix(r.Target.Name, run.Pod.FullName()) && len(r.Written) > 0 {
+			b.t.Errorf("koordlet has written %s of %s beside koord-nri", r.Knob, r.Target)
+		}
+	}
 }
 
 // besideKilledPlugin: koordlet takes the containers over and gives them back.

@@ -126,19 +126,25 @@ func (r *rig) now(run *kubelet.Running, wants []string) {
 	}
 }
 
-// told compares a container's own words with the wanted values of its level and of its pod's. Where somebody was late, what it
-// read is of before, and the values have to stand soon.
+// told is toldBy of a pod's main container.
 func (r *rig) told(run *kubelet.Running, key, value string, wants []string) {
+	r.t.Helper()
+	r.toldBy(run, "main", key, value, wants)
+}
+
+// toldBy compares a container's own words with the wanted values of its level and of its pod's. Where somebody was late, what it
+// read is of before, and the values have to stand soon; those of a container that has ended stand nowhere any more.
+func (r *rig) toldBy(run *kubelet.Running, container, key, value string, wants []string) {
 	r.t.Helper()
 	var said map[string]string
 	r.eventually(5*time.Second, func() (err error) {
-		said, err = r.words(run)
+		said, err = r.words(run, container)
 		return err
 	})
 	r.excuses.Look()
 	var wrong []lacking
 	if said[key] != value {
-		wrong = append(wrong, lacking{fmt.Errorf("%s says %s = %q, want %q", run.Pod.Name, key, said[key], value), ofCPUs(key)})
+		wrong = append(wrong, lacking{fmt.Errorf("%s of %s says %s = %q, want %q", container, run.Pod.Name, key, said[key], value), ofCPUs(key)})
 	}
 	for _, w := range wants {
 		what, value, _ := strings.Cut(w, "=")
@@ -147,14 +153,14 @@ func (r *rig) told(run *kubelet.Running, key, value string, wants []string) {
 			file = "pod." + file
 		}
 		if said[file] != value {
-			wrong = append(wrong, lacking{fmt.Errorf("%s: before anything else the container read %s = %q, want %q", run.Pod.Name, file, said[file], value), ofCPUs(file)})
+			wrong = append(wrong, lacking{fmt.Errorf("%s: before anything else %s read %s = %q, want %q", run.Pod.Name, container, file, said[file], value), ofCPUs(file)})
 		}
 	}
 	left := r.unexcused(wrong, run.Pod.FullName())
 	for _, err := range left {
 		r.t.Error(err)
 	}
-	if len(wrong) > 0 && len(left) == 0 {
+	if len(wrong) > 0 && len(left) == 0 && container == "main" {
 		r.soon(shortest, run, append(subject(key, value), wants...))
 	}
 }

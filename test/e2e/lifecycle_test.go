@@ -27,6 +27,7 @@ import (
 // lifecycles are the tests of behaviour over time. Each runs on a rig of its own run directory, on one containerd.
 var lifecycles = []lifecycle{
 	{"FirstInstruction", lifecycleFirstInstruction},
+	{"InitContainer", lifecycleInitContainer},
 	{"ByteIdentical", lifecycleByteIdentical},
 	{"Observe", lifecycleObserve},
 	{"Away", lifecycleAway},
@@ -57,6 +58,7 @@ var lifecycles = []lifecycle{
 	{"SwitchedOff", lifecycleSwitchedOff},
 	{"SecondInstance", lifecycleSecondInstance},
 	{"RuntimeKilled", lifecycleRuntimeKilled},
+	{"LateSocket", lifecycleLateSocket},
 	{"KilledBusy", lifecycleKilledBusy},
 	{"AnyMoment", lifecycleAnyMoment},
 	{"NewSandbox", lifecycleNewSandbox},

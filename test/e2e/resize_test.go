@@ -17,8 +17,11 @@ import (
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/koord-rt/koord-rt/model/node"
+	"github.com/koord-rt/koord-rt/model/topo"
 	"github.com/koord-rt/koord-rt/test/lab/cgroups"
 	"github.com/koord-rt/koord-rt/test/lab/kubelet"
+	"github.com/koord-rt/koord-rt/test/scenario"
 )
 
 // limited is an LS pod's resources with another limit.
@@ -210,14 +213,21 @@ func (r *rig) restoresResized(run *kubelet.Running) {
 	r.now(run, want)
 }
 
-// lifecycleCPUManager sends what kubelet's CPU manager sends every ten seconds: a cpuset of its own. The answer is ours.
+// lifecycleCPUManager sends what kubelet's CPU manager sends every ten seconds: a cpuset of its own. The answer is ours. The CPUs of SYSTEM
+// pods are the node agent's to tell; here they are others than those of LS.
 func lifecycleCPUManager(r *rig) {
 	last, rest := cpus()
+	kept, err := topo.ParseCPUSet(last)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.prepare(&scenario.Scenario{Dynamic: node.Dynamic{Known: true, SystemQoS: kept}})
 	r.up(standard, nil)
 	ls, be, lsr := r.pod(lsPod("manager-ls")), r.pod(bePod("manager-be")), r.pod(lsrPod("manager-lsr"))
+	system := r.pod(openPod("manager-system", "SYSTEM"))
 	all := "0-" + strconv.Itoa(runtime.NumCPU()-1)
 	for range 3 {
-		for run, want := range map[*kubelet.Running]string{ls: rest, be: rest, lsr: last} {
+		for run, want := range map[*kubelet.Running]string{ls: rest, be: rest, lsr: last, system: last} {
 			err := r.host.CRI().UpdateContainer(r.t.Context(), run.Containers["main"], &runtimeapi.LinuxContainerResources{CpusetCpus: all})
 			if err != nil {
 				r.t.Fatal(err)
@@ -228,6 +238,7 @@ func lifecycleCPUManager(r *rig) {
 	r.now(ls, wants("LS", rest))
 	r.now(be, wants("BE", rest))
 	r.now(lsr, wants("LSR", ""))
+	r.now(system, []string{"main cpuset.cpus=" + last})
 }
 
 // lifecycleStaticManagers has the checkpoints of a kubelet whose static CPU and memory managers place containers, which both tell

@@ -15,6 +15,9 @@ import (
 	"testing"
 	"time"
 
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/koord-rt/koord-rt/test/lab/cgroups"
 	"github.com/koord-rt/koord-rt/test/lab/kubelet"
 )
 
@@ -172,8 +175,46 @@ func lifecycleSlowKernel(r *rig) {
 	r.soon(10*time.Second, first, wants("LS", rest))
 	r.meantLate()
 	r.now(r.pod(bePod("slow-after")), wants("BE", rest))
+	r.answersFirst(first)
 	r.oneConnection()
 	r.connectedTimes(connects)
+}
+
+// answersFirst: the runtime has its answer to an update while the kernel still takes the fall of the pod's burst, and writes the smaller quota
+// meanwhile. Who waits for that with his answer is late, each time; who gets no CPU is so now and then.
+func (r *rig) answersFirst(run *kubelet.Running) {
+	r.t.Helper()
+	late := func() float64 { return r.metric("koord_rt_nri_event_late_total", `"UpdateContainer"`) }
+	update := func(quota int64) error {
+		return r.host.CRI().UpdateContainer(r.t.Context(), run.Containers["main"], &runtimeapi.LinuxContainerResources{CpuQuota: quota, CpuPeriod: 100000})
+	}
+	burst, quota := "cpu.cfs_burst_us", "main cpu.cfs_quota_us=20000"
+	if r.tree.V2() {
+		burst, quota = "cpu.max.burst", "main cpu.max=20000 100000"
+	}
+	for range 3 {
+		r.soon(10*time.Second, run, []string{"main " + burst + "=50000", "pod " + burst + "=50000"})
+		// By a hand, so that of the two bursts that have to fall the pod's alone is left to be written.
+		if err := cgroups.Write(r.kube.ContainerDir(run, "main", r.controller(burst)), burst, "20000"); err != nil {
+			r.t.Fatal(err)
+		}
+		before, done := late(), make(chan error, 1)
+		r.gate.Shut()
+		go func() { done <- update(20000) }()
+		r.soon(5*time.Second, run, []string{quota, "pod " + burst + "=50000"})
+		r.hangs()
+		r.gate.Open()
+		if err := <-done; err != nil {
+			r.t.Fatal(err)
+		}
+		if late() == before {
+			return
+		}
+		if err := update(50000); err != nil {
+			r.t.Fatal(err)
+		}
+	}
+	r.t.Error("three times koord-nri has answered an update too late, beside a write to the pod's cgroup that hung")
 }
 
 // TestHostShippedDeadlines is the same with the limits that both come with: containerd drops a plugin after 2 s, and koord-nri has

@@ -171,7 +171,7 @@ const (
 // every one of these runs on cgroup v2.
 const (
 	underSystemd = "/^(FirstInstruction|IdleUpdated|Resize|Restore|Required|Away|BlockIO)$"
-	elsewhere    = "/^(ByteIdentical|Observe|ResizePod|ResizeExclusive|CPUManager|StaticManagers|IdleUpdated|GivenBack|Expiry|HandedStrategy|StrategyFile|Stuck|SlowKernel|Koordctl|Caps|CDI|HAMi|RealTime|PluginKilled|SwitchedOff|RuntimeKilled|KilledBusy|AnyMoment|NewSandbox)$"
+	elsewhere    = "/^(ByteIdentical|InitContainer|Observe|ResizePod|ResizeExclusive|CPUManager|StaticManagers|IdleUpdated|GivenBack|Expiry|HandedStrategy|StrategyFile|Stuck|SlowKernel|Koordctl|Caps|CDI|HAMi|RealTime|PluginKilled|SwitchedOff|RuntimeKilled|KilledBusy|AnyMoment|NewSandbox)$"
 )
 
 // besideKubelet are the steps of TestGuestKubelet that make test has: all but TieredReservation, for which kubelet and koord-nri are started anew six times,

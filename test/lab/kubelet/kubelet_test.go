@@ -77,6 +77,7 @@ func TestPodIsChecked(t *testing.T) {
 		"unknown field":  "name: a\nuid: b\nvolumes: []\ncontainers: [{name: c}]",
 		"no uid":         "name: a\ncontainers: [{name: c}]",
 		"bad uid":        "name: a\nuid: a_b\ncontainers: [{name: c}]",
+		"a late init":    "name: a\nuid: b\ncontainers: [{name: c}, {name: d, init: true}]",
 		"no containers":  "name: a\nuid: b",
 		"repeated name":  "name: a\nuid: b\ncontainers: [{name: c}, {name: c}]",
 		"bad quantity":   "name: a\nuid: b\ncontainers: [{name: c, resources: {limits: {cpu: 1z}}}]",
@@ -167,6 +168,11 @@ func TestPodValues(t *testing.T) {
 	sum := sumResources(v, d)
 	if sum.CpuShares != 768 || sum.CpuQuota != 125000 {
 		t.Errorf("sum without overhead: %v", sum)
+	}
+	const starts = "containers:\n- name: first\n  init: true\n  resources: {requests: {cpu: 1}, limits: {cpu: 2}}\n"
+	_, d = parse(t, strings.Replace(burstablePod, "containers:\n", starts, 1))
+	if v = podValues(d); *v.shares != 1024 || *v.quota != 200000 {
+		t.Errorf("with an init container of more than all others: shares %d quota %d", *v.shares, *v.quota)
 	}
 }
 

@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"slices"
 	"time"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
 // RunPod makes the pod's cgroup and sandbox, in kubelet's order: QoS cgroups first.
@@ -89,17 +91,49 @@ func (k *Kubelet) StartContainer(ctx context.Context, r *Running, name string) e
 	return k.options.CRI.StartContainer(ctx, id)
 }
 
-// StartPod is RunPod and StartContainer of every container in order. When a container
-// does not start, the pod is stopped.
+// StartContainers is StartContainer of every container in order; of an init container it waits for the end.
+func (k *Kubelet) StartContainers(ctx context.Context, r *Running) error {
+	for _, c := range r.Pod.Containers {
+		if err := k.StartContainer(ctx, r, c.Name); err != nil {
+			return err
+		}
+		if !c.Init {
+			continue
+		}
+		if err := k.ended(ctx, r, c.Name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ended waits until an init container has done its work. The container stays for a while, as with kubelet.
+func (k *Kubelet) ended(ctx context.Context, r *Running, name string) error {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
+	defer cancel()
+	for {
+		status, _, err := k.options.CRI.ContainerStatus(ctx, r.Containers[name])
+		switch {
+		case err != nil:
+			return fmt.Errorf("pod %s: wait for init container %s: %w", r.Pod.Name, name, err)
+		case status.GetState() != runtimeapi.ContainerState_CONTAINER_EXITED:
+			time.Sleep(20 * time.Millisecond)
+		case status.GetExitCode() != 0:
+			return fmt.Errorf("pod %s: init container %s ended with %d", r.Pod.Name, name, status.GetExitCode())
+		default:
+			return nil
+		}
+	}
+}
+
+// StartPod is RunPod and StartContainers. When a container does not start, the pod is stopped.
 func (k *Kubelet) StartPod(ctx context.Context, p Pod) (*Running, error) {
 	r, err := k.RunPod(ctx, p)
 	if err != nil {
 		return nil, err
 	}
-	for _, c := range p.Containers {
-		if err := k.StartContainer(ctx, r, c.Name); err != nil {
-			return nil, errors.Join(err, k.StopPod(ctx, r))
-		}
+	if err := k.StartContainers(ctx, r); err != nil {
+		return nil, errors.Join(err, k.StopPod(ctx, r))
 	}
 	return r, nil
 }

@@ -9,7 +9,7 @@
 // Input: a Pod (a struct that a scenario file can hold) and a CRI client. Output:
 // cgroups, a sandbox, containers. Left out of kubelet: probes, volumes, hugepage
 // limits, swap for pods, pid limits, MemoryQoS, CPU and memory managers (a pod may
-// say what they would), init containers, pod-level resources. It must not import any package under test.
+// say what they would), sidecars, pod-level resources. It must not import any package under test.
 package kubelet
 
 import (
@@ -42,6 +42,7 @@ func (p Pod) FullName() string { return p.namespace() + "/" + p.Name }
 // Container of a Pod.
 type Container struct {
 	Name       string            `json:"name"`                 // required
+	Init       bool              `json:"init,omitempty"`       // optional: an init container, which ends before the next one starts
 	Command    []string          `json:"command,omitempty"`    // optional: default the image's, which sleeps
 	Env        map[string]string `json:"env,omitempty"`        // optional
 	CDIDevices []string          `json:"cdiDevices,omitempty"` // optional: names as a device plugin would return
@@ -92,6 +93,9 @@ func (p Pod) Validate() error {
 	for _, c := range p.Containers {
 		if c.Name == "" || slices.Contains(names, c.Name) {
 			add("container name %q is empty or repeated", c.Name)
+		}
+		if c.Init && len(names) > 0 && !p.Containers[len(names)-1].Init {
+			add("init container %s after one that is none", c.Name)
 		}
 		names = append(names, c.Name)
 		for list, set := range map[string]map[string]Quantity{"requests": c.Resources.Requests, "limits": c.Resources.Limits} {

@@ -55,7 +55,7 @@ func amountOf(r Resources, name string, read func(Quantity) (int64, error)) (amo
 
 // podDemand is what the pod's cgroup and sandbox are computed from.
 type podDemand struct {
-	sum            demand // over containers, without overhead
+	sum            demand // over containers, or the largest init container's where that is more; without overhead
 	overhead       demand // request = limit
 	containers     []demand
 	allCPULimits   bool // every container has a CPU limit
@@ -64,16 +64,22 @@ type podDemand struct {
 
 func podDemandOf(p Pod) (podDemand, error) {
 	d := podDemand{allCPULimits: true, allMemoryLimit: true}
+	var starting demand
 	for _, c := range p.Containers {
 		one, err := demandOf(c.Resources)
 		if err != nil {
 			return podDemand{}, fmt.Errorf("pod %s container %s: %w", p.Name, c.Name, err)
 		}
 		d.containers = append(d.containers, one)
-		d.sum.cpu, d.sum.memory = d.sum.cpu.plus(one.cpu), d.sum.memory.plus(one.memory)
+		if c.Init {
+			starting.cpu, starting.memory = starting.cpu.most(one.cpu), starting.memory.most(one.memory)
+		} else {
+			d.sum.cpu, d.sum.memory = d.sum.cpu.plus(one.cpu), d.sum.memory.plus(one.memory)
+		}
 		d.allCPULimits = d.allCPULimits && one.cpu.limit != 0
 		d.allMemoryLimit = d.allMemoryLimit && one.memory.limit != 0
 	}
+	d.sum.cpu, d.sum.memory = d.sum.cpu.most(starting.cpu), d.sum.memory.most(starting.memory)
 	over, err := demandOf(Resources{Limits: p.Overhead})
 	if err != nil {
 		return podDemand{}, fmt.Errorf("pod %s overhead: %w", p.Name, err)
@@ -84,6 +90,12 @@ func podDemandOf(p Pod) (podDemand, error) {
 
 func (a amount) plus(b amount) amount {
 	return amount{request: a.request + b.request, limit: a.limit + b.limit, asked: a.asked || b.asked}
+}
+
+// most is, of request and limit each, the larger one.
+// Source: k8s.io/component-helpers resource.AggregateContainerRequests, AggregateContainerLimits.
+func (a amount) most(b amount) amount {
+	return amount{request: max(a.request, b.request), limit: max(a.limit, b.limit), asked: a.asked || b.asked}
 }
 
 // withOverhead adds overhead to the request always, to the limit only where one exists.

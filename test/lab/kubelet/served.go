@@ -50,8 +50,9 @@ type (
 		Annotations map[string]string `json:"annotations,omitempty"`
 	}
 	podSpec struct {
-		HostNetwork bool        `json:"hostNetwork,omitempty"`
-		Containers  []Container `json:"containers"`
+		HostNetwork    bool        `json:"hostNetwork,omitempty"`
+		InitContainers []Container `json:"initContainers,omitempty"`
+		Containers     []Container `json:"containers"`
 	}
 	podStatus struct {
 		Phase    string  `json:"phase"`
@@ -74,7 +75,11 @@ func (k *Kubelet) Served() ([]byte, error) {
 			Spec:     podSpec{HostNetwork: !k.options.PodNetwork}, Status: podStatus{Phase: "Running", QOSClass: r.QoS},
 		}
 		for _, c := range r.Pod.Containers {
-			o.Spec.Containers = append(o.Spec.Containers, Container{Name: c.Name, Resources: c.Resources})
+			list := &o.Spec.Containers
+			if c.Init {
+				list = &o.Spec.InitContainers
+			}
+			*list = append(*list, Container{Name: c.Name, Resources: c.Resources})
 		}
 		for _, ip := range r.Addresses {
 			o.Status.PodIPs = append(o.Status.PodIPs, podIP{ip})
