@@ -4,6 +4,7 @@
 package predict
 
 import (
+	"bufio"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -95,36 +96,40 @@ func parse(b []byte) (models []predict.Checkpoint, problems []error, err error) 
 }
 
 // save replaces the snapshot. The bytes are on the disk before the name is theirs: a day of learning is worth an fsync
-// every ten minutes. A model that cannot be written is left out and reported.
+// every ten minutes. A model that cannot be written is left out and reported. It is written model by model: as a whole it would be in memory
+// several times over, on a node of many pods some megabytes each.
 func save(dir string, models []predict.Checkpoint) error {
 	if err := atomicfile.Dir(dir); err != nil {
 		return err
 	}
-	s := snapshot{Version: version, Models: make([]json.RawMessage, 0, len(models))}
 	var problems []error
-	for _, c := range models {
-		b, err := FormatCheckpoint(c)
-		if err != nil {
-			problems = append(problems, err)
-			continue
+	err := replace(filepath.Join(dir, fileName), func(w *bufio.Writer) error {
+		// The first error of a write is Flush's, too.
+		fmt.Fprintf(w, `{"version":%d,"models":[`, version)
+		comma := ""
+		for _, c := range models {
+			b, err := FormatCheckpoint(c)
+			if err != nil {
+				problems = append(problems, err)
+				continue
+			}
+			_, _ = w.WriteString(comma)
+			_, _ = w.Write(b)
+			comma = ","
 		}
-		s.Models = append(s.Models, b)
-	}
-	b, err := json.Marshal(&s)
-	if err != nil {
-		return fmt.Errorf("format snapshot: %w", err)
-	}
-	problems = append(problems, replace(filepath.Join(dir, fileName), append(b, '\n')))
-	return errors.Join(problems...)
+		_, _ = w.WriteString("]}\n")
+		return w.Flush()
+	})
+	return errors.Join(append(problems, err)...)
 }
 
-// replace is atomicfile.Write with an fsync.
-func replace(path string, b []byte) error {
+// replace is atomicfile.Write with an fsync, piece by piece.
+func replace(path string, write func(*bufio.Writer) error) error {
 	f, err := atomicfile.Create(path)
 	if err != nil {
 		return err
 	}
-	_, err = f.Write(b)
+	err = write(bufio.NewWriter(f))
 	if err == nil {
 		err = f.Sync()
 	}
