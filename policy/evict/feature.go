@@ -73,6 +73,40 @@ func Wanted(t *strategy.ResourceThresholdStrategy) (out Features) {
 	return out
 }
 
+// Lacks are the strategy's fields without which a feature has no threshold, and is not among Wanted however enabled the strategy is; none for
+// one that has what it needs.
+func Lacks(t *strategy.ResourceThresholdStrategy, f Feature) (fields []string) {
+	need := func(set bool, field string) {
+		if !set {
+			fields = append(fields, field)
+		}
+	}
+	switch f {
+	case BEMemoryEvict, MemoryEvict:
+		need(t.MemoryEvictThresholdPercent != nil, "memoryEvictThresholdPercent")
+	case MemoryAllocatableEvict:
+		need(t.MemoryAllocatableEvictThresholdPercent != nil, "memoryAllocatableEvictThresholdPercent")
+	case CPUAllocatableEvict:
+		need(t.CPUAllocatableEvictThresholdPercent != nil, "cpuAllocatableEvictThresholdPercent")
+	case CPUEvict:
+		need(t.CPUEvictThresholdPercent != nil, "cpuEvictThresholdPercent")
+	case BECPUEvict:
+		if t.CPUEvictPSIThresholdPercent == nil { // else it needs no other
+			need(t.CPUEvictBESatisfactionLowerPercent != nil, "cpuEvictBESatisfactionLowerPercent")
+			need(t.CPUEvictBESatisfactionUpperPercent != nil, "cpuEvictBESatisfactionUpperPercent")
+		}
+	case NumFeatures:
+	}
+	switch f {
+	case MemoryEvict, CPUEvict:
+		need(t.EvictEnabledPriorityThreshold != nil, "evictEnabledPriorityThreshold")
+	case MemoryAllocatableEvict, CPUAllocatableEvict:
+		need(t.AllocatableEvictPriorityThreshold != nil, "allocatableEvictPriorityThreshold")
+	case BEMemoryEvict, BECPUEvict, NumFeatures:
+	}
+	return fields
+}
+
 // DecodePolicy reads the annotation koordinator.sh/eviction-policy, a JSON list of feature names such as
 // ["BEMemoryEvict"]: the features that may evict the pod. Names that are no feature of ours are passed over. Without the
 // annotation all may; a malformed one allows none and is not ok.

@@ -13,6 +13,36 @@ import (
 	"github.com/koord-rt/koord-rt/policy/evict"
 )
 
+// A feature lacks something exactly when an enabled strategy is not enough for it, whichever fields are set.
+func TestLacks(t *testing.T) {
+	t.Parallel()
+	percent, priority := int64(50), int32(5999)
+	for set := range 1 << 8 {
+		var s strategy.ResourceThresholdStrategy
+		for i, field := range []**int64{
+			&s.MemoryEvictThresholdPercent, &s.MemoryAllocatableEvictThresholdPercent, &s.CPUAllocatableEvictThresholdPercent,
+			&s.CPUEvictThresholdPercent, &s.CPUEvictPSIThresholdPercent, &s.CPUEvictBESatisfactionLowerPercent,
+		} {
+			if set>>i&1 == 1 {
+				*field = &percent
+			}
+		}
+		if set>>6&1 == 1 {
+			s.EvictEnabledPriorityThreshold, s.CPUEvictBESatisfactionUpperPercent = &priority, &percent
+		}
+		if set>>7&1 == 1 {
+			s.AllocatableEvictPriorityThreshold = &priority
+		}
+		on := true
+		s.Enable = &on
+		for f := range evict.NumFeatures {
+			if lacks := evict.Lacks(&s, f); (len(lacks) == 0) != evict.Wanted(&s).Has(f) {
+				t.Errorf("%s lacks %v of %+v", f, lacks, s)
+			}
+		}
+	}
+}
+
 // TestBestEffort: the label, as upstream has it, or no label, no requests and a class that is lent resources (M16).
 func TestBestEffort(t *testing.T) {
 	t.Parallel()

@@ -235,11 +235,14 @@ func evictionState(c *config.Evict, t strategy.ResourceThresholdStrategy, noPres
 	case c.Mode == config.ModeOff:
 		out.Detail = "evict.mode is off on the node"
 	case wanted&may == 0:
-		out.Detail = "switched off on the node: " + strings.Join(evictNames(wanted), ", ")
+		out.Detail = strings.Join(append([]string{"switched off on the node: " + strings.Join(evictNames(wanted), ", ")}, unset(c, &t)...), "; ")
 	default:
 		out.State, out.Detail = evictLoopState(c.Mode), strings.Join(evictNames(wanted&may), ", ")
 		if off := wanted &^ may; off != 0 {
 			out.Detail += "; switched off on the node: " + strings.Join(evictNames(off), ", ")
+		}
+		if named := unset(c, &t); len(named) > 0 {
+			out.Detail += "; " + strings.Join(named, "; ")
 		}
 		if noPressure && (wanted & may).Has(policy.BECPUEvict) && t.CPUEvictPSIThresholdPercent != nil {
 			out.Detail += "; the kernel tells no CPU pressure of BE, its satisfaction stands in"

@@ -80,7 +80,18 @@ func TestEvictionState(t *testing.T) {
 		"all gates": {`{"enable":true}`, func(e *config.Evict) { e.Features = []string{} }, false, "off", "switched off on the node: BEMemoryEvict"},
 		"off":       {`{"enable":true}`, func(e *config.Evict) { e.Mode = config.ModeOff }, false, "off", "evict.mode is off on the node"},
 		"observe":   {`{"enable":true}`, func(e *config.Evict) { e.Mode = config.ModeObserve }, false, "observe", "BEMemoryEvict"},
-		"M5":        {`{"enable":true,"cpuEvictPSIThresholdPercent":85}`, nil, false, "active", "BEMemoryEvict, BECPUEvict"},
+		"named without a threshold": {
+			`{"enable":true}`, func(e *config.Evict) { e.Features = []string{"BEMemoryEvict", "MemoryEvict", "CPUEvict"} }, false, "active",
+			"BEMemoryEvict; MemoryEvict is on, but no threshold is set: evictEnabledPriorityThreshold of resourceUsedThresholdWithBE " +
+				"(key resource-threshold-config of ConfigMap slo-controller-config); CPUEvict is on, but no threshold is set: cpuEvictThresholdPercent and " +
+				"evictEnabledPriorityThreshold of resourceUsedThresholdWithBE (key resource-threshold-config of ConfigMap slo-controller-config)",
+		},
+		"the only one, without a threshold": {
+			`{"enable":true,"evictEnabledPriorityThreshold":5999}`, func(e *config.Evict) { e.Features = []string{"CPUEvict"} }, false, "off",
+			"switched off on the node: BEMemoryEvict, MemoryEvict; CPUEvict is on, but no threshold is set: cpuEvictThresholdPercent of " +
+				"resourceUsedThresholdWithBE (key resource-threshold-config of ConfigMap slo-controller-config)",
+		},
+		"M5": {`{"enable":true,"cpuEvictPSIThresholdPercent":85}`, nil, false, "active", "BEMemoryEvict, BECPUEvict"},
 		"M5 on v1": {
 			`{"enable":true,"cpuEvictPSIThresholdPercent":85}`, nil, true, "degraded",
 			"BEMemoryEvict, BECPUEvict; the kernel tells no CPU pressure of BE, its satisfaction stands in",

@@ -147,7 +147,7 @@ func loops(cfg *config.Koordlet, l *agent.Look) []status.Loop {
 		}
 		out = append(out, one)
 	}
-	return out
+	return append(out, unsetLoops(&cfg.Evict, l)...)
 }
 
 // backLoop tells what nobody wants any more and stands in the kernel all the same.
