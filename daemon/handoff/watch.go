@@ -22,18 +22,15 @@ type Watcher struct {
 	last atomic.Pointer[Snapshot]
 }
 
-// NewWatcher makes the run directory when it is missing and reads all parts once.
-func NewWatcher(o Options) (*Watcher, error) {
+// NewWatcher reads all parts once. A run directory that is missing is made by Run, as often as it takes.
+func NewWatcher(o Options) *Watcher {
 	if o.Poll <= 0 {
 		o.Poll = DefaultPoll
-	}
-	if err := atomicfile.Dir(o.RunDir); err != nil {
-		return nil, err
 	}
 	w := &Watcher{o: o, p: newParts(o)}
 	w.p.refresh(true)
 	w.publish()
-	return w, nil
+	return w
 }
 
 // Snapshot is the last good content.

@@ -23,6 +23,8 @@ type Writer struct {
 	runDir, stateDir string
 	// up is the time since boot, 0 where the machine does not tell.
 	up func() time.Duration
+	// ready: the state directory is there and closed to others.
+	ready bool
 	// kept is the strategy payload that stands in the state directory, which is a disk; owed is the file that ought to stand there, nil
 	// when it does.
 	kept []byte
@@ -33,7 +35,7 @@ type Writer struct {
 var ErrNotKept = errors.New("the next boot would not know the strategy")
 
 // NewWriter makes the directories (0700) and cleans what a killed writer left. A copy that an earlier life could not keep is still
-// owed. stateDir may be empty.
+// owed. stateDir may be empty, and one that cannot be used costs the copy only: Keep tells and tries again.
 func NewWriter(runDir, stateDir string) (*Writer, error) {
 	w := &Writer{runDir: runDir, stateDir: stateDir, up: boottime.Now}
 	if err := atomicfile.Dir(runDir); err != nil {
@@ -43,16 +45,25 @@ func NewWriter(runDir, stateDir string) (*Writer, error) {
 		atomicfile.Clean(filepath.Join(runDir, name))
 	}
 	if stateDir != "" {
-		if err := atomicfile.Dir(stateDir); err != nil {
-			return nil, err
+		if w.open() == nil { // else Keep tells
+			atomicfile.Clean(filepath.Join(stateDir, StrategyFile))
 		}
-		atomicfile.Clean(filepath.Join(stateDir, StrategyFile))
 		w.kept = stands(stateDir).Payload
 		if e := stands(runDir); len(e.Payload) > 0 && !bytes.Equal(w.kept, e.Payload) {
 			w.owed = &e
 		}
 	}
 	return w, nil
+}
+
+// open makes the state directory, once.
+func (w *Writer) open() error {
+	if w.ready {
+		return nil
+	}
+	err := atomicfile.Dir(w.stateDir)
+	w.ready = err == nil
+	return err
 }
 
 // stands is the strategy's file in a directory; without payload where there is none that a reader would take.
@@ -93,7 +104,11 @@ func (w *Writer) Keep() error {
 	if w.owed == nil {
 		return nil
 	}
-	if err := publish(filepath.Join(w.stateDir, StrategyFile), *w.owed); err != nil {
+	err := w.open()
+	if err == nil {
+		err = publish(filepath.Join(w.stateDir, StrategyFile), *w.owed)
+	}
+	if err != nil {
 		return fmt.Errorf("%w: %w", ErrNotKept, err)
 	}
 	w.kept, w.owed = w.owed.Payload, nil

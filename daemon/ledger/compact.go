@@ -37,12 +37,11 @@ func (l *Ledger) Run(ctx context.Context) error {
 // the lock; what is appended meanwhile is copied over under it. A kill at any point leaves the old file or the new one.
 func (l *Ledger) Compact() error {
 	l.mu.Lock()
-	if l.f == nil {
-		l.mu.Unlock()
-		return ErrClosed
-	}
-	size := l.size
+	size, err := l.size, l.missing()
 	l.mu.Unlock()
+	if err != nil {
+		return err
+	}
 
 	old, err := os.Open(l.path)
 	if err != nil {
@@ -160,8 +159,8 @@ func copySpans(dst io.Writer, src io.ReaderAt, spans []span) error {
 func (l *Ledger) swap(tmp, old *os.File, from, kept int64) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.f == nil {
-		return ErrClosed
+	if err := l.missing(); err != nil {
+		return err
 	}
 	a, err := l.f.Stat()
 	if err != nil {

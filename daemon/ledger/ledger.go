@@ -73,7 +73,9 @@ type Ledger struct {
 
 	// mu guards the rest.
 	mu sync.Mutex
-	f  *os.File
+	// f is nil before Open has succeeded, while the file that was removed cannot be made again, and after Close.
+	f      *os.File
+	closed bool
 	// cut is true when the file may end in the middle of a line.
 	cut                      bool
 	size, records            int64
@@ -86,10 +88,22 @@ var _ journal.Journal = (*Ledger)(nil)
 // Dir is the directory of the ledgers below the run directory.
 func Dir(runDir string) string { return filepath.Join(runDir, "ledger") }
 
-// Open opens or creates RunDir/ledger/WRITER.jsonl (0600, directory 0700). The writer's name is made of lower-case
-// letters, digits and dashes; one process at a time may use it (daemon/lock sees to that for daemons; commands that may
-// run twice at once carry their pid in the name).
+// Open opens or creates RunDir/ledger/WRITER.jsonl (0600, directory 0700).
 func Open(runDir, writer string, o Options) (*Ledger, error) {
+	l, err := New(runDir, writer, o)
+	if err != nil {
+		return nil, err
+	}
+	if err := l.Open(); err != nil {
+		return nil, err
+	}
+	return l, nil
+}
+
+// New is a ledger that is not open yet, for who goes on without one: until it can be opened, Append keeps nothing and says why. The
+// writer's name is made of lower-case letters, digits and dashes; one process at a time may use it (daemon/lock sees to that for
+// daemons; commands that may run twice at once carry their pid in the name).
+func New(runDir, writer string, o Options) (*Ledger, error) {
 	if !writerName.MatchString(writer) {
 		return nil, fmt.Errorf("open ledger: writer %q is no lower-case name", writer)
 	}
@@ -99,17 +113,37 @@ func Open(runDir, writer string, o Options) (*Ledger, error) {
 	if o.MaxRecords <= 0 {
 		o.MaxRecords = DefaultMaxRecords
 	}
-	l := &Ledger{
+	return &Ledger{
 		path: filepath.Join(Dir(runDir), writer+suffix), o: o, wake: make(chan struct{}, 1),
 		triggerBytes: o.MaxBytes, triggerRec: o.MaxRecords,
 		bufs: sync.Pool{New: func() any { b := make([]byte, 0, 16<<10); return &b }},
+	}, nil
+}
+
+// Open opens or creates the file. One that is open stays so.
+func (l *Ledger) Open() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.f != nil || l.closed {
+		return l.missing()
 	}
 	if err := l.reopen(); err != nil {
-		return nil, err
+		return err
 	}
 	atomicfile.Clean(l.path)
 	l.wakeIfNeeded()
-	return l, nil
+	return nil
+}
+
+// missing says that there is no file to write to, nil when there is. The caller holds mu.
+func (l *Ledger) missing() error {
+	switch {
+	case l.closed:
+		return ErrClosed
+	case l.f == nil:
+		return fmt.Errorf("ledger %s is not open", l.path)
+	}
+	return nil
 }
 
 // reopen opens the file by name and learns its size and whether its last line is whole.
@@ -175,8 +209,13 @@ func (l *Ledger) Append(records ...journal.Record) error {
 func (l *Ledger) write(buf []byte, n int64) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.f == nil {
+	if l.closed {
 		return ErrClosed
+	}
+	if l.f == nil { // it may be possible again
+		if err := l.reopen(); err != nil {
+			return err
+		}
 	}
 	if l.size > hardFactor*l.o.MaxBytes && l.size > 2*l.triggerBytes {
 		l.wakeIfNeeded()
@@ -219,6 +258,7 @@ func (l *Ledger) wakeIfNeeded() {
 func (l *Ledger) Close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.closed = true
 	if l.f == nil {
 		return nil
 	}

@@ -235,6 +235,46 @@ func TestRemovedDirectoryIsMadeAgain(t *testing.T) {
 	}
 }
 
+// A ledger whose directory cannot be used keeps nothing, says why, and keeps again as soon as it can: at the start, and when the directory was
+// removed under it and something else stands in its place.
+func TestDirectoryThatCannotBeUsed(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	spoil := func() {
+		t.Helper()
+		if err := os.WriteFile(Dir(dir), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	spoil()
+	l, err := New(dir, "koordlet", Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, when := range []string{"at the start", "later"} {
+		if err := l.Append(record("a", plan.CPUShares, 0, "", "1")); err == nil || !strings.Contains(err.Error(), Dir(dir)) {
+			t.Errorf("%s: %v", when, err)
+		}
+		if err := os.Remove(Dir(dir)); err != nil {
+			t.Fatal(err)
+		}
+		appendAll(t, l, record("a", plan.CPUShares, 0, "", "1"))
+		if got, _, err := ReadAll(dir); err != nil || len(got) != 1 {
+			t.Errorf("%s: %d records, %v", when, len(got), err)
+		}
+		if err := os.RemoveAll(Dir(dir)); err != nil {
+			t.Fatal(err)
+		}
+		spoil()
+	}
+	if err := l.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := l.Open(); !errors.Is(err, ErrClosed) {
+		t.Errorf("opened after the end: %v", err)
+	}
+}
+
 func TestGarbageIsCountedNotFatal(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -52,7 +52,7 @@ func TestGiveBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	kernel := &stubborn{Writer: m.tree}
-	a, err := apply.New(apply.Options{FS: fs, Roots: m.tree.Roots, Journal: h.ledger, Writer: kernel})
+	a, err := apply.New(apply.Options{FS: fs, Roots: m.tree.Roots, Journal: h.run, Writer: kernel})
 	if err != nil {
 		t.Fatal(err)
 	}

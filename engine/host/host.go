@@ -24,7 +24,6 @@ import (
 	"github.com/koord-rt/koord-rt/daemon/boottime"
 	"github.com/koord-rt/koord-rt/daemon/handoff"
 	"github.com/koord-rt/koord-rt/daemon/ledger"
-	"github.com/koord-rt/koord-rt/daemon/lock"
 	"github.com/koord-rt/koord-rt/daemon/metrics"
 	"github.com/koord-rt/koord-rt/daemon/run"
 	"github.com/koord-rt/koord-rt/daemon/status"
@@ -69,6 +68,9 @@ type Options struct {
 	Join                                       func(ours, foreign plan.Plan) plan.Plan
 	ExitsUntold, UpdatesUntold, UpdatesAwaited bool
 	Beside                                     func() bool
+	// Usable lets the program begin though its run directory cannot be used: nothing is written to the kernel until it can, and then Usable
+	// is called, when the ledgers have been read again. Nil: that ends the start, as it has to for who may be there once only.
+	Usable func()
 	// Serving is closed when the program answers on its sockets; nil for one without.
 	Serving <-chan struct{}
 	// Scheduling says how the kernel schedules this process, for its status file; nil for a program that tells nothing of it.
@@ -84,8 +86,7 @@ type Host struct {
 
 	o       Options
 	started time.Time
-	lock    *lock.Lock
-	ledger  *ledger.Ledger
+	run     *runDir
 	writer  *writer
 	reg     *prometheus.Registry
 	probe   *prober
@@ -101,14 +102,14 @@ func New(ctx context.Context, o Options) (_ *Host, err error) {
 	h.written = &configFile{again: o.Again, log: o.Log, problem: func(path string, err error) {
 		h.Engine.Problem(path, "configuration", err.Error())
 	}}
-	if h.lock, err = lock.Acquire(lock.Path(o.Config.RunDir, o.Writer)); err != nil {
-		return nil, err
-	}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, h.Close(context.WithoutCancel(ctx)))
 		}
 	}()
+	if err = h.takeRunDir(); err != nil {
+		return nil, err
+	}
 	if h.Metrics, err = metrics.NewEngine(h.reg, o.Writer); err != nil {
 		return nil, fmt.Errorf("register metrics: %w", err)
 	}
@@ -121,16 +122,11 @@ func New(ctx context.Context, o Options) (_ *Host, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if h.ledger, err = ledger.Open(o.Config.RunDir, o.Writer, ledger.Options{}); err != nil {
-		return nil, err
-	}
-	if h.writer, err = newWriter(roots, &static.Kernel, h.ledger, static.Weight, static.PodWeight); err != nil {
+	if h.writer, err = newWriter(roots, &static.Kernel, h.run, static.Weight, static.PodWeight); err != nil {
 		return nil, err
 	}
 	past.Keep(h.writer.Recall(records))
-	if h.watch, err = handoff.NewWatcher(handoff.Options{RunDir: o.Config.RunDir, StateDir: o.Config.StateDir}); err != nil {
-		return nil, err
-	}
+	h.watch = handoff.NewWatcher(handoff.Options{RunDir: o.Config.RunDir, StateDir: o.Config.StateDir})
 	views := engine.NewViews(o.Config, static, o.Strategy, o.Source)
 	views.SetHandoff(h.watch.Snapshot())
 	if err = h.connect(roots, static, views, past); err != nil {
@@ -157,7 +153,7 @@ func (h *Host) connect(roots root.Roots, static engine.Static, views *engine.Vie
 		kernel = h.o.Kernel(kernel)
 	}
 	h.Engine = engine.New(engine.Options{
-		Boot: boot, Config: h.o.Config, Log: h.o.Log, Metrics: h.Metrics, Edge: h.o.Edge, Journal: h.ledger, Kernel: kernel,
+		Boot: boot, Config: h.o.Config, Log: h.o.Log, Metrics: h.Metrics, Edge: h.o.Edge, Journal: h.run, Kernel: kernel,
 		Join: h.o.Join, ExitsUntold: h.o.ExitsUntold, UpdatesUntold: h.o.UpdatesUntold, UpdatesAwaited: h.o.UpdatesAwaited, Beside: h.o.Beside, Leave: h.leaving,
 		Views: views, Past: past, Live: live(roots, &static.Kernel), CgroupRoot: searchRoot(roots, &static.Kernel), List: h.o.List,
 		Births: h.births,
@@ -197,7 +193,7 @@ func (h *Host) Run(ctx context.Context, beside func(context.Context), more ...ru
 		OnReady:    func() { go h.ready(ctx, notify) },
 		OnStopping: func() { _ = notify.Stopping() },
 	}
-	g.Add(run.Component{Name: "ledger", Run: h.ledger.Run, Stop: h.Close})
+	g.Add(run.Component{Name: "ledger", Run: h.keepLedger, Stop: h.Close})
 	if err := h.addMetrics(ctx, &g); err != nil {
 		return errors.Join(err, h.Close(context.WithoutCancel(ctx)))
 	}
@@ -277,20 +273,12 @@ func (h *Host) setHandoff(s handoff.Snapshot) {
 	}
 }
 
-func (h *Host) addMetrics(ctx context.Context, g *run.Group) error {
-	l, err := metrics.Listen(ctx, h.o.Config.Metrics.Address)
-	if err != nil || l == nil {
-		return err
-	}
-	g.Add(run.Component{Name: "metrics", Run: func(ctx context.Context) error {
-		return metrics.Serve(ctx, l, h.reg, h.health, h.more.Routes...)
-	}})
-	return nil
-}
-
 var errDisconnected = errors.New("not connected to the runtime")
 
 func (h *Host) health() error {
+	if err := h.Barred(); err != nil {
+		return fmt.Errorf("nothing is written to the kernel: %w", err)
+	}
 	if !h.Engine.Connected() {
 		return errDisconnected
 	}
@@ -310,7 +298,7 @@ func (h *Host) alive() error {
 func (h *Host) writeStatus(ctx context.Context) error {
 	tick := time.NewTicker(statusEvery)
 	defer tick.Stop()
-	for {
+	for told := ""; ; {
 		s := h.Engine.Status()
 		s.Start, s.Written, s.Up, s.Program, s.ProgramVersion = h.started, time.Now(), boottime.Now(), h.o.Name, h.o.Program
 		s.ConfigPath, s.ConfigLoaded, s.ConfigPending = h.o.ConfigPath, h.started, h.written.waiting()
@@ -320,7 +308,11 @@ func (h *Host) writeStatus(ctx context.Context) error {
 		if h.o.Scheduling != nil {
 			s.Scheduling = h.o.Scheduling()
 		}
-		if err := status.Write(h.o.Config.RunDir, h.o.Writer, s); err != nil {
+		switch err := status.Write(h.o.Config.RunDir, h.o.Writer, s); {
+		case err == nil:
+			told = ""
+		case err.Error() != told:
+			told = err.Error()
 			h.o.Log.Error("write status", "err", err)
 		}
 		select {
@@ -343,11 +335,8 @@ func (h *Host) Close(ctx context.Context) error {
 	if h.writer != nil {
 		errs = append(errs, h.writer.close(ctx))
 	}
-	if h.ledger != nil {
-		errs = append(errs, h.ledger.Close())
-	}
-	if h.lock != nil {
-		errs = append(errs, h.lock.Release())
+	if h.run != nil {
+		errs = append(errs, h.run.ledger.Close(), h.run.release())
 	}
 	return errors.Join(errs...)
 }

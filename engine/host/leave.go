@@ -13,7 +13,7 @@ import (
 // unmarked. The mark comes first: of two programs that leave together at least one sees the other's, and takes the sums
 // back. Without another the ledgers tell what they all have written.
 func (h *Host) leaving() (others bool, left *engine.Past) {
-	if err := h.lock.Leave(); err != nil {
+	if err := h.run.leave(); err != nil {
 		h.o.Log.Error("tell the other programs that we leave", "err", err)
 	}
 	writers, err := status.Writers(h.o.Config.RunDir)

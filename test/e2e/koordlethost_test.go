@@ -42,8 +42,9 @@ type alone struct {
 }
 
 // TestHostKoordlet is what koordlet does beside the loops, and what it bears: host applications, shares of the classes under full
-// load, kernel parameters, room for who is throttled though nobody needs the CPUs, and another OOM score for who is near its limit, ten kill -9 in a row, others who write, a full
-// disk, its configuration in a ConfigMap. At the end every file is as before it.
+// load, kernel parameters, room for who is throttled though nobody needs the CPUs, another OOM score for who is near its limit, ten kill -9 in
+// a row, others who write, a full disk, a ledger that is read-only, its configuration in a ConfigMap; on a quiet node it says next to nothing.
+// At the end every file is as before it.
 func TestHostKoordlet(t *testing.T) {
 	h := &alone{rig: newRig(t, rigOptions{}), parameters: map[string]string{}}
 	h.ownRunDir()
@@ -57,6 +58,7 @@ func TestHostKoordlet(t *testing.T) {
 	h.fill480()
 	inSteps(t, h.rig, h, []step[*alone]{
 		{"NearItsLimit", nearItsLimit}, {"Killed", killedTenTimes}, {"StillNear", stillNear}, {"Drift", driftIsTold}, {"HostApplications", appsTakePart}, {"Tuned", throttledGetsRoom}, {"Shares", sharesHold}, {"Parameters", parametersAreLent}, {"DiskFull", diskFull},
+		{"NoLedger", noLedger},
 		{"ConfigMap", fromConfigMap},
 		{"Restore", nothingIsLeftAlone},
 	})
@@ -264,6 +266,7 @@ func killedTenTimes(h *alone) {
 	}
 	took := time.Since(begun)
 	h.a.ticks(5, quietly)
+	h.saysLittle(15)
 	h.identical("killed ten times", stands, h.treesOf(h.pods()))
 	last := h.vitals()
 	h.t.Logf("ten kill -9 in %s: before %+v, after %+v", took.Round(100*time.Millisecond), first, last)

@@ -37,13 +37,6 @@ import (
 // forgetEvery is how often the window forgets who has gone.
 const forgetEvery = unit.Minute
 
-// The state is kept at once when what is ours in the kernel or the tier's set changes, keepChanged after the last time when
-// another decision has moved, and every keepEvery for what the loops have learned.
-const (
-	keepChanged = 10 * unit.Second
-	keepEvery   = unit.Minute
-)
-
 // Options of New. All are required unless a comment says otherwise.
 type Options struct {
 	Interval time.Duration
@@ -68,6 +61,8 @@ type Options struct {
 	// Kept is the state of an earlier life; Keep stores it for the next one.
 	Kept decide.State
 	Keep func(decide.State) error
+	// Later is Kept where it cannot be read at the start. It counts as long as nothing could be written to the kernel.
+	Later <-chan decide.State
 	// Evict carries evictions out, or records them only.
 	Evict Evictor
 	// EvictFeatures may evict; the pauses follow a round.
@@ -184,6 +179,7 @@ func (a *Agent) Run(ctx context.Context) error {
 			return nil
 		case <-tick.C:
 			a.tick(ctx, nil, 0)
+		case a.state = <-a.o.Later:
 		case <-later:
 			later = nil
 			a.answer(ctx)
@@ -269,9 +265,7 @@ func (a *Agent) tick(ctx context.Context, waiting []string, since unit.Micros) {
 	a.reclaim.start(ctx, tasks(l.Outcome.Reclaims, members))
 	a.o.Evict.Evict(l.Outcome.Evictions)
 	a.tell(&l.Outcome, urgent)
-	if age := now - a.keptAt; age >= keepEvery || a.unkept && age >= keepChanged {
-		a.keep(now)
-	}
+	a.keepNowAndThen(now)
 	l.Took, l.Failed = a.o.Wall().Sub(start), a.failed
 	a.look.Store(l)
 	a.o.Tell(l)
@@ -304,12 +298,6 @@ func (a *Agent) tell(o *decide.Outcome, urgent bool) {
 	for i := range o.Events {
 		a.o.Log.Info("interference", "pod", o.Events[i].Name, "uid", o.Events[i].Pod, "what", o.Events[i].Text)
 	}
-}
-
-// keep stores the state for the next life.
-func (a *Agent) keep(now unit.Micros) {
-	a.keptAt, a.unkept = now, false
-	a.trouble("keep state", a.o.Keep(a.state))
 }
 
 // giveBack returns what was ours to what stood there before; rest is what nobody knows that of.

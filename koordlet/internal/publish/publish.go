@@ -29,6 +29,8 @@ const keepAgain = 10 * time.Second
 
 // Publisher writes the files. One goroutine at a time may use it.
 type Publisher struct {
+	runDir, stateDir string
+	// w is nil while the run directory cannot be used.
 	w *handoff.Writer
 	// Generations of what was published last.
 	strategyGen, dynamicGen, podsGen uint64
@@ -40,21 +42,30 @@ type Publisher struct {
 	triedAt time.Time
 }
 
-// New goes on where an earlier life has ended: its files stay until they are replaced, and generations grow.
-func New(runDir, stateDir string, now time.Time) (*Publisher, error) {
-	w, err := handoff.NewWriter(runDir, stateDir)
+// New goes on where an earlier life has ended: its files stay until they are replaced, and generations grow. A run directory that cannot be
+// used is tried again at each publication, which fails until it can.
+func New(runDir, stateDir string, now time.Time) *Publisher {
+	p := &Publisher{runDir: runDir, stateDir: stateDir}
+	_ = p.open(now) // whoever publishes hears of it
+	return p
+}
+
+// open prepares the directories and takes up what stands there, once.
+func (p *Publisher) open(now time.Time) error {
+	if p.w != nil {
+		return nil
+	}
+	w, err := handoff.NewWriter(p.runDir, p.stateDir)
 	if err != nil {
-		return nil, fmt.Errorf("prepare handoff: %w", err)
+		return fmt.Errorf("prepare handoff: %w", err)
 	}
-	past := handoff.Read(handoff.Options{RunDir: runDir, StateDir: stateDir, Now: func() time.Time { return now }})
-	p := &Publisher{
-		w: w, strategyGen: past.StrategyGeneration, dynamicGen: past.DynamicGeneration, podsGen: past.PodsGeneration,
-		dynamic: past.Dynamic, pods: past.Pods,
-	}
+	past := handoff.Read(handoff.Options{RunDir: p.runDir, StateDir: p.stateDir, Now: func() time.Time { return now }})
+	p.w, p.strategyGen, p.dynamicGen, p.podsGen = w, past.StrategyGeneration, past.DynamicGeneration, past.PodsGeneration
+	p.dynamic, p.pods = past.Dynamic, past.Pods
 	if !past.StrategyFromState {
 		p.strategy = past.Strategy
 	}
-	return p, nil
+	return nil
 }
 
 // Generations are those that were published last; 0 is never.
@@ -67,7 +78,13 @@ func (p *Publisher) Generations() Generations {
 
 // Strategy publishes what the cluster wants of this node; nil, when it has said nothing yet, leaves what stands there.
 func (p *Publisher) Strategy(s *strategy.Spec, now time.Time) (changed bool, err error) {
-	if s == nil || p.strategy != nil && reflect.DeepEqual(*p.strategy, *s) {
+	if s == nil {
+		return false, nil
+	}
+	if err := p.open(now); err != nil {
+		return false, err
+	}
+	if p.strategy != nil && reflect.DeepEqual(*p.strategy, *s) {
 		return false, nil
 	}
 	if err := p.hand(p.strategyGen+1, s, now); err != nil {
@@ -90,6 +107,9 @@ func (p *Publisher) hand(gen uint64, s *strategy.Spec, now time.Time) error {
 
 // Keep tells why the next boot would not know the strategy, and tries again now and then; nil when it would.
 func (p *Publisher) Keep(now time.Time) error {
+	if p.w == nil {
+		return nil // nothing was published
+	}
 	if p.unkept != nil && now.Sub(p.triedAt).Abs() < keepAgain {
 		return p.unkept
 	}
@@ -101,6 +121,9 @@ func (p *Publisher) Keep(now time.Time) error {
 // not there any more are written again.
 func (p *Publisher) Dynamic(d node.Dynamic, now time.Time) (changed bool, err error) {
 	d.Known = true
+	if err := p.open(now); err != nil {
+		return false, err
+	}
 	same := p.dynamic.Same(&d)
 	if same && p.dynamic.Expires.Sub(now) > TTL/2 && p.dynamic.Expires.Sub(now) <= TTL {
 		return false, nil
@@ -127,6 +150,9 @@ func (p *Publisher) again(now time.Time) error {
 
 // Pods publishes what neither NRI nor CRI tells of a pod.
 func (p *Publisher) Pods(pods map[string]node.PodSpec, now time.Time) (changed bool, err error) {
+	if err := p.open(now); err != nil {
+		return false, err
+	}
 	if p.pods != nil && reflect.DeepEqual(p.pods, pods) {
 		return false, nil
 	}

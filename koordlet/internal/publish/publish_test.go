@@ -39,10 +39,7 @@ func read(dir string, now time.Time) handoff.Snapshot {
 func TestDynamic(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	p, err := publish.New(dir, "", start)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := publish.New(dir, "", start)
 	small, large := node.Dynamic{BECPUs: cpus(t, "0-1")}, node.Dynamic{BECPUs: cpus(t, "0-3")}
 	held := large
 	held.Quotas = map[string]node.QuotaLoop{"uid": {Cap: 500}}
@@ -84,19 +81,13 @@ func TestDynamic(t *testing.T) {
 	}
 	for _, by := range []time.Duration{2 * time.Hour, -2 * time.Hour} {
 		now := start.Add(by - time.Hour)
-		again, err := publish.New(dir, "", now)
-		if err != nil {
-			t.Fatal(err)
-		}
+		again := publish.New(dir, "", now)
 		if changed, err := again.Dynamic(large, now); changed || err != nil || again.Generations().Dynamic != 7 {
 			t.Errorf("the next life, after the clock went %s, does not know what stands there: %v, %v", by, changed, err)
 		}
 	}
 	now := start.Add(-time.Hour)
-	again, err := publish.New(dir, "", now)
-	if err != nil {
-		t.Fatal(err)
-	}
+	again := publish.New(dir, "", now)
 	if changed, err := again.Dynamic(large, now); changed || err != nil {
 		t.Errorf("the next life writes what stands there: %v, %v", changed, err)
 	}
@@ -109,10 +100,7 @@ func TestDynamic(t *testing.T) {
 func TestStrategyAndPods(t *testing.T) {
 	t.Parallel()
 	dir, state := t.TempDir(), t.TempDir()
-	p, err := publish.New(dir, state, start)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := publish.New(dir, state, start)
 	spec := strategy.Default()
 	pods := map[string]node.PodSpec{"uid": {Containers: map[string]node.ContainerSpec{"web": {CPURequest: 500}}}}
 	for i, want := range []bool{true, false} {
@@ -143,10 +131,7 @@ func TestTheCopyIsOwed(t *testing.T) {
 	if err := os.Mkdir(kept, 0o700); err != nil { // nothing can take its place
 		t.Fatal(err)
 	}
-	p, err := publish.New(dir, state, start)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := publish.New(dir, state, start)
 	spec := strategy.Default()
 	for i, want := range []bool{true, false} {
 		if changed, err := p.Strategy(&spec, start); changed != want || err != nil || p.Generations().Strategy != 1 || read(dir, start).StrategyGeneration != 1 {
@@ -177,10 +162,7 @@ func TestTheCopyIsOwed(t *testing.T) {
 func TestWhatVanishesComesBack(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	p, err := publish.New(dir, "", start)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := publish.New(dir, "", start)
 	must := func(_ bool, err error) {
 		t.Helper()
 		if err != nil {
@@ -208,10 +190,7 @@ func TestWhatVanishesComesBack(t *testing.T) {
 func TestManyChangesAreOneWrite(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	p, err := publish.New(dir, "", start)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := publish.New(dir, "", start)
 	state := func(factor unit.Fraction, reason string) node.Dynamic {
 		d := node.Dynamic{BECPUs: cpus(t, "0-3"), Quotas: map[string]node.QuotaLoop{}, MemoryHigh: map[string]node.MemoryHigh{}}
 		for i := range 500 {
@@ -237,10 +216,7 @@ func TestManyChangesAreOneWrite(t *testing.T) {
 
 // A quiet second costs no write and no garbage.
 func TestNothingNewAllocatesNothing(t *testing.T) {
-	p, err := publish.New(t.TempDir(), "", start)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := publish.New(t.TempDir(), "", start)
 	d := node.Dynamic{BECPUs: cpus(t, "0-3"), Quotas: map[string]node.QuotaLoop{"a": {Cap: 500}, "b": {Factors: map[string]unit.Fraction{"c": 1.2}}}}
 	if _, err := p.Dynamic(d, start); err != nil {
 		t.Fatal(err)

@@ -16,7 +16,6 @@ import (
 	"github.com/koord-rt/koord-rt/adapt/cri"
 	"github.com/koord-rt/koord-rt/api/config"
 	"github.com/koord-rt/koord-rt/api/protocol"
-	"github.com/koord-rt/koord-rt/daemon/boottime"
 	"github.com/koord-rt/koord-rt/daemon/metrics"
 	"github.com/koord-rt/koord-rt/daemon/run"
 	"github.com/koord-rt/koord-rt/engine/beside"
@@ -30,6 +29,7 @@ import (
 	"github.com/koord-rt/koord-rt/kernel/usage"
 	"github.com/koord-rt/koord-rt/koordlet/internal/agent"
 	"github.com/koord-rt/koord-rt/koordlet/internal/collect"
+	"github.com/koord-rt/koord-rt/koordlet/internal/decide"
 	"github.com/koord-rt/koord-rt/koordlet/internal/evict"
 	"github.com/koord-rt/koord-rt/koordlet/internal/kubeletopt"
 	"github.com/koord-rt/koord-rt/koordlet/internal/ownnode"
@@ -94,6 +94,9 @@ type Daemon struct {
 	pressure   *agent.Pressure
 	tickAlone  string
 	noPressure bool
+	// known reads what the loops knew in an earlier life, later takes it to them where that was not possible at the start.
+	known func() (decide.State, bool)
+	later chan decide.State
 	// ward stands between the engine and the kernel while others write; afresh asks for whole lists.
 	ward   *beside.Ward
 	afresh atomic.Bool
@@ -101,7 +104,7 @@ type Daemon struct {
 
 // New takes the lock, probes the node and connects the parts. On error everything is given back.
 func New(ctx context.Context, l Loaded, version, program string, log *slog.Logger) (_ *Daemon, err error) {
-	d := &Daemon{cfg: l.Config, version: version, log: log, started: time.Now(), window: window.New(window.Options{})}
+	d := &Daemon{cfg: l.Config, version: version, log: log, started: time.Now(), window: window.New(window.Options{}), later: make(chan decide.State, 1)}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, d.abandon(context.WithoutCancel(ctx)))
@@ -112,7 +115,7 @@ func New(ctx context.Context, l Loaded, version, program string, log *slog.Logge
 	}
 	o := host.Options{
 		Config: d.cfg.Node, Writer: Writer, Name: Program, Program: program, ConfigPath: l.Path,
-		Again: l.Again, Strategy: l.Strategy, Source: l.Source, Inline: l.Inline, Edge: edge{}, List: d.list, Log: log, ExitsUntold: true, UpdatesUntold: true,
+		Again: l.Again, Strategy: l.Strategy, Source: l.Source, Inline: l.Inline, Edge: edge{}, List: d.list, Log: log, Usable: d.usable, ExitsUntold: true, UpdatesUntold: true,
 	}
 	d.besideOthers(&o)
 	if d.cluster, err = newCluster(&d.cfg, version, log); err != nil {
@@ -137,9 +140,7 @@ func New(ctx context.Context, l Loaded, version, program string, log *slog.Logge
 	if d.audit, err = talk.OpenAudit(d.cfg.RunDir, Writer, boot); err != nil {
 		return nil, err
 	}
-	if lost := d.news.recall(d.audit, time.Now(), boottime.Now(), boot); lost != nil {
-		d.log.Warn("what was evicted before is not known", "err", lost)
-	}
+	d.recall(boot)
 	d.lister = &feed.Lister{Engine: d.host.Engine, Runtime: d.list}
 	d.keeper = feed.New(feed.Options{
 		Pace: d.cfg.Reconnect, Engine: d.host.Engine, Hello: d.hello, List: d.takeIn, Ping: d.ping,
@@ -204,15 +205,7 @@ func (d *Daemon) newAgent() (_ *agent.Agent, err error) {
 			scanner.Close()
 		}
 	}()
-	publisher, err := publish.New(d.cfg.RunDir, d.cfg.StateDir, time.Now())
-	if err != nil {
-		return nil, err
-	}
 	kept := stateFile(filepath.Join(d.cfg.RunDir, "koordlet-state.json"))
-	past, err := kept.read()
-	if err != nil {
-		d.log.Warn("what the loops knew before is lost", "err", err)
-	}
 	hands, err := d.newHands(v.Kernel.Cgroup)
 	if err != nil {
 		return nil, err
@@ -230,15 +223,24 @@ func (d *Daemon) newAgent() (_ *agent.Agent, err error) {
 	if err != nil {
 		return nil, err
 	}
-	past.Resume(files.Read)
+	d.known = func() (decide.State, bool) {
+		past, known, err := kept.read()
+		if err != nil {
+			d.log.Warn("what the loops knew before is lost", "err", err)
+		}
+		past.Resume(files.Read)
+		return past, known
+	}
+	past, _ := d.known()
 	if d.pressure, d.tickAlone, err = d.newPressure(v.Kernel.Cgroup); err != nil {
 		return nil, err
 	}
 	return agent.New(agent.Options{
 		Interval: d.cfg.Collect.Interval.Std(), Engine: d.host.Engine, Scanner: scanner, Window: d.window,
-		Pods: d.pods, Node: d.cluster.Node, KubeletCPUs: (&kubeletCPUs{path: at.KubeletCPUManagerState}).load, Strategy: d.cluster.Strategy, Publisher: publisher, Now: clock, Wall: time.Now,
+		Pods: d.pods, Node: d.cluster.Node, KubeletCPUs: (&kubeletCPUs{path: at.KubeletCPUManagerState}).load, Strategy: d.cluster.Strategy,
+		Publisher: publish.New(d.cfg.RunDir, d.cfg.StateDir, time.Now()), Now: clock, Wall: time.Now,
 		Write: d.write, GiveBack: d.host.GiveBack, Tell: d.ticked,
-		Kept: past, Keep: kept.write, Evict: victims{d.evictor}, EvictFeatures: evictFeatures(&d.cfg.Evict),
+		Kept: past, Later: d.later, Keep: d.keeps(kept.write), Evict: victims{d.evictor}, EvictFeatures: evictFeatures(&d.cfg.Evict),
 		MemoryPause: unit.Micros(d.cfg.Evict.MemoryCooldown.Std().Microseconds()),
 		CPUPause:    unit.Micros(d.cfg.Evict.CPUCooldown.Std().Microseconds()),
 		Slow:        d.cfg.Collect.SlowInterval.Std(), Reclaim: taken.Reclaim, NoReclaim: taken.Missing,
@@ -290,7 +292,7 @@ func noPressure(states []collect.State) bool {
 func (d *Daemon) Run(ctx context.Context) error {
 	more := []run.Component{
 		{Name: "pods", Run: d.pods.Run}, {Name: "loops", Run: d.loops}, {Name: "evictions", Run: d.evictor.Run},
-		{Name: "other writers", Run: d.ward.Run}, {Name: "audit", Run: d.audit.Run},
+		{Name: "other writers", Run: d.ward.Run}, {Name: "audit", Run: d.keepAudit},
 	}
 	if d.predictor != nil {
 		more = append(more, run.Component{Name: "prediction", Run: d.predictor.Run})

@@ -245,20 +245,20 @@ func TestNewsOfEvictions(t *testing.T) {
 func TestStateFile(t *testing.T) {
 	t.Parallel()
 	f := stateFile(filepath.Join(t.TempDir(), "state.json"))
-	if s, err := f.read(); err != nil || s.TierHeld {
+	if s, known, err := f.read(); err != nil || known || s.TierHeld {
 		t.Errorf("before the first life: %+v, %v", s, err)
 	}
 	want := decide.State{TierHeld: true, Sysctl: sysctl.State{}}
 	if err := f.write(want); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := f.read(); err != nil || !got.TierHeld {
+	if got, known, err := f.read(); err != nil || !known || !got.TierHeld {
 		t.Errorf("%+v, %v", got, err)
 	}
 	if err := os.WriteFile(string(f), []byte(`{"tierHeld":tr`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := f.read(); err == nil || got.TierHeld || !strings.Contains(err.Error(), string(f)) {
+	if got, known, err := f.read(); err == nil || known || got.TierHeld || !strings.Contains(err.Error(), string(f)) {
 		t.Errorf("half a file: %+v, %v", got, err)
 	}
 }

@@ -18,19 +18,19 @@ import (
 // neither outlives a boot.
 type stateFile string
 
-// read is the zero state when there is none.
-func (f stateFile) read() (s decide.State, err error) {
+// read is the zero state when there is none, which is not known then.
+func (f stateFile) read() (s decide.State, known bool, err error) {
 	data, err := os.ReadFile(string(f))
 	if errors.Is(err, fs.ErrNotExist) {
-		return s, nil
+		return s, false, nil
 	}
 	if err == nil {
 		err = json.Unmarshal(data, &s)
 	}
 	if err != nil {
-		return decide.State{}, fmt.Errorf("read %s: %w", f, err)
+		return decide.State{}, false, fmt.Errorf("read %s: %w", f, err)
 	}
-	return s, nil
+	return s, true, nil
 }
 
 func (f stateFile) write(s decide.State) error {

@@ -78,12 +78,14 @@ func (n *news) recall(a *talk.Audit, now time.Time, up time.Duration, boot strin
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	var gone []time.Time
 	for _, r := range slices.Backward(noted) {
 		// As evicted counts them.
 		if r.Want == evict.Accepted.String() || r.Want == evict.Stopped.String() && r.Err != "" {
-			n.gone = append(n.gone, now.Add(-r.Age(now, up, boot)))
+			gone = append(gone, now.Add(-r.Age(now, up, boot)))
 		}
 	}
+	n.gone = append(gone, n.gone...)
 	return nil
 }
 
@@ -173,6 +175,7 @@ func (d *Daemon) facts(states func() []collect.State) *talk.Facts {
 	if n := d.cluster.Node(); n != nil {
 		f.Capacity, f.Allocatable = n.Capacity, &n.Allocatable
 	}
+	f.Loops = barredLoops(d.host.Barred(), d.audit.Closed(), time.Now())
 	if d.predictor != nil {
 		r := d.predictor.Report()
 		f.Loops = append(f.Loops, predictLoop(&r, boot(), time.Now()))

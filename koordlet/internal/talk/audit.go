@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/koord-rt/koord-rt/daemon/ledger"
@@ -64,13 +65,20 @@ const (
 
 // Audit keeps events in a ledger of their own below the run directory: in that of writes they would be taken for settings
 // that can be restored. What is kept is bounded as a ledger is; of an old pod the newest event of each kind stays, and of all the newest 8192.
+//
+// No decision waits for it: events of a time in which it cannot be opened are lost to it, and it is opened as soon as it can.
 type Audit struct {
 	l         *ledger.Ledger
 	dir, boot string
+	// closed is why nothing can be kept, nil once it could be opened.
+	closed atomic.Pointer[error]
 
 	mu   sync.Mutex
 	told map[often]time.Time
 }
+
+// openEvery is how often an audit that cannot be opened is tried again.
+const openEvery = 5 * time.Second
 
 // often is what makes two events the same.
 type often struct{ uid, container, what, outcome, by string }
@@ -78,14 +86,36 @@ type often struct{ uid, container, what, outcome, by string }
 // auditDir is a run directory of its own, so that nobody who reads the ledgers of writes meets events.
 func auditDir(runDir string) string { return filepath.Join(runDir, "audit") }
 
-// OpenAudit opens or creates it. boot is the id of this boot.
+// OpenAudit opens or creates it; Closed says why it could not, and Run tries again. boot is the id of this boot.
 func OpenAudit(runDir, writer, boot string) (*Audit, error) {
 	dir := auditDir(runDir)
-	l, err := ledger.Open(dir, writer, ledger.Options{Newest: maxKept})
+	l, err := ledger.New(dir, writer, ledger.Options{Newest: maxKept})
 	if err != nil {
 		return nil, fmt.Errorf("audit: %w", err)
 	}
-	return &Audit{l: l, dir: dir, boot: boot, told: map[often]time.Time{}}, nil
+	a := &Audit{l: l, dir: dir, boot: boot, told: map[often]time.Time{}}
+	a.open()
+	return a, nil
+}
+
+// open tries to, and reports whether it is.
+func (a *Audit) open() bool {
+	err := a.l.Open()
+	if err != nil {
+		err = fmt.Errorf("audit: %w", err)
+		a.closed.Store(&err)
+		return false
+	}
+	a.closed.Store(nil)
+	return true
+}
+
+// Closed is why no event can be kept; nil when they can.
+func (a *Audit) Closed() error {
+	if err := a.closed.Load(); err != nil {
+		return *err
+	}
+	return nil
 }
 
 // Noted are the events of one kind, of earlier lives too, newest first, back to the first of any kind that is not wanted.
@@ -97,14 +127,35 @@ func (a *Audit) Noted(what string, wanted func(*journal.Record) bool) ([]journal
 	return slices.DeleteFunc(all, func(r journal.Record) bool { return r.Knob != what }), nil
 }
 
-// Run keeps the file within its bounds until ctx ends, and returns nil then.
-func (a *Audit) Run(ctx context.Context) error { return a.l.Run(ctx) }
+// Run opens the file, where that has not been possible, calls opened then, and keeps it within its bounds until ctx ends; it returns nil
+// then.
+func (a *Audit) Run(ctx context.Context, opened func()) error {
+	tick := time.NewTicker(openEvery)
+	defer tick.Stop()
+	for late := false; ; late = true {
+		if a.Closed() == nil {
+			if late {
+				opened()
+			}
+			return a.l.Run(ctx)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+			a.open()
+		}
+	}
+}
 
 // Close closes the file. Run must have ended.
 func (a *Audit) Close() error { return a.l.Close() }
 
-// Note keeps events. Safe for concurrent use.
+// Note keeps events. Those that come while it is closed are not kept, which Closed tells. Safe for concurrent use.
 func (a *Audit) Note(now time.Time, events ...Event) error {
+	if a.Closed() != nil {
+		return nil
+	}
 	records := make([]journal.Record, 0, len(events))
 	for i := range events {
 		if e := &events[i]; !e.Often || a.news(e, now) {

@@ -4,6 +4,7 @@
 package talk
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"os"
@@ -11,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -155,15 +157,49 @@ func TestOftenIsToldNowAndThen(t *testing.T) {
 	}
 }
 
+// An audit that cannot be opened says why, costs nobody anything, and is opened as soon as it can; what was noted before is there then.
 func TestAuditThatCannotBeOpened(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "audit"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if a, err := OpenAudit(dir, "koordlet", "this boot"); err == nil {
-		t.Errorf("opened %v", a)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		noted(t, dir, evicted("accepted", false, nil)) // in an earlier life
+		path, away := auditDir(dir), filepath.Join(dir, "away")
+		if err := errors.Join(os.Rename(path, away), os.WriteFile(path, nil, 0o600)); err != nil {
+			t.Fatal(err)
+		}
+		a, err := OpenAudit(dir, "koordlet", "this boot")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := a.Closed(); err == nil || !strings.Contains(err.Error(), path) {
+			t.Errorf("it does not say that %s cannot be used: %v", path, err)
+		}
+		if err := a.Note(wall, evicted("accepted", false, nil)); err != nil {
+			t.Errorf("who tells of an eviction is told %v", err)
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		opened, ended := make(chan struct{}), make(chan error)
+		go func() { ended <- a.Run(ctx, func() { close(opened) }) }()
+		time.Sleep(3 * openEvery) // the bubble's time
+		if a.Closed() == nil {
+			t.Error("a file was opened as a directory")
+		}
+		if err := errors.Join(os.Remove(path), os.Rename(away, path)); err != nil {
+			t.Fatal(err)
+		}
+		<-opened
+		if err := errors.Join(a.Closed(), a.Note(wall.Add(time.Minute), evicted("gone", false, nil))); err != nil {
+			t.Error(err)
+		}
+		got, err := a.Noted(EventEviction, func(*journal.Record) bool { return true })
+		if err != nil || len(got) != 2 || got[0].Want != "gone" || got[1].Want != "accepted" {
+			t.Errorf("noted: %+v, %v", got, err)
+		}
+		stop()
+		if err := errors.Join(<-ended, a.Close()); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 func TestRooms(t *testing.T) {

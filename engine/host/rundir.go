@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/koord-rt/koord-rt/daemon/ledger"
+	"github.com/koord-rt/koord-rt/daemon/lock"
+	"github.com/koord-rt/koord-rt/model/journal"
+)
+
+// takeEvery is how often a run directory that cannot be used is tried again.
+const takeEvery = 5 * time.Second
+
+// runDir is what a program needs of the run directory before it may write to the kernel: the lock, so that nobody writes beside it, and
+// the ledger, so that what it writes can be undone (ADR 6). As a journal it refuses every record while either is missing, and what is
+// not recorded is not written.
+type runDir struct {
+	dir, writer string
+	ledger      *ledger.Ledger
+	mu          sync.Mutex
+	lock        *lock.Lock // nil while it is not held
+	// barred is why nothing can be recorded, nil when both are there.
+	barred atomic.Pointer[error]
+}
+
+var _ journal.Journal = (*runDir)(nil)
+
+func newRunDir(dir, writer string) (*runDir, error) {
+	l, err := ledger.New(dir, writer, ledger.Options{})
+	return &runDir{dir: dir, writer: writer, ledger: l}, err
+}
+
+// take takes what is missing; a *lock.HeldError says that another process has the lock.
+func (r *runDir) take() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	err := r.takeLock()
+	if err == nil {
+		err = r.ledger.Open()
+	}
+	if err != nil {
+		if !isHeld(err) {
+			err = fmt.Errorf("the run directory %s cannot be used: %w", r.dir, err)
+		}
+		r.barred.Store(&err)
+		return err
+	}
+	r.barred.Store(nil)
+	return nil
+}
+
+func (r *runDir) takeLock() (err error) {
+	if r.lock == nil {
+		r.lock, err = lock.Acquire(lock.Path(r.dir, r.writer))
+	}
+	return err
+}
+
+// why is why nothing can be recorded, and nothing is written therefore; nil when it can.
+func (r *runDir) why() error {
+	if err := r.barred.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+// Append implements journal.Journal.
+func (r *runDir) Append(records ...journal.Record) error {
+	if err := r.why(); err != nil {
+		return err
+	}
+	return r.ledger.Append(records...)
+}
+
+// leave marks the lock, where it is held: for others its holder has ended.
+func (r *runDir) leave() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.lock == nil {
+		return nil
+	}
+	return r.lock.Leave()
+}
+
+func (r *runDir) release() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.lock == nil {
+		return nil
+	}
+	return r.lock.Release()
+}
+
+// Barred is why nothing can be recorded, and nothing is written to the kernel therefore; nil when all is well.
+func (h *Host) Barred() error { return h.run.why() }
+
+// keepLedger keeps the ledger within its bounds, once there is one. A run directory that could not be used at the start is tried again
+// until it can: what stands in it was not known, so that it is read as at a start.
+func (h *Host) keepLedger(ctx context.Context) error {
+	if h.run.why() != nil {
+		if err := h.awaitRunDir(ctx); err != nil || ctx.Err() != nil {
+			return err
+		}
+	}
+	return h.run.ledger.Run(ctx)
+}
+
+// takeRunDir takes the run directory at the start; what is missing is no error where the program goes on without.
+func (h *Host) takeRunDir() (err error) {
+	if h.run, err = newRunDir(h.o.Config.RunDir, h.o.Writer); err != nil {
+		return err
+	}
+	if err = h.run.take(); err == nil || h.o.Usable == nil || isHeld(err) {
+		return err
+	}
+	h.o.Log.Error("nothing is written to the kernel, since it could not be recorded; tried again every few seconds", "err", err)
+	return nil
+}
+
+// awaitRunDir tries until the run directory can be used, or another process has its lock.
+func (h *Host) awaitRunDir(ctx context.Context) error {
+	tick := time.NewTicker(takeEvery)
+	defer tick.Stop()
+	for told := h.run.why().Error(); ; {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		err := h.run.take()
+		switch {
+		case err == nil:
+			h.o.Log.Info("the run directory can be used now, and is: what is written to the kernel is recorded", "dir", h.o.Config.RunDir)
+			h.Relearn()
+			h.o.Usable()
+			return nil
+		case isHeld(err):
+			return err
+		case err.Error() != told:
+			told = err.Error()
+			h.o.Log.Error("nothing is written to the kernel", "err", err)
+		}
+	}
+}
+
+func isHeld(err error) bool {
+	var held *lock.HeldError
+	return errors.As(err, &held)
+}
