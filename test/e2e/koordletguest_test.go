@@ -41,6 +41,7 @@ func TestGuestKoordlet(t *testing.T) {
 		t.Fatalf("the figures are for cgroup v2 and 8 CPUs, here are %d", runtime.NumCPU())
 	}
 	l := &loops{rig: newRig(t, rigOptions{})}
+	l.cachesAsSaid()
 	l.ls, l.burst, l.be = l.pod(guestLS()), l.pod(guestBurst()), l.pod(guestBE())
 	l.before, l.attributes = l.treesOf(l.pods()), l.attributesOf(l.pods())
 	l.put("")

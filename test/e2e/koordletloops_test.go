@@ -21,7 +21,6 @@ import (
 	"github.com/koord-rt/koord-rt/daemon/ledger"
 	"github.com/koord-rt/koord-rt/model/journal"
 	"github.com/koord-rt/koord-rt/model/plan"
-	"github.com/koord-rt/koord-rt/model/topo"
 	"github.com/koord-rt/koord-rt/test/lab/cgroups"
 )
 
@@ -96,6 +95,23 @@ func quotaYields(l *loops) {
 
 func (l *loops) beCPUs() (int, error) { return l.cpusOf(l.be) }
 
+// fragments has a pod own all CPUs but three, which the tier gets. Where a node has two last-level caches two of them share one: not those with the
+// highest numbers, which would be kept for these.
+func (l *loops) fragments() (gone func()) {
+	p := levelPod("loop-owner", "LSR", "64Mi")
+	p.Annotations = map[string]string{"scheduling.koordinator.sh/resource-status": `{"cpuset":"0-3,7"}`}
+	owner := l.pod(p)
+	l.put("resourceUsedThresholdWithBE: {enable: true, cpuSuppressThresholdPercent: 10, cpuSuppressMinPercent: 37, cpuSuppressPolicy: cpuset}\n")
+	l.steps(20*time.Second, l.dir(l.be), "cpuset.cpus", "4-6")
+	return func() {
+		l.t.Helper()
+		if err := l.kube.StopPod(l.t.Context(), owner); err != nil {
+			l.t.Fatal(err)
+		}
+		l.within(20*time.Second, "CPUs of the LS pod when no pod owns any", 8, 8, func() (int, error) { return l.cpusOf(l.ls) })
+	}
+}
+
 // cpusetYields: policy cpuset at 80 % leaves seven CPUs less what the system uses, and fewer while an LS pod uses two; at 25 % two, its least.
 func cpusetYields(l *loops) {
 	l.put(suppressAt("cpuset", 80))
@@ -110,6 +126,7 @@ func cpusetYields(l *loops) {
 	set.what, set.busy, set.least, set.most = "CPUs of the tier after the load", 0, fewer+1, 7
 	l.a.granted(40*time.Second, set)
 	after := l.local()
+	gone := l.fragments()
 	l.put(suppressAt("cpuset", 25))
 	l.within(20*time.Second, "CPUs of the tier at 25 %", 2, 2, l.beCPUs)
 	least := l.local()
@@ -117,33 +134,16 @@ func cpusetYields(l *loops) {
 	l.told(late, "@allowed", least, nil)
 	l.tell("cpuset.cpus of the tier: at 80 %% %s, with two busy CPUs of an LS pod %s, afterwards %s; at 25 %% %s, where a new container began",
 		half, loaded, after, least)
+	gone()
 	l.put("")
 	l.within(20*time.Second, "CPUs of the tier without suppression", 8, 8, l.beCPUs)
 	l.within(20*time.Second, "CPUs of the new container", 8, 8, func() (int, error) { return l.cpusOf(late) })
 }
 
-// local is the tier's set. It must lie on as few NUMA nodes, of four CPUs each, and on as few cores as its number allows.
+// local is the tier's set.
 func (l *loops) local() string {
 	l.t.Helper()
-	list := l.file(l.dir(l.be), "cpuset.cpus")
-	set, err := topo.ParseCPUSet(list)
-	if err != nil {
-		l.t.Fatal(err)
-	}
-	nodes, cores := map[string]bool{}, map[string]bool{}
-	for _, cpu := range set.List() {
-		dir := "/sys/devices/system/cpu/cpu" + strconv.Itoa(cpu)
-		of, err := filepath.Glob(dir + "/node[0-9]*")
-		if err != nil || len(of) != 1 {
-			l.t.Fatalf("NUMA node of CPU %d: %v, %v", cpu, of, err)
-		}
-		nodes[filepath.Base(of[0])] = true
-		cores[l.file(dir+"/topology", "thread_siblings_list")] = true
-	}
-	if len(nodes) != (set.Len()+3)/4 || len(cores) != (set.Len()+1)/2 {
-		l.t.Errorf("CPUs %s of the tier are spread over %d NUMA nodes and %d cores", list, len(nodes), len(cores))
-	}
-	return list
+	return l.isLocal(l.dir(l.be))
 }
 
 // pressureDecides has a best-effort pod and an LS pod compute on one CPU. By the formula the tier may have two

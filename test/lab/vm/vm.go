@@ -4,9 +4,9 @@
 // Package vm boots a Debian kernel under emulation, runs one command in it as root and brings back its exit code, its
 // output and the files it left in /out.
 //
-// Every guest has 8 CPUs in 2 sockets of 2 cores with 2 threads, 2 NUMA nodes, L3 cache allocation through the
-// kernel's own resctrl (20 bit masks, one domain per socket), cgroup v2 with every controller enabled (or v1 on 6.1),
-// an ext4 disk at /disk and no network but loopback. Times measured inside mean nothing.
+// Every guest has 8 CPUs in 2 sockets of 2 cores with 2 threads (or of 4 cores and 2 L3 caches), 2 NUMA nodes, L3 cache
+// allocation through the kernel's own resctrl (20 bit masks, one domain per cache), cgroup v2 with every controller
+// enabled (or v1 on 6.1), an ext4 disk at /disk and no network but loopback. Times measured inside mean nothing.
 //
 // It emulates (TCG) even where there is a /dev/kvm. Cache allocation needs a kernel that finds it by probing a model
 // specific register, which emulation lets it do. And a /dev/kvm need not mean fast: on a machine with kvm_pvm, a hypervisor
@@ -83,6 +83,8 @@ type Options struct {
 	// SlowDisk attaches an empty disk of 64 MiB with the serial number guestcfg.SlowSerial that reads and writes so many bytes per
 	// second, and no more, whoever asks. Zero attaches none.
 	SlowDisk int
+	// SplitCaches gives each NUMA node two last-level caches of two cores without SMT, instead of one of two cores with two threads.
+	SplitCaches bool
 }
 
 // Result is what came back.
