@@ -147,7 +147,8 @@ func (l *loops) local() string {
 }
 
 // pressureDecides has a best-effort pod and an LS pod compute on one CPU. By the formula the tier may have two
-// CPUs and more, of which it uses half a one: only the pressure of the LS pod takes from that.
+// CPUs and more, of which it uses half a one: only the pressure of the LS pod takes from that, and the pod keeps its CPU, of which it has half
+// without.
 func pressureDecides(l *loops) {
 	l.put(suppressAt("cfsQuota", 75))
 	calm := l.calmQuota("by the formula", 2000)
@@ -169,11 +170,15 @@ func pressureDecides(l *loops) {
 		return err
 	})
 	written := l.writtenAt(begun, reason)
+	had := l.usesMost(l.ls)
+	if had < 0.8 {
+		l.t.Errorf("the LS pod uses %.2f of the CPU on which it computes, while best effort may use %d thousandths of it and would use it all, want 0.8", had, cut)
+	}
 	stopLS()
 	stopBE()
-	l.tell("cpu.max of the tier: %d by the formula, %d under pressure of an LS pod. The kernel's first trigger came %s after the load, "+
+	l.tell("cpu.max of the tier: %d by the formula, %d under pressure of an LS pod, which then uses %.2f CPUs of one. The kernel's first trigger came %s after the load, "+
 		"koordlet's first write for one %s after the load; decided between ticks %v times, a step takes %.1f ms on average: %s",
-		calm, cut, first.Sub(begun).Round(time.Millisecond), written.Sub(begun).Round(time.Millisecond), l.figure(counter)-before,
+		calm, cut, had, first.Sub(begun).Round(time.Millisecond), written.Sub(begun).Round(time.Millisecond), l.figure(counter)-before,
 		1000*l.figure("koord_rt_koordlet_reaction_seconds_sum")/l.figure("koord_rt_koordlet_reaction_seconds_count"), reason)
 	after := l.calmQuota("when nobody waits", 2000)
 	l.tell("cpu.max of the tier without the pressure: %d", after)
