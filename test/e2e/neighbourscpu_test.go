@@ -23,6 +23,12 @@ const (
 	anywhere  = "any"
 )
 
+// roomy leaves best effort two CPUs and more, whoever waits for one, tight 1.2 CPUs.
+const (
+	roomy = "resourceUsedThresholdWithBE: {enable: true, cpuSuppressPolicy: cfsQuota, cpuSuppressThresholdPercent: 100, cpuSuppressMinPercent: 25, memoryEvictThresholdPercent: 100}\n"
+	tight = "resourceUsedThresholdWithBE: {enable: true, cpuSuppressPolicy: cfsQuota, cpuSuppressThresholdPercent: 10, cpuSuppressMinPercent: 15, memoryEvictThresholdPercent: 100}\n"
+)
+
 // limitedPod has a CPU and no burst.
 func limitedPod() kubelet.Pod {
 	p := levelPod("limited-ls", "LS", "64Mi")
@@ -73,8 +79,45 @@ func disturbedOnCPU(l *loops) {
 			}
 			return err
 		},
+		holds: roomy, meanwhile: func() { l.paysFirst(quota) },
 	})
-	l.tell("quota of the pod while it is held: %d", most)
+	stop := l.spin(l.be, 4) // where nobody waits for it
+	again := l.usesMost(l.be)
+	stop()
+	if again < 0.85 {
+		l.t.Errorf("the pod that was held uses %.2f CPUs of the one that it would", again)
+	}
+	l.tell("quota of the pod while it is held: %d; released it uses %.2f CPUs", most, again)
+}
+
+// paysFirst: another best-effort pod computes where nobody waits for the CPU, and then the class may have less than it and the one that is held use.
+// That comes out of the share of the one that is held, who has disturbed others, and the other keeps what it had: were the class throttled as a whole,
+// it would lose a quarter.
+func (l *loops) paysFirst(quota func() (int, error)) {
+	const least = 1200 // thousandths of a CPU, by tight
+	modest := l.pod(openPod("modest-be", "BE"))
+	stop := l.spin(modest, 4)
+	before := l.usesMost(modest)
+	was, err := quota()
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	l.put(tight)
+	l.within(20*time.Second, "quota of the class", least, least, l.quota)
+	pays := l.within(20*time.Second, "quota of the pod that disturbs, in µs", 10000, 35000, quota)
+	kept := l.usesMost(modest)
+	if kept < 0.9*before {
+		l.t.Errorf("the pod that disturbs nobody used %.2f CPUs, and %.2f since the class has less", before, kept)
+	}
+	own, err := l.value(modest, "pod cpu.max")
+	if err != nil || own != "max 100000" {
+		l.t.Errorf("the quota of the pod that disturbs nobody is %q, %v", own, err)
+	}
+	l.tell("the class has %d thousandths of a CPU: the quota of the pod that disturbs goes from %d to %d, the other uses %.2f CPUs, before that %.2f", least, was, pays, kept, before)
+	stop()
+	if err := l.kube.StopPod(l.t.Context(), modest); err != nil { // who must leave is decided later
+		l.t.Fatal(err)
+	}
 }
 
 // throttledByItself: a pod that has one CPU and would use three is stopped by its limit. That is told, and nothing else: what it waits for a
