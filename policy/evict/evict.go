@@ -18,7 +18,8 @@
 //
 // What pods that already leave still hold counts as released, as long as they can be expected to go. Victims are taken in
 // order until the rest is covered; one that turns out not to be needed is spared. A pod whose use is not known is no victim,
-// and what was not measured evicts nobody. After a round with victims comes a pause.
+// and what was not measured evicts nobody. After a round with victims comes a pause, unless all of them were refused: pauses that are
+// together longer than a budget's no holds would else lead back to the first of those for ever, and never to the next.
 //
 // While the node is in danger memory evictions wait neither for the pause nor for reclaim nor for disruption budgets; what
 // is booked frees no memory by itself, so its evictions do.
@@ -32,6 +33,8 @@
 package evict
 
 import (
+	"slices"
+
 	"github.com/koord-rt/koord-rt/api/strategy"
 	"github.com/koord-rt/koord-rt/model/unit"
 	"github.com/koord-rt/koord-rt/policy/figure"
@@ -116,6 +119,9 @@ type State struct {
 	// MemoryAt and CPUAt are the last rounds with victims.
 	MemoryAt unit.Micros `json:"memoryAt,omitempty"`
 	CPUAt    unit.Micros `json:"cpuAt,omitempty"`
+	// MemoryOf and CPUOf are the UIDs of their victims.
+	MemoryOf []string `json:"memoryOf,omitempty"`
+	CPUOf    []string `json:"cpuOf,omitempty"`
 	// OverAt is since when memory has been above the threshold.
 	OverAt unit.Micros `json:"overAt,omitempty"`
 }
@@ -215,7 +221,7 @@ func (r *round) memory(s *State) {
 	wait := ""
 	pause := or(r.in.MemoryPause, DefaultMemoryPause)
 	switch {
-	case s.MemoryAt != 0 && r.in.Now-s.MemoryAt < pause:
+	case s.MemoryAt != 0 && r.in.Now-s.MemoryAt < pause && !r.vain(s.MemoryOf):
 		wait = "the last round was " + figure.Duration(r.in.Now-s.MemoryAt) + " ago, pause of " + figure.Duration(pause)
 	case over && r.in.Memory.Reclaiming && r.in.Now-s.OverAt < reclaimFirst:
 		wait = "reclaim is under way"
@@ -227,8 +233,8 @@ func (r *round) memory(s *State) {
 	r.memoryBooked()
 	r.forUse(wait)
 	r.memoryUsage(MemoryEvict)
-	if len(r.out.Evictions) > before {
-		s.MemoryAt = r.in.Now
+	if victims := r.out.Evictions[before:]; len(victims) > 0 {
+		s.MemoryAt, s.MemoryOf = r.in.Now, uids(victims)
 	}
 }
 
@@ -243,7 +249,7 @@ func (r *round) forUse(wait string) {
 func (r *round) cpu(s *State) {
 	r.budget, r.rest = true, ""
 	pause := or(r.in.CPUPause, DefaultCPUPause)
-	if s.CPUAt != 0 && r.in.Now-s.CPUAt < pause {
+	if s.CPUAt != 0 && r.in.Now-s.CPUAt < pause && !r.vain(s.CPUOf) {
 		r.rest = "the last round was " + figure.Duration(r.in.Now-s.CPUAt) + " ago, pause of " + figure.Duration(pause)
 	}
 	before := len(r.out.Evictions)
@@ -251,7 +257,25 @@ func (r *round) cpu(s *State) {
 	r.starved()
 	r.cpuBooked()
 	r.cpuUsage()
-	if len(r.out.Evictions) > before {
-		s.CPUAt = r.in.Now
+	if victims := r.out.Evictions[before:]; len(victims) > 0 {
+		s.CPUAt, s.CPUOf = r.in.Now, uids(victims)
 	}
+}
+
+// vain reports whether none of a round's victims goes: each is here, and held. One of whom no answer is known yet may go.
+func (r *round) vain(victims []string) bool {
+	left := len(victims)
+	for i := range r.in.Pods {
+		if p := &r.in.Pods[i]; p.Held != NotHeld && slices.Contains(victims, p.UID) {
+			left--
+		}
+	}
+	return left == 0 && len(victims) > 0
+}
+
+func uids(victims []Eviction) (out []string) {
+	for i := range victims {
+		out = append(out, victims[i].Pod)
+	}
+	return out
 }

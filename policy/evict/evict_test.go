@@ -5,6 +5,8 @@ package evict_test
 
 import (
 	"encoding/json"
+	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -278,7 +280,7 @@ func TestPausesAndClock(t *testing.T) {
 		t.Fatal(err)
 	}
 	var back evict.State
-	if err := json.Unmarshal(data, &back); err != nil || back != s {
+	if err := json.Unmarshal(data, &back); err != nil || !reflect.DeepEqual(back, s) {
 		t.Fatalf("%s: %+v, %v", data, back, err)
 	}
 	in.Pods = append(in.Pods[:0], bePod("d", 2))
@@ -298,5 +300,30 @@ func TestPausesAndClock(t *testing.T) {
 	in.Now += 59 * unit.Second
 	if _, out = evict.Step(s, in); names(out) != "" {
 		t.Errorf("configured pause: %q", names(out))
+	}
+}
+
+// TestRefusedRoundsArePassedOver: whoever is refused is followed by the next candidate, however many are, and not by the first one again.
+func TestRefusedRoundsArePassedOver(t *testing.T) {
+	t.Parallel()
+	for name, base := range map[string]evict.Input{
+		"memory": memoryOf(97, bePod("a", 8), bePod("b", 7), bePod("c", 6), bePod("d", 5)),
+		"CPU":    starving(cpuPod("a", 4000, 5000), cpuPod("b", 3000, 5000), cpuPod("c", 2000, 5000), cpuPod("d", 1000, 5000)),
+	} {
+		in, s, got := base, evict.State{}, []string(nil)
+		for second := range 5 {
+			in.Now += unit.Second
+			var out evict.Output
+			s, out = evict.Step(s, in)
+			for i := range in.Pods {
+				if p := &in.Pods[i]; second < 3 && strings.Contains(names(out), p.Name) {
+					p.Held = evict.ByBudget // the fourth is not answered
+				}
+			}
+			got = append(got, names(out))
+		}
+		if want := []string{"a", "b", "c", "d", ""}; !slices.Equal(got, want) {
+			t.Errorf("%s: victims by second %q, want %q", name, got, want)
+		}
 	}
 }

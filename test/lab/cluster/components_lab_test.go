@@ -11,17 +11,20 @@ import (
 	"testing"
 	"time"
 
+	"github.com/koord-rt/koord-rt/test/lab/cgroups"
 	"github.com/koord-rt/koord-rt/test/lab/cluster"
 	"github.com/koord-rt/koord-rt/test/lab/parts"
 )
 
 // TestClusterComponents: with the stock scheduler and controller manager a Deployment runs on the node, in a
-// namespace that nobody prepared, and the mirror of a quota that koord-manager has made goes with the quota.
+// namespace that nobody prepared, koordlet's evictions follow a budget whose status is computed, and the mirror of a quota that koord-manager has
+// made goes with the quota.
 func TestClusterComponents(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 40*time.Minute)
 	defer cancel()
 	h := startHost(ctx, t, parts.Kubelet, parts.KubeScheduler, parts.KubeControllers)
-	c := start(t, filepath.Join(h.Dir, "cluster"))
+	log := newAudit(t, filepath.Join(h.Dir, "audit"))
+	c := start(t, filepath.Join(h.Dir, "cluster"), log.flags()...)
 	k, err := c.StartKubelet(ctx, cluster.KubeletOptions{Runtime: h.Socket, CgroupRoot: h.Cgroup})
 	if err != nil {
 		t.Fatal(err)
@@ -78,6 +81,14 @@ spec:
 		t.Fatal(err)
 	}
 
+	tree, err := cgroups.Detect()
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := &governed{colocated: &colocated{c: c, k: k, h: h, tree: tree}, audit: log, outer: t}
+	n.prepare(ctx, t)
+	n.configure(t)
+	t.Run("budget", n.budget)
 	t.Run("mirror", func(t *testing.T) { mirrorGoes(t, c) })
 }
 
