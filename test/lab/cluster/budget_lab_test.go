@@ -120,7 +120,6 @@ func (n *governed) budget(t *testing.T) {
 	n.patch(t, threshold(map[string]any{"enable": false}))
 	n.inForce(t)
 	n.computed(t, 1, 3)
-	n.agent.end(t)
 }
 
 // refused: the budget's pods run, and koordlet has told of each that it was refused.

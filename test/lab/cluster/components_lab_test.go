@@ -89,6 +89,7 @@ spec:
 	n.prepare(ctx, t)
 	n.configure(t)
 	t.Run("budget", n.budget)
+	t.Run("wobbles", n.wobbles)
 	t.Run("mirror", func(t *testing.T) { mirrorGoes(t, c) })
 }
 

@@ -265,26 +265,8 @@ func (n *governed) writes(t *testing.T) {
 		}
 		return nil
 	})
-	var last call
-	early := 0
-	for i, c := range n.reported(t) {
-		// What is sent a little late makes the next interval shorter. A new life begins with a report.
-		born := slices.ContainsFunc(n.births, func(at time.Time) bool { return last.At.Before(at) && c.At.After(at) })
-		if i > 0 && !born {
-			gap := c.At.Sub(last.At)
-			if gap < 7*time.Second {
-				t.Errorf("two reports within %s", gap)
-			}
-			if gap < beat {
-				early++
-				if !moved(t, last.status(t), c.status(t)) {
-					t.Errorf("a report %s after the last one, and nothing has changed:\n%.600s\n%.600s", gap, last.Request, c.Request)
-				}
-			}
-		}
-		last = c
-	}
-	t.Logf("%d reports, %d of them with news between two intervals", len(n.reported(t)), early)
+	list := n.reported(t)
+	t.Logf("%d reports, %d of them with news between two intervals", len(list), n.paced(t, list))
 	before := ""
 	kinds := map[string]int{}
 	wrote := func(c *call) bool {
