@@ -29,15 +29,17 @@ var (
 // stepOf is the loop that each room of policy decides for, by the name that koordlet tells it by.
 var stepOf = map[string]string{
 	"suppress": "cpu-suppress", "burst": "cpu-burst", "memqos": "memory", "interference": "interference", "sysctl": "kernel-parameters",
-	"iocost": "io-cost", "netqos": "network", "evict": evict.BEMemoryEvict.String(),
+	"iocost": "io-cost", "netqos": "network", "oomscore": "memory", "evict": evict.BEMemoryEvict.String(),
 }
 
 // troubles are told among the loops, and decide nothing.
 var troubles = map[string]string{
+	"audit":         "events are not kept",
 	"give-back":     "what is no longer wanted and still stands",
 	"kubelet-cpus":  "the kubelet's checkpoint cannot be read",
 	"keep-strategy": "the strategy cannot be kept for the next boot",
 	"loops":         "nothing is decided, for the runtime has not told of its containers",
+	"write":         "nothing is written, since the run directory cannot be used",
 }
 
 // toldLoops are the names by which koordlet tells of its loops: those of status.Loop, and of NodeSLO's status beside features and evictions.
@@ -54,7 +56,7 @@ func toldLoops(t *testing.T) []string {
 			return
 		}
 		call, _ := names.(*ast.CallExpr)
-		if call == nil || !isOf(call.Fun, "Feature", "String") {
+		if call == nil || !isOf(call.Fun, "Feature", "String") && !isOf(call.Fun, "f", "String") { // o.Feature, or f of all of them
 			t.Errorf("%s: a loop whose name is neither a text nor of a feature of evictions: this test cannot say which", path)
 			return
 		}
