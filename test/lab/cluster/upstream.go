@@ -63,7 +63,7 @@ func (c *Cluster) StartUpstream(ctx context.Context, k *Kubelet, o UpstreamOptio
 		return nil, err
 	}
 	address := net.JoinHostPort("127.0.0.1", strconv.Itoa(ports[0]))
-	u := &Upstream{dir: c.file("upstream-" + k.Node), Metrics: "http://" + address + "/all-metrics"}
+	u := &Upstream{dir: c.file("upstream-" + k.Node), Metrics: "http://" + address + "/metrics"}
 	u.HookDir, u.HookSocket, u.Log = filepath.Join(u.dir, "hookserver.d"), filepath.Join(u.dir, "hook.sock"), c.file("upstream-"+k.Node+".log")
 	if err := u.prepare(k); err != nil {
 		return nil, errors.Join(err, u.Close())

@@ -20,7 +20,8 @@ import (
 )
 
 // TestClusterUpstreamKoordlet: upstream's koordlet runs on a node of the lane, registers its hook server,
-// reads the pods of the kubelet, reports, and repairs a batch pod's control group below the lab's root.
+// reads the pods of the kubelet, reports, and repairs a batch pod's control group below the lab's root; and it serves the metrics whose names we have
+// taken over.
 func TestClusterUpstreamKoordlet(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 40*time.Minute)
 	defer cancel()
@@ -37,7 +38,7 @@ func TestClusterUpstreamKoordlet(t *testing.T) {
 	})
 	be := runBatchPod(ctx, t, c, k)
 	begun := time.Now()
-	u, err := c.StartUpstream(ctx, k, cluster.UpstreamOptions{ReportSeconds: 3})
+	u, err := c.StartUpstream(ctx, k, cluster.UpstreamOptions{ReportSeconds: 3, Gates: "BEMemoryEvict=true,BlkIOReconcile=true"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,6 +52,7 @@ func TestClusterUpstreamKoordlet(t *testing.T) {
 	checkRegistration(t, u)
 	checkBatchPod(t, k, be)
 	checkNodeMetric(ctx, t, c, k)
+	checkMetrics(ctx, t, c, k, u)
 	t.Logf("resident after the work: %d MiB", cluster.ResidentMiB(u.Pid()))
 }
 
