@@ -18,7 +18,7 @@
 //
 // What pods that already leave still hold counts as released, as long as they can be expected to go. Victims are taken in
 // order until the rest is covered; one that turns out not to be needed is spared. A pod whose use is not known is no victim,
-// and what was not measured evicts nobody. After a round with victims comes a pause, unless all of them were refused: pauses that are
+// and what was not measured evicts nobody. After a round with victims comes a pause, unless their budgets refused all of them: pauses that are
 // together longer than a budget's no holds would else lead back to the first of those for ever, and never to the next.
 //
 // While the node is in danger memory evictions wait neither for the pause nor for reclaim nor for disruption budgets; what
@@ -262,11 +262,13 @@ func (r *round) cpu(s *State) {
 	}
 }
 
-// vain reports whether none of a round's victims goes: each is here, and held. One of whom no answer is known yet may go.
+// vain reports whether none of a round's victims goes: each is here, and its budget has refused it. One of whom no answer is known yet may go,
+// and so may one whose eviction has failed: the server may have made it all the same. Were a failure no answer to wait for, a server that
+// fails would be asked for one pod after another.
 func (r *round) vain(victims []string) bool {
 	left := len(victims)
 	for i := range r.in.Pods {
-		if p := &r.in.Pods[i]; p.Held != NotHeld && slices.Contains(victims, p.UID) {
+		if p := &r.in.Pods[i]; p.Held == ByBudget && !p.Leaving && slices.Contains(victims, p.UID) {
 			left--
 		}
 	}

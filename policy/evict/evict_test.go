@@ -327,3 +327,32 @@ func TestRefusedRoundsArePassedOver(t *testing.T) {
 		}
 	}
 }
+
+// TestOnlyBudgetsEndThePause: who failed, or goes for another reason although its budget has refused it, is waited for like one of whom no answer is known.
+func TestOnlyBudgetsEndThePause(t *testing.T) {
+	t.Parallel()
+	for name, base := range map[string]evict.Input{
+		"memory": memoryOf(97, bePod("a", 8), bePod("b", 8)),
+		"CPU":    starving(cpuPod("a", 4000, 5000), cpuPod("b", 4000, 5000)),
+	} {
+		for answer, edit := range map[string]func(*evict.Pod){
+			"failed": func(p *evict.Pod) { p.Held = evict.ByFailure },
+			// Beyond patience, so that what it holds no longer counts as released.
+			"refused, leaving": func(p *evict.Pod) { p.Held, p.Leaving, p.LeavingSince = evict.ByBudget, true, -unit.Minute },
+		} {
+			in := base
+			in.Pods = slices.Clone(base.Pods)
+			s, out := evict.Step(evict.State{}, in)
+			first := names(out)
+			for i := range in.Pods {
+				if in.Pods[i].Name == first {
+					edit(&in.Pods[i])
+				}
+			}
+			in.Now += unit.Second
+			if _, out = evict.Step(s, in); first == "" || names(out) != "" {
+				t.Errorf("%s, %s: after %q at once %q", name, answer, first, names(out))
+			}
+		}
+	}
+}
