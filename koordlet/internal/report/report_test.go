@@ -16,6 +16,7 @@ import (
 	"github.com/koord-rt/koord-rt/api/protocol"
 	"github.com/koord-rt/koord-rt/api/slo"
 	"github.com/koord-rt/koord-rt/api/strategy"
+	"github.com/koord-rt/koord-rt/koordlet/internal/pods"
 	"github.com/koord-rt/koord-rt/koordlet/internal/pods/podstest"
 	"github.com/koord-rt/koord-rt/koordlet/internal/window"
 	"github.com/koord-rt/koord-rt/model/sample"
@@ -306,5 +307,30 @@ func TestEvictionsAreReported(t *testing.T) {
 	in.Evicted = 3
 	if got := Build(&in); got.Evictions == nil || got.Evictions.LastHour != 3 || Measure(&in).Evicted != 3 {
 		t.Errorf("evictions %+v, want 3", got.Evictions)
+	}
+}
+
+// BenchmarkBuild makes a report of 80 pods with 240 containers.
+func BenchmarkBuild(b *testing.B) {
+	var list []*pods.Pod
+	figures := []figure{{sample.OfNode(), 64, 64 * gib}, {sample.OfSystem(), 1, gib}}
+	for i := range 80 {
+		p := &pods.Pod{UID: "uid-" + string(rune('a'+i)), Namespace: "n", Name: "p"}
+		for c := range 3 {
+			id := p.UID + string(rune('0'+c))
+			p.Containers = append(p.Containers, pods.Container{Name: "c", ID: id})
+			figures = append(figures, figure{sample.OfContainer(id), 0.1, gib})
+		}
+		figures = append(figures, figure{sample.OfPod(p.UID), 0.3, 3 * gib})
+		list = append(list, p)
+	}
+	w, at := filled(600, figures)
+	in := Input{At: at, Window: w, Policy: slo.DefaultCollect(), Pods: &pods.Snapshot{Pods: list}}
+	in.Policy.Containers = true
+	b.ReportAllocs()
+	for b.Loop() {
+		if out := Build(&in); len(out.PodMetrics) != 80 {
+			b.Fatal(len(out.PodMetrics))
+		}
 	}
 }
