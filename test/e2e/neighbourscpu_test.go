@@ -82,12 +82,12 @@ func disturbedOnCPU(l *loops) {
 		holds: roomy, meanwhile: func() { l.paysFirst(quota) },
 	})
 	stop := l.spin(l.be, 4) // where nobody waits for it
-	again := l.usesMost(l.be)
+	again := l.keepsOf("4", 0.85, l.be)
 	stop()
 	if again < 0.85 {
-		l.t.Errorf("the pod that was held uses %.2f CPUs of the one that it would", again)
+		l.t.Errorf("the pod that was held has %.2f of the CPU on which it computes alone", again)
 	}
-	l.tell("quota of the pod while it is held: %d; released it uses %.2f CPUs", most, again)
+	l.tell("quota of the pod while it is held: %d; released it has %.2f of a CPU", most, again)
 }
 
 // paysFirst: another best-effort pod computes where nobody waits for the CPU, and then the class may have less than it and the one that is held use.
@@ -105,15 +105,15 @@ func (l *loops) paysFirst(quota func() (int, error)) {
 	l.put(tight)
 	l.within(20*time.Second, "quota of the class", least, least, l.quota)
 	pays := l.within(20*time.Second, "quota of the pod that disturbs, in µs", 10000, 35000, quota)
-	kept := l.usesMost(modest)
-	if kept < 0.9*before {
-		l.t.Errorf("the pod that disturbs nobody used %.2f CPUs, and %.2f since the class has less", before, kept)
+	kept := l.keepsOf("4", 0.9, modest)
+	if kept < 0.9 {
+		l.t.Errorf("the pod that disturbs nobody used %.2f CPUs, and has %.2f of the one on which it computes alone since the class has less", before, kept)
 	}
 	own, err := l.value(modest, "pod cpu.max")
 	if err != nil || own != "max 100000" {
 		l.t.Errorf("the quota of the pod that disturbs nobody is %q, %v", own, err)
 	}
-	l.tell("the class has %d thousandths of a CPU: the quota of the pod that disturbs goes from %d to %d, the other uses %.2f CPUs, before that %.2f", least, was, pays, kept, before)
+	l.tell("the class has %d thousandths of a CPU: the quota of the pod that disturbs goes from %d to %d, the other has %.2f of its CPU, before that it used %.2f", least, was, pays, kept, before)
 	stop()
 	if err := l.kube.StopPod(l.t.Context(), modest); err != nil { // who must leave is decided later
 		l.t.Fatal(err)
