@@ -193,7 +193,10 @@ func reason(err error) string {
 type Past struct {
 	// byID is newest; earlier is what stood in the spec before, which an answer may not have got to replace.
 	byID, earlier map[string]*protocol.Applied
-	qos           map[string]struct{}
+	// scores are the OOM scores that it has written to processes: where a runtime tells of none, the process's own is taken for what the
+	// container began with.
+	scores map[string]*protocol.Applied
+	qos    map[string]struct{}
 	// min are the QoS directories whose memory.min above 0 is of that life.
 	min map[string]bool
 	// groups are the resctrl groups that were that life's and still are there.
@@ -204,7 +207,7 @@ type Past struct {
 
 // NewPast reads the ledger's records, oldest first.
 func NewPast(records []journal.Record) *Past {
-	out := &Past{byID: map[string]*protocol.Applied{}, earlier: map[string]*protocol.Applied{}, qos: map[string]struct{}{}, min: map[string]bool{}, groups: map[string]struct{}{}}
+	out := &Past{byID: map[string]*protocol.Applied{}, earlier: map[string]*protocol.Applied{}, scores: map[string]*protocol.Applied{}, qos: map[string]struct{}{}, min: map[string]bool{}, groups: map[string]struct{}{}}
 	for i := range records {
 		r := &records[i]
 		id := r.Target.Container
@@ -224,8 +227,11 @@ func NewPast(records []journal.Record) *Past {
 		case r.Via == journal.ViaGone:
 			delete(out.byID, id)
 			delete(out.earlier, id)
+			delete(out.scores, id)
 		case r.Via == journal.ViaRuntime:
 			out.add(id, r)
+		case r.Via == journal.ViaDirect && r.Knob == plan.OOMScoreAdj.String() && r.Err == "":
+			out.score(id, r)
 		}
 	}
 	return out
@@ -247,6 +253,19 @@ func (p *Past) add(id string, r *journal.Record) {
 		note(markIn(p.earlier, id), r.Knob, base, had, was, known)
 	}
 	note(m, r.Knob, base, set, r.Base, r.Base != "")
+}
+
+// score notes an OOM score that was written, with what the first of the processes had before the first one, or that it was given back.
+func (p *Past) score(id string, r *journal.Record) {
+	had := p.scores[id]
+	switch {
+	case had != nil && had.Base[r.Knob] == r.Want:
+		delete(p.scores, id)
+	case had != nil:
+		had.Set[r.Knob] = r.Want + " " + r.Owner
+	case len(r.Original) > 0:
+		note(markIn(p.scores, id), r.Knob, r.Knob, r.Want+" "+r.Owner, r.Original[0], true)
+	}
 }
 
 // markIn is the mark of a container, made where there is none.
@@ -292,12 +311,13 @@ func (p *Past) ownGroups() map[string]bool {
 func (p *Past) OwnsMemoryMin(dir string) bool { return p != nil && p.min[dir] }
 
 func (p *Past) marks(id string) (out []*protocol.Applied) {
-	if p == nil || p.byID[id] == nil {
+	if p == nil {
 		return nil
 	}
-	out = append(out, p.byID[id])
-	if m := p.earlier[id]; m != nil {
-		out = append(out, m)
+	for _, of := range []map[string]*protocol.Applied{p.byID, p.earlier, p.scores} {
+		if m := of[id]; m != nil {
+			out = append(out, m)
+		}
 	}
 	return out
 }

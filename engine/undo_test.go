@@ -6,6 +6,8 @@ package engine
 import (
 	"testing"
 
+	"github.com/koord-rt/koord-rt/model/journal"
+	"github.com/koord-rt/koord-rt/model/mark"
 	"github.com/koord-rt/koord-rt/model/node"
 	"github.com/koord-rt/koord-rt/model/plan"
 	"github.com/koord-rt/koord-rt/model/topo"
@@ -34,6 +36,36 @@ func TestUndoOfAnOOMScore(t *testing.T) {
 	out := withUndo(&node.View{Topology: &topo.Topology{}}, old, nil, workload.Resources{OOMScoreAdj: unit.Some(985)})
 	if len(out) != 1 || out[0].Value != plan.Int(985) || out[0].Only != unit.Some(943) {
 		t.Errorf("%+v", out)
+	}
+}
+
+// Where a runtime tells of no OOM score, the process's own is not taken for the container's while it is ours; after it has been given back it is.
+func TestOOMScoreOfAnEarlierLife(t *testing.T) {
+	t.Parallel()
+	write := func(want, original string) journal.Record {
+		return journal.Record{
+			Target: plan.Target{Level: plan.LevelContainer, Container: "c"}, Knob: plan.OOMScoreAdj.String(), Want: want, Original: []string{original},
+			Owner: "oom-score", Via: journal.ViaDirect,
+		}
+	}
+	given, more, back := write("938", "985"), write("930", "938"), write("985", "930")
+	for _, c := range []struct {
+		records    []journal.Record
+		have, want int64
+	}{
+		{nil, 938, 938},
+		{[]journal.Record{given}, 938, 985},
+		{[]journal.Record{given, more}, 930, 985},
+		{[]journal.Record{given, more, back}, 985, 985},
+		{[]journal.Record{given, more, back}, 930, 930},
+		{[]journal.Record{given}, 700, 700}, // somebody else's
+		{[]journal.Record{given, {Target: given.Target, Via: journal.ViaGone}}, 938, 938},
+	} {
+		base := workload.Resources{OOMScoreAdj: unit.Some(c.have)}
+		mark.Rebase(&base, NewPast(c.records).marks("c")...)
+		if base.OOMScoreAdj != unit.Some(c.want) {
+			t.Errorf("%d beside %d records: %+v, want %d", c.have, len(c.records), base.OOMScoreAdj, c.want)
+		}
 	}
 }
 

@@ -313,6 +313,27 @@ func TestOwnOOMScoresStay(t *testing.T) {
 	}
 }
 
+// Who is forked after the list and before its parent is written to has what the parent had, and is found.
+func TestOOMScoreOfWhoIsForkedMeanwhile(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t, "6.12")
+	m.start(t, ctr, 10)
+	m.tasks.oom[10] = 943
+	next := 10
+	m.tasks.fork = func() { // from the one that is about to be written to; each generation once more
+		if next++; next < 13 {
+			m.SetProcs(t, ctr, 10, 11, 12)
+			m.tasks.sched[next], m.tasks.oom[next] = 0, 943
+		}
+	}
+	back := set(ctr, plan.OOMScoreAdj, plan.Int(985))
+	back.Only = unit.Some(943)
+	m.apply(t, back)
+	if d := cmp.Diff(map[int]int{10: 985, 11: 985, 12: 985}, m.tasks.oom); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
+}
+
 func TestSchemata(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t, "6.12")

@@ -134,6 +134,7 @@ type tasks struct {
 	mu         sync.Mutex
 	sched, oom map[int]int
 	cookie     map[int]string
+	fork       func() // before each write; may be nil
 }
 
 func (f *tasks) get(m map[int]int, pid int) (int, error) {
@@ -151,6 +152,9 @@ func (f *tasks) put(m map[int]int, pid, v int) error {
 	defer f.mu.Unlock()
 	if _, ok := m[pid]; !ok {
 		return unix.ESRCH
+	}
+	if f.fork != nil {
+		f.fork()
 	}
 	m[pid] = v
 	return nil

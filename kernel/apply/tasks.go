@@ -213,13 +213,30 @@ func (a *Applier) writeOther(p plan.Plan, s plan.Setting, c cgroup.Change) error
 	case plan.RDTMonGroup:
 		return a.o.Groups.AddMon(classOf(p, s), s.Value.String(), pids)
 	}
-	for _, pid := range pids {
-		if err := a.setTask(s, pid); err != nil && !errors.Is(err, unix.ESRCH) && !errors.Is(err, unix.ENOENT) {
-			return err
+	for range lookAgain {
+		for _, pid := range pids {
+			if err := a.setTask(s, pid); err != nil && !errors.Is(err, unix.ESRCH) && !errors.Is(err, unix.ENOENT) {
+				return err
+			}
+		}
+		if s.Knob != plan.OOMScoreAdj || !s.Only.Set {
+			return nil
+		}
+		// Whoever was forked between the list and the write to its parent has what that had.
+		left, err := a.bare().changeTasks(p, s)
+		if err != nil || left.Same {
+			return nil // the next look tells
+		}
+		pids = pids[:0]
+		for _, w := range left.Writes {
+			pids = append(pids, taskPID(w.File))
 		}
 	}
 	return nil
 }
+
+// lookAgain bounds how often those that were forked meanwhile are looked for.
+const lookAgain = 4
 
 // classOf is the control group that a monitoring group lies in: the class that the same plan gives the target.
 func classOf(p plan.Plan, s plan.Setting) string {

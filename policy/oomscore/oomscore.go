@@ -5,17 +5,20 @@
 //
 // The kubelet gives a container of a Burstable pod 1000 − 1000 × request / capacity, within 3..999, so that a node that runs out ends first
 // who is furthest above its request (mm/oom_kill.c: resident memory + oom_score_adj × capacity / 1000). Whoever uses nearly all that its
-// limit allows is judged by that instead, while the room lasts:
+// limit allows is judged by the limit instead, while the room lasts:
 //
 //	near   what cannot be reclaimed is 90 % of memory.max or more for 10 s, on a calm node
-//	score  1000 − 1000 × used / capacity, at least 3
-//	back   when it has kept below 80 % of memory.max for a minute, or may not be tuned any more
+//	score  1000 − 1000 × memory.max / capacity, at least 3, and the node's own least
+//	back   when it has kept below 80 % of memory.max for a minute, or may not be tuned any more; when the limit is another one
+//
+// A container has one such score as long as its limit stands, whenever that is decided: two in a row could not be told from one that a
+// process has set itself.
 //
 // That is the class's own measure: nobody is better off than a container that keeps within its request, and Guaranteed pods (-997) and
 // BestEffort ones (1000) have no room between them, nor have koord-rt's best-effort pods, which give way first. It stays when the node is
 // calm no longer, since then it counts. A request for a score (annotation) stands before it.
 //
-// Example: a container that requests 1 GiB of a node's 64 has 985 (984.4); at 3.7 GiB of its limit of 4 it has 943 (942.2).
+// Example: a container that requests 1 GiB of a node's 64 has 985 (984.4); near its limit of 4 GiB it has 938 (937.5).
 //
 // Input is an Input and the State of the step before, output the scores with their reasons; who is not listed has its own. It imports
 // model, policy/figure and the standard library only; never os, net, log, fmt or time.
@@ -45,6 +48,8 @@ type Input struct {
 	Calm bool
 	// Capacity is the node's memory, as the kubelet counts it.
 	Capacity unit.Bytes
+	// Least is the lowest score that the node allows, not set for none.
+	Least unit.Opt
 	// Containers are those that may be tuned, each once.
 	Containers []Container
 }
@@ -83,8 +88,11 @@ type Score struct {
 	Reason      string
 }
 
-// Output of a step: the scores by container id.
-type Output struct{ Scores []Score }
+// Output of a step: the scores by container id, and whether they are others than those of the step before.
+type Output struct {
+	Scores  []Score
+	Changed bool
+}
 
 // Step decides once.
 func Step(s State, in Input) (State, Output) {
@@ -92,11 +100,14 @@ func Step(s State, in Input) (State, Output) {
 	var out Output
 	for i := range in.Containers {
 		c := &in.Containers[i]
-		one := ContainerState{ID: c.ID}
-		if at, had := slices.BinarySearchFunc(s.Containers, c.ID, byID); had {
+		one, had := ContainerState{ID: c.ID}, int64(0)
+		if at, found := slices.BinarySearchFunc(s.Containers, c.ID, byID); found {
 			one = s.Containers[at]
+			had = one.Score
 		}
-		if one = c.step(one, &in); one == (ContainerState{ID: c.ID}) {
+		one = c.step(one, &in)
+		out.Changed = out.Changed || one.Score != had
+		if one == (ContainerState{ID: c.ID}) {
 			continue
 		}
 		next.Containers = append(next.Containers, one)
@@ -113,8 +124,15 @@ func byID(c ContainerState, id string) int { return cmp.Compare(c.ID, id) }
 
 // step is one container's; without a figure all stays as it is.
 func (c *Container) step(s ContainerState, in *Input) ContainerState {
+	if c.Base < least || c.Base > most || c.Max <= 0 || in.Capacity <= 0 {
+		return ContainerState{ID: c.ID}
+	}
+	score := Of(c.Max, in.Capacity)
+	if in.Least.Set {
+		score = max(score, in.Least.V)
+	}
 	switch {
-	case c.Base < least || c.Base > most || c.Max <= 0 || in.Capacity <= 0 || s.Score >= c.Base:
+	case score >= c.Base || s.Score != 0 && s.Score != score:
 		return ContainerState{ID: c.ID}
 	case !c.Used.OK:
 		return s
@@ -131,8 +149,8 @@ func (c *Container) step(s ContainerState, in *Input) ContainerState {
 		}
 		return s
 	}
-	switch score := Of(c.Used.V, in.Capacity); {
-	case !near || !in.Calm || score >= c.Base:
+	switch {
+	case !near || !in.Calm:
 		return ContainerState{ID: c.ID}
 	case s.NearAt == 0:
 		s.NearAt = in.Now
@@ -148,5 +166,5 @@ func Of(request, capacity unit.Bytes) int64 {
 }
 
 func (c *Container) why() string {
-	return "tuned: near its limit on a calm node, with " + figure.BytesOf(c.Used.V, c.Max) + "; what it would have if it had requested that"
+	return "tuned: near its limit on a calm node, with " + figure.BytesOf(c.Used.V, c.Max) + "; what it would have if it had requested its limit"
 }

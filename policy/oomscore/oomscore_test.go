@@ -48,7 +48,7 @@ func TestTheKubeletsFormula(t *testing.T) {
 		request, capacity unit.Bytes
 		want              int64
 	}{
-		{gib, 64 * gib, 985}, {3788 * mib, 64 * gib, 943}, {0, 64 * gib, 999}, {1, 64 * gib, 999}, {64 * gib, 64 * gib, 3}, {100 * gib, 64 * gib, 3}, {32 * gib, 64 * gib, 500},
+		{gib, 64 * gib, 985}, {4 * gib, 64 * gib, 938}, {0, 64 * gib, 999}, {1, 64 * gib, 999}, {64 * gib, 64 * gib, 3}, {100 * gib, 64 * gib, 3}, {32 * gib, 64 * gib, 500},
 	} {
 		if got := oomscore.Of(c.request, c.capacity); got != c.want {
 			t.Errorf("%d of %d: %d, want %d", c.request, c.capacity, got, c.want)
@@ -56,7 +56,7 @@ func TestTheKubeletsFormula(t *testing.T) {
 	}
 }
 
-// A container near its limit has, after ten seconds, what it would have if it had requested what it uses; while it keeps between 80 % and
+// A container near its limit has, after ten seconds, what it would have if it had requested that limit; while it keeps between 80 % and
 // 90 % that stays, also where the node is calm no longer, and it goes a minute after it has kept below.
 func TestNearAndBack(t *testing.T) {
 	t.Parallel()
@@ -73,13 +73,13 @@ func TestNearAndBack(t *testing.T) {
 		{"near, not for long", 10, 3700 * mib, true, 0},
 		{"below in between", 1, 3 * gib, true, 0},
 		{"near anew", 10, 3700 * mib, true, 0},
-		{"near for ten seconds", 1, 3700 * mib, true, 944},
-		{"nearer", 30, 4000 * mib, true, 944},
-		{"the node is full", 300, 4000 * mib, false, 944},
-		{"between", 300, 3400 * mib, true, 944},
-		{"below", 60, 3 * gib, true, 944},
-		{"not below for once", 1, 3400 * mib, true, 944},
-		{"below again", 60, 3 * gib, true, 944},
+		{"near for ten seconds", 1, 3700 * mib, true, 938},
+		{"nearer", 30, 4000 * mib, true, 938},
+		{"the node is full", 300, 4000 * mib, false, 938},
+		{"between", 300, 3400 * mib, true, 938},
+		{"below", 60, 3 * gib, true, 938},
+		{"not below for once", 1, 3400 * mib, true, 938},
+		{"below again", 60, 3 * gib, true, 938},
 		{"for a minute", 1, 3 * gib, true, 0},
 		{"near on a full node", 300, 4000 * mib, false, 0},
 	} {
@@ -124,6 +124,23 @@ func TestWhoHasNone(t *testing.T) {
 	if _, still := run(s, in, &now, 300); still != got {
 		t.Errorf("not measured: %d, want %d", still, got)
 	}
+	in = node(4700 * mib)
+	in.Containers[0].Max = 5 * gib
+	for i, want := range []int64{0, 0, oomscore.Of(5*gib, 64*gib)} { // the old one is given back before there is another
+		var score int64
+		if s, score = run(s, in, &now, []int{1, 10, 1}[i]); score != want {
+			t.Errorf("another limit: %d, want %d, %+v", score, want, s)
+		}
+	}
+	in = node(4 * gib)
+	in.Least = unit.Some(950)
+	if _, now := run(oomscore.State{}, in, &now, 60); now != 950 {
+		t.Errorf("the node allows 950: %d", now)
+	}
+	in.Least = unit.Some(990)
+	if _, now := run(oomscore.State{}, in, &now, 60); now != 0 {
+		t.Errorf("the node allows 990: %d", now)
+	}
 	in = node(4 * gib)
 	in.Containers[0].Base = 900 // somebody has given it a lower one meanwhile
 	if _, now := run(s, in, &now, 1); now != 0 {
@@ -143,7 +160,7 @@ func TestSeveralOverARestart(t *testing.T) {
 		one.ID = id
 		in.Containers = append(in.Containers, one)
 	}
-	in.Containers[2].Max = 5 * gib
+	in.Containers[2].Max = 5 * gib // of which it is not near
 	var s oomscore.State
 	var out oomscore.Output
 	for now := range 30 {

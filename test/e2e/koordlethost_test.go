@@ -31,8 +31,9 @@ type alone struct {
 	// narrow has a limit that stops it all the time, until rest ends its load.
 	narrow *kubelet.Running
 	rest   func()
-	// full is near its memory limit, by kept; own is a process in it that has set its own OOM score.
+	// full is near its memory limit of so many bytes, by kept; own is a process in it that has set its own OOM score.
 	full      *kubelet.Running
+	limit     int
 	kept, own *hoarder
 	// score of that container's processes: what they began with, and what tuning has made of it.
 	score, tuned int
@@ -49,13 +50,14 @@ func TestHostKoordlet(t *testing.T) {
 	h := &alone{rig: newRig(t, rigOptions{}), parameters: map[string]string{}}
 	h.ownRunDir()
 	h.crowd()
-	h.narrow, h.full = h.pod(narrowPod()), h.pod(fullPod())
+	h.limit = max(512*mib, h.machineMemory()/256)
+	h.narrow, h.full = h.pod(narrowPod()), h.pod(fullPod(h.limit))
 	h.before = h.treesOf(h.pods())
 	h.keepParameters()
 	h.extra = map[string]any{"tune": true}
 	h.a = h.koordlet(everywhere)
 	h.rest = h.burn(h.narrow, 1) // a minute later it is tuned
-	h.fill480()
+	h.nearlyFill()
 	inSteps(t, h.rig, h, []step[*alone]{
 		{"NearItsLimit", nearItsLimit}, {"Killed", killedTenTimes}, {"StillNear", stillNear}, {"Drift", driftIsTold}, {"HostApplications", appsTakePart}, {"Tuned", throttledGetsRoom}, {"Shares", sharesHold}, {"Parameters", parametersAreLent}, {"DiskFull", diskFull},
 		{"NoLedger", noLedger},

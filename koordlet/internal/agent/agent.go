@@ -248,7 +248,7 @@ func (a *Agent) tick(ctx context.Context, waiting []string, since unit.Micros) {
 	a.state, l.Outcome = decide.Step(a.state, &l.Facts)
 	a.o.Window.Append(l.Outcome.Samples)
 	s := &l.Outcome.Suppress
-	a.unkept = a.unkept || s.Changed || l.Outcome.Burst.Changed
+	a.unkept = a.unkept || s.Changed || l.Outcome.Burst.Changed || l.Outcome.OOMScore.Changed
 	rest := a.giveBack(ctx, l.Outcome.Back) // before the state forgets that it was ours
 	if l.Outcome.Owns || s.Changed && s.Mode == suppress.CPUSet {
 		a.keep(now)

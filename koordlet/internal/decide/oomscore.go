@@ -6,6 +6,7 @@ package decide
 import (
 	"github.com/koord-rt/koord-rt/api/protocol"
 	"github.com/koord-rt/koord-rt/model/node"
+	"github.com/koord-rt/koord-rt/model/plan"
 	"github.com/koord-rt/koord-rt/model/sample"
 	"github.com/koord-rt/koord-rt/model/unit"
 	"github.com/koord-rt/koord-rt/policy/container"
@@ -18,8 +19,8 @@ const calmPercent = unit.Percent(80)
 
 // oomScoreInput is what the loop of OOM scores looks at: nobody but where tuning is asked for.
 func oomScoreInput(f *Facts, a *accounts, pressure memqos.Pressure, m *memo) oomscore.Input {
-	in := oomscore.Input{Now: f.Now, Capacity: f.View.MemCapacity}
-	if !f.Tune || f.View.Mode(protocol.FeatureOOMScore) != node.Active {
+	in := oomscore.Input{Now: f.Now, Capacity: f.View.MemCapacity, Least: f.View.Limits.OOMScoreAdjMin}
+	if !f.Tune || f.View.Ceded.Has(plan.OOMScoreAdj) || f.View.Mode(protocol.FeatureOOMScore) != node.Active {
 		return in
 	}
 	in.Containers = make([]oomscore.Container, 0, m.tunable)

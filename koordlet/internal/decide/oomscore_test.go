@@ -9,6 +9,7 @@ import (
 	"github.com/koord-rt/koord-rt/api/protocol"
 	"github.com/koord-rt/koord-rt/koordlet/internal/decide"
 	"github.com/koord-rt/koord-rt/model/node"
+	"github.com/koord-rt/koord-rt/model/plan"
 	"github.com/koord-rt/koord-rt/model/sample"
 	"github.com/koord-rt/koord-rt/model/unit"
 	"github.com/koord-rt/koord-rt/model/workload"
@@ -23,7 +24,7 @@ func TestOOMScore(t *testing.T) {
 		change      func(*decide.Facts)
 		want        int64
 	}{
-		"near":           {node: 40, want: 904}, // 9.6 of 100 GiB
+		"near":           {node: 40, want: 900}, // of a limit of 10 of 100 GiB
 		"a full node":    {node: 81},
 		"near eviction":  {node: 66, want: 0},
 		"file cache":     {node: 40, cache: 4},
@@ -33,8 +34,12 @@ func TestOOMScore(t *testing.T) {
 		}},
 		"observed only": {node: 40, change: func(f *decide.Facts) { f.View.Modes[protocol.FeatureOOMScore] = node.Observe }},
 		"asked for":     {node: 40, change: func(f *decide.Facts) { f.Members[1].Pod.Ask.OOMScoreAdj = new(950) }},
-		"best effort":   {node: 40, change: func(f *decide.Facts) { f.Members[1].Pod.Ask.QoS = protocol.QoSBE }},
-		"no limit":      {node: 40, change: func(f *decide.Facts) { f.Members[1].Containers[0].Base.MemoryLimit = unit.Opt{} }},
+		"ceded":         {node: 40, change: func(f *decide.Facts) { f.View.Ceded = plan.KnobSet(plan.OOMScoreAdj) }},
+		"the node's least": {node: 40, want: 950, change: func(f *decide.Facts) {
+			f.View.Limits.OOMScoreAdjMin = unit.Some(950)
+		}},
+		"best effort": {node: 40, change: func(f *decide.Facts) { f.Members[1].Pod.Ask.QoS = protocol.QoSBE }},
+		"no limit":    {node: 40, change: func(f *decide.Facts) { f.Members[1].Containers[0].Base.MemoryLimit = unit.Opt{} }},
 		"not told its own": {node: 40, change: func(f *decide.Facts) {
 			f.Members[1].Containers[0].Base.OOMScoreAdj = unit.Opt{}
 		}},
