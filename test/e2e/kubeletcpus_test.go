@@ -37,7 +37,7 @@ func (n *served) suppressed() {
 		what: "CPUs of best effort on a calm node", read: func() (int, error) { return cpusIn(n.dir(be), "cpuset.cpus") }, set: true, least: 4, spare: 7,
 	}
 	free := n.a.granted(20*time.Second, cpus)
-	calm := n.file(n.dir(be), "cpuset.cpus")
+	calm := n.isLocal(n.dir(be))
 	stop := n.spinIn([]string{n.dir(busy)}, 3)
 	cpus.what, cpus.busy, cpus.least, cpus.most = "CPUs of best effort while an LS pod uses three", 3, 2, free-1
 	n.a.granted(20*time.Second, cpus)
@@ -61,7 +61,7 @@ func (n *served) suppressed() {
 	cpus.what, cpus.busy, cpus.least, cpus.most = "CPUs of best effort after the load", 0, fewer+1, 0
 	n.a.granted(40*time.Second, cpus)
 	n.toldOfSuppression("Active", "")
-	n.tell("cpuset.cpus of best effort: %s, while an LS pod uses three CPUs %s, afterwards %s", calm, loaded, n.file(n.dir(be), "cpuset.cpus"))
+	n.tell("cpuset.cpus of best effort: %s, while an LS pod uses three CPUs %s, afterwards %s", calm, loaded, n.isLocal(n.dir(be)))
 }
 
 // fewest is the least of an amount in five seconds of a load: the first that fits may be of the load's first second.

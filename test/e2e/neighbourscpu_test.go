@@ -62,6 +62,7 @@ func disturbedOnCPU(l *loops) {
 		_, err = fmt.Sscanf(text, "%d 100000", &n)
 		return n, err
 	}
+	pays := l.paysFirst(quota)
 	var most int
 	l.disturb(disturbance{
 		about: "cpu", signals: []string{"CPU pressure", "CPU scheduling delay"}, stall: "cpu.pressure",
@@ -79,7 +80,7 @@ func disturbedOnCPU(l *loops) {
 			}
 			return err
 		},
-		holds: roomy, meanwhile: func() { l.paysFirst(quota) },
+		holds: roomy, meanwhile: pays,
 	})
 	stop := l.spin(l.be, 4) // where nobody waits for it
 	again := l.keepsOf("4", 0.85, l.be)
@@ -92,12 +93,22 @@ func disturbedOnCPU(l *loops) {
 
 // paysFirst: another best-effort pod computes where nobody waits for the CPU, and then the class may have less than it and the one that is held use.
 // That comes out of the share of the one that is held, who has disturbed others, and the other keeps what it had: were the class throttled as a whole,
-// it would lose a quarter.
-func (l *loops) paysFirst(quota func() (int, error)) {
-	const least = 1200 // thousandths of a CPU, by tight
+// it would lose a quarter. What that needs is begun here: the result has the time of a trial, after which the other would be suspected.
+func (l *loops) paysFirst(quota func() (int, error)) (look func()) {
+	l.t.Helper()
 	modest := l.pod(openPod("modest-be", "BE"))
 	stop := l.spin(modest, 4)
 	before := l.usesMost(modest)
+	stop()
+	return func() { l.otherKeeps(modest, before, quota) }
+}
+
+// otherKeeps looks at both.
+func (l *loops) otherKeeps(modest *kubelet.Running, before float64, quota func() (int, error)) {
+	l.t.Helper()
+	const least = 1200 // thousandths of a CPU, by tight
+	stop := l.spin(modest, 4)
+	l.ticks(2, quietly) // its use is known then
 	was, err := quota()
 	if err != nil {
 		l.t.Fatal(err)
