@@ -39,7 +39,11 @@ func (e *HeldError) Error() string {
 }
 
 // Lock is a held lock.
-type Lock struct{ f *os.File }
+type Lock struct {
+	f *os.File
+	// pid is the file open for writing, nil before ours stands in it.
+	pid *os.File
+}
 
 // Path is the lock file of a program, which is named as in the ledger: "nri".
 func Path(runDir, writer string) string { return filepath.Join(runDir, writer+".lock") }
@@ -47,12 +51,30 @@ func Path(runDir, writer string) string { return filepath.Join(runDir, writer+".
 // Acquire takes the lock and writes our pid into the file. The error is a *HeldError when another process holds it. The
 // file stays when the lock goes: removing it would let two processes lock two files of one name.
 func Acquire(path string) (*Lock, error) {
-	if err := atomicfile.Dir(filepath.Dir(path)); err != nil {
+	l, err := Take(path)
+	if err != nil {
 		return nil, err
 	}
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
+	if err := l.Sign(); err != nil {
+		return nil, errors.Join(err, l.Release())
+	}
+	return l, nil
+}
+
+// Take takes the lock without our pid, which Sign writes. A file that can be read and not written, as one on a filesystem that has become
+// read-only, is locked as well as another: two that cannot write must not both believe to be alone.
+func Take(path string) (*Lock, error) {
+	err := atomicfile.Dir(filepath.Dir(path))
+	var f *os.File
+	if err == nil {
+		if f, err = os.OpenFile(path, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600); err != nil {
+			err = fmt.Errorf("open lock: %w", err)
+		}
+	}
 	if err != nil {
-		return nil, fmt.Errorf("open lock: %w", err)
+		if f = readable(path); f == nil {
+			return nil, err
+		}
 	}
 	if err := take(f); err != nil {
 		held := &HeldError{Path: path, PID: readPID(f)}
@@ -62,11 +84,48 @@ func Acquire(path string) (*Lock, error) {
 		}
 		return nil, fmt.Errorf("lock %s: %w", path, err)
 	}
-	if err := writePID(f); err != nil {
-		_ = f.Close()
-		return nil, err
-	}
 	return &Lock{f: f}, nil
+}
+
+// readable opens a lock file that cannot be written; nil when there is none.
+func readable(path string) *os.File {
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil
+	}
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		_ = f.Close()
+		return nil
+	}
+	return f
+}
+
+// Sign writes our pid into the file, by which others know that somebody holds it; once it stands there it does nothing.
+func (l *Lock) Sign() error {
+	if l.pid != nil {
+		return nil
+	}
+	f, err := os.OpenFile(l.f.Name(), os.O_RDWR|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return fmt.Errorf("write pid to lock: %w", err)
+	}
+	if err := sign(f, l.f); err != nil {
+		_ = f.Close() // the lock is that of l.f, and stays
+		return err
+	}
+	l.pid = f
+	return nil
+}
+
+func sign(f, locked *os.File) error {
+	ours, err := locked.Stat()
+	if err != nil {
+		return fmt.Errorf("write pid to lock: %w", err)
+	}
+	if now, err := f.Stat(); err != nil || !os.SameFile(ours, now) {
+		return fmt.Errorf("write pid to lock %s: another file has taken its place", f.Name())
+	}
+	return writePID(f)
 }
 
 // A lock that is not free is tried again this often: Alive holds it for a moment.
@@ -89,7 +148,10 @@ func take(f *os.File) (err error) {
 
 // Leave marks the lock: its holder is about to end, and for Alive it has ended. Nobody else can take it before Release.
 func (l *Lock) Leave() error {
-	if err := l.f.Truncate(0); err != nil {
+	if l.pid == nil { // nothing of ours stands there
+		return nil
+	}
+	if err := l.pid.Truncate(0); err != nil {
 		return fmt.Errorf("empty lock %s: %w", l.f.Name(), err)
 	}
 	return nil
@@ -107,11 +169,11 @@ func Alive(path string) bool {
 
 // Release gives the lock back.
 func (l *Lock) Release() error {
-	if err := l.Leave(); err != nil {
-		_ = l.f.Close()
-		return err
+	errs := []error{l.Leave()}
+	if l.pid != nil {
+		errs = append(errs, l.pid.Close())
 	}
-	if err := l.f.Close(); err != nil {
+	if err := errors.Join(append(errs, l.f.Close())...); err != nil {
 		return fmt.Errorf("release lock: %w", err)
 	}
 	return nil

@@ -6,6 +6,7 @@ package lock
 import (
 	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -138,4 +139,64 @@ func TestAcquireOutlastsALook(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
+}
+
+// A lock that cannot be written, as on a filesystem that has become read-only, is a lock all the same: another's is seen, and who has it
+// keeps others out. It is signed once it can be. Here a running program stands in the file, which nobody may write, root neither.
+func TestLockThatCannotBeWritten(t *testing.T) {
+	t.Parallel()
+	path := Path(t.TempDir(), "koordlet")
+	sleep, err := exec.LookPath("sleep")
+	if err != nil {
+		t.Fatal(err)
+	}
+	program, err := os.ReadFile(sleep)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, program, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	runs := exec.Command(path, "600")
+	runs.Args[0] = "sleep"
+	if err := runs.Start(); err != nil {
+		t.Fatal(err)
+	}
+	end := func() {
+		_ = runs.Process.Kill()
+		_ = runs.Wait()
+	}
+	t.Cleanup(end)
+	if _, err := os.OpenFile(path, os.O_RDWR, 0); !errors.Is(err, unix.ETXTBSY) {
+		t.Fatalf("it can be written: %v", err)
+	}
+	if _, err := Acquire(path); err == nil {
+		t.Error("acquired though nobody can see whose it is")
+	}
+	l, err := Take(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Sign(); err == nil {
+		t.Error("signed")
+	}
+	var held *HeldError
+	if _, err := Take(path); !errors.As(err, &held) {
+		t.Errorf("beside one that has it: %v", err)
+	}
+	if _, err := Acquire(path); !errors.As(err, &held) {
+		t.Errorf("beside one that has it: %v", err)
+	}
+	end()
+	if err := l.Sign(); err != nil || Holder(path) != os.Getpid() {
+		t.Errorf("%v, holder %d", err, Holder(path))
+	}
+	if err := l.Release(); err != nil {
+		t.Error(err)
+	}
+	if again, err := Acquire(path); err != nil {
+		t.Error(err)
+	} else if err := again.Release(); err != nil {
+		t.Error(err)
+	}
 }
