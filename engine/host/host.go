@@ -69,8 +69,9 @@ type Options struct {
 	ExitsUntold, UpdatesUntold, UpdatesAwaited bool
 	Beside                                     func() bool
 	// Usable lets the program begin though its run directory cannot be used: nothing is written to the kernel until it can, and then Usable
-	// is called, when the ledgers have been read again. Nil: that ends the start, as it has to for who may be there once only.
-	Usable func()
+	// is called, when the ledgers have been read again, with what lets writes begin, which it must call. Nil: that ends the start, as it
+	// has to for who may be there once only.
+	Usable func(begin func())
 	// Serving is closed when the program answers on its sockets; nil for one without.
 	Serving <-chan struct{}
 	// Scheduling says how the kernel schedules this process, for its status file; nil for a program that tells nothing of it.
@@ -276,13 +277,21 @@ func (h *Host) setHandoff(s handoff.Snapshot) {
 var errDisconnected = errors.New("not connected to the runtime")
 
 func (h *Host) health() error {
-	if err := h.Barred(); err != nil {
+	if err := h.unwritten(); err != nil {
 		return fmt.Errorf("nothing is written to the kernel: %w", err)
 	}
 	if !h.Engine.Connected() {
 		return errDisconnected
 	}
 	return h.Engine.Stuck()
+}
+
+// unwritten is Unrecorded, for a program that goes on without its run directory.
+func (h *Host) unwritten() error {
+	if h.o.Usable == nil {
+		return nil
+	}
+	return h.Unrecorded()
 }
 
 // alive is what the watchdog is told by: the engine's loops go on. A runtime that is away is no reason to start anew.

@@ -19,6 +19,9 @@ import (
 // takeEvery is how often a run directory that cannot be used is tried again.
 const takeEvery = 5 * time.Second
 
+// toldFor is how long a record that could not be written is told: what it was for is tried again sooner, as long as it is wanted.
+const toldFor = 30 * time.Second
+
 // runDir is what a program needs of the run directory before it may write to the kernel: the lock, so that nobody writes beside it, and
 // the ledger, so that what it writes can be undone (ADR 6). As a journal it refuses every record while either is missing, and what is
 // not recorded is not written.
@@ -27,18 +30,29 @@ type runDir struct {
 	ledger      *ledger.Ledger
 	mu          sync.Mutex
 	lock        *lock.Lock // nil while it is not held
-	// barred is why nothing can be recorded, nil when both are there.
+	// barred is why nothing can be recorded, nil when both are there; alone: the lock is held.
 	barred atomic.Pointer[error]
+	alone  atomic.Bool
+	// failed is the last record's failure, nil once one could be written.
+	failed atomic.Pointer[failure]
+}
+
+type failure struct {
+	err error
+	at  time.Time
 }
 
 var _ journal.Journal = (*runDir)(nil)
 
 func newRunDir(dir, writer string) (*runDir, error) {
 	l, err := ledger.New(dir, writer, ledger.Options{})
-	return &runDir{dir: dir, writer: writer, ledger: l}, err
+	if err != nil {
+		return nil, err
+	}
+	return &runDir{dir: dir, writer: writer, ledger: l}, nil
 }
 
-// take takes what is missing; a *lock.HeldError says that another process has the lock.
+// take takes what is missing; a *lock.HeldError says that another process has the lock. The bar that its failure sets stays until lift.
 func (r *runDir) take() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -51,17 +65,22 @@ func (r *runDir) take() error {
 			err = fmt.Errorf("the run directory %s cannot be used: %w", r.dir, err)
 		}
 		r.barred.Store(&err)
-		return err
-	}
-	r.barred.Store(nil)
-	return nil
-}
-
-func (r *runDir) takeLock() (err error) {
-	if r.lock == nil {
-		r.lock, err = lock.Acquire(lock.Path(r.dir, r.writer))
 	}
 	return err
+}
+
+// lift lets records be written.
+func (r *runDir) lift() { r.barred.Store(nil) }
+
+// takeLock keeps a lock that cannot be signed: nobody else gets it, but nobody sees either whose it is.
+func (r *runDir) takeLock() (err error) {
+	if r.lock == nil {
+		if r.lock, err = lock.Take(lock.Path(r.dir, r.writer)); err != nil {
+			return err
+		}
+		r.alone.Store(true)
+	}
+	return r.lock.Sign()
 }
 
 // why is why nothing can be recorded, and nothing is written therefore; nil when it can.
@@ -77,7 +96,13 @@ func (r *runDir) Append(records ...journal.Record) error {
 	if err := r.why(); err != nil {
 		return err
 	}
-	return r.ledger.Append(records...)
+	err := r.ledger.Append(records...)
+	if err == nil {
+		r.failed.Store(nil)
+		return nil
+	}
+	r.failed.Store(&failure{err: fmt.Errorf("the run directory %s cannot be used: %w", r.dir, err), at: time.Now()})
+	return err
 }
 
 // leave marks the lock, where it is held: for others its holder has ended.
@@ -101,6 +126,25 @@ func (r *runDir) release() error {
 
 // Barred is why nothing can be recorded, and nothing is written to the kernel therefore; nil when all is well.
 func (h *Host) Barred() error { return h.run.why() }
+
+// Unrecorded is Barred, or why a record could not be written a moment ago.
+func (h *Host) Unrecorded() error {
+	if err := h.run.why(); err != nil {
+		return err
+	}
+	if f := h.run.failed.Load(); f != nil && time.Since(f.at) < toldFor {
+		return f.err
+	}
+	return nil
+}
+
+// Alone is nil while the lock is held; else it says why not, and another process may do all that this one does.
+func (h *Host) Alone() error {
+	if h.run.alone.Load() {
+		return nil
+	}
+	return h.run.why()
+}
 
 // keepLedger keeps the ledger within its bounds, once there is one. A run directory that could not be used at the start is tried again
 // until it can: what stands in it was not known, so that it is read as at a start.
@@ -138,9 +182,9 @@ func (h *Host) awaitRunDir(ctx context.Context) error {
 		err := h.run.take()
 		switch {
 		case err == nil:
-			h.o.Log.Info("the run directory can be used now, and is: what is written to the kernel is recorded", "dir", h.o.Config.RunDir)
 			h.Relearn()
-			h.o.Usable()
+			h.o.Usable(h.run.lift)
+			h.o.Log.Info("the run directory can be used now, and is: what is written to the kernel is recorded", "dir", h.o.Config.RunDir)
 			return nil
 		case isHeld(err):
 			return err

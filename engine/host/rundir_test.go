@@ -15,6 +15,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -27,7 +28,7 @@ import (
 )
 
 // options are those of a program that goes on without a run directory where usable is given.
-func (m *machine) options(t *testing.T, usable func()) Options {
+func (m *machine) options(t *testing.T, usable func(begin func())) Options {
 	return Options{
 		Config: m.cfg, Writer: "koordlet", Name: "koordlet", Program: "test", Edge: blank{}, Usable: usable,
 		Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
@@ -63,11 +64,21 @@ func TestRunDirThatCannotBeUsed(t *testing.T) {
 					t.Error("it begins without being asked to go on")
 				}
 				ready := make(chan struct{})
-				h, err := New(t.Context(), m.options(t, func() { close(ready) }))
+				var h *Host
+				var early []apply.Result
+				idle := plan.Plan{{Target: plan.Target{Level: plan.LevelPod, Cgroup: group, Pod: "one"}, Knob: plan.CPUIdle, Value: plan.Int(1)}}
+				var err error
+				h, err = New(t.Context(), m.options(t, func(begin func()) {
+					early = h.Apply(t.Context(), idle) // nothing is written before all is known
+					begin()
+					close(ready)
+				}))
 				if err != nil {
 					t.Fatal(err)
 				}
-				idle := plan.Plan{{Target: plan.Target{Level: plan.LevelPod, Cgroup: group, Pod: "one"}, Knob: plan.CPUIdle, Value: plan.Int(1)}}
+				if got := h.Alone(); (got == nil) != (path == ledger.Dir(m.cfg.RunDir)) {
+					t.Errorf("alone with %s: %v, which is the lock's to say", path, got)
+				}
 				before := m.tree.Get(t, group, "cpu.idle")
 				for _, r := range h.Apply(t.Context(), idle) {
 					if !errors.Is(r.Err, apply.ErrLedger) || !strings.Contains(r.Err.Error(), path) {
@@ -77,10 +88,8 @@ func TestRunDirThatCannotBeUsed(t *testing.T) {
 				if got := m.tree.Get(t, group, "cpu.idle"); got != before {
 					t.Errorf("cpu.idle is %s: written without a record", got)
 				}
-				answer := httptest.NewRecorder()
-				metrics.Handler(prometheus.NewRegistry(), h.health).ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/healthz", http.NoBody))
-				if answer.Code != http.StatusServiceUnavailable || !strings.Contains(answer.Body.String(), path) {
-					t.Errorf("/healthz: %d %s", answer.Code, answer.Body)
+				if code, text := h.asked(); code != http.StatusServiceUnavailable || !strings.Contains(text, path) {
+					t.Errorf("/healthz: %d %s", code, text)
 				}
 				ctx, stop := context.WithCancel(t.Context())
 				ended := make(chan error)
@@ -89,14 +98,19 @@ func TestRunDirThatCannotBeUsed(t *testing.T) {
 					t.Fatal(err)
 				}
 				<-ready
+				for _, r := range early {
+					if !errors.Is(r.Err, apply.ErrLedger) {
+						t.Errorf("before the program knows: %s, %v", r.Outcome, r.Err)
+					}
+				}
 				for _, r := range h.Apply(t.Context(), idle) {
 					if r.Outcome != apply.Written {
 						t.Errorf("with the directory: %s, %v", r.Outcome, r.Err)
 					}
 				}
 				records, _, err := ledger.ReadAll(m.cfg.RunDir)
-				if err != nil || len(records) != 1 || h.Barred() != nil {
-					t.Errorf("recorded %+v, %v; barred: %v", records, err, h.Barred())
+				if err != nil || len(records) != 1 || h.Barred() != nil || h.Alone() != nil {
+					t.Errorf("recorded %+v, %v; barred: %v, alone: %v", records, err, h.Barred(), h.Alone())
 				}
 				stop()
 				if err := errors.Join(<-ended, h.Close(context.WithoutCancel(ctx))); err != nil {
@@ -105,6 +119,85 @@ func TestRunDirThatCannotBeUsed(t *testing.T) {
 			})
 		})
 	}
+}
+
+// asked is what /healthz answers.
+func (h *Host) asked() (code int, text string) {
+	answer := httptest.NewRecorder()
+	metrics.Handler(prometheus.NewRegistry(), h.health).ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/healthz", http.NoBody))
+	return answer.Code, answer.Body.String()
+}
+
+// A ledger that fails after the start is told as at the start, until a record could be written, or nobody has had one to write for a while.
+func TestLedgerThatFailsLater(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const group = "/kubepods/podone"
+		m := newMachine(t)
+		h, err := New(t.Context(), m.options(t, func(func()) {}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		writes := func(value int64) error {
+			set := plan.Setting{Target: plan.Target{Level: plan.LevelPod, Cgroup: group, Pod: "one"}, Knob: plan.CPUIdle, Value: plan.Int(value)}
+			return h.Apply(t.Context(), plan.Plan{set})[0].Err
+		}
+		told := func() bool { _, text := h.asked(); return strings.Contains(text, ledger.Dir(m.cfg.RunDir)) }
+		if err := writes(1); err != nil || told() {
+			t.Fatal(err)
+		}
+		for range 2 {
+			if err := errors.Join(os.RemoveAll(ledger.Dir(m.cfg.RunDir)), file(ledger.Dir(m.cfg.RunDir))); err != nil {
+				t.Fatal(err)
+			}
+			if err := writes(0); !errors.Is(err, apply.ErrLedger) || !told() {
+				t.Errorf("not told: %v", err)
+			}
+			if err := os.Remove(ledger.Dir(m.cfg.RunDir)); err != nil {
+				t.Fatal(err)
+			}
+			if err := errors.Join(writes(0), writes(1)); err != nil || told() {
+				t.Errorf("told still: %v", err)
+			}
+		}
+		if err := errors.Join(os.RemoveAll(ledger.Dir(m.cfg.RunDir)), file(ledger.Dir(m.cfg.RunDir))); err != nil {
+			t.Fatal(err)
+		}
+		if err := writes(0); !errors.Is(err, apply.ErrLedger) {
+			t.Errorf("written: %v", err)
+		}
+		time.Sleep(toldFor)
+		if told() {
+			t.Error("told though nothing is to be written")
+		}
+		if err := h.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+	if r, err := newRunDir(t.TempDir(), "No Name"); err == nil || r != nil {
+		t.Errorf("%v beside %v", r, err)
+	}
+}
+
+// Why nobody is answered is logged when it becomes another reason, and not again and again.
+func TestNobodyAnsweredIsLogged(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m := newMachine(t)
+		run := filepath.Join(m.cfg.RunDir, "run")
+		m.cfg.Metrics.Address = "unix:" + filepath.Join(run, "metrics.sock")
+		if err := file(run); err != nil {
+			t.Fatal(err)
+		}
+		var log strings.Builder
+		h := &Host{o: m.options(t, nil)}
+		h.o.Log = slog.New(slog.NewTextHandler(&log, nil))
+		ctx, stop := context.WithTimeout(t.Context(), 4*takeEvery+time.Second)
+		defer stop()
+		if l := h.awaitListener(ctx, "as it was at the start"); l != nil || strings.Count(log.String(), "nobody is answered") != 1 || !strings.Contains(log.String(), run) {
+			t.Errorf("%v, log:\n%s", l, log.String())
+		}
+	})
 }
 
 // Who waits for its run directory while another process takes the lock there ends: both would write.
@@ -119,7 +212,7 @@ func TestRunDirOfAnother(t *testing.T) {
 		if err := dir(path); err != nil {
 			t.Fatal(err)
 		}
-		h, err := New(t.Context(), m.options(t, func() { t.Error("it is taken for usable") }))
+		h, err := New(t.Context(), m.options(t, func(func()) { t.Error("it is taken for usable") }))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -152,7 +245,7 @@ func TestMetricsOfARunDirThatCannotBeUsed(t *testing.T) {
 		t.Fatal(err)
 	}
 	ready := make(chan struct{})
-	h, err := New(t.Context(), m.options(t, func() { close(ready) }))
+	h, err := New(t.Context(), m.options(t, func(begin func()) { begin(); close(ready) }))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -177,7 +270,7 @@ func TestMetricsOfARunDirThatCannotBeUsed(t *testing.T) {
 	if err := dir(socket); err != nil {
 		t.Fatal(err)
 	}
-	if h, err = New(t.Context(), m.options(t, func() {})); err != nil {
+	if h, err = New(t.Context(), m.options(t, func(func()) {})); err != nil {
 		t.Fatal(err)
 	}
 	if err := h.Run(t.Context(), func(ctx context.Context) { <-ctx.Done() }); err == nil || !strings.Contains(err.Error(), socket) {

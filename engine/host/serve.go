@@ -26,7 +26,7 @@ func (h *Host) addMetrics(ctx context.Context, g *run.Group) error {
 	}
 	g.Add(run.Component{Name: "metrics", Run: func(ctx context.Context) error {
 		if l == nil {
-			if l = h.awaitListener(ctx); l == nil {
+			if l = h.awaitListener(ctx, err.Error()); l == nil {
 				return nil
 			}
 		}
@@ -35,8 +35,8 @@ func (h *Host) addMetrics(ctx context.Context, g *run.Group) error {
 	return nil
 }
 
-// awaitListener tries until there is one; nil when ctx ends before.
-func (h *Host) awaitListener(ctx context.Context) net.Listener {
+// awaitListener tries until there is one; nil when ctx ends before. told is why there is none, as the log has it.
+func (h *Host) awaitListener(ctx context.Context, told string) net.Listener {
 	tick := time.NewTicker(takeEvery)
 	defer tick.Stop()
 	for {
@@ -45,8 +45,13 @@ func (h *Host) awaitListener(ctx context.Context) net.Listener {
 			return nil
 		case <-tick.C:
 		}
-		if l, err := metrics.Listen(ctx, h.o.Config.Metrics.Address); err == nil {
+		l, err := metrics.Listen(ctx, h.o.Config.Metrics.Address)
+		switch {
+		case err == nil:
 			return l
+		case err.Error() != told:
+			told = err.Error()
+			h.o.Log.Error("nobody is answered", "err", err)
 		}
 	}
 }

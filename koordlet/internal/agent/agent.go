@@ -61,8 +61,10 @@ type Options struct {
 	// Kept is the state of an earlier life; Keep stores it for the next one.
 	Kept decide.State
 	Keep func(decide.State) error
-	// Later is Kept where it cannot be read at the start. It counts as long as nothing could be written to the kernel.
+	// Later is Kept where it cannot be read at the start. It comes before anything can be written to the kernel.
 	Later <-chan decide.State
+	// Alone is why another agent may be here, nil when none is: until then nothing is evicted, reclaimed or handed on. Nil: none is.
+	Alone func() error
 	// Evict carries evictions out, or records them only.
 	Evict Evictor
 	// EvictFeatures may evict; the pauses follow a round.
@@ -175,11 +177,11 @@ func (a *Agent) Run(ctx context.Context) error {
 	for {
 		select {
 		case <-ctx.Done():
+			a.resume()
 			a.keep(a.o.Now())
 			return nil
 		case <-tick.C:
 			a.tick(ctx, nil, 0)
-		case a.state = <-a.o.Later:
 		case <-later:
 			later = nil
 			a.answer(ctx)
@@ -199,6 +201,7 @@ func (a *Agent) Run(ctx context.Context) error {
 func (a *Agent) tick(ctx context.Context, waiting []string, since unit.Micros) {
 	urgent := len(waiting) > 0
 	a.failed = false
+	a.resume()
 	start := a.o.Wall()
 	l := &Look{Wall: start}
 	members, roster := a.o.Engine.Roster()
@@ -220,7 +223,7 @@ func (a *Agent) tick(ctx context.Context, waiting []string, since unit.Micros) {
 	leaving, held := a.o.Evict.Leaving()
 	l.Facts = decide.Facts{
 		Now: now, Urgent: urgent, Waiting: waiting, Interval: unit.Micros(a.o.Interval.Microseconds()), Window: a.o.Window, View: view,
-		Members: members, Pods: snapshot, Node: a.o.Node(), NoPressure: a.o.NoPressure, EvictFeatures: a.o.EvictFeatures,
+		Members: members, Pods: snapshot, Node: a.o.Node(), NoPressure: a.o.NoPressure, EvictFeatures: a.mayEvict(),
 		MemoryPause: a.o.MemoryPause, CPUPause: a.o.CPUPause, Leaving: leaving, Held: held,
 		Slow: unit.Micros(a.o.Slow.Microseconds()), Tune: a.o.Tune, Pace: a.o.Pace, NoReclaim: a.noReclaim,
 	}
@@ -262,7 +265,9 @@ func (a *Agent) tick(ctx context.Context, waiting []string, since unit.Micros) {
 		l.Reaction = time.Duration(a.o.Now()-since) * time.Microsecond
 	}
 	l.Published, l.Owed = a.o.Publisher.Generations(), a.state.Refused()
-	a.reclaim.start(ctx, tasks(l.Outcome.Reclaims, members))
+	if a.alone() == nil {
+		a.reclaim.start(ctx, tasks(l.Outcome.Reclaims, members))
+	}
 	a.o.Evict.Evict(l.Outcome.Evictions)
 	a.tell(&l.Outcome, urgent)
 	a.keepNowAndThen(now)
@@ -345,7 +350,13 @@ func (a *Agent) write(ctx context.Context, p plan.Plan) {
 
 // publish hands on what was decided and who is here.
 func (a *Agent) publish(l *Look, snapshot *pods.Snapshot) {
-	_, err := a.o.Publisher.Dynamic(l.Outcome.Dynamic, l.Wall)
+	err := a.alone()
+	a.trouble("publish", err)
+	if err != nil {
+		l.Unpublished = err
+		return
+	}
+	_, err = a.o.Publisher.Dynamic(l.Outcome.Dynamic, l.Wall)
 	a.trouble("publish dynamic state", err)
 	if spec := a.o.Strategy(); spec != a.strategy {
 		if _, err = a.o.Publisher.Strategy(spec, l.Wall); err == nil {

@@ -3,7 +3,12 @@
 
 package agent
 
-import "github.com/koord-rt/koord-rt/model/unit"
+import (
+	"fmt"
+
+	"github.com/koord-rt/koord-rt/model/unit"
+	"github.com/koord-rt/koord-rt/policy/evict"
+)
 
 // The state is kept at once when what is ours in the kernel or the tier's set changes, keepChanged after the last time when
 // another decision has moved, and every keepEvery for what the loops have learned.
@@ -14,12 +19,50 @@ const (
 
 // keep stores the state for the next life.
 func (a *Agent) keep(now unit.Micros) {
-	a.keptAt, a.unkept = now, false
-	a.trouble("keep state", a.o.Keep(a.state))
+	err := a.o.Keep(a.state)
+	a.keptAt, a.unkept = now, err != nil
+	a.trouble("keep state", err)
 }
 
 func (a *Agent) keepNowAndThen(now unit.Micros) {
 	if age := now - a.keptAt; age >= keepEvery || a.unkept && age >= keepChanged {
 		a.keep(now)
 	}
+}
+
+// resume takes up the state of an earlier life that comes late. Nothing was written meanwhile, but pods may have been evicted: a pause after
+// that goes on.
+func (a *Agent) resume() {
+	select {
+	case past := <-a.o.Later:
+		e, since := &past.Evict, &a.state.Evict
+		if since.MemoryAt != 0 {
+			e.MemoryAt, e.MemoryOf = since.MemoryAt, since.MemoryOf
+		}
+		if since.CPUAt != 0 {
+			e.CPUAt, e.CPUOf = since.CPUAt, since.CPUOf
+		}
+		e.OverAt = since.OverAt
+		a.state = past
+	default:
+	}
+}
+
+// mayEvict are the features that may evict: none while another agent may be here and do the same.
+func (a *Agent) mayEvict() evict.Features {
+	if a.alone() != nil {
+		return 0
+	}
+	return a.o.EvictFeatures
+}
+
+// alone is why a step leaves to another agent, who may be here, what must not be done twice; nil when nobody else is.
+func (a *Agent) alone() error {
+	if a.o.Alone == nil {
+		return nil
+	}
+	if err := a.o.Alone(); err != nil {
+		return fmt.Errorf("another agent may be here: %w", err)
+	}
+	return nil
 }

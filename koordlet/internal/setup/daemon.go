@@ -95,8 +95,10 @@ type Daemon struct {
 	tickAlone  string
 	noPressure bool
 	// known reads what the loops knew in an earlier life, later takes it to them where that was not possible at the start.
-	known func() (decide.State, bool)
-	later chan decide.State
+	// unread: it was not.
+	known  func() (decide.State, bool, error)
+	later  chan decide.State
+	unread bool
 	// ward stands between the engine and the kernel while others write; afresh asks for whole lists.
 	ward   *beside.Ward
 	afresh atomic.Bool
@@ -223,15 +225,16 @@ func (d *Daemon) newAgent() (_ *agent.Agent, err error) {
 	if err != nil {
 		return nil, err
 	}
-	d.known = func() (decide.State, bool) {
+	d.known = func() (decide.State, bool, error) {
 		past, known, err := kept.read()
 		if err != nil {
 			d.log.Warn("what the loops knew before is lost", "err", err)
 		}
 		past.Resume(files.Read)
-		return past, known
+		return past, known, err
 	}
-	past, _ := d.known()
+	past, known, unread := d.known()
+	d.unread = unread != nil || !known && d.host.Barred() != nil
 	if d.pressure, d.tickAlone, err = d.newPressure(v.Kernel.Cgroup); err != nil {
 		return nil, err
 	}
@@ -240,7 +243,7 @@ func (d *Daemon) newAgent() (_ *agent.Agent, err error) {
 		Pods: d.pods, Node: d.cluster.Node, KubeletCPUs: (&kubeletCPUs{path: at.KubeletCPUManagerState}).load, Strategy: d.cluster.Strategy,
 		Publisher: publish.New(d.cfg.RunDir, d.cfg.StateDir, time.Now()), Now: clock, Wall: time.Now,
 		Write: d.write, GiveBack: d.host.GiveBack, Tell: d.ticked,
-		Kept: past, Later: d.later, Keep: d.keeps(kept.write), Evict: victims{d.evictor}, EvictFeatures: evictFeatures(&d.cfg.Evict),
+		Kept: past, Later: d.later, Alone: d.host.Alone, Keep: d.keeps(kept.write), Evict: victims{d.evictor}, EvictFeatures: evictFeatures(&d.cfg.Evict),
 		MemoryPause: unit.Micros(d.cfg.Evict.MemoryCooldown.Std().Microseconds()),
 		CPUPause:    unit.Micros(d.cfg.Evict.CPUCooldown.Std().Microseconds()),
 		Slow:        d.cfg.Collect.SlowInterval.Std(), Reclaim: taken.Reclaim, NoReclaim: taken.Missing,

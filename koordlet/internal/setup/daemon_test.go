@@ -4,6 +4,7 @@
 package setup
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"os"
@@ -16,6 +17,7 @@ import (
 	"github.com/koord-rt/koord-rt/daemon/lock"
 	"github.com/koord-rt/koord-rt/daemon/status"
 	"github.com/koord-rt/koord-rt/engine/enginetest"
+	"github.com/koord-rt/koord-rt/koordlet/internal/agent"
 	"github.com/koord-rt/koord-rt/koordlet/internal/decide"
 )
 
@@ -65,7 +67,7 @@ func TestStartWithoutDirectories(t *testing.T) {
 				t.Fatal(err)
 			}
 			told := map[string]string{}
-			for _, l := range barredLoops(d.host.Barred(), d.audit.Closed(), time.Now()) {
+			for _, l := range barredLoops(d.host.Unrecorded(), d.host.Alone(), d.audit.Closed(), time.Now()) {
 				if l.State != status.StateDegraded || !strings.Contains(l.Err, path) {
 					t.Errorf("%+v, want %s in it", l, path)
 				}
@@ -103,9 +105,62 @@ func TestStateOfARunDirThatComesLate(t *testing.T) {
 	if err := d.keeps(past.write)(decide.State{}); err == nil {
 		t.Error("the state of this life is written over that of the earlier one")
 	}
-	d.usable()
-	if got := <-d.later; !got.TierHeld {
-		t.Errorf("taken up: %+v", got)
+	d.usable(func() {
+		if len(d.later) != 1 {
+			t.Error("writes begin before it has been taken up")
+		}
+	})
+	if got := lookOf(t, d); len(d.later) != 0 || got == nil {
+		t.Error("the loops have not taken it up")
+	}
+	if err := d.abandon(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// lookOf runs the loops of a daemon for one step.
+func lookOf(t *testing.T, d *Daemon) *agent.Look {
+	t.Helper()
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- d.agent.Run(ctx) }()
+	enginetest.Eventually(t, "a step of the loops", func() bool { return d.agent.Look() != nil })
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	return d.agent.Look()
+}
+
+// Without its lock another koordlet may be here: nobody is evicted, nothing handed on nor reported. What could be read at the start is not
+// read again when the lock is there: the loops have gone on from it.
+func TestNothingTwiceWithoutTheLock(t *testing.T) {
+	t.Parallel()
+	cfg := on(t, enginetest.New(t, "6.12", appCgroup))
+	cfg.Evict = config.DefaultKoordlet().Evict
+	past := stateFile(filepath.Join(cfg.RunDir, "koordlet-state.json"))
+	if err := errors.Join(past.write(decide.State{TierHeld: true}), os.Mkdir(lock.Path(cfg.RunDir, Writer), 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	d, err := New(t.Context(), Loaded{Config: cfg}, "v1", "koordlet v1", slog.New(slog.NewTextHandler(t.Output(), nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if evictFeatures(&cfg.Evict) == 0 {
+		t.Fatal("nothing may be evicted anyway")
+	}
+	look := lookOf(t, d)
+	if look.Facts.EvictFeatures != 0 || look.Unpublished == nil || look.Published.Dynamic != 0 {
+		t.Errorf("may be evicted: %v; handed on: %+v, %v", look.Facts.EvictFeatures, look.Published, look.Unpublished)
+	}
+	if _, ok := d.measured(); ok {
+		t.Error("it reports")
+	}
+	if l := barredLoops(d.host.Unrecorded(), d.host.Alone(), nil, time.Now()); len(l) != 1 || !strings.Contains(l[0].Decision, "another koordlet") {
+		t.Errorf("told: %+v", l)
+	}
+	if d.usable(func() {}); len(d.later) != 0 {
+		t.Error("what was known is taken for what was missing")
 	}
 	if err := d.abandon(t.Context()); err != nil {
 		t.Error(err)

@@ -69,10 +69,10 @@ func absent(kind string, err error) error {
 	return err
 }
 
-// measured is what a report is made from; false before the first tick.
+// measured is what a report is made from; false before the first tick, and while another koordlet may report.
 func (d *Daemon) measured() (report.Input, bool) {
 	look := d.agent.Look()
-	if look == nil {
+	if look == nil || d.host.Alone() != nil {
 		return report.Input{}, false
 	}
 	view, asked := d.host.Engine.Views().Load(), d.cluster.Asked()
@@ -112,8 +112,8 @@ func (d *Daemon) inForce(ctx context.Context, s *report.Strategy) error {
 		f := report.InForce{UID: o.Value.UID, Generation: o.Value.Generation}
 		f.Features = append(slices.Clip(features), evictionState(&d.cfg.Evict, view.Strategy.Threshold(), d.noPressure))
 		look := d.agent.Look()
-		if look == nil {
-			continue // the loops have not begun
+		if look == nil || d.host.Alone() != nil {
+			continue // the loops have not begun, or another's say what is in force
 		}
 		f.Features = append(f.Features, loopStates(&d.cfg, view, look.Facts.NoReclaim, d.tickAlone)...)
 		var told bool

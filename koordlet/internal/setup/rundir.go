@@ -14,14 +14,18 @@ import (
 )
 
 // A run directory that cannot be used takes from the agent what it writes and what it remembers. It measures, decides and tells all the
-// same, and goes on as after a start when the directory can be used.
+// same, and goes on as after a start when the directory can be used. Without its lock another koordlet may be here: what would count twice
+// then (evictions, what is handed on, what is told to the cluster) it leaves.
 
-// usable is called once it can: the ledgers have been read, what the loops knew before has not. What has been decided since is of no
-// weight beside it, because nothing of that has been written.
-func (d *Daemon) usable() {
-	if past, known := d.known(); known {
-		d.later <- past
+// usable is called once it can: the ledgers have been read, what the loops knew before has not where that was not possible at the start. It
+// reaches them before anything is written.
+func (d *Daemon) usable(begin func()) {
+	if d.unread {
+		if past, known, _ := d.known(); known {
+			d.later <- past
+		}
 	}
+	begin()
 	d.afresh.Store(true)
 	d.keeper.Look()
 }
@@ -57,12 +61,16 @@ func (d *Daemon) recall(boot string) {
 }
 
 // barredLoops tell what cannot be kept, and what does not happen for that; nothing while all is well.
-func barredLoops(barred, audit error, wall time.Time) (out []status.Loop) {
+func barredLoops(barred, alone, audit error, wall time.Time) (out []status.Loop) {
 	if barred != nil {
-		out = append(out, status.Loop{
+		l := status.Loop{
 			Name: "write", State: status.StateDegraded, At: wall, Err: barred.Error(),
 			Decision: "nothing is written to the kernel, since it could not be recorded and undone; tried again every few seconds",
-		})
+		}
+		if alone != nil {
+			l.Decision = "nobody is evicted and nothing reported or handed on, since another koordlet may be here; " + l.Decision
+		}
+		out = append(out, l)
 	}
 	if audit != nil {
 		out = append(out, status.Loop{

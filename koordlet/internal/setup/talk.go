@@ -34,8 +34,8 @@ type news struct {
 	release   string
 	be        status.BE
 	evictions []status.Eviction
-	// gone is when pods were evicted, of the last hour.
-	gone []time.Time
+	// gone is when pods were evicted, of the last hour; earlier the same of earlier lives.
+	gone, earlier []time.Time
 }
 
 // maxGone is how many evictions of an hour are counted: a node with so many is in need, whatever the number.
@@ -65,7 +65,7 @@ func (n *news) evicted(r *evict.Result, now time.Time) {
 		n.evictions = append([]status.Eviction(nil), n.evictions[more:]...)
 	}
 	if outcome == status.OutcomeEvicted {
-		n.gone = append(n.ofLastHour(now), now)
+		n.gone = append(ofLastHour(n.gone, now), now)
 	}
 }
 
@@ -85,7 +85,7 @@ func (n *news) recall(a *talk.Audit, now time.Time, up time.Duration, boot strin
 			gone = append(gone, now.Add(-r.Age(now, up, boot)))
 		}
 	}
-	n.gone = append(gone, n.gone...)
+	n.earlier = gone // what could be read at the start stands there still
 	return nil
 }
 
@@ -93,13 +93,13 @@ func (n *news) recall(a *talk.Audit, now time.Time, up time.Duration, boot strin
 func (n *news) lastHour(now time.Time) int {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return len(n.ofLastHour(now))
+	return min(len(ofLastHour(n.earlier, now))+len(ofLastHour(n.gone, now)), maxGone)
 }
 
-// ofLastHour are the newest evictions of the last hour.
-func (n *news) ofLastHour(now time.Time) []time.Time {
+// ofLastHour are the newest of the last hour.
+func ofLastHour(gone []time.Time, now time.Time) []time.Time {
 	old := func(at time.Time) bool { return now.Sub(at) > time.Hour }
-	out := slices.DeleteFunc(slices.Clone(n.gone), old)
+	out := slices.DeleteFunc(slices.Clone(gone), old)
 	return out[max(len(out)-maxGone, 0):]
 }
 
@@ -175,7 +175,7 @@ func (d *Daemon) facts(states func() []collect.State) *talk.Facts {
 	if n := d.cluster.Node(); n != nil {
 		f.Capacity, f.Allocatable = n.Capacity, &n.Allocatable
 	}
-	f.Loops = barredLoops(d.host.Barred(), d.audit.Closed(), time.Now())
+	f.Loops = barredLoops(d.host.Unrecorded(), d.host.Alone(), d.audit.Closed(), time.Now())
 	if d.predictor != nil {
 		r := d.predictor.Report()
 		f.Loops = append(f.Loops, predictLoop(&r, boot(), time.Now()))

@@ -60,7 +60,7 @@ func releases(e *policy.Eviction) string {
 // happened notes what a step has brought beside writes and evictions, which tell themselves.
 func (d *Daemon) happened(l *agent.Look) {
 	events := talk.Disturbances(l.Outcome.Events)
-	if d.herald != nil {
+	if d.herald != nil && d.host.Alone() == nil {
 		d.herald.Tell(l.Outcome.Events, l.Wall)
 	}
 	if !l.Facts.Urgent {

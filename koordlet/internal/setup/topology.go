@@ -59,6 +59,9 @@ func (d *Daemon) topologyNow() (report.Topology, bool) {
 // topologyAsItIs is not known before the pods are, because CPUs that they have would seem to be free, and before the kubelet has been asked.
 func (d *Daemon) topologyAsItIs() (_ report.Topology, known bool, _ error) {
 	pods, n, v := d.pods.Snapshot(), d.cluster.Node(), d.host.Engine.Views().Load()
+	if d.host.Alone() != nil { // another koordlet may tell it
+		return report.Topology{}, false, nil
+	}
 	if pods.Generation == 0 || n == nil || !v.Dynamic.Known || d.kubelet != nil && d.kubelet.State() == nil {
 		return report.Topology{}, false, nil
 	}

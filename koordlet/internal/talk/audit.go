@@ -98,16 +98,14 @@ func OpenAudit(runDir, writer, boot string) (*Audit, error) {
 	return a, nil
 }
 
-// open tries to, and reports whether it is.
+// open tries to, and reports whether it is; events are kept once closed is nil.
 func (a *Audit) open() bool {
 	err := a.l.Open()
 	if err != nil {
 		err = fmt.Errorf("audit: %w", err)
 		a.closed.Store(&err)
-		return false
 	}
-	a.closed.Store(nil)
-	return true
+	return err == nil
 }
 
 // Closed is why no event can be kept; nil when they can.
@@ -127,25 +125,23 @@ func (a *Audit) Noted(what string, wanted func(*journal.Record) bool) ([]journal
 	return slices.DeleteFunc(all, func(r journal.Record) bool { return r.Knob != what }), nil
 }
 
-// Run opens the file, where that has not been possible, calls opened then, and keeps it within its bounds until ctx ends; it returns nil
+// Run opens the file, where that has not been possible, calls opened before anything is kept there, and keeps it within its bounds until ctx ends; it returns nil
 // then.
 func (a *Audit) Run(ctx context.Context, opened func()) error {
 	tick := time.NewTicker(openEvery)
 	defer tick.Stop()
-	for late := false; ; late = true {
-		if a.Closed() == nil {
-			if late {
-				opened()
-			}
-			return a.l.Run(ctx)
-		}
+	for a.Closed() != nil {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
-			a.open()
+		}
+		if a.open() {
+			opened()
+			a.closed.Store(nil)
 		}
 	}
+	return a.l.Run(ctx)
 }
 
 // Close closes the file. Run must have ended.

@@ -179,7 +179,12 @@ func TestAuditThatCannotBeOpened(t *testing.T) {
 		}
 		ctx, stop := context.WithCancel(t.Context())
 		opened, ended := make(chan struct{}), make(chan error)
-		go func() { ended <- a.Run(ctx, func() { close(opened) }) }()
+		go func() {
+			ended <- a.Run(ctx, func() {
+				_ = a.Note(wall, evicted("refused", false, nil)) // who reads now what stands there must not meet what is new
+				close(opened)
+			})
+		}()
 		time.Sleep(3 * openEvery) // the bubble's time
 		if a.Closed() == nil {
 			t.Error("a file was opened as a directory")
@@ -188,6 +193,7 @@ func TestAuditThatCannotBeOpened(t *testing.T) {
 			t.Fatal(err)
 		}
 		<-opened
+		synctest.Wait()
 		if err := errors.Join(a.Closed(), a.Note(wall.Add(time.Minute), evicted("gone", false, nil))); err != nil {
 			t.Error(err)
 		}
