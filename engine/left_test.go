@@ -98,17 +98,22 @@ func TestLeftIsGivenBack(t *testing.T) {
 		leftOf(qos, plan.CPUQuota, 50000, 60000, protocol.FeatureBatch.String()),
 		leftOf(qos, plan.MemoryLow, 4096, 0, protocol.FeatureMemory.String()),
 	}
-	g, k := bursting(t, list...)
-	g.Synchronize([]*workload.Pod{pod}, nil)
-	g.repairAll(t.Context(), false, true)
-	if len(k.asked) != 2 || !k.has(pod.Target(), plan.CPUBurst, 7) || !k.has(qos, plan.MemoryLow, 0) {
-		t.Errorf("asked of the kernel:\n%s", k.asked)
-	}
-	k.asked = nil
-	g.Synchronize([]*workload.Pod{pod}, nil)
-	g.repairAll(t.Context(), true, true)
-	if len(k.asked) != 0 {
-		t.Errorf("given back again:\n%s", k.asked)
+	for name, tell := range map[string]func(*Engine){
+		"the runtime's list":   func(g *Engine) { g.Synchronize([]*workload.Pod{pod}, nil) },
+		"what a list has more": func(g *Engine) { g.Add([]*workload.Pod{pod}, nil) }, // as koordlet hears of pods
+	} {
+		g, k := bursting(t, list...)
+		tell(g)
+		g.repairAll(t.Context(), false, true)
+		if len(k.asked) != 2 || !k.has(pod.Target(), plan.CPUBurst, 7) || !k.has(qos, plan.MemoryLow, 0) {
+			t.Errorf("%s: asked of the kernel:\n%s", name, k.asked)
+		}
+		k.asked = nil
+		tell(g)
+		g.repairAll(t.Context(), true, true)
+		if len(k.asked) != 0 {
+			t.Errorf("%s: given back again:\n%s", name, k.asked)
+		}
 	}
 }
 

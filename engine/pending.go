@@ -153,7 +153,11 @@ func (g *Engine) Add(pods []*workload.Pod, containers []Listed) {
 			continue
 		}
 		g.problems(pod, "", pod.Problems)
-		if !g.reg.newPod(g.listedPod(pod)) {
+		e := g.listedPod(pod)
+		if !e.stopped {
+			g.startPod(&e)
+		}
+		if !g.reg.newPod(e) {
 			continue
 		}
 		g.settleSoon(pod.ID)
