@@ -61,7 +61,7 @@ func TestHostKoordlet(t *testing.T) {
 	inSteps(t, h.rig, h, []step[*alone]{
 		{"NearItsLimit", nearItsLimit}, {"Killed", killedTenTimes}, {"StillNear", stillNear}, {"Drift", driftIsTold}, {"HostApplications", appsTakePart}, {"Tuned", throttledGetsRoom}, {"Shares", sharesHold}, {"Parameters", parametersAreLent}, {"DiskFull", diskFull},
 		{"NoLedger", noLedger},
-		{"ConfigMap", fromConfigMap},
+		{"ConfigMap", fromConfigMap}, {"UpstreamFlags", upstreamFlags}, {"NoInotify", noInotify},
 		{"Restore", nothingIsLeftAlone},
 	})
 }
