@@ -117,6 +117,19 @@ func TestLeftIsGivenBack(t *testing.T) {
 	}
 }
 
+// Beside another program that writes first, what is left is that one's to give back: it may be what it wants.
+func TestLeftIsOfWhoWritesFirst(t *testing.T) {
+	t.Parallel()
+	pod := lsr("one")
+	g, k := bursting(t, leftOf(pod.Target(), plan.CPUBurst, 50000, 7, protocol.FeatureBurst.String()))
+	g.o.Beside = func() bool { return true }
+	g.Add([]*workload.Pod{pod}, nil)
+	g.repairAll(t.Context(), false, true)
+	if len(k.asked) != 0 {
+		t.Errorf("asked of the kernel:\n%s", k.asked)
+	}
+}
+
 // refuser is a kernel that refuses so many plans.
 type refuser struct {
 	seen

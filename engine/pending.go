@@ -126,8 +126,13 @@ func (g *Engine) KnownPod(sandbox string) (*workload.Pod, bool) {
 // Refuses is the refusal of a pod whose guarantees this node cannot give, nil for every other.
 func (g *Engine) Refuses(pod *workload.Pod) error { return g.unavailable(g.views.Load(), pod, nil) }
 
-// Marked is what is known to stand in a container's specification of ours, newest first.
+// Marked is what is known to stand in a container's specification of ours, newest first, and at its processes.
 func (g *Engine) Marked(id string) []*protocol.Applied {
+	return append(g.specified(id), g.past.Load().scored(id)...)
+}
+
+// specified is what is known to stand in a container's specification of ours, newest first.
+func (g *Engine) specified(id string) []*protocol.Applied {
 	known := g.past.Load().marks(id)
 	if e, ok := g.reg.container(id); ok {
 		if m := e.mark.get(); m != nil {
@@ -146,6 +151,7 @@ func (g *Engine) PodIDs() []string { return g.reg.podIDs() }
 // Add takes in pods and containers that are not known yet, and containers that have started since; others stay as they are.
 func (g *Engine) Add(pods []*workload.Pod, containers []Listed) {
 	news := false
+	var fresh []string
 	byID := make(map[string]*workload.Pod, len(pods))
 	for _, pod := range pods {
 		byID[pod.ID] = pod
@@ -154,14 +160,13 @@ func (g *Engine) Add(pods []*workload.Pod, containers []Listed) {
 		}
 		g.problems(pod, "", pod.Problems)
 		e := g.listedPod(pod)
-		if !e.stopped {
+		if g.o.Beside == nil || !g.o.Beside() { // who writes first gives back what is left, and the ledgers are of both
 			g.startPod(&e)
 		}
 		if !g.reg.newPod(e) {
 			continue
 		}
-		g.settleSoon(pod.ID)
-		news = true
+		fresh, news = append(fresh, pod.ID), true
 	}
 	for _, ctr := range containers {
 		pod := byID[ctr.Sandbox]
@@ -185,6 +190,9 @@ func (g *Engine) Add(pods []*workload.Pod, containers []Listed) {
 		}
 		_, first := g.reg.newContainer(e)
 		news = first || news
+	}
+	for _, id := range fresh { // with what its containers need: what is left is not taken back from a sum that is not known yet
+		g.settleSoon(id)
 	}
 	g.stats.lastSync.Store(g.o.Now().UnixNano())
 	if news {

@@ -314,10 +314,18 @@ func (p *Past) marks(id string) (out []*protocol.Applied) {
 	if p == nil {
 		return nil
 	}
-	for _, of := range []map[string]*protocol.Applied{p.byID, p.earlier, p.scores} {
+	for _, of := range []map[string]*protocol.Applied{p.byID, p.earlier} {
 		if m := of[id]; m != nil {
 			out = append(out, m)
 		}
 	}
 	return out
+}
+
+// scored is the OOM score that it has written to a container's processes.
+func (p *Past) scored(id string) []*protocol.Applied {
+	if p == nil || p.scores[id] == nil {
+		return nil
+	}
+	return []*protocol.Applied{p.scores[id]}
 }

@@ -152,8 +152,8 @@ func (g *Engine) entryOf(pod podEntry, sb Sandbox, ctr Arrival) entry {
 
 // adopt reads a container that exists already: what its spec holds of ours is told by the ledger and its annotation.
 func (g *Engine) adopt(pod podEntry, sandbox string, ctr Arrival) entry {
-	known := g.Marked(ctr.ID)
-	c := ctr.Read(known...)
+	known := g.specified(ctr.ID)
+	c := ctr.Read(g.Marked(ctr.ID)...)
 	e := entry{c: c, sandbox: sandbox}
 	c.Foreign = foreignOf(known, c)
 	for _, m := range append(known, c.Applied) {

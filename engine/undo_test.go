@@ -62,7 +62,7 @@ func TestOOMScoreOfAnEarlierLife(t *testing.T) {
 		{[]journal.Record{given, {Target: given.Target, Via: journal.ViaGone}}, 938, 938},
 	} {
 		base := workload.Resources{OOMScoreAdj: unit.Some(c.have)}
-		mark.Rebase(&base, NewPast(c.records).marks("c")...)
+		mark.Rebase(&base, NewPast(c.records).scored("c")...)
 		if base.OOMScoreAdj != unit.Some(c.want) {
 			t.Errorf("%d beside %d records: %+v, want %d", c.have, len(c.records), base.OOMScoreAdj, c.want)
 		}

@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -37,6 +38,9 @@ func (e *HeldError) Error() string {
 	}
 	return fmt.Sprintf("lock %s: held by process %d; stop it first", e.Path, e.PID)
 }
+
+// ErrReplaced: the file that is locked is not the one of its name any more, so that another process may lock that.
+var ErrReplaced = errors.New("another file has taken its place")
 
 // Lock is a held lock.
 type Lock struct {
@@ -100,12 +104,16 @@ func readable(path string) *os.File {
 	return f
 }
 
-// Sign writes our pid into the file, by which others know that somebody holds it; once it stands there it does nothing.
+// Sign writes our pid into the file, by which others know that somebody holds it; once it stands there it does nothing. The error is an
+// ErrReplaced where the file has been removed or replaced.
 func (l *Lock) Sign() error {
 	if l.pid != nil {
 		return nil
 	}
 	f, err := os.OpenFile(l.f.Name(), os.O_RDWR|unix.O_NOFOLLOW, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("write pid to lock %s: %w", l.f.Name(), ErrReplaced)
+	}
 	if err != nil {
 		return fmt.Errorf("write pid to lock: %w", err)
 	}
@@ -123,7 +131,7 @@ func sign(f, locked *os.File) error {
 		return fmt.Errorf("write pid to lock: %w", err)
 	}
 	if now, err := f.Stat(); err != nil || !os.SameFile(ours, now) {
-		return fmt.Errorf("write pid to lock %s: another file has taken its place", f.Name())
+		return fmt.Errorf("write pid to lock %s: %w", f.Name(), ErrReplaced)
 	}
 	return writePID(f)
 }

@@ -72,15 +72,25 @@ func (r *runDir) take() error {
 // lift lets records be written.
 func (r *runDir) lift() { r.barred.Store(nil) }
 
-// takeLock keeps a lock that cannot be signed: nobody else gets it, but nobody sees either whose it is.
-func (r *runDir) takeLock() (err error) {
-	if r.lock == nil {
-		if r.lock, err = lock.Take(lock.Path(r.dir, r.writer)); err != nil {
+// takeLock keeps a lock that cannot be signed: nobody else gets it, but nobody sees either whose it is. One whose file is not there any
+// more holds nobody off, and is taken anew.
+func (r *runDir) takeLock() error {
+	if r.lock != nil {
+		err := r.lock.Sign()
+		if !errors.Is(err, lock.ErrReplaced) {
 			return err
 		}
-		r.alone.Store(true)
+		r.alone.Store(false)
+		_ = r.lock.Release() // of a file that nobody finds
+		r.lock = nil
 	}
-	return r.lock.Sign()
+	l, err := lock.Take(lock.Path(r.dir, r.writer))
+	if err != nil {
+		return err
+	}
+	r.lock = l
+	r.alone.Store(true)
+	return l.Sign()
 }
 
 // why is why nothing can be recorded, and nothing is written therefore; nil when it can.
@@ -100,6 +110,9 @@ func (r *runDir) Append(records ...journal.Record) error {
 	if err == nil {
 		r.failed.Store(nil)
 		return nil
+	}
+	if errors.Is(err, ledger.ErrTooLong) { // that record's fault
+		return err
 	}
 	r.failed.Store(&failure{err: fmt.Errorf("the run directory %s cannot be used: %w", r.dir, err), at: time.Now()})
 	return err

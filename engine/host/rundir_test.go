@@ -277,3 +277,32 @@ func TestMetricsOfARunDirThatCannotBeUsed(t *testing.T) {
 		t.Errorf("with something else in the socket's place: %v", err)
 	}
 }
+
+// A lock that was taken and could not be signed, and whose file somebody has removed since, holds nobody off: it is taken anew.
+func TestLockWhoseFileIsGone(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	r, err := newRunDir(dir, "koordlet")
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := lock.Path(dir, "koordlet")
+	if r.lock, err = lock.Take(path); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.lock.Sign(); !errors.Is(err, lock.ErrReplaced) {
+		t.Errorf("signed: %v", err)
+	}
+	if err := r.take(); err != nil {
+		t.Fatal(err)
+	}
+	if !lock.Alive(path) || !r.alone.Load() {
+		t.Error("nobody holds the file that stands there now")
+	}
+	if err := r.release(); err != nil {
+		t.Error(err)
+	}
+}
