@@ -38,7 +38,7 @@ func TestClusterUpstreamKoordlet(t *testing.T) {
 	})
 	be := runBatchPod(ctx, t, c, k)
 	begun := time.Now()
-	u, err := c.StartUpstream(ctx, k, cluster.UpstreamOptions{ReportSeconds: 3, Gates: "BEMemoryEvict=true,BlkIOReconcile=true"})
+	u, err := c.StartUpstream(ctx, k, cluster.UpstreamOptions{ReportSeconds: 3, Gates: "BEMemoryEvict=true"})
 	if err != nil {
 		t.Fatal(err)
 	}

