@@ -177,20 +177,9 @@ func (r *rig) cpuTime(run *kubelet.Running) float64 {
 	return used.Seconds()
 }
 
-// usesMost is how many CPUs a pod uses: the most of up to three whiles, since the machine has other guests.
-func (l *loops) usesMost(run *kubelet.Running) (most float64) {
-	l.t.Helper()
-	for again := 0; again < 3 && most < 0.9; again++ {
-		before, begun := l.cpuTime(run), time.Now()
-		l.ticks(2, quietly)
-		most = max(most, (l.cpuTime(run)-before)/time.Since(begun).Seconds())
-	}
-	return most
-}
-
 // keepsOf is the largest part of CPUs that a pod has, as shares counts it, beside those that compute on them, too: of up to five whiles, until it is as
-// much as wanted. What the machine beneath takes from a guest leaves
-// no CPU of it idle, so it does not count against the pod; what a quota takes does.
+// much as wanted. What the machine beneath takes from a guest leaves no CPU of it idle, so it does not count against the pod; what a quota
+// takes does.
 func (r *rig) keepsOf(list string, want float64, run *kubelet.Running, beside ...*kubelet.Running) (most float64) {
 	r.t.Helper()
 	runs := append([]*kubelet.Running{run}, beside...)

@@ -93,18 +93,15 @@ func disturbedOnCPU(l *loops) {
 
 // paysFirst: another best-effort pod computes where nobody waits for the CPU, and then the class may have less than it and the one that is held use.
 // That comes out of the share of the one that is held, who has disturbed others, and the other keeps what it had: were the class throttled as a whole,
-// it would lose a quarter. What that needs is begun here: the result has the time of a trial, after which the other would be suspected.
+// it would lose a quarter. The pod is made here: the result has the time of a trial, after which the other would be suspected.
 func (l *loops) paysFirst(quota func() (int, error)) (look func()) {
 	l.t.Helper()
 	modest := l.pod(openPod("modest-be", "BE"))
-	stop := l.spin(modest, 4)
-	before := l.usesMost(modest)
-	stop()
-	return func() { l.otherKeeps(modest, before, quota) }
+	return func() { l.otherKeeps(modest, quota) }
 }
 
 // otherKeeps looks at both.
-func (l *loops) otherKeeps(modest *kubelet.Running, before float64, quota func() (int, error)) {
+func (l *loops) otherKeeps(modest *kubelet.Running, quota func() (int, error)) {
 	l.t.Helper()
 	const least = 1200 // thousandths of a CPU, by tight
 	stop := l.spin(modest, 4)
@@ -118,13 +115,13 @@ func (l *loops) otherKeeps(modest *kubelet.Running, before float64, quota func()
 	pays := l.within(20*time.Second, "quota of the pod that disturbs, in µs", 10000, 35000, quota)
 	kept := l.keepsOf("4", 0.9, modest)
 	if kept < 0.9 {
-		l.t.Errorf("the pod that disturbs nobody used %.2f CPUs, and has %.2f of the one on which it computes alone since the class has less", before, kept)
+		l.t.Errorf("the pod that disturbs nobody has %.2f of the CPU on which it computes alone since the class has less", kept)
 	}
 	own, err := l.value(modest, "pod cpu.max")
 	if err != nil || own != "max 100000" {
 		l.t.Errorf("the quota of the pod that disturbs nobody is %q, %v", own, err)
 	}
-	l.tell("the class has %d thousandths of a CPU: the quota of the pod that disturbs goes from %d to %d, the other has %.2f of its CPU, before that it used %.2f", least, was, pays, kept, before)
+	l.tell("the class has %d thousandths of a CPU: the quota of the pod that disturbs goes from %d to %d, the other has %.2f of its CPU", least, was, pays, kept)
 	stop()
 	if err := l.kube.StopPod(l.t.Context(), modest); err != nil { // who must leave is decided later
 		l.t.Fatal(err)
