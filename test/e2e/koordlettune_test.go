@@ -58,6 +58,7 @@ func throttledGetsRoom(h *alone) {
 	h.rest()
 	stop()
 	h.isBack()
+	h.own.end()
 	for _, run := range []*kubelet.Running{h.narrow, h.full} {
 		if err := h.kube.StopPod(h.t.Context(), run); err != nil {
 			h.t.Fatal(err)
@@ -157,7 +158,7 @@ func stillNear(h *alone) {
 	if err != nil || len(list) > 0 {
 		h.t.Errorf("taken back meanwhile: %v, %v", list, err)
 	}
-	_ = h.kept.cmd.Process.Kill() // the test's end waits for it
+	h.kept.end()
 }
 
 // isBack: the score that the container began with, for the process that has had another; the one that has set its own has it still.

@@ -131,9 +131,10 @@ func firstKilled(t *testing.T, run string) (name func() string) {
 
 // hoarder is a process that keeps memory.
 type hoarder struct {
-	t   *testing.T
-	cmd *exec.Cmd
-	out syncBuffer
+	t     *testing.T
+	cmd   *exec.Cmd
+	out   syncBuffer
+	ended <-chan struct{}
 }
 
 // keeping starts one in the cgroup of these directories.
@@ -149,14 +150,10 @@ func keeping(t *testing.T, dirs []string, name string, size, score int) *hoarder
 	if err != nil {
 		t.Fatal(err)
 	}
-	ended, err := child.Start(k.cmd, syscall.SIGKILL)
-	if err != nil {
+	if k.ended, err = child.Start(k.cmd, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		_ = k.cmd.Process.Kill() // the kernel may have done it
-		<-ended
-	})
+	t.Cleanup(k.end)
 	pid := strconv.Itoa(k.cmd.Process.Pid)
 	for _, dir := range dirs {
 		if err := cgroups.Write(dir, "cgroup.procs", pid); err != nil {
@@ -170,6 +167,12 @@ func keeping(t *testing.T, dirs []string, name string, size, score int) *hoarder
 		t.Fatal(err)
 	}
 	return k
+}
+
+// end ends it, and waits until it has: a cgroup goes without processes only.
+func (k *hoarder) end() {
+	_ = k.cmd.Process.Kill() // the kernel may have done it
+	<-k.ended
 }
 
 // begun waits until it has all of its memory.
