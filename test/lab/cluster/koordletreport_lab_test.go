@@ -251,7 +251,7 @@ func amount(t *testing.T, text string) float64 {
 const beat = 20 * time.Second
 
 // writes: everything that koordlet has written since its start was an eviction, or a deletion in its place, with its event, a status that differs from the
-// one before, or the report of an interval.
+// one before, the report of an interval, or the CPUs that pods share when one has come that has its own.
 func (n *governed) writes(t *testing.T) {
 	eventually(t, 90*time.Second, func() error { // on a machine with other work each report may be news
 		list := n.reported(t)
@@ -279,6 +279,10 @@ func (n *governed) writes(t *testing.T) {
 		case "create noderesourcetopologies":
 			if kinds[c.what()] > 1 {
 				t.Error("the NodeResourceTopology was made twice")
+			}
+		case "patch noderesourcetopologies": // where the minute's look finds the pod that has a CPU of its own, and no longer
+			if kinds[c.what()] > 2 {
+				t.Error("the NodeResourceTopology was changed more than twice, and one pod with CPUs came and went")
 			}
 		case "patch nodeslos/status":
 			status := c.status(t)
