@@ -280,7 +280,7 @@ func (n *governed) writes(t *testing.T) {
 			if kinds[c.what()] > 1 {
 				t.Error("the NodeResourceTopology was made twice")
 			}
-		case "patch noderesourcetopologies": // where the minute's look finds the pod that has a CPU of its own, and no longer
+		case "patch noderesourcetopologies": // the pod that has a CPU of its own, where two looks in a row find it, and its end
 			if kinds[c.what()] > 2 {
 				t.Error("the NodeResourceTopology was changed more than twice, and one pod with CPUs came and went")
 			}
