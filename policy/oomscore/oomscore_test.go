@@ -163,8 +163,8 @@ func TestSeveralOverARestart(t *testing.T) {
 	in.Containers[2].Max = 5 * gib // of which it is not near
 	var s oomscore.State
 	var out oomscore.Output
-	for now := range 30 {
-		in.Now = unit.Micros(now+1) * unit.Second
+	for second := range 30 {
+		in.Now = unit.Micros(second+1) * unit.Second
 		kept, err := json.Marshal(s)
 		if err != nil {
 			t.Fatal(err)

@@ -50,7 +50,7 @@ func TestHostKoordlet(t *testing.T) {
 	h := &alone{rig: newRig(t, rigOptions{}), parameters: map[string]string{}}
 	h.ownRunDir()
 	h.crowd()
-	h.limit = max(512*mib, h.machineMemory()/256)
+	h.limit = max(512*mib, h.memTotal()/256)
 	h.narrow, h.full = h.pod(narrowPod()), h.pod(fullPod(h.limit))
 	h.before = h.treesOf(h.pods())
 	h.keepParameters()

@@ -15,8 +15,6 @@ import (
 	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/koord-rt/koord-rt/test/lab/cgroups"
 )
 
@@ -135,11 +133,7 @@ func parametersAreLent(h *alone) {
 		}
 		was[i] = n
 	}
-	var info unix.Sysinfo_t
-	if err := unix.Sysinfo(&info); err != nil {
-		h.t.Fatal(err)
-	}
-	total := int(info.Totalram) * int(info.Unit) / 1024
+	total := h.memTotal() / 1024
 	factor := was[0]*10000/total + 1
 	ours := []int{total * factor / 10000, was[1] + 1}
 	strategy := everywhere + fmt.Sprintf("systemStrategy: {minFreeKbytesFactor: %d, watermarkScaleFactor: %d}\n", factor, ours[1])

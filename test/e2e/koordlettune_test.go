@@ -13,8 +13,6 @@ import (
 	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/koord-rt/koord-rt/model/journal"
 	"github.com/koord-rt/koord-rt/model/unit"
 	"github.com/koord-rt/koord-rt/policy/oomscore"
@@ -78,16 +76,6 @@ func fullPod(limit int) kubelet.Pod {
 
 func quantityOf(bytes int) kubelet.Quantity { return kubelet.Quantity(strconv.Itoa(bytes)) }
 
-// machineMemory is the machine's, in bytes.
-func (h *alone) machineMemory() int {
-	h.t.Helper()
-	var machine unix.Sysinfo_t
-	if err := unix.Sysinfo(&machine); err != nil {
-		h.t.Fatal(err)
-	}
-	return int(machine.Totalram) * int(machine.Unit)
-}
-
 // nearlyFill takes nearly all that the pod may have, and a little more by a process that has set its own OOM score.
 func (h *alone) nearlyFill() {
 	h.t.Helper()
@@ -124,7 +112,7 @@ func (h *alone) scoreOf(pid int) int {
 // nearItsLimit: a container that is near its memory limit while the node has memory to spare is judged as if it had requested
 // that limit, by the kernel's own figure of each of its processes; one that has set its own keeps it.
 func nearItsLimit(h *alone) {
-	want := oomscore.Of(unit.Bytes(h.limit), unit.Bytes(h.machineMemory()))
+	want := oomscore.Of(unit.Bytes(h.limit), unit.Bytes(h.memTotal()))
 	processes := []int{h.main(h.full), h.kept.cmd.Process.Pid}
 	h.eventually(30*time.Second, func() error {
 		for _, pid := range processes {

@@ -94,6 +94,7 @@ type governed struct {
 	app         string      // the CPU controller's cgroup of a program outside of Kubernetes
 	away        []span      // while the API server was gone or starting
 	back        time.Time   // when it was ready again for the first time
+	pinnedFor   span        // the life of the pod that has a CPU of its own
 	births      []time.Time // of every start of koordlet but the first
 	again       time.Time   // when koordlet was started again after kill -9
 }

@@ -22,6 +22,7 @@ import (
 // limit into the pod's own cgroup, and hands the container's to the runtime. Both are taken back, and /events and the metric say who it was.
 func (n *governed) pinned(t *testing.T) {
 	since := time.Now()
+	defer func() { n.pinnedFor = span{since, time.Now()} }()
 	last := strconv.Itoa(runtime.NumCPU() - 1)
 	n.create(t, "pinned", `labels: {koordinator.sh/qosClass: LSR}, annotations: {scheduling.koordinator.sh/resource-status: '{"cpuset":"`+last+`"}'}`,
 		"resources: {requests: {cpu: 10m, memory: 16Mi}, limits: {cpu: 100m, memory: 64Mi}}")

@@ -250,6 +250,9 @@ func amount(t *testing.T, text string) float64 {
 // beat is less than the time between two reports that are not news: 30 s, of which jitter and the reporter's pace take some.
 const beat = 20 * time.Second
 
+// topologyCheck is how often koordlet looks whether the NodeResourceTopology has changed; it tells what two looks have found.
+const topologyCheck = 10 * time.Second
+
 // writes: everything that koordlet has written since its start was an eviction, or a deletion in its place, with its event, a status that differs from the
 // one before, the report of an interval, or the CPUs that pods share when one has come that has its own.
 func (n *governed) writes(t *testing.T) {
@@ -281,8 +284,9 @@ func (n *governed) writes(t *testing.T) {
 				t.Error("the NodeResourceTopology was made twice")
 			}
 		case "patch noderesourcetopologies": // the pod that has a CPU of its own, where two looks in a row find it, and its end
-			if kinds[c.what()] > 2 {
-				t.Error("the NodeResourceTopology was changed more than twice, and one pod with CPUs came and went")
+			if end := n.pinnedFor.to.Add(3 * topologyCheck); kinds[c.what()] > 2 || c.At.Before(n.pinnedFor.from) || c.At.After(end) {
+				t.Errorf("the NodeResourceTopology was changed for the %d. time, at %s; a pod with a CPU of its own came once, at %s, and went at %s: %.600s",
+					kinds[c.what()], c.At.Format(time.TimeOnly), n.pinnedFor.from.Format(time.TimeOnly), n.pinnedFor.to.Format(time.TimeOnly), c.Request)
 			}
 		case "patch nodeslos/status":
 			status := c.status(t)
