@@ -66,24 +66,27 @@ test-where:
 
 .PHONY: test
 test: test-where lab-ahead ## Run all tests but those of lab-peers, lab-long, lab-vm-full and lab-crio (root; sets up what it needs)
-	@# Emulated machines leave a part of the CPUs idle and bear company. Lanes host and cluster have tests that measure what a
-	@# neighbour costs: those come after them, the others beside them. The binaries come first: two that compile at once compile
-	@# the same twice.
+	@# What measures CPU, memory or network comes last and alone, the rest beside each other. The binaries come first: two that
+	@# compile at once compile the same twice.
 	@$(MAKE) --no-print-directory build
-	@$(MAKE) --no-print-directory -j2 lab-vm-first beside-vm
+	@$(MAKE) --no-print-directory -j2 lab-vm beside-vm
 	@$(MAKE) --no-print-directory lab-host-alone lab-cluster-alone
 	@echo "make test: all lanes passed: lint, unit, fuzz, host, proxy, cluster, vm, compat"
 
-# One after the other, whatever -j says. As goals beside lab-vm they would all come before it: make goes on to the next goal
-# while a goal waits for what it needs. Lanes that only compute, and the guests, give way to those that wait for containers.
+# Lanes that only compute, and the guests, give way to those that wait for containers. One after the other, whatever -j says: goals
+# beside lab-vm would all come before it, for make goes on to the next goal while a goal waits for what it needs.
 .PHONY: beside-vm
 beside-vm:
 	@for lane in lint test-unit fuzz-short lab-compiled; do $(BEHIND) $(MAKE) --no-print-directory -j1 $$lane; $(PASSED); done
-	@$(MAKE) --no-print-directory -j2 lab-vm-last beside-guests
+	@$(MAKE) --no-print-directory -j2 beside-cluster beside-host
 
-.PHONY: beside-guests
-beside-guests:
-	@for lane in lab-proxy lab-compat lab-host-beside lab-cluster-beside; do $(MAKE) --no-print-directory -j1 $$lane; $(PASSED); done
+.PHONY: beside-cluster
+beside-cluster:
+	@for lane in lab-cluster-beside lab-compat; do $(MAKE) --no-print-directory -j1 $$lane; $(PASSED); done
+
+.PHONY: beside-host
+beside-host:
+	@for lane in lab-proxy lab-host-beside; do $(MAKE) --no-print-directory -j1 $$lane; $(PASSED); done
 
 .PHONY: test-quick
 test-quick: ## The inner loop: vet and unit tests, no lab (under a minute warm)
@@ -161,34 +164,19 @@ lab-peers: build ## Upstream's agent as we run it for benchmarks and as hook ser
 	$(LAB) -run '(UpstreamKoordlet|UpstreamProxy|Components|TestClusterHooks|CriDockerd)' -p 1 ./test/lab/cluster ./test/lab/critest ./cri-proxy/internal/docker | $(VERDICT)
 	$(LAB) -run '^TestDemoCluster$$' ./test/e2e | $(VERDICT)
 
-.PHONY: lab-vm
-lab-vm: ## Lane 3: VMs with cgroup v2, NUMA and RDT, kernels 6.1, 6.12, 7.2; systemd
-	@$(MAKE) --no-print-directory -j1 lab-vm-first lab-vm-last
-
-# The guests that run beside the first ones, once nothing is compiled any more.
-LAST_GUESTS = ^TestVM$$/^(6\.12-systemd|6\.12-systemd-life|7\.2|6\.1-proxy|6\.12-kubelet)$$
-
 # Guests without anything of ours: each of these machines is booted by TestVM, too, which fails where one of them would.
 BARE_GUESTS = ^Test(BareGuests|SystemdGuest|CgroupV1Guest)$$
 
-.PHONY: lab-vm-first
-lab-vm-first: LABTIME = 100m
-lab-vm-first: export KOORD_RT_GUESTS = 2
-lab-vm-first: LAB_BEHIND = $(BEHIND)
-lab-vm-first: build
+.PHONY: lab-vm
+lab-vm: LABTIME = 80m
+lab-vm: LAB_BEHIND = $(BEHIND)
+lab-vm: build ## Lane 3: VMs with cgroup v2, NUMA and RDT, kernels 6.1, 6.12, 7.2; systemd
 	$(LAB) -p 1 -skip '$(BARE_GUESTS)' ./test/lab/vm ./test/lab/vmparts | $(VERDICT)
-	$(LAB) -run '^TestVM$$' -skip '$(LAST_GUESTS)' ./test/e2e | $(VERDICT)
-
-.PHONY: lab-vm-last
-lab-vm-last: LABTIME = 100m
-lab-vm-last: export KOORD_RT_GUESTS = 2
-lab-vm-last: LAB_BEHIND = $(BEHIND)
-lab-vm-last: build
-	$(LAB) -run '$(LAST_GUESTS)' ./test/e2e | $(VERDICT)
+	$(LAB) -run '^TestVM$$' ./test/e2e | $(VERDICT)
 
 .PHONY: lab-vm-full
-lab-vm-full: LABTIME = 150m
-lab-vm-full: build ## Lane 3 with every test on every kernel, one of them compiled here (more than an hour), and what the bare machines are
+lab-vm-full: LABTIME = 240m
+lab-vm-full: build ## Lane 3 with every test on every kernel, one of them compiled here (two to three hours), and what the bare machines are
 	$(LAB) -run '$(BARE_GUESTS)' ./test/lab/vm | $(VERDICT)
 	$(LAB) -run '^TestFullVM$$' ./test/e2e | $(VERDICT)
 

@@ -36,8 +36,8 @@ var unrepaired = map[string]string{
 	"devices":                   "only a creation can set it",
 }
 
-// TestConformanceCoversEveryKnob: on both cgroup versions a conformance test that make test runs reads back every knob and every
-// feature, so that a value which the plugin's reply carries and a repair forgets is seen.
+// TestConformanceCoversEveryKnob: on both cgroup versions a conformance test, of make test on v1 and of lab-vm-full on v2, reads back every knob and
+// every feature, so that a value which the plugin's reply carries and a repair forgets is seen.
 func TestConformanceCoversEveryKnob(t *testing.T) {
 	t.Parallel()
 	all, err := scenario.All()
@@ -50,17 +50,16 @@ func TestConformanceCoversEveryKnob(t *testing.T) {
 // unproxied is unrepaired of the scenarios that go through the proxy.
 var unproxied = func() map[string]string {
 	out := maps.Clone(unrepaired)
-	for _, creation := range []string{"device", "env", "devices"} {
+	for _, creation := range []string{"device", "env", "devices"} { // a creation goes through the proxy, too
 		delete(out, creation)
-		out["v2 "+creation] = "the proxy's lives CDI and HAMi read it, which TestEveryProxyLifeRunsOnV2 looks after"
 	}
 	out["cdi"] = "the proxy's life CDI reads it, beside a registry of devices"
 	out["mount"] = "the proxy's life HAMi reads it, beside HAMi-core's library"
 	return out
 }()
 
-// TestProxyScenariosCoverEveryKnob: on both cgroup versions a scenario that make test runs through the proxy reads back every knob and
-// every feature, in the request or right after the start.
+// TestProxyScenariosCoverEveryKnob: on both cgroup versions a scenario through the proxy, of make test on v1 and of lab-vm-full on v2, reads back every
+// knob and every feature, in the request or right after the start.
 func TestProxyScenariosCoverEveryKnob(t *testing.T) {
 	t.Parallel()
 	all, err := scenario.All()
@@ -75,13 +74,13 @@ func TestProxyScenariosCoverEveryKnob(t *testing.T) {
 func covers(t *testing.T, all []scenario.Scenario, test string, absent map[string]string, without plan.Knobs) {
 	t.Helper()
 	for _, version := range []string{"v1", "v2"} {
-		shown := repairedBy(all, kernelLanes(t, test), version, without)
+		shown := repairedBy(all, kernelLanes(t, "TestFullVM(", test), version, without)
 		for name, nowhere := range wantedRepairs(version) {
 			said := cmp.Or(absent[version+" "+name], absent[name])
 			why := cmp.Or(said, nowhere)
 			switch {
 			case len(shown[name]) == 0 && why == "":
-				t.Errorf("no %s of make test read back %s on cgroup %s", test, name, version)
+				t.Errorf("no %s read back %s on cgroup %s", test, name, version)
 			case len(shown[name]) > 0 && said != "":
 				t.Errorf("%s on cgroup %s is read back by %v, yet is said not to be: %s", name, version, shown[name], why)
 			default:

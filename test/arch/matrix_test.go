@@ -34,7 +34,7 @@ var elsewhere = map[cell]string{
 	{protocol.FeatureCoreSched, "v2"}: noCookies,
 }
 
-// kernelLane runs scenarios on a real kernel in make test.
+// kernelLane runs scenarios on a real kernel.
 type kernelLane struct {
 	name, version, topology string
 	has                     []string
@@ -43,11 +43,12 @@ type kernelLane struct {
 }
 
 // kernelLanes are the host, as design/lab.md has it (cgroup v1, two CPUs, no resctrl; on CI the scenarios fail on another), and the
-// machines of the VM lane that run TestGuest and TestGuestSystemd of this name. None has cookies.
-func kernelLanes(t *testing.T, test string) []kernelLane {
+// machines that run TestGuest and TestGuestSystemd of this name in a function of the VM lane: TestVM in make test, or TestFullVM. What only the one that
+// is compiled with cookies has does not count.
+func kernelLanes(t *testing.T, function, test string) []kernelLane {
 	t.Helper()
 	out := []kernelLane{{name: "host", version: scenario.HostVersion, topology: scenario.HostTopology, only: regexp.MustCompile("")}}
-	for _, g := range vmTests(t, "TestVM(") {
+	for _, g := range vmTests(t, function) {
 		if !g.name.MatchString("TestGuest"+test) && !g.name.MatchString("TestGuestSystemd"+test) {
 			continue
 		}
@@ -69,7 +70,7 @@ func TestEveryFeatureIsShownOnBothVersions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	lanes := kernelLanes(t, "Scenarios")
+	lanes := kernelLanes(t, "TestVM(", "Scenarios")
 	if len(lanes) < 5 {
 		t.Fatalf("%d lanes found: the search in vm_test.go is wrong", len(lanes))
 	}

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -93,4 +94,34 @@ func text(t *testing.T, path string) string {
 		t.Fatal(err)
 	}
 	return string(data)
+}
+
+// guestShown is a guest's test on a page, with its subtest if one is named, and the sign behind it.
+var guestShown = regexp.MustCompile("`test/e2e\\.(TestGuest\\w+)((?:/[^/`]*)?)[^`]*`(†?)")
+
+// TestShownSaysWhatIsLong: a guest's test that make test leaves to lab-vm-full is marked with †, and no other. One that make test runs in part is not.
+func TestShownSaysWhatIsLong(t *testing.T) {
+	t.Parallel()
+	pages, err := filepath.Glob("../../docs/shown/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	short, marked := vmTests(t, "TestVM("), 0
+	for _, page := range pages {
+		for _, m := range guestShown.FindAllStringSubmatch(text(t, page), -1) {
+			name, sub, sign := m[1], strings.TrimPrefix(m[2], "/"), m[3] != ""
+			runs := slices.ContainsFunc(short, func(g guestTests) bool {
+				return g.name.MatchString(name) && (sub == "" || g.sub.MatchString(sub))
+			})
+			if sign {
+				marked++
+			}
+			if sign == runs {
+				t.Errorf("%s: make test runs %s %s: %v, and it is marked: %v", filepath.Base(page), name, sub, runs, sign)
+			}
+		}
+	}
+	if marked < 20 {
+		t.Errorf("only %d names are marked: have the pages another form?", marked)
+	}
 }

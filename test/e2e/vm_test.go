@@ -97,11 +97,8 @@ func inVM(t *testing.T, o vm.Options, files map[string]string, given, match stri
 	if o.SplitCaches {
 		o.Env = append(o.Env, envCaches+"=2")
 	}
-	o.Command = vm.OnDisk(vm.GuestBin + "/e2e.test -test.v -test.timeout 59m -test.run '" + match + "'")
+	o.Command = vm.OnDisk(vm.GuestBin + "/e2e.test -test.v -test.timeout " + (o.Timeout - time.Minute).String() + " -test.run '" + match + "'")
 	o.OutputDir = t.TempDir()
-	if o.Timeout == 0 {
-		o.Timeout = time.Hour // some take 17 minutes of a whole CPU, and two guests share what the other lanes leave
-	}
 	o.MemoryMiB = 3072
 	ctx, cancel := context.WithTimeout(t.Context(), 2*o.Timeout+12*time.Minute) // a boot may come twice, with five minutes each, and a first try end late
 	defer cancel()
@@ -142,69 +139,56 @@ func shown(out string, all bool) string {
 	return b.String()
 }
 
-// kernelSensitive are the scenarios whose result depends on the kernel, not only on the cgroup version.
-const kernelSensitive = "/^(batch|burst|cpuset-lsr|identity|llc|llc-pod|memory-annotation|memory-m5|normalization|oom)$"
-
-// proxied are what the proxy goes through on cgroup v2 and not under systemd (fewUnits): with those every knob and feature
-// (TestProxyScenariosCoverEveryKnob of test/arch).
-const proxied = "/^(blkio|burst|cpuset-lsr|identity|llc|llc-pod|memory-annotation|normalization|oom)$"
-
-// underUnits set what systemd keeps as properties of its units: a repair must set them there too, which fewUnits show. Half a minute
-// each under systemd. With repaired they set every knob that a repair sets on cgroup v2 (TestConformanceCoversEveryKnob of test/arch).
+// What make test has of the guests is chosen so that it ends within 45 minutes on two CPUs, of which emulation would take twice that for
+// everything; lab-vm-full has the rest.
 const (
-	underUnits = "/^(batch|burst|cpuset-lsr|identity|llc|memory-annotation|memory-m5|normalization)$"
-	fewUnits   = "/^(batch|memory-m5)$"
-	repaired   = "/^(blkio|caps-llc-off|cpuset-lsr|memory-annotation|normalization|oom-default)$"
-)
-
-// vmOnly are the scenarios of cgroup v1 that no host runs: they are for the CPUs of a VM, or need RDT. The others a host with v1 does.
-const (
-	vmOnly = "/^(cpuset-dynamic|cpuset-lsr|llc|llc-pod)$"
-	// What NRI 0.8 carries in other ways than later ones, or not at all.
-	oldRuntime = "/^(identity|memory-annotation)$"
-	// What a container's first instruction finds depends on kernel and runc: everywhere.
+	// onV2 show every feature on cgroup v2 (TestEveryFeatureIsShownOnBothVersions of test/arch).
+	onV2 = "/^(batch|blkio|burst|cpuset-lsr|identity|llc|memory-annotation|memory-m5|normalization|oom|rdma|untouched)$"
+	// brought is what else than koord-nri at creation brings pods to: its repairs, koordlet, the proxy.
+	brought = "/^(blkio|memory-annotation)$"
+	// ofKernel are what differs most between kernels: what is best for a class, and memory.
+	ofKernel = "/^(identity|memory-m5)$"
+	// vmOnly are scenarios of cgroup v1 that no host runs: they are for the CPUs of a VM, or need RDT.
+	vmOnly = "/^(cpuset-lsr|llc)$"
+	// underUnits set what systemd keeps as properties of its units: a repair must set them there too. Half a minute each under systemd.
+	underUnits = "/^(batch|memory-m5)$"
+	// What a container's first instruction finds depends on kernel and runc.
 	firstWords = "/^FirstInstruction$"
-	// What the proxy refuses, hides and gives back where the kernel has a part in it.
-	safeOnV2 = "/^(Required|Malformed|Restore|Koordctl|CDI|HAMi|SlowKernel)$"
-	// A minute each.
-	fewPoints = "/^(RunPodSandbox|StartContainerFrozen)$"
+	// underSystemd are lifecycles that the systemd cgroup driver could break, elsewhere others in which the kernel has a part.
+	underSystemd = "/^(FirstInstruction|Resize|IdleUpdated)$"
+	elsewhere    = "/^(ResizePod|Restore|RealTime|PluginKilled|RuntimeKilled)$"
+	// safeOnV2 is what the proxy gives back to the kernel.
+	safeOnV2 = "/^Restore$"
+	// fewMemory are the minutes of TestGuestMemoryQoS without kills, which PluginKilled has.
+	fewMemory = "/^(Kubelets|Allocatable)$"
+	// besideKubelet are steps of TestGuestKubelet: creation, resize, what is reported, less for best effort, and eviction.
+	besideKubelet = "/^(Created|Resized|Memory|Unannotated|StrategyGoes|Reported|Suppressed|Evicted)$"
 )
 
-// underSystemd are the lifecycles that the systemd cgroup driver could break, elsewhere the others in which the kernel has a part: together
-// every one of these runs on cgroup v2.
-const (
-	underSystemd = "/^(FirstInstruction|IdleUpdated|Resize|Restore|Required|Away|BlockIO)$"
-	elsewhere    = "/^(ByteIdentical|InitContainer|Observe|ResizePod|ResizeExclusive|CPUManager|StaticManagers|IdleUpdated|GivenBack|Expiry|HandedStrategy|StrategyFile|Stuck|SlowKernel|Koordctl|Caps|CDI|HAMi|RealTime|PluginKilled|SwitchedOff|RuntimeKilled|KilledBusy|AnyMoment|NewSandbox)$"
-)
-
-// besideKubelet are the steps of TestGuestKubelet that make test has: all but TieredReservation, for which kubelet and koord-nri are started anew six times,
-// three minutes and more of this guest (TestEveryKubeletStepRuns of test/arch).
-const besideKubelet = "/^(Created|Resized|Killed|Memory|Caches|Unannotated|StrategyGoes|Reported|Suppressed|Reclaimed|Evicted|Starved|Static|Manager|Clock)$"
-
-// TestVM is lane 3: every scenario on cgroup v2, those that depend on the kernel on each kernel of the matrix, under
-// systemd, through the proxy, and on the oldest kernel also with v1. Every guest test but the demo and every lifecycle runs on at least one v2 kernel
-// (TestEveryLabTestHasALane and TestEveryLifecycleRunsOnV2 of test/arch); on v1 the host lane runs the lifecycles.
+// TestVM is lane 3 of make test: each feature on cgroup v2, what differs between kernels on each of the matrix, under systemd, with the proxy, beside a
+// real kubelet, and on the oldest kernel also with v1.
 func TestVM(t *testing.T) {
-	boot(t, []machine{
-		{"6.12", vm.Options{Kernel: "6.12"}, "^TestGuest(Scenarios|PageCache|CoreSched|KernelPackages|MemoryOOMScore|MemoryQoS|OnlyKoordlet)$|^TestGuestConformance$" + repaired + "|^TestGuestProxyScenarios$" + proxied},
+	// Some take ten minutes of two CPUs, which they share with the other lanes.
+	boot(t, 40*time.Minute, []machine{
+		{"6.12", vm.Options{Kernel: "6.12"}, "^TestGuest(PageCache|CoreSched|KernelPackages|MemoryOOMScore)$|^TestGuestScenarios$" + onV2 + "|^TestGuest(Conformance|OnlyKoordlet|ProxyScenarios)$" + brought + "|^TestGuestMemoryQoS$" + fewMemory},
 		// Scenarios have masks for one cache of a node. Here are two: suppression prefers CPUs that share one.
-		{"6.12-loops", vm.Options{Kernel: "6.12", SlowDisk: slowBPS, SplitCaches: true}, "^TestGuest(Koordlet|Neighbours|Network)$"},
-		{"6.12-systemd", vm.Options{Kernel: "6.12", Flavour: vm.Systemd}, "^TestGuestSystemdScenarios$" + underUnits + "|^TestGuestSystemd(Conformance|ProxyScenarios)$" + fewUnits + "|^TestGuestSystemd(Docker|Koordlet)$"},
-		{"6.12-systemd-life", vm.Options{Kernel: "6.12", Flavour: vm.Systemd}, "^TestGuestSystemdLifecycle$" + underSystemd},
-		{"7.2", vm.Options{Kernel: "7.2"}, "^TestGuestScenarios$" + kernelSensitive + "|^TestGuestLifecycle$" + firstWords},
-		// Emulated, 6.1 is twice as fast as 7.2.
-		{"6.1", vm.Options{Kernel: "6.1"}, "^TestGuestScenarios$" + kernelSensitive + "|^TestGuestLifecycle$" + elsewhere + "|^TestGuestCompat17FirstInstruction$|^TestGuestCompat17$" + oldRuntime + "|^TestGuestCompat20FirstInstruction$|^TestGuestCompat20$" + oldRuntime},
-		{"6.1-v1", vm.Options{Kernel: "6.1", CgroupV1: true}, "^TestGuestLifecycle$" + firstWords + "|^TestGuestKernelPackages$|^TestGuest(Scenarios|Conformance|ProxyScenarios)$" + vmOnly},
-		// Lives of the proxy are shorter here than on the host: fewer kills and restarts, two points of KilledBetween.
-		{"6.1-proxy", vm.Options{Kernel: "6.1"}, "^TestGuestProxy(Beside|Killed)$|^TestGuestProxySafe$" + safeOnV2 + "|^TestGuestProxyBesideScenarios$/^batch$|^TestGuestProxyKilledBetween$" + fewPoints},
+		{"6.12-loops", vm.Options{Kernel: "6.12", SlowDisk: slowBPS, SplitCaches: true}, "^TestGuest(Koordlet|Network)$"},
+		{"6.12-systemd", vm.Options{Kernel: "6.12", Flavour: vm.Systemd}, "^TestGuestSystemd(Conformance|Scenarios)$" + underUnits + "|^TestGuestSystemdKoordlet$|^TestGuestSystemdLifecycle$" + underSystemd},
 		{"6.12-kubelet", vm.Options{Kernel: "6.12"}, "^TestGuestKubelet$" + besideKubelet},
+		// Emulated, 6.1 is twice as fast as 7.2.
+		{"6.1", vm.Options{Kernel: "6.1"}, "^TestGuestScenarios$" + ofKernel + "|^TestGuestLifecycle$" + elsewhere + "|^TestGuestProxyBeside$|^TestGuestProxySafe$" + safeOnV2},
+		{"6.1-v1", vm.Options{Kernel: "6.1", CgroupV1: true}, "^TestGuestScenarios$" + vmOnly},
+		{"7.2", vm.Options{Kernel: "7.2"}, "^TestGuestScenarios$" + ofKernel + "|^TestGuestLifecycle$" + firstWords},
 	})
 }
 
-// TestFullVM runs everything everywhere: more than an hour, of which a kernel is compiled for a quarter once, for `make test-long`.
+// TestFullVM runs everything everywhere, for `make test-long`: hours, of which a kernel is compiled for a quarter once. Every guest test, every lifecycle,
+// every life of the proxy and every step beside a kubelet is in it on cgroup v2 (test/arch).
 func TestFullVM(t *testing.T) {
-	boot(t, []machine{
-		{"6.12", vm.Options{Kernel: "6.12", SlowDisk: slowBPS}, "^TestGuest(Scenarios|ProxyScenarios|Conformance|PageCache|CoreSched|KernelPackages|MemoryOOMScore|MemoryQoS|OnlyKoordlet|Demo|Koordlet|Neighbours|Network|Lifecycle|Kubelet)$"},
+	boot(t, 2*time.Hour, []machine{
+		{"6.12", vm.Options{Kernel: "6.12"}, "^TestGuest(Scenarios|ProxyScenarios|Conformance|PageCache|CoreSched|KernelPackages|MemoryOOMScore|MemoryQoS|OnlyKoordlet|Demo|Lifecycle)$"},
+		{"6.12-loops", vm.Options{Kernel: "6.12", SlowDisk: slowBPS, SplitCaches: true}, "^TestGuest(Koordlet|Neighbours|Network)$"},
+		{"6.12-kubelet", vm.Options{Kernel: "6.12"}, "^TestGuestKubelet$"},
 		{"6.12-systemd", vm.Options{Kernel: "6.12", Flavour: vm.Systemd}, "^TestGuestSystemd(Scenarios|ProxyScenarios|Conformance|Lifecycle|Docker|Koordlet|Demo)$"},
 		{"7.2", vm.Options{Kernel: "7.2"}, "^TestGuest(Scenarios|PageCache|MemoryOOMScore|MemoryQoS|Lifecycle)$"},
 		{"6.1", vm.Options{Kernel: "6.1"}, "^TestGuest(Scenarios|PageCache|MemoryOOMScore|MemoryQoS|Lifecycle|Compat17|Compat17FirstInstruction|Compat20|Compat20FirstInstruction)$"},
@@ -221,7 +205,8 @@ type machine struct {
 	match string
 }
 
-func boot(t *testing.T, machines []machine) {
+// boot runs the machines one after the other, each for so long at most.
+func boot(t *testing.T, limit time.Duration, machines []machine) {
 	t.Helper()
 	files, given := bundle(t)
 	var failed []string
@@ -229,6 +214,7 @@ func boot(t *testing.T, machines []machine) {
 		if match := os.Getenv("KOORD_RT_MATCH"); match != "" {
 			m.match = match // for people who look at one guest test
 		}
+		m.o.Timeout = limit
 		t.Run(m.name, func(t *testing.T) {
 			files, given := withParts(t, files, given, m.match, "Compat17", parts.Containerd17)
 			files, given = withParts(t, files, given, m.match, "Compat20", parts.Containerd20)
