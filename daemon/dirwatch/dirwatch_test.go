@@ -38,7 +38,7 @@ func start(t *testing.T, dir string, poll time.Duration) *Watch {
 // until waits for an event that is wanted.
 func until(t *testing.T, w *Watch, what string, good func(Event) bool) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	for {
 		e := w.Next(ctx, nil)

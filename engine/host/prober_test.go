@@ -99,7 +99,7 @@ func TestKubeletMemoryQoS(t *testing.T) {
 			if err := os.WriteFile(filepath.Join(cfg.Host.CDIDirs[0], "gpu.json"), spec, 0o600); err != nil {
 				t.Fatal(err)
 			}
-			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			var got *engine.Static
 			err = p.run(ctx, func(s engine.Static) {

@@ -28,7 +28,7 @@ func pods() []shape.Pod {
 func exchange(t *testing.T, from, to int, n int) {
 	t.Helper()
 	data, got := make([]byte, 200), 0
-	for deadline := time.Now().Add(30 * time.Second); got < n; {
+	for deadline := time.Now().Add(time.Minute); got < n; {
 		if time.Now().After(deadline) {
 			t.Fatalf("%d of %d datagrams arrived", got, n)
 		}

@@ -224,7 +224,7 @@ func (d *clustered) close() error {
 }
 
 func (d *clustered) removeDeployment(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	admin := d.cluster.Admin()
 	if _, err := admin.Get(ctx, deployment); cluster.Refused(err, "NotFound") {

@@ -28,7 +28,7 @@ func (d *clustered) suppress(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	slo, err := d.seen(ctx, 20*time.Second, slosPath+d.node.Node, "NodeSLO with the strategy", func(o cluster.Object) bool {
+	slo, err := d.seen(ctx, time.Minute, slosPath+d.node.Node, "NodeSLO with the strategy", func(o cluster.Object) bool {
 		return o != nil && o.Int("spec", "resourceUsedThresholdWithBE", "cpuSuppressThresholdPercent") == 80
 	})
 	if err != nil {
@@ -36,7 +36,7 @@ func (d *clustered) suppress(ctx context.Context) error {
 	}
 	written := time.Since(begun)
 	var may float64
-	err = poll(ctx, 20*time.Second, func() error {
+	err = poll(ctx, time.Minute, func() error {
 		if may, err = class.allowed(); err == nil && math.IsInf(may, 1) {
 			err = fmt.Errorf("%s of the best-effort class is not set", class.quotaFile())
 		}
@@ -46,7 +46,7 @@ func (d *clustered) suppress(ctx context.Context) error {
 		return err
 	}
 	kernel := time.Since(begun)
-	if _, err = d.seen(ctx, 30*time.Second, slosPath+d.node.Node, "status of the NodeSLO", func(o cluster.Object) bool {
+	if _, err = d.seen(ctx, time.Minute, slosPath+d.node.Node, "status of the NodeSLO", func(o cluster.Object) bool {
 		return o.Int("status", "observedGeneration") >= slo.Int("metadata", "generation") && o.Condition("Applied") == "True"
 	}); err != nil {
 		return err

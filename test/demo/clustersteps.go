@@ -224,7 +224,7 @@ func (d *clustered) makeBatch(ctx context.Context) error {
 // profileIsKnown waits until a pod of the template would come out as a best-effort one: webhooks follow profiles by a watch.
 func (d *clustered) profileIsKnown(ctx context.Context, template cluster.Object) error {
 	pod := cluster.Object{"metadata": map[string]any{"name": "probe", "labels": template.At("metadata", "labels")}, "spec": template.At("spec")}
-	return d.await(ctx, 20*time.Second, "the webhook", func() error {
+	return d.await(ctx, time.Minute, "the webhook", func() error {
 		got, err := d.cluster.Admin().Create(ctx, podsPath+"?dryRun=All", pod)
 		if err == nil && got.Str("metadata", "labels", protocol.LabelQoSClass) != "BE" {
 			err = fmt.Errorf("a pod of the profile comes out with labels %s", got.Compact("metadata", "labels"))
@@ -259,7 +259,7 @@ func admitted(template, pod cluster.Object) [][]string {
 func (d *clustered) limits(ctx context.Context) error {
 	name := shop + "/" + d.batch.Str("metadata", "name")
 	var settings []setting
-	err := d.await(ctx, 20*time.Second, "the values of "+name, func() (err error) {
+	err := d.await(ctx, time.Minute, "the values of "+name, func() (err error) {
 		settings, err = d.held(ctx, name)
 		return err
 	})

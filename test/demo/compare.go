@@ -31,7 +31,7 @@ type setting struct {
 // had to make room follow within moments of the creation.
 func (d *demo) settled(ctx context.Context) ([]setting, error) {
 	var out []setting
-	err := poll(ctx, 5*time.Second, func() error {
+	err := poll(ctx, time.Minute, func() error {
 		out = nil
 		for _, p := range pods(machine{}) {
 			one, err := d.held(ctx, "default/"+p.Name)

@@ -146,8 +146,10 @@ func (d *demo) startAgent(ctx context.Context) error {
 func (d *demo) decided(ctx context.Context, m *meter, enough float64) (float64, error) {
 	var may float64
 	var unread error
-	_ = poll(ctx, 15*time.Second, func() error {
-		if may, unread = m.allowed(); d.agent.ended() || unread == nil && may >= enough && !math.IsInf(may, 1) {
+	begun := time.Now()
+	_ = poll(ctx, time.Minute, func() error {
+		may, unread = m.allowed()
+		if d.agent.ended() || unread == nil && !math.IsInf(may, 1) && (may >= enough || time.Since(begun) > 15*time.Second) {
 			return nil
 		}
 		return errors.New("not yet")
@@ -160,7 +162,7 @@ func (d *demo) decided(ctx context.Context, m *meter, enough float64) (float64, 
 	case unread != nil:
 		return 0, unread
 	case math.IsInf(may, 1):
-		return 0, fmt.Errorf("koordlet has not set %s of the best-effort class within 15 s:\n%s", m.quotaFile(), d.agent.tail())
+		return 0, fmt.Errorf("koordlet has not set %s of the best-effort class within a minute:\n%s", m.quotaFile(), d.agent.tail())
 	}
 	return may, nil
 }
@@ -365,7 +367,7 @@ func (d *demo) endLoop(ctx context.Context, pods ...*kubelet.Running) error {
 	}
 	class := filepath.Dir(d.kube.PodDir(pods[len(pods)-1], "cpu"))
 	m := &meter{tree: d.tree, class: class}
-	err := poll(ctx, 15*time.Second, func() error {
+	err := poll(ctx, time.Minute, func() error {
 		may, err := m.allowed()
 		if err == nil && !math.IsInf(may, 1) {
 			err = fmt.Errorf("koordlet has not taken %s of the best-effort class back", m.quotaFile())

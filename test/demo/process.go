@@ -93,9 +93,9 @@ func (p *process) stop() error {
 	select {
 	case <-p.exited:
 		return nil
-	case <-time.After(30 * time.Second):
+	case <-time.After(time.Minute):
 		err := p.cmd.Process.Kill()
 		<-p.exited
-		return errors.Join(fmt.Errorf("%s did not end within 30 s of SIGTERM", p.name), err)
+		return errors.Join(fmt.Errorf("%s did not end within a minute of SIGTERM", p.name), err)
 	}
 }

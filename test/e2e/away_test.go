@@ -65,7 +65,7 @@ func lifecycleWhileSynchronizing(r *rig) {
 		for name, run := range l.end(r) {
 			pods[name] = run
 			// Where pods take no longer than usual, that is before the first check for drift.
-			r.promptly(max(shortest-time.Since(joined), 5*time.Second), func() error { return r.differs(run, wants(kindOf(name), rest)) })
+			r.promptly(max(beforeDrift-time.Since(joined), 5*time.Second), func() error { return r.differs(run, wants(kindOf(name), rest)) })
 		}
 	}
 	r.t.Logf("%d pods around %d joins", len(pods), rounds(3))

@@ -186,7 +186,7 @@ func newDocked(t *testing.T) *docked {
 		}
 	})
 	k.proxy, err = d.StartProxy(t.Context(), docker.ProxyOptions{
-		Program: bin("koord-runtime-proxy"), Strategy: "cpuBurstStrategy: {policy: auto, cpuBurstPercent: 1000}", Patience: patience(15 * time.Second),
+		Program: bin("koord-runtime-proxy"), Strategy: "cpuBurstStrategy: {policy: auto, cpuBurstPercent: 1000}", Patience: patience(shortest),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -218,7 +218,7 @@ func (k *docked) end(sig syscall.Signal) {
 
 func (k *docked) eventually(what string, ok func() error) {
 	k.t.Helper()
-	for deadline := time.Now().Add(patience(15 * time.Second)); ; time.Sleep(50 * time.Millisecond) {
+	for deadline := time.Now().Add(patience(shortest)); ; time.Sleep(50 * time.Millisecond) {
 		err := ok()
 		if err == nil {
 			return

@@ -162,7 +162,7 @@ func (a *anyMoment) settled(what string, look func() error) error {
 		if back.Before(begun) && !back.IsZero() {
 			back = begun
 		}
-		if !back.IsZero() && time.Since(back) > patience(shortest) {
+		if !back.IsZero() && time.Since(back) > patience(beforeDrift) {
 			return fmt.Errorf("%s, %s after everything was back: %w", what, time.Since(back).Round(time.Millisecond), err)
 		}
 		if back.IsZero() && a.ends() {
@@ -213,7 +213,7 @@ func (a *anyMoment) stubborn() *stubborn {
 		defer a.mu.Unlock()
 		return a.back
 	}
-	return &stubborn{kube: a.kube, client: a.host.CRI(), limit: 30 * time.Second, disturbed: disturbed, failed: a.failed, kill: func(id string) error {
+	return &stubborn{kube: a.kube, client: a.host.CRI(), disturbed: disturbed, failed: a.failed, kill: func(id string) error {
 		return a.host.Ctr(a.t.Context(), "tasks", "rm", "--force", id)
 	}}
 }

@@ -176,7 +176,7 @@ func (a *agent) end(sig syscall.Signal) {
 		return
 	}
 	_ = a.cmd.Process.Signal(sig) // it may have ended by itself
-	limit := patience(30 * time.Second)
+	limit := patience(shortest)
 	select {
 	case <-a.exited:
 	case <-time.After(limit):
@@ -335,12 +335,11 @@ func TestHostSuppress(t *testing.T) {
 	r.quotaMoves()
 	a.strategy(suppressing("cpuset"))
 	r.within(20*time.Second, "quota after the change to cpuset", -1, -1, quota)
-	lasts := patience(20 * time.Second)
 	if runtime.NumCPU() > 2 { // two CPUs are the least that the tier keeps
-		r.within(lasts, "CPUs of the tier", 2, runtime.NumCPU()*66/100+1, func() (int, error) { return r.cpusOf(be) })
+		r.within(20*time.Second, "CPUs of the tier", 2, runtime.NumCPU()*66/100+1, func() (int, error) { return r.cpusOf(be) })
 	}
 	a.strategy("resourceUsedThresholdWithBE: {enable: false}\n")
-	r.within(lasts, "CPUs of the tier without suppression", runtime.NumCPU(), runtime.NumCPU(), func() (int, error) { return r.cpusOf(be) })
+	r.within(20*time.Second, "CPUs of the tier without suppression", runtime.NumCPU(), runtime.NumCPU(), func() (int, error) { return r.cpusOf(be) })
 }
 
 // keepsCPU: of the half of the node that an LS pod would compute on it gets nine tenths at least, by the kernel's count, where the

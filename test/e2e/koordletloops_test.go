@@ -200,7 +200,7 @@ func (l *loops) arm(file string) func() time.Time {
 		l.t.Helper()
 		defer unix.Close(fd)
 		fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLPRI}}
-		for deadline := time.Now().Add(patience(20 * time.Second)); time.Now().Before(deadline); {
+		for deadline := time.Now().Add(patience(shortest)); time.Now().Before(deadline); {
 			n, err := unix.Poll(fds, 1000)
 			if err != nil && !errors.Is(err, unix.EINTR) {
 				l.t.Fatal(err)

@@ -43,7 +43,7 @@ func throttledGetsRoom(h *alone) {
 		}
 		return out
 	}
-	h.soon(90*time.Second, h.narrow, quota(7500))
+	h.soon(2*time.Minute, h.narrow, quota(7500))
 	why := h.a.room(h.narrow, "given", time.Time{})
 	if !strings.HasPrefix(why, "tuned: throttled for ") {
 		h.t.Errorf("room was given because: %s", why)
@@ -152,7 +152,7 @@ func stillNear(h *alone) {
 // isBack: the score that the container began with, for the process that has had another; the one that has set its own has it still.
 func (h *alone) isBack() {
 	h.t.Helper()
-	h.eventually(90*time.Second, func() error {
+	h.eventually(2*time.Minute, func() error {
 		if score := h.scoreOf(h.main(h.full)); score != h.score {
 			return fmt.Errorf("oom_score_adj is %d, want %d", score, h.score)
 		}

@@ -305,7 +305,7 @@ func (n *served) startManager() (end func()) {
 			if !cmd.ProcessState.Success() {
 				n.t.Errorf("koord-manager ended: %s", cmd.ProcessState)
 			}
-		case <-time.After(patience(20 * time.Second)):
+		case <-time.After(patience(shortest)):
 			n.t.Fatal("koord-manager does not end")
 		}
 	}

@@ -64,7 +64,7 @@ func (n *served) unannotated() {
 // await polls an object.
 func (n *served) await(path, what string, ok func(cluster.Object) bool) cluster.Object {
 	n.t.Helper()
-	ctx, cancel := context.WithTimeout(n.t.Context(), patience(30*time.Second))
+	ctx, cancel := context.WithTimeout(n.t.Context(), patience(shortest))
 	defer cancel()
 	got, err := n.c.Admin().Wait(ctx, path, what, ok)
 	if err != nil {

@@ -39,7 +39,8 @@ func (r *rig) meantLate() {
 func (r *rig) excused(err error, pods ...string) bool {
 	r.t.Helper()
 	due := func(pod string) bool { return slices.Contains(pods, pod) }
-	for end := time.Now().Add(time.Second); !slices.ContainsFunc(r.late(), due); time.Sleep(10 * time.Millisecond) { // the line may still be in the pipe
+	// The line may still be in the pipe. Not for shortest, since each error that nothing excuses waits for it.
+	for end := time.Now().Add(patience(5 * time.Second)); !slices.ContainsFunc(r.late(), due); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
 			return false
 		}

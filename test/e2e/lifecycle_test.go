@@ -143,7 +143,7 @@ func (r *rig) metrics() (map[string]float64, error) {
 
 // over is a client of a unix socket.
 func over(socket string) *http.Client {
-	return &http.Client{Timeout: patience(15 * time.Second), Transport: &http.Transport{
+	return &http.Client{Timeout: patience(shortest), Transport: &http.Transport{
 		DisableKeepAlives: true,
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return (&net.Dialer{}).DialContext(ctx, "unix", socket)

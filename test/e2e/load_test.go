@@ -108,7 +108,7 @@ func (l *burden) begin(dirs []string) {
 // hasBegun waits until it has printed something.
 func (l *burden) hasBegun() {
 	l.t.Helper()
-	for limit := time.Now().Add(patience(20 * time.Second)); l.out.String() == ""; time.Sleep(20 * time.Millisecond) {
+	for limit := time.Now().Add(patience(shortest)); l.out.String() == ""; time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(limit) {
 			l.t.Fatalf("load %q does not begin: %s", l.words, l.said.String())
 		}
@@ -295,7 +295,7 @@ func cachesFile(name string) error {
 }
 
 func asksPeer(address string, pause time.Duration) error {
-	c, err := net.DialTimeout("tcp", address, 10*time.Second)
+	c, err := net.DialTimeout("tcp", address, patience(shortest))
 	if err != nil {
 		return err
 	}
@@ -314,7 +314,7 @@ func asksPeer(address string, pause time.Duration) error {
 }
 
 func poursOut(address string) error {
-	c, err := net.DialTimeout("tcp", address, 10*time.Second)
+	c, err := net.DialTimeout("tcp", address, patience(shortest))
 	if err != nil {
 		return err
 	}

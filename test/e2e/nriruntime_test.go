@@ -181,7 +181,7 @@ func (r *nriRuntime) next(event string) nriLine {
 			r.t.Fatalf("the runtime's side of NRI answers %+v (ended: %v), want %s", l, !ok, event)
 		}
 		return l
-	case <-time.After(30 * time.Second):
+	case <-time.After(patience(shortest)):
 		r.t.Fatalf("no answer to %s", event)
 	}
 	return nriLine{}

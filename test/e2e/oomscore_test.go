@@ -108,7 +108,7 @@ func firstKilled(t *testing.T, run string) (name func() string) {
 	}
 	return func() string {
 		t.Helper()
-		if err := log.SetReadDeadline(time.Now().Add(patience(30 * time.Second))); err != nil {
+		if err := log.SetReadDeadline(time.Now().Add(patience(shortest))); err != nil {
 			t.Fatal(err)
 		}
 		record := make([]byte, 8<<10) // each read is one (Documentation/ABI/testing/dev-kmsg)
@@ -178,7 +178,7 @@ func (k *hoarder) end() {
 // begun waits until it has all of its memory.
 func (k *hoarder) begun() {
 	k.t.Helper()
-	for limit := time.Now().Add(patience(20 * time.Second)); !strings.Contains(k.out.String(), "begun"); time.Sleep(10 * time.Millisecond) {
+	for limit := time.Now().Add(patience(shortest)); !strings.Contains(k.out.String(), "begun"); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(limit) {
 			k.t.Fatalf("%q is said: %v", k.out.String(), k.cmd.ProcessState)
 		}

@@ -162,7 +162,7 @@ func (p *viaProxy) end(sig syscall.Signal) {
 	}
 	p.kube.Through(p.host.CRI())
 	_ = p.cmd.Process.Signal(sig) // it may have ended by itself
-	limit := patience(30 * time.Second)
+	limit := patience(shortest)
 	select {
 	case <-p.exited:
 	case <-time.After(limit):

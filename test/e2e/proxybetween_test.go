@@ -219,7 +219,7 @@ func (b *between) cut(point betweenPoint, name string, proxied bool) map[string]
 	}
 	client = b.dial(socket)
 	b.kube.Through(client)
-	s := &stubborn{kube: b.kube, client: client, limit: 20 * time.Second}
+	s := &stubborn{kube: b.kube, client: client}
 	if point.again {
 		if proxied {
 			b.soon(3*time.Second, run, wants("BE", ""))

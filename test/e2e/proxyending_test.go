@@ -31,7 +31,7 @@ import (
 // handled is how many calls of a method the runtime has ended, or only begun.
 func (w wires) handled(what, method string) float64 {
 	w.p.t.Helper()
-	m, err := scrape(&http.Client{Timeout: patience(5 * time.Second)}, w.p.host.Metrics)
+	m, err := scrape(&http.Client{Timeout: patience(shortest)}, w.p.host.Metrics)
 	if err != nil {
 		w.p.t.Fatal(err)
 	}
@@ -94,7 +94,7 @@ func (w wires) events() {
 				over = e.ContainerId == run.SandboxID && e.ContainerEventType == runtimeapi.ContainerEventType_CONTAINER_DELETED_EVENT
 			case err := <-last[i]:
 				w.p.t.Fatalf("the stream of %s ended: %v", method, err)
-			case <-time.After(patience(20 * time.Second)):
+			case <-time.After(patience(shortest)):
 				w.p.t.Fatalf("%d events came, and not the end of the pod", len(seen[i]))
 			}
 		}

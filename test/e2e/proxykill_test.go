@@ -77,7 +77,7 @@ func proxyKilledAnyMoment(p *viaProxy) {
 		p.soon(5*time.Second, run, wants(kindOf(name), rest))
 	}
 	p.t.Logf("%d pods live, %d were made, %d steps were tried again during %d kills, containerd lost %d tasks", len(pods), l.made, l.tries, done, l.lost)
-	s := p.stubborn(20 * time.Second)
+	s := p.stubborn()
 	for _, run := range pods {
 		if err := s.stop(p.t.Context(), run); err != nil {
 			p.t.Error(err)
@@ -139,7 +139,7 @@ func (p *viaProxy) stubbornLoad(workers int) *stubbornPods {
 	p.t.Cleanup(l.stop)
 	ctx := p.t.Context()
 	for w := range workers {
-		s := p.stubborn(30 * time.Second)
+		s := p.stubborn()
 		l.wg.Go(func() {
 			defer func() {
 				l.mu.Lock()
@@ -235,7 +235,7 @@ func proxyRebuilt(p *viaProxy) {
 		p.t.Error("the pod could be stopped through a proxy that is dead")
 	}
 	p.again()
-	s := p.stubborn(10 * time.Second)
+	s := p.stubborn()
 	if err := s.again(p.t.Context(), "removal", func() error { return s.dropPods(p.t.Context(), lsr.Pod.UID) }); err != nil {
 		p.t.Fatal(err)
 	}
@@ -278,7 +278,7 @@ func proxyRuntimeRestarts(p *viaProxy) {
 		if err := p.host.Restart(p.t.Context()); err != nil {
 			p.t.Fatal(err)
 		}
-		s := p.stubborn(20 * time.Second)
+		s := p.stubborn()
 		for _, pod := range []kubelet.Pod{lsPod(fmt.Sprint("up-ls", i)), bePod(fmt.Sprint("up-be", i))} {
 			run, err := s.start(p.t.Context(), pod)
 			if err != nil {

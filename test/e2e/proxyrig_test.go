@@ -114,9 +114,8 @@ func (p *viaProxy) mark(id string) *protocol.Applied {
 type stubborn struct {
 	kube   *kubelet.Kubelet
 	client *cri.Client
-	limit  time.Duration
-	// disturbed, where it is set, is when the last disturbance ended, zero while there is one: the limit counts from then on, since what is
-	// cut again and again takes as long as the cuts go on.
+	// disturbed, where it is set, is when the last disturbance ended, zero while there is one: shortest, after which it gives up, counts from
+	// then on, since what is cut again and again takes as long as the cuts go on.
 	disturbed func() time.Time
 	// kill removes a task that the runtime has lost: a start that is cut while runc starts the process may leave a container
 	// that CRI calls exited, with a task that it cannot delete (containerd 2.4, with and without a proxy).
@@ -127,9 +126,9 @@ type stubborn struct {
 	tries, lost int
 }
 
-func (p *viaProxy) stubborn(limit time.Duration) *stubborn {
+func (p *viaProxy) stubborn() *stubborn {
 	disturbed := func() time.Time { return time.Unix(0, p.revived.Load()) }
-	return &stubborn{kube: p.kube, client: p.client, limit: limit, disturbed: disturbed, kill: func(id string) error {
+	return &stubborn{kube: p.kube, client: p.client, disturbed: disturbed, kill: func(id string) error {
 		return p.host.Ctr(p.t.Context(), "tasks", "rm", "--force", id)
 	}}
 }
@@ -141,7 +140,7 @@ func (s *stubborn) again(ctx context.Context, what string, step func() error) er
 		if err != nil && first && s.failed != nil {
 			s.failed(what, begun, err)
 		}
-		if err == nil || time.Since(s.calm(begun)) > patience(s.limit) || ctx.Err() != nil {
+		if err == nil || time.Since(s.calm(begun)) > patience(shortest) || ctx.Err() != nil {
 			if err != nil {
 				err = fmt.Errorf("%s after %d tries: %w", what, s.tries, err)
 			}

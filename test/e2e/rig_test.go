@@ -291,7 +291,7 @@ func (r *rig) stop(sig syscall.Signal) {
 		return
 	}
 	_ = r.plugin.Process.Signal(sig) // it may have ended by itself
-	limit := patience(30 * time.Second)
+	limit := patience(shortest)
 	select {
 	case <-r.exited:
 	case <-time.After(limit):
@@ -326,18 +326,22 @@ func rounds(n int) int {
 // seconds between the end of a deadline and the moment from which a plugin that got no CPU is dropped.
 const runtimeLimit = 6 * time.Second
 
-// shortest is what eventually waits at least, before patience stretches it: where the CPUs are taken, what needs milliseconds may come
-// after seconds. A check for drift may come meanwhile: onlyEvents is for what it must not stand in for.
-const shortest = 8 * time.Second
+// shortest is what eventually waits at least, before patience stretches it: a wait ends when the thing holds, so a long one costs only where it
+// fails, and where the CPUs are taken, what needs milliseconds has come after eight seconds and more. A check for drift may come meanwhile:
+// onlyEvents is for what it must not stand in for.
+const shortest = time.Minute
+
+// beforeDrift is the limit where a check for drift, by which the value would come anyhow, must not come meanwhile on a host.
+const beforeDrift = config.DefaultDriftInterval - 2*time.Second
 
 // onlyEvents is the configuration of a program whose check for drift comes as seldom as it can, after the lifecycle. By default it comes
-// within most waits of a host and within each of a guest (patience), and would write what an event ought to have written. It is
-// not for lifecycles that show what nobody tells of, or in which a write may fail: there the check is what ends well.
+// within each wait (shortest), and would write what an event ought to have written. It is not for lifecycles that show what nobody tells
+// of, or in which a write may fail: there the check is what ends well.
 func onlyEvents() map[string]any {
 	return map[string]any{"driftInterval": config.MaxDriftInterval.String()}
 }
 
-// eventually polls a condition that another process brings about.
+// eventually polls a condition that another process brings about; a limit counts where it is longer than shortest.
 func (r *rig) eventually(limit time.Duration, check func() error) {
 	r.t.Helper()
 	r.promptly(max(limit, shortest), check)

@@ -137,7 +137,7 @@ func newRig(t *testing.T) *rig {
 func (r *rig) startProxy(t *testing.T) {
 	t.Helper()
 	p, err := docker.New(docker.Options{
-		Backend: r.Socket, Handler: r.h, DecisionTimeout: 20 * time.Second, // a starved daemon takes its time
+		Backend: r.Socket, Handler: r.h, DecisionTimeout: time.Minute, // a starved daemon takes its time
 		Log:     slog.New(slog.NewTextHandler(r.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 		Observe: func(n docker.Note) { fmt.Fprintf(r.log, "%+v\n", n) },
 	})

@@ -137,7 +137,7 @@ func exitStatus(t *testing.T, r *rig, socket string, args ...string) string {
 // firstLine starts a client that follows a stream, waits for a line and interrupts it.
 func firstLine(t *testing.T, r *rig, socket string, args ...string) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	line, end := follow(t, r, ctx, socket, args...)
 	defer end()
@@ -169,7 +169,7 @@ func follow(t *testing.T, r *rig, ctx context.Context, socket string, args ...st
 // eventOf sees a container's event while the stream is open.
 func eventOf(t *testing.T, r *rig, socket, c string) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	// --since makes sure that an event before the subscription is told too, however long the client takes to begin.
 	now := time.Now()

@@ -26,7 +26,7 @@ func (r *rig) open(t *testing.T, head string) (*net.UnixConn, *bufio.Reader, *ht
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { c.Close() })
-	if err := c.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
+	if err := c.SetDeadline(time.Now().Add(time.Minute)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := io.WriteString(c, head); err != nil {
@@ -138,7 +138,7 @@ func TestDroppedStreamsLeaveNothing(t *testing.T) {
 	for range n {
 		<-r.hangups
 	}
-	limitAt := time.After(20 * time.Second)
+	limitAt := time.After(time.Minute)
 	for late := false; r.tunnelCount() > 0 && !late; { // the proxy notices a moment after the daemon
 		select {
 		case <-limitAt:
@@ -163,7 +163,7 @@ func TestStreamDroppedBeforeItsReply(t *testing.T) {
 	if _, err := io.WriteString(c, "POST /containers/a/attach?mute=1 HTTP/1.1\r\n"+upgrade); err != nil {
 		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(20 * time.Second); len(r.requests()) == 0; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); len(r.requests()) == 0; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("the daemon has not got the request")
 		}
@@ -179,7 +179,7 @@ func TestStreamDroppedBeforeItsReply(t *testing.T) {
 	c.Close()
 	select {
 	case <-r.hangups:
-	case <-time.After(20 * time.Second):
+	case <-time.After(time.Minute):
 		t.Error("the daemon still has a connection")
 	}
 }
@@ -212,7 +212,7 @@ func TestHalfCloseKeepsTheOtherWay(t *testing.T) {
 		t.Error("the stream is forgotten")
 	}
 	r.stop() // ends open streams
-	if err := c.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
+	if err := c.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := br.Peek(7); !errors.Is(err, io.EOF) {

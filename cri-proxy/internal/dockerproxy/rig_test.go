@@ -214,7 +214,7 @@ func newRig(t *testing.T, change ...func(*config.Proxy)) *rig {
 		Options: mode.Options{Config: cfg, Version: "1", Log: o.Log, Metrics: o.Metrics, Engine: g, Hooks: registry},
 		Backend: backend, Read: m.Files.Read,
 	})
-	front, err := docker.New(docker.Options{Backend: filepath.Join(dir, "d"), Handler: p, Registry: g, DecisionTimeout: 20 * time.Second, Grace: 10 * time.Millisecond, Observe: p.Observe})
+	front, err := docker.New(docker.Options{Backend: filepath.Join(dir, "d"), Handler: p, Registry: g, DecisionTimeout: 2 * time.Minute, Grace: 10 * time.Millisecond, Observe: p.Observe})
 	must(t, err)
 	pl, err := listen.Unix(filepath.Join(dir, "p"))
 	must(t, err)

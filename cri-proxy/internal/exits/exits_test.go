@@ -157,7 +157,7 @@ func TestUnseen(t *testing.T) {
 	go func() { done <- r.Watch.Run(ctx) }()
 	<-late
 	r.live(t, "late", "")
-	for end := time.Now().Add(20 * time.Second); asked[1].Load() < 5 || r.state("ended") != workload.StateStopped; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(time.Minute); asked[1].Load() < 5 || r.state("ended") != workload.StateStopped; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("asked %d and %d times, %v", asked[0].Load(), asked[1].Load(), r.state("ended"))
 		}

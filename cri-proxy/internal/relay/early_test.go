@@ -42,7 +42,7 @@ func TestEarlyAnswerWaitsForTheHandler(t *testing.T) {
 			}
 			expect := func(c net.Conn, want []byte) {
 				t.Helper()
-				_ = c.SetReadDeadline(time.Now().Add(10 * time.Second))
+				_ = c.SetReadDeadline(time.Now().Add(time.Minute))
 				got := make([]byte, len(want))
 				if _, err := io.ReadFull(c, got); err != nil || !bytes.Equal(got, want) {
 					t.Fatalf("got %x want %x: %v", got, want, err)

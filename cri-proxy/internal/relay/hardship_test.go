@@ -255,7 +255,7 @@ func TestBlindGivesTheBackendsOwnError(t *testing.T) {
 			if err := send(fr); err != nil {
 				t.Fatal(err)
 			}
-			_ = nc.SetReadDeadline(time.Now().Add(10 * time.Second))
+			_ = nc.SetReadDeadline(time.Now().Add(time.Minute))
 			last := ""
 			for {
 				f, err := fr.ReadFrame()

@@ -18,7 +18,7 @@ import (
 func expectBytes(t *testing.T, c *net.UnixConn, what string, parts ...[]byte) {
 	t.Helper()
 	want := bytes.Join(parts, nil)
-	_ = c.SetReadDeadline(time.Now().Add(10 * time.Second))
+	_ = c.SetReadDeadline(time.Now().Add(time.Minute))
 	got := make([]byte, len(want))
 	if n, err := io.ReadFull(c, got); err != nil || !bytes.Equal(got, want) {
 		t.Fatalf("%s:\n got %x\nwant %x: %v", what, got[:n], want, err)

@@ -92,7 +92,7 @@ func TestRoutedSettings(t *testing.T) {
 	})
 	client, fr := rawClient(t, front)
 	defer client.Close()
-	end := time.Now().Add(20 * time.Second)
+	end := time.Now().Add(time.Minute)
 	if err := client.SetDeadline(end); err != nil {
 		t.Fatal(err)
 	}

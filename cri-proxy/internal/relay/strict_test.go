@@ -332,7 +332,7 @@ func checkBalance(t *testing.T, c *conn, given int64) {
 		flow, waiting, held = c.flow, len(c.waiting), c.held
 		return flow.queued == 0 && waiting == 0 && held == 0 && -flow.debt() < grantBatch && flow.backend == given
 	}
-	for stop := time.Now().Add(30 * time.Second); !balanced() && time.Now().Before(stop); {
+	for stop := time.Now().Add(time.Minute); !balanced() && time.Now().Before(stop); {
 		time.Sleep(time.Millisecond)
 	}
 	if !balanced() {
@@ -352,7 +352,7 @@ func TestClientTrailersAndEarlyEnd(t *testing.T) {
 	}
 	expect := func(c *net.UnixConn, b []byte) {
 		t.Helper()
-		_ = c.SetReadDeadline(time.Now().Add(10 * time.Second))
+		_ = c.SetReadDeadline(time.Now().Add(time.Minute))
 		got := make([]byte, len(b))
 		if _, err := io.ReadFull(c, got); err != nil || !bytes.Equal(got, b) {
 			t.Fatalf("got %x want %x: %v", got, b, err)

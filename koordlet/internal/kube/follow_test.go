@@ -54,7 +54,7 @@ func name(raw []byte) string {
 func (l *log) expect(t *testing.T, want ...string) {
 	t.Helper()
 	var got []string
-	deadline := time.NewTimer(30 * time.Second)
+	deadline := time.NewTimer(time.Minute)
 	defer deadline.Stop()
 	for len(want) > 0 {
 		select {

@@ -50,7 +50,7 @@ func single(t *testing.T, c *kube.Client) (*kube.Single[slo], <-chan kube.Observ
 // await reads observations until one is as wanted.
 func await(t *testing.T, told <-chan kube.Observation[slo], what string, want func(kube.Observation[slo]) bool) {
 	t.Helper()
-	deadline := time.NewTimer(30 * time.Second)
+	deadline := time.NewTimer(time.Minute)
 	defer deadline.Stop()
 	var last kube.Observation[slo]
 	for {

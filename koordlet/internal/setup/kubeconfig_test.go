@@ -135,7 +135,7 @@ func TestNodeAfterItsKubeconfig(t *testing.T) {
 	}()
 	until := func(what string, done func() bool) {
 		t.Helper()
-		for deadline := time.Now().Add(20 * time.Second); !done(); {
+		for deadline := time.Now().Add(time.Minute); !done(); {
 			if time.Now().After(deadline) {
 				t.Fatalf("%s: %+v", what, c.sources())
 			}
@@ -174,7 +174,7 @@ func TestServerThatComesBack(t *testing.T) {
 			if err != nil {
 				t.Errorf("%s: %v", what, err)
 			}
-		case <-time.After(30 * time.Second):
+		case <-time.After(time.Minute):
 			t.Fatalf("%s: not told, %v", what, c.slo.Observed().Err)
 		}
 		api.Down(true)
@@ -228,7 +228,7 @@ func TestNodeThatCannotBeReadInFull(t *testing.T) {
 			go func() { ended <- c.node.Run(ctx) }()
 		}
 		var about status.Source
-		for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
+		for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
 			about = c.sources()[0]
 			if seen := len(c.node.Observed().Value.Annotations); seen == step.annotations && about.State == step.state {
 				break

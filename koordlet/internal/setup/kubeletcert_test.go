@@ -98,7 +98,7 @@ func firstAnswer(t *testing.T, cfg *config.Koordlet) (told status.Source, pods i
 			t.Errorf("run: %v", err)
 		}
 	}()
-	for end := time.Now().Add(20 * time.Second); k.State().Kubelet.Reason == "" && !k.State().Kubelet.OK; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(time.Minute); k.State().Kubelet.Reason == "" && !k.State().Kubelet.OK; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("no answer")
 		}

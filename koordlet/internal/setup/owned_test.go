@@ -53,7 +53,7 @@ func TestOwned(t *testing.T) {
 		{"", nil},
 	} {
 		api.Put(t, path, `{"metadata":{"name":"node-7","uid":"u","generation":12,"managedFields":[`+step.managed+`]},"spec":{"cpuBurstStrategy":{"cpuBurstPercent":300}}}`)
-		deadline := time.Now().Add(20 * time.Second)
+		deadline := time.Now().Add(time.Minute)
 		for !cmp.Equal(step.want, c.owned()) && time.Now().Before(deadline) {
 			wait, cancel := context.WithTimeout(ctx, 5*time.Millisecond)
 			<-wait.Done()

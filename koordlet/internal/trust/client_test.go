@@ -253,7 +253,7 @@ func TestAskedWhenClosed(t *testing.T) {
 	if got := ask(t, c, s.URL); !strings.HasPrefix(got, "200 OK") {
 		t.Error(got)
 	}
-	for end := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
 		mu.Lock()
 		left := len(open)
 		mu.Unlock()

@@ -38,7 +38,7 @@ func (c *Cluster) InstallAgent(ctx context.Context, dir string) error {
 		"user": AgentUser, "groups": []string{"system:serviceaccounts", "system:serviceaccounts:" + ManagerNamespace, "system:authenticated"},
 		"resourceAttributes": map[string]any{"verb": "create", "resource": "pods", "subresource": "eviction"},
 	}}
-	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	return poll(ctx, "koordlet's rights", func(ctx context.Context) error {
 		o, err := c.admin.Create(ctx, "/apis/authorization.k8s.io/v1/subjectaccessreviews", review)

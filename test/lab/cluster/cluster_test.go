@@ -194,7 +194,7 @@ func TestProcessGroupEnds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	err = poll(ctx, "the child's number", func(context.Context) error {
 		data, err := os.ReadFile(log)

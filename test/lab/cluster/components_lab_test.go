@@ -65,7 +65,7 @@ spec:
 	if _, err := c.Admin().Apply(ctx, "lab", false, []byte(text)); err != nil {
 		t.Fatal(err)
 	}
-	wait, stop := context.WithTimeout(ctx, 90*time.Second)
+	wait, stop := context.WithTimeout(ctx, 2*soon)
 	defer stop()
 	const path = "/apis/apps/v1/namespaces/shop/deployments/web"
 	_, err = c.Admin().Wait(wait, path, "deployment", func(d cluster.Object) bool { return d.Int("status", "availableReplicas") == 2 })
@@ -106,7 +106,7 @@ func mirrorGoes(t *testing.T, c *cluster.Cluster) {
 	if _, err := c.Admin().Apply(ctx, "user", true, []byte(text)); err != nil {
 		t.Fatal(err)
 	}
-	wait, stop := context.WithTimeout(ctx, 90*time.Second)
+	wait, stop := context.WithTimeout(ctx, 2*soon)
 	defer stop()
 	if _, err := c.Admin().Wait(wait, mirror, "mirror", func(o cluster.Object) bool { return o != nil }); err != nil {
 		t.Fatal(err)

@@ -332,7 +332,7 @@ func (n *hooked) called(t *testing.T, pod cluster.Object) {
 	}
 	n.wait(t, pod.Str("metadata", "name"), "gone", func(p cluster.Object) bool { return p == nil })
 	var missing []string
-	for begun := time.Now(); time.Since(begun) < 10*time.Second; time.Sleep(100 * time.Millisecond) {
+	for begun := time.Now(); time.Since(begun) < soon; time.Sleep(100 * time.Millisecond) {
 		missing = slices.DeleteFunc(slices.Clone(registered.Hooks), func(hook string) bool {
 			return hasLine(read(t, n.upstream.Log), "receive "+hook+"Hook request", pod.Str("metadata", "uid"))
 		})

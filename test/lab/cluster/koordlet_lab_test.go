@@ -195,7 +195,7 @@ func threshold(fields map[string]any) map[string]any {
 // inForce waits until the NodeSLO's status says that its newest spec is.
 func (n *governed) inForce(t *testing.T) cluster.Object {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), soon)
 	defer cancel()
 	got, err := n.c.Admin().Wait(ctx, slos+"/"+n.k.Node, "status of the NodeSLO", cluster.Object.InForce)
 	if err != nil {

@@ -80,7 +80,7 @@ func (n *governed) evict(t *testing.T) {
 	n.patch(t, threshold(map[string]any{"enable": false}))
 	n.inForce(t)
 	// The cluster is told without waiting for the next interval, and of what koordlet has stopped in an earlier life as well.
-	eventually(t, 25*time.Second, func() error {
+	promptly(t, 25*time.Second, func() error {
 		o, err := n.c.Admin().Get(t.Context(), reports+"/"+n.k.Node)
 		if got := o.Int("status", "evictions", "lastHour"); err == nil && got != before+2 {
 			err = fmt.Errorf("%d evictions are reported, want %d and 2", got, before)

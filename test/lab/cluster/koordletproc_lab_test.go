@@ -72,8 +72,14 @@ func (p *process) end(t *testing.T) {
 	}
 }
 
-// eventually polls what another process brings about.
+// eventually polls what another process brings about; a limit counts where it is longer than soon.
 func eventually(t *testing.T, limit time.Duration, check func() error) {
+	t.Helper()
+	promptly(t, max(limit, soon), check)
+}
+
+// promptly is eventually where the limit is part of what is shown.
+func promptly(t *testing.T, limit time.Duration, check func() error) {
 	t.Helper()
 	for deadline := time.Now().Add(limit); ; {
 		begun := time.Now()

@@ -114,7 +114,7 @@ func (n *governed) besides(t *testing.T, metric cluster.Object) {
 // topology: the node's NodeResourceTopology has a zone for each memory node.
 func (n *governed) topology(t *testing.T) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 45*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), soon)
 	defer cancel()
 	const objects = "/apis/topology.node.k8s.io/v1alpha1/noderesourcetopologies/"
 	got, err := n.c.Admin().Wait(ctx, objects+n.k.Node, "NodeResourceTopology", func(o cluster.Object) bool { return o != nil })

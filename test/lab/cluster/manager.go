@@ -119,7 +119,7 @@ func (c *Cluster) HookManager(ctx context.Context, manifest, address string) err
 		made = append(made, at)
 	}
 	// The manager looks every five seconds for configurations that are not there, and every half minute for those that are.
-	ctx, cancel := context.WithTimeout(ctx, 70*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
 	for _, at := range made {
 		err := poll(ctx, "authority of "+path.Base(at), func(ctx context.Context) error {

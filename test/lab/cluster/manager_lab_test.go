@@ -133,7 +133,7 @@ func (m *managed) plugin(t *testing.T) {
 // slo reads the node's NodeSLO once it is as it should be.
 func (m *managed) slo(t *testing.T, limit time.Duration, what string, ok func(cluster.Object) bool) cluster.Object {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	ctx, cancel := context.WithTimeout(t.Context(), max(limit, soon))
 	defer cancel()
 	got, err := m.c.Admin().Wait(ctx, slos+"/"+m.k.Node, what, func(o cluster.Object) bool { return o != nil && ok(o) })
 	if err != nil {

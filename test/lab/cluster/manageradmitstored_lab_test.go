@@ -9,7 +9,6 @@ import (
 	"context"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/koord-rt/koord-rt/api/protocol"
 	"github.com/koord-rt/koord-rt/test/lab"
@@ -305,7 +304,7 @@ func (a *admitted) also(t *testing.T, kind, name, address string) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() {
-			ctx, cancel := context.WithTimeout(ctxAfter(t), 10*time.Second)
+			ctx, cancel := context.WithTimeout(ctxAfter(t), soon)
 			defer cancel()
 			if err := a.c.Admin().Delete(ctx, path+"/ours", -1); err != nil {
 				t.Error(err)

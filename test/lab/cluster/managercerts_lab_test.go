@@ -226,7 +226,7 @@ func (m *managed) trustOnly(ctx context.Context, path string, roots any) error {
 // renewed: the manager has seen it within its half minute, and admission works again, in the same process.
 func (m *managed) renewed(t *testing.T) {
 	begun := time.Now()
-	eventually(t, 40*time.Second, func() error { return m.sound(t) })
+	promptly(t, 40*time.Second, func() error { return m.sound(t) })
 	t.Logf("in order %s after it was looked at", time.Since(begun).Round(time.Millisecond))
 }
 

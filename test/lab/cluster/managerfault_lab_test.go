@@ -222,7 +222,7 @@ func (m *managed) takeover(t *testing.T) {
 // to change by little things here, the strategy's objects were not.
 func (m *managed) quietly(t *testing.T) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), soon)
 	defer cancel()
 	count := map[string]int{}
 	wrote := func(c *call) bool {

@@ -333,7 +333,7 @@ func (m *managed) givenBack(t *testing.T) {
 // off: a cluster that does not lend any more has nothing of it left on its nodes.
 func (m *managed) off(t *testing.T) {
 	m.tell(t, map[string]string{keyColocation: collectConfig})
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), soon)
 	defer cancel()
 	left := func(o cluster.Object) (out []string) {
 		for _, list := range []string{"allocatable", "capacity"} {

@@ -107,7 +107,7 @@ func (n *simulated) manager(t *testing.T, more ...string) {
 // becomes waits until an object is as it should be.
 func (n *simulated) becomes(t *testing.T, path, what string, ok func(cluster.Object) bool) cluster.Object {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), soon)
 	defer cancel()
 	begun := time.Now()
 	o, err := n.c.Admin().Wait(ctx, path, what, func(o cluster.Object) bool { return o != nil && ok(o) })

@@ -207,7 +207,7 @@ func reachable(t *testing.T) string {
 func (r *recommended) kubectlProxy(t *testing.T) string {
 	t.Helper()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		ctx, cancel := context.WithTimeout(req.Context(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(req.Context(), soon)
 		defer cancel()
 		text, err := r.c.Admin().Text(ctx, req.URL.RequestURI())
 		if err != nil {

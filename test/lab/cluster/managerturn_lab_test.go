@@ -178,7 +178,7 @@ func shown(ctx context.Context, address string, roots []string) (leaf *x509.Cert
 func shownTo(ctx context.Context, address, roots string) (*x509.Certificate, error) {
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM([]byte(roots))
-	d := tls.Dialer{NetDialer: &net.Dialer{Timeout: 10 * time.Second}, Config: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}}
+	d := tls.Dialer{NetDialer: &net.Dialer{Timeout: soon}, Config: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}}
 	c, err := d.DialContext(ctx, "tcp", address)
 	if err != nil {
 		return nil, err

@@ -52,7 +52,7 @@ func TestClusterManagerUnbound(t *testing.T) {
 
 // controls: what the ConfigMap says is in the NodeSLO.
 func (a *admitted) controls(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), soon)
 	defer cancel()
 	a.tell(t, map[string]string{keyThreshold: thresholdConfig(65)})
 	got, err := a.c.Admin().Wait(ctx, slos+"/a", "NodeSLO after the ConfigMap", func(o cluster.Object) bool {

@@ -110,7 +110,7 @@ func runBatchPod(ctx context.Context, t *testing.T, c *cluster.Cluster, k *clust
 	if _, err := c.Admin().Create(ctx, "/api/v1/namespaces/batch/pods", pod); err != nil {
 		t.Fatal(err)
 	}
-	wait, cancel := context.WithTimeout(ctx, time.Minute)
+	wait, cancel := context.WithTimeout(ctx, soon)
 	defer cancel()
 	got, err := c.Admin().Wait(wait, "/api/v1/namespaces/batch/pods/be", "be", func(p cluster.Object) bool { return p.Condition("Ready") == "True" })
 	if err != nil {
@@ -135,7 +135,7 @@ func checkBatchPod(t *testing.T, k *cluster.Kubelet, pod cluster.Object) {
 		if value, err = cgroups.Read(dir, file); err != nil {
 			t.Fatal(err)
 		}
-		if time.Since(begun) > 40*time.Second {
+		if time.Since(begun) > soon {
 			t.Fatalf("%s of the batch pod is %s, want %s", file, value, want)
 		}
 	}

@@ -248,7 +248,7 @@ func (k *onDocker) stamped(run *kubelet.Running, knob, value string) {
 
 func (k *onDocker) eventually(what string, ok func() error) {
 	k.t.Helper()
-	for deadline := time.Now().Add(15 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
 		err := ok()
 		if err == nil {
 			return

@@ -20,7 +20,7 @@ import (
 type ProxyOptions struct {
 	Program  string        // required: path of koord-runtime-proxy
 	Strategy string        // the field strategy of its configuration, in YAML
-	Patience time.Duration // how long it may take to begin and to end; default 15 s
+	Patience time.Duration // how long it may take to begin and to end; default a minute, which a starved machine may need
 }
 
 // Proxy is koord-runtime-proxy in mode Docker before a Daemon. It may be down for a while.
@@ -43,7 +43,7 @@ type ProxyStatus struct {
 // StartProxy writes a configuration and begins a Proxy's first life. The Daemon's folder has all its files, its log too.
 func (d *Daemon) StartProxy(ctx context.Context, o ProxyOptions) (*Proxy, error) {
 	if o.Patience == 0 {
-		o.Patience = 15 * time.Second
+		o.Patience = time.Minute
 	}
 	at := func(name string) string { return filepath.Join(d.Dir, name) }
 	p := &Proxy{Socket: at("koord.sock"), d: d, o: o, run: at("run")}

@@ -17,8 +17,8 @@ import (
 	"github.com/koord-rt/koord-rt/test/lab/folder"
 )
 
-// closeLimit bounds Close as a whole.
-const closeLimit = 60 * time.Second
+// closeLimit bounds Close as a whole, of which a runtime that hangs may take half a minute by itself.
+const closeLimit = 2 * time.Minute
 
 // Close removes all pods, stops containerd and its shims, and removes what they left:
 // processes, cgroups, mounts and the folder. It may be called at any state, again too.

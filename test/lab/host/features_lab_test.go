@@ -72,7 +72,7 @@ func TestNRI(t *testing.T) {
 	for _, version := range []string{parts.Containerd24, parts.Containerd20, parts.Containerd17} {
 		t.Run(version, func(t *testing.T) {
 			t.Parallel()
-			l := start(t, host.Options{Version: version, RequestTimeout: 30 * time.Second})
+			l := start(t, host.Options{Version: version, RequestTimeout: time.Minute})
 			p := &plugin{}
 			l.connect(t, p)
 			r := l.runPod(t, plainPod)
@@ -100,7 +100,7 @@ func TestNRITimeout(t *testing.T) {
 	l.want(t, l.container(r, "main"), "cpu", "cpu.shares=2", "cpu.weight=1")
 	select {
 	case <-p.closed:
-	case <-time.After(30 * time.Second):
+	case <-time.After(time.Minute):
 		t.Error("the slow plugin is still connected")
 	}
 	checkNothingLeft(t, l)
