@@ -23,11 +23,13 @@ const (
 	anywhere  = "any"
 )
 
-// roomy leaves best effort two CPUs and more, whoever waits for one, tight 1.2 CPUs.
-const (
-	roomy = "resourceUsedThresholdWithBE: {enable: true, cpuSuppressPolicy: cfsQuota, cpuSuppressThresholdPercent: 100, cpuSuppressMinPercent: 25, memoryEvictThresholdPercent: 100}\n"
-	tight = "resourceUsedThresholdWithBE: {enable: true, cpuSuppressPolicy: cfsQuota, cpuSuppressThresholdPercent: 10, cpuSuppressMinPercent: 15, memoryEvictThresholdPercent: 100}\n"
-)
+// roomy leaves best effort two CPUs and more, whoever waits for one.
+const roomy = "resourceUsedThresholdWithBE: {enable: true, cpuSuppressPolicy: cfsQuota, cpuSuppressThresholdPercent: 100, cpuSuppressMinPercent: 25, memoryEvictThresholdPercent: 100}\n"
+
+// bestEffortAtMost leaves best effort this part of eight CPUs, in per cent, and no more where anybody else computes.
+func bestEffortAtMost(percent int) string {
+	return fmt.Sprintf("resourceUsedThresholdWithBE: {enable: true, cpuSuppressPolicy: cfsQuota, cpuSuppressThresholdPercent: 5, cpuSuppressMinPercent: %d, memoryEvictThresholdPercent: 100}\n", percent)
+}
 
 // limitedPod has a CPU and no burst.
 func limitedPod() kubelet.Pod {
@@ -103,16 +105,20 @@ func (l *loops) paysFirst(quota func() (int, error)) (look func()) {
 // otherKeeps looks at both.
 func (l *loops) otherKeeps(modest *kubelet.Running, quota func() (int, error)) {
 	l.t.Helper()
-	const least = 1200 // thousandths of a CPU, by tight
+	const leastOfPod = 10000 // µs of 100 ms, below which suppression takes nothing from a pod
 	stop := l.spin(modest, 4)
 	l.ticks(2, quietly) // its use is known then
 	was, err := quota()
 	if err != nil {
 		l.t.Fatal(err)
 	}
-	l.put(tight)
+	// Half of what the one that is held uses is too much for the class then.
+	uses := l.uses(3*time.Second, modest, l.be)
+	percent := int((uses[0] + uses[1]/2) / 8 * 100)
+	least := percent * 8 * 10 // thousandths of a CPU
+	l.put(bestEffortAtMost(percent))
 	l.within(20*time.Second, "quota of the class", least, least, l.quota)
-	pays := l.within(20*time.Second, "quota of the pod that disturbs, in µs", 10000, 35000, quota)
+	pays := l.within(20*time.Second, "quota of the pod that disturbs, in µs", leastOfPod, max(leastOfPod, was*4/5), quota)
 	kept := l.keepsOf("4", 0.9, modest)
 	if kept < 0.9 {
 		l.t.Errorf("the pod that disturbs nobody has %.2f of the CPU on which it computes alone since the class has less", kept)
@@ -121,11 +127,26 @@ func (l *loops) otherKeeps(modest *kubelet.Running, quota func() (int, error)) {
 	if err != nil || own != "max 100000" {
 		l.t.Errorf("the quota of the pod that disturbs nobody is %q, %v", own, err)
 	}
-	l.tell("the class has %d thousandths of a CPU: the quota of the pod that disturbs goes from %d to %d, the other has %.2f of its CPU", least, was, pays, kept)
+	l.tell("the two use %.2f and %.2f CPUs, the class has %d thousandths of one: the quota of the pod that disturbs goes from %d to %d, the other has %.2f of its CPU", uses[0], uses[1], least, was, pays, kept)
 	stop()
 	if err := l.kube.StopPod(l.t.Context(), modest); err != nil { // who must leave is decided later
 		l.t.Fatal(err)
 	}
+}
+
+// uses are the CPUs that pods use for a while, by the kernel's count.
+func (l *loops) uses(span time.Duration, runs ...*kubelet.Running) (cpus []float64) {
+	l.t.Helper()
+	count := func(run *kubelet.Running) int { return event(l.file(l.dir(run), "cpu.stat"), "usage_usec") }
+	for _, run := range runs {
+		cpus = append(cpus, -float64(count(run)))
+	}
+	begun := time.Now()
+	time.Sleep(span)
+	for i, run := range runs {
+		cpus[i] = (cpus[i] + float64(count(run))) / float64(time.Since(begun).Microseconds())
+	}
+	return cpus
 }
 
 // throttledByItself: a pod that has one CPU and would use three is stopped by its limit. That is told, and nothing else: what it waits for a

@@ -146,25 +146,26 @@ const (
 	onV2 = "/^(blkio|cpuset-lsr|identity|llc|memory-annotation|normalization|rdma|untouched)$"
 	// brought is what else than koord-nri at creation brings pods to: its repairs, koordlet, the proxy.
 	brought = "/^memory-annotation$"
-	// ofKernel are what differs most between kernels: what is best for a class, and memory. A minute each on 7.2, where a container's first
-	// instruction finds memory, too.
-	ofKernel     = "/^(identity|memory-m5)$"
-	ofSlowKernel = "/^identity$"
+	// ofKernel is what differs most between kernels: what is best for a class. What else they have a container's first instruction finds.
+	ofKernel = "/^identity$"
 	// vmOnly are scenarios of cgroup v1 that no host runs: they are for the CPUs of a VM, or need RDT.
-	vmOnly = "/^(cpuset-lsr|llc)$"
+	vmOnly = "/^llc$"
 	// underUnits set what systemd keeps as properties of its units: a repair must set them there too. Half a minute each under systemd.
-	underUnits = "/^(batch|memory-m5)$"
+	underUnits   = "/^(batch|memory-m5)$"
+	repairedUnit = "/^batch$"
 	// What a container's first instruction finds depends on kernel and runc.
 	firstWords = "/^FirstInstruction$"
 	// underSystemd are lifecycles that the systemd cgroup driver could break, elsewhere others in which the kernel has a part.
-	underSystemd = "/^(FirstInstruction|Resize|IdleUpdated)$"
-	elsewhere    = "/^(ResizePod|Restore|RealTime|PluginKilled|RuntimeKilled)$"
+	underSystemd = "/^(FirstInstruction|Resize)$"
+	elsewhere    = "/^(ResizePod|Restore|PluginKilled|RuntimeKilled)$"
 	// safeOnV2 is what the proxy gives back to the kernel.
 	safeOnV2 = "/^Restore$"
 	// fewMemory are the minutes of TestGuestMemoryQoS without kills, which PluginKilled has.
 	fewMemory = "/^(Kubelets|Allocatable)$"
-	// besideKubelet are steps of TestGuestKubelet: creation, resize, what is reported, less for best effort, and eviction.
-	besideKubelet = "/^(Created|Resized|Memory|Unannotated|StrategyGoes|Reported|Suppressed|Evicted)$"
+	// besideKubelet are steps of TestGuestKubelet: creation, resize, what is reported, and less for best effort.
+	besideKubelet = "/^(Created|Resized|Memory|StrategyGoes|Reported|Suppressed)$"
+	// loopsOnV2 are those of koordlet's loops that have other files with cgroup v2, or are there with it alone.
+	loopsOnV2 = "/^(Burst|Quota|CPUSet|Pressure|Protection|Reclaim|Tight|Levels|Restore)$"
 )
 
 // TestVM is lane 3 of make test: each feature on cgroup v2, what differs between kernels on each of the matrix, under systemd, with the proxy, beside a
@@ -174,13 +175,13 @@ func TestVM(t *testing.T) {
 	boot(t, 40*time.Minute, []machine{
 		{"6.12", vm.Options{Kernel: "6.12"}, "^TestGuest(PageCache|CoreSched|KernelPackages|MemoryOOMScore)$|^TestGuestScenarios$" + onV2 + "|^TestGuest(Conformance|OnlyKoordlet|ProxyScenarios)$" + brought + "|^TestGuestMemoryQoS$" + fewMemory},
 		// Scenarios have masks for one cache of a node. Here are two: suppression prefers CPUs that share one.
-		{"6.12-loops", vm.Options{Kernel: "6.12", SlowDisk: slowBPS, SplitCaches: true}, "^TestGuest(Koordlet|Network)$"},
-		{"6.12-systemd", vm.Options{Kernel: "6.12", Flavour: vm.Systemd}, "^TestGuestSystemd(Conformance|Scenarios)$" + underUnits + "|^TestGuestSystemdKoordlet$|^TestGuestSystemdLifecycle$" + underSystemd},
+		{"6.12-loops", vm.Options{Kernel: "6.12", SlowDisk: slowBPS, SplitCaches: true}, "^TestGuestKoordlet$" + loopsOnV2 + "|^TestGuestNetwork$"},
+		{"6.12-systemd", vm.Options{Kernel: "6.12", Flavour: vm.Systemd}, "^TestGuestSystemdScenarios$" + underUnits + "|^TestGuestSystemdConformance$" + repairedUnit + "|^TestGuestSystemdKoordlet$|^TestGuestSystemdLifecycle$" + underSystemd},
 		{"6.12-kubelet", vm.Options{Kernel: "6.12"}, "^TestGuestKubelet$" + besideKubelet},
 		// Emulated, 6.1 is twice as fast as 7.2.
 		{"6.1", vm.Options{Kernel: "6.1"}, "^TestGuestScenarios$" + ofKernel + "|^TestGuestLifecycle$" + elsewhere + "|^TestGuestProxyBeside$|^TestGuestProxySafe$" + safeOnV2},
 		{"6.1-v1", vm.Options{Kernel: "6.1", CgroupV1: true}, "^TestGuestScenarios$" + vmOnly},
-		{"7.2", vm.Options{Kernel: "7.2"}, "^TestGuestScenarios$" + ofSlowKernel + "|^TestGuestLifecycle$" + firstWords},
+		{"7.2", vm.Options{Kernel: "7.2"}, "^TestGuestScenarios$" + ofKernel + "|^TestGuestLifecycle$" + firstWords},
 	})
 }
 
