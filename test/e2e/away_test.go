@@ -42,7 +42,7 @@ func lifecycleWhileSynchronizing(r *rig) {
 	_, rest := cpus()
 	neighbour, own := r.pod(lsPod("sync-neighbour")), r.created(lsrPod("sync-own"))
 	waiting := r.created(bePod("sync-created"))
-	r.up(standard, nil)
+	r.up(standard, onlyEvents()) // the searches after Synchronize find whom the runtime does not tell of
 	if err := r.kube.StartContainer(r.t.Context(), own, "main"); err != nil {
 		r.t.Fatal(err)
 	}
@@ -60,12 +60,10 @@ func lifecycleWhileSynchronizing(r *rig) {
 		l := r.load("sync"+strconv.Itoa(i), 3)
 		r.eventually(time.Minute, func() error { return l.made(2) }) // an emulated machine is slow
 		r.again()
-		joined := time.Now()
 		r.eventually(time.Minute, func() error { return l.made(6) })
 		for name, run := range l.end(r) {
 			pods[name] = run
-			// Where pods take no longer than usual, that is before the first check for drift.
-			r.promptly(max(beforeDrift-time.Since(joined), 5*time.Second), func() error { return r.differs(run, wants(kindOf(name), rest)) })
+			r.soon(5*time.Second, run, wants(kindOf(name), rest))
 		}
 	}
 	r.t.Logf("%d pods around %d joins", len(pods), rounds(3))

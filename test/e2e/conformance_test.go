@@ -38,6 +38,7 @@ func repairScenarios(t *testing.T, o rigOptions) {
 			r.freshRun()
 			r.prepare(&s)
 			pods := r.create(s.Pods)
+			r.extra = onlyEvents() // Synchronize is what has them repaired
 			r.startWith(&s)
 			r.settle(&s, pods, slices.DeleteFunc(slices.Clone(s.Wants(r.version, r.driver == kubelet.Systemd)), func(w scenario.Want) bool {
 				return strings.HasPrefix(w.File, "@env") || strings.HasPrefix(w.File, "@device") || strings.HasPrefix(w.File, "@access")

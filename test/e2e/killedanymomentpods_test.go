@@ -148,8 +148,8 @@ func (a *anyMoment) letGo(run *kubelet.Running) {
 	})
 }
 
-// settled waits, for as long as things are disturbed and then for no longer than a check for drift takes to come, with the lock held
-// while it looks.
+// settled waits, for as long as things are disturbed and then for shortest, with the lock held while it looks. A check for drift may come
+// meanwhile, since no event may have told of what was cut.
 func (a *anyMoment) settled(what string, look func() error) error {
 	begun := time.Now()
 	for {
@@ -162,7 +162,7 @@ func (a *anyMoment) settled(what string, look func() error) error {
 		if back.Before(begun) && !back.IsZero() {
 			back = begun
 		}
-		if !back.IsZero() && time.Since(back) > patience(beforeDrift) {
+		if !back.IsZero() && time.Since(back) > patience(shortest) {
 			return fmt.Errorf("%s, %s after everything was back: %w", what, time.Since(back).Round(time.Millisecond), err)
 		}
 		if back.IsZero() && a.ends() {

@@ -229,7 +229,7 @@ func besidePluginStuck(p *viaProxy) {
 		p.t.Fatal(err)
 	}
 	be := p.pod(bePod("stuck-be"))
-	p.soon(20*time.Second, be, wants("BE", ""))
+	p.soon(runtimeLimit, be, wants("BE", ""))
 	if err := p.plugin.Process.Signal(syscall.SIGCONT); err != nil {
 		p.t.Fatal(err)
 	}

@@ -101,7 +101,7 @@ exec %[4]s "$@"
 }
 
 // sees is how long a containerd without a CPU may take to see that its client has gone.
-const sees = 5 * time.Second
+const sees = 15 * time.Second
 
 // more is what there is more of in a than in b.
 func more(a, b map[string]int) (what []string) {
@@ -346,7 +346,7 @@ func (b *between) settledLeftovers(before map[string]int, frozen bool) map[strin
 		quiet = max(quiet, sees+2*time.Second) // runc may still begin
 	}
 	now, since := b.leftovers(), time.Now()
-	b.eventually(30*time.Second, func() error {
+	b.eventually(2*time.Minute, func() error {
 		next := b.leftovers()
 		if fmt.Sprint(next) != fmt.Sprint(now) {
 			now, since = next, time.Now()

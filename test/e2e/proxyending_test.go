@@ -152,7 +152,7 @@ func asleep(seconds string) bool {
 
 // deadline: it is the runtime that ends a call in time. The client, which is no gRPC library, names a deadline and would wait.
 func (w wires) deadline(run *kubelet.Running) {
-	limit := patience(time.Second) // long enough for the call to reach the runtime on a machine with little time
+	limit := patience(5 * time.Second) // long enough for the call to reach the runtime on a machine with little time
 	for way, socket := range map[string]string{"directly": w.p.host.Socket, "through the proxy": w.p.socket} {
 		transport := &http.Transport{Protocols: new(http.Protocols), DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return (&net.Dialer{}).DialContext(ctx, "unix", socket)

@@ -249,7 +249,7 @@ func proxyRestore(p *viaProxy) {
 	old := []*kubelet.Running{p.pod(lsPod("old-ls")), p.pod(bePod("old-be")), p.pod(lsrPod("old-lsr")), p.pod(idlePod("old-idle"))}
 	before, attributes, groups := p.treesOf(old), p.attributesOf(old), resctrlTree(p.rig)
 	disk, number := p.disk()
-	p.upProxy(everything(disk), nil)
+	p.upProxy(everything(disk), onlyEvents())
 	p.soon(5*time.Second, old[0], wants("LS", rest))
 	p.soon(5*time.Second, old[1], wants("BE", rest))
 	p.soon(5*time.Second, old[2], wants("LSR", ""))

@@ -180,13 +180,15 @@ func lifecycleSwitchedOff(r *rig) {
 	runs := []*kubelet.Running{r.pod(lsPod("off-ls")), r.pod(bePod("off-be"))}
 	before, attributes := r.treesOf(runs), r.attributesOf(runs)
 	disk, number := r.disk()
-	r.up(everything(disk), nil)
+	r.up(everything(disk), onlyEvents())
 	for i, kind := range []string{"LS", "BE"} {
 		r.soon(5*time.Second, runs[i], wants(kind, ""))
 	}
 	r.soon(5*time.Second, runs[1], limitedDisk(r, number))
 	r.stop(syscall.SIGKILL)
-	r.up(everything(disk), map[string]any{"features": modes("off")})
+	off := onlyEvents() // the start is what has it taken back
+	off["features"] = modes("off")
+	r.up(everything(disk), off)
 	r.eventually(8*time.Second, func() error {
 		for _, d := range append(differences(attributes, r.attributesOf(runs)), differences(before, r.treesOf(runs))...) {
 			if !widest.MatchString(d) {

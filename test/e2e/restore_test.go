@@ -40,7 +40,7 @@ func lifecycleRestore(r *rig) {
 	_, rest := cpus()
 	disk, number := r.disk()
 	r.makeDevices(card)
-	r.up(everything(disk), nil)
+	r.up(everything(disk), onlyEvents())
 	r.soon(5*time.Second, old[0], wants("LS", rest))
 	r.soon(5*time.Second, old[1], wants("BE", rest))
 	r.soon(5*time.Second, old[2], wants("LSR", ""))

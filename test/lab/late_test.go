@@ -67,6 +67,12 @@ func TestExcuses(t *testing.T) {
 	if part.Take(t, late, err, "default/web") {
 		t.Errorf("more than %d values are excused", MostExcused)
 	}
+	for range (MostExcused + 1) * excusedPart {
+		part.Look()
+	}
+	if !part.Take(t, late, err, "default/web") || part.Take(t, late, err, "default/web") {
+		t.Errorf("of %d looks not %d are excused", (MostExcused+1)*excusedPart, MostExcused+1)
+	}
 	for _, c := range []struct {
 		looks, taken int
 		good         bool

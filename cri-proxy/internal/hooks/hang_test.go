@@ -210,7 +210,7 @@ func TestShareOfTheCall(t *testing.T) {
 		register(t, dir, "x", endpoint, tt.policy, all()...)
 		var got time.Duration
 		var err error
-		for range 20 { // a call that is late tells nothing
+		for range 100 { // a call that is late tells nothing
 			told.Store(0)
 			r := open(t, dir, func(o *hooks.Options) { o.Config.Timeout = config.Duration(tt.set) })
 			ctx, cancel := t.Context(), context.CancelFunc(func() {})

@@ -101,7 +101,7 @@ func (w *wire) finish(t testing.TB) {
 func headersFrame(stream uint32, path string, flags byte) []byte {
 	var b bytes.Buffer
 	e := hpack.NewEncoder(&b)
-	for _, f := range [][2]string{{":method", "POST"}, {":scheme", "http"}, {":path", path}, {"te", "trailers"}, {"grpc-timeout", "10S"}} {
+	for _, f := range [][2]string{{":method", "POST"}, {":scheme", "http"}, {":path", path}, {"te", "trailers"}, {"grpc-timeout", "60S"}} {
 		if err := e.WriteField(hpack.HeaderField{Name: f[0], Value: f[1]}); err != nil {
 			panic(err)
 		}

@@ -64,7 +64,7 @@ func (n *governed) serverAway(t *testing.T) {
 	n.serverStarts(t)
 	n.back = time.Now()
 	best := n.resumes(t)
-	for range 2 { // a server that has just started may get no CPU
+	for range 5 { // a server that has just started may get no CPU
 		if best <= resumed {
 			break
 		}
@@ -150,7 +150,7 @@ func (n *governed) madeAnew(t *testing.T) {
 	path := reports + "/" + n.k.Node
 	var last time.Time
 	nearest := time.Hour
-	for range 5 {
+	for i := 0; i < 5 || i < 10 && nearest > 7*time.Second; i++ { // a koordlet that had no CPU shows nothing
 		if err := n.c.Admin().Delete(t.Context(), path, -1); err != nil {
 			t.Fatal(err)
 		}
@@ -171,6 +171,6 @@ func (n *governed) madeAnew(t *testing.T) {
 		last = at
 	}
 	if nearest > 7*time.Second {
-		t.Errorf("of five objects no two had their reports within %s", nearest)
+		t.Errorf("of ten objects no two had their reports within %s", nearest)
 	}
 }

@@ -37,7 +37,7 @@ import (
 func TestClusterManager(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)
 	defer cancel()
-	h := startHostWith(ctx, t, host.Options{RequestTimeout: 6 * time.Second}, parts.Kubelet, parts.KubeScheduler)
+	h := startHostWith(ctx, t, host.Options{}, parts.Kubelet, parts.KubeScheduler)
 	log := newAuditOf(t, filepath.Join(h.Dir, "audit"), loopPolicy)
 	c := start(t, filepath.Join(h.Dir, "cluster"), log.flags()...)
 	k, err := c.StartKubelet(ctx, cluster.KubeletOptions{Runtime: h.Socket, CgroupRoot: h.Cgroup, Config: managers})
@@ -173,7 +173,10 @@ func (m *managed) config(t *testing.T) {
 	}
 	begun := time.Now()
 	all := m.inKernel(t)
-	if all > 10*time.Second { // the better of two, since the machine may have had no CPU for one
+	for range 4 { // the best of five, since the machine may have had no CPU for one
+		if all <= 10*time.Second {
+			break
+		}
 		m.follows(t, 60*time.Second, 64)
 		eventually(t, 60*time.Second, func() error {
 			got, err := m.quota()

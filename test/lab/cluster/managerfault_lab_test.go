@@ -209,7 +209,7 @@ func (m *managed) takeover(t *testing.T) {
 	}
 	took := time.Since(killed).Round(time.Millisecond)
 	t.Logf("another replica leads after %s", took)
-	if took > 40*time.Second { // twice of what the guide says, since the machine may have had no CPU for it
+	if took > 75*time.Second { // the lease lasts for 15 s, and a machine without a CPU for it may take a minute more
 		t.Errorf("another replica leads after %s, want 20 s", took)
 	}
 	m.follows(t, 60*time.Second, 58)

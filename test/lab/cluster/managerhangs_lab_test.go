@@ -75,7 +75,7 @@ spec: {priorityClassName: koord-batch, containers: [{name: main, image: x, resou
 func (a *admitted) holdsUp(t *testing.T, what, resource, operation string, try func(context.Context) error) {
 	t.Helper()
 	most := a.patience(t, resource, operation)
-	ctx, cancel := context.WithTimeout(t.Context(), most+20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), most+60*time.Second)
 	defer cancel()
 	begun := time.Now()
 	err := try(ctx)

@@ -67,7 +67,7 @@ func (c *Client) WaitReady(ctx context.Context) error {
 }
 
 func (c *Client) ready(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	st, err := c.Runtime.Status(ctx, &runtimeapi.StatusRequest{})
 	if err != nil {

@@ -20,7 +20,7 @@ var errNoTimer = errors.New("the timer of an emulated CPU does not fire")
 // sleepsOn is how long is slept on each CPU, timerPatience how long all of them may take together.
 const (
 	sleepsOn      = 20 * time.Millisecond
-	timerPatience = 30 * time.Second
+	timerPatience = time.Minute
 )
 
 // checkTimers sleeps on every CPU. It waits without a timer of its own.
