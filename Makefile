@@ -78,15 +78,19 @@ test: test-where lab-ahead ## Run all tests but those of lab-peers, lab-long, la
 .PHONY: beside-vm
 beside-vm:
 	@for lane in lint test-unit fuzz-short lab-compiled; do $(BEHIND) $(MAKE) --no-print-directory -j1 $$lane; $(PASSED); done
-	@$(MAKE) --no-print-directory -j2 beside-cluster beside-host
+	@$(MAKE) --no-print-directory -j3 beside-cluster beside-host beside-runtimes
 
 .PHONY: beside-cluster
 beside-cluster:
-	@for lane in lab-cluster-beside lab-compat; do $(MAKE) --no-print-directory -j1 $$lane; $(PASSED); done
+	@lane=lab-cluster-beside; $(MAKE) --no-print-directory -j1 $$lane; $(PASSED)
 
 .PHONY: beside-host
 beside-host:
-	@for lane in lab-proxy lab-host-beside; do $(MAKE) --no-print-directory -j1 $$lane; $(PASSED); done
+	@lane=lab-host-beside; $(MAKE) --no-print-directory -j1 $$lane; $(PASSED)
+
+.PHONY: beside-runtimes
+beside-runtimes:
+	@for lane in lab-proxy lab-compat; do $(MAKE) --no-print-directory -j1 $$lane; $(PASSED); done
 
 .PHONY: test-quick
 test-quick: ## The inner loop: vet and unit tests, no lab (under a minute warm)
@@ -151,12 +155,12 @@ lab-cluster: ## Lane 2: etcd, kube-apiserver and kubelet, koord-manager between 
 
 .PHONY: lab-cluster-beside
 lab-cluster-beside: build
-	$(LAB) -run '^TestCluster(ControlPlane|Node$$|NodeDiskFull|NodeThrough|Manager.|UpstreamSamples)' ./test/lab/cluster | $(VERDICT)
+	$(LAB) -run '^TestCluster(ControlPlane|Node$$|NodeDiskFull|NodeKoordlet|NodeThrough|Manager.|UpstreamSamples)' ./test/lab/cluster | $(VERDICT)
 
 # What measures CPU.
 .PHONY: lab-cluster-alone
 lab-cluster-alone: build
-	$(LAB) -run '^TestCluster(NodeKoordlet|Manager$$)' ./test/lab/cluster | $(VERDICT)
+	$(LAB) -run '^TestCluster(NodeDisturbed|Manager$$)' ./test/lab/cluster | $(VERDICT)
 
 .PHONY: lab-peers
 lab-peers: build ## Upstream's agent as we run it for benchmarks and as hook server, its proxy, cri-dockerd, kube-controller-manager, containerd's events, make demo-cluster

@@ -101,7 +101,7 @@ exec %[4]s "$@"
 }
 
 // sees is how long a containerd without a CPU may take to see that its client has gone.
-const sees = 15 * time.Second
+const sees = 5 * time.Second
 
 // more is what there is more of in a than in b.
 func more(a, b map[string]int) (what []string) {

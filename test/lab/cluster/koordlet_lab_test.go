@@ -27,7 +27,7 @@ import (
 
 // TestClusterNodeKoordlet: the node agent between a real API server and a real kubelet, with the rights of
 // testdata/koordlet/install/role.yaml: what a NodeSLO and the Node say reaches the kernel and outlives server and kubelet, a resize is followed, what the node
-// uses is reported once an interval, and at once to a NodeMetric that is another one, a best-effort pod that disturbs others is found and held, a value that the kernel does not take is named, what is learned survives kill
+// uses is reported once an interval, and at once to a NodeMetric that is another one, a value that the kernel does not take is named, what is learned survives kill
 // -9, and memory is got back by evictions that budgets may refuse, unless the node is in danger. All of it is read from the kernel, from the API server's
 // objects, or from its audit log.
 func TestClusterNodeKoordlet(t *testing.T) {
@@ -41,7 +41,7 @@ func TestClusterNodeKoordlet(t *testing.T) {
 		test func(*testing.T)
 	}{
 		{"strategy", n.strategy}, {"ratio", n.ratio}, {"resized", n.resized}, {"pinned", n.pinned}, {"server away", n.serverAway}, {"kubelet away", n.kubeletAway}, {"strategy goes", n.strategyGoes},
-		{"report", n.report}, {"answers", n.answers}, {"interference", n.interference}, {"killed", n.killed}, {"stop", n.stop}, {"evict", n.evict}, {"danger", n.danger}, {"overdue", n.overdue}, {"full", n.full}, {"writes", n.writes}, {"cut", n.cut}, {"made anew", n.madeAnew}, {"rights", n.rights},
+		{"report", n.report}, {"answers", n.answers}, {"strategy again", n.opens}, {"killed", n.killed}, {"stop", n.stop}, {"evict", n.evict}, {"danger", n.danger}, {"overdue", n.overdue}, {"full", n.full}, {"writes", n.writes}, {"cut", n.cut}, {"made anew", n.madeAnew}, {"rights", n.rights},
 	} {
 		if !t.Run(s.name, s.test) {
 			return // each goes on from where the one before has ended

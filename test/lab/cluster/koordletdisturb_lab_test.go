@@ -6,6 +6,7 @@
 package cluster_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -104,14 +105,34 @@ func (n *governed) tells(t *testing.T, since time.Time, pod string, whats ...str
 	return found
 }
 
-// interference: a best-effort pod computes on the CPU of an LS pod. It is found by how long that one waits, held to less, and
-// let go when nobody is disturbed any more. When somebody else disturbs, a best-effort pod is tried and is innocent.
-func (n *governed) interference(t *testing.T) {
+// TestClusterNodeDisturbed: a best-effort pod that disturbs others is found and held, and an innocent one let go. It measures who waits for a CPU.
+func TestClusterNodeDisturbed(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)
+	defer cancel()
+	n := govern(ctx, t)
+	n.start(t)
+	n.arrives(t)
+	if _, err := n.c.Admin().Create(ctx, slos, cluster.Object{
+		"apiVersion": "slo.koordinator.sh/v1alpha1", "kind": "NodeSLO", "metadata": map[string]any{"name": n.k.Node},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	n.opens(t)
+	n.interference(t)
+}
+
+// opens leaves best effort nearly all CPUs, whatever others use.
+func (n *governed) opens(t *testing.T) {
 	n.patch(t, threshold(map[string]any{
 		"enable": true, "cpuSuppressPolicy": "cfsQuota", "cpuSuppressThresholdPercent": 100, "cpuSuppressMinPercent": 90,
 		"memoryEvictThresholdPercent": 100,
 	}))
 	n.quotaWithin(t, 89, 100)
+}
+
+// interference: a best-effort pod computes on the CPU of an LS pod. It is found by how long that one waits, held to less, and
+// let go when nobody is disturbed any more. When somebody else disturbs, a best-effort pod is tried and is innocent.
+func (n *governed) interference(t *testing.T) {
 	n.ticksTo(t, n.since+25) // 20 s of history, and what is lost at its ends
 	begun := time.Now()
 	defer func() {

@@ -133,7 +133,7 @@ echo oops >&2; mkdir /out/sub; cat /etc/lab/small > /out/sub/file; exit 7`
 
 func TestCommandKilledForTime(t *testing.T) {
 	r, err := vm.Boot(t.Context(), vm.Options{
-		Kernel: "6.12", Timeout: 2 * time.Minute, OutputDir: t.TempDir(),
+		Kernel: "6.12", Timeout: 80 * time.Second, OutputDir: t.TempDir(),
 		Command: []string{"sh", "-c", "echo partly > /out/file; sleep 600"},
 	})
 	if err != nil {
