@@ -99,9 +99,9 @@ func reached(leads map[string][]string, target string) map[string]bool {
 // beyondTest are the lab tests that make test does not run, and why.
 var beyondTest = map[string]string{
 	"test/e2e.TestFullVM":                                     "lab-vm-full: TestVM runs each feature with cgroup v2; everything on each kernel takes hours",
-	"test/e2e.TestGuestNeighbours":                            "lab-vm-full: needs a machine that is quiet for minutes, for it measures who waits for whom; TestClusterNodeDisturbed does on the host",
-	"test/e2e.TestGuestCompat20":                              "lab-vm-full: TestCompatContainerd20 has them on the host",
-	"test/e2e.TestGuestCompat17":                              "lab-vm-full: TestCompatContainerd17 has them on the host",
+	"test/e2e.TestGuestNeighbours":                            "lab-vm-full: needs a machine that is quiet for minutes, for it measures who waits for whom; TestClusterNodeMeasured has CPU on the host",
+	"test/e2e.TestGuestCompat20":                              "lab-vm-full: TestCompatContainerd20 has them on the host, with the files of cgroup v1",
+	"test/e2e.TestGuestCompat17":                              "lab-vm-full: TestCompatContainerd17 has them on the host, with the files of cgroup v1",
 	"test/e2e.TestGuestCompat20FirstInstruction":              "lab-vm-full: TestCompatFirstInstruction20 has it on the host",
 	"test/e2e.TestGuestCompat17FirstInstruction":              "lab-vm-full: TestCompatFirstInstruction17 has it on the host",
 	"test/e2e.TestGuestSystemdDocker":                         "lab-vm-full: lab-proxy has dockerd on the host",

@@ -139,17 +139,17 @@ func shown(out string, all bool) string {
 	return b.String()
 }
 
-// What make test has of the guests is chosen so that it ends within 45 minutes on two CPUs, of which emulation would take twice that for
-// everything; lab-vm-full has the rest.
+// What make test has of the guests is chosen so that it ends within 45 minutes on two CPUs, where emulation takes hours for everything;
+// lab-vm-full has the rest.
 const (
 	// onV2 show every feature on cgroup v2 (TestEveryFeatureIsShownOnBothVersions of test/arch).
 	onV2 = "/^(blkio|cpuset-lsr|identity|llc|memory-annotation|normalization|rdma|untouched)$"
 	// brought is what else than koord-nri at creation brings pods to: its repairs, koordlet, the proxy.
 	brought = "/^memory-annotation$"
-	// ofKernel is what differs most between kernels: what is best for a class. What else they have a container's first instruction finds.
+	// ofKernel is what differs most between kernels: what is best for a class.
 	ofKernel = "/^identity$"
 	// vmOnly are scenarios of cgroup v1 that no host runs: they are for the CPUs of a VM, or need RDT.
-	vmOnly = "/^llc$"
+	vmOnly = "/^(cpuset-lsr|llc)$"
 	// underUnits set what systemd keeps as properties of its units: a repair must set them there too. Half a minute each under systemd.
 	underUnits   = "/^(batch|memory-m5)$"
 	repairedUnit = "/^batch$"
@@ -160,7 +160,7 @@ const (
 	elsewhere    = "/^(ResizePod|Restore|PluginKilled|RuntimeKilled)$"
 	// safeOnV2 is what the proxy gives back to the kernel.
 	safeOnV2 = "/^Restore$"
-	// fewMemory are the minutes of TestGuestMemoryQoS without kills, which PluginKilled has.
+	// fewMemory are parts of TestGuestMemoryQoS; the other one kills koord-nri while pods are made.
 	fewMemory = "/^(Kubelets|Allocatable)$"
 	// besideKubelet are steps of TestGuestKubelet: creation, resize, what is reported, and less for best effort.
 	besideKubelet = "/^(Created|Resized|Memory|StrategyGoes|Reported|Suppressed)$"
@@ -172,7 +172,7 @@ const (
 // real kubelet, and on the oldest kernel also with v1.
 func TestVM(t *testing.T) {
 	// Some take ten minutes of two CPUs, which they share with the other lanes.
-	boot(t, 40*time.Minute, []machine{
+	boot(t, 30*time.Minute, []machine{
 		{"6.12", vm.Options{Kernel: "6.12"}, "^TestGuest(PageCache|CoreSched|KernelPackages|MemoryOOMScore)$|^TestGuestScenarios$" + onV2 + "|^TestGuest(Conformance|OnlyKoordlet|ProxyScenarios)$" + brought + "|^TestGuestMemoryQoS$" + fewMemory},
 		// Scenarios have masks for one cache of a node. Here are two: suppression prefers CPUs that share one.
 		{"6.12-loops", vm.Options{Kernel: "6.12", SlowDisk: slowBPS, SplitCaches: true}, "^TestGuestKoordlet$" + loopsOnV2 + "|^TestGuestNetwork$"},
@@ -180,7 +180,7 @@ func TestVM(t *testing.T) {
 		{"6.12-kubelet", vm.Options{Kernel: "6.12"}, "^TestGuestKubelet$" + besideKubelet},
 		// Emulated, 6.1 is twice as fast as 7.2.
 		{"6.1", vm.Options{Kernel: "6.1"}, "^TestGuestScenarios$" + ofKernel + "|^TestGuestLifecycle$" + elsewhere + "|^TestGuestProxyBeside$|^TestGuestProxySafe$" + safeOnV2},
-		{"6.1-v1", vm.Options{Kernel: "6.1", CgroupV1: true}, "^TestGuestScenarios$" + vmOnly},
+		{"6.1-v1", vm.Options{Kernel: "6.1", CgroupV1: true}, "^TestGuestKernelPackages$|^TestGuestScenarios$" + vmOnly + "|^TestGuestLifecycle$" + firstWords},
 		{"7.2", vm.Options{Kernel: "7.2"}, "^TestGuestScenarios$" + ofKernel + "|^TestGuestLifecycle$" + firstWords},
 	})
 }

@@ -41,7 +41,7 @@ func TestClusterNodeKoordlet(t *testing.T) {
 		test func(*testing.T)
 	}{
 		{"strategy", n.strategy}, {"ratio", n.ratio}, {"resized", n.resized}, {"pinned", n.pinned}, {"server away", n.serverAway}, {"kubelet away", n.kubeletAway}, {"strategy goes", n.strategyGoes},
-		{"report", n.report}, {"answers", n.answers}, {"strategy again", n.opens}, {"killed", n.killed}, {"stop", n.stop}, {"evict", n.evict}, {"danger", n.danger}, {"overdue", n.overdue}, {"full", n.full}, {"writes", n.writes}, {"cut", n.cut}, {"made anew", n.madeAnew}, {"rights", n.rights},
+		{"report", n.report}, {"answers", n.answers}, {"strategy again", n.opens}, {"killed", n.killed}, {"stop", n.stop}, {"evict", n.evict}, {"danger", n.danger}, {"overdue", n.overdue}, {"writes", n.writes}, {"cut", n.cut}, {"made anew", n.madeAnew}, {"rights", n.rights},
 	} {
 		if !t.Run(s.name, s.test) {
 			return // each goes on from where the one before has ended

@@ -105,8 +105,9 @@ func (n *governed) tells(t *testing.T, since time.Time, pod string, whats ...str
 	return found
 }
 
-// TestClusterNodeDisturbed: a best-effort pod that disturbs others is found and held, and an innocent one let go. It measures who waits for a CPU.
-func TestClusterNodeDisturbed(t *testing.T) {
+// TestClusterNodeMeasured is what measures the machine's own CPUs and memory of what koordlet does on a node: a best-effort pod that disturbs others is
+// found and held, and an innocent one let go; and the right one goes where memory ends.
+func TestClusterNodeMeasured(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)
 	defer cancel()
 	n := govern(ctx, t)
@@ -118,7 +119,14 @@ func TestClusterNodeDisturbed(t *testing.T) {
 		t.Fatal(err)
 	}
 	n.opens(t)
-	n.interference(t)
+	for _, s := range []struct {
+		name string
+		test func(*testing.T)
+	}{{"interference", n.interference}, {"full", n.full}} {
+		if !t.Run(s.name, s.test) {
+			return
+		}
+	}
 }
 
 // opens leaves best effort nearly all CPUs, whatever others use.
