@@ -36,8 +36,8 @@ var unrepaired = map[string]string{
 	"devices":                   "only a creation can set it",
 }
 
-// TestConformanceCoversEveryKnob: on both cgroup versions a conformance test, of make test on v1 and of lab-vm-full on v2, reads back every knob and
-// every feature, so that a value which the plugin's reply carries and a repair forgets is seen.
+// TestConformanceCoversEveryKnob: on both cgroup versions a conformance test, on make test's host or in a guest of lab-vm-full, reads back every
+// knob and every feature, so that a value which the plugin's reply carries and a repair forgets is seen.
 func TestConformanceCoversEveryKnob(t *testing.T) {
 	t.Parallel()
 	all, err := scenario.All()
@@ -58,8 +58,8 @@ var unproxied = func() map[string]string {
 	return out
 }()
 
-// TestProxyScenariosCoverEveryKnob: on both cgroup versions a scenario through the proxy, of make test on v1 and of lab-vm-full on v2, reads back every
-// knob and every feature, in the request or right after the start.
+// TestProxyScenariosCoverEveryKnob: on both cgroup versions a scenario through the proxy, on make test's host or in a guest of lab-vm-full, reads back
+// every knob and every feature, in the request or right after the start.
 func TestProxyScenariosCoverEveryKnob(t *testing.T) {
 	t.Parallel()
 	all, err := scenario.All()
@@ -69,8 +69,8 @@ func TestProxyScenariosCoverEveryKnob(t *testing.T) {
 	covers(t, all, "ProxyScenarios", unproxied, 0)
 }
 
-// covers looks for each knob and feature on each cgroup version for a scenario of a lane's test that reads it back; absent says by name, or
-// by version and name, why there is none, without are knobs that this test does not read.
+// covers looks for each knob and feature on each cgroup version for a scenario that this test reads back on the host, as make test does, or in a
+// guest of lab-vm-full; absent says by name, or by version and name, why there is none, without are knobs that this test does not read.
 func covers(t *testing.T, all []scenario.Scenario, test string, absent map[string]string, without plan.Knobs) {
 	t.Helper()
 	for _, version := range []string{"v1", "v2"} {

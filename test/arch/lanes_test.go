@@ -92,7 +92,7 @@ func TestEveryLifecycleRuns(t *testing.T) {
 	if host == nil {
 		t.Fatal("no lane of the host found: the search is wrong")
 	}
-	for _, name := range []string{"Lifecycle", "ProxySafe"} {
+	for _, name := range []string{"Lifecycle", "ProxySafe", "ProxyKilled", "ProxyKilledBetween", "ProxyBeside"} {
 		if !regexp.MustCompile(string(host[1])).MatchString("TestHost" + name) {
 			t.Errorf("make test does not run all of TestHost%s", name)
 		}

@@ -94,8 +94,9 @@ func disturbedOnCPU(l *loops) {
 }
 
 // paysFirst: another best-effort pod computes where nobody waits for the CPU, and then the class may have less than it and the one that is held use.
-// That comes out of the share of the one that is held, who has disturbed others, and the other keeps what it had: were the class throttled as a whole,
-// it would lose a quarter. The pod is made here: the result has the time of a trial, after which the other would be suspected.
+// That comes out of the share of the one that is held, who has disturbed others: by its quota, and the other has none and keeps what it had. Were the
+// class throttled as a whole, both would lose the same part of what they use, which is told: where the one that is held uses little, that is too small
+// to be seen, and the quotas alone show who pays. The pod is made here: the result has the time of a trial, after which the other would be suspected.
 func (l *loops) paysFirst(quota func() (int, error)) (look func()) {
 	l.t.Helper()
 	modest := l.pod(openPod("modest-be", "BE"))
@@ -112,13 +113,16 @@ func (l *loops) otherKeeps(modest *kubelet.Running, quota func() (int, error)) {
 	if err != nil {
 		l.t.Fatal(err)
 	}
+	if was*4/5 <= leastOfPod {
+		l.t.Fatalf("the pod that disturbs is held to %d µs: of what is more than %d µs too little is left to show that it gives something up", was, leastOfPod)
+	}
 	// Half of what the one that is held uses is too much for the class then.
 	uses := l.uses(3*time.Second, modest, l.be)
 	percent := int((uses[0] + uses[1]/2) / 8 * 100)
 	least := percent * 8 * 10 // thousandths of a CPU
 	l.put(bestEffortAtMost(percent))
 	l.within(20*time.Second, "quota of the class", least, least, l.quota)
-	pays := l.within(20*time.Second, "quota of the pod that disturbs, in µs", leastOfPod, max(leastOfPod, was*4/5), quota)
+	pays := l.within(20*time.Second, "quota of the pod that disturbs, in µs", leastOfPod, was*4/5, quota)
 	kept := l.keepsOf("4", 0.9, modest)
 	if kept < 0.9 {
 		l.t.Errorf("the pod that disturbs nobody has %.2f of the CPU on which it computes alone since the class has less", kept)
@@ -127,7 +131,8 @@ func (l *loops) otherKeeps(modest *kubelet.Running, quota func() (int, error)) {
 	if err != nil || own != "max 100000" {
 		l.t.Errorf("the quota of the pod that disturbs nobody is %q, %v", own, err)
 	}
-	l.tell("the two use %.2f and %.2f CPUs, the class has %d thousandths of one: the quota of the pod that disturbs goes from %d to %d, the other has %.2f of its CPU", uses[0], uses[1], least, was, pays, kept)
+	l.tell("the two use %.2f and %.2f CPUs, the class has %d thousandths of one: the quota of the pod that disturbs goes from %d to %d, the other has %.2f of its CPU; a class throttled as a whole leaves each %.2f of its use",
+		uses[0], uses[1], least, was, pays, kept, float64(least)/1000/(uses[0]+uses[1]))
 	stop()
 	if err := l.kube.StopPod(l.t.Context(), modest); err != nil { // who must leave is decided later
 		l.t.Fatal(err)

@@ -37,6 +37,7 @@ func besideScenarios(t *testing.T) {
 			p.freshRun()
 			p.prepare(&s)
 			p.realDevices(s.Devices)
+			p.extra = onlyEvents() // of both: the request and the start are what has them written
 			p.startWith(&s)
 			p.begin(p.proxyConfig(&s, nil))
 			pods := p.create(s.Pods)
@@ -84,12 +85,12 @@ func TestHostProxyBeside(t *testing.T) { proxyLives(t, rigOptions{}, besideLives
 // TestGuestProxyBeside does so in a VM.
 func TestGuestProxyBeside(t *testing.T) { proxyLives(t, rigOptions{}, besideLives) }
 
-// upBoth starts the plugin and then the proxy, with CPU normalisation of ratio 1.2.
-func (p *viaProxy) upBoth() {
+// upBoth starts the plugin and then the proxy, with CPU normalisation of ratio 1.2 and further configuration of both.
+func (p *viaProxy) upBoth(more map[string]any) {
 	p.t.Helper()
 	p.normalise(1, 120)
-	p.up(standard, nil)
-	p.upProxy(standard, nil)
+	p.up(standard, more)
+	p.upProxy(standard, more)
 	p.eventually(5*time.Second, func() error {
 		if p.proxyMetric("koord_rt_cri_connected") != 1 {
 			return fmt.Errorf("the proxy is not connected")
@@ -115,7 +116,7 @@ func (p *viaProxy) resize(run *kubelet.Running, cpu kubelet.Quantity) {
 
 // besideResize: a resize goes through both and is scaled once, and what the kubelet asked is remembered by both.
 func besideResize(p *viaProxy) {
-	p.upBoth()
+	p.upBoth(onlyEvents()) // resizes, starts and the ratio are what has it written
 	ls := p.pod(lsPod("both-ls"))
 	p.now(ls, quotaOf(41667))
 	m := p.mark(ls.Containers["main"])
@@ -148,7 +149,7 @@ func besideResize(p *viaProxy) {
 // besidePluginKilled: the proxy takes the direct writes over within moments, and gives them back.
 func besidePluginKilled(p *viaProxy) {
 	_, rest := cpus()
-	p.upBoth()
+	p.upBoth(nil) // somebody else's write, below, is for the check for drift
 	p.normalise(2, 100)
 	lsr, ls := p.pod(lsrPod("alone-lsr")), p.pod(lsPod("alone-ls"))
 	p.soon(5*time.Second, ls, wants("LS", rest))
@@ -179,7 +180,7 @@ func besidePluginKilled(p *viaProxy) {
 // besideProxyKilled: the kubelet is pointed at the runtime and the plugin goes on by itself; then the proxy is there again.
 func besideProxyKilled(p *viaProxy) {
 	_, rest := cpus()
-	p.upBoth()
+	p.upBoth(onlyEvents()) // requests and the ratio are what the one that lives follows
 	ls := p.pod(lsPod("killed-ls"))
 	lsr := p.pod(lsrPod("killed-lsr"))
 	p.crash()
@@ -223,7 +224,7 @@ func (p *viaProxy) writers() map[string]int {
 
 // besidePluginStuck: a plugin that hangs is dropped by the runtime; the proxy does not wait for it for ever.
 func besidePluginStuck(p *viaProxy) {
-	p.upBoth()
+	p.upBoth(nil)
 	p.normalise(2, 100)
 	if err := p.plugin.Process.Signal(syscall.SIGSTOP); err != nil {
 		p.t.Fatal(err)
@@ -238,7 +239,7 @@ func besidePluginStuck(p *viaProxy) {
 
 // besideRequired: what only the plugin can do before the first instruction may be demanded while it is there.
 func besideRequired(p *viaProxy) {
-	p.upBoth()
+	p.upBoth(nil)
 	pod := bePod("needs-identity")
 	pod.Annotations = mergeMaps(pod.Annotations, map[string]string{protocol.AnnotationRequired: "cpu-identity,batch"})
 	run := p.demanding(pod)
@@ -249,7 +250,7 @@ func besideRequired(p *viaProxy) {
 // besideKoordctl asks the questions of a person with both programs there.
 func besideKoordctl(p *viaProxy) {
 	_, rest := cpus()
-	p.upBoth()
+	p.upBoth(nil)
 	p.normalise(2, 100)
 	ls, be := p.pod(lsPod("ctl-ls")), p.pod(bePod("ctl-be"))
 	p.pod(lsrPod("ctl-lsr"))

@@ -202,7 +202,7 @@ func (l *stubbornPods) end(p *viaProxy) map[string]*kubelet.Running {
 func proxyRebuilt(p *viaProxy) {
 	last, rest := cpus()
 	p.normalise(1, 120)
-	p.upProxy(standard, nil)
+	p.upProxy(standard, onlyEvents()) // starts, requests and the ratio are what it follows
 	ls := p.pod(lsPod("rebuilt-ls"))
 	quota := func(n string) []string {
 		if cgroupV2() {
@@ -332,7 +332,7 @@ func proxyCreatedBefore(p *viaProxy) {
 // proxyPodStops: StopPodSandbox ends a pod's containers without a word of each; their CPUs are free at once.
 func proxyPodStops(p *viaProxy) {
 	_, rest := cpus()
-	p.upProxy(standard, nil)
+	p.upProxy(standard, onlyEvents()) // StopPodSandbox is what frees them
 	ls, lsr := p.pod(lsPod("stops-ls")), p.pod(lsrPod("stops-lsr"))
 	p.soon(5*time.Second, ls, []string{"main cpuset.cpus=" + rest})
 	if err := p.client.StopPod(p.t.Context(), lsr.SandboxID); err != nil {

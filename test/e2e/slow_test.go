@@ -25,7 +25,7 @@ import (
 // runtime drops the plugin and goes on without it.
 func lifecycleStuck(r *rig) {
 	ctx := r.t.Context()
-	r.up(standard, nil)
+	r.up(standard, onlyEvents())                        // the next connection is what has them repaired
 	connects := r.metric("koord_rt_nri_connects_total") // a starved runtime may have cut the first
 	stuck := func(work func() error) {
 		r.t.Helper()

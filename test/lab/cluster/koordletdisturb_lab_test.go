@@ -106,7 +106,8 @@ func (n *governed) tells(t *testing.T, since time.Time, pod string, whats ...str
 }
 
 // TestClusterNodeMeasured is what measures the machine's own CPUs and memory of what koordlet does on a node: a best-effort pod that disturbs others is
-// found and held, and an innocent one let go; and the right one goes where memory ends.
+// found and held, and an innocent one let go; and the right one goes where memory ends. No report of koordlet comes before its time without news, which
+// who is held is, and nothing is denied to it.
 func TestClusterNodeMeasured(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)
 	defer cancel()
@@ -126,6 +127,11 @@ func TestClusterNodeMeasured(t *testing.T) {
 		if !t.Run(s.name, s.test) {
 			return
 		}
+	}
+	list := n.reported(t)
+	t.Logf("%d reports, %d of them with news between two intervals", len(list), n.paced(t, list))
+	for _, c := range n.audit.calls(t, func(*call) bool { return true }) {
+		n.allowed(t, &c)
 	}
 }
 

@@ -186,8 +186,28 @@ func (m *managed) away(t *testing.T) {
 	}
 }
 
-// takeover: one replica leads. When it is killed, the other one takes over what it did, and what every replica does goes on.
+// takeover: one replica leads. When it is killed, the other one takes over what it did, and what every replica does goes on. The lease lasts for
+// 15 s, and a machine that has no CPU for it may take more, once.
 func (m *managed) takeover(t *testing.T) {
+	const most = 40 * time.Second
+	took := m.takenOver(t)
+	if took > most {
+		m.replica(t)
+		m.working(t)
+		took = min(took, m.takenOver(t))
+	}
+	if took > most {
+		t.Errorf("another replica leads after %s at best, want %s", took, most)
+	}
+	m.follows(t, 60*time.Second, 58)
+	m.submit(t, "spark-after", sparkMain)
+	m.batchHolds(t, m.ready(t, "spark-after"))
+	m.up(t)
+}
+
+// takenOver kills the replica that leads, which is one, and tells how long it takes until another one does.
+func (m *managed) takenOver(t *testing.T) time.Duration {
+	t.Helper()
 	led := 0
 	for _, r := range m.replicas {
 		ok, err := r.has(t.Context(), "koordinator_manager_is_leader 1")
@@ -209,13 +229,7 @@ func (m *managed) takeover(t *testing.T) {
 	}
 	took := time.Since(killed).Round(time.Millisecond)
 	t.Logf("another replica leads after %s", took)
-	if took > 75*time.Second { // the lease lasts for 15 s, and a machine without a CPU for it may take a minute more
-		t.Errorf("another replica leads after %s, want 20 s", took)
-	}
-	m.follows(t, 60*time.Second, 58)
-	m.submit(t, "spark-after", sparkMain)
-	m.batchHolds(t, m.ready(t, "spark-after"))
-	m.up(t)
+	return took
 }
 
 // quietly tells how often the manager has written, by kind, and fails when it writes what has not changed: the node's resources were told
