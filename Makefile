@@ -73,12 +73,16 @@ test: test-where lab-ahead ## Run all tests but those of lab-peers, lab-long, la
 	@$(MAKE) --no-print-directory lab-host-alone lab-cluster-alone
 	@echo "make test: all lanes passed: lint, unit, fuzz, host, proxy, cluster, vm, compat"
 
-# Lanes that only compute, and the guests, give way to those that wait for containers. One after the other, whatever -j says: goals
-# beside lab-vm would all come before it, for make goes on to the next goal while a goal waits for what it needs.
+# Lanes that wait for containers begin when their runtimes are compiled; the guests and what only computes give way to them.
 .PHONY: beside-vm
 beside-vm:
-	@for lane in lint test-unit fuzz-short lab-compiled; do $(BEHIND) $(MAKE) --no-print-directory -j1 $$lane; $(PASSED); done
-	@$(MAKE) --no-print-directory -j3 beside-cluster beside-host beside-proxy
+	@$(BEHIND) $(MAKE) --no-print-directory lab-compiled
+	@$(MAKE) --no-print-directory -j4 beside-cluster beside-host beside-proxy computing
+
+# One after the other, whatever -j says.
+.PHONY: computing
+computing:
+	@for lane in lint test-unit fuzz-short; do $(BEHIND) $(MAKE) --no-print-directory -j1 $$lane; $(PASSED); done
 
 .PHONY: beside-cluster
 beside-cluster:

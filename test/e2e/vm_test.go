@@ -142,17 +142,16 @@ func shown(out string, all bool) string {
 // What make test has of the guests is chosen so that it ends within 45 minutes on two CPUs, where emulation takes hours for everything;
 // lab-vm-full has the rest.
 const (
-	// onV2 show every feature on cgroup v2 (TestEveryFeatureIsShownOnBothVersions of test/arch).
-	onV2 = "/^(blkio|cpuset-lsr|identity|llc|memory-annotation|normalization|rdma|untouched)$"
+	// onV2 and ofKernel show every feature on cgroup v2 (TestEveryFeatureIsShownOnBothVersions of test/arch).
+	onV2 = "/^(blkio|cpuset-lsr|llc|memory-annotation|normalization|rdma|untouched)$"
 	// brought is what else than koord-nri at creation brings pods to: its repairs, koordlet, the proxy.
 	brought = "/^memory-annotation$"
 	// ofKernel is what differs most between kernels: what is best for a class.
 	ofKernel = "/^identity$"
 	// vmOnly are scenarios of cgroup v1 that no host runs: they are for the CPUs of a VM, or need RDT.
 	vmOnly = "/^(cpuset-lsr|llc)$"
-	// underUnits set what systemd keeps as properties of its units: a repair must set them there too. Half a minute each under systemd.
-	underUnits   = "/^(batch|memory-m5)$"
-	repairedUnit = "/^batch$"
+	// underUnits sets what systemd keeps as properties of its units. Half a minute each under systemd.
+	underUnits = "/^memory-m5$"
 	// What a container's first instruction finds depends on kernel and runc.
 	firstWords = "/^FirstInstruction$"
 	// underSystemd are lifecycles that the systemd cgroup driver could break, elsewhere others in which the kernel has a part.
@@ -160,12 +159,10 @@ const (
 	elsewhere    = "/^(ResizePod|Restore|PluginKilled|RuntimeKilled)$"
 	// safeOnV2 is what the proxy gives back to the kernel.
 	safeOnV2 = "/^Restore$"
-	// fewMemory are parts of TestGuestMemoryQoS; the other one kills koord-nri while pods are made.
-	fewMemory = "/^(Kubelets|Allocatable)$"
-	// besideKubelet are steps of TestGuestKubelet: creation, resize, what is reported, and less for best effort.
-	besideKubelet = "/^(Created|Resized|Memory|StrategyGoes|Reported|Suppressed)$"
+	// besideKubelet are steps of TestGuestKubelet: creation, resize, and less for best effort.
+	besideKubelet = "/^(Created|Resized|Suppressed)$"
 	// loopsOnV2 are those of koordlet's loops that have other files with cgroup v2, or are there with it alone.
-	loopsOnV2 = "/^(Burst|Quota|CPUSet|Pressure|Protection|Reclaim|Tight|Levels|Restore)$"
+	loopsOnV2 = "/^(Burst|Quota|Pressure|Protection|Reclaim|Tight|Restore)$"
 )
 
 // TestVM is lane 3 of make test: each feature on cgroup v2, what differs between kernels on each of the matrix, under systemd, with the proxy, beside a
@@ -173,13 +170,12 @@ const (
 func TestVM(t *testing.T) {
 	// Some take ten minutes of two CPUs, which they share with the other lanes.
 	boot(t, 30*time.Minute, []machine{
-		{"6.12", vm.Options{Kernel: "6.12"}, "^TestGuest(PageCache|CoreSched|KernelPackages|MemoryOOMScore)$|^TestGuestScenarios$" + onV2 + "|^TestGuest(Conformance|OnlyKoordlet|ProxyScenarios)$" + brought + "|^TestGuestMemoryQoS$" + fewMemory},
-		// Scenarios have masks for one cache of a node. Here are two: suppression prefers CPUs that share one.
+		{"6.12", vm.Options{Kernel: "6.12"}, "^TestGuest(PageCache|CoreSched|KernelPackages|MemoryOOMScore)$|^TestGuestScenarios$" + onV2 + "|^TestGuest(Conformance|OnlyKoordlet|ProxyScenarios)$" + brought},
 		{"6.12-loops", vm.Options{Kernel: "6.12", SlowDisk: slowBPS, SplitCaches: true}, "^TestGuestKoordlet$" + loopsOnV2 + "|^TestGuestNetwork$"},
-		{"6.12-systemd", vm.Options{Kernel: "6.12", Flavour: vm.Systemd}, "^TestGuestSystemdScenarios$" + underUnits + "|^TestGuestSystemdConformance$" + repairedUnit + "|^TestGuestSystemdKoordlet$|^TestGuestSystemdLifecycle$" + underSystemd},
+		{"6.12-systemd", vm.Options{Kernel: "6.12", Flavour: vm.Systemd}, "^TestGuestSystemdScenarios$" + underUnits + "|^TestGuestSystemdKoordlet$|^TestGuestSystemdLifecycle$" + underSystemd},
 		{"6.12-kubelet", vm.Options{Kernel: "6.12"}, "^TestGuestKubelet$" + besideKubelet},
 		// Emulated, 6.1 is twice as fast as 7.2.
-		{"6.1", vm.Options{Kernel: "6.1"}, "^TestGuestScenarios$" + ofKernel + "|^TestGuestLifecycle$" + elsewhere + "|^TestGuestProxyBeside$|^TestGuestProxySafe$" + safeOnV2},
+		{"6.1", vm.Options{Kernel: "6.1"}, "^TestGuestScenarios$" + ofKernel + "|^TestGuestLifecycle$" + elsewhere + "|^TestGuestProxySafe$" + safeOnV2},
 		{"6.1-v1", vm.Options{Kernel: "6.1", CgroupV1: true}, "^TestGuestKernelPackages$|^TestGuestScenarios$" + vmOnly + "|^TestGuestLifecycle$" + firstWords},
 		{"7.2", vm.Options{Kernel: "7.2"}, "^TestGuestScenarios$" + ofKernel + "|^TestGuestLifecycle$" + firstWords},
 	})
@@ -190,6 +186,7 @@ func TestVM(t *testing.T) {
 func TestFullVM(t *testing.T) {
 	boot(t, 2*time.Hour, []machine{
 		{"6.12", vm.Options{Kernel: "6.12"}, "^TestGuest(Scenarios|ProxyScenarios|Conformance|PageCache|CoreSched|KernelPackages|MemoryOOMScore|MemoryQoS|OnlyKoordlet|Demo|Lifecycle)$"},
+		// Scenarios have masks for one cache of a node. Here are two: suppression prefers CPUs that share one.
 		{"6.12-loops", vm.Options{Kernel: "6.12", SlowDisk: slowBPS, SplitCaches: true}, "^TestGuest(Koordlet|Neighbours|Network)$"},
 		{"6.12-kubelet", vm.Options{Kernel: "6.12"}, "^TestGuestKubelet$"},
 		{"6.12-systemd", vm.Options{Kernel: "6.12", Flavour: vm.Systemd}, "^TestGuestSystemd(Scenarios|ProxyScenarios|Conformance|Lifecycle|Docker|Koordlet|Demo)$"},

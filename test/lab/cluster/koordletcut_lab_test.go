@@ -35,7 +35,12 @@ func (n *governed) cut(t *testing.T) {
 		eventually(t, 60*time.Second, func() error { return n.limits(n.ls, quota, burst) })
 	}
 	has("10000", "0")
-	quota("5000")
+	// A kubelet that was started lately has its CPU manager update each container once, and with it the runtime write every limit.
+	eventually(t, 2*time.Minute, func() error {
+		quota("5000")
+		time.Sleep(12 * time.Second)
+		return n.limits(n.ls, "5000", "0")
+	})
 	begun := time.Now()
 	n.patch(t, map[string]any{"cpuBurstStrategy": map[string]any{"policy": "cpuBurstOnly", "cpuBurstPercent": 1000}})
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
