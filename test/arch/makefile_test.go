@@ -108,6 +108,7 @@ var beyondTest = map[string]string{
 	"test/e2e.TestGuestSystemdProxyScenarios":                 "lab-vm-full: TestGuestProxyScenarios has them with cgroupfs",
 	"test/e2e.TestGuestMemoryQoS":                             "lab-vm-full: koord-nri's restarts, which TestGuestLifecycle has too; the sums are in TestGuestScenarios",
 	"test/e2e.TestGuestSystemdConformance":                    "lab-vm-full: TestGuestConformance has them with cgroupfs, and TestGuestSystemdKoordlet repairs what systemd has changed",
+	"test/e2e.TestGuestKubelet":                               "lab-vm-full: an emulated API server takes minutes to start; TestClusterNode… have a real kubelet on the host",
 	"test/e2e.TestGuestProxyBeside":                           "lab-vm-full: TestHostProxyBeside has it on the host",
 	"test/e2e.TestGuestProxyKilled":                           "lab-vm-full: TestHostProxyKilled has it on the host",
 	"test/e2e.TestGuestProxyKilledBetween":                    "lab-vm-full: TestHostProxyKilledBetween has it on the host",

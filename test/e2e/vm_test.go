@@ -156,24 +156,21 @@ const (
 	firstWords = "/^FirstInstruction$"
 	// underSystemd are lifecycles that the systemd cgroup driver could break, elsewhere others in which the kernel has a part.
 	underSystemd = "/^(FirstInstruction|Resize)$"
-	elsewhere    = "/^(ResizePod|Restore|PluginKilled|RuntimeKilled)$"
+	elsewhere    = "/^(ResizePod|Restore|PluginKilled)$"
 	// safeOnV2 is what the proxy gives back to the kernel.
 	safeOnV2 = "/^Restore$"
-	// besideKubelet are steps of TestGuestKubelet: creation, resize, and less for best effort.
-	besideKubelet = "/^(Created|Resized|Suppressed)$"
 	// loopsOnV2 are those of koordlet's loops that have other files with cgroup v2, or are there with it alone.
 	loopsOnV2 = "/^(Burst|Quota|Pressure|Protection|Reclaim|Tight|Restore)$"
 )
 
-// TestVM is lane 3 of make test: each feature on cgroup v2, what differs between kernels on each of the matrix, under systemd, with the proxy, beside a
-// real kubelet, and on the oldest kernel also with v1.
+// TestVM is lane 3 of make test: each feature on cgroup v2, what differs between kernels on each of the matrix, under systemd, with the proxy, and
+// on the oldest kernel also with v1.
 func TestVM(t *testing.T) {
 	// Some take ten minutes of two CPUs, which they share with the other lanes.
 	boot(t, 30*time.Minute, []machine{
 		{"6.12", vm.Options{Kernel: "6.12"}, "^TestGuest(PageCache|CoreSched|KernelPackages|MemoryOOMScore)$|^TestGuestScenarios$" + onV2 + "|^TestGuest(Conformance|OnlyKoordlet|ProxyScenarios)$" + brought},
 		{"6.12-loops", vm.Options{Kernel: "6.12", SlowDisk: slowBPS, SplitCaches: true}, "^TestGuestKoordlet$" + loopsOnV2 + "|^TestGuestNetwork$"},
 		{"6.12-systemd", vm.Options{Kernel: "6.12", Flavour: vm.Systemd}, "^TestGuestSystemdScenarios$" + underUnits + "|^TestGuestSystemdKoordlet$|^TestGuestSystemdLifecycle$" + underSystemd},
-		{"6.12-kubelet", vm.Options{Kernel: "6.12"}, "^TestGuestKubelet$" + besideKubelet},
 		// Emulated, 6.1 is twice as fast as 7.2.
 		{"6.1", vm.Options{Kernel: "6.1"}, "^TestGuestScenarios$" + ofKernel + "|^TestGuestLifecycle$" + elsewhere + "|^TestGuestProxySafe$" + safeOnV2},
 		{"6.1-v1", vm.Options{Kernel: "6.1", CgroupV1: true}, "^TestGuestKernelPackages$|^TestGuestScenarios$" + vmOnly + "|^TestGuestLifecycle$" + firstWords},
