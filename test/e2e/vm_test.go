@@ -156,7 +156,7 @@ const (
 	firstWords = "/^FirstInstruction$"
 	// underSystemd are lifecycles that the systemd cgroup driver could break, elsewhere others in which the kernel has a part.
 	underSystemd = "/^(FirstInstruction|Resize)$"
-	elsewhere    = "/^(ResizePod|Restore|PluginKilled)$"
+	elsewhere    = "/^(ResizePod|Restore)$"
 	// safeOnV2 is what the proxy gives back to the kernel.
 	safeOnV2 = "/^Restore$"
 	// loopsOnV2 are those of koordlet's loops that have other files with cgroup v2, or are there with it alone.
