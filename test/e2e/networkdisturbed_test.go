@@ -44,6 +44,7 @@ func (n *uplink) disturbed() {
 	}
 	defer asks.stop()
 	over(20) // of history
+	n.looks(24)
 	calm := over(6)
 	begun := time.Now()
 	pours := n.loading(n.be, "pours", address(sinkPort), "4")
@@ -98,6 +99,19 @@ func (n *uplink) disturbed() {
 	n.t.Logf("round trips take %s undisturbed, %s disturbed, %s while the other is held to %s; %s", calm, disturbed, while, held, strings.Join(told, "; "))
 	n.a.strategy(n.shared())
 	n.divided()
+}
+
+// looks waits until koordlet has had so many other round trips of the LS pod: a history is 20 of them, and a machine on which a look is dear has one only now
+// and then.
+func (n *uplink) looks(most int) {
+	n.t.Helper()
+	last, seen := 0.0, 0
+	for begun := time.Now(); seen < most && time.Since(begun) < 5*time.Minute; time.Sleep(300 * time.Millisecond) {
+		if now := n.a.figure("koord_rt_koordlet_pod_network_rtt_seconds", n.ls.Pod.Name); now != last {
+			last = now
+			seen++
+		}
+	}
 }
 
 // beyond makes a network behind the world's, which ends with the test. Whatever comes there is answered: sent back, or
