@@ -17,10 +17,8 @@ import (
 )
 
 // quotaMoves: of the quotas of the tier that koordlet has written, by its ledger, none is beside the one before by less than 1 % of the node,
-// and none above it by more than 10 %, or within the same tick as the growth before (A4 of the documents). There is a tick a second, but one that was
-// delayed is near the one after it: such a growth is far from the last but one all the same, and it is not in the same moment, as what one tick
-// has written twice is. It is for a strategy without a floor, to which a way up
-// may end in a smaller step, and for a tier that has a quota.
+// and none above it by more than 10 %, or within the same tick as the growth before (A4 of the documents). It is for a strategy without a
+// floor, to which a way up may end in a smaller step, and for a tier that has a quota.
 func (r *rig) quotaMoves() {
 	r.t.Helper()
 	records, _, err := ledger.ReadAll(r.run)
@@ -29,10 +27,9 @@ func (r *rig) quotaMoves() {
 	}
 	whole := 100_000 * runtime.NumCPU() // µs of a period
 	band, step := whole/100, whole/10
-	const sameTick = 200 * time.Millisecond // between two decisions to grow are 0.9 s: a write of another tick would have to be late by the rest
 	var (
 		was    int
-		grown  [2]time.Time // the last two times, the later one first
+		grown  time.Time
 		n, few int
 		moves  []string
 	)
@@ -51,14 +48,12 @@ func (r *rig) quotaMoves() {
 			if max(now-was, was-now) < band {
 				few++
 			}
-			since := [2]time.Duration{rec.Time.Sub(grown[0]), rec.Time.Sub(grown[1])}
-			if now > was && (now-was > step+1 || since[0] < sameTick || since[0] < 800*time.Millisecond && since[1] < 1600*time.Millisecond) {
-				r.t.Errorf("the quota of the tier grows from %d to %d, %s and %s after it grew before: %s", was, now,
-					since[0].Round(time.Millisecond), since[1].Round(time.Millisecond), rec.Reason)
+			if now > was && (now-was > step+1 || rec.Time.Sub(grown) < 800*time.Millisecond) {
+				r.t.Errorf("the quota of the tier grows from %d to %d, %s after it grew before: %s", was, now, rec.Time.Sub(grown).Round(time.Millisecond), rec.Reason)
 			}
 		}
 		if now > was {
-			grown = [2]time.Time{rec.Time, grown[0]}
+			grown = rec.Time
 		}
 		was = now
 	}

@@ -84,9 +84,8 @@ func newRig(t *testing.T, o rigOptions) *rig {
 	ho := o.nri
 	ho.Version = o.containerd
 	ho.SystemdCgroup = o.driver == kubelet.Systemd
-	ho.RequestTimeout, ho.RegisterTimeout = runtimeLimit, patience(30*time.Second)
-	if o.shipped {
-		ho.RequestTimeout, ho.RegisterTimeout = 2*time.Second, 5*time.Second // containerd's own
+	if !o.shipped {
+		ho.RequestTimeout, ho.RegisterTimeout = runtimeLimit, patience(30*time.Second)
 	}
 	h, err := host.Start(ctx, ho)
 	if err != nil {

@@ -175,7 +175,8 @@ func startHost(ctx context.Context, t *testing.T, need ...string) *host.Host {
 	return startHostWith(ctx, t, host.Options{DisableNRI: true}, need...)
 }
 
-// startHostWith starts a host with these options, a pod network and the parts' cache.
+// startHostWith starts a host with these options, a pod network and the parts' cache. Its runtime waits half a minute for a plugin: one without a CPU
+// is not to be dropped, which is shown elsewhere.
 func startHostWith(ctx context.Context, t *testing.T, o host.Options, need ...string) *host.Host {
 	t.Helper()
 	cache, err := parts.Open(parts.Options{Progress: os.Stderr})
@@ -187,7 +188,7 @@ func startHostWith(ctx context.Context, t *testing.T, o host.Options, need ...st
 			t.Fatal(err)
 		}
 	}
-	o.Cache = cache
+	o.Cache, o.RequestTimeout, o.RegisterTimeout = cache, 30*time.Second, 30*time.Second
 	if o, err = cluster.WithCNI(ctx, cache, o); err != nil {
 		t.Fatal(err)
 	}

@@ -30,8 +30,8 @@ type Options struct {
 	Bin             string            // optional: folder of another containerd, configured as one of Version is
 	Cache           *parts.Cache      // optional; default parts.Open with progress on standard error
 	DisableNRI      bool              // optional: no NRI at all
-	RequestTimeout  time.Duration     // optional: NRI plugin_request_timeout, default 30 s
-	RegisterTimeout time.Duration     // optional: NRI plugin_registration_timeout, default 30 s
+	RequestTimeout  time.Duration     // optional: NRI plugin_request_timeout, default 2 s
+	RegisterTimeout time.Duration     // optional: NRI plugin_registration_timeout, default 5 s
 	SystemdCgroup   bool              // optional: runc's systemd cgroup driver; default cgroupfs
 	Snapshotter     string            // optional: default overlayfs, native where overlayfs cannot work; not CRI-O's
 	RuncPath        string            // optional: another runc; default the lab's
@@ -97,10 +97,10 @@ func (o *Options) setDefaults() error {
 		o.Version = parts.Containerd24
 	}
 	if o.RequestTimeout == 0 {
-		o.RequestTimeout = 30 * time.Second // a plugin without a CPU is not to be dropped where that is not what is shown
+		o.RequestTimeout = 2 * time.Second
 	}
 	if o.RegisterTimeout == 0 {
-		o.RegisterTimeout = 30 * time.Second
+		o.RegisterTimeout = 5 * time.Second
 	}
 	if o.Cache == nil {
 		cache, err := parts.Open(parts.Options{Progress: os.Stderr})
