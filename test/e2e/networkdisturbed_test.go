@@ -106,12 +106,16 @@ func (n *uplink) disturbed() {
 func (n *uplink) looks(most int) {
 	n.t.Helper()
 	last, seen := 0.0, 0
-	for begun := time.Now(); seen < most && time.Since(begun) < 5*time.Minute; time.Sleep(300 * time.Millisecond) {
+	n.eventually(5*time.Minute, func() error {
 		if now := n.a.figure("koord_rt_koordlet_pod_network_rtt_seconds", n.ls.Pod.Name); now != last {
 			last = now
 			seen++
 		}
-	}
+		if seen < most {
+			return fmt.Errorf("koordlet has looked %d times at the round trips of %s, want %d", seen, n.ls.Pod.Name, most)
+		}
+		return nil
+	})
 }
 
 // beyond makes a network behind the world's, which ends with the test. Whatever comes there is answered: sent back, or

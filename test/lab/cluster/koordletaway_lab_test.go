@@ -147,7 +147,7 @@ func (n *governed) madeAnew(t *testing.T) {
 	path := reports + "/" + n.k.Node
 	var last time.Time
 	nearest := time.Hour
-	for i := 0; i < 5 || i < 10 && nearest > 7*time.Second; i++ { // a koordlet that had no CPU shows nothing
+	for range 5 {
 		if err := n.c.Admin().Delete(t.Context(), path, -1); err != nil {
 			t.Fatal(err)
 		}
@@ -168,6 +168,6 @@ func (n *governed) madeAnew(t *testing.T) {
 		last = at
 	}
 	if nearest > 7*time.Second {
-		t.Errorf("of ten objects no two had their reports within %s", nearest)
+		t.Errorf("of five objects no two had their reports within %s", nearest)
 	}
 }
