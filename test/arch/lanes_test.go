@@ -65,44 +65,49 @@ func vmTests(t *testing.T, function string) (out []guestTests) {
 	return out
 }
 
-// onV2 says whether a machine with cgroup v2 runs a subtest of a guest test of one of these names.
+// runs says whether a machine runs a guest test, or one of its subtests.
+func (g *guestTests) runs(name, sub string) bool {
+	return g.name.MatchString(name) && (sub == "" || g.sub.MatchString(sub))
+}
+
+// onV2 says whether a machine with cgroup v2 runs a guest test of one of these names, or a subtest of it.
 func onV2(in []guestTests, sub string, names ...string) bool {
 	return slices.ContainsFunc(in, func(g guestTests) bool {
-		return !g.v1 && slices.ContainsFunc(names, g.name.MatchString) && g.sub.MatchString(sub)
+		return !g.v1 && slices.ContainsFunc(names, func(name string) bool { return g.runs(name, sub) })
 	})
+}
+
+// listed are the names in a table of a file of test/e2e, of which there are so many at least.
+func listed(t *testing.T, file string, line *regexp.Regexp, least int) (names []string) {
+	t.Helper()
+	for _, m := range line.FindAllStringSubmatch(text(t, "../e2e/"+file), -1) {
+		names = append(names, m[1])
+	}
+	if len(names) < least {
+		t.Fatalf("only %d names found in %s: the search is wrong", len(names), file)
+	}
+	return names
 }
 
 // TestEveryLifecycleRuns: make test runs each lifecycle, and each life of the proxy, on the host, which may have cgroup v1; lab-vm-full runs each
 // with v2, and make test some.
 func TestEveryLifecycleRuns(t *testing.T) {
 	t.Parallel()
-	src, err := os.ReadFile("../e2e/lifecycle_test.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	all := cycle.FindAllStringSubmatch(string(src), -1)
-	if len(all) < 15 {
-		t.Fatalf("only %d lifecycles found: the search is wrong", len(all))
-	}
-	makefile, err := os.ReadFile("../../Makefile")
-	if err != nil {
-		t.Fatal(err)
-	}
-	host := regexp.MustCompile(`-run '(\^TestHost[^']*)' \./test/e2e`).FindSubmatch(makefile)
+	host := regexp.MustCompile(`-run '(\^TestHost[^']*)' \./test/e2e`).FindStringSubmatch(text(t, "../../Makefile"))
 	if host == nil {
 		t.Fatal("no lane of the host found: the search is wrong")
 	}
 	for _, name := range []string{"Lifecycle", "ProxySafe", "ProxyKilled", "ProxyKilledBetween", "ProxyBeside"} {
-		if !regexp.MustCompile(string(host[1])).MatchString("TestHost" + name) {
+		if !regexp.MustCompile(host[1]).MatchString("TestHost" + name) {
 			t.Errorf("make test does not run all of TestHost%s", name)
 		}
 	}
 	short, full, some := vmTests(t, "TestVM("), vmTests(t, "TestFullVM("), 0
-	for _, m := range all {
-		if !onV2(full, m[1], "TestGuestLifecycle", "TestGuestSystemdLifecycle") {
-			t.Errorf("lab-vm-full does not run lifecycle %s with cgroup v2", m[1])
+	for _, name := range listed(t, "lifecycle_test.go", cycle, 15) {
+		if !onV2(full, name, "TestGuestLifecycle", "TestGuestSystemdLifecycle") {
+			t.Errorf("lab-vm-full does not run lifecycle %s with cgroup v2", name)
 		}
-		if onV2(short, m[1], "TestGuestLifecycle", "TestGuestSystemdLifecycle") {
+		if onV2(short, name, "TestGuestLifecycle", "TestGuestSystemdLifecycle") {
 			some++
 		}
 	}
@@ -117,18 +122,10 @@ var kubeletStep = regexp.MustCompile(`\{"(\w+)", n\.\w+\}`)
 // TestEveryKubeletStepRuns: lab-vm-full has each step beside a real kubelet on cgroup v2.
 func TestEveryKubeletStepRuns(t *testing.T) {
 	t.Parallel()
-	src, err := os.ReadFile("../e2e/kubeletguest_test.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	all := kubeletStep.FindAllStringSubmatch(string(src), -1)
-	if len(all) < 15 {
-		t.Fatalf("only %d steps found: the search is wrong", len(all))
-	}
 	full := vmTests(t, "TestFullVM(")
-	for _, m := range all {
-		if !onV2(full, m[1], "TestGuestKubelet") {
-			t.Errorf("lab-vm-full does not run step %s of TestGuestKubelet", m[1])
+	for _, step := range listed(t, "kubeletguest_test.go", kubeletStep, 15) {
+		if !onV2(full, step, "TestGuestKubelet") {
+			t.Errorf("lab-vm-full does not run step %s of TestGuestKubelet", step)
 		}
 	}
 }

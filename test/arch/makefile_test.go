@@ -105,9 +105,9 @@ var beyondTest = map[string]string{
 	"test/e2e.TestGuestCompat20FirstInstruction":              "lab-vm-full: TestCompatFirstInstruction20 has it on the host",
 	"test/e2e.TestGuestCompat17FirstInstruction":              "lab-vm-full: TestCompatFirstInstruction17 has it on the host",
 	"test/e2e.TestGuestSystemdDocker":                         "lab-vm-full: lab-proxy has dockerd on the host",
-	"test/e2e.TestGuestSystemdProxyScenarios":                 "lab-vm-full: TestGuestProxyScenarios has them with cgroupfs",
-	"test/e2e.TestGuestMemoryQoS":                             "lab-vm-full: koord-nri's restarts, which TestGuestLifecycle has too; the sums are in TestGuestScenarios",
-	"test/e2e.TestGuestSystemdConformance":                    "lab-vm-full: TestGuestConformance has them with cgroupfs, and TestGuestSystemdKoordlet repairs what systemd has changed",
+	"test/e2e.TestGuestSystemdProxyScenarios":                 "lab-vm-full: TestGuestProxyScenarios has one with cgroupfs",
+	"test/e2e.TestGuestMemoryQoS":                             "lab-vm-full: koord-nri is killed and started for minutes; TestGuestScenarios/memory-annotation has the sums, engine/host.TestKubeletMemoryQoS who owns them",
+	"test/e2e.TestGuestSystemdConformance":                    "lab-vm-full: TestGuestConformance has one with cgroupfs, and TestGuestSystemdKoordlet repairs what systemd has changed",
 	"test/e2e.TestGuestKubelet":                               "lab-vm-full: an emulated API server takes minutes to start; TestClusterNode… have a real kubelet on the host",
 	"test/e2e.TestGuestProxyBeside":                           "lab-vm-full: TestHostProxyBeside has it on the host",
 	"test/e2e.TestGuestProxyKilled":                           "lab-vm-full: TestHostProxyKilled has it on the host",
@@ -160,10 +160,7 @@ func TestEveryLabTestHasALane(t *testing.T) {
 		for _, m := range testFunc.FindAllStringSubmatch(string(src), -1) {
 			n++
 			name, key := m[1], dir+"."+m[1]
-			onV2 := func(in []guestTests) bool {
-				return slices.ContainsFunc(in, func(g guestTests) bool { return !g.v1 && g.name.MatchString(name) })
-			}
-			if strings.HasPrefix(name, "TestGuest") && !onV2(full) {
+			if strings.HasPrefix(name, "TestGuest") && !onV2(full, "", name) {
 				t.Errorf("%s: lab-vm-full does not run %s with cgroup v2", path, name)
 			}
 			if strings.HasPrefix(name, "TestGuest") && runs(dir, name, func(*lane) bool { return true }) {
@@ -171,7 +168,7 @@ func TestEveryLabTestHasALane(t *testing.T) {
 			}
 			switch {
 			case name == "TestMain":
-			case strings.HasPrefix(name, "TestGuest") && onV2(guests):
+			case strings.HasPrefix(name, "TestGuest") && onV2(guests, "", name):
 			case strings.HasPrefix(name, "TestGuest") && beyondTest[key] == "":
 				t.Errorf("%s: no VM of make test with cgroup v2 runs %s: give it one, or say in beyondTest why TestFullVM alone does", path, name)
 			case strings.HasPrefix(name, "TestGuest"):
