@@ -52,15 +52,19 @@ func (c *Client) Close() error { return c.conn.Close() }
 // WaitReady polls until the runtime says RuntimeReady, or ctx ends. The network's
 // readiness is not asked for: pods of the lab use the node's network.
 func (c *Client) WaitReady(ctx context.Context) error {
+	var last error // what the runtime said, which says more than that the time was up in the next call
 	for {
 		err := c.ready(ctx)
 		if err == nil {
 			return nil
 		}
+		if last == nil || ctx.Err() == nil {
+			last = err
+		}
 		c.conn.ResetConnectBackoff()
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("wait for runtime: %w: %w", ctx.Err(), err)
+			return fmt.Errorf("wait for runtime: %w: %w", ctx.Err(), last)
 		case <-time.After(50 * time.Millisecond):
 		}
 	}

@@ -6,9 +6,7 @@ package vm
 import (
 	"context"
 	"fmt"
-	"os"
 	"runtime"
-	"strconv"
 	"time"
 
 	"github.com/koord-rt/koord-rt/test/lab/parts"
@@ -18,9 +16,6 @@ const (
 	// cpusPerGuest is how many of the host's CPUs a guest of 8 emulated ones should find beside whatever else runs; with less, guests
 	// that run side by side (packages under go test do) see stalls that look like bugs.
 	cpusPerGuest = 4
-	// envGuests is how many guests may run at a time, for who knows that they have little company: one of them keeps little more than
-	// one CPU busy.
-	envGuests = "KOORD_RT_GUESTS"
 	// slotPatience is how long one slot is tried before the next.
 	slotPatience = 300 * time.Millisecond
 )
@@ -31,10 +26,7 @@ func takeSlot(ctx context.Context, root string) (release func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	slots, err := slots(os.Getenv(envGuests), runtime.NumCPU())
-	if err != nil {
-		return nil, err
-	}
+	slots := slots(runtime.NumCPU())
 	for i := 0; ; i = (i + 1) % slots {
 		short, cancel := context.WithTimeout(ctx, slotPatience)
 		release, err := quiet.Lock(short, fmt.Sprintf("vm-slot-%d", i))
@@ -51,13 +43,4 @@ func takeSlot(ctx context.Context, root string) (release func(), err error) {
 }
 
 // slots is how many guests may run at a time.
-func slots(asked string, cpus int) (int, error) {
-	if asked == "" {
-		return max(1, cpus/cpusPerGuest), nil
-	}
-	n, err := strconv.Atoi(asked)
-	if err != nil || n < 1 {
-		return 0, fmt.Errorf("%s is %q: want how many guests may run at a time", envGuests, asked)
-	}
-	return n, nil
-}
+func slots(cpus int) int { return max(1, cpus/cpusPerGuest) }
