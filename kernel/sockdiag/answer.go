@@ -19,6 +19,8 @@ import (
 type conn struct {
 	buf  []byte
 	rtts []uint32 // microseconds
+	// active and idle are connections that a walk has met.
+	active, idle []Connection
 }
 
 const (
@@ -38,16 +40,21 @@ const (
 	attrSize   = 4
 	typeMask   = 0x3fff
 
-	// tcpDiagGetSock asks for both address families in one walk of the table; SOCK_DIAG_BY_FAMILY takes two.
-	tcpDiagGetSock = 18
-	requestSize    = 60 // struct inet_diag_req
-	statesAt       = 52
-	extAt          = 3
-	diagInfo       = 2  // INET_DIAG_INFO
-	messageSize    = 72 // struct inet_diag_msg
-	sourceAt       = 8
-	destinationAt  = 24
-	established    = 1 // TCP_ESTABLISHED
+	// tcpDiagGetSock asks for both address families in one walk of the table; sockDiagByFamily takes two, but finds one connection
+	// without a walk.
+	tcpDiagGetSock   = 18
+	sockDiagByFamily = 20
+	requestSize      = 60 // struct inet_diag_req
+	requestV2Size    = 56 // struct inet_diag_req_v2
+	statesAt         = 52
+	extAt            = 3
+	diagInfo         = 2  // INET_DIAG_INFO
+	messageSize      = 72 // struct inet_diag_msg
+	idAt             = 4  // struct inet_diag_sockid, in the message
+	idInV2At         = 8  // and in inet_diag_req_v2
+	sourceAt         = 8
+	destinationAt    = 24
+	established      = 1 // TCP_ESTABLISHED
 )
 
 // Offsets in struct tcp_info (include/uapi/linux/tcp.h), which grows at its end. Times since are milliseconds, the round trip time is
@@ -63,36 +70,63 @@ var (
 	errDump   = errors.New("not all connections were told")
 )
 
-// measure fills rtts with the connections that have sent and heard something since.
-func (c *conn) measure(since time.Duration) error {
-	c.rtts = c.rtts[:0]
-	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_SOCK_DIAG)
+// open is a socket for one question, which it writes.
+func (c *conn) open(question []byte) (fd int, err error) {
+	fd, err = unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_SOCK_DIAG)
 	if err != nil {
-		return fmt.Errorf("open sock_diag: %w", err)
+		return -1, fmt.Errorf("open sock_diag: %w", err)
 	}
-	defer unix.Close(fd) //nolint:errcheck // nothing to do about it; it ends a dump that goes on
 	err = unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: answerTimeout})
 	if err == nil {
-		_, err = unix.Write(fd, question(c.buf[:0]))
+		_, err = unix.Write(fd, question)
 	}
 	if err != nil {
-		return fmt.Errorf("ask sock_diag: %w", err)
+		unix.Close(fd) //nolint:errcheck // nothing to do about it
+		return -1, fmt.Errorf("ask sock_diag: %w", err)
 	}
-	for seen := 0; seen < maxSeen && len(c.rtts) < maxConnections; {
+	return fd, nil
+}
+
+// read is the next part of the answer, valid until the one after it.
+func (c *conn) read(fd int) ([]byte, error) {
+	for {
 		n, err := unix.Read(fd, c.buf[:cap(c.buf)])
 		if err == unix.EINTR {
 			continue
 		}
 		if err != nil {
-			return fmt.Errorf("read sock_diag: %w", err)
+			return nil, fmt.Errorf("read sock_diag: %w", err)
 		}
-		got, done, err := c.parts(c.buf[:n], since)
+		return c.buf[:n], nil
+	}
+}
+
+// walk has the kernel walk its table: rtts are those of connections that have sent and heard something since.
+func (c *conn) walk(since time.Duration) error {
+	c.rtts, c.active, c.idle = c.rtts[:0], c.active[:0], c.idle[:0]
+	fd, err := c.open(question(c.buf[:0]))
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd) //nolint:errcheck // nothing to do about it; it ends a dump that goes on
+	for seen := 0; seen < maxSeen && len(c.rtts) < maxConnections; {
+		b, err := c.read(fd)
+		if err != nil {
+			return err
+		}
+		got, done, err := c.parts(b, since)
 		if err != nil || done {
 			return err
 		}
 		seen += got
 	}
 	return nil
+}
+
+// keep appends what a walk has met that is worth asking about again, MaxKnown at most: who was active first.
+func (c *conn) keep(known []Connection) []Connection {
+	known = append(known, c.active...)
+	return append(known, c.idle[:min(len(c.idle), MaxKnown-len(known))]...)
 }
 
 // question is nlmsghdr and inet_diag_req: established TCP connections, with INET_DIAG_INFO.
@@ -108,25 +142,43 @@ func question(b []byte) []byte {
 	return append(b, req...)
 }
 
+// message takes the first message off the answer.
+func message(b []byte) (kind uint16, seq uint32, body, rest []byte, err error) {
+	if len(b) < headerSize {
+		return 0, 0, nil, nil, errAnswer
+	}
+	length := binary.NativeEndian.Uint32(b)
+	if length < headerSize || uint64(length) > uint64(len(b)) {
+		return 0, 0, nil, nil, errAnswer
+	}
+	return binary.NativeEndian.Uint16(b[4:]), binary.NativeEndian.Uint32(b[8:]), b[headerSize:length], b[min(align(int(length)), len(b)):], nil
+}
+
 // parts walks the messages of one read.
 func (c *conn) parts(b []byte, since time.Duration) (seen int, done bool, err error) {
 	for len(b) > 0 {
-		if len(b) < headerSize {
-			return seen, true, errAnswer
+		kind, _, body, rest, err := message(b)
+		if err != nil {
+			return seen, true, err
 		}
-		length := binary.NativeEndian.Uint32(b)
-		if length < headerSize || uint64(length) > uint64(len(b)) {
-			return seen, true, errAnswer
-		}
-		kind, body := binary.NativeEndian.Uint16(b[4:]), b[headerSize:length]
-		b = b[min(align(int(length)), len(b)):]
+		b = rest
 		switch kind {
 		case unix.NLMSG_ERROR, unix.NLMSG_DONE:
 			return seen, true, failure(kind, body)
 		case tcpDiagGetSock:
 			seen++
-			if rtt, ok := parseConnection(body, since); ok && len(c.rtts) < maxConnections {
+			id, rtt, ok := parseConnection(body, since)
+			switch {
+			case !ok:
+			case rtt == 0:
+				if len(c.idle) < MaxKnown {
+					c.idle = append(c.idle, id)
+				}
+			case len(c.rtts) < maxConnections:
 				c.rtts = append(c.rtts, rtt)
+				if len(c.active) < MaxKnown {
+					c.active = append(c.active, id)
+				}
 			}
 		}
 	}
@@ -149,23 +201,25 @@ func failure(kind uint16, body []byte) error {
 
 func align(n int) int { return (n + 3) &^ 3 }
 
-// parseConnection reads struct inet_diag_msg (include/uapi/linux/inet_diag.h) with the attribute INET_DIAG_INFO: the round trip time of a
-// connection that has sent and heard something since, and leaves the namespace. One that was never measured has none.
-func parseConnection(b []byte, since time.Duration) (rtt uint32, ok bool) {
+// parseConnection reads struct inet_diag_msg (include/uapi/linux/inet_diag.h) with the attribute INET_DIAG_INFO: the name of an
+// established connection that leaves the namespace, and its round trip time, 0 where it has not sent and heard something since, or where
+// the time was never measured.
+func parseConnection(b []byte, since time.Duration) (id Connection, rtt uint32, ok bool) {
 	if len(b) < messageSize || b[1] != established || within(b) {
-		return 0, false
+		return Connection{}, 0, false
 	}
 	info := attribute(b[messageSize:], diagInfo)
 	if uintptr(len(info)) < rttAt+4 {
-		return 0, false
+		return Connection{}, 0, false
 	}
+	id.family = b[0]
+	copy(id.id[:], b[idAt:])
 	at := func(offset uintptr) uint32 { return binary.NativeEndian.Uint32(info[offset:]) }
 	limit := since.Milliseconds()
 	if int64(at(lastSentAt)) > limit || int64(at(lastHeardAt)) > limit {
-		return 0, false
+		return id, 0, true
 	}
-	rtt = at(rttAt)
-	return rtt, rtt > 0
+	return id, at(rttAt), true
 }
 
 // within reports a connection whose ends are in one namespace: on the loopback, or from an address to itself.

@@ -4,6 +4,7 @@
 package sockdiag
 
 import (
+	"encoding/binary"
 	"errors"
 	"net"
 	"os"
@@ -11,6 +12,7 @@ import (
 	"strconv"
 	"testing"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -34,8 +36,9 @@ func newPod(t testing.TB, pairs int) *pod {
 		err := unix.Unshare(unix.CLONE_NEWNET)
 		if err == nil {
 			p.tid = unix.Gettid()
-			if err = loopback(); err == nil {
-				err = p.connect(pairs)
+			var v6 bool
+			if v6, err = loopback(); err == nil {
+				err = p.connect(pairs, v6)
 			}
 		}
 		made <- err
@@ -52,11 +55,11 @@ func newPod(t testing.TB, pairs int) *pod {
 	return p
 }
 
-// loopback gives the loopback an address whose whole network the kernel then takes for its own.
-func loopback() error {
+// loopback gives the loopback an address whose whole network the kernel then takes for its own, and two of IPv6, where it has that.
+func loopback() (v6 bool, err error) {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
-		return err
+		return false, err
 	}
 	defer unix.Close(fd)
 	address, err := unix.NewIfreq("lo")
@@ -67,26 +70,48 @@ func loopback() error {
 		err = unix.IoctlIfreq(fd, unix.SIOCSIFADDR, address)
 	}
 	if err != nil {
-		return err
+		return false, err
 	}
 	up, err := unix.NewIfreq("lo")
 	if err != nil {
-		return err
+		return false, err
 	}
 	up.SetUint16(unix.IFF_UP)
-	return unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, up)
+	if err := unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, up); err != nil {
+		return false, err
+	}
+	fd6, err := unix.Socket(unix.AF_INET6, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return false, nil
+	}
+	defer unix.Close(fd6)
+	for host := byte(1); host <= 2; host++ {
+		req := struct { // struct in6_ifreq of include/uapi/linux/ipv6.h; the loopback is interface 1
+			addr          [16]byte
+			prefix, index uint32
+		}{[16]byte{0xfd, 15: host}, 128, 1}
+		if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd6), unix.SIOCSIFADDR, uintptr(unsafe.Pointer(&req))); errno != 0 {
+			return false, nil //nolint:nilerr // switched off, by sysctl for example
+		}
+	}
+	return true, nil
 }
 
-// connect is done by the thread in the namespace, where sockets are born.
-func (p *pod) connect(pairs int) error {
-	l, err := net.Listen("tcp4", "10.9.0.2:0")
+// connect is done by the thread in the namespace, where sockets are born. Every second pair is of IPv6; the others' servers are, too, as
+// those of programs that listen at every address.
+func (p *pod) connect(pairs int, v6 bool) error {
+	l, err := net.Listen("tcp", ":0")
 	if err != nil {
 		return err
 	}
 	defer l.Close()
-	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(10, 9, 0, 1)}}
-	for range pairs {
-		out, err := d.Dial("tcp4", l.Addr().String())
+	port := l.Addr().(*net.TCPAddr).Port
+	for i := range pairs {
+		d, to := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(10, 9, 0, 1)}}, "10.9.0.2"
+		if v6 && i%2 == 1 {
+			d, to = net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP("fd00::1")}}, "fd00::2"
+		}
+		out, err := d.Dial("tcp", net.JoinHostPort(to, strconv.Itoa(port)))
 		if err != nil {
 			return err
 		}
@@ -161,8 +186,8 @@ func TestKernel(t *testing.T) {
 	l := open(t)
 	busy, quiet := newPod(t, 3), newPod(t, 0)
 	busy.talk(t)
-	b := answer(t, l, time.Minute, Question{busy.tid, time.Minute}, Question{quiet.tid, time.Minute}, Question{os.Getpid(), time.Minute},
-		Question{1 << 30, time.Minute})
+	b := answer(t, l, time.Minute, Question{PID: busy.tid, Since: time.Minute}, Question{PID: quiet.tid, Since: time.Minute},
+		Question{PID: os.Getpid(), Since: time.Minute}, Question{PID: 1 << 30, Since: time.Minute})
 	if len(b.Answers) != 4 || b.Spent <= 0 {
 		t.Fatalf("%+v", b)
 	}
@@ -170,7 +195,7 @@ func TestKernel(t *testing.T) {
 		t.Errorf("three pairs of connections: %+v", a)
 	}
 	for i, what := range []string{"without connections", "our own namespace", "no process"} {
-		if a := b.Answers[i+1]; a != (Answer{}) {
+		if a := b.Answers[i+1]; !nothing(a) {
 			t.Errorf("%s: %+v", what, a)
 		}
 	}
@@ -186,16 +211,70 @@ func TestKernel(t *testing.T) {
 	}
 	// What has been quiet since is not new.
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
-		a := answer(t, l, time.Minute, Question{busy.tid, 0}).Answers[0]
-		if a == (Answer{}) {
+		a := answer(t, l, time.Minute, Question{PID: busy.tid}).Answers[0]
+		if a.Err == nil && a.Connections == 0 && len(a.Known) == 6 { // idle, but there
 			break
 		}
 		if time.Now().After(deadline) {
 			t.Fatalf("old round trips are told: %+v", a)
 		}
 	}
-	if b := answer(t, l, 0, Question{busy.tid, time.Minute}); len(b.Answers) != 0 {
+	if b := answer(t, l, 0, Question{PID: busy.tid, Since: time.Minute}); len(b.Answers) != 0 {
 		t.Errorf("%d answers without a budget", len(b.Answers))
+	}
+}
+
+func nothing(a Answer) bool {
+	return a.Err == nil && a.RTT == 0 && a.Connections == 0 && len(a.Known) == 0
+}
+
+// TestFollow: connections that a walk has found are asked about by name, in both families. One that has ended is told no more, nor one whose ends another socket has, and
+// in a namespace of others there is none of them.
+func TestFollow(t *testing.T) {
+	l := open(t)
+	p, other := newPod(t, 20), newPod(t, 1)
+	p.talk(t)
+	walk := answer(t, l, time.Minute, Question{PID: p.tid, Since: time.Minute}).Answers[0]
+	if walk.Err != nil || walk.Connections != 40 || len(walk.Known) != MaxKnown {
+		t.Fatalf("a walk: %+v", walk)
+	}
+	mine := func() []Connection { return slices.Clone(walk.Known) } // the Looker's own from then on
+	a := answer(t, l, time.Minute, Question{p.tid, time.Minute, mine()}).Answers[0]
+	if a.Err != nil || a.Connections != MaxKnown || a.RTT <= 0 || !slices.Equal(a.Known, walk.Known) {
+		t.Errorf("followed: %+v", a)
+	}
+	if a := answer(t, l, time.Minute, Question{other.tid, time.Minute, mine()}).Answers[0]; !nothing(a) {
+		t.Errorf("in a namespace of others: %+v", a)
+	}
+	stale := mine()
+	for i := range stale {
+		stale[i].id[47] ^= 1 // of the kernel's number
+	}
+	if a := answer(t, l, time.Minute, Question{p.tid, time.Minute, stale}).Answers[0]; !nothing(a) {
+		t.Errorf("others with the same ends: %+v", a)
+	}
+	ended := map[uint16]bool{} // ports of who has connected; the other end's is one for all
+	for i, c := range p.conns[:20] {
+		if i%2 == 0 {
+			ended[c.LocalAddr().(*net.TCPAddr).AddrPort().Port()] = true
+		}
+		c.Close()
+	}
+	want := 0
+	for _, k := range walk.Known {
+		from, to := binary.BigEndian.Uint16(k.id[:]), binary.BigEndian.Uint16(k.id[2:])
+		if !ended[from] && !ended[to] {
+			want++
+		}
+	}
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+		a := answer(t, l, time.Minute, Question{p.tid, time.Minute, mine()}).Answers[0]
+		if a.Err == nil && len(a.Known) == want && a.Connections == want {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("half have ended: %+v, want %d left", a, want)
+		}
 	}
 }
 
@@ -255,18 +334,25 @@ func TestLostThread(t *testing.T) {
 	}
 }
 
-// BenchmarkLook is one pod with some connections; the kernel's table of all connections is walked for each.
+// BenchmarkLook is one pod with some connections. For a walk the kernel looks at its whole table; known ones it finds.
 func BenchmarkLook(b *testing.B) {
 	l := open(b)
-	for _, pairs := range []int{0, 20} {
+	for _, pairs := range []int{0, 1, 20} {
 		p := newPod(b, pairs)
 		p.talk(b)
-		b.Run(strconv.Itoa(2*pairs)+"-connections", func(b *testing.B) {
-			var spent time.Duration
-			for b.Loop() {
-				spent += answer(b, l, time.Minute, Question{p.tid, time.Hour}).Spent
-			}
-			b.ReportMetric(float64(spent.Nanoseconds())/1000/float64(b.N), "cpu-us/op")
-		})
+		known := answer(b, l, time.Minute, Question{PID: p.tid, Since: time.Hour}).Answers[0].Known
+		look := func(name string, known []Connection) {
+			b.Run(strconv.Itoa(2*pairs)+"-connections/"+name, func(b *testing.B) {
+				var spent time.Duration
+				for b.Loop() {
+					spent += answer(b, l, time.Minute, Question{p.tid, time.Hour, known}).Spent
+				}
+				b.ReportMetric(float64(spent.Nanoseconds())/1000/float64(b.N), "cpu-us/op")
+			})
+		}
+		look("walk", nil)
+		if pairs > 0 {
+			look("follow", known)
+		}
 	}
 }

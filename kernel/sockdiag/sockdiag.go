@@ -8,9 +8,10 @@
 // for one question and goes home again; nothing is held there, so that a namespace ends when its pod does. No process is stopped or
 // changed, and nobody waits for an answer but that thread.
 //
-// What a question costs depends on the machine more than on the pod: the kernel walks its one table of all connections, which has up
-// to half a million places. Therefore every answer says how much CPU time it has cost, and whoever asks has to keep a budget. The
-// first question has a kernel with modules load tcp_diag, as ss(8) does.
+// What it costs to find connections depends on the machine more than on the pod: the kernel walks its one table of all connections, which
+// has up to half a million places, for milliseconds. Connections that are known it finds at once. Therefore an answer brings some along to
+// be asked about again, and every batch says how much CPU time it has cost: whoever asks has to keep a budget. The first question has a
+// kernel with modules load tcp_diag, as ss(8) does.
 //
 // It imports kernel/proc (for the path, and the type of its errors), golang.org/x/sys and the standard library only. Kernel documents:
 // sock_diag(7), netlink(7), network_namespaces(7); CONFIG_INET_DIAG, and the right CAP_SYS_ADMIN to enter a namespace.
@@ -34,6 +35,9 @@ type Question struct {
 	PID int
 	// Since is how long ago what is new began.
 	Since time.Duration
+	// Known are connections of an earlier answer: those alone are asked about. Without any the kernel walks its table. They belong to the
+	// Looker with the batch.
+	Known []Connection
 }
 
 // Answer to one question.
@@ -41,6 +45,8 @@ type Answer struct {
 	// RTT is the median, of so many connections; 0 of none.
 	RTT         time.Duration
 	Connections int
+	// Known are connections to ask about again, MaxKnown at most: some that a walk has met, or what is left of the question's.
+	Known []Connection
 	// Err is nil of a process that has gone: its answer has no connections.
 	Err error
 }
@@ -186,7 +192,7 @@ func newThread(fs proc.FS) (*thread, error) {
 	t := &thread{fs: fs, home: home, conn: conn{buf: make([]byte, bufferSize), rtts: make([]uint32, 0, maxConnections)}}
 	if err = unix.Fstat(home, &t.self); err == nil {
 		if err = unix.Setns(home, unix.CLONE_NEWNET); err == nil {
-			err = t.measure(time.Second)
+			err = t.walk(time.Second)
 		}
 	}
 	if err != nil {
@@ -203,19 +209,24 @@ func (t *thread) look(q Question) Answer {
 	if t.lost != nil {
 		return Answer{Err: t.lost}
 	}
+	var known []Connection
 	there, err := t.enter(q.PID)
 	if there {
-		err = t.measure(q.Since)
+		if len(q.Known) > 0 {
+			known, err = t.follow(q.Known, q.Since)
+		} else if err = t.walk(q.Since); err == nil {
+			known = t.keep(q.Known[:0])
+		}
 		if herr := unix.Setns(t.home, unix.CLONE_NEWNET); herr != nil {
 			t.lost = fmt.Errorf("leave the network namespace of process %d: %w", q.PID, herr)
 			return Answer{Err: t.lost}
 		}
 	}
 	if err != nil || !there || len(t.rtts) == 0 {
-		return Answer{Err: err}
+		return Answer{Known: known, Err: err}
 	}
 	slices.Sort(t.rtts)
-	return Answer{RTT: time.Duration(t.rtts[len(t.rtts)/2]) * time.Microsecond, Connections: len(t.rtts)}
+	return Answer{RTT: time.Duration(t.rtts[len(t.rtts)/2]) * time.Microsecond, Connections: len(t.rtts), Known: known}
 }
 
 // enter goes into the namespace of a process; false without an error where there is none to enter: the process has gone, or it is in

@@ -101,8 +101,8 @@ func (n *uplink) disturbed() {
 	n.divided()
 }
 
-// looks waits until koordlet has had so many other round trips of the LS pod: a history is 20 of them, and a machine on which a look is dear has one only now
-// and then.
+// looks waits until koordlet has had so many other round trips of the LS pod: a history is 20 of them, and the first waits for a walk over the kernel's
+// table, which on a machine with much memory costs some seconds' share of CPU time.
 func (n *uplink) looks(most int) {
 	n.t.Helper()
 	last, seen := 0.0, 0

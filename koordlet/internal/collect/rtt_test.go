@@ -18,13 +18,15 @@ import (
 	"github.com/koord-rt/koord-rt/model/unit"
 )
 
-// fakeLooker has each question answered by the next Take, as far as the time goes; a look at a process takes cost.
+// fakeLooker has each question answered by the next Take, as far as the time goes; a walk for a process takes cost, and to follow nothing.
 type fakeLooker struct {
 	under  *sockdiag.Batch
 	cost   time.Duration
-	rtt    map[int]time.Duration // without one: no connections
+	rtt    map[int]time.Duration // without one: none that was active
+	known  map[int]int           // so many connections are there to follow
 	err    error
-	log    []string // questions that were answered
+	log    []string // questions that were answered; those about known connections with their number
+	spent  time.Duration
 	closed bool
 }
 
@@ -44,9 +46,15 @@ func (f *fakeLooker) Take() *sockdiag.Batch {
 		if b.Spent >= b.Limit {
 			break
 		}
-		b.Spent += f.cost
-		f.log = append(f.log, fmt.Sprint(q.PID, " ", q.Since))
-		a := sockdiag.Answer{RTT: f.rtt[q.PID], Err: f.err}
+		text := fmt.Sprint(q.PID, " ", q.Since)
+		if n := len(q.Known); n > 0 {
+			text += fmt.Sprint(" of ", n)
+		} else {
+			b.Spent += f.cost
+			f.spent += f.cost
+		}
+		f.log = append(f.log, text)
+		a := sockdiag.Answer{RTT: f.rtt[q.PID], Err: f.err, Known: make([]sockdiag.Connection, f.known[q.PID])}
 		if a.RTT > 0 {
 			a.Connections = 3
 		}
@@ -67,7 +75,7 @@ func (f *fakeLooker) asked() string {
 func newRTTRig(t *testing.T, pods, slow int) (r *rig, f *fakeLooker, whom Targets, scan func(rest bool) []string) {
 	t.Helper()
 	r = newRig(t, "6.12-v2", node.CgroupV2, func(o *Options) { o.Slow = slow })
-	f = &fakeLooker{cost: 10 * time.Microsecond, rtt: map[int]time.Duration{}}
+	f = &fakeLooker{cost: 10 * time.Microsecond, rtt: map[int]time.Duration{}, known: map[int]int{}}
 	r.running = append(r.running, running{&rtts{look: f}})
 	like := targets(node.CgroupV2).Pods[1]
 	like.Containers = nil
@@ -121,37 +129,83 @@ func TestRTT(t *testing.T) {
 	expect(t, "awake again", told, "pod/p0 network_rtt 300", "pod/p0 network_rtt 300")
 }
 
-// TestRTTPace: where looking is dear, pods wait in line, nobody twice before all have had their turn, and the time that is spent stays
-// within its share.
+// TestRTTFollow: known connections are followed at each slow turn; the pod is walked for beside them once a minute, and at once where fewer than
+// half of them are left or none was active. A walk that is due to a follow without news tells of all the time since there was some.
+func TestRTTFollow(t *testing.T) {
+	t.Parallel()
+	_, f, _, scan := newRTTRig(t, 1, 3)
+	f.rtt[100], f.known[100] = 250*time.Microsecond, 4
+	seen := func(n int) string {
+		for range n {
+			scan(false)
+		}
+		return f.asked()
+	}
+	if got, want := seen(7), "100 3s, 100 3s of 4"; got != want {
+		t.Errorf("a walk, then known ones: %s, want %s", got, want)
+	}
+	follows := strings.Count(seen(51), "of 4")
+	if follows != 17 {
+		t.Errorf("%d follows in 17 turns", follows)
+	}
+	if got, want := seen(6), "100 3s of 4, 100 3s"; got != want {
+		t.Errorf("after a minute: %s, want %s", got, want)
+	}
+	f.known[100] = 2
+	if got, want := seen(3), "100 3s of 4"; got != want {
+		t.Errorf("half of them left: %s, want %s", got, want)
+	}
+	f.known[100] = 1
+	if got, want := seen(3), "100 3s of 2, 100 1s"; got != want {
+		t.Errorf("fewer than half: %s, want %s", got, want)
+	}
+	f.rtt[100] = 0
+	if got, want := seen(3), "100 2s of 1, 100 3s"; got != want {
+		t.Errorf("none was active: %s, want %s", got, want)
+	}
+}
+
+// TestRTTPace: where walking is dear, pods wait in line, nobody twice before all have had their turn, and the time that is spent stays
+// within its share. Who has known connections is followed at each turn meanwhile.
 func TestRTTPace(t *testing.T) {
 	t.Parallel()
 	_, f, _, scan := newRTTRig(t, 4, 1)
-	f.cost = 900 * time.Microsecond // three seconds' share
-	counts := map[string]int{}
+	f.cost = 900 * time.Microsecond // six seconds' share
+	walks, follows := map[string]int{}, 0
 	last := ""
-	const ticks = 60
-	for range ticks {
+	const ticks = 120
+	for n := range ticks {
+		if n == ticks/2 {
+			f.rtt[100], f.known[100] = time.Millisecond, 1 // it has got a connection that stays
+		}
 		scan(false)
 		for q := range strings.SplitSeq(f.asked(), ", ") {
-			if pid, _, ok := strings.Cut(q, " "); ok {
-				counts[pid]++
-				n, err := strconv.Atoi(pid)
-				if prev, _ := strconv.Atoi(last); err != nil || last != "" && n != 100+(prev-100+1)%4 {
-					t.Errorf("%s after %s", pid, last)
-				}
-				last = pid
+			pid, rest, ok := strings.Cut(q, " ")
+			if !ok {
+				continue
 			}
+			if strings.HasSuffix(rest, " of 1") {
+				follows++
+				continue
+			}
+			walks[pid]++
+			n, err := strconv.Atoi(pid)
+			if prev, _ := strconv.Atoi(last); err != nil || follows == 0 && last != "" && n != 100+(prev-100+1)%4 {
+				t.Errorf("%s after %s", pid, last)
+			}
+			last = pid
 		}
 	}
-	total := 0
-	for pid, n := range counts {
-		total += n
-		if n < 4 || n > 6 {
-			t.Errorf("%s was looked at %d times", pid, n)
+	for pid, n := range walks {
+		if n < 4 || n > 7 {
+			t.Errorf("%s was walked for %d times", pid, n)
 		}
 	}
-	if spent := time.Duration(total) * f.cost; spent > ticks*rttShare+f.cost {
-		t.Errorf("%v in %d s", spent, ticks)
+	if walks["100"] > 4 || follows < 20 {
+		t.Errorf("the one with a connection was walked for %d times, followed %d times", walks["100"], follows)
+	}
+	if f.spent > ticks*rttShare+f.cost {
+		t.Errorf("%v in %d s", f.spent, ticks)
 	}
 	// After a long rest no more than rttSaved is spent at once.
 	f.cost = time.Microsecond
@@ -180,8 +234,8 @@ func TestRTTWho(t *testing.T) {
 	r.Follow(Targets{})
 	expect(t, "all went", scan(false))
 	c := r.running[len(r.running)-1].collector.(*rtts)
-	if len(c.of.m)+len(c.line)+len(c.asked) != 0 {
-		t.Errorf("%d pods are remembered, %d in line, %d asked about", len(c.of.m), len(c.line), len(c.asked))
+	if len(c.of.m)+len(c.walk.pods)+len(c.follow.pods)+len(c.asked) != 0 {
+		t.Errorf("%d pods are remembered, %d and %d in line, %d asked about", len(c.of.m), len(c.walk.pods), len(c.follow.pods), len(c.asked))
 	}
 	f.err = fmt.Errorf("no way in")
 	r.Follow(Targets{Pods: slices.Clone(whom.Pods[4:])})
