@@ -160,12 +160,12 @@ lab-cluster: ## Lane 2: etcd, kube-apiserver and kubelet, koord-manager between 
 
 .PHONY: lab-cluster-beside
 lab-cluster-beside: build
-	$(LAB) -run '^TestCluster(ControlPlane|Node$$|NodeDiskFull|NodeKoordlet|NodeThrough|Manager.|UpstreamSamples)' ./test/lab/cluster | $(VERDICT)
+	$(LAB) -run '^TestCluster(ControlPlane|Node$$|NodeDiskFull|NodeKoordlet|NodeThrough|Manager$$|Manager[ANRU]|UpstreamSamples)' ./test/lab/cluster | $(VERDICT)
 
 # What measures CPU or memory.
 .PHONY: lab-cluster-alone
 lab-cluster-alone: build
-	$(LAB) -run '^TestCluster(NodeMeasured|Manager$$)' ./test/lab/cluster | $(VERDICT)
+	$(LAB) -run '^TestCluster(Node|Manager)Measured$$' ./test/lab/cluster | $(VERDICT)
 
 .PHONY: lab-peers
 lab-peers: build ## Upstream's agent as we run it for benchmarks and as hook server, its proxy, cri-dockerd, kube-controller-manager, containerd's events, make demo-cluster

@@ -113,7 +113,7 @@ var beyondTest = map[string]string{
 	"test/e2e.TestGuestProxyKilled":                           "lab-vm-full: TestHostProxyKilled has it on the host",
 	"test/e2e.TestGuestProxyKilledBetween":                    "lab-vm-full: TestHostProxyKilledBetween has it on the host",
 	"test/e2e.TestGuestProxyBesideScenarios":                  "lab-vm-full: TestHostProxyBesideScenarios has them on the host",
-	"test/e2e.TestDemoCluster":                                "lab-peers: needs kube-controller-manager built, and a machine that is quiet for minutes; TestClusterManager has the closed loop",
+	"test/e2e.TestDemoCluster":                                "lab-peers: needs kube-controller-manager built, and a machine that is quiet for minutes; TestClusterManager and TestClusterManagerMeasured have the closed loop",
 	"test/e2e.TestCRIOScenarios":                              "lab-crio: there is no recipe for CRI-O here, who has one brings it",
 	"test/e2e.TestCRIOProxyScenarios":                         "lab-crio, too",
 	"test/e2e.TestCRIOLifecycle":                              "lab-crio, too",

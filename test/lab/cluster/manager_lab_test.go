@@ -25,7 +25,7 @@ import (
 // TestClusterManager: the closed loop on one machine. koord-manager, with the rights of packaging/manifests, turns
 // slo-controller-config, each key of it, into the node's NodeSLO and NodeMetric, reports of koordlet into batch and mid resources of the node, and
 // a profile into a batch pod, which the stock scheduler places and koord-nri limits in the kernel; batch-memory is not raised while BE uses more
-// than it has requested; load takes CPU from the best-effort class and its pods in the kernel and batch resources from the node, and both come back. koordlet is
+// than it has requested ([TestClusterManagerMeasured] has load come and go). koordlet is
 // the account of packaging/manifests by a token of its node, held to it by their policy and by the webhook.
 // A batch pod that requests more than suppression leaves its class is evicted, and those that it had left too little stay; so is one by
 // which batch pods request too much of batch-cpu or batch-memory, one that computes on every CPU, and one that has agreed to go for memory;
@@ -37,6 +37,44 @@ import (
 func TestClusterManager(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)
 	defer cancel()
+	m := manage(ctx, t)
+	m.steps(t, []managedStep{
+		{"strategy", m.config}, {"override", m.override}, {"late", m.late}, {"broken", m.broken}, {"collect", m.collect}, {"other keys", m.otherKeys}, {"deleted by hand", m.byHand}, {"lent", m.lent}, {"lines", m.lines}, {"not sound", m.unsound},
+		{"admission", m.admission}, {"profile", m.profile}, {"booked", m.booked}, {"certificates ended", m.expire}, {"certificates renewed", m.renewed},
+		{"server away", m.away}, {"leader killed", m.takeover}, {"secret lost", m.lostSecret}, {"secret made", m.renewed},
+		{"certificates near their end", m.nearEnd}, {"recommended", m.recommends}, {"certificates renewed in time", m.inTime},
+		{"starved", m.starved}, {"overbooked", m.overbooked}, {"overbooked memory", m.overbookedMemory}, {"overused", m.overused}, {"filled", m.filled}, {"evicted much", m.evictedMuch}, {"danger", m.inDanger}, {"off", m.off}, {"agent", m.agentWrites}, {"root quota", m.rootOfNode}, {"amplified", m.amplified}, {"rights", m.managerRights}, {"agent's rights", m.agentRights}, {"crowd", m.crowded}, {"no manager", m.unadmitted},
+	})
+}
+
+// TestClusterManagerMeasured is what measures the node's own CPUs of the loop: load takes CPU from the best-effort class and its pods in the kernel and
+// batch resources from the node, and both come back.
+func TestClusterManagerMeasured(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)
+	defer cancel()
+	m := manage(ctx, t)
+	m.steps(t, []managedStep{{"strategy", m.config}, {"admission", m.admission}, {"profile", m.profile}, {"load", m.load}, {"given back", m.givenBack}})
+}
+
+type managedStep struct {
+	name string
+	test func(*testing.T)
+}
+
+// steps runs one after the other, as each goes on from where the one before has ended.
+func (m *managed) steps(t *testing.T, all []managedStep) {
+	t.Helper()
+	for _, s := range all {
+		if !t.Run(s.name, s.test) {
+			return
+		}
+	}
+	m.up(t)
+}
+
+// manage starts a cluster of one node with all that is managed.
+func manage(ctx context.Context, t *testing.T) *managed {
+	t.Helper()
 	h := startHostWith(ctx, t, host.Options{}, parts.Kubelet, parts.KubeScheduler)
 	log := newAuditOf(t, filepath.Join(h.Dir, "audit"), loopPolicy)
 	c := start(t, filepath.Join(h.Dir, "cluster"), log.flags()...)
@@ -55,21 +93,7 @@ func TestClusterManager(t *testing.T) {
 	}
 	m := &managed{governed: &governed{colocated: &colocated{c: c, k: k, h: h, tree: tree}, audit: log, outer: t, bound: true}}
 	m.begin(ctx, t)
-	for _, s := range []struct {
-		name string
-		test func(*testing.T)
-	}{
-		{"strategy", m.config}, {"override", m.override}, {"late", m.late}, {"broken", m.broken}, {"collect", m.collect}, {"other keys", m.otherKeys}, {"deleted by hand", m.byHand}, {"lent", m.lent}, {"lines", m.lines}, {"not sound", m.unsound},
-		{"admission", m.admission}, {"profile", m.profile}, {"booked", m.booked}, {"certificates ended", m.expire}, {"load", m.load}, {"certificates renewed", m.renewed},
-		{"server away", m.away}, {"leader killed", m.takeover}, {"secret lost", m.lostSecret}, {"secret made", m.renewed},
-		{"certificates near their end", m.nearEnd}, {"recommended", m.recommends}, {"given back", m.givenBack}, {"certificates renewed in time", m.inTime},
-		{"starved", m.starved}, {"overbooked", m.overbooked}, {"overbooked memory", m.overbookedMemory}, {"overused", m.overused}, {"filled", m.filled}, {"evicted much", m.evictedMuch}, {"danger", m.inDanger}, {"off", m.off}, {"agent", m.agentWrites}, {"root quota", m.rootOfNode}, {"amplified", m.amplified}, {"rights", m.managerRights}, {"agent's rights", m.agentRights}, {"crowd", m.crowded}, {"no manager", m.unadmitted},
-	} {
-		if !t.Run(s.name, s.test) {
-			return // each goes on from where the one before has ended
-		}
-	}
-	m.up(t)
+	return m
 }
 
 // managed is a node with koordlet and koord-nri in a cluster with koord-manager.

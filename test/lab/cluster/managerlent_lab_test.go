@@ -320,7 +320,7 @@ func (m *managed) steady(t *testing.T) (quota int) {
 	return quota
 }
 
-// givenBack: once the load has left the node's average, batch-cpu comes back, by the manager that has taken over.
+// givenBack: once the load has left the node's average, batch-cpu comes back.
 func (m *managed) givenBack(t *testing.T) {
 	m.uses(t, 150*time.Second, func(now share) error {
 		if err := little(now); err != nil {
