@@ -248,7 +248,7 @@ var agentCatalogue = [NumAgentMetrics]Metric{
 	AgentPodDiskLatency: {own("pod_disk_latency_seconds"), Gauge, ofPod("class"),
 		"Mean time of a wait for a disk; without delay accounting the IO pressure of a pod per request. No series while it waits for none.", valuesPod},
 	AgentPodRTT: {own("pod_network_rtt_seconds"), Gauge, ofPod("class"),
-		"Median round trip time of the TCP connections of a pod that were active; none of BE pods and those of the host's network.", valuesPod},
+		"Median round trip time of up to 16 TCP connections of a pod that were active; none of BE pods and those of the host's network.", valuesPod},
 	AgentPodDisturbed: {own("pod_disturbed"), Gauge, ofPod("signal", "figure"),
 		"What a disturbed pod feels, and what is usual for it: ratios, microseconds, or cycles per instruction; no series while it is not.",
 		valuesPod + "; signal: CPU pressure, disk latency …; figure: now, usual"},

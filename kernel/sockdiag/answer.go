@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// conn asks one question with each socket, in the calling thread's namespace.
+// conn asks with a socket for each question, in the calling thread's namespace.
 type conn struct {
 	buf  []byte
 	rtts []uint32 // microseconds
@@ -28,10 +28,8 @@ const (
 	bufferSize = 32 << 10
 	// answerTimeout bounds the wait for an answer, which the kernel gives before the question's system call returns.
 	answerTimeout = 1 // second
-	// maxConnections of one namespace are enough for a median; what comes first in the kernel's table is a random choice. maxSeen
-	// bounds those that are looked at for it.
-	maxConnections = 512
-	maxSeen        = 4096
+	// maxSeen bounds the connections that are looked at for some that are active.
+	maxSeen = 4096
 )
 
 // Numbers and sizes of include/uapi/linux/netlink.h, sock_diag.h and inet_diag.h.
@@ -109,7 +107,7 @@ func (c *conn) walk(since time.Duration) error {
 		return err
 	}
 	defer unix.Close(fd) //nolint:errcheck // nothing to do about it; it ends a dump that goes on
-	for seen := 0; seen < maxSeen && len(c.rtts) < maxConnections; {
+	for seen := 0; seen < maxSeen && len(c.active) < MaxKnown; {
 		b, err := c.read(fd)
 		if err != nil {
 			return err
@@ -174,11 +172,8 @@ func (c *conn) parts(b []byte, since time.Duration) (seen int, done bool, err er
 				if len(c.idle) < MaxKnown {
 					c.idle = append(c.idle, id)
 				}
-			case len(c.rtts) < maxConnections:
-				c.rtts = append(c.rtts, rtt)
-				if len(c.active) < MaxKnown {
-					c.active = append(c.active, id)
-				}
+			case len(c.active) < MaxKnown:
+				c.rtts, c.active = append(c.rtts, rtt), append(c.active, id)
 			}
 		}
 	}

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// MaxKnown connections of a namespace are followed at most. Their answers fit into the smallest receive buffer that a distribution sets.
+// MaxKnown connections of a namespace are told of at most, enough for a median. Their answers fit into the smallest receive buffer that a distribution sets.
 const MaxKnown = 16
 
 // Connection names one TCP connection of a namespace: its ends, and the kernel's number for the socket, which no later one has.

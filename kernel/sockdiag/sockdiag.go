@@ -3,8 +3,9 @@
 
 // Package sockdiag asks the kernel for the round trip times of the TCP connections of network namespaces.
 //
-// Inputs are process ids and times since the look before; output is the median of the smoothed round trip times of the connections
-// that have sent something and heard an answer since, those within the namespace left out. A thread of its own enters each namespace
+// Inputs are process ids and times since the look before; output is the median of the smoothed round trip times of connections
+// that have sent something and heard an answer since, those within the namespace left out: of MaxKnown at most, the first in the kernel's
+// table, whose order is by chance but the same at each look. A thread of its own enters each namespace
 // for one question and goes home again; nothing is held there, so that a namespace ends when its pod does. No process is stopped or
 // changed, and nobody waits for an answer but that thread.
 //
@@ -189,7 +190,7 @@ func newThread(fs proc.FS) (*thread, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the own network namespace: %w", err)
 	}
-	t := &thread{fs: fs, home: home, conn: conn{buf: make([]byte, bufferSize), rtts: make([]uint32, 0, maxConnections)}}
+	t := &thread{fs: fs, home: home, conn: conn{buf: make([]byte, bufferSize), rtts: make([]uint32, 0, MaxKnown)}}
 	if err = unix.Fstat(home, &t.self); err == nil {
 		if err = unix.Setns(home, unix.CLONE_NEWNET); err == nil {
 			err = t.walk(time.Second)

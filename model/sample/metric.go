@@ -155,7 +155,7 @@ var table = [NumMetrics]row{
 	DiskLatency: {"disk_latency", Micros, true, "mean time of a wait of its tasks for a disk (taskstats); without delay accounting its IO pressure " +
 		"per request"},
 	ClassCPU:   {"class_cpu", Cores, false, "CPU time per second of the cgroup of Kubernetes' BestEffort class, with pods that nobody has told of yet"},
-	NetworkRTT: {"network_rtt", Micros, true, "median of the smoothed round trip times of its TCP connections that were active (sock_diag)"},
+	NetworkRTT: {"network_rtt", Micros, true, "median of the smoothed round trip times of up to 16 of its TCP connections that were active (sock_diag)"},
 }
 
 func (m Metric) row() row {

@@ -13,19 +13,23 @@ import (
 	"github.com/koord-rt/koord-rt/model/unit"
 )
 
-// rtts tells the round trip time of pods: the median over their TCP connections that have sent something and heard an answer since the
-// look before. A slow connection shows as soon as it is used, and one that nobody uses says nothing.
+// rtts tells the round trip time of pods: the median over up to sockdiag.MaxKnown of their TCP connections, those that have sent something and heard an
+// answer since there was news of the pod. One that nobody uses says nothing.
 //
 // To find a pod's connections the kernel walks its whole table of them, which on a large machine takes milliseconds; a connection that is
-// known it finds at once. So at each slow turn a pod's known connections are followed, and it is walked for where none is known, none was
-// active or half of them have ended, and once in rttAgain. Nobody waits for either: a thread of sockdiag looks, and what it has found is told a
-// tick later. Each of the two has a share of CPU time; where that is not enough, pods wait in line. Not looked at are pods that have not run
-// since, those of the host's network, and best-effort ones, which nobody protects.
+// known it finds at once. So at each slow turn a pod's known connections are followed. It is walked for where none is known or half of them have
+// ended, and, after those, once in rttAgain, for connections that are new. Nobody waits for either: a thread of sockdiag looks, and what it has
+// found is told a tick later. Each of the two has a share of CPU time; where that is not enough, pods wait in line. Not looked at are pods that have
+// not run since, those of the host's network, and best-effort ones, which nobody protects.
 type rtts struct {
-	look          looker
-	of            each[rttState]
-	walk, follow  rttLine
-	under, before *rttLine // whose batch is under way, and whose was before it
+	look looker
+	of   each[rttState]
+	// need and again are pods to walk for; the latter have known connections, and wait until there is none of the former.
+	need, again, follow rttLine
+	walks, follows      rttCredit
+	// under is the line whose pods are in the batch under way; followed says that the batch before was of that kind.
+	under    *rttLine
+	followed bool
 	// asked are the pods of the batch under way; nil in place of one that has gone since.
 	asked   []*podEntry
 	batch   sockdiag.Batch
@@ -33,16 +37,15 @@ type rtts struct {
 	at      unit.Micros // credits grew until then
 }
 
-// rttLine are the pods that wait for one kind of look, each once.
-type rttLine struct {
-	pods []*podEntry
-	// credit is the CPU time that may be spent, below zero after a look that was dearer.
-	credit time.Duration
-}
+// rttLine are pods that wait, each once.
+type rttLine []*podEntry
+
+// rttCredit is the CPU time that may be spent on one kind of look, below zero after one that was dearer.
+type rttCredit time.Duration
 
 // rttState is one pod's.
 type rttState struct {
-	// at is when it was looked at last, and walked when it was walked for, 0 for never.
+	// at is until when its connections are told of, and walked when they were looked for, 0 for never.
 	at, walked unit.Micros
 	// known are the connections to follow, of so many that the last walk brought.
 	known   []sockdiag.Connection
@@ -83,109 +86,144 @@ func (c *rtts) collect(t *tick) {
 			c.turn(p, now)
 		}
 	}
-	for _, l := range []*rttLine{&c.walk, &c.follow} {
-		if c.at != 0 && now > c.at {
-			l.credit = min(l.credit+time.Duration((now-c.at).Seconds()*float64(rttShare)), rttSaved)
-		}
+	if c.at != 0 && now > c.at {
+		c.walks.grow(now - c.at)
+		c.follows.grow(now - c.at)
 	}
 	c.at = now
 	if c.under != nil {
 		return
 	}
-	switch walk, follow := c.walk.ready(), c.follow.ready(); {
-	case walk && (!follow || c.before == &c.follow):
-		c.ask(&c.walk, now, t.slow)
-	case follow:
-		c.ask(&c.follow, now, t.slow)
+	walk := &c.need
+	if len(c.need) == 0 {
+		walk = &c.again
 	}
+	switch may, follow := len(*walk) > 0 && c.walks > 0, len(c.follow) > 0 && c.follows > 0; {
+	case may && (c.followed || !follow):
+		c.ask(walk, c.walks, now, t.slow)
+	case follow:
+		c.ask(&c.follow, c.follows, now, t.slow)
+	}
+}
+
+func (c *rttCredit) grow(by unit.Micros) {
+	*c = min(*c+rttCredit(by.Seconds()*float64(rttShare)), rttCredit(rttSaved))
 }
 
 // turn puts a pod in line, unless it cannot have sent anything.
 func (c *rtts) turn(p *podEntry, now unit.Micros) {
 	s := c.of.of(&p.entry)
-	if p.rested && s.at != 0 {
-		return
-	}
-	if len(s.known) > 0 {
+	switch {
+	case p.rested && s.at != 0:
+	case len(s.known) == 0:
+		c.join(&c.need, p)
+	default:
 		c.join(&c.follow, p)
-	}
-	if len(s.known) == 0 || now-s.walked >= rttAgain {
-		c.join(&c.walk, p)
+		if now-s.walked >= rttAgain {
+			c.join(&c.again, p)
+		}
 	}
 }
 
 // join puts a pod at the end of a line, unless it stands there or is being looked at.
 func (c *rtts) join(l *rttLine, p *podEntry) {
-	if !slices.Contains(l.pods, p) && (c.under != l || !slices.Contains(c.asked, p)) {
-		l.pods = append(l.pods, p)
+	if !slices.Contains(*l, p) && (c.under != l || !slices.Contains(c.asked, p)) {
+		*l = append(*l, p)
 	}
 }
 
 func (l *rttLine) leave(e *entry) {
-	l.pods = slices.DeleteFunc(l.pods, func(p *podEntry) bool { return &p.entry == e })
+	*l = slices.DeleteFunc(*l, func(p *podEntry) bool { return &p.entry == e })
 }
 
-func (l *rttLine) ready() bool { return len(l.pods) > 0 && l.credit > 0 }
-
-// ask has the first in line looked at. For a pod that is new what counts is the last slow interval.
-func (c *rtts) ask(l *rttLine, now unit.Micros, slow uint64) {
-	n := min(len(l.pods), rttBatch)
-	c.asked = append(c.asked[:0], l.pods[:n]...)
-	l.pods = slices.Delete(l.pods, 0, n)
+// ask has the first in line looked at.
+func (c *rtts) ask(l *rttLine, limit rttCredit, now unit.Micros, slow uint64) {
+	n := min(len(*l), rttBatch)
+	c.asked = append(c.asked[:0], (*l)[:n]...)
+	*l = slices.Delete(*l, 0, n)
 	c.batch.Questions = c.batch.Questions[:0]
 	for _, p := range c.asked {
-		q := sockdiag.Question{PID: p.pod.PID, Since: time.Duration(slow) * time.Second} //nolint:gosec // a few ticks
+		// Of a pod that is new what counts is the last slow interval; and by that it is told who is worth following.
 		s := c.of.of(&p.entry)
-		if s.at != 0 {
-			q.Since = time.Duration(now-s.at) * time.Microsecond
+		q := sockdiag.Question{PID: p.pod.PID, Since: turns(slow)}
+		if s.at != 0 && (l == &c.follow || c.since(s, now) > q.Since) {
+			q.Since = c.since(s, now)
 		}
 		if l == &c.follow {
 			q.Known = s.known
 		}
 		c.batch.Questions = append(c.batch.Questions, q)
 	}
-	c.batch.Limit, c.askedAt = l.credit, now
-	c.under, c.before = l, l
+	c.batch.Limit, c.askedAt = time.Duration(limit), now
+	c.under, c.followed = l, l == &c.follow
 	c.look.Ask(&c.batch)
+}
+
+// turns is a slow interval.
+func turns(slow uint64) time.Duration {
+	return time.Duration(slow) * time.Second //nolint:gosec // a few ticks
+}
+
+func (c *rtts) since(s *rttState, now unit.Micros) time.Duration {
+	return time.Duration(now-s.at) * time.Microsecond
 }
 
 // take tells what was found. Who was not looked at, because the time was up, is the first in line again.
 func (c *rtts) take(t *tick, b *sockdiag.Batch, now unit.Micros) {
 	l := c.under
 	c.under = nil
-	l.credit -= b.Spent
+	if l == &c.follow {
+		c.follows -= rttCredit(b.Spent)
+	} else {
+		c.walks -= rttCredit(b.Spent)
+	}
 	for i, a := range b.Answers {
 		p := c.asked[i]
 		if p == nil {
 			continue
 		}
-		s := c.of.of(&p.entry)
-		s.known = a.Known
-		switch {
-		case l == &c.walk:
-			s.at, s.walked, s.brought = c.askedAt, c.askedAt, len(a.Known)
-			c.follow.leave(&p.entry) // all of this turn is told
-		case a.Connections > 0:
-			s.at = c.askedAt
-		}
-		if l == &c.follow && (a.Connections == 0 || 2*len(a.Known) < s.brought) {
-			c.join(&c.walk, p)
-		}
-		switch {
-		case a.Err != nil:
+		if a.Err != nil {
 			t.fail(a.Err)
-		case a.Connections > 0:
+		}
+		if s := c.of.of(&p.entry); c.learn(l, p, s, &a, t.slow) && a.Connections > 0 {
 			t.emit(p.subject, sample.NetworkRTT, float64(a.RTT.Microseconds()), now)
 		}
 	}
 	rest := slices.DeleteFunc(c.asked[len(b.Answers):], func(p *podEntry) bool { return p == nil })
-	l.pods = slices.Insert(l.pods, 0, rest...)
+	*l = slices.Insert(*l, 0, rest...)
 	c.asked = c.asked[:0]
+}
+
+// learn takes in what an answer says of the pod's connections, and reports whether it is news of their round trips.
+func (c *rtts) learn(l *rttLine, p *podEntry, s *rttState, a *sockdiag.Answer, slow uint64) (news bool) {
+	if l == &c.follow {
+		s.known = a.Known
+		if a.Err != nil || 2*len(a.Known) < s.brought {
+			// What is left is not what was told of before, and a walk tells of the same time.
+			s.known = nil
+			c.join(&c.need, p)
+			return false
+		}
+		if a.Connections > 0 {
+			s.at = c.askedAt
+		}
+		return true
+	}
+	if a.Err != nil {
+		return false // what is known may be followed all the same
+	}
+	s.known, s.walked, s.brought = a.Known, c.askedAt, len(a.Known)
+	if s.at != 0 && c.since(s, c.askedAt) < turns(slow)/2 {
+		return false // followed a moment ago
+	}
+	s.at = c.askedAt
+	c.follow.leave(&p.entry) // all of this turn is told
+	return true
 }
 
 func (c *rtts) forget(e *entry) {
 	c.of.forget(e)
-	for _, l := range []*rttLine{&c.walk, &c.follow} {
+	for _, l := range []*rttLine{&c.need, &c.again, &c.follow} {
 		l.leave(e)
 	}
 	for i, p := range c.asked {

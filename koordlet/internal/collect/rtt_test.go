@@ -4,6 +4,7 @@
 package collect
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -18,15 +19,15 @@ import (
 	"github.com/koord-rt/koord-rt/model/unit"
 )
 
-// fakeLooker has each question answered by the next Take, as far as the time goes; a walk for a process takes cost, and to follow nothing.
+// fakeLooker has each question answered by the next Take, as far as the time goes; a walk for a process takes cost, and to follow one a tenth of it.
 type fakeLooker struct {
 	under  *sockdiag.Batch
 	cost   time.Duration
 	rtt    map[int]time.Duration // without one: none that was active
-	known  map[int]int           // so many connections are there to follow
+	known  map[int]int           // so many connections are there
 	err    error
 	log    []string // questions that were answered; those about known connections with their number
-	spent  time.Duration
+	walked time.Duration
 	closed bool
 }
 
@@ -46,15 +47,21 @@ func (f *fakeLooker) Take() *sockdiag.Batch {
 		if b.Spent >= b.Limit {
 			break
 		}
+		a := sockdiag.Answer{RTT: f.rtt[q.PID], Err: f.err}
 		text := fmt.Sprint(q.PID, " ", q.Since)
 		if n := len(q.Known); n > 0 {
 			text += fmt.Sprint(" of ", n)
+			b.Spent += f.cost / 10
+			a.Known = q.Known[:min(n, f.known[q.PID])]
+			clear(q.Known[len(a.Known):]) // they are the looker's
 		} else {
 			b.Spent += f.cost
-			f.spent += f.cost
+			f.walked += f.cost
+			a.Known = make([]sockdiag.Connection, f.known[q.PID])
 		}
-		f.log = append(f.log, text)
-		a := sockdiag.Answer{RTT: f.rtt[q.PID], Err: f.err, Known: make([]sockdiag.Connection, f.known[q.PID])}
+		if f.log = append(f.log, text); f.err != nil {
+			a = sockdiag.Answer{Err: f.err}
+		}
 		if a.RTT > 0 {
 			a.Connections = 3
 		}
@@ -129,53 +136,89 @@ func TestRTT(t *testing.T) {
 	expect(t, "awake again", told, "pod/p0 network_rtt 300", "pod/p0 network_rtt 300")
 }
 
-// TestRTTFollow: known connections are followed at each slow turn; the pod is walked for beside them once a minute, and at once where fewer than
-// half of them are left or none was active. A walk that is due to a follow without news tells of all the time since there was some.
+// TestRTTFollow: known connections are followed at each slow turn; the pod is walked for once a minute beside them, which tells of it in their place, and at
+// once where fewer than half of them are left. A follow without news is told of with the next.
 func TestRTTFollow(t *testing.T) {
 	t.Parallel()
 	_, f, _, scan := newRTTRig(t, 1, 3)
 	f.rtt[100], f.known[100] = 250*time.Microsecond, 4
-	seen := func(n int) string {
-		for range n {
-			scan(false)
+	told := 0
+	seen := func(ticks int) string {
+		told = 0
+		for range ticks {
+			told += len(scan(false))
 		}
 		return f.asked()
 	}
-	if got, want := seen(7), "100 3s, 100 3s of 4"; got != want {
-		t.Errorf("a walk, then known ones: %s, want %s", got, want)
+	check := func(what string, ticks int, want string, emits int) {
+		t.Helper()
+		if got := seen(ticks); got != want || told != emits {
+			t.Errorf("%s: %s, told %d times; want %s, %d", what, got, told, want, emits)
+		}
 	}
-	follows := strings.Count(seen(51), "of 4")
-	if follows != 17 {
-		t.Errorf("%d follows in 17 turns", follows)
+	check("a walk, then known ones", 7, "100 3s, 100 3s of 4", 2)
+	if follows := strings.Count(seen(51), "100 3s of 4"); follows != 17 || told != 17 {
+		t.Errorf("%d follows in 17 turns, told %d times", follows, told)
 	}
-	if got, want := seen(6), "100 3s of 4, 100 3s"; got != want {
-		t.Errorf("after a minute: %s, want %s", got, want)
-	}
-	f.known[100] = 2
-	if got, want := seen(3), "100 3s of 4"; got != want {
-		t.Errorf("half of them left: %s, want %s", got, want)
-	}
-	f.known[100] = 1
-	if got, want := seen(3), "100 3s of 2, 100 1s"; got != want {
-		t.Errorf("fewer than half: %s, want %s", got, want)
-	}
+	check("after a minute", 6, "100 3s of 4, 100 3s", 2)
 	f.rtt[100] = 0
-	if got, want := seen(3), "100 2s of 1, 100 3s"; got != want {
-		t.Errorf("none was active: %s, want %s", got, want)
+	check("none was active", 6, "100 3s of 4, 100 6s of 4", 0)
+	f.rtt[100] = 250 * time.Microsecond
+	f.known[100] = 2
+	check("half of them left", 3, "100 9s of 4", 1)
+	f.known[100] = 1
+	check("fewer than half, told of by a walk", 3, "100 3s of 2, 100 4s", 1)
+}
+
+// TestRTTLearn: what an answer leaves known, whether it is news, and whether the pod is walked for before others.
+func TestRTTLearn(t *testing.T) {
+	t.Parallel()
+	const slow, now = 10, 100 * unit.Second
+	known := func(n int) []sockdiag.Connection { return make([]sockdiag.Connection, n) }
+	failed := errors.New("no memory")
+	for name, tc := range map[string]struct {
+		follow bool
+		before rttState
+		answer sockdiag.Answer
+		want   rttState
+		news   bool
+		need   bool
+	}{
+		"first walk":               {false, rttState{}, sockdiag.Answer{Known: known(3), Connections: 2}, rttState{now, now, known(3), 3}, true, false},
+		"a walk finds nobody":      {false, rttState{at: 5}, sockdiag.Answer{}, rttState{at: now, walked: now}, true, false},
+		"a walk after a follow":    {false, rttState{now - 2*unit.Second, 5, known(3), 3}, sockdiag.Answer{Known: known(4), Connections: 4}, rttState{now - 2*unit.Second, now, known(4), 4}, false, false},
+		"a walk fails":             {false, rttState{7, 5, known(3), 3}, sockdiag.Answer{Err: failed}, rttState{7, 5, known(3), 3}, false, false},
+		"a follow":                 {true, rttState{7, 5, known(3), 4}, sockdiag.Answer{Known: known(2), Connections: 1}, rttState{now, 5, known(2), 4}, true, false},
+		"a follow without news":    {true, rttState{7, 5, known(3), 4}, sockdiag.Answer{Known: known(3)}, rttState{7, 5, known(3), 4}, true, false},
+		"fewer than half are left": {true, rttState{7, 5, known(2), 4}, sockdiag.Answer{Known: known(1), Connections: 1}, rttState{7, 5, nil, 4}, false, true},
+		"a follow fails":           {true, rttState{7, 5, known(3), 4}, sockdiag.Answer{Err: failed}, rttState{7, 5, nil, 4}, false, true},
+	} {
+		c, p := &rtts{askedAt: now}, &podEntry{}
+		l, s := &c.need, c.of.of(&p.entry)
+		if tc.follow {
+			l = &c.follow
+		}
+		*s = tc.before
+		if news := c.learn(l, p, s, &tc.answer, slow); news != tc.news || !slices.Equal(s.known, tc.want.known) || s.at != tc.want.at || s.walked != tc.want.walked || s.brought != tc.want.brought {
+			t.Errorf("%s: news %v, %+v", name, news, *s)
+		}
+		if need := slices.Contains(c.need, p); need != tc.need {
+			t.Errorf("%s: walked for before others: %v", name, need)
+		}
 	}
 }
 
 // TestRTTPace: where walking is dear, pods wait in line, nobody twice before all have had their turn, and the time that is spent stays
-// within its share. Who has known connections is followed at each turn meanwhile.
+// within its share. Who has known connections is followed at each turn meanwhile, and is walked for after those who have none.
 func TestRTTPace(t *testing.T) {
 	t.Parallel()
 	_, f, _, scan := newRTTRig(t, 4, 1)
 	f.cost = 900 * time.Microsecond // six seconds' share
 	walks, follows := map[string]int{}, 0
 	last := ""
-	const ticks = 120
+	const ticks = 240
 	for n := range ticks {
-		if n == ticks/2 {
+		if n == 60 {
 			f.rtt[100], f.known[100] = time.Millisecond, 1 // it has got a connection that stays
 		}
 		scan(false)
@@ -197,23 +240,54 @@ func TestRTTPace(t *testing.T) {
 		}
 	}
 	for pid, n := range walks {
-		if n < 4 || n > 7 {
+		if n < 11 && pid != "100" {
 			t.Errorf("%s was walked for %d times", pid, n)
 		}
 	}
-	if walks["100"] > 4 || follows < 20 {
+	if walks["100"] > 4 || follows < 80 {
 		t.Errorf("the one with a connection was walked for %d times, followed %d times", walks["100"], follows)
 	}
-	if f.spent > ticks*rttShare+f.cost {
-		t.Errorf("%v in %d s", f.spent, ticks)
+	if f.walked > ticks*rttShare+f.cost {
+		t.Errorf("walks took %v in %d s", f.walked, ticks)
 	}
 	// After a long rest no more than rttSaved is spent at once.
-	f.cost = time.Microsecond
-	for range 30 {
+	for range 40 {
 		scan(true)
 	}
-	if f.under != nil && f.under.Limit > rttSaved {
-		t.Errorf("%v at once", f.under.Limit)
+	if scan(false); f.under == nil || f.under.Limit <= 0 || f.under.Limit > rttSaved {
+		t.Errorf("%+v at once", f.under)
+	}
+}
+
+// TestRTTFollowPace: to follow has a share of its own; who is not looked at, because it is used up, is the first next time.
+func TestRTTFollowPace(t *testing.T) {
+	t.Parallel()
+	_, f, _, scan := newRTTRig(t, 6, 1)
+	for i := range 6 {
+		f.rtt[100+i], f.known[100+i] = time.Millisecond, 1
+	}
+	for range 10 {
+		scan(false)
+	}
+	f.asked()
+	f.cost = 5 * time.Millisecond // half a millisecond for each that is followed: three in ten seconds
+	for range 30 {
+		scan(true) // the credit is full, for six
+	}
+	f.asked()
+	counts := map[string]int{}
+	for range 60 {
+		scan(false)
+		for q := range strings.SplitSeq(f.asked(), ", ") {
+			if pid, rest, ok := strings.Cut(q, " "); ok && strings.HasSuffix(rest, " of 1") {
+				counts[pid]++
+			}
+		}
+	}
+	for i := range 6 {
+		if n := counts[strconv.Itoa(100+i)]; n < 3 || n > 6 { // 60 s and the six of before
+			t.Errorf("%d was followed %d times: %v", 100+i, n, counts)
+		}
 	}
 }
 
@@ -234,8 +308,8 @@ func TestRTTWho(t *testing.T) {
 	r.Follow(Targets{})
 	expect(t, "all went", scan(false))
 	c := r.running[len(r.running)-1].collector.(*rtts)
-	if len(c.of.m)+len(c.walk.pods)+len(c.follow.pods)+len(c.asked) != 0 {
-		t.Errorf("%d pods are remembered, %d and %d in line, %d asked about", len(c.of.m), len(c.walk.pods), len(c.follow.pods), len(c.asked))
+	if len(c.of.m)+len(c.need)+len(c.again)+len(c.follow)+len(c.asked) != 0 {
+		t.Errorf("%d pods are remembered, %d, %d and %d in line, %d asked about", len(c.of.m), len(c.need), len(c.again), len(c.follow), len(c.asked))
 	}
 	f.err = fmt.Errorf("no way in")
 	r.Follow(Targets{Pods: slices.Clone(whom.Pods[4:])})

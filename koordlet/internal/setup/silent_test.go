@@ -114,6 +114,11 @@ func TestSilentWithoutTheLock(t *testing.T) {
 		look := barred.agent.Look()
 		return look != nil && look.Wall.Sub(begun) > 15*time.Second
 	})
+	for _, kind := range []string{"/api/v1/nodes", "/apis/slo.koordinator.sh/v1alpha1/nodeslos", "/apis/slo.koordinator.sh/v1alpha1/nodemetrics"} {
+		if len(silent.Requests("GET "+kind)) == 0 {
+			t.Errorf("the agent without the lock does not follow %s", kind)
+		}
+	}
 	if got := tells(silent); len(got) != 0 {
 		t.Errorf("without the lock it has written %v", got)
 	}

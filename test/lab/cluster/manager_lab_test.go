@@ -53,7 +53,7 @@ func TestClusterManagerMeasured(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)
 	defer cancel()
 	m := manage(ctx, t)
-	m.steps(t, []managedStep{{"strategy", m.config}, {"admission", m.admission}, {"profile", m.profile}, {"load", m.load}, {"given back", m.givenBack}})
+	m.steps(t, []managedStep{{"strategy", m.config}, {"lent", m.lent}, {"admission", m.admission}, {"profile", m.profile}, {"load", m.load}, {"given back", m.givenBack}})
 }
 
 type managedStep struct {
