@@ -229,8 +229,8 @@ func TestNodeThatCannotBeReadInFull(t *testing.T) {
 		}
 		var about status.Source
 		for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
-			about = c.sources()[0]
-			if seen := len(c.node.Observed().Value.Annotations); seen == step.annotations && about.State == step.state {
+			seen := len(c.node.Observed().Value.Annotations) // first, so that what is told is not older
+			if about = c.sources()[0]; seen == step.annotations && about.State == step.state {
 				break
 			}
 			if time.Now().After(deadline) {
