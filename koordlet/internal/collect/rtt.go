@@ -146,8 +146,8 @@ func (c *rtts) ask(l *rttLine, limit rttCredit, now unit.Micros, slow uint64) {
 		// Of a pod that is new what counts is the last slow interval; and by that it is told who is worth following.
 		s := c.of.of(&p.entry)
 		q := sockdiag.Question{PID: p.pod.PID, Since: turns(slow)}
-		if s.at != 0 && (l == &c.follow || c.since(s, now) > q.Since) {
-			q.Since = c.since(s, now)
+		if s.at != 0 && (l == &c.follow || s.since(now) > q.Since) {
+			q.Since = s.since(now)
 		}
 		if l == &c.follow {
 			q.Known = s.known
@@ -164,7 +164,8 @@ func turns(slow uint64) time.Duration {
 	return time.Duration(slow) * time.Second //nolint:gosec // a few ticks
 }
 
-func (c *rtts) since(s *rttState, now unit.Micros) time.Duration {
+// since is the time that nothing has been told of yet.
+func (s *rttState) since(now unit.Micros) time.Duration {
 	return time.Duration(now-s.at) * time.Microsecond
 }
 
@@ -213,7 +214,7 @@ func (c *rtts) learn(l *rttLine, p *podEntry, s *rttState, a *sockdiag.Answer, s
 		return false // what is known may be followed all the same
 	}
 	s.known, s.walked, s.brought = a.Known, c.askedAt, len(a.Known)
-	if s.at != 0 && c.since(s, c.askedAt) < turns(slow)/2 {
+	if s.at != 0 && s.since(c.askedAt) < turns(slow)/2 {
 		return false // followed a moment ago
 	}
 	s.at = c.askedAt
