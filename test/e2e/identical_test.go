@@ -58,12 +58,16 @@ func lifecycleByteIdentical(r *rig) {
 	// The comparison can fail: with everything on, specification, both levels of cgroups, the process and its group differ.
 	r.freshRun()
 	r.up(everything(disk), nil)
+	pod, container := "pod"+uid("same-be")+"/", "CONTAINER/"
+	if r.driver == kubelet.Systemd {
+		pod, container = "pod"+strings.ReplaceAll(uid("same-be"), "-", "_")+".slice/", "CONTAINER.scope/"
+	}
 	parts := []string{
-		"container specification", "CONTAINER", "pod" + uid("same-be") + "/cpu.", "process @oom", "process @sched",
-		map[bool]string{false: "CONTAINER/blkio.throttle.read_bps_device", true: "pod" + uid("same-be") + "/io.max"}[r.tree.V2()],
+		"container specification", "CONTAINER", pod + "cpu.", "process @oom", "process @sched",
+		map[bool]string{false: container + "blkio.throttle.read_bps_device", true: pod + "io.max"}[r.tree.V2()],
 	}
 	if r.tree.V2() {
-		parts = append(parts, "CONTAINER/memory.low")
+		parts = append(parts, container+"memory.low")
 	} else {
 		parts = append(parts, "CONTAINER/devices.list")
 	}
