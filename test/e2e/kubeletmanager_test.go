@@ -182,7 +182,7 @@ func (n *served) strategies() {
 	quota.what, quota.busy, quota.least, quota.most = "quota of best effort by the ConfigMap, while an LS pod uses three CPUs", 3, 20, free-800
 	n.a.granted(20*time.Second, quota)
 	held := n.fewest(n.quota)
-	loaded := n.lent("while an LS pod uses three CPUs", func(batch, busy float64) bool { return busy > 1000 && batch < calm })
+	loaded := n.lent("while an LS pod uses three CPUs", func(batch, busy float64) bool { return busy > 2000 && batch < calm })
 	stop()
 
 	begun := time.Now()
