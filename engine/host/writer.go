@@ -60,7 +60,7 @@ func (w *writer) open(weight, podWeight unit.WeightFormula) error {
 		o.Groups = wire.Groups{FS: rdt, Proc: procFS}
 	}
 	if w.systemd {
-		o.Units = wire.Units{Bus: w.bus, Container: weight, Pod: podWeight, Cgroup: w.roots.Cgroup, V1: w.version == node.CgroupV1}
+		o.Units = wire.Units{Bus: w.bus, Container: weight, Pod: podWeight, V1: w.version == node.CgroupV1}
 	}
 	a, err := apply.New(o)
 	if err != nil {

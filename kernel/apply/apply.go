@@ -57,7 +57,8 @@ type Groups interface {
 type Units interface {
 	// Has reports whether the cgroup is a unit that has a property for the knob.
 	Has(cgroup string, k plan.Knob) bool
-	// Set makes the settings of one cgroup properties of its unit. It is not called for knobs without a property.
+	// Set makes the settings of one cgroup properties of its unit, and returns when systemd has written them. It is not called for
+	// knobs without a property.
 	Set(ctx context.Context, cgroup string, settings []plan.Setting) error
 	// Held is what systemd would write to the files of a cgroup's unit, by its properties as they are now.
 	Held(ctx context.Context, cgroup string) (map[plan.Knob]string, error)

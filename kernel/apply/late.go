@@ -51,7 +51,7 @@ func (a *Applier) unwant(histories []history, originals map[string]string) {
 		t := a.take(keyOf(h.id.Target))
 		if slices.ContainsFunc(t.late, func(l *lateWrite) bool { return l.knob == h.id.Knob }) {
 			var out RestoreStep
-			if _, _, ours := a.stillOurs(h, &out); !ours && out.Err == nil {
+			if _, _, ours := a.stillOurs(h, originals, &out); !ours && out.Err == nil {
 				// What stands now, which the late write goes over, is not for the restore to change.
 				h.theirs, h.runtime = &journal.Record{Files: []string{h.file(a)}, Original: []string{out.From}}, nil
 			}

@@ -17,11 +17,14 @@ import (
 )
 
 // later is the next process on the same machine.
-func (m *machine) later(t *testing.T) *machine {
+func (m *machine) later(t *testing.T, change ...func(*apply.Options)) *machine {
 	t.Helper()
 	next := newMachine(t, "6.12", func(o *apply.Options) {
 		*o = apply.Options{
 			FS: m.files(t), Roots: m.Roots, Journal: m.ledger, Writer: m.Tree, Tasks: m.tasks, Cookies: cookies{m.tasks}, Groups: m.groups,
+		}
+		for _, c := range change {
+			c(o)
 		}
 	})
 	next.Tree, next.ledger, next.tasks, next.groups = m.Tree, m.ledger, m.tasks, m.groups

@@ -83,6 +83,9 @@ func (a *Applier) Restore(ctx context.Context, records []journal.Record, dryRun 
 	return out
 }
 
+// already is why nothing need be written.
+const already = "original already there"
+
 // undo is one knob's way back.
 type undo struct {
 	setting   plan.Setting // the value to return to, for ordering
@@ -108,7 +111,7 @@ func (a *Applier) plan(h history, originals map[string]string, out *RestoreStep)
 	if !isCgroupKnob(s.Knob) {
 		return a.planOther(u, out)
 	}
-	current, raw, ok := a.stillOurs(h, out)
+	current, raw, ok := a.stillOurs(h, originals, out)
 	if !ok {
 		return u, false
 	}
@@ -120,7 +123,7 @@ func (a *Applier) plan(h history, originals map[string]string, out *RestoreStep)
 }
 
 // stillOurs reads the file and compares it with what we wrote.
-func (a *Applier) stillOurs(h history, out *RestoreStep) (plan.Value, string, bool) {
+func (a *Applier) stillOurs(h history, originals map[string]string, out *RestoreStep) (plan.Value, string, bool) {
 	b := root.Get()
 	defer b.Put()
 	raw, err := a.o.FS.ReadRaw(b, h.id.Target, h.id.Knob)
@@ -136,6 +139,9 @@ func (a *Applier) stillOurs(h history, out *RestoreStep) (plan.Value, string, bo
 	}
 	if !a.holdsOurs(h, current) && !a.mayBeOurs(&h, current) {
 		out.From, out.Reason = string(raw), "no longer our value"
+		if original, ok := h.original(originals, h.file(a)); ok && original == out.From {
+			out.Reason = already
+		}
 		return plan.Value{}, "", false
 	}
 	return current, string(raw), true
@@ -190,7 +196,7 @@ func (a *Applier) planOriginal(u undo, current plan.Value, originals map[string]
 	own := cgroup.Write{File: main, Data: line(original)}
 	others := a.companions(u.history, originals, main)
 	if out.From == original && len(others) == 0 {
-		out.Reason = "original already there"
+		out.Reason = already
 		return u, false
 	}
 	// memory.memsw goes before a limit that grows and after one that shrinks, cpu.weight after cpu.idle was cleared.

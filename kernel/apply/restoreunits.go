@@ -10,7 +10,6 @@ import (
 	"maps"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/koord-rt/koord-rt/kernel/cgroup"
 	"github.com/koord-rt/koord-rt/kernel/root"
@@ -18,13 +17,8 @@ import (
 	"github.com/koord-rt/koord-rt/model/plan"
 )
 
-// unitWorkers bounds how many units are told at a time: each is waited for, because systemd writes after its reply.
-// keptFor is how long the files are watched after that, keptEvery how often.
-const (
-	unitWorkers = 8
-	keptFor     = 200 * time.Millisecond
-	keptEvery   = 20 * time.Millisecond
-)
+// unitWorkers bounds how many units are told at a time: each is waited for.
+const unitWorkers = 8
 
 // inUnit reports whether systemd keeps the knob's value as a property of a unit. On cgroup v1 it is not asked: its properties
 // are other ones there, and rounded.
@@ -61,7 +55,7 @@ func (a *Applier) unitsFollow(ctx context.Context, histories []history, out []Re
 		free <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-free }()
-			err := a.o.Units.Set(ctx, dir, settings)
+			err := a.tellUnit(ctx, dir, settings, 0)
 			if err == nil {
 				return
 			}
@@ -119,26 +113,13 @@ func (a *Applier) standingIn(histories []history, indexes []int, stands map[stri
 	return out
 }
 
-// keepFiles puts back what systemd makes of a file when it writes a unit's attributes again: it rounds quotas.
+// keepFiles puts back what systemd has made of files when it wrote the units' attributes again: it rounds quotas.
 func (a *Applier) keepFiles(ctx context.Context, stands map[string]string) {
-	end := time.NewTimer(keptFor)
-	defer end.Stop()
-	tick := time.NewTicker(keptEvery)
-	defer tick.Stop()
 	s := a.bare()
-	for {
-		for _, path := range slices.Sorted(maps.Keys(stands)) {
-			if now, err := root.Read(path); err == nil && now != stands[path] {
-				// What is refused is tried again at the next look; the value is the restore's, which has been recorded.
-				_ = s.writeRetry(ctx, cgroup.Write{File: path, Data: line(stands[path])}, true)
-			}
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-end.C:
-			return
-		case <-tick.C:
+	for _, path := range slices.Sorted(maps.Keys(stands)) {
+		if now, err := root.Read(path); err == nil && now != stands[path] {
+			// The value is the restore's, which has been recorded. One that is refused stays as systemd has it.
+			_ = s.writeRetry(ctx, cgroup.Write{File: path, Data: line(stands[path])}, true)
 		}
 	}
 }

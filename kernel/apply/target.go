@@ -24,6 +24,8 @@ type target struct {
 	notes []note
 	own   []own
 	late  []*lateWrite
+	// beside is what the journal has been told to stand in the file of Beside.
+	beside string
 }
 
 // own is what we have written last to one knob of a cgroup.
@@ -185,11 +187,18 @@ func (a *Applier) Last(id plan.ID) (plan.Value, bool) {
 		return plan.Value{}, false
 	}
 	defer t.mu.Unlock()
-	i := t.ownAt(plan.Setting{Knob: id.Knob, Key: id.Key})
-	if t.dead || i < 0 {
+	if t.dead {
 		return plan.Value{}, false
 	}
-	return t.own[i].value, true
+	return t.lastOwn(plan.Setting{Knob: id.Knob, Key: id.Key})
+}
+
+// lastOwn is what we have written last to the knob of a setting, and have not given back.
+func (t *target) lastOwn(s plan.Setting) (plan.Value, bool) {
+	if i := t.ownAt(s); i >= 0 {
+		return t.own[i].value, true
+	}
+	return plan.Value{}, false
 }
 
 func (t *target) disown(s plan.Setting) {
@@ -222,6 +231,9 @@ func (a *Applier) theirs(t *target, s plan.Setting, current plan.Value) bool {
 }
 
 func (t *target) forget(s plan.Setting) {
+	if s.Knob == Beside {
+		t.beside = ""
+	}
 	if i := t.at(s); i >= 0 {
 		t.notes = slices.Delete(t.notes, i, i+1)
 	}

@@ -4,7 +4,6 @@
 package apply_test
 
 import (
-	"context"
 	"errors"
 	"testing"
 
@@ -66,45 +65,5 @@ func BenchmarkVerify(b *testing.B) {
 		if m.Verify(p) != nil {
 			b.Fatal("mismatch")
 		}
-	}
-}
-
-// units records what is to become a property; held is what each unit has.
-type units struct {
-	calls map[string]int
-	held  map[string]map[plan.Knob]string
-	asked int
-	err   error
-}
-
-func (u *units) Held(_ context.Context, cgroup string) (map[plan.Knob]string, error) {
-	u.asked++
-	return u.held[cgroup], u.err
-}
-
-func (*units) Has(_ string, k plan.Knob) bool { return k != plan.CPUBurst }
-
-func (u *units) Set(_ context.Context, cgroup string, settings []plan.Setting) error {
-	u.calls[cgroup] += len(settings)
-	return u.err
-}
-
-func TestSyncUnits(t *testing.T) {
-	t.Parallel()
-	u := &units{calls: map[string]int{}}
-	m := newMachine(t, "6.12", func(o *apply.Options) { o.Units = u })
-	p := plan.Plan{set(pod, plan.CPUShares, plan.Int(2)), set(ctr, plan.MemoryHigh, plan.Int(-1)), set(pod, plan.MemoryMin, plan.Int(0)), set(ctr, plan.OOMScoreAdj, plan.Int(1))}
-	r := m.SyncUnits(t.Context(), p, 1)
-	if u.calls[pod] != 2 || u.calls[ctr] != 1 || r[0].Outcome != apply.Written || r[3].Outcome != apply.Skipped {
-		t.Errorf("calls %v, results %+v", u.calls, r)
-	}
-	same(t, m.ledger.lines(0), "systemd cpu.shares →", "systemd memory.min →", "systemd memory.high →")
-	burst := plan.Plan{set(pod, plan.CPUBurst, plan.Int(0))}
-	if r := m.SyncUnits(t.Context(), burst, 1); r[0].Outcome != apply.Skipped || u.calls[pod] != 2 || len(m.ledger.lines(3)) != 0 {
-		t.Errorf("what has no property: %+v, calls %v, ledger %v", r, u.calls, m.ledger.lines(3))
-	}
-	u.err = errors.New("no bus")
-	if r := m.SyncUnits(t.Context(), p, 1); r[1].Outcome != apply.Failed || !errors.Is(r[1].Err, u.err) {
-		t.Errorf("results %+v", r[1])
 	}
 }

@@ -32,6 +32,7 @@ type Units struct {
 // bus is the part of go-systemd's connection that is used.
 type bus interface {
 	SetUnitPropertiesContext(ctx context.Context, name string, runtime bool, properties ...dbus.Property) error
+	SystemStateContext(ctx context.Context) (*dbus.Property, error)
 	GetUnitTypePropertiesContext(ctx context.Context, unit, unitType string) (map[string]any, error)
 	Connected() bool
 	Close()
@@ -48,8 +49,8 @@ func newUnits(dial func(context.Context) (bus, error)) *Units {
 	return u
 }
 
-// SetProperties sets the mapped settings (see Mapped) of one unit until the next reboot. weight is the shares formula of
-// the level. It waits no longer than ctx does. Without a system bus the error matches errors.ErrUnsupported. A unit that
+// SetProperties sets the mapped settings (see Mapped) of one unit until the next reboot, and returns when systemd has written the unit's
+// attributes to its cgroup. weight is the shares formula of the level. It waits no longer than ctx does. Without a system bus the error matches errors.ErrUnsupported. A unit that
 // does not exist any more is an error of the bus.
 func (u *Units) SetProperties(ctx context.Context, name string, settings []plan.Setting, weight unit.WeightFormula) error {
 	props, mapErr := Properties(settings, weight)
@@ -62,10 +63,25 @@ func (u *Units) SetProperties(ctx context.Context, name string, settings []plan.
 		return errors.Join(mapErr, fmt.Errorf("set properties of unit %s: %w", name, ctx.Err()))
 	}
 	defer func() { u.turn <- struct{}{} }()
-	if err := u.call(ctx, func(b bus) error { return u.set(ctx, b, name, props) }); err != nil {
+	set := func(b bus) error {
+		if err := u.set(ctx, b, name, props); err != nil {
+			return err
+		}
+		return settle(ctx, b)
+	}
+	if err := u.call(ctx, set); err != nil {
 		return errors.Join(mapErr, fmt.Errorf("set properties of unit %s: %w", name, err))
 	}
 	return mapErr
+}
+
+// settle waits until systemd has written. It replies first and writes afterwards, but before it looks at another message: its loop works
+// off the queue of cgroups at each turn (manager_loop in src/core/manager.c). So any further reply will do.
+func settle(ctx context.Context, b bus) error {
+	if _, err := b.SystemStateContext(ctx); err != nil {
+		return fmt.Errorf("wait until they are written: %w", err)
+	}
+	return nil
 }
 
 // invalidArgs is how systemd refuses a value; the call it came in has changed nothing then.

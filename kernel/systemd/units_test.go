@@ -25,6 +25,9 @@ type fakeBus struct {
 	stuck  bool
 	// old refuses what systemd 251 does.
 	old bool
+	// settled is how many calls there had been when it was last waited for; deaf refuses that.
+	settled int
+	deaf    error
 }
 
 var errBus = errors.New("bus says no")
@@ -50,6 +53,12 @@ func (b *fakeBus) SetUnitPropertiesContext(ctx context.Context, name string, run
 		return errors.New("the setting would outlive a reboot")
 	}
 	return nil
+}
+
+// SystemStateContext is a reply after that to a change: then systemd has written.
+func (b *fakeBus) SystemStateContext(context.Context) (*dbus.Property, error) {
+	b.settled = len(b.calls)
+	return &dbus.Property{}, b.deaf
 }
 
 func (b *fakeBus) GetUnitTypePropertiesContext(_ context.Context, name, kind string) (map[string]any, error) {
@@ -87,8 +96,12 @@ func TestUnitsKeepsItsConnection(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if len(b.calls) != 2 || b.calls[0] != "a.slice MemoryMin @t 4096" {
-		t.Errorf("calls %q", b.calls)
+	if len(b.calls) != 2 || b.calls[0] != "a.slice MemoryMin @t 4096" || b.settled != 2 {
+		t.Errorf("calls %q, of which %d are written", b.calls, b.settled)
+	}
+	b.deaf = errBus
+	if err := u.SetProperties(t.Context(), "a.slice", oneMemory, unit.Linear); !errors.Is(err, errBus) {
+		t.Errorf("nobody knows whether it is written: %v", err)
 	}
 	u.Close()
 	if !b.closed {

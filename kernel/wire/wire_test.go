@@ -73,37 +73,6 @@ func TestMoveOfNobody(t *testing.T) {
 	}
 }
 
-// TestKeep: what systemd has overwritten is put back; a group whose file says 0 has nothing to lose.
-func TestKeep(t *testing.T) {
-	t.Parallel()
-	tree := kerneltest.New(t, "6.12", "/kubepods.slice/c.scope")
-	u := Units{Cgroup: tree.Roots.Cgroup}
-	if file, _ := u.kept("/kubepods.slice/c.scope"); file != "" {
-		t.Errorf("0 is kept: %s", file)
-	}
-	tree.Set(t, "/kubepods.slice/c.scope", "memory.oom.group", "1")
-	file, content := u.kept("/kubepods.slice/c.scope")
-	if content != "1" {
-		t.Fatalf("kept %q of %q", content, file)
-	}
-	tree.Set(t, "/kubepods.slice/c.scope", "memory.oom.group", "0")
-	if err := keep(t.Context(), file, content); err != nil {
-		t.Fatal(err)
-	}
-	if got := tree.Get(t, "/kubepods.slice/c.scope", "memory.oom.group"); got != "1" {
-		t.Errorf("the file has %q", got)
-	}
-	tree.Rmdir(t, "/kubepods.slice/c.scope")
-	if err := keep(t.Context(), file, content); err != nil {
-		t.Errorf("a group that is gone: %v", err)
-	}
-	for _, bad := range []string{"/a/../../b", "/absent"} {
-		if file, _ := u.kept(bad); file != "" {
-			t.Errorf("%s: %s", bad, file)
-		}
-	}
-}
-
 // systemd writes to cpu.idle on cgroup v2 alone, and only units have properties.
 func TestUnitsHave(t *testing.T) {
 	t.Parallel()

@@ -86,7 +86,7 @@ func (e *env) unitsOf(roots root.Roots, weights cgroup.Options) apply.Units {
 	if !exists(e.path("/run/systemd/system")) {
 		return nil
 	}
-	return wire.Units{Bus: systemd.New(), Container: weights.Weight, Pod: weights.PodWeight, Cgroup: roots.Cgroup, V1: cgroupVersion(roots) == node.CgroupV1}
+	return wire.Units{Bus: systemd.New(), Container: weights.Weight, Pod: weights.PodWeight, V1: cgroupVersion(roots) == node.CgroupV1}
 }
 
 // weights are the formulas that our daemons have found on this node, the first of the table's before the others', and as
