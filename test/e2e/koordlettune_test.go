@@ -43,6 +43,12 @@ func throttledGetsRoom(h *alone) {
 		}
 		return out
 	}
+	defer func() {
+		if h.t.Failed() {
+			out, err := h.ctl("top", "node") // what the loop saw last
+			h.t.Logf("%v\n%s", err, out)
+		}
+	}()
 	h.soon(2*time.Minute, h.narrow, quota(7500))
 	why := h.a.room(h.narrow, "given", time.Time{})
 	if !strings.HasPrefix(why, "tuned: throttled for ") {

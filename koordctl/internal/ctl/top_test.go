@@ -94,13 +94,18 @@ func node001() *status.Agent {
 // topHost has koordlet's status file; a process that lives is this test's own.
 func topHost(t *testing.T, alive bool) string {
 	t.Helper()
+	return topHostOf(t, alive, node001())
+}
+
+func topHostOf(t *testing.T, alive bool, agent *status.Agent) string {
+	t.Helper()
 	dir := t.TempDir()
 	if err := os.MkdirAll(filepath.Join(dir, "run/koord-rt"), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	s := status.Status{
 		Program: "koordlet", ProgramVersion: "koordlet v0.3.0 (abc)", Start: topNow.Add(-76 * time.Hour), Written: topNow.Add(-2 * time.Second),
-		Agent: node001(),
+		Agent: agent,
 	}
 	if err := status.Write(filepath.Join(dir, "run/koord-rt"), "koordlet", s); err != nil {
 		t.Fatal(err)
@@ -144,6 +149,20 @@ func TestTop(t *testing.T) {
 	out, err := runTop(t, topHost(t, false), "qos")
 	if err != nil || !strings.Contains(out, "koordlet v0.3.0 (abc) is NOT RUNNING since 2026-05-01T11:59:58Z") {
 		t.Errorf("dead: %v\n%s", err, out)
+	}
+}
+
+// A node without pods says so, and why none are known.
+func TestTopWithoutPods(t *testing.T) {
+	t.Parallel()
+	why := "neither kubelet nor API server is configured"
+	for want, source := range map[string]status.Source{
+		"\nno pods\n": {Name: "pods", State: status.StateActive}, "\nno pods are known: " + why + "\n": {Name: "pods", State: status.StateOff, Reason: why},
+	} {
+		out, err := runTop(t, topHostOf(t, true, &status.Agent{Sources: []status.Source{source}}), "pods")
+		if err != nil || !strings.HasSuffix(out, want) {
+			t.Errorf("%v, want %q at the end of:\n%s", err, want, out)
+		}
 	}
 }
 

@@ -5,6 +5,7 @@ package ctl
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -124,6 +125,11 @@ func (v *topView) classes() {
 
 // pods draws a row for each pod; bars are shares of the node.
 func (v *topView) pods(list []status.Pod, o *topOptions) {
+	if len(v.a.Pods) == 0 {
+		v.line("")
+		v.line("no pods%s", v.whyNone())
+		return
+	}
 	n := &v.a.Node
 	rows := make([][]string, 0, len(list))
 	for i := range list {
@@ -149,6 +155,15 @@ func (v *topView) pods(list []status.Pod, o *topOptions) {
 	if n := v.a.PodsLeftOut; n > 0 {
 		v.line("%d more pods run; only those with most CPU stand in the status file", n)
 	}
+}
+
+// whyNone is why no pods are known, where that is not because none run.
+func (v *topView) whyNone() string {
+	i := slices.IndexFunc(v.a.Sources, func(s status.Source) bool { return s.Name == "pods" && s.State != status.StateActive })
+	if i < 0 {
+		return ""
+	}
+	return " are known: " + printable(v.a.Sources[i].Reason)
 }
 
 func (v *topView) table(head []string, rows [][]string) {

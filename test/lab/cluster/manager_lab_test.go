@@ -48,14 +48,15 @@ func TestClusterManager(t *testing.T) {
 }
 
 // TestClusterManagerMeasured is what measures the node's own CPUs of the loop: load takes CPU from the best-effort class and its pods in the kernel and
-// batch resources from the node while certificates have ended, and both come back.
+// batch resources from the node while certificates have ended, and both come back, the latter by a manager that has taken over.
 func TestClusterManagerMeasured(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)
 	defer cancel()
 	m := manage(ctx, t)
 	m.steps(t, []managedStep{
 		{"strategy", m.config}, {"lent", m.lent}, {"admission", m.admission}, {"profile", m.profile},
-		{"certificates ended", m.expire}, {"load", m.load}, {"certificates renewed", m.renewed}, {"given back", m.givenBack},
+		{"certificates ended", m.expire}, {"load", m.load}, {"certificates renewed", m.renewed},
+		{"second replica", m.second}, {"leader killed", m.takeover}, {"given back", m.givenBack},
 	})
 }
 

@@ -85,6 +85,10 @@ func (h *Host) renderCRI2(put func(string, ...any)) {
 	put("[%s]", section)
 	if h.options.Version == parts.Containerd20 {
 		put("enable_cdi = true") // later versions have no switch
+	} else {
+		// By default it asks the shims for the CPU time of each container in each second, for a kubelet that takes statistics from the CRI:
+		// with 500 containers more than a whole CPU, so that no node is calm.
+		put("stats_collect_period = \"30s\"")
 	}
 	h.renderRuntime(put)
 	put("[%s.cni]\nconf_dir = %q", section, filepath.Join(h.Dir, "cni"))
