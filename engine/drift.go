@@ -160,9 +160,6 @@ func (g *Engine) claimsOn(s *plan.Setting) (out []drift.Claim) {
 		if v, ok := inSpec(&e, s); ok {
 			out = append(out, drift.Claim{By: drift.Runtime, Value: v})
 		}
-		if s.Knob == apply.Beside && g.views.Load().Kernel.Systemd {
-			out = append(out, drift.Claim{By: drift.Systemd, Value: plan.Int(0)}) // it has no property to ask for
-		}
 	case plan.LevelPod:
 		for _, pod := range g.reg.podList() {
 			if pod.p.Cgroup != s.Target.Cgroup {

@@ -297,7 +297,6 @@ func (g *Engine) repair(ctx context.Context, v *node.View, w *work, drift bool) 
 		}
 		return g.count(g.write(ctx, v, pl))
 	}
-	pl = withBeside(v, w, pl)
 	untold, same := g.untold(), w.gen == v.Generation || slices.Equal(w.plan, w.next)
 	if untold && (drift || !same) && g.strayed(w) && g.follow(ctx, w, stood) || len(pl) == 0 {
 		return 0

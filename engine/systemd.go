@@ -176,26 +176,6 @@ func (q *unitQueue) take(dir string) plan.Plan {
 	return pl
 }
 
-// withBeside is a container's plan together with what the kubelet has asked for of the knob that systemd writes with every property that
-// is set, by us or by the runtime at an update: it writes what it knows of it, and not what the kubelet has asked for.
-func withBeside(v *node.View, w *work, pl plan.Plan) plan.Plan {
-	if !v.Kernel.Systemd || v.Kernel.Cgroup != node.CgroupV2 {
-		return pl
-	}
-	i := slices.IndexFunc(pl, func(s plan.Setting) bool { return s.Target.Level == plan.LevelContainer && isUnit(&s) })
-	value, ok := askedFor(apply.Beside, &w.c.Base)
-	if i < 0 || !ok {
-		return pl
-	}
-	if now := pl.Find(pl[i].Target, apply.Beside, ""); now != nil && !now.Observe {
-		return pl
-	}
-	return append(pl[:len(pl):len(pl)], plan.Setting{
-		Target: pl[i].Target, Knob: apply.Beside, Value: value, Owner: pl[i].Owner, Hook: pl[i].Hook,
-		Reason: "as the kubelet asked: systemd writes its own with every property that is set",
-	})
-}
-
 // retry keeps what could not be set, unless something newer is queued: what was taken back nobody writes or looks at any more.
 func (q *unitQueue) retry(s plan.Setting) {
 	q.mu.Lock()
@@ -261,7 +241,8 @@ func (g *Engine) unitsLoop(ctx context.Context) {
 // syncUnits sets the properties that are queued. What fails is tried again when the value is written or looked at next,
 // at the latest by the drift check. What a unit is to have is taken at its turn: while systemd was at the units before it, newer
 // values may have been written, which those of a moment ago would undo in the kernel. What is left when ctx ends stays queued for
-// the end of the program, which has time of its own.
+// the end of the program, which has time of its own. Several are at work at once: one whose cgroup is being written to, for seconds where
+// memory is reclaimed, holds up no other.
 func (g *Engine) syncUnits(ctx context.Context) {
 	var all sync.WaitGroup
 	defer all.Wait()

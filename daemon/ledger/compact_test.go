@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -53,6 +54,42 @@ func TestCompactKeepsOldestOriginalAndNewest(t *testing.T) {
 	if e.Target != target("a") || e.Original == nil || e.Original.Original[0] != "1024" || e.Done.Want != "99" || e.Value.Want != "666" || e.Proof == nil ||
 		e.Drift == nil || e.Drift.Source != "systemd" || e.Drift.Found != "5" {
 		t.Errorf("entry: %+v", e)
+	}
+}
+
+// What systemd may have written over is kept in its place among our writes, the oldest and the newest, until a restore. It is no wish.
+func TestCompactKeepsBeside(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	l := open(t, dir, "nri", Options{})
+	beside := func(at int, stood string) journal.Record {
+		r := record("a", plan.MemoryOOMGroup, at, stood, "0")
+		r.Via, r.Want = journal.ViaBeside, ""
+		return r
+	}
+	appendAll(t, l, beside(0, "1"))
+	if e := NewIndex(readAll(t, dir, 0)).Entries(); len(e) != 1 || e[0].Value != nil || e[0].Done != nil || e[0].Original != nil {
+		t.Errorf("a wish: %+v", e)
+	}
+	appendAll(t, l, record("a", plan.MemoryOOMGroup, 1, "0", "1"), beside(2, "1"), record("a", plan.MemoryOOMGroup, 3, "1", "0"), beside(4, "1"), record("a", plan.MemoryOOMGroup, 5, "0", "1"))
+	compacted := func() (at []int) {
+		t.Helper()
+		if err := l.Compact(); err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range readAll(t, dir, 0) {
+			at = append(at, int(r.Time.Sub(t0)/time.Second))
+		}
+		return at
+	}
+	if got, want := compacted(), []int{0, 1, 4, 5}; !slices.Equal(got, want) {
+		t.Errorf("kept %v, want %v", got, want)
+	}
+	restored := record("a", plan.MemoryOOMGroup, 6, "0", "1")
+	restored.Via = journal.ViaRestore
+	appendAll(t, l, restored)
+	if got, want := compacted(), []int{6}; !slices.Equal(got, want) {
+		t.Errorf("kept %v after a restore, want %v", got, want)
 	}
 }
 

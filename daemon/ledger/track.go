@@ -23,6 +23,9 @@ const (
 	slotTheirs
 	// slotRuntime is the newest wish that the runtime took.
 	slotRuntime
+	// slotBesideFirst and slotBeside are the oldest and the newest of what systemd may have written by our doing.
+	slotBesideFirst
+	slotBeside
 	// slotDone is the newest wish that went well: what the kernel should hold. slotValue is the newest wish at all.
 	slotDone
 	slotValue
@@ -55,7 +58,7 @@ type setting[T any] struct {
 }
 
 // ofWrites are the slots that a restore ends.
-var ofWrites = [...]slot{slotFirst, slotWritten, slotTheirs, slotRuntime, slotDone, slotValue}
+var ofWrites = [...]slot{slotFirst, slotWritten, slotTheirs, slotRuntime, slotBesideFirst, slotBeside, slotDone, slotValue}
 
 func (s *setting[T]) put(sl slot, v T) { s.has[sl], s.rec[sl] = true, v }
 
@@ -132,6 +135,12 @@ func (s *setting[T]) digest(r *journal.Record, v T) {
 		return
 	case journal.ViaDrift:
 		s.put(slotDrift, v)
+		return
+	case journal.ViaBeside:
+		if !s.has[slotBesideFirst] {
+			s.put(slotBesideFirst, v)
+		}
+		s.put(slotBeside, v)
 		return
 	case journal.ViaRestore:
 		if r.Err == "" {

@@ -18,6 +18,9 @@ func (a *session) strayed(t *target, s plan.Setting, current plan.Value) bool {
 	if !isCgroupKnob(s.Knob) || s.Knob == plan.CPUShares && t.ownAt(plan.Setting{Knob: plan.CPUIdle}) >= 0 {
 		return false
 	}
+	if s.Knob == Beside && t.beside.telling > 0 {
+		return false // systemd writes, by our doing
+	}
 	known := false
 	if i := t.at(s); i >= 0 && t.notes[i].via == journal.ViaDirect && t.notes[i].err == "" {
 		known, s.Value = true, t.notes[i].value

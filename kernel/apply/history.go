@@ -26,6 +26,9 @@ type history struct {
 	before *journal.Record
 	// theirs is the newest write over a value of somebody else's, which is the original since then.
 	theirs *journal.Record
+	// beside is the newest record of what systemd may have written by our doing; besideLast: we have written nothing since.
+	beside     *journal.Record
+	besideLast bool
 	// writes are all of ours but give-backs: systemd may bring an older one back, which is nobody else's.
 	writes []*journal.Record
 }
@@ -130,7 +133,7 @@ func keep(originals map[string]string, r *journal.Record) {
 		switch _, known := originals[f]; {
 		case r.Via == journal.ViaRestore && r.Err == "":
 			delete(originals, f)
-		case r.Via == journal.ViaDirect && !known && i < len(r.Original):
+		case (r.Via == journal.ViaDirect || r.Via == journal.ViaBeside) && !known && i < len(r.Original):
 			originals[f] = r.Original[i]
 		}
 	}
@@ -226,9 +229,12 @@ func (h *history) add(r *journal.Record) {
 		if r.Err == "" {
 			h.runtime = r
 		}
+	case journal.ViaBeside:
+		h.beside, h.besideLast = r, true
 	case journal.ViaDirect:
 		switch {
 		case len(r.Written) > 0:
+			h.besideLast = false
 			if h.first == nil {
 				h.first = r
 			}

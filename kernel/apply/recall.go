@@ -29,6 +29,7 @@ func (a *Applier) Recall(records []journal.Record) []Standing {
 	out := make([]Standing, 0, len(histories))
 	for i := range histories {
 		h := &histories[i]
+		a.recallBeside(h, originals)
 		r, last, stands := a.lastOf(h)
 		if r == nil {
 			continue

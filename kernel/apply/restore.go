@@ -104,6 +104,9 @@ func (a *Applier) plan(h history, originals map[string]string, out *RestoreStep)
 		out.Action, out.Reason = ActRecreate, "stands in the container's specification"
 		return u, false
 	}
+	if a.lostBeside(&h) {
+		return a.planBeside(u, originals, out)
+	}
 	if h.ours == nil && h.runtime == nil {
 		out.Reason = "never written by us"
 		return u, false

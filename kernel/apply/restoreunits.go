@@ -55,15 +55,14 @@ func (a *Applier) unitsFollow(ctx context.Context, histories []history, out []Re
 		free <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-free }()
-			err := a.tellUnit(ctx, dir, settings, 0)
-			if err == nil {
-				return
-			}
+			err, back := a.tellUnit(ctx, dir, settings, 0)
 			mu.Lock()
 			defer mu.Unlock()
 			for _, i := range of[dir] {
-				why := fmt.Errorf("a daemon-reload brings ours back: set %s of %s in its unit: %w", out[i].Knob, out[i].Target, err)
-				out[i].Err = errors.Join(out[i].Err, why)
+				if err != nil {
+					back = errors.Join(back, fmt.Errorf("a daemon-reload brings ours back: set %s of %s in its unit: %w", out[i].Knob, out[i].Target, err))
+				}
+				out[i].Err, back = errors.Join(out[i].Err, back), nil
 			}
 		})
 	}

@@ -17,15 +17,14 @@ import (
 
 // target serialises the writes to one cgroup and remembers what the journal has already been told of it.
 type target struct {
-	key   string
-	mu    sync.Mutex
-	dead  bool // forgotten; a waiter must look it up again
-	inode uint64
-	notes []note
-	own   []own
-	late  []*lateWrite
-	// beside is what the journal has been told to stand in the file of Beside.
-	beside string
+	key    string
+	mu     sync.Mutex
+	dead   bool // forgotten; a waiter must look it up again
+	inode  uint64
+	notes  []note
+	own    []own
+	late   []*lateWrite
+	beside beside
 }
 
 // own is what we have written last to one knob of a cgroup.
@@ -232,7 +231,7 @@ func (a *Applier) theirs(t *target, s plan.Setting, current plan.Value) bool {
 
 func (t *target) forget(s plan.Setting) {
 	if s.Knob == Beside {
-		t.beside = ""
+		t.beside.told, t.beside.lost = "", ""
 	}
 	if i := t.at(s); i >= 0 {
 		t.notes = slices.Delete(t.notes, i, i+1)

@@ -41,6 +41,9 @@ const (
 	// ViaDrift: nothing was written; a value that stood was found to be another (Found), and was or is repaired. Source says who
 	// may have written that.
 	ViaDrift Via = "drift"
+	// ViaBeside: we are about to set properties of a unit, and systemd then writes Written over Original by itself; that is put back at
+	// once, unless we are killed before. It is no wish of ours.
+	ViaBeside Via = "beside"
 	// ViaGone: the target was removed; its records can be dropped.
 	ViaGone Via = "gone"
 )

@@ -6,7 +6,6 @@ package plugin_test
 import (
 	"context"
 	"path"
-	"slices"
 	"sync"
 	"testing"
 
@@ -17,8 +16,6 @@ import (
 	"github.com/koord-rt/koord-rt/engine/enginetest"
 	"github.com/koord-rt/koord-rt/kernel/apply"
 	kernelwire "github.com/koord-rt/koord-rt/kernel/wire"
-	"github.com/koord-rt/koord-rt/model/drift"
-	"github.com/koord-rt/koord-rt/model/journal"
 	"github.com/koord-rt/koord-rt/model/plan"
 )
 
@@ -70,15 +67,6 @@ func systemdHost(t *testing.T, change ...func(*host, *engine.Options)) (*host, *
 // slicePod is a pod with the kubelet's systemd driver.
 func (h *host) slicePod(t *testing.T, name, qos string, annotations map[string]string) (*api.PodSandbox, *api.Container) {
 	t.Helper()
-	sb, ctr := h.sliceSandbox(t, name, qos, annotations)
-	h.create(t, sb, ctr)
-	must(t, h.start(t, sb, ctr))
-	return sb, ctr
-}
-
-// sliceSandbox is slicePod before its container is created.
-func (h *host) sliceSandbox(t *testing.T, name, qos string, annotations map[string]string) (*api.PodSandbox, *api.Container) {
-	t.Helper()
 	parent := "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod" + name + ".slice"
 	switch qos {
 	case "LSR":
@@ -99,6 +87,8 @@ func (h *host) sliceSandbox(t *testing.T, name, qos string, annotations map[stri
 	must(t, h.rt.RunPodSandbox(t.Context(), &api.RunPodSandboxRequest{Pod: sb}))
 	ctr := ctrOf(sb, "app")
 	ctr.Linux.CgroupsPath = parent + "/cri-containerd-" + ctr.Id + ".scope"
+	h.create(t, sb, ctr)
+	must(t, h.start(t, sb, ctr))
 	return sb, ctr
 }
 
@@ -163,37 +153,5 @@ func TestUnitPropertiesQuiet(t *testing.T) {
 	h.stop()
 	if got := units.get("/kubepods.slice", plan.MemoryMin); got != "0" {
 		t.Errorf("MemoryMin of kubepods.slice is %s after the end", got)
-	}
-}
-
-// What the runtime's own update of a unit makes of memory.oom.group is not what the kubelet asked for: the drift check puts that back, and
-// tells of systemd. A container that has none of our properties is none of our business.
-func TestBesideProperties(t *testing.T) {
-	t.Parallel()
-	h, units := systemdHost(t, checked)
-	h.run(t)
-	asked := func(name, qos string, annotations map[string]string) *api.Container {
-		sb, ctr := h.sliceSandbox(t, name, qos, annotations)
-		ctr.Linux.Resources.Unified = map[string]string{"memory.oom.group": "1"}
-		h.create(t, sb, ctr)
-		must(t, h.start(t, sb, ctr))
-		h.tree.Set(t, ctr.Linux.CgroupsPath, "memory.oom.group", "0")
-		return ctr
-	}
-	group := func(ctr *api.Container) string { return h.tree.Get(t, ctr.Linux.CgroupsPath, "memory.oom.group") }
-	other := asked("other", "LSR", map[string]string{protocol.KeyOptOut: "true"})
-	ours := asked("lsr", "LSR", nil)
-	enginetest.Eventually(t, "the kubelet's value", func() bool { return group(ours) == "1" })
-	h.tree.Set(t, ours.Linux.CgroupsPath, "memory.oom.group", "0")
-	enginetest.Eventually(t, "the kubelet's value again, and who it was", func() bool {
-		return group(ours) == "1" && slices.ContainsFunc(h.journal.Of(ours.Id, plan.MemoryOOMGroup.String()), func(r journal.Record) bool {
-			return r.Via == journal.ViaDrift && r.Source == drift.Systemd.String() && r.Found == "0" && r.Want == "1"
-		})
-	})
-	if got := group(other); got != "0" {
-		t.Errorf("a container without properties of ours has memory.oom.group %s", got)
-	}
-	if units.count() == 0 {
-		t.Error("systemd was told of nothing")
 	}
 }
