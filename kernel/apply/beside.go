@@ -14,14 +14,14 @@ import (
 	"github.com/koord-rt/koord-rt/model/plan"
 )
 
-// Beside is the knob that systemd (since 253) writes anew with every property of a unit that is set: memory.oom.group, which no
+// besideKnob is the knob that systemd (since 253) writes anew with every property of a unit that is set: memory.oom.group, which no
 // property of a running scope can say (OOMPolicy= is for its creator). It writes none, over the kubelet's 1.
 const (
-	Beside = plan.MemoryOOMGroup
-	none   = "0"
+	besideKnob = plan.MemoryOOMGroup
+	none       = "0"
 )
 
-// beside is what a target remembers of the file of Beside.
+// beside is what a target remembers of the file of besideKnob.
 type beside struct {
 	// told is what the journal has been told to stand there, lost what systemd has written over and nobody has put back.
 	told, lost string
@@ -29,7 +29,7 @@ type beside struct {
 	telling int
 }
 
-// stood is what the file of Beside had before a property was set.
+// stood is what the file of besideKnob had before a property was set.
 type stood struct {
 	setting   plan.Setting
 	file, raw string // file is empty where there is none
@@ -55,11 +55,11 @@ func (a *Applier) tellUnit(ctx context.Context, dir string, settings plan.Plan, 
 // noteBeside reads what systemd is about to write over, and records it: killed before it is put back, we would leave systemd's value, which
 // a restore would not know of. Where it is our own, the ledger has what a restore returns to.
 func (a *Applier) noteBeside(target plan.Target, gen uint64) (stood, error) {
-	out := stood{setting: plan.Setting{Target: target, Knob: Beside}}
+	out := stood{setting: plan.Setting{Target: target, Knob: besideKnob}}
 	if a.o.FS.Version() != node.CgroupV2 {
 		return out, nil
 	}
-	path, err := a.o.FS.Path(target, Beside)
+	path, err := a.o.FS.Path(target, besideKnob)
 	if err != nil {
 		return out, nil //nolint:nilerr // nothing to lose
 	}

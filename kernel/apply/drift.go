@@ -18,7 +18,7 @@ func (a *session) strayed(t *target, s plan.Setting, current plan.Value) bool {
 	if !isCgroupKnob(s.Knob) || s.Knob == plan.CPUShares && t.ownAt(plan.Setting{Knob: plan.CPUIdle}) >= 0 {
 		return false
 	}
-	if s.Knob == Beside && t.beside.telling > 0 {
+	if s.Knob == besideKnob && t.beside.telling > 0 {
 		return false // systemd writes, by our doing
 	}
 	known := false

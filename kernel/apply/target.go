@@ -230,7 +230,7 @@ func (a *Applier) theirs(t *target, s plan.Setting, current plan.Value) bool {
 }
 
 func (t *target) forget(s plan.Setting) {
-	if s.Knob == Beside {
+	if s.Knob == besideKnob {
 		t.beside.told, t.beside.lost = "", ""
 	}
 	if i := t.at(s); i >= 0 {
