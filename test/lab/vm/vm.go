@@ -61,6 +61,8 @@ var (
 	ErrIncomplete = errors.New("guest delivered no result")
 	// errNoTimer comes with ErrIncomplete where the kernel says that an emulated CPU's timer does not fire.
 	errNoTimer = errors.New("an emulated CPU has no timer")
+	// errAborted comes with ErrIncomplete where an assertion in the emulator failed.
+	errAborted = errors.New("the emulator aborted")
 	// errNotBegun comes with ErrIncomplete and ErrPanic where the command has not begun.
 	errNotBegun = errors.New("its command did not begin")
 )
@@ -96,7 +98,7 @@ type Result struct {
 	Config   string // path of the kernel's build configuration
 	Took     time.Duration
 	CPU      time.Duration // that the emulator computed: what a guest costs, however busy the host is
-	// BootFailed is the end of a first guest that did not come to its command; empty where the first did.
+	// BootFailed is the end of a first guest that did not come to its command, or that the emulator was to blame for; empty where the first is the result.
 	BootFailed string
 }
 
@@ -140,10 +142,10 @@ func Boot(ctx context.Context, o Options) (Result, error) {
 	}
 	defer release()
 	r, err := machine.boot(ctx, o)
-	if (errors.Is(err, errNotBegun) || errors.Is(err, errNoTimer)) && ctx.Err() == nil {
+	if (errors.Is(err, errNotBegun) || errors.Is(err, errNoTimer) || errors.Is(err, errAborted)) && ctx.Err() == nil {
 		// An emulated CPU can sleep through its timer and whatever wakes it: systemd gives up after 90 seconds then, and once in many
 		// runs the kernel has panicked at its fourth second. Nothing of the caller's has run, so nothing of it is hidden by one more try. A timer
-		// that is lost later is the emulator's, too: no program can stop one.
+		// that is lost later is the emulator's, too: no program can stop one. So is an assertion of the emulator's.
 		fmt.Fprintf(o.Console, "boot the guest once more: %v\n", err)
 		first := err.Error()
 		r, err = machine.boot(ctx, o)

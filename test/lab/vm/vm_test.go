@@ -239,6 +239,27 @@ func TestRunEndsWithoutATimer(t *testing.T) {
 	}
 }
 
+// TestRunTellsThatTheEmulatorAborted: a guest is booted again, however far it had come, where the emulator ended itself at an assertion, and
+// not where somebody else killed it.
+func TestRunTellsThatTheEmulatorAborted(t *testing.T) {
+	t.Parallel()
+	for script, wanted := range map[string]bool{
+		"echo " + guestcfg.Begins + "; echo 'Assertion failed.' >&2; kill -ABRT $$": true,
+		"echo " + guestcfg.Begins + "; kill -KILL $$":                               false,
+		"echo " + guestcfg.Begins + "; exit 134":                                    false,
+	} {
+		work := t.TempDir()
+		if err := makeSparse(filepath.Join(work, outFile), 1); err != nil {
+			t.Fatal(err)
+		}
+		m := machine{emulator: vmparts.Emulator{Command: []string{"sh", "-c", script}}}
+		_, _, err := m.run(t.Context(), work, Options{OutputDir: t.TempDir(), Timeout: time.Minute, Console: io.Discard}, time.Minute)
+		if err == nil || errors.Is(err, errAborted) != wanted || wanted != strings.Contains(err.Error(), "Assertion failed.") {
+			t.Errorf("%s: %v, want that it aborted: %v", script, err, wanted)
+		}
+	}
+}
+
 func TestPanicLine(t *testing.T) {
 	t.Parallel()
 	console := "[    4.1] systemd[1]: Failed to find module\r\n[    4.2] Kernel panic - not syncing: Attempted to kill init! exitcode=0x0000000b\r\n[    4.3] CPU: 1\r\n"
