@@ -94,8 +94,24 @@ func loopback() (v6 bool, err error) {
 		if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd6), unix.SIOCSIFADDR, uintptr(unsafe.Pointer(&req))); errno != 0 {
 			return false, nil //nolint:nilerr // switched off, by sysctl for example
 		}
+		if err := usable(net.IP(req.addr[:])); err != nil {
+			return false, err
+		}
 	}
 	return true, nil
+}
+
+// usable waits until an address can be bound to: an IPv6 one is tentative until a worker of the kernel's has run, on the loopback as well.
+func usable(ip net.IP) error {
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+		l, err := net.ListenTCP("tcp", &net.TCPAddr{IP: ip})
+		if err == nil {
+			return l.Close()
+		}
+		if !errors.Is(err, unix.EADDRNOTAVAIL) || time.Now().After(deadline) {
+			return err
+		}
+	}
 }
 
 // connect is done by the thread in the namespace, where sockets are born. Every second pair is of IPv6; the others' servers are, too, as
