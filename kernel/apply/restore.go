@@ -40,7 +40,17 @@ type RestoreStep struct {
 	From   string
 	To     []string
 	Reason string
-	Err    error
+	// Recorded is a value of ours that the runtime's own record of the container has as well, nil where it has none: its next update writes it
+	// again, or fails, as a quota does that is below a burst.
+	Recorded *Recorded
+	Err      error
+}
+
+// Recorded is what we have put into a runtime's record of a container.
+type Recorded struct {
+	// Ours is what the record says if nobody has changed it since. Back is what it has to say: what is restored in the kernel, or what somebody
+	// else has written there, which an update would otherwise write over.
+	Ours, Back plan.Setting
 }
 
 // Restore undoes what the ledger's records say we did (D7), in the reverse of the order that keeps parents and children
@@ -83,8 +93,11 @@ func (a *Applier) Restore(ctx context.Context, records []journal.Record, dryRun 
 	return out
 }
 
-// already is why nothing need be written.
-const already = "original already there"
+// Why nothing is written.
+const (
+	already = "original already there"
+	notOurs = "no longer our value"
+)
 
 // undo is one knob's way back.
 type undo struct {
@@ -115,6 +128,7 @@ func (a *Applier) plan(h history, originals map[string]string, out *RestoreStep)
 		return a.planOther(u, out)
 	}
 	current, raw, ok := a.stillOurs(h, originals, out)
+	out.Recorded = a.recorded(&h, current, out)
 	if !ok {
 		return u, false
 	}
@@ -125,7 +139,7 @@ func (a *Applier) plan(h history, originals map[string]string, out *RestoreStep)
 	return a.planOriginal(u, current, originals, out)
 }
 
-// stillOurs reads the file and compares it with what we wrote.
+// stillOurs reads the file and compares it with what we wrote. The text is there where it is ours, the value where it could be read.
 func (a *Applier) stillOurs(h history, originals map[string]string, out *RestoreStep) (plan.Value, string, bool) {
 	b := root.Get()
 	defer b.Put()
@@ -141,11 +155,11 @@ func (a *Applier) stillOurs(h history, originals map[string]string, out *Restore
 		return plan.Value{}, "", false
 	}
 	if !a.holdsOurs(h, current) && !a.mayBeOurs(&h, current) {
-		out.From, out.Reason = string(raw), "no longer our value"
+		out.From, out.Reason = string(raw), notOurs
 		if original, ok := h.original(originals, h.file(a)); ok && original == out.From {
 			out.Reason = already
 		}
-		return plan.Value{}, "", false
+		return current, "", false
 	}
 	return current, string(raw), true
 }
@@ -273,6 +287,37 @@ func (a *Applier) planWidest(u undo, current plan.Value, out *RestoreStep) (undo
 	u.setting.Value = v
 	u.direction = cgroup.Compare(u.setting, current)
 	return a.planRendered(u, reason, out)
+}
+
+// recorded is what the runtime's record may have of a knob. An empty list is none that a runtime could be told: it leaves the one it has.
+func (a *Applier) recorded(h *history, current plan.Value, out *RestoreStep) *Recorded {
+	if h.runtime == nil || h.id.Target.Level != plan.LevelContainer || out.Err != nil {
+		return nil
+	}
+	s := plan.Setting{Target: h.id.Target, Knob: h.id.Knob, Key: h.id.Key}
+	r := Recorded{Ours: s, Back: s}
+	var err1, err2 error
+	r.Ours.Value, err1 = valueOf(s.Knob, h.runtime.Want)
+	if r.Back.Value = current; out.Reason != notOurs {
+		r.Back.Value, _, err2 = a.widest(*h)
+	}
+	if err1 != nil || err2 != nil || s.Knob.Info().Text && r.Back.Value.String() == "" {
+		return nil
+	}
+	return &r
+}
+
+// Told records that the runtime's own record of a container says so now.
+func (a *Applier) Told(told plan.Plan) error {
+	s := a.bare()
+	records := make([]journal.Record, len(told))
+	for i := range told {
+		t := a.take(keyOf(told[i].Target))
+		records[i] = s.record(t, told[i], journal.ViaRestore, 0)
+		t.mu.Unlock()
+		records[i].Reason = "told to the runtime"
+	}
+	return a.o.Journal.Append(records...)
 }
 
 func finish(u undo, reason string, out *RestoreStep) (undo, bool) {

@@ -96,6 +96,9 @@ func lifecycleRestore(r *rig) {
 		now := r.trees(run)
 		maps.Copy(now, r.attributesOf([]*kubelet.Running{run}))
 		r.restoredTwin(run, twins[run.Pod.Name], now)
+		if run == fresh[0] {
+			r.updatesRestored(run)
+		}
 		if err := r.kube.StopPod(r.t.Context(), run); err != nil {
 			r.t.Fatal(err)
 		}
@@ -105,6 +108,25 @@ func lifecycleRestore(r *rig) {
 	r.identical("processes after restore", attributes, r.attributesOf(old))
 	if out, err := r.ctl("restore"); err != nil || !strings.Contains("\n"+out, "\n0 restored, ") {
 		r.t.Errorf("a second restore finds something to do: %v\n%s", err, out)
+	}
+}
+
+// updatesRestored: the kubelet resizes a pod that was made with us, down and up, after the restore. What the runtime has on record of it is what
+// the kubelet asked for: nothing of ours comes back with the update, and no burst of ours has the smaller limit refused.
+func (r *rig) updatesRestored(run *kubelet.Running) {
+	r.t.Helper()
+	for _, step := range []struct {
+		cpu   kubelet.Quantity
+		quota string
+	}{{"250m", "25000"}, {"1", "100000"}} {
+		if err := r.kube.ResizeContainer(r.t.Context(), run, "main", limited(step.cpu, "192Mi")); err != nil {
+			r.t.Errorf("a resize to %s after the restore: %v", step.cpu, err)
+		}
+		want := []string{"main cpu.cfs_quota_us=" + step.quota, "main cpu.cfs_burst_us=0"}
+		if r.tree.V2() {
+			want = []string{"main cpu.max=" + step.quota + " 100000", "main cpu.max.burst=0", "main memory.high=max", "main memory.min=0", "main memory.low=0"}
+		}
+		r.soon(0, run, want)
 	}
 }
 

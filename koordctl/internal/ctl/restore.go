@@ -24,28 +24,29 @@ const restoreWriter = "koordctl"
 
 func restoreCommand(e *env) *cobra.Command {
 	var dryRun bool
-	var pod, container string
+	var pod, container, endpoint string
 	cmd := &cobra.Command{
 		Use:   "restore",
 		Short: "Write back what stood in the kernel before koord-rt, where it still holds our value",
 		Long: "Node, QoS class and pod level, resctrl and processes return to what was read before our first write, or to what the kubelet\n" +
-			"has written since. Container values that the runtime keeps in its own specification get the kubelet's value or the widest one.\n" +
-			"Properties of systemd units follow, so that a daemon-reload does not bring ours back. Values of a specification alone (variables,\n" +
-			"devices) are listed: only a new container is without them. Stop koord-nri first, or it sets them again.",
+			"has written since. Container values that the runtime keeps in its own specification get the kubelet's value or the widest one, there\n" +
+			"and in the kernel. Properties of systemd units follow, so that a daemon-reload does not bring ours back. Values of a specification\n" +
+			"alone (variables, devices) are listed: only a new container is without them. Stop koord-nri first, or it sets them again.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return e.restore(cmd.Context(), dryRun, pod, container)
+			return e.restore(cmd.Context(), dryRun, pod, container, endpoint)
 		},
 	}
 	f := cmd.Flags()
 	f.BoolVar(&dryRun, "dry-run", false, "only print the steps")
 	f.StringVar(&pod, "pod", "", "only this pod and its containers: namespace/pod or UID")
 	f.StringVar(&container, "container", "", "only this container: namespace/pod/container or id")
+	f.StringVar(&endpoint, "runtime-endpoint", "", "the runtime's CRI socket, unix:///path (default: where our daemons reach it)")
 	cmd.MarkFlagsMutuallyExclusive("pod", "container")
 	return cmd
 }
 
-func (e *env) restore(ctx context.Context, dryRun bool, pod, container string) (err error) {
+func (e *env) restore(ctx context.Context, dryRun bool, pod, container, endpoint string) (err error) {
 	var j journal.Journal
 	runDir := e.path(e.runDir)
 	if !dryRun {
@@ -80,6 +81,7 @@ func (e *env) restore(ctx context.Context, dryRun bool, pod, container string) (
 	}
 	e.warnRunning(runDir)
 	steps := m.applier.Restore(ctx, records, dryRun)
+	steps = append(steps, e.tellRuntime(ctx, m, steps, endpoint, dryRun)...)
 	return e.printSteps(append(steps, m.removeGroups(records, dryRun)...), dryRun)
 }
 
@@ -122,7 +124,7 @@ func (e *env) printSteps(steps []apply.RestoreStep, dryRun bool) error {
 		case s.Err != nil:
 			o.Err = s.Err.Error()
 			failed++
-		case s.Action == apply.ActWrite:
+		case s.Action == apply.ActWrite || s.Action == actTell:
 			written++
 		case s.Action == apply.ActRecreate:
 			recreate++

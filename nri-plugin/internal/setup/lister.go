@@ -14,12 +14,6 @@ import (
 	"github.com/koord-rt/koord-rt/model/workload"
 )
 
-// endpoints are where runtimes answer CRI unless they are told otherwise; the name is what they say at Configure.
-var endpoints = map[string]string{
-	"containerd": "unix:///run/containerd/containerd.sock",
-	"cri-o":      "unix:///run/crio/crio.sock",
-}
-
 // lister asks the runtime that koord-nri is connected to: at the configured endpoint, else at that runtime's usual one. It is
 // safe for concurrent use.
 type lister struct {
@@ -62,7 +56,7 @@ func (l *lister) open() (c *cri.Lister, at string, err error) {
 	at = l.endpoint
 	if at == "" {
 		name := l.name()
-		if at = endpoints[strings.ToLower(name)]; at == "" {
+		if at = cri.Endpoint(strings.ToLower(name)); at == "" {
 			return nil, "", fmt.Errorf("no host.criEndpoint is configured, and the runtime %q has none that is known", name)
 		}
 	}

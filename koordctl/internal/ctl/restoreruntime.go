@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+package ctl
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/koord-rt/koord-rt/adapt/cri"
+	"github.com/koord-rt/koord-rt/api/config"
+	"github.com/koord-rt/koord-rt/kernel/apply"
+	"github.com/koord-rt/koord-rt/model/mark"
+	"github.com/koord-rt/koord-rt/model/plan"
+)
+
+// actTell: the runtime is told what its record of a container has to say.
+const actTell apply.Action = "tell"
+
+// tellRuntime takes what is ours out of the runtime's records of the containers, by the update that the kubelet uses, when the kernel has been
+// restored: a later update would write ours again or, where it lowers a CPU limit below a burst of ours, be refused. What the record says by now
+// is asked for, since the kubelet may have changed it without us.
+func (e *env) tellRuntime(ctx context.Context, m *machine, steps []apply.RestoreStep, endpoint string, dryRun bool) []apply.RestoreStep {
+	var ids []string
+	of := map[string][]*apply.Recorded{}
+	for i := range steps {
+		r := steps[i].Recorded
+		if r == nil || r.Ours.Target.Container == "" || steps[i].Err != nil {
+			continue
+		}
+		id := r.Ours.Target.Container
+		if of[id] == nil {
+			ids = append(ids, id)
+		}
+		of[id] = append(of[id], r)
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	list, err := e.runtime(ctx, endpoint)
+	if list == nil && err == nil {
+		return nil // Docker writes what an update names and nothing else
+	}
+	if list != nil {
+		defer func() { _ = list.Close() }()
+	}
+	var out []apply.RestoreStep
+	for _, id := range ids {
+		s := apply.RestoreStep{Target: of[id][0].Ours.Target, Action: actTell, Reason: "the runtime's own record of it says ours"}
+		var told plan.Plan
+		asked := err
+		if asked == nil {
+			told, asked = recordedIn(ctx, list, id, of[id])
+		}
+		for i := range told {
+			s.To = append(s.To, told[i].Knob.String()+"="+told[i].Value.String())
+		}
+		switch {
+		case errors.Is(asked, cri.ErrNotFound) || asked == nil && len(told) == 0:
+			continue
+		case asked == nil && !dryRun:
+			if asked = list.Restate(ctx, id, told); asked == nil {
+				s.Err = m.applier.Told(told)
+			}
+		}
+		if asked != nil {
+			s.Action, s.Reason = apply.ActRecreate, fmt.Sprintf("the runtime's own record of it may say ours, which its next update writes, and it cannot be told: %v", asked)
+		}
+		out = append(out, s)
+	}
+	return out
+}
+
+// recordedIn are the settings that the runtime still has as we have put them, with what they go back to.
+func recordedIn(ctx context.Context, list *cri.Lister, id string, recorded []*apply.Recorded) (told plan.Plan, err error) {
+	says, err := list.Specified(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range recorded {
+		if mark.Holds(&says, &r.Ours) && !mark.Holds(&says, &r.Back) {
+			told = append(told, r.Back)
+		}
+	}
+	return told, nil
+}
+
+// runtime is a client of the runtime that answers: at the endpoint that is given, else where our daemons reach it, else where it answers
+// usually. Both are nil where the daemons' runtime is Docker.
+func (e *env) runtime(ctx context.Context, endpoint string) (*cri.Lister, error) {
+	at := []string{endpoint}
+	if endpoint == "" {
+		var docker bool
+		if at, docker = e.endpoints(); docker {
+			return nil, nil
+		}
+		for i, endpoint := range at {
+			at[i] = "unix://" + e.path(strings.TrimPrefix(endpoint, "unix://"))
+		}
+	}
+	var failed error
+	for _, endpoint := range at {
+		list, err := cri.NewLister(endpoint)
+		if err == nil {
+			if _, err = list.Version(ctx); err == nil {
+				return list, nil
+			}
+			_ = list.Close()
+		}
+		failed = errors.Join(failed, fmt.Errorf("%s: %w", endpoint, err))
+	}
+	return nil, fmt.Errorf("%w (--runtime-endpoint says where it answers)", failed)
+}
+
+// endpoints are where the runtime may answer, the likeliest first.
+func (e *env) endpoints() (at []string, docker bool) {
+	add := func(endpoint string) {
+		if endpoint != "" && !slices.Contains(at, endpoint) {
+			at = append(at, endpoint)
+		}
+	}
+	for _, d := range e.installed() {
+		if d.status == nil {
+			continue
+		}
+		add(e.nodeConfig(&d).Host.CRIEndpoint)
+		data, ok := e.configOf(d.status)
+		switch {
+		case ok && d.writer == writerProxy:
+			if c, _, err := config.LoadProxy(data); err == nil {
+				docker = docker || c.BackendMode == config.BackendDocker
+				add("unix://" + c.RuntimePath())
+			}
+		case ok && d.writer == writerKoordlet:
+			if c, _, err := config.LoadKoordlet(data); err == nil {
+				add("unix://" + c.RuntimePath())
+			}
+		}
+		add(cri.Endpoint(strings.ToLower(d.status.RuntimeName)))
+	}
+	if len(at) == 0 {
+		add(cri.Endpoint("containerd"))
+	}
+	return at, docker
+}
