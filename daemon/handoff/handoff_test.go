@@ -54,7 +54,7 @@ func pods() map[string]node.PodSpec {
 			Limits:   protocol.ExtendedResources{BatchCPU: ptr(int64(1000)), BatchMemory: ptr(int64(1 << 30))},
 			Requests: protocol.ExtendedResources{MidCPU: ptr(int64(0))},
 		}},
-		Containers: map[string]node.ContainerSpec{"app": {CPURequest: 500, MemoryLimit: 1 << 20, Devices: map[string]int64{"nvidia.com/gpu": 1}}},
+		Containers: map[string]node.ContainerSpec{"app": {CPURequest: 500, MemoryLimit: 1 << 20, Devices: map[string]int64{"nvidia.com/gpu": 1}, Init: true}},
 	}}
 }
 

@@ -135,6 +135,8 @@ type wireContainer struct {
 	MemoryLimit   unit.Bytes    `json:"memoryLimit,omitempty"`
 	// Devices are requested amounts by resource name.
 	Devices map[string]int64 `json:"devices,omitempty"`
+	// Init is whether it has ended before others begin.
+	Init bool `json:"init,omitempty"`
 }
 
 // ErrFormat is wrapped by every error about a file's content.

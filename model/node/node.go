@@ -180,6 +180,8 @@ type ContainerSpec struct {
 	MemoryRequest, MemoryLimit unit.Bytes
 	// Devices are the requested amounts of device resources (koordinator.sh/gpu-core, nvidia.com/gpu …) by name.
 	Devices map[string]int64
+	// Init is set for one that has ended before the pod's other containers begin; a sidecar has not.
+	Init bool
 }
 
 // Mode of a feature.

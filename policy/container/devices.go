@@ -34,32 +34,50 @@ type part struct {
 
 // partOf finds who gets the pod's devices of a kind, because the annotation is per pod:
 //
-//   - the containers that request one of the names, by the node agent's pod cache, in proportion;
+//   - the containers that request one of the names, by the node agent's pod cache, in proportion to what the scheduler counts: the sum of what
+//     runs together, or one init container that asks for more;
 //   - the only container of the cached pod;
-//   - when the cache tells no request, each of the cached containers with an equal part;
+//   - when the cache tells no request, each of the cached containers that run together with an equal part, and an init container with all;
 //   - when the pod is not in the cache, the container is taken for the only one, and a problem says so.
 func (j *job) partOf(names []string) part {
 	specs := j.View.Pods[j.Pod.UID].Containers
 	if len(specs) == 0 {
 		return part{asks: true, own: 1, total: 1, guessed: true}
 	}
+	own, known := specs[j.c.Name]
 	for _, name := range names {
 		pt := part{resource: name}
+		var first int64
 		for container, s := range specs {
 			n := min(max(s.Devices[name], 0), 1<<48)
+			if s.Init {
+				first = max(first, n)
+				continue
+			}
 			pt.total += n
 			if container < j.c.Name {
 				pt.before += n
 			}
 		}
-		if pt.total > 0 {
-			pt.own = max(specs[j.c.Name].Devices[name], 0)
+		if pt.total = max(pt.total, first); pt.total > 0 {
+			if own.Init {
+				pt.before = 0 // the others have not begun
+			}
+			pt.own = max(own.Devices[name], 0)
 			pt.asks = pt.own > 0
 			return pt
 		}
 	}
-	_, known := specs[j.c.Name]
-	return part{asks: known, own: 1, total: int64(len(specs)), guessed: len(specs) > 1}
+	if own.Init {
+		return part{asks: true, own: 1, total: 1}
+	}
+	together := int64(0)
+	for _, s := range specs {
+		if !s.Init {
+			together++
+		}
+	}
+	return part{asks: known, own: 1, total: max(together, 1), guessed: together > 1}
 }
 
 // devices plans what device-allocated gives to this container.

@@ -49,6 +49,13 @@ func asks(amounts map[string]int64) map[string]node.ContainerSpec {
 	return out
 }
 
+// before is an init container beside those of asks.
+func before(name string, n int64, amounts map[string]int64) map[string]node.ContainerSpec {
+	out := asks(amounts)
+	out[name] = node.ContainerSpec{Devices: map[string]int64{protocol.ResourceGPUCore: n}, Init: true}
+	return out
+}
+
 func TestGPU(t *testing.T) {
 	t.Parallel()
 	const visible, mem, sm, preload = "env[NVIDIA_VISIBLE_DEVICES]", "env[CUDA_DEVICE_MEMORY_LIMIT]", "env[CUDA_DEVICE_SM_LIMIT]", "env[LD_PRELOAD]"
@@ -86,9 +93,17 @@ func TestGPU(t *testing.T) {
 			visible: "GPU-a", mem: "8589934592", sm: "25", preload: "/usr/local/vgpu/libvgpu.so",
 			"mount[/usr/local/vgpu/libvgpu.so]": "/usr/local/vgpu/libvgpu.so rbind,ro", "mount[/tmp/vgpulock]": "/tmp/vgpulock rbind,rw",
 		}},
-		"HAMi, only container":         {gpus: []protocol.DeviceAllocation{half(0, "GPU-a")}, provider: "HAMi-core", cache: map[string]node.ContainerSpec{"app": {}}, want: want{mem: "17179869184", sm: "50"}},
-		"HAMi, nobody told apart":      {gpus: []protocol.DeviceAllocation{half(0, "GPU-a")}, provider: "HAMi-core", cache: map[string]node.ContainerSpec{"app": {}, "web": {}}, want: want{mem: "8589934592", sm: "25"}, problem: "equal part"},
-		"HAMi, not in the cache":       {gpus: []protocol.DeviceAllocation{half(0, "GPU-a")}, provider: "HAMi-core", want: want{mem: "17179869184", sm: "50"}, problem: "only one"},
+		"HAMi, only container":                             {gpus: []protocol.DeviceAllocation{half(0, "GPU-a")}, provider: "HAMi-core", cache: map[string]node.ContainerSpec{"app": {}}, want: want{mem: "17179869184", sm: "50"}},
+		"HAMi, nobody told apart":                          {gpus: []protocol.DeviceAllocation{half(0, "GPU-a")}, provider: "HAMi-core", cache: map[string]node.ContainerSpec{"app": {}, "web": {}}, want: want{mem: "8589934592", sm: "25"}, problem: "equal part"},
+		"HAMi, not in the cache":                           {gpus: []protocol.DeviceAllocation{half(0, "GPU-a")}, provider: "HAMi-core", want: want{mem: "17179869184", sm: "50"}, problem: "only one"},
+		"HAMi, an init container asks for as much, itself": {gpus: []protocol.DeviceAllocation{half(0, "GPU-a")}, provider: "HAMi-core", cache: before("setup", 50, map[string]int64{"app": 50}), who: "setup", want: want{mem: "17179869184", sm: "50"}},
+		"HAMi, an init container asks for as much":         {gpus: []protocol.DeviceAllocation{half(0, "GPU-a")}, provider: "HAMi-core", cache: before("setup", 50, map[string]int64{"app": 50}), want: want{mem: "17179869184", sm: "50"}},
+		"HAMi, an init container asks for more":            {gpus: []protocol.DeviceAllocation{half(0, "GPU-a")}, provider: "HAMi-core", cache: before("setup", 50, map[string]int64{"app": 25}), want: want{mem: "8589934592", sm: "25"}},
+		"HAMi, nobody but an init container told apart":    {gpus: []protocol.DeviceAllocation{half(0, "GPU-a")}, provider: "HAMi-core", cache: map[string]node.ContainerSpec{"app": {}, "setup": {Init: true}}, want: want{mem: "17179869184", sm: "50"}},
+		"whole devices, all to an init container": {gpus: []protocol.DeviceAllocation{whole(0, "GPU-a"), whole(1, "GPU-b")}, cache: before("setup", 200, map[string]int64{"app": 100, "web": 100}), who: "setup",
+			want: want{visible: "GPU-a,GPU-b", "device[/dev/nvidia0]": "c 195:0 rwm", "device[/dev/nvidia1]": "c 195:1 rwm", "device[/dev/nvidiactl]": "c 195:255 rwm"}},
+		"whole devices, after an init container": {gpus: []protocol.DeviceAllocation{whole(0, "GPU-a"), whole(1, "GPU-b")}, cache: before("setup", 200, map[string]int64{"app": 100, "web": 100}), who: "web",
+			want: want{visible: "GPU-b", "device[/dev/nvidia1]": "c 195:1 rwm", "device[/dev/nvidiactl]": "c 195:255 rwm"}},
 		"HAMi not installed":           {gpus: []protocol.DeviceAllocation{half(0, "GPU-a")}, provider: "HAMi-core", cache: asks(map[string]int64{"app": 50}), change: func(v *node.View) { v.Kernel.HAMiLib = "" }, want: want{mem: "17179869184", preload: "-"}, problem: "not installed"},
 		"HAMi with the user's preload": {gpus: []protocol.DeviceAllocation{half(0, "GPU-a")}, provider: "HAMi-core", cache: asks(map[string]int64{"app": 50}), env: []string{"LD_PRELOAD"}, want: want{mem: "17179869184", preload: "-"}, problem: "LD_PRELOAD"},
 		"MPS, documented example": {gpus: []protocol.DeviceAllocation{half(0, "GPU-a")}, provider: "MPS", cache: asks(map[string]int64{"app": 25, "web": 25}), want: want{

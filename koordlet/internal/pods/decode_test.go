@@ -306,7 +306,7 @@ func TestSpecs(t *testing.T) {
 		"a5e4d8c7b6a5f4e3d2c1b0a998877665": {Containers: map[string]node.ContainerSpec{"etcd": {CPURequest: 100, MemoryRequest: 100 << 20}}},
 		"0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0": {Containers: map[string]node.ContainerSpec{
 			"mesh":    {CPURequest: 200, CPULimit: 200, MemoryRequest: 64 << 20, MemoryLimit: 64 << 20},
-			"migrate": {CPURequest: 3000, CPULimit: 3000, MemoryRequest: 1 << 30, MemoryLimit: 1 << 30},
+			"migrate": {CPURequest: 3000, CPULimit: 3000, MemoryRequest: 1 << 30, MemoryLimit: 1 << 30, Init: true},
 			"app":     {CPURequest: 1500, CPULimit: 2000, MemoryRequest: 4 << 30, MemoryLimit: 4 << 30},
 		}},
 		"5c1d7f9e-0000-4000-8000-0000000000aa": {

@@ -110,7 +110,7 @@ func (p *Pod) Spec() node.PodSpec {
 		}
 		out.Containers[c.Name] = node.ContainerSpec{
 			CPURequest: c.Requests.CPU, CPULimit: c.Limits.CPU, MemoryRequest: c.Requests.Memory, MemoryLimit: c.Limits.Memory,
-			Devices: c.Requests.Devices,
+			Devices: c.Requests.Devices, Init: c.Kind == Init,
 		}
 		if !c.Requests.Extended() && !c.Limits.Extended() {
 			continue
