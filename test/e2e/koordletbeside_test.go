@@ -60,7 +60,8 @@ func TestHostKoordletBeside(t *testing.T) {
 	b.a.ticks(3, quietly)
 	b.stands, b.first = b.portray(), b.holds()
 	inSteps(t, b.rig, b, []step[*both]{
-		{"PluginKilled", besideKilledPlugin}, {"RuntimeKilled", besideKilledRuntime}, {"NoRuntime", besideNoRuntime}, {"NothingLeft", besideNothingLeft},
+		{"ComeAndGone", besideComeAndGone}, {"PluginKilled", besideKilledPlugin}, {"RuntimeKilled", besideKilledRuntime},
+		{"OneLife", besideNothingLeft}, {"NoRuntime", besideNoRuntime}, {"NothingLeft", besideNothingLeft},
 	})
 }
 
@@ -286,6 +287,25 @@ func besideNoRuntime(b *both) {
 	calm()
 	b.yields(false)
 	b.identical("containerd is back under a koordlet that began without", b.stands, b.portray())
+}
+
+// besideComeAndGone: pods that have come, were followed for some ticks and have gone leave nothing open in either process.
+func besideComeAndGone(b *both) {
+	for round := range 3 {
+		var runs []*kubelet.Running
+		for _, p := range []kubelet.Pod{lsPod("gone-ls"), bePod("gone-be"), idlePod("gone-idle"), openPod("gone-open", "LS")} {
+			p.Name += strconv.Itoa(round)
+			p.UID = uid(p.Name)
+			runs = append(runs, b.pod(p))
+		}
+		b.a.ticks(3, quietly)
+		for _, run := range runs {
+			if err := b.kube.StopPod(b.t.Context(), run); err != nil {
+				b.t.Fatal(err)
+			}
+		}
+	}
+	besideNothingLeft(b)
 }
 
 // besideNothingLeft: with the pods of the beginning, the processes have open what they had.
