@@ -6,6 +6,7 @@ package run
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net"
 	"os"
 	"strconv"
@@ -42,20 +43,23 @@ func (n *Notifier) Ready() error { return n.send("READY=1") }
 // Stopping tells that the daemon ends.
 func (n *Notifier) Stopping() error { return n.send("STOPPING=1") }
 
-// Watchdog pings at half the interval while healthy (may be nil) returns nil, until ctx ends; without a watchdog it
-// only waits. A daemon that is not healthy stops pinging and systemd restarts it.
-func (n *Notifier) Watchdog(ctx context.Context, healthy func() error) error {
+// Watchdog pings twice an interval until ctx ends, and leaves a ping out when healthy, which may be nil, has an error: systemd restarts
+// a daemon that stops pinging. A ping that cannot be sent is logged, the first of several only, and is systemd's to judge too: it is no
+// reason to end a daemon that works. Without a watchdog Watchdog only waits.
+func (n *Notifier) Watchdog(ctx context.Context, log *slog.Logger, healthy func() error) error {
 	if n.interval <= 0 {
 		<-ctx.Done()
 		return nil
 	}
 	t := time.NewTicker(n.interval / 2)
 	defer t.Stop()
-	for {
+	for unsent := false; ; {
 		if healthy == nil || healthy() == nil {
-			if err := n.send("WATCHDOG=1"); err != nil {
-				return err
+			err := n.send("WATCHDOG=1")
+			if err != nil && !unsent {
+				log.Warn("ping the watchdog", "err", err)
 			}
+			unsent = err != nil
 		}
 		select {
 		case <-ctx.Done():

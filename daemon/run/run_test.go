@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
@@ -130,7 +131,7 @@ func TestNotifier(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
-	go func() { done <- n.Watchdog(ctx, nil) }()
+	go func() { done <- n.Watchdog(ctx, slog.New(slog.DiscardHandler), nil) }()
 	receive("WATCHDOG=1")
 	receive("WATCHDOG=1")
 	cancel()
@@ -138,7 +139,7 @@ func TestNotifier(t *testing.T) {
 		t.Error(err)
 	}
 	off := NewNotifier(func(string) string { return "" })
-	if err := errors.Join(off.Ready(), off.Watchdog(ctx, nil)); err != nil {
+	if err := errors.Join(off.Ready(), off.Watchdog(ctx, slog.New(slog.DiscardHandler), nil)); err != nil {
 		t.Error(err)
 	}
 }
@@ -160,7 +161,7 @@ func TestWatchdogWaitsForHealth(t *testing.T) {
 	var asked atomic.Int64
 	done := make(chan error)
 	go func() {
-		done <- n.Watchdog(ctx, func() error {
+		done <- n.Watchdog(ctx, slog.New(slog.DiscardHandler), func() error {
 			if asked.Add(1) <= sick {
 				return errors.New("a loop hangs")
 			}
@@ -177,6 +178,51 @@ func TestWatchdogWaitsForHealth(t *testing.T) {
 	cancel()
 	if err := <-done; err != nil {
 		t.Error(err)
+	}
+}
+
+// A ping that cannot be sent does not end the daemon: it is logged once, and the next one goes out when it can.
+func TestWatchdogOutlivesItsSocket(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "n")
+	env := map[string]string{"NOTIFY_SOCKET": path, "WATCHDOG_USEC": "2000", "WATCHDOG_PID": fmt.Sprint(os.Getpid())}
+	n := NewNotifier(func(k string) string { return env[k] })
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var logged strings.Builder // read when Watchdog has returned
+	const tries = 4
+	asked, done := make(chan struct{}, tries), make(chan error, 1)
+	go func() {
+		done <- n.Watchdog(ctx, slog.New(slog.NewTextHandler(&logged, nil)), func() error {
+			select {
+			case asked <- struct{}{}:
+			default:
+			}
+			return nil
+		})
+	}()
+	for range tries { // all but the last have not been sent
+		select {
+		case <-asked:
+		case err := <-done:
+			t.Fatalf("ended: %v", err)
+		}
+	}
+	l, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	_ = l.SetReadDeadline(time.Now().Add(time.Minute))
+	if _, err := l.Read(make([]byte, 100)); err != nil {
+		t.Fatal(err)
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	if n := strings.Count(logged.String(), "ping the watchdog"); n != 1 {
+		t.Errorf("logged %d times: %s", n, &logged)
 	}
 }
 

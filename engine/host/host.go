@@ -49,7 +49,7 @@ type Options struct {
 	Config config.Node
 	// Writer is this process's name in the ledger, among the status files and of its lock: "nri".
 	Writer string
-	// Program is the text of --version: "koord-nri v1.2 (…)"; Name its first worh.
+	// Program is the text of --version: "koord-nri v1.2 (…)"; Name its first word.
 	Name, Program string
 	// ConfigPath is where Config was read, "" for defaults.
 	ConfigPath string
@@ -203,7 +203,7 @@ func (h *Host) Run(ctx context.Context, beside func(context.Context), more ...ru
 	g.Add(run.Component{Name: "births", Run: h.births.Run})
 	g.Add(run.Component{Name: "probe", Run: func(ctx context.Context) error { return h.probe.run(ctx, h.renew) }})
 	g.Add(run.Component{Name: "status", Run: h.writeStatus})
-	g.Add(run.Component{Name: "watchdog", Run: func(ctx context.Context) error { return notify.Watchdog(ctx, h.alive) }})
+	g.Add(run.Component{Name: "watchdog", Run: func(ctx context.Context) error { return notify.Watchdog(ctx, h.o.Log, h.alive) }})
 	var serving sync.WaitGroup
 	g.Add(run.Component{Name: "engine", Run: func(ctx context.Context) error {
 		life, cancel := context.WithCancel(context.WithoutCancel(ctx))
