@@ -24,6 +24,17 @@ type groups struct {
 // groupTarget names a group to the ledger.
 func groupTarget(name string) plan.Target { return plan.Target{Level: plan.LevelGroup, Cgroup: name} }
 
+// adopt adds groups of another writer to ours, of which the last check stays known.
+func (g *groups) adopt(theirs map[string]bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for name, unused := range theirs {
+		if _, known := g.ours[name]; !known {
+			g.ours[name] = unused
+		}
+	}
+}
+
 // ensureGroup makes a group unless it exists. A pod's own is ours whoever made it; a class's only when we did: somebody
 // may use a group of that name for what is theirs.
 func (g *Engine) ensureGroup(name string, own bool) error {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/koord-rt/koord-rt/api/config"
 	"github.com/koord-rt/koord-rt/api/strategy"
+	"github.com/koord-rt/koord-rt/model/journal"
 	"github.com/koord-rt/koord-rt/model/node"
 )
 
@@ -45,6 +46,28 @@ func TestGroupsAreMadeByWhoRemovesThem(t *testing.T) {
 		groups.made, beside = nil, c.beside
 		if g.repairGroups(t.Context(), v); !slices.Equal(groups.made, c.made) {
 			t.Errorf("beside another writer %t: made %q, want %q", c.beside, groups.made, c.made)
+		}
+	}
+}
+
+// The groups of a writer that has gone are ours to remove, as they would be in our next life; what we know of our own stays known.
+func TestLearnedGroupsAreSwept(t *testing.T) {
+	t.Parallel()
+	g, _ := bursting(t)
+	k := &books{}
+	g.o.Kernel, g.o.Groups = k, k
+	g.stats.lastSync.Store(1)
+	g.groups.ours["ours"] = false
+	v := g.views.Load()
+	g.sweepGroups(v)
+	made := func(name string) journal.Record {
+		return journal.Record{Target: groupTarget(name), Via: journal.ViaMade}
+	}
+	g.Learn(NewPast([]journal.Record{made("BE"), made("ours"), made("gone"), {Target: groupTarget("gone"), Via: journal.ViaGone}}))
+	for _, want := range [][]string{{"removed ours", "ours"}, {"removed BE", "BE"}, nil} {
+		k.ended = nil
+		if g.sweepGroups(v); !slices.Equal(k.ended, want) {
+			t.Errorf("ended %q, want %q", k.ended, want)
 		}
 	}
 }

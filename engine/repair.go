@@ -39,8 +39,11 @@ func (g *Engine) repairNews() {
 func (g *Engine) Repair() { g.repairSoon() }
 
 // Learn replaces what is known of earlier writers' doings: another one has gone on writing since. It bears on containers that
-// are taken in from now on; Synchronize takes all of them in.
-func (g *Engine) Learn(p *Past) { g.past.Store(p) }
+// are taken in from now on; Synchronize takes all of them in. The resctrl groups that they made are ours to remove.
+func (g *Engine) Learn(p *Past) {
+	g.past.Store(p)
+	g.groups.adopt(p.ownGroups())
+}
 
 // Mended takes in what a Kernel, to which the engine's plans were left, has written of them by itself: it counts as repaired
 // drift, and the units follow. It returns how many values were written.
