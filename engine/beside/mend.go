@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/koord-rt/koord-rt/kernel/apply"
+	"github.com/koord-rt/koord-rt/model/journal"
 	"github.com/koord-rt/koord-rt/model/plan"
 )
 
@@ -149,7 +150,7 @@ func (w *Ward) withoutTheirs(due []overdue, now time.Time) ([]overdue, error) {
 		var theirs plan.Plan
 		for _, d := range due {
 			s := d.bad.Setting
-			if word, ok := said[placeOf(&s)]; ok && word.at.After(d.x.first.Add(-w.o.Interval)) {
+			if word, ok := said[placeOf(&s)]; ok && w.before(d.x).Before(word.said) {
 				s.Value = word.value
 				theirs = append(theirs, s)
 			}
@@ -173,6 +174,15 @@ func (w *Ward) withoutTheirs(due []overdue, now time.Time) ([]overdue, error) {
 		})
 	}
 	return due, nil
+}
+
+// before is a record as of an interval before we began to want something, which one of theirs is newer or older than.
+func (w *Ward) before(x *want) *journal.Record {
+	out := &journal.Record{Time: x.first.Add(-w.o.Interval), Boot: w.o.Boot}
+	if x.up > 0 {
+		out.Up = uint64(max(x.up-w.o.Interval, 1))
+	}
+	return out
 }
 
 // let lets something stand for now.

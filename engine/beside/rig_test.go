@@ -30,6 +30,8 @@ const (
 type other struct {
 	dir, writer string
 	held        *lock.Lock
+	// set is by how much the time of day stood otherwise when it says something.
+	set time.Duration
 }
 
 // come starts it, and goes ends it; still lets it live through another moment.
@@ -62,7 +64,7 @@ func (o *other) says(t *testing.T, k plan.Knob, want string, via journal.Via) {
 	l, err := ledger.Open(o.dir, o.writer, ledger.Options{})
 	must(t, err)
 	must(t, l.Append(journal.Record{
-		Time: time.Now(), Boot: kerneltest.BootID, Target: plan.Target{Level: plan.LevelContainer, Container: "c1", Cgroup: dir, Name: "as it knows it"},
+		Time: time.Now().Add(o.set), Boot: kerneltest.BootID, Target: plan.Target{Level: plan.LevelContainer, Container: "c1", Cgroup: dir, Name: "as it knows it"},
 		Knob: k.String(), Want: want, Owner: "batch", Via: via,
 	}))
 	must(t, l.Close())
@@ -80,8 +82,15 @@ type rig struct {
 	told  []string
 }
 
-// newRig is a rig with koord-nri there or not.
+// newRig is a rig with koord-nri there or not. It compares times of day: a ledger's records have the machine's own clock, which knows
+// nothing of the bubble's time.
 func newRig(t *testing.T, there bool) *rig {
+	t.Helper()
+	return newRigOf(t, there, "", nil)
+}
+
+// newRigOf is newRig in a boot whose clock is up.
+func newRigOf(t *testing.T, there bool, boot string, up func() time.Duration) *rig {
 	t.Helper()
 	r := &rig{t: t, m: enginetest.New(t, "6.12", dir), nri: &other{dir: t.TempDir(), writer: "nri"}}
 	if there {
@@ -90,7 +99,7 @@ func newRig(t *testing.T, there bool) *rig {
 	t.Cleanup(func() { r.nri.goes(t) })
 	r.ward = beside.NewWard(beside.Options{
 		Kernel: r.m.Writer(t, func(o *apply.Options) { o.Units = units{r} }), Watch: beside.New(r.nri.dir, "/proc", "koordlet"),
-		RunDir: r.nri.dir, Interval: interval, Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
+		RunDir: r.nri.dir, Interval: interval, Boot: boot, Up: up, Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
 		Lost:     func() { r.told = append(r.told, "lost") },
 		Released: func() { r.told = append(r.told, "released") },
 		Mended: func(results []apply.Result) {

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/koord-rt/koord-rt/daemon/boottime"
 	"github.com/koord-rt/koord-rt/engine"
 	"github.com/koord-rt/koord-rt/kernel/apply"
 	"github.com/koord-rt/koord-rt/model/plan"
@@ -46,8 +47,12 @@ type Options struct {
 	// Trouble takes what went wrong: ledgers that cannot be read.
 	Trouble func(error)
 	Log     *slog.Logger
-	// Now defaults to time.Now.
+	// Boot is the kernel's boot id: what the ledgers have of it is compared by the machine's own clock. Without one, as with records of
+	// another boot, by the time of day, which may have been set back.
+	Boot string
+	// Now defaults to time.Now, Up, which is the machine's own clock, to boottime.Now.
 	Now func() time.Time
+	Up  func() time.Duration
 }
 
 // Ward is Yield for a program that looks after what it has left to others: it reads back what its engine wanted, and mends
@@ -82,6 +87,8 @@ type want struct {
 	// first and again are when this value was wanted first and last; right is when it was last seen to stand, wrong since
 	// when it is seen not to.
 	first, again, right, wrong time.Time
+	// up is first by the machine's own clock.
+	up time.Duration
 	// let is what stands instead and is let stand since letAt: the others want it, or we cannot change it. nil for nothing.
 	let   *apply.Mismatch
 	letAt time.Time
@@ -91,6 +98,9 @@ type want struct {
 func NewWard(o Options) *Ward {
 	if o.Now == nil {
 		o.Now = time.Now
+	}
+	if o.Up == nil {
+		o.Up = boottime.Now
 	}
 	w := &Ward{Kernel: o.Kernel, o: o, first: o.Watch.first, left: map[plan.ID]*want{}, mended: map[plan.ID]bool{}}
 	if w.holding = o.Watch.Now(); w.holding {
@@ -129,7 +139,7 @@ func (w *Ward) leave(p plan.Plan, gen uint64, now time.Time) bool {
 		id := p[i].ID()
 		x := w.left[id]
 		if x == nil || x.setting.Value != p[i].Value {
-			x = &want{first: now}
+			x = &want{first: now, up: w.o.Up()}
 			w.left[id] = x
 		}
 		x.setting, x.gen, x.again = p[i], gen, now

@@ -10,7 +10,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/koord-rt/koord-rt/daemon/boottime"
 	"github.com/koord-rt/koord-rt/kernel/apply"
+	"github.com/koord-rt/koord-rt/kernel/kerneltest"
 	"github.com/koord-rt/koord-rt/model/journal"
 	"github.com/koord-rt/koord-rt/model/plan"
 )
@@ -134,6 +136,39 @@ func TestItsNewerWordHolds(t *testing.T) {
 		r.pass(time.Minute)
 		r.stands("what it only observed", "cpu.max", "50000 100000", "written cpu.quota")
 	})
+}
+
+// Whether its word is newer is told by the machine's own clock, where its record is of this boot: the time of day may have been set
+// between the two.
+func TestItsNewerWordHoldsWhenTheTimeWasSet(t *testing.T) {
+	for name, tc := range map[string]struct {
+		boot string
+		// set is how far the time of day of its word lies beside ours, ago how long before our want it was said.
+		set, ago time.Duration
+		holds    bool
+	}{
+		"set back, its word is newer":     {kerneltest.BootID, -time.Hour, 0, true},
+		"set back, its word is older":     {kerneltest.BootID, time.Hour, time.Minute, false},
+		"a moment earlier: the same news": {kerneltest.BootID, 0, interval / 2, true},
+		"another boot's":                  {"another", time.Hour, time.Minute, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inTime(t, func(t *testing.T) {
+				r := newRigOf(t, true, tc.boot, func() time.Duration { return boottime.Now() + tc.ago })
+				r.wants = plan.Plan{set(plan.CPUQuota, 50000)}
+				r.present(r.wants...)
+				r.nri.set = tc.set
+				r.nri.says(t, plan.CPUQuota, "80000", journal.ViaRuntime)
+				r.m.Tree.Set(t, dir, "cpu.max", "80000 100000")
+				r.pass(time.Minute)
+				if tc.holds {
+					r.stands("its word", "cpu.max", "80000 100000")
+				} else {
+					r.stands("ours", "cpu.max", "50000 100000", "written cpu.quota")
+				}
+			})
+		})
+	}
 }
 
 // When the plugin goes, its end is seen within a second, nothing is written before it was learned what it knew, and all of

@@ -5,7 +5,6 @@ package beside
 
 import (
 	"strconv"
-	"time"
 
 	"github.com/koord-rt/koord-rt/daemon/ledger"
 	"github.com/koord-rt/koord-rt/model/journal"
@@ -29,7 +28,7 @@ func placeAt(t plan.Target, k plan.Knob, key string) place {
 // word is a value that was put somewhere.
 type word struct {
 	value plan.Value
-	at    time.Time
+	said  *journal.Record
 }
 
 // lastWords is what a writer has put where, by its own hand or into a container's specification, as its ledger tells.
@@ -52,7 +51,7 @@ func lastWords(runDir, writer string) (map[place]word, error) {
 			}
 			value = plan.Int(n)
 		}
-		out[placeAt(e.Target, k, e.Key)] = word{value, e.Done.Time}
+		out[placeAt(e.Target, k, e.Key)] = word{value, e.Done}
 	}
 	return out, nil
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/koord-rt/koord-rt/engine/beside"
 	"github.com/koord-rt/koord-rt/engine/host"
 	"github.com/koord-rt/koord-rt/kernel/apply"
+	"github.com/koord-rt/koord-rt/kernel/root"
 )
 
 // besideOthers leaves the engine's writes to koord-nri or koord-runtime-proxy while one of them covers the containers. What
@@ -17,8 +18,9 @@ import (
 func (d *Daemon) besideOthers(o *host.Options) {
 	watch := beside.New(d.cfg.RunDir, d.cfg.Host.Proc, Writer)
 	o.Kernel = func(k engine.Kernel) engine.Kernel {
+		boot, _ := root.Roots{Proc: d.cfg.Host.Proc}.BootID() // without one the host's start fails by itself
 		d.ward = beside.NewWard(beside.Options{
-			Kernel: tellingKernel{k, d.wrote}, Watch: watch, RunDir: d.cfg.RunDir, Interval: d.lookEvery(), Log: d.log,
+			Kernel: tellingKernel{k, d.wrote}, Watch: watch, RunDir: d.cfg.RunDir, Interval: d.lookEvery(), Boot: boot, Log: d.log,
 			Lost: d.lost, Released: func() { d.host.Engine.Repair() }, Mended: d.mended,
 			Trouble: func(err error) { d.host.Engine.Trouble("ledger", "writer that goes first", err) },
 		})
