@@ -156,6 +156,25 @@ func TestBesideRefused(t *testing.T) {
 	}
 }
 
+// Whoever takes over from an Applier that has not put systemd's value back does, and does not take it for somebody's; what has been
+// recorded is not recorded again.
+func TestInheritBeside(t *testing.T) {
+	t.Parallel()
+	m, systemd := newClobbering(t)
+	m.Tree.Set(t, ctr, "memory.oom.group", "1")
+	systemd.err, systemd.late = context.DeadlineExceeded, true
+	systemd.told(m, apply.Failed)
+	m.Tree.Set(t, ctr, "memory.oom.group", "0")
+	systemd.err, systemd.late = nil, false
+	next := m.later(t, func(o *apply.Options) { o.Units = systemd })
+	next.Inherit(m.Applier)
+	for range 2 {
+		systemd.told(next, apply.Written)
+		systemd.stands("1", "an heir")
+	}
+	same(t, m.ledger.lines(0), kept, share, share)
+}
+
 // killed does something and forgets all that came after systemd had written: as if we had ended then.
 func (c *clobbering) killed(do func()) {
 	n := -1

@@ -119,7 +119,8 @@ func (a *Applier) originalOf(h *history, originals map[string]string) (plan.Valu
 	return v, err == nil
 }
 
-// Inherit takes over what another Applier of this process has remembered to have written. Call it before the first Apply.
+// Inherit takes over what another Applier of this process has remembered to have written, and what it has yet to put back after systemd.
+// What it has told the journal of values that stood anyway is told once more. Call it before the first Apply.
 func (a *Applier) Inherit(from *Applier) {
 	from.mu.Lock()
 	keys := make([]string, 0, len(from.targets))
@@ -129,13 +130,14 @@ func (a *Applier) Inherit(from *Applier) {
 	from.mu.Unlock()
 	for _, key := range keys {
 		old := from.take(key)
-		kept := slices.Clone(old.own)
+		kept, behind := slices.Clone(old.own), old.beside
 		old.mu.Unlock()
-		if len(kept) == 0 {
+		behind.telling = 0 // who calls systemd now counts there
+		if len(kept) == 0 && behind == (beside{}) {
 			continue
 		}
 		t := a.take(key)
-		t.own = kept
+		t.own, t.beside = kept, behind
 		t.mu.Unlock()
 	}
 }
