@@ -123,12 +123,13 @@ func New(ctx context.Context, o Options) (_ *Host, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if h.writer, err = newWriter(roots, &static.Kernel, h.run, static.Weight, static.PodWeight); err != nil {
+	views := engine.NewViews(o.Config, static, o.Strategy, o.Source)
+	formulas := views.Load().Runtime // the configuration may name one
+	if h.writer, err = newWriter(roots, &static.Kernel, h.run, formulas.Weight, formulas.PodWeight); err != nil {
 		return nil, err
 	}
 	past.Keep(h.writer.Recall(records))
 	h.watch = handoff.NewWatcher(handoff.Options{RunDir: o.Config.RunDir, StateDir: o.Config.StateDir})
-	views := engine.NewViews(o.Config, static, o.Strategy, o.Source)
 	views.SetHandoff(h.watch.Snapshot())
 	if err = h.connect(roots, static, views, past); err != nil {
 		return nil, err
@@ -160,7 +161,7 @@ func (h *Host) connect(roots root.Roots, static engine.Static, views *engine.Vie
 		Births: h.births,
 		Groups: resctrl.FS(roots.Resctrl), // may be mounted later; until then no group is decided
 		OnFormula: func(f unit.WeightFormula) {
-			if err := h.writer.open(f, static.PodWeight); err != nil {
+			if err := h.writer.setWeight(f); err != nil {
 				h.o.Log.Error("change the weight formula", "err", err)
 			}
 		},
@@ -259,8 +260,7 @@ func (h *Host) ready(ctx context.Context, notify *run.Notifier) {
 
 // renew takes in what a later probe found: resctrl may have been mounted.
 func (h *Host) renew(s engine.Static) {
-	v := h.Engine.Views().Load()
-	if err := h.writer.open(v.Runtime.Weight, v.Runtime.PodWeight); err != nil {
+	if err := h.writer.reopen(); err != nil {
 		h.o.Log.Error("open the cgroup filesystem again", "err", err)
 	}
 	h.Engine.Views().SetStatic(s)

@@ -5,6 +5,7 @@ package host
 
 import (
 	"context"
+	"sync"
 	"sync/atomic"
 
 	"github.com/koord-rt/koord-rt/engine"
@@ -35,19 +36,38 @@ type writer struct {
 	bus     *systemd.Units
 	cookies *proc.CoreSched
 	now     atomic.Pointer[apply.Applier]
+
+	podWeight unit.WeightFormula
+	mu        sync.Mutex // held while an Applier is made, and guards what follows
+	weight    unit.WeightFormula
 }
 
 func newWriter(roots root.Roots, k *node.Kernel, j journal.Journal, weight, podWeight unit.WeightFormula) (*writer, error) {
 	w := &writer{
 		roots: roots, version: k.Cgroup, journal: j, systemd: k.Systemd, bus: systemd.New(),
-		cookies: proc.NewCoreSched(proc.FS(roots.Proc)),
+		cookies: proc.NewCoreSched(proc.FS(roots.Proc)), podWeight: podWeight, weight: weight,
 	}
-	return w, w.open(weight, podWeight)
+	return w, w.reopen()
 }
 
-// open makes the Applier.
-func (w *writer) open(weight, podWeight unit.WeightFormula) error {
-	fs, err := cgroup.Open(w.roots, w.version, cgroup.Options{Weight: weight, PodWeight: podWeight})
+// reopen makes the Applier for what the machine has now.
+func (w *writer) reopen() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.open()
+}
+
+// setWeight makes the Applier for another formula, which holds from now on even if that fails: the next one that is made has it.
+func (w *writer) setWeight(f unit.WeightFormula) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.weight = f
+	return w.open()
+}
+
+// open makes the Applier. The lock is held.
+func (w *writer) open() error {
+	fs, err := cgroup.Open(w.roots, w.version, cgroup.Options{Weight: w.weight, PodWeight: w.podWeight})
 	if err != nil {
 		return err
 	}
@@ -60,7 +80,7 @@ func (w *writer) open(weight, podWeight unit.WeightFormula) error {
 		o.Groups = wire.Groups{FS: rdt, Proc: procFS}
 	}
 	if w.systemd {
-		o.Units = wire.Units{Bus: w.bus, Container: weight, Pod: podWeight, V1: w.version == node.CgroupV1}
+		o.Units = wire.Units{Bus: w.bus, Container: w.weight, Pod: w.podWeight, V1: w.version == node.CgroupV1}
 	}
 	a, err := apply.New(o)
 	if err != nil {
