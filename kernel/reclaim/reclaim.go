@@ -33,7 +33,7 @@ const (
 	name = "memory.reclaim"
 )
 
-// ErrUnsupported is wrapped where the kernel has no memory.reclaim.
+// ErrUnsupported is wrapped where a cgroup that is there has no memory.reclaim.
 var ErrUnsupported = errors.New("the kernel cannot be asked to reclaim")
 
 // FS is one node's cgroup filesystem. It is immutable and safe for concurrent use.
@@ -70,7 +70,7 @@ func (f FS) Missing() string {
 }
 
 // Reclaim asks for an amount, Most at most, and returns how much of it came. Less is no error: there was no more to take
-// without waiting. It ends early when ctx does, which a chunk under way delays.
+// without waiting, or the cgroup has gone. It ends early when ctx does, which a chunk under way delays.
 func (f FS) Reclaim(ctx context.Context, cgroup string, amount unit.Bytes) (got unit.Bytes, err error) {
 	if f.version == node.CgroupV1 || strings.Trim(cgroup, "/") == "" {
 		return 0, fmt.Errorf("reclaim from %q: %w", cgroup, ErrUnsupported)
@@ -79,7 +79,15 @@ func (f FS) Reclaim(ctx context.Context, cgroup string, amount unit.Bytes) (got 
 	if err != nil {
 		return 0, fmt.Errorf("reclaim: %w", err)
 	}
-	for amount = min(amount, Most); got < amount && ctx.Err() == nil; {
+	if got, err = f.reclaim(ctx, cgroup, file, min(amount, Most)); err != nil && f.gone(cgroup, err) {
+		return got, nil
+	}
+	return got, err
+}
+
+// reclaim writes an amount to a cgroup's file in chunks.
+func (f FS) reclaim(ctx context.Context, cgroup, file string, amount unit.Bytes) (got unit.Bytes, err error) {
+	for got < amount && ctx.Err() == nil {
 		part := min(amount-got, chunk)
 		before, err := f.used(cgroup)
 		if err != nil {
@@ -103,6 +111,19 @@ func (f FS) Reclaim(ctx context.Context, cgroup string, amount unit.Bytes) (got 
 		return got + min(max(before-after, 0), part), nil
 	}
 	return got, nil
+}
+
+// gone reports that an error comes of the end of the cgroup: of its files, ENODEV is that of one that was open at that moment.
+func (f FS) gone(cgroup string, err error) bool {
+	if !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.ENODEV) {
+		return false
+	}
+	dir, err := root.Join(f.root, cgroup)
+	if err != nil {
+		return false
+	}
+	_, err = os.Stat(dir)
+	return errors.Is(err, os.ErrNotExist)
 }
 
 // used is memory.current.

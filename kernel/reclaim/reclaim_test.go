@@ -124,9 +124,6 @@ func TestRefused(t *testing.T) {
 			t.Errorf("reclaimed from %q", cgroup)
 		}
 	}
-	if _, err := f.Reclaim(t.Context(), "/kubepods/gone", 1<<20); !errors.Is(err, unix.ENOENT) {
-		t.Errorf("a cgroup that is gone: %v", err)
-	}
 	k.err = unix.EINVAL
 	if _, err := f.Reclaim(t.Context(), "/kubepods/podx", 1<<20); !errors.Is(err, unix.EINVAL) {
 		t.Errorf("what the kernel refuses: %v", err)
@@ -134,6 +131,42 @@ func TestRefused(t *testing.T) {
 	k.err = unix.ENOENT
 	if _, err := f.Reclaim(t.Context(), "/kubepods/podx", 1<<20); !errors.Is(err, ErrUnsupported) {
 		t.Errorf("without the file: %v", err)
+	}
+}
+
+// A cgroup that ends brings what it has brought, whichever of its files tells so, and is no error: the kernel can be asked of the others.
+func TestGone(t *testing.T) {
+	t.Parallel()
+	f, k := machine(t, 1<<30)
+	if got, err := f.Reclaim(t.Context(), "/kubepods/gone", 1<<20); got != 0 || err != nil {
+		t.Errorf("before it began: %d, %v", got, err)
+	}
+	for _, errno := range []error{unix.ENOENT, unix.ENODEV} {
+		f.write = func(path, value string) error {
+			if len(k.asked) == 0 {
+				return k.write(path, value)
+			}
+			if err := os.RemoveAll(k.dir); err != nil {
+				t.Error(err)
+			}
+			return &root.FileError{Op: "write", Path: path, Value: value, Err: errno}
+		}
+		if got, err := f.Reclaim(t.Context(), "/kubepods/podx", 3*chunk); got != chunk || err != nil {
+			t.Errorf("%v meanwhile: %d, %v", errno, got, err)
+		}
+		f, k = machine(t, 1<<30)
+	}
+	k.before = func() {
+		if err := os.RemoveAll(k.dir); err != nil {
+			t.Error(err)
+		}
+	}
+	f.write = func(path, value string) error {
+		k.before()
+		return &root.FileError{Op: "write", Path: path, Value: value, Err: unix.EAGAIN}
+	}
+	if got, err := f.Reclaim(t.Context(), "/kubepods/podx", chunk); got != 0 || err != nil {
+		t.Errorf("after it was asked: %d, %v", got, err)
 	}
 }
 
