@@ -230,9 +230,7 @@ func (a *Agent) tick(ctx context.Context, waiting []string, since unit.Micros) {
 	l.Facts.KubeletCPUs, l.Stale = a.o.KubeletCPUs()
 	a.trouble("CPUs of the kubelet", l.Stale)
 	if !urgent {
-		var err error
-		l.Facts.Reclaimed, l.Facts.Reclaiming, err = a.reclaim.take()
-		a.trouble("reclaim memory", err)
+		a.reclaimed(&l.Facts)
 		if decide.Parameters(&a.state, view) {
 			l.Facts.Parameters = a.o.Parameters()
 		}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/koord-rt/koord-rt/engine"
+	"github.com/koord-rt/koord-rt/koordlet/internal/decide"
 	"github.com/koord-rt/koord-rt/model/unit"
 	"github.com/koord-rt/koord-rt/policy/memqos"
 )
@@ -25,7 +26,7 @@ type reclaimer struct {
 	rounds sync.WaitGroup
 	mu     sync.Mutex
 	busy   bool
-	// got is what the last round has brought by container, nil once it was taken.
+	// got is what the last round has brought by container, and err what it failed in; both nil once they were taken.
 	got map[string]unit.Bytes
 	err error
 }
@@ -86,12 +87,22 @@ func (r *reclaimer) start(ctx context.Context, todo []task) {
 	})
 }
 
-// take is what the last round has brought, once; busy says that one is under way.
+// take is what the last round has brought and failed in, once: got is nil where none has ended since. busy says that one is under way.
 func (r *reclaimer) take() (got map[string]unit.Bytes, busy bool, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	got, r.got = maps.Clone(r.got), nil
-	return got, r.busy, r.err
+	got, err = maps.Clone(r.got), r.err
+	r.got, r.err = nil, nil
+	return got, r.busy, err
+}
+
+// reclaimed adds what the last round has brought to the facts. What it failed in is one tick's failure, which the next round ends, not the
+// next tick.
+func (a *Agent) reclaimed(f *decide.Facts) {
+	var err error
+	if f.Reclaimed, f.Reclaiming, err = a.reclaim.take(); f.Reclaimed != nil {
+		a.trouble("reclaim memory", err)
+	}
 }
 
 // wait returns when no round is under way.

@@ -6,6 +6,7 @@ package agent
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/koord-rt/koord-rt/engine"
+	"github.com/koord-rt/koord-rt/koordlet/internal/decide"
 	"github.com/koord-rt/koord-rt/model/unit"
 	"github.com/koord-rt/koord-rt/model/workload"
 	"github.com/koord-rt/koord-rt/policy/memqos"
@@ -55,10 +57,44 @@ func TestReclaimer(t *testing.T) {
 		if diff := cmp.Diff(map[string]unit.Bytes{"a": 50}, got); diff != "" || busy || !errors.Is(err, refused) {
 			t.Errorf("afterwards: busy %v, %v, %s", busy, err, diff)
 		}
-		if got, _, _ = r.take(); got != nil {
-			t.Errorf("told twice: %v", got)
+		if got, _, err = r.take(); got != nil || err != nil {
+			t.Errorf("told twice: %v, %v", got, err)
+		}
+		r.start(t.Context(), []task{{"bad", "/bad", 100}})
+		r.wait()
+		if got, _, err = r.take(); got == nil || !errors.Is(err, refused) {
+			t.Errorf("all of it failed: %v, %v", got, err)
 		}
 	})
+}
+
+// A round that failed is the failure of one tick, and is over with a round that did not.
+func TestReclaimFailsOnce(t *testing.T) {
+	t.Parallel()
+	refused := errors.New("refused")
+	var err error
+	a := New(Options{
+		Log: slog.New(slog.NewTextHandler(t.Output(), nil)), NoReclaim: func() string { return "" },
+		Reclaim: func(context.Context, string, unit.Bytes) (unit.Bytes, error) { return 0, err },
+	})
+	for i, c := range []struct {
+		round  bool
+		err    error
+		failed bool
+		told   string
+	}{
+		{false, nil, false, ""}, {true, refused, true, "refused"}, {false, nil, false, "refused"}, {true, refused, true, "refused"}, {true, nil, false, ""},
+		{false, nil, false, ""},
+	} {
+		if err = c.err; c.round {
+			a.reclaim.start(t.Context(), []task{{"a", "/a", 100}})
+			a.reclaim.wait()
+		}
+		a.failed = false
+		if a.reclaimed(&decide.Facts{}); a.failed != c.failed || a.told["reclaim memory"] != c.told {
+			t.Errorf("tick %d: failed %v, told %q; want %v, %q", i, a.failed, a.told["reclaim memory"], c.failed, c.told)
+		}
+	}
 }
 
 // A round that takes long ends after a while; what it did not reach says nothing.
