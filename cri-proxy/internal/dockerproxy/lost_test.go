@@ -82,6 +82,38 @@ func TestStartThatWasDoneBefore(t *testing.T) {
 	}
 }
 
+// What a signal has become of is not known where the daemon's record cannot be read: then nothing is released that may be in use. A stop
+// says itself what it has done.
+func TestSignalWithoutARecord(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	pod := r.pod("LS", nil)
+	id := r.id(r.do("POST", "/containers/create", body(pod)))
+	r.do("POST", "/containers/"+id+"/start", nil)
+	for _, of := range []string{id, pod} {
+		r.mu.Lock()
+		r.deaf, r.sick = of, of
+		r.mu.Unlock()
+		r.do("POST", "/containers/"+of+"/kill?signal=SIGHUP", nil)
+		if !r.ran(id) {
+			t.Fatalf("a signal to %s has ended the container, which runs", of)
+		}
+	}
+	r.do("POST", "/containers/"+pod+"/stop", nil)
+	if r.ran(id) {
+		t.Error("its sandbox was stopped, and it runs")
+	}
+	id = r.id(r.do("POST", "/containers/create", body(r.pod("LS", nil))))
+	r.do("POST", "/containers/"+id+"/start", nil)
+	r.mu.Lock()
+	r.sick = id
+	r.mu.Unlock()
+	r.do("POST", "/containers/"+id+"/stop", nil)
+	if r.ran(id) {
+		t.Error("it was stopped, and runs")
+	}
+}
+
 // A container that has ended and is started again counts again, with what an update has asked of it.
 func TestSecondLife(t *testing.T) {
 	t.Parallel()

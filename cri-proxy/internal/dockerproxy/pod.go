@@ -45,9 +45,9 @@ func (p *Proxy) startedPod(c *docker.Call, o docker.Outcome) {
 	}
 }
 
-// stoppedPod ends a pod whose sandbox has ended; a signal may have been another.
+// stoppedPod ends a pod whose sandbox has ended.
 func (p *Proxy) stoppedPod(ctx context.Context, c *docker.Call) {
-	if c.Current != nil && c.Current.State.Running {
+	if runsOn(c) {
 		return
 	}
 	p.engine.StopPod(c.ID)

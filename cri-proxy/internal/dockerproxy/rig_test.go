@@ -51,6 +51,7 @@ type daemon struct {
 	careless bool
 	broken   bool   // updates fail
 	sick     string // the container whose record cannot be read
+	deaf     string // the container that outlives a signal
 	// dies, when set, cuts the next update, which has been applied or not.
 	dies *bool
 	// before, when set, is called by a start or a removal before it happens.
@@ -117,6 +118,9 @@ func (d *daemon) one(w http.ResponseWriter, id, action string, body []byte) {
 		d.tree.Mkdir(d.t, dir)
 		d.cpu(dir, host)
 	case "stop", "kill":
+		if action == "kill" && id == d.deaf {
+			break
+		}
 		rec["State"] = map[string]any{"Status": "exited"}
 		if d.tree.Exists(dir) {
 			d.tree.Rmdir(d.t, dir)

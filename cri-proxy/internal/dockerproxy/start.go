@@ -107,9 +107,18 @@ func (p *Proxy) fail(ctx context.Context, c *docker.Call, err error) {
 	p.engine.Stop(c.ID)
 }
 
-// stopped releases a container's CPUs and its part of the pod's sums; a signal may have left it running.
+// runsOn reports whether what was stopped or killed may run on. A signal may have left it running; where the daemon's record could not be
+// read after one, who looks at the cgroups notices the end, and until then its CPUs are its own. After a stop there is none to notice.
+func runsOn(c *docker.Call) bool {
+	if c.Current == nil {
+		return c.Verb == adapt.VerbKill
+	}
+	return c.Current.State.Running
+}
+
+// stopped releases a container's CPUs and its part of the pod's sums.
 func (p *Proxy) stopped(ctx context.Context, c *docker.Call) {
-	if c.Current != nil && c.Current.State.Running {
+	if runsOn(c) {
 		return
 	}
 	p.engine.Stop(c.ID)
