@@ -5,7 +5,8 @@
 //
 // Input is a plan, output one Result per setting; every value is in the journal, with what stood there before, before it
 // is in the kernel (D7). Verify reads a plan back (D9), Restore undoes what a ledger lists. All other kernel packages are
-// reached through the interfaces in Options. It imports model/*, kernel/root, kernel/cgroup and the standard library.
+// reached through the interfaces in Options. It imports model/*, kernel/root, kernel/cgroup with its format, the standard library
+// and golang.org/x/sys.
 package apply
 
 import (

@@ -4,8 +4,8 @@
 // Package wire joins kernel/apply, which names what it needs as small interfaces, with the kernel packages that have it:
 // processes from kernel/proc, control groups from kernel/resctrl, units from kernel/systemd.
 //
-// Every process that writes to the kernel (plugin, koordctl, and later proxy and node agent) builds its Applier with
-// these. It imports kernel packages and model only, and decides nothing.
+// Every process that writes to the kernel builds its Applier with these: koord-nri, koord-runtime-proxy and koordlet by way of
+// engine/host, and koordctl. It imports kernel packages, model and the standard library only, and decides nothing.
 package wire
 
 import (
