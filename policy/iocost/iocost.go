@@ -63,6 +63,8 @@ type Output struct {
 	Plan plan.Plan
 	// Problems name the fields of the strategy that cannot act, and why.
 	Problems []string
+	// Reason is what is held and why, also where it is in force already; empty for nothing.
+	Reason string
 }
 
 // Step decides once.
@@ -73,7 +75,9 @@ func Step(s State, in Input) (State, Output) {
 	}
 	w.next.Held = lent.Back(s.Held, w.next.Held, w.line, plan.CostHeld,
 		func(k plan.Knob, h *Held) {
-			w.set(k, h.Device, h.Original, "the strategy no longer wants it: back to what it was")
+			const reason = "the strategy no longer wants it: back to what it was"
+			w.set(k, h.Device, h.Original, reason)
+			w.tell(k, h.Device, reason)
 		})
 	return w.next, w.out
 }
@@ -101,6 +105,14 @@ func (w *work) set(k plan.Knob, device, words, reason string) {
 	w.out.Plan = append(w.out.Plan, plan.Setting{
 		Target: plan.Target{Level: plan.LevelNode}, Knob: k, Key: device, Value: plan.Text(words), Owner: protocol.FeatureBlkIO, Reason: reason,
 	})
+}
+
+// tell adds to the Reason.
+func (w *work) tell(k plan.Knob, device, reason string) {
+	if w.out.Reason != "" {
+		w.out.Reason += "; "
+	}
+	w.out.Reason += k.String() + " of " + device + ": " + reason
 }
 
 // at names a block, and a field of it.
@@ -147,7 +159,9 @@ func (w *work) block(i int) {
 		}
 		if why := w.hold(k, device, words, reason); why != "" {
 			problem("", why)
+			return
 		}
+		w.tell(k, device, reason)
 	}
 	switch words, field, why := quality(&b.IOCfg); {
 	case why != "":

@@ -126,9 +126,9 @@ func TestLife(t *testing.T) {
 	in := node8(append(disk(c), strategy.Block{Name: "nvme0n1", Type: strategy.BlockDevice, IOCfg: strategy.IOCfg{ReadLatencyPercent: num(50)}}))
 	in.Lines[plan.IOCostQoS]["259:0"] = admins
 	var s iocost.State
+	var out iocost.Output
 	step := func(want string) {
 		t.Helper()
-		var out iocost.Output
 		if s, out = iocost.Step(s, in); render(out) != want || len(out.Problems) > 0 {
 			t.Errorf("%q, problems %q; want %q", render(out), out.Problems, want)
 		}
@@ -141,6 +141,11 @@ func TestLife(t *testing.T) {
 	)
 	step(ours + "; " + model + "; " + nvme)
 	step("")
+	const stands = "io.cost.qos of 8:0: latencies of cgroupRoot.blkioQOS; io.cost.model of 8:0: model of cgroupRoot.blkioQOS; " +
+		"io.cost.qos of 259:0: latencies of cgroupRoot.blkioQOS"
+	if out.Reason != stands {
+		t.Errorf("what stands is told as %q, want %q", out.Reason, stands)
+	}
 	data, err := json.Marshal(s)
 	if err != nil {
 		t.Fatal(err)

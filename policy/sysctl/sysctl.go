@@ -58,6 +58,8 @@ type Output struct {
 	Plan plan.Plan
 	// Problems name the fields of the strategy that cannot act, and why.
 	Problems []string
+	// Reason is what is held and why, also where it is in force already; empty for nothing.
+	Reason string
 }
 
 // Step decides once.
@@ -67,7 +69,9 @@ func Step(s State, in Input) (State, Output) {
 	w.vendor()
 	w.next.Held = lent.Back(s.Held, w.next.Held, func(k plan.Knob, _ string) (int64, bool) { now, ok := in.Current[k]; return now, ok }, same,
 		func(k plan.Knob, h *Held) {
-			w.set(k, h.Original, "the strategy no longer names it: back to what it was")
+			const reason = "the strategy no longer names it: back to what it was"
+			w.set(k, h.Original, reason)
+			w.tell(k, h.Original, reason)
 		})
 	return w.next, w.out
 }
@@ -86,6 +90,14 @@ func (w *work) set(k plan.Knob, n int64, reason string) {
 	})
 }
 
+// tell adds to the Reason.
+func (w *work) tell(k plan.Knob, n int64, reason string) {
+	if w.out.Reason != "" {
+		w.out.Reason += "; "
+	}
+	w.out.Reason += k.String() + " " + strconv.FormatInt(n, 10) + ": " + reason
+}
+
 // hold wants a value; field is the strategy's.
 func (w *work) hold(k plan.Knob, n int64, field, reason string) {
 	now, ok := w.in.Current[k]
@@ -101,11 +113,13 @@ func (w *work) hold(k plan.Knob, n int64, field, reason string) {
 	case h.Stood:
 	case h.Left():
 		w.problem(field, "somebody else sets "+k.String()+" to "+strconv.FormatInt(now, 10)+" again and again: it is left to them")
+		return
 	case h.Lost > 0:
 		w.set(k, n, reason+"; somebody else had set "+strconv.FormatInt(now, 10))
 	default:
 		w.set(k, n, reason)
 	}
+	w.tell(k, n, reason)
 }
 
 func (w *work) problem(field, why string) {

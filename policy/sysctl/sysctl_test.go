@@ -53,8 +53,6 @@ func TestValues(t *testing.T) {
 		"watermark":          {strategy: strategy.SystemStrategy{WatermarkScaleFactor: num(150)}, want: "vm.watermark_scale_factor=150"},
 		"watermark, held":    {strategy: strategy.SystemStrategy{WatermarkScaleFactor: num(4000)}, want: "vm.watermark_scale_factor=400", reason: "4000 held within 1 and 400"},
 		"an old kernel":      {strategy: strategy.SystemStrategy{WatermarkScaleFactor: num(150)}, missing: true, problem: "systemStrategy.watermarkScaleFactor: this kernel has no vm.watermark_scale_factor"},
-		"vendor's":           {strategy: strategy.SystemStrategy{MemcgReapBackGround: num(1)}, problem: "systemStrategy.memcgReapBackGround: not written"},
-		"features":           {strategy: strategy.SystemStrategy{SchedFeatures: map[string]bool{"PLACE_LAG": false}}, problem: "systemStrategy.schedFeatures: not written"},
 	} {
 		in := sysctl.Input{Strategy: tc.strategy, Memory: tc.memory, Current: mainline()}
 		if tc.missing {
@@ -64,8 +62,26 @@ func TestValues(t *testing.T) {
 		if render(out) != tc.want || len(out.Problems) == 0 != (tc.problem == "") || !strings.Contains(strings.Join(out.Problems, "\n"), tc.problem) {
 			t.Errorf("%s: %q, problems %q", name, render(out), out.Problems)
 		}
+		if tc.want != "" && !strings.HasPrefix(out.Reason, strings.Replace(tc.want, "=", " ", 1)+": ") {
+			t.Errorf("%s: decided %q", name, out.Reason)
+		}
 		if len(out.Plan) > 0 && (out.Plan[0].Reason == "" || !strings.Contains(out.Plan[0].Reason, tc.reason) || out.Plan[0].Target != (plan.Target{})) {
 			t.Errorf("%s: %s, want reason %q", name, &out.Plan[0], tc.reason)
+		}
+	}
+}
+
+// TestRefused: a field whose file is a vendor kernel's or debugfs's is written nowhere and told, each by its name.
+func TestRefused(t *testing.T) {
+	t.Parallel()
+	for name, given := range map[string]strategy.SystemStrategy{
+		"memcgReapBackGround": {MemcgReapBackGround: num(1)}, "schedGroupIdentityEnabled": {SchedGroupIdentityEnabled: num(0)},
+		"schedIdleSaverWmark": {SchedIdleSaverWmark: num(1)}, "schedFeatures": {SchedFeatures: map[string]bool{"PLACE_LAG": false}},
+		"pageCacheLimitEnabled": {PageCacheLimitEnabled: num(1)},
+	} {
+		_, out := sysctl.Step(sysctl.State{}, sysctl.Input{Strategy: given, Memory: 8 * gib, Current: mainline()})
+		if len(out.Plan) > 0 || len(out.Problems) != 1 || !strings.HasPrefix(out.Problems[0], "systemStrategy."+name+": not written by koord-rt: ") {
+			t.Errorf("%s: %q, problems %q", name, render(out), out.Problems)
 		}
 	}
 }
@@ -77,9 +93,9 @@ func TestLife(t *testing.T) {
 	both := strategy.SystemStrategy{WatermarkScaleFactor: num(150), MinFreeKbytesFactor: num(100)}
 	in := sysctl.Input{Strategy: both, Memory: 8 * gib, Current: mainline()}
 	var s sysctl.State
+	var out sysctl.Output
 	step := func(want string) {
 		t.Helper()
-		var out sysctl.Output
 		if s, out = sysctl.Step(s, in); render(out) != want {
 			t.Errorf("%q, want %q", render(out), want)
 		}
@@ -89,6 +105,10 @@ func TestLife(t *testing.T) {
 	}
 	step("vm.min_free_kbytes=83886 vm.watermark_scale_factor=150")
 	step("")
+	const stands = "vm.min_free_kbytes 83886: minFreeKbytesFactor 100 of 8 GiB; vm.watermark_scale_factor 150: watermarkScaleFactor"
+	if out.Reason != stands {
+		t.Errorf("what stands is told as %q, want %q", out.Reason, stands)
+	}
 	data, err := json.Marshal(s)
 	if err != nil {
 		t.Fatal(err)
@@ -108,7 +128,7 @@ func TestLife(t *testing.T) {
 	in.Strategy = strategy.SystemStrategy{}
 	step("vm.watermark_scale_factor=10")
 	step("")
-	if len(s.Held) != 0 {
+	if len(s.Held) != 0 || out.Reason != "" {
 		t.Errorf("left behind: %+v", s)
 	}
 }

@@ -291,9 +291,9 @@ func (a *Agent) tell(o *decide.Outcome, urgent bool) {
 		a.o.Log.Info("CPU of the best-effort tier", "mode", s.Mode.String(), "cpus", s.CPUs.String(), "quota", int64(s.Quota), "urgent", urgent,
 			"reason", s.Reason)
 	}
-	if !urgent && len(o.Problems)+len(o.CostProblems)+len(o.AppProblems)+len(a.told["strategy"]) > 0 {
+	if !urgent && len(o.Sysctl.Problems)+len(o.IOCost.Problems)+len(o.AppProblems)+len(a.told["strategy"]) > 0 {
 		var errs []error
-		for _, p := range slices.Concat(o.Problems, o.CostProblems, o.AppProblems) {
+		for _, p := range slices.Concat(o.Sysctl.Problems, o.IOCost.Problems, o.AppProblems) {
 			errs = append(errs, errors.New(p))
 		}
 		a.note("strategy", errors.Join(errs...)) // not the loop's failure

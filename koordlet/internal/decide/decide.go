@@ -128,6 +128,8 @@ type Tick struct {
 	Memory       memqos.Output
 	OOMScore     oomscore.Output
 	Interference interference.Output
+	Sysctl       sysctl.Output
+	IOCost       iocost.Output
 	Network      netqos.Output
 }
 
@@ -141,9 +143,8 @@ type Outcome struct {
 	// Back is what was ours of host applications, and what of the tier could not be given back: each returns to what the ledger says
 	// stood there before, and to the value here where it tells nothing.
 	Back plan.Plan
-	// Problems are fields of systemStrategy that cannot act here, CostProblems those of cgroupRoot.blkioQOS, AppProblems host applications
-	// that are left alone, and why.
-	Problems, CostProblems, AppProblems []string
+	// AppProblems are host applications that are left alone, and why.
+	AppProblems []string
 
 	Suppress  suppress.Output
 	Evict     evict.Output
@@ -186,9 +187,8 @@ func Step(s State, f *Facts) (State, Outcome) {
 		s.Evict, out.Evict = evict.Step(s.Evict, evictInput(f, a, &out.Suppress, &s.tick.Memory))
 		out.Evictions = out.Evict.Evictions
 		params := s.Sysctl.Held
-		var o sysctl.Output
-		s.Sysctl, o = sysctl.Step(s.Sysctl, sysctlInput(f))
-		out.Node, out.Problems = o.Plan, o.Problems
+		s.Sysctl, s.tick.Sysctl = sysctl.Step(s.Sysctl, sysctlInput(f))
+		out.Node = s.tick.Sysctl.Plan
 		out.Owns = !lent.Same(params, s.Sysctl.Held)
 		ioCost(f, &s, &out)
 		network(f, &s, a, &out)

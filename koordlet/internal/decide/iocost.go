@@ -24,16 +24,27 @@ func costBlocks(v *node.View) []strategy.Block {
 	return nil
 }
 
+// NoCosts says why no cost control of disks is wanted, where that is so.
+func NoCosts(v *node.View) string {
+	switch {
+	case v.Mode(protocol.FeatureBlkIO) != node.Active:
+		return "the feature " + protocol.FeatureBlkIO.String() + " is not active on this node"
+	case len(costBlocks(v)) > 0:
+		return "what cgroupRoot.blkioQOS asks for is ceded to another program"
+	}
+	return "no cgroupRoot.blkioQOS that is enabled names a disk"
+}
+
 // ioCost is the step of the disks' cost control.
 func ioCost(f *Facts, s *State, out *Outcome) {
 	if !IOCost(s, f.View) {
+		s.tick.IOCost = iocost.Output{}
 		return
 	}
 	held := s.IOCost.Held
-	var o iocost.Output
-	s.IOCost, o = iocost.Step(s.IOCost, iocost.Input{
+	s.IOCost, s.tick.IOCost = iocost.Step(s.IOCost, iocost.Input{
 		Blocks: costBlocks(f.View), Kernel: &f.View.Kernel, Ceded: f.View.Ceded, Lines: f.CostLines,
 	})
-	out.Node, out.CostProblems = append(slices.Clip(out.Node), o.Plan...), o.Problems
+	out.Node = append(slices.Clip(out.Node), s.tick.IOCost.Plan...)
 	out.Owns = out.Owns || !lent.Same(held, s.IOCost.Held)
 }

@@ -51,8 +51,8 @@ func TestIOCost(t *testing.T) {
 				return out
 			}
 			out := step("enable=1 ctrl=user rpct=95.00 rlat=5000 wpct=95.00 wlat=3000", true)
-			if len(out.CostProblems) != 1 || !strings.Contains(out.CostProblems[0], "readBPS: set nothing here") {
-				t.Errorf("problems %q", out.CostProblems)
+			if len(out.IOCost.Problems) != 1 || !strings.Contains(out.IOCost.Problems[0], "readBPS: set nothing here") {
+				t.Errorf("problems %q", out.IOCost.Problems)
 			}
 			step("", false)
 			end(f)
@@ -60,10 +60,16 @@ func TestIOCost(t *testing.T) {
 				t.Error("what is ours is not looked at")
 			}
 			f.Urgent = true
-			step("", false) // it can wait
+			// It can wait, and what was decided is told as before.
+			if out = step("", false); len(out.IOCost.Problems) != 1 || out.IOCost.Reason != "io.cost.qos of 8:0: latencies of cgroupRoot.blkioQOS" {
+				t.Errorf("told between two ticks: %q, problems %q", out.IOCost.Reason, out.IOCost.Problems)
+			}
 			f.Urgent = false
 			step("enable=0 ctrl=auto", false)
 			step("", true)
+			if s, out = decide.Step(s, f); out.IOCost.Reason != "" {
+				t.Errorf("told afterwards: %q", out.IOCost.Reason)
+			}
 			if name != "ceded" && decide.IOCost(&s, f.View) {
 				t.Error("looked at afterwards")
 			}

@@ -37,6 +37,14 @@ func network(f *Facts, s *State, a *accounts, out *Outcome) {
 	out.Owns = out.Owns || !slices.Equal(held, s.Network.Held)
 }
 
+// NoNetwork says why the uplink is not divided, where nobody asks for it.
+func NoNetwork(v *node.View) string {
+	if why := networkOff(v); why != "" {
+		return why
+	}
+	return "no class of networkQOS is enabled"
+}
+
 // networkOff says why nothing of a link may be set here; empty when it may.
 func networkOff(v *node.View) string {
 	p := (*string)(nil)

@@ -37,3 +37,14 @@ func systemStrategy(v *node.View) strategy.SystemStrategy {
 	}
 	return t
 }
+
+// NoParameters says why no kernel parameter is wanted, where that is so.
+func NoParameters(v *node.View) string {
+	switch given := v.Strategy.SystemStrategy; {
+	case v.Mode(protocol.FeatureMemory) != node.Active:
+		return "the feature " + protocol.FeatureMemory.String() + " is not active on this node"
+	case given != nil && (given.MinFreeKbytesFactor != nil || given.WatermarkScaleFactor != nil):
+		return "what systemStrategy asks for is ceded to another program"
+	}
+	return "systemStrategy names none"
+}

@@ -7,6 +7,7 @@ import (
 	"github.com/koord-rt/koord-rt/daemon/status"
 	"github.com/koord-rt/koord-rt/kernel/tc"
 	"github.com/koord-rt/koord-rt/koordlet/internal/agent"
+	"github.com/koord-rt/koord-rt/koordlet/internal/decide"
 	"github.com/koord-rt/koord-rt/koordlet/internal/talk"
 	"github.com/koord-rt/koord-rt/model/shape"
 )
@@ -15,6 +16,10 @@ import (
 func networkLoop(l *agent.Look) status.Loop {
 	o := &l.Outcome.Network
 	s := status.Loop{Name: "network", State: status.StateActive, Decision: o.Reason, At: l.Wall}
+	if !o.Asked && len(o.Problems) == 0 {
+		s.State, s.Decision = status.StateOff, decide.NoNetwork(l.Facts.View)
+		return s
+	}
 	if n := &l.Outcome.Dynamic.Network; n.Missing != "" {
 		s.State, s.Err = status.StateUnsupported, n.Missing
 	} else if n.Limited != "" {

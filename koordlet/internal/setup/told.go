@@ -113,15 +113,14 @@ func loops(cfg *config.Koordlet, l *agent.Look) []status.Loop {
 		memory.Decision += "; " + podName(l.Facts.Members, s.Pod) + " to oom_score_adj " + strconv.FormatInt(s.Value, 10) + ": " + s.Reason
 	}
 	out = append(out, trimmed(burst), trimmed(memory), interferenceLoop(l))
-	if len(o.Problems) > 0 {
-		out = append(out, status.Loop{Name: "kernel-parameters", State: status.StateDegraded, Err: strings.Join(o.Problems, "; "), At: l.Wall})
-	}
-	if len(o.CostProblems) > 0 {
-		out = append(out, status.Loop{Name: "io-cost", State: status.StateDegraded, Err: strings.Join(o.CostProblems, "; "), At: l.Wall})
-	}
-	if len(o.AppProblems) > 0 {
-		out = append(out, status.Loop{Name: "host-applications", State: status.StateDegraded, Err: strings.Join(o.AppProblems, "; "), At: l.Wall})
-	}
+	v := l.Facts.View
+	out = append(
+		out,
+		asked(status.Loop{Name: "kernel-parameters", Decision: o.Sysctl.Reason, At: l.Wall}, o.Sysctl.Problems, decide.NoParameters(v)),
+		asked(status.Loop{Name: "io-cost", Decision: o.IOCost.Reason, At: l.Wall}, o.IOCost.Problems, decide.NoCosts(v)),
+		asked(status.Loop{Name: "host-applications", Decision: applications(l), At: l.Wall}, o.AppProblems, "hostApplications has none"),
+		networkLoop(l),
+	)
 	if len(l.Owed) > 0 {
 		out = append(out, backLoop(l))
 	}
@@ -137,9 +136,6 @@ func loops(cfg *config.Koordlet, l *agent.Look) []status.Loop {
 			Decision: "the strategy is in force and handed on; keeping it for the next boot is tried again every ten seconds",
 		})
 	}
-	if o.Network.Asked || len(o.Network.Problems) > 0 {
-		out = append(out, networkLoop(l))
-	}
 	for _, e := range o.Evict.Decisions {
 		one := status.Loop{Name: e.Feature.String(), State: evictLoopState(cfg.Evict.Mode), Decision: e.Reason, At: l.Wall}
 		if e.Limited != "" && one.State == status.StateActive {
@@ -148,6 +144,31 @@ func loops(cfg *config.Koordlet, l *agent.Look) []status.Loop {
 		out = append(out, one)
 	}
 	return append(out, unsetLoops(&cfg.Evict, l)...)
+}
+
+// asked is the state of a loop that has nothing to do until somebody asks for something: off says why nobody does.
+func asked(s status.Loop, problems []string, off string) status.Loop {
+	s.State, s.Err = status.StateActive, strings.Join(problems, "; ")
+	switch {
+	case s.Err != "":
+		s.State = status.StateDegraded
+	case s.Decision == "":
+		s.State, s.Decision = status.StateOff, off
+	}
+	return s
+}
+
+// applications are the host applications that take part, and by which cgroup.
+func applications(l *agent.Look) string {
+	apps, problems := decide.Apps(l.Facts.View, l.Facts.Members)
+	var parts []string
+	for i := range apps {
+		parts = append(parts, apps[i].Name+" in "+apps[i].Cgroup)
+	}
+	if n := len(l.Facts.View.Strategy.HostApplications) - len(apps) - len(problems); n > 0 {
+		parts = append(parts, strconv.Itoa(n)+" not yet: where the kubelet's cgroups are shows in a pod's, and there is none")
+	}
+	return strings.Join(parts, "; ")
 }
 
 // backLoop tells what nobody wants any more and stands in the kernel all the same.

@@ -20,14 +20,18 @@ import (
 	"github.com/koord-rt/koord-rt/koordlet/internal/decide"
 	"github.com/koord-rt/koord-rt/koordlet/internal/evict"
 	"github.com/koord-rt/koord-rt/koordlet/internal/talk"
+	"github.com/koord-rt/koord-rt/model/node"
+	"github.com/koord-rt/koord-rt/model/plan"
 	"github.com/koord-rt/koord-rt/model/unit"
 	"github.com/koord-rt/koord-rt/model/workload"
 	"github.com/koord-rt/koord-rt/policy/burst"
 	policy "github.com/koord-rt/koord-rt/policy/evict"
 	"github.com/koord-rt/koord-rt/policy/interference"
 	"github.com/koord-rt/koord-rt/policy/memqos"
+	"github.com/koord-rt/koord-rt/policy/netqos"
 	"github.com/koord-rt/koord-rt/policy/policytest"
 	"github.com/koord-rt/koord-rt/policy/suppress"
+	"github.com/koord-rt/koord-rt/policy/sysctl"
 )
 
 // Each step of an eviction is told with pod, reason, figures and what the server said; what comes every few seconds as long
@@ -78,6 +82,7 @@ func TestLoopsAreTold(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 	l := &agent.Look{Wall: at, Owed: []decide.Owed{{Why: "cpu.quota of /kubepods/besteffort: EINVAL"}, {Why: "cpu.idle of /app: EINVAL"}}, Unkept: errors.New("disk full"), Stale: errors.New("no policyName")}
+	l.Facts.View = policytest.YAML(t, policytest.View(), "{hostApplications: [{name: nginx, qos: LS}, {name: spark, qos: BE, cgroupPath: {base: Kubepods, relativePath: x}}]}")
 	l.Facts.Members = []engine.Member{{Pod: &workload.Pod{UID: "w", Namespace: "default", Name: "web"}}}
 	o := &l.Outcome
 	o.Suppress.Reason = "10 CPUs 0-9"
@@ -89,7 +94,8 @@ func TestLoopsAreTold(t *testing.T) {
 		Victims: []interference.Victim{{Pod: "w", Name: "default/web", Signal: interference.CPUPressure, Value: 0.35, Mean: 0.05, Reason: "CPU pressure 35%"}},
 		Caps:    []interference.Cap{{Name: "default/spark", Phase: interference.Guilty, Reason: "correlates"}},
 	}
-	o.Problems, o.CostProblems = []string{"minFreeKbytesFactor: no such file"}, []string{"no disk sdz"}
+	o.Sysctl = sysctl.Output{Reason: "vm.watermark_scale_factor 150: watermarkScaleFactor", Problems: []string{"minFreeKbytesFactor: no such file"}}
+	o.IOCost.Problems = []string{"no disk sdz"}
 	o.Evict.Decisions = []policy.Decision{{Feature: policy.BEMemoryEvict, Reason: "60% used"}, {Feature: policy.BECPUEvict, Reason: "satisfied", Limited: "no PSI"}}
 	cfg := config.DefaultKoordlet()
 	cfg.Tune, cfg.Evict.Mode = true, config.ModeObserve
@@ -98,8 +104,16 @@ func TestLoopsAreTold(t *testing.T) {
 		{Name: "cpu-burst", State: "active", Decision: "the share pool is idle; tuning; default/web to 240000 µs: tuned: throttled for 60 s", At: at},
 		{Name: "memory", State: "active", Decision: "tuning; gone to 1 GiB: stalls", At: at},
 		{Name: "interference", State: "active", Decision: "default/web: CPU pressure 35%; default/spark is guilty: correlates", At: at},
-		{Name: "kernel-parameters", State: "degraded", Err: "minFreeKbytesFactor: no such file", At: at},
+		{
+			Name: "kernel-parameters", State: "degraded", Decision: "vm.watermark_scale_factor 150: watermarkScaleFactor",
+			Err: "minFreeKbytesFactor: no such file", At: at,
+		},
 		{Name: "io-cost", State: "degraded", Err: "no disk sdz", At: at},
+		{
+			Name: "host-applications", State: "active", At: at,
+			Decision: "nginx in /host-latency-sensitive/nginx; 1 not yet: where the kubelet's cgroups are shows in a pod's, and there is none",
+		},
+		{Name: "network", State: "off", Decision: "no class of networkQOS is enabled", At: at},
 		{
 			Name: "give-back", State: "degraded", Decision: "what is no longer wanted is tried again every ten seconds",
 			Err: "cpu.quota of /kubepods/besteffort: EINVAL; cpu.idle of /app: EINVAL", At: at,
@@ -131,9 +145,65 @@ func TestLoopsAreTold(t *testing.T) {
 			t.Errorf("active: %+v", s)
 		}
 	}
-	quiet := loops(&cfg, &agent.Look{Wall: at})
+	quiet := loops(&cfg, &agent.Look{Wall: at, Facts: decide.Facts{View: policytest.View()}})
 	if got := quiet[3].Decision; got != "nobody is disturbed" {
 		t.Errorf("quiet node: %q", got)
+	}
+}
+
+// Loops that nobody asks for anything are told too, with why they do nothing; those that hold something say what, also when that has long been in force.
+func TestLoopsThatWaitToBeAsked(t *testing.T) {
+	t.Parallel()
+	const asksAll = `{systemStrategy: {watermarkScaleFactor: 150}, hostApplications: [{name: nginx}],
+		resourceQOSStrategy: {cgroupRoot: {blkioQOS: {enable: true, blocks: [{name: sda, type: device}]}}, lsClass: {networkQOS: {enable: true}}}}`
+	held := func(o *decide.Outcome) {
+		o.Sysctl.Reason, o.IOCost.Reason, o.Network = "vm.x 1: why", "io.cost.qos of 8:0: why", netqos.Output{Asked: true, Reason: "eth0"}
+	}
+	for name, c := range map[string]struct {
+		yaml   string
+		change func(*node.View)
+		out    func(*decide.Outcome)
+		want   []string
+	}{
+		"nothing asked for": {yaml: "{}", want: []string{
+			"off: systemStrategy names none", "off: no cgroupRoot.blkioQOS that is enabled names a disk", "off: hostApplications has none",
+			"off: no class of networkQOS is enabled",
+		}},
+		"held": {yaml: asksAll, out: held, want: []string{
+			"active: vm.x 1: why", "active: io.cost.qos of 8:0: why", "active: nginx in /host-latency-sensitive/nginx", "active: eth0",
+		}},
+		"features that do not write": {yaml: asksAll, change: func(v *node.View) {
+			v.Modes[protocol.FeatureMemory], v.Modes[protocol.FeatureBlkIO], v.Modes[protocol.FeatureNetwork] = node.Off, node.Observe, node.Off
+		}, want: []string{
+			"off: the feature memory-qos is not active on this node", "off: the feature blkio is not active on this node",
+			"active: nginx in /host-latency-sensitive/nginx", "off: the feature network-qos is not active on this node",
+		}},
+		"ceded": {yaml: asksAll, change: func(v *node.View) {
+			v.Ceded = plan.KnobSet(plan.VMWatermarkScale, plan.IOCostQoS, plan.IOCostModel, plan.NetShape)
+		}, want: []string{
+			"off: what systemStrategy asks for is ceded to another program", "off: what cgroupRoot.blkioQOS asks for is ceded to another program",
+			"active: nginx in /host-latency-sensitive/nginx", "off: net.shape is ceded to another plugin",
+		}},
+	} {
+		l := &agent.Look{Facts: decide.Facts{View: policytest.YAML(t, policytest.View(), c.yaml)}}
+		if c.change != nil {
+			c.change(l.Facts.View)
+		}
+		if c.out != nil {
+			c.out(&l.Outcome)
+		}
+		cfg := config.DefaultKoordlet()
+		var got []string
+		for _, want := range []string{"kernel-parameters", "io-cost", "host-applications", "network"} {
+			for _, s := range loops(&cfg, l) {
+				if s.Name == want {
+					got = append(got, s.State+": "+s.Decision)
+				}
+			}
+		}
+		if d := cmp.Diff(c.want, got); d != "" {
+			t.Errorf("%s (-want +got):\n%s", name, d)
+		}
 	}
 }
 

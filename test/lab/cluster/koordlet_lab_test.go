@@ -263,7 +263,13 @@ func (n *governed) spelled(t *testing.T) {
 	n.inForce(t)
 }
 
-// described: one condition for each feature beside Applied, in the form of metav1.Condition and of the newest generation. active is a feature
+// conditionsOf are all conditions of a NodeSLO that is in force, whatever it asks for: Applied, the features, and those loops that no feature stands for.
+var conditionsOf = []string{
+	"Applied", "batch", "blkio", "cfs-quota-burst", "core-sched", "cpu-burst", "cpu-identity", "cpu-normalization", "cpu-suppress", "cpuset", "devices",
+	"eviction", "interference", "llc", "memory-qos", "memory-reclaim", "network-qos", "oom-score",
+}
+
+// described: the status has these conditions, each once, in the form of metav1.Condition and of the newest generation. active is a feature
 // that the strategy uses.
 func (n *governed) described(t *testing.T, slo cluster.Object, active string) {
 	t.Helper()
@@ -271,14 +277,19 @@ func (n *governed) described(t *testing.T, slo cluster.Object, active string) {
 		t.Errorf("status of the NodeSLO: %s", slo.Compact("status"))
 	}
 	list, _ := slo.At("status", "conditions").([]any)
+	var all []string
 	for i := range list {
+		all = append(all, slo.Str("status", "conditions", i, "type"))
 		field := func(name string) string { return slo.Str("status", "conditions", i, name) }
 		_, err := time.Parse(time.RFC3339, field("lastTransitionTime"))
 		if err != nil || field("type") == "" || field("reason") == "" || slo.Int("status", "conditions", i, "observedGeneration") != slo.Int("metadata", "generation") {
 			t.Errorf("condition %s", slo.Compact("status", "conditions", i))
 		}
 	}
-	t.Logf("%d conditions", len(list))
+	slices.Sort(all)
+	if !slices.Equal(all, conditionsOf) {
+		t.Errorf("conditions of the NodeSLO are %q, want %q", all, conditionsOf)
+	}
 }
 
 // kubeletAway: the pods come from the API server while the kubelet is down, what is in force stays in force, and it does not
