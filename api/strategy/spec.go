@@ -128,7 +128,8 @@ type CPUBurstStrategy struct {
 	SharePoolThresholdPercent *int64 `json:"sharePoolThresholdPercent,omitempty"`
 }
 
-// SystemStrategy is systemStrategy. A field not given is not written to the kernel.
+// SystemStrategy is systemStrategy. A field not given is not written to the kernel. Where a field's file is a
+// vendor kernel's or debugfs's koordlet does not write it either: it refuses the field and says so in its log and in loop kernel-parameters.
 type SystemStrategy struct {
 	// MinFreeKbytesFactor, > 0: vm.min_free_kbytes = memory in KiB * factor / 10000.
 	// +kubebuilder:validation:Minimum=1
@@ -137,20 +138,20 @@ type SystemStrategy struct {
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=400
 	WatermarkScaleFactor *int64 `json:"watermarkScaleFactor,omitempty"`
-	// MemcgReapBackGround, 0..1, vendor kernels only.
+	// MemcgReapBackGround, 0..1: refused and told, because the file is a vendor kernel's.
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=1
 	MemcgReapBackGround *int64 `json:"memcgReapBackGround,omitempty"`
-	// SchedGroupIdentityEnabled, 0..1, vendor kernels only.
+	// SchedGroupIdentityEnabled, 0..1: refused and told, because the file is a vendor kernel's.
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=1
 	SchedGroupIdentityEnabled *int64 `json:"schedGroupIdentityEnabled,omitempty"`
-	// SchedIdleSaverWmark, >= 0 nanoseconds, vendor kernels only.
+	// SchedIdleSaverWmark, >= 0 nanoseconds: refused and told, because the file is a vendor kernel's.
 	// +kubebuilder:validation:Minimum=0
 	SchedIdleSaverWmark *int64 `json:"schedIdleSaverWmark,omitempty"`
-	// SchedFeatures switches scheduler features by name.
+	// SchedFeatures switches scheduler features by name upstream: refused and told here, because the file is debugfs's and for debugging.
 	SchedFeatures map[string]bool `json:"schedFeatures,omitempty"`
-	// PageCacheLimitEnabled, 0..1, vendor kernels only.
+	// PageCacheLimitEnabled, 0..1: refused and told, because the file is a vendor kernel's.
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=1
 	PageCacheLimitEnabled *int64 `json:"pageCacheLimitEnabled,omitempty"`
