@@ -14,8 +14,6 @@ import (
 	"time"
 
 	"github.com/koord-rt/koord-rt/model/journal"
-	"github.com/koord-rt/koord-rt/model/unit"
-	"github.com/koord-rt/koord-rt/policy/oomscore"
 	"github.com/koord-rt/koord-rt/test/lab/cgroups"
 	"github.com/koord-rt/koord-rt/test/lab/kubelet"
 )
@@ -118,11 +116,13 @@ func (h *alone) scoreOf(pid int) int {
 // nearItsLimit: a container that is near its memory limit while the node has memory to spare is judged as if it had requested
 // that limit, by the kernel's own figure of each of its processes; one that has set its own keeps it.
 func nearItsLimit(h *alone) {
-	want := oomscore.Of(unit.Bytes(h.limit), unit.Bytes(h.memTotal()))
+	// The kubelet's formula (pkg/kubelet/qos/policy.go) with the limit in the request's place: rounded down before it is taken off, and within
+	// its bounds, 3 and 999, since the limit is between a 256th and all of the memory.
+	want := 1000 - 1000*h.limit/h.memTotal()
 	processes := []int{h.main(h.full), h.kept.cmd.Process.Pid}
 	h.eventually(30*time.Second, func() error {
 		for _, pid := range processes {
-			if score := int64(h.scoreOf(pid)); score != want {
+			if score := h.scoreOf(pid); score != want {
 				return fmt.Errorf("oom_score_adj of process %d is %d, want %d", pid, score, want)
 			}
 		}
