@@ -128,10 +128,7 @@ func noInotify(h *alone) {
 
 // bursts is the want of a main container with this burst in µs.
 func (h *alone) bursts(micros string) []string {
-	if h.tree.V2() {
-		return []string{"main cpu.max.burst=" + micros}
-	}
-	return []string{"main cpu.cfs_burst_us=" + micros}
+	return []string{"main " + h.burstFile() + "=" + micros}
 }
 
 // inotifies is how many instances of inotify koordlet has.

@@ -188,15 +188,19 @@ func crowdPod(i int) kubelet.Pod {
 // burstOf waits until every LS container has this burst in µs, and idle until every best-effort pod has that.
 func (h *alone) burstOf(limit time.Duration, burst string) {
 	h.t.Helper()
-	file := "cpu.cfs_burst_us"
-	if h.tree.V2() {
-		file = "cpu.max.burst"
-	}
+	file := h.burstFile()
 	for _, run := range h.ls {
 		for name := range run.Containers {
 			h.soon(limit, run, []string{name + " " + file + "=" + burst})
 		}
 	}
+}
+
+func (h *alone) burstFile() string {
+	if h.tree.V2() {
+		return "cpu.max.burst"
+	}
+	return "cpu.cfs_burst_us"
 }
 
 func (h *alone) idle(limit time.Duration) {
