@@ -16,7 +16,7 @@ import (
 var shownNames = regexp.MustCompile("`(?:([\\w./-]+)\\.((?:Test|Fuzz|Benchmark)\\w+)((?:/[^`]*)?)|make ([\\w-]+)|go run ./test/bench -only ([\\w,]+))`")
 
 // TestShownTestsExist: a page that says which test shows what is worse than none when a test goes or is called otherwise. A subtest's name
-// must stand somewhere in its folder's tests, as it is printed or with spaces, or be a scenario's.
+// must be one that the named test may call a subtest (subtests), or a scenario's where it runs those.
 func TestShownTestsExist(t *testing.T) {
 	t.Parallel()
 	pages, err := filepath.Glob("../../docs/shown/*.md")
@@ -24,7 +24,11 @@ func TestShownTestsExist(t *testing.T) {
 		t.Fatalf("no pages: %v", err)
 	}
 	makefile, bench := text(t, "../../Makefile"), text(t, "../bench/main.go")
-	folders := map[string]string{}
+	folders := map[string]suite{}
+	scenario := func(name string) bool {
+		_, err := os.Stat("../scenario/testdata/" + name + ".txtar")
+		return err == nil
+	}
 	n := 0
 	for _, page := range pages {
 		for _, m := range shownNames.FindAllStringSubmatch(text(t, page), -1) {
@@ -44,17 +48,13 @@ func TestShownTestsExist(t *testing.T) {
 			default:
 				tests, known := folders[folder]
 				if !known {
-					tests = testsOf(t, folder)
+					tests = suiteOf(t, testsOf(t, folder)...)
 					folders[folder] = tests
 				}
-				if !strings.Contains(tests, "\nfunc "+name+"(") {
+				if len(tests[name]) == 0 {
 					t.Errorf("%s: there is no %s in %s", page, name, folder)
-					continue
-				}
-				for sub := range strings.SplitSeq(strings.TrimPrefix(subs, "/"), "/") {
-					if !isNamed(tests, sub) {
-						t.Errorf("%s: %s.%s has no %q", page, folder, name, sub)
-					}
+				} else if subs != "" && !tests.subtests(name).has(subs[1:], scenario) {
+					t.Errorf("%s: %s.%s has no %q", page, folder, name, subs[1:])
 				}
 			}
 		}
@@ -64,27 +64,17 @@ func TestShownTestsExist(t *testing.T) {
 	}
 }
 
-// isNamed reports whether a subtest's name stands in the text of tests, or is a scenario's.
-func isNamed(tests, sub string) bool {
-	if sub == "" || strings.Contains(tests, `"`+sub+`"`) || strings.Contains(tests, `"`+strings.ReplaceAll(sub, "_", " ")+`"`) {
-		return true
-	}
-	_, err := os.Stat("../scenario/testdata/" + sub + ".txtar")
-	return err == nil
-}
-
-// testsOf is the text of a folder's tests.
-func testsOf(t *testing.T, folder string) string {
+// testsOf are the texts of a folder's tests.
+func testsOf(t *testing.T, folder string) (all []string) {
 	t.Helper()
 	files, err := filepath.Glob("../../" + folder + "/*_test.go")
 	if err != nil {
 		t.Fatal(err)
 	}
-	var all strings.Builder
 	for _, f := range files {
-		all.WriteString(text(t, f))
+		all = append(all, text(t, f))
 	}
-	return all.String()
+	return all
 }
 
 func text(t *testing.T, path string) string {
