@@ -67,7 +67,7 @@ var catalogue = [numMetrics]Metric{
 	observed: {"observe_total", Counter, []string{"feature"},
 		"Settings that were planned but not written, because the feature only observes.", valuesFeature},
 	problems: {"problems_total", Counter, []string{"key"},
-		"Labels, annotations and configuration that could not be used, and background work that panicked.", "key: a known label or annotation, strategy, config, handoff, panic or other"},
+		"Labels, annotations and configuration that could not be used, and background work that panicked.", "key: a known label or annotation, strategy, config, handoff, probe, panic or other"},
 	proofs: {"proof_total", Counter, []string{"knob", "result"},
 		"Values read back from the kernel before a container's first instruction.", valuesKnob + "; result: ok, drift, error, unsupported, retried"},
 	writes: {"writes_total", Counter, []string{"knob", "result"},

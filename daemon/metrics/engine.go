@@ -146,7 +146,7 @@ func problemKeys() []string {
 		protocol.AnnotationMemoryQOS, protocol.AnnotationBlkIOQOS, protocol.AnnotationNetworkQOS,
 		protocol.AnnotationOOMScoreAdj, protocol.AnnotationOOMScoreAdjSpec, protocol.AnnotationResctrl,
 		protocol.AnnotationExtendedResource, protocol.KeyOptOut, protocol.AnnotationRequired,
-		protocol.AnnotationApplied, "strategy", "config", "handoff", "panic", otherKey,
+		protocol.AnnotationApplied, "strategy", "config", "handoff", "probe", "panic", otherKey,
 	}
 }
 

@@ -167,6 +167,7 @@ func (h *Host) connect(roots root.Roots, static engine.Static, views *engine.Vie
 		},
 	})
 	h.probe.own = h.Engine.OwnsMemoryMin // what the earlier life had is the engine's now
+	h.probe.follow(func(reason string) { h.Engine.Problem("node", "probe", reason) })
 	return nil
 }
 

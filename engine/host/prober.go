@@ -5,11 +5,13 @@ package host
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"reflect"
+	"strings"
 	"time"
 
 	"github.com/koord-rt/koord-rt/api/config"
@@ -39,6 +41,9 @@ type prober struct {
 	every time.Duration
 	// own reports whether memory.min of a cgroup is ours.
 	own func(cgroup string) bool
+	// problem tells what the last probe could not find out, told: nil before there is an engine.
+	problem func(reason string)
+	told    string
 }
 
 // first fails only when there is nothing to go on: without the CPUs no cpuset can be decided.
@@ -47,11 +52,46 @@ func (p *prober) first(ctx context.Context) (engine.Static, error) {
 	if s.Topology == nil {
 		return s, fmt.Errorf("probe this node: %w", err)
 	}
-	if err != nil {
-		p.log.Warn("probe is incomplete", "err", err)
-	}
+	p.tell(err)
 	p.last = s
 	return s, nil
+}
+
+// tell reports what could not be found out when that is news: most of it lasts until somebody mends it.
+func (p *prober) tell(err error) {
+	text := ""
+	if err != nil {
+		text = oneLine(err.Error())
+	}
+	if text == p.told {
+		return
+	}
+	p.told = text
+	switch {
+	case text == "":
+		p.log.Info("probe is complete again")
+	case p.problem == nil:
+		p.log.Warn("probe is incomplete", "err", text)
+	default:
+		p.problem(text)
+	}
+}
+
+// oneLine is the text of joined errors for a log and a table, which a registry full of bad files would make endless.
+func oneLine(text string) string {
+	const most = 1000
+	text = strings.ReplaceAll(text, "\n", "; ")
+	if len(text) > most {
+		text = strings.ToValidUTF8(text[:most], "") + " …"
+	}
+	return text
+}
+
+// follow has the engine told of problems from now on, and of what the first probe has left.
+func (p *prober) follow(problem func(reason string)) {
+	if p.problem = problem; p.told != "" {
+		problem(p.told)
+	}
 }
 
 func (p *prober) ask(ctx context.Context) (engine.Static, error) {
@@ -118,14 +158,32 @@ func (p *prober) run(ctx context.Context, set func(engine.Static)) error {
 			continue
 		case <-tick.C:
 		}
-		s, err := p.ask(ctx)
-		if err != nil || s.Topology == nil || reflect.DeepEqual(s, p.last) {
-			continue // an inconclusive answer is not kept
+		if p.renew(ctx) {
+			s := p.last
+			p.log.Info("node has changed", "kernel", s.Kernel.Release, "cdi", len(s.Kernel.CDI), "resctrl", s.Kernel.RDT.Mounted)
+			set(s)
 		}
-		p.last = s
-		p.log.Info("node has changed", "kernel", s.Kernel.Release, "cdi", len(s.Kernel.CDI), "resctrl", s.Kernel.RDT.Mounted)
-		set(s)
 	}
+}
+
+// renew probes again and reports whether the answer is news. Only an inconclusive one is not kept: what else goes wrong, a bad CDI
+// specification or a plain file in /dev, is a state of the node that may last, and the rest of the answer is right.
+func (p *prober) renew(ctx context.Context) bool {
+	s, err := p.ask(ctx)
+	if ctx.Err() != nil {
+		return false
+	}
+	p.tell(err)
+	if s.Topology == nil || errors.Is(err, probe.ErrInconclusive) {
+		return false
+	}
+	// Those are looked at by managers, to which half of a checkpoint says nothing; here it would say static.
+	s.Kernel.KubeletStaticCPU, s.Kernel.KubeletStaticMemory = p.last.Kernel.KubeletStaticCPU, p.last.Kernel.KubeletStaticMemory
+	if reflect.DeepEqual(s, p.last) {
+		return false
+	}
+	p.last = s
+	return true
 }
 
 // managers takes in what the kubelet's managers are now, and reports whether that is news. Half of a checkpoint says nothing.

@@ -85,7 +85,7 @@ func Probe(ctx context.Context, roots root.Roots, o Options) (node.Kernel, *topo
 	k.Release, k.Major, k.Minor, err = Release()
 	keep(err)
 	mounts, err := procFS.Mounts()
-	keep(err)
+	keep(noAnswer(err))
 	k.RDT, err = resctrl.FS(roots.Resctrl).Info(mounts.ResctrlOptions)
 	keep(err)
 	keep(hardware(&k, roots, o))
@@ -93,25 +93,36 @@ func Probe(ctx context.Context, roots root.Roots, o Options) (node.Kernel, *topo
 	k.KubeletStaticCPU, k.KubeletStaticMemory, err = KubeletManagers(o.KubeletCPUState, o.KubeletMemoryState)
 	keep(err)
 	memory, err := procFS.MemTotal()
-	keep(err)
+	keep(noAnswer(err))
 	topology, err := sys.FS(roots.Sys).Topology()
 	keep(err)
 	if err := errors.Join(errs...); err != nil {
+		if root.Exhausted(err) { // any list may be short of something
+			err = noAnswer(err)
+		}
 		return k, topology, memory, fmt.Errorf("probe kernel: %w", err)
 	}
 	return k, topology, memory, nil
+}
+
+// noAnswer marks an error of what every kernel tells: it is no state of the node that lasts.
+func noAnswer(err error) error {
+	if err == nil || errors.Is(err, ErrInconclusive) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", ErrInconclusive, err)
 }
 
 // cgroups fills in all that depends on the cgroup filesystem.
 func cgroups(ctx context.Context, k *node.Kernel, roots root.Roots, o Options, mounts proc.Mounts) error {
 	var err error
 	if k.Cgroup, err = cgroupVersion(roots.Cgroup); err != nil {
-		return err
+		return noAnswer(err)
 	}
 	k.RecursiveProt = k.Cgroup == node.CgroupV2 && mounts.RecursiveProt
 	fs, err := cgroup.Open(roots, k.Cgroup, cgroup.Options{})
 	if err != nil {
-		return err
+		return noAnswer(err)
 	}
 	k.Systemd = systemdDriver(fs, proc.FS(roots.Proc), o)
 	k.KubeletMemoryQoS = kubeletMemoryQoS(fs, k.Systemd, o)

@@ -25,12 +25,17 @@ func Hold(dir, name string) (Held, error) {
 	switch {
 	case err == nil:
 		h.fd1 = fd + 1
-	case errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE):
+	case noDescriptor(err):
 	default:
 		return Held{}, &FileError{Op: "open", Path: dir + "/" + name, Err: err}
 	}
 	return h, nil
 }
+
+func noDescriptor(err error) bool { return errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) }
+
+// Exhausted reports whether the process or the system has no descriptor or memory left: the error says nothing of the file.
+func Exhausted(err error) bool { return noDescriptor(err) || errors.Is(err, unix.ENOMEM) }
 
 // Read fills the buffer with the file's present content, without the newline at its end. A file of a cgroup that was
 // removed is unix.ENODEV. It does not allocate unless the file outgrows the buffer.

@@ -107,3 +107,13 @@ func TestFile(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// Only what the process or the system has run out of says nothing of a file.
+func TestExhausted(t *testing.T) {
+	t.Parallel()
+	for err, want := range map[error]bool{nil: false, unix.ENOENT: false, unix.EACCES: false, unix.EMFILE: true, unix.ENFILE: true, unix.ENOMEM: true} {
+		if root.Exhausted(errors.Join(err, &root.FileError{Op: "open", Path: "x", Err: err})) != want {
+			t.Errorf("%v: not %t", err, want)
+		}
+	}
+}

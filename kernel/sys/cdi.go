@@ -7,7 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 
 	"tags.cncf.io/container-device-interface/pkg/cdi"
 	specs "tags.cncf.io/container-device-interface/specs-go"
@@ -48,8 +51,8 @@ func nullIn(e *specs.ContainerEdits) string {
 func CDIDirs() []string { return []string{"/etc/cdi", "/var/run/cdi"} }
 
 // CDINames returns the qualified names ("vendor/class=name") that a runtime can resolve from the spec files (*.json,
-// *.yaml) in the directories. The error joins one per bad file and per name that two files of one directory claim; the
-// other names count. A directory that does not exist is empty.
+// *.yaml) in the directories. The error joins one per bad file, per name that two files of one directory claim, and per
+// directory that cannot be listed; the other names count. A directory that does not exist is empty.
 //
 // The reference library reads the files, because it is the runtimes' own: a name that it would refuse (empty edits, a
 // conflict, a newer version) fails the container when we pass it on. Measured with 129 devices in 32 KiB of YAML it adds
@@ -66,9 +69,31 @@ func CDINames(dirs ...string) (map[string]struct{}, error) {
 		names[n] = struct{}{}
 	}
 	var errs []error
+	for _, dir := range dirs {
+		if _, err := specFiles(dir); err != nil {
+			errs = append(errs, err)
+		}
+	}
 	byFile := cache.GetErrors()
 	for _, path := range slices.Sorted(maps.Keys(byFile)) {
-		errs = append(errs, fmt.Errorf("read CDI spec %s: %w", path, errors.Join(byFile[path]...)))
+		// The library goes over a file's devices by map: without an order of ours the same registry would be another error each time.
+		list := slices.SortedFunc(slices.Values(byFile[path]), func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
+		errs = append(errs, fmt.Errorf("read CDI spec %s: %w", path, errors.Join(list...)))
 	}
 	return names, errors.Join(errs...)
+}
+
+// specFiles are the files of a directory that the reference library takes for specs (pkg/cdi, scanSpecDirs), which keeps to itself that it could not
+// list one. A directory that does not exist is empty.
+func specFiles(dir string) (files []string, err error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("list CDI specs: %w", err)
+	}
+	for _, e := range entries {
+		if ext := filepath.Ext(e.Name()); !e.IsDir() && (ext == ".json" || ext == ".yaml") {
+			files = append(files, filepath.Join(dir, e.Name()))
+		}
+	}
+	return files, nil
 }
