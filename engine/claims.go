@@ -92,8 +92,10 @@ func (cr *Creation) against() {
 	v := g.booked(cr.v)
 	lse, lsr, _ := containerpolicy.Claim(&v, cr.pod, e.c)
 	if !lse.Equal(e.lse) || !lsr.Equal(e.lsr) {
-		g.claimed(&v, cr.pod, e)
-		e.plan, cr.asked = g.decide(&v, cr.pod, e.c), false
+		booked := v // which is what it is decided by from now on
+		cr.v = &booked
+		g.claimed(cr.v, cr.pod, e)
+		e.plan, cr.asked = g.decide(cr.v, cr.pod, e.c), false
 	}
 	held := *e
 	held.inSpec = false

@@ -216,3 +216,36 @@ func halved(t *testing.T) *Engine {
 		Views: NewViews(cfg, static, nil, "test"), Past: NewPast(nil),
 	})
 }
+
+// A creation that is decided anew because its device has left the registry knows the claims that came before it all the same.
+func TestClaimsOfALostDevice(t *testing.T) {
+	t.Parallel()
+	g := halved(t)
+	g.o.Live = &Live{CDI: func() map[string]struct{} { return map[string]struct{}{} }}
+	s := g.views.static
+	s.Kernel.CDI = map[string]struct{}{"nvidia.com/gpu=GPU-0": {}}
+	g.views.SetStatic(s)
+	g.views.SetRuntime(node.Runtime{Fields: node.Fields{CDI: true}})
+	ask, _ := protocol.ParsePod(nil, map[string]string{protocol.AnnotationDeviceAllocated: `{"gpu":[{"minor":0,"id":"GPU-0"}]}`})
+	var creations []*Creation
+	for _, pod := range []string{"a", "b"} {
+		sb, ctr := pinned(pod, "LSE", "1")
+		p := sb.Read()
+		p.Ask.Devices = ask.Devices
+		cr := g.Decide(sb, ctr)
+		if cr.e.plan.Get(plan.CDIDevice) == nil {
+			t.Fatalf("decided: %v", cr.e.plan)
+		}
+		creations = append(creations, cr)
+	}
+	for i, cr := range creations {
+		var spec plan.Plan
+		if err := cr.Create(t.Context(), func(_ *node.View, pl plan.Plan) plan.Plan { spec = pl; return nil }); err != nil {
+			t.Fatal(err)
+		}
+		s := spec.Get(plan.CPUQuota)
+		if (s != nil && s.Value.Int() == -1) != (i == 0) || spec.Get(plan.CDIDevice) != nil || spec.Get(plan.Env) == nil {
+			t.Errorf("creation %d is specified\n%s", i, spec)
+		}
+	}
+}

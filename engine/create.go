@@ -61,12 +61,19 @@ func (cr *Creation) InMemory() bool {
 	return !cr.mustRaise()
 }
 
-// ask holds the plan against the kernel's present state.
+// ask holds the plan against the node's present state.
 func (cr *Creation) ask() {
-	if !cr.asked {
-		cr.spec, cr.held = cr.g.o.Live.check(cr.v, cr.e.c, cr.e.plan)
-		cr.asked = true
+	if cr.asked {
+		return
 	}
+	cr.asked = true
+	g := cr.g
+	if now, gone := g.o.Live.present(cr.v, cr.e.plan); len(gone) > 0 {
+		g.lost(cr.pod, cr.e.c, gone)
+		cr.v, cr.e.plan = now, g.decide(now, cr.pod, cr.e.c)
+		g.o.Live.stale()
+	}
+	cr.spec, cr.held = g.o.Live.check(cr.v, cr.e.c, cr.e.plan)
 }
 
 // mustRaise reports whether the pod's cgroup stands in the container's way.

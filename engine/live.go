@@ -28,8 +28,11 @@ type Live struct {
 	CPUDir, CPUSetDir, MemoryDir string
 	// swap: a cgroup of this kernel has been seen with swap accounting. It is switched at boot.
 	swap atomic.Bool
-	// CDI reports whether a qualified name is in the registry; nil trusts the View.
-	CDI func(name string) bool
+	// CDI are the qualified names in the registry as it is now, nil where that cannot be told; it is cheap while nothing has changed, and
+	// several may ask at once. Nil trusts the View.
+	CDI func() map[string]struct{}
+	// Stale is told when the View names what is not there any more; it does not wait. May be nil.
+	Stale func()
 	// parents are the quotas of pods that have been written.
 	parents parents
 }
@@ -128,8 +131,6 @@ func (l *Live) ok(v *node.View, c *workload.Container, pl plan.Plan, s *plan.Set
 	case plan.CPUBurst:
 		quota := quotaOf(pl, &c.Base)
 		return !quota.Set || quota.V < 0 || s.Value.Int() <= quota.V
-	case plan.CDIDevice:
-		return l.CDI == nil || l.CDI(cdiName(s))
 	}
 	if v.Kernel.Cgroup != node.CgroupV1 || c.Cgroup == "" {
 		return true
@@ -145,13 +146,6 @@ func (l *Live) ok(v *node.View, c *workload.Container, pl plan.Plan, s *plan.Set
 		return l.swapAccounted(c)
 	}
 	return true
-}
-
-func cdiName(s *plan.Setting) string {
-	if v := s.Value.String(); v != "" {
-		return v
-	}
-	return s.Key
 }
 
 // groupExists looks for the resctrl group: runc fails a container whose class has none.

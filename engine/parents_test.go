@@ -111,7 +111,7 @@ func TestLooksUp(t *testing.T) {
 	held := &Live{CPUDir: dir + "/cpu"}
 	held.hold("/pod")
 	t.Cleanup(func() { held.drop("/pod") })
-	asks := &Live{CDI: func(string) bool { return true }}
+	asks := &Live{CDI: func() map[string]struct{} { return nil }}
 	quota := func(n int64) plan.Setting { return plan.Setting{Knob: plan.CPUQuota, Value: plan.Int(n)} }
 	for name, tc := range map[string]struct {
 		live *Live

@@ -117,9 +117,11 @@ func (g *Engine) recordProblem(where, key, reason string) {
 }
 
 // report keeps one piece of input that could not be used: metric each time, log and ledger once in a while.
-func (g *Engine) report(t plan.Target, pr protocol.Problem) {
+func (g *Engine) report(t plan.Target, pr protocol.Problem) { g.reportBy(pr.Key, t, pr) }
+
+func (g *Engine) reportBy(limit string, t plan.Target, pr protocol.Problem) {
 	g.m.Problem(pr.Key)
-	ok, held := g.limiter.Allow(t.Name, pr.Key)
+	ok, held := g.limiter.Allow(t.Name, limit)
 	if !ok {
 		return
 	}

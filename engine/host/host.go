@@ -118,7 +118,7 @@ func New(ctx context.Context, o Options) (_ *Host, err error) {
 	roots := root.Roots{Cgroup: at.CgroupRoot, Proc: at.Proc, Sys: at.Sys, Resctrl: at.Resctrl, Dev: at.Dev}
 	records := h.readLedger()
 	past := engine.NewPast(records)
-	h.probe = &prober{roots: roots, cfg: o.Config, log: o.Log, every: probeEvery, own: past.OwnsMemoryMin}
+	h.probe = &prober{roots: roots, cfg: o.Config, log: o.Log, every: probeEvery, own: past.OwnsMemoryMin, again: make(chan struct{}, 1)}
 	static, err := h.probe.first(ctx)
 	if err != nil {
 		return nil, err
@@ -157,7 +157,7 @@ func (h *Host) connect(roots root.Roots, static engine.Static, views *engine.Vie
 	h.Engine = engine.New(engine.Options{
 		Boot: boot, Config: h.o.Config, Log: h.o.Log, Metrics: h.Metrics, Edge: h.o.Edge, Journal: h.run, Kernel: kernel,
 		Join: h.o.Join, ExitsUntold: h.o.ExitsUntold, UpdatesUntold: h.o.UpdatesUntold, UpdatesAwaited: h.o.UpdatesAwaited, Beside: h.o.Beside, Leave: h.leaving,
-		Views: views, Past: past, Live: live(roots, &static.Kernel), CgroupRoot: searchRoot(roots, &static.Kernel), List: h.o.List,
+		Views: views, Past: past, Live: live(roots, &static.Kernel, h.o.Config.Host.CDIDirs, h.probe.soon), CgroupRoot: searchRoot(roots, &static.Kernel), List: h.o.List,
 		Births: h.births,
 		Groups: resctrl.FS(roots.Resctrl), // may be mounted later; until then no group is decided
 		OnFormula: func(f unit.WeightFormula) {

@@ -19,6 +19,7 @@ import (
 	"github.com/koord-rt/koord-rt/kernel/cgroup"
 	"github.com/koord-rt/koord-rt/kernel/probe"
 	"github.com/koord-rt/koord-rt/kernel/root"
+	"github.com/koord-rt/koord-rt/kernel/sys"
 	"github.com/koord-rt/koord-rt/model/node"
 	"github.com/koord-rt/koord-rt/model/plan"
 	"github.com/koord-rt/koord-rt/model/unit"
@@ -44,6 +45,8 @@ type prober struct {
 	// problem tells what the last probe could not find out, told: nil before there is an engine.
 	problem func(reason string)
 	told    string
+	// again has a token when the node is known to be another than it was; nil asks at every interval only.
+	again chan struct{}
 }
 
 // first fails only when there is nothing to go on: without the CPUs no cpuset can be decided.
@@ -157,12 +160,21 @@ func (p *prober) run(ctx context.Context, set func(engine.Static)) error {
 			}
 			continue
 		case <-tick.C:
+		case <-p.again:
 		}
 		if p.renew(ctx) {
 			s := p.last
 			p.log.Info("node has changed", "kernel", s.Kernel.Release, "cdi", len(s.Kernel.CDI), "resctrl", s.Kernel.RDT.Mounted)
 			set(s)
 		}
+	}
+}
+
+// soon has the node probed without waiting for the interval.
+func (p *prober) soon() {
+	select {
+	case p.again <- struct{}{}:
+	default:
 	}
 }
 
@@ -198,9 +210,9 @@ func (p *prober) managers() bool {
 	return true
 }
 
-// live names the hierarchies that live checks read.
-func live(roots root.Roots, k *node.Kernel) *engine.Live {
-	l := &engine.Live{Resctrl: roots.Resctrl}
+// live names the hierarchies and registries that live checks read; stale is told when one has lost something.
+func live(roots root.Roots, k *node.Kernel, cdiDirs []string, stale func()) *engine.Live {
+	l := &engine.Live{Resctrl: roots.Resctrl, CDI: sys.NewCDIRegistry(cdiDirs...).Names, Stale: stale}
 	if k.Cgroup != node.CgroupV1 {
 		return l
 	}

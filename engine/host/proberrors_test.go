@@ -4,6 +4,7 @@
 package host
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"os"
@@ -11,8 +12,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/koord-rt/koord-rt/api/config"
+	"github.com/koord-rt/koord-rt/engine"
 	"github.com/koord-rt/koord-rt/kernel/kerneltest"
 )
 
@@ -185,5 +188,37 @@ func TestFirstProblemIsTold(t *testing.T) {
 	p.renew(t.Context())
 	if len(told) != 1 || len(told[0]) > 1010 || !slices.Equal(told, []string{p.told}) {
 		t.Errorf("told %q", told)
+	}
+}
+
+// What a creation finds gone from the registry has the node probed at once.
+func TestStaleIsProbedSoon(t *testing.T) {
+	t.Parallel()
+	p, registry, _ := probing(t)
+	lay(t, cdiGPU, registry, "gpu.json")
+	p.renew(t.Context())
+	p.every, p.again = time.Hour, make(chan struct{}, 1)
+	l := live(p.roots, &p.last.Kernel, p.cfg.Host.CDIDirs, p.soon)
+	if _, has := l.CDI()["lab.test/gpu=0"]; !has || len(p.last.Kernel.CDI) != 1 {
+		t.Fatalf("registry %v, probed %v", l.CDI(), p.last.Kernel.CDI)
+	}
+	if err := os.Remove(filepath.Join(registry, "gpu.json")); err != nil {
+		t.Fatal(err)
+	}
+	if got := l.CDI(); got == nil || len(got) != 0 {
+		t.Errorf("registry %v", got)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for range 3 { // nobody waits, whether there is somebody to hear or not
+		l.Stale()
+	}
+	told := false
+	err := p.run(ctx, func(s engine.Static) {
+		told = len(s.Kernel.CDI) == 0
+		cancel()
+	})
+	if err != nil || !told {
+		t.Errorf("not probed: %v", err)
 	}
 }

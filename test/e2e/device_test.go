@@ -351,18 +351,19 @@ func (r *rig) mount(run *kubelet.Running, path string) string {
 	return ""
 }
 
-// registry puts a vendor's specification into the runtime's CDI registry until the test ends.
-func registry(r *rig, spec string) {
+// registry puts a vendor's specification into the runtime's CDI registry until the test ends, and returns its file.
+func registry(r *rig, spec string) (file string) {
 	r.t.Helper()
-	file := filepath.Join(r.host.CDI, "nvidia.json")
+	file = filepath.Join(r.host.CDI, "nvidia.json")
 	if err := os.WriteFile(file, []byte(spec), 0o600); err != nil {
 		r.t.Fatal(err)
 	}
 	r.t.Cleanup(func() {
-		if err := os.Remove(file); err != nil {
+		if err := os.Remove(file); err != nil && !errors.Is(err, os.ErrNotExist) {
 			r.t.Error(err)
 		}
 	})
+	return file
 }
 
 // lifecycleCDI gives a container the device that the scheduler allocated, by a CDI specification that stands for the
@@ -371,14 +372,23 @@ func registry(r *rig, spec string) {
 func lifecycleCDI(r *rig) {
 	cdiDevices(r, r.up)
 	r.named("cdi-lost", "scheduling.koordinator.sh/device-allocated")
+	r.eventually(5*time.Second, func() error {
+		for _, p := range r.status().Problems {
+			if p.Where == "default/cdi-gone/main" && strings.Contains(p.Reason, "nvidia.com/gpu=GPU-lab-7 has left the registry") {
+				return nil
+			}
+		}
+		return errors.New("nobody tells that the registry has lost GPU-lab-7")
+	})
 }
 
 func cdiDevices(r *rig, up func(spec string, more map[string]any)) {
 	spec := `{"cdiVersion":"0.6.0","kind":"nvidia.com/gpu","devices":[
 		{"name":"GPU-lab-0","containerEdits":{"env":["LAB_GPU=zero"],"deviceNodes":[{"path":"/dev/nvidia0","hostPath":"/dev/null","type":"c","major":1,"minor":3}]}},
-		{"name":"GPU-lab-1","containerEdits":{"env":["LAB_GPU=one"],"deviceNodes":[{"path":"/dev/nvidia1","hostPath":"/dev/zero","type":"c","major":1,"minor":5}]}}]}`
-	registry(r, spec)
-	// A card that is there, and that the registry does not have.
+		{"name":"GPU-lab-1","containerEdits":{"env":["LAB_GPU=one"],"deviceNodes":[{"path":"/dev/nvidia1","hostPath":"/dev/zero","type":"c","major":1,"minor":5}]}},
+		{"name":"GPU-lab-7","containerEdits":{"env":["LAB_GPU=seven"]}}]}`
+	file := registry(r, spec)
+	// A card that is there, and that the registry does not have by the name of GPU-gone, and later by none.
 	r.makeDevices([]scenario.Device{{Path: "/dev/nvidia7", Major: 195, Minor: 7}})
 	up(standard, nil)
 	gpu := func(name, allocated string) *kubelet.Running {
@@ -409,4 +419,11 @@ func cdiDevices(r *rig, up func(spec string, more map[string]any)) {
 	if strings.Contains(out, "LAB_GPU") {
 		r.t.Error("explain shows a variable that is not ours")
 	}
+	// So does one that leaves the registry while the node's last probe still has it.
+	if err := os.Remove(file); err != nil {
+		r.t.Fatal(err)
+	}
+	r.soon(2*time.Second, gpu("cdi-gone", `{"gpu":[{"minor":7,"id":"GPU-lab-7",`+whole+`}]}`), []string{
+		"main @env LAB_GPU=", "main @env NVIDIA_VISIBLE_DEVICES=GPU-lab-7", "main @device /dev/nvidia7=c 195:7", "main @access 195:7=allowed",
+	})
 }
