@@ -80,6 +80,10 @@ func (l *Live) looksUp(v *node.View, c *workload.Container, pl plan.Plan) bool {
 			if l.CDI != nil {
 				return true
 			}
+		case plan.Mount:
+			if s.Hook == "" {
+				return true
+			}
 		case plan.CPUQuota:
 			if v1 && s.Value.Int() >= 0 && l.CPUDir != "" && !l.parents.has(l.CPUDir+path.Dir(c.Cgroup)) {
 				return true

@@ -129,6 +129,8 @@ func TestLooksUp(t *testing.T) {
 		"burst":                 {v1, node.CgroupV1, plan.Setting{Knob: plan.CPUBurst, Value: plan.Int(1)}, false},
 		"resctrl group":         {&Live{}, node.CgroupV2, plan.Setting{Knob: plan.RDTClass, Value: plan.Text("BE")}, true},
 		"CDI device":            {asks, node.CgroupV2, plan.Setting{Knob: plan.CDIDevice, Key: "x"}, true},
+		"mount of ours":         {&Live{}, node.CgroupV2, plan.Setting{Knob: plan.Mount, Key: "/x"}, true},
+		"a hook server's mount": {&Live{}, node.CgroupV2, plan.Setting{Knob: plan.Mount, Key: "/x", Hook: "h"}, false},
 		"CDI device, no lookup": {v1, node.CgroupV1, plan.Setting{Knob: plan.CDIDevice, Key: "x"}, false},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -5,6 +5,7 @@ package engine
 
 import (
 	"context"
+	"strings"
 
 	"github.com/koord-rt/koord-rt/api/protocol"
 	"github.com/koord-rt/koord-rt/model/node"
@@ -13,20 +14,31 @@ import (
 )
 
 // present holds what a plan takes from the node beside the kernel against what is there now: the runtime fails a container over a CDI
-// name that has left the registry since the probe. It gives the View as it is, or where something is missing one to decide by anew,
-// and what to tell of it: policy then gives the device another way, which no check of single settings could.
+// name that has left the registry since the probe, runc over a mount whose source has gone. It gives the View as it is, or where
+// something is missing one to decide by anew, and what to tell of it: policy then gives the device another way, or the limits without
+// HAMi-core, none of which a check of single settings could.
 func (l *Live) present(v *node.View, pl plan.Plan) (*node.View, []protocol.Problem) {
 	if l == nil {
 		return v, nil
 	}
 	device, names := l.lostDevice(pl)
-	if device == "" {
+	source := lostSource(pl)
+	if device == "" && source == "" {
 		return v, nil
 	}
 	now := *v
-	now.Kernel.CDI = names
-	return &now, []protocol.Problem{{Key: protocol.AnnotationDeviceAllocated, Reason: "the CDI device " + device +
-		" has left the registry since the node was probed: GPUs are given as device nodes and NVIDIA_VISIBLE_DEVICES"}}
+	var gone []protocol.Problem
+	if device != "" {
+		now.Kernel.CDI = names
+		gone = append(gone, protocol.Problem{Key: protocol.AnnotationDeviceAllocated, Reason: "the CDI device " + device +
+			" has left the registry since the node was probed: GPUs are given as device nodes and NVIDIA_VISIBLE_DEVICES"})
+	}
+	if source != "" {
+		now.Kernel.HAMiLib = ""
+		gone = append(gone, protocol.Problem{Key: protocol.LabelGPUIsolationProvider, Reason: source +
+			" has gone since the node was probed: HAMi-core is not loaded, limits are not enforced"})
+	}
+	return &now, gone
 }
 
 // lostDevice is a CDI device of the plan that the registry does not have any more, "" for none, and the registry.
@@ -49,6 +61,21 @@ func (l *Live) lostDevice(pl plan.Plan) (name string, names map[string]struct{})
 		}
 	}
 	return "", names
+}
+
+// lostSource is a source of our mounts, which are HAMi-core's library and lock directory, that is not there any more; "" for none. What a
+// hook server wants mounted is its own: a runtime may make a source that is missing.
+func lostSource(pl plan.Plan) string {
+	for i := range pl {
+		s := &pl[i]
+		if s.Knob != plan.Mount || s.Observe || s.Hook != "" {
+			continue
+		}
+		if source, _, _ := strings.Cut(s.Value.String(), " "); !exists(source) {
+			return source
+		}
+	}
+	return ""
 }
 
 // lost reports what a container does not get because the node has lost it, beside whatever its pod's input is blamed for under the same key.

@@ -27,7 +27,8 @@ const gpuSpec = `{"cdiVersion":"0.6.0","kind":"nvidia.com/gpu","devices":[{"name
 // gpuRig is an engine on a node that has been probed with a GPU and its specification.
 type gpuRig struct {
 	*rig
-	views *engine.Views
+	views  *engine.Views
+	static engine.Static
 	// registry is the specification, asked how often the registry was looked at, stale how often a probe was asked for.
 	registry     string
 	asked, stale int
@@ -52,7 +53,7 @@ func newGPURig(t *testing.T) *gpuRig {
 	s.Kernel.CDI, s.Kernel.Devices = names, []node.DeviceNode{{Type: "gpu", Path: "/dev/nvidia0", Major: 195, UUID: "GPU-0"}}
 	o.Views.SetStatic(s)
 	o.Views.SetRuntime(node.Runtime{Fields: node.Fields{CDI: true}})
-	r.rig, r.views = &rig{Engine: engine.New(o), tree: m.Tree, book: m.Journal}, o.Views
+	r.rig, r.views, r.static = &rig{Engine: engine.New(o), tree: m.Tree, book: m.Journal}, o.Views, s
 	enginetest.Run(t, r.Engine)
 	return r
 }
@@ -149,4 +150,26 @@ func TestRegistryUnknown(t *testing.T) {
 	if find(spec, plan.CDIDevice, "nvidia.com/gpu=GPU-0") == nil || r.asked != 1 || r.stale != 0 {
 		t.Errorf("plan %v, asked %d, stale %d", spec, r.asked, r.stale)
 	}
+}
+
+// HAMi-core that is not whole any more is not loaded at all: neither of its mounts, which runc could not make, nor the preload, which would
+// find nothing. The container starts with its device and its limits' variables, and its problem says what is missing.
+func TestHAMiCoreGone(t *testing.T) {
+	t.Parallel()
+	r := newGPURig(t)
+	lib := filepath.Join(t.TempDir(), "libvgpu.so") // whose mount stands beside that of /tmp/vgpulock
+	s := r.static
+	s.Kernel.HAMiLib = lib
+	r.views.SetStatic(s)
+	spec, inMemory := r.create(t, "a", map[string]string{protocol.AnnotationDeviceAllocated: halfAGPU})
+	if find(spec, plan.Env, "LD_PRELOAD") != nil || spec.Get(plan.Mount) != nil || inMemory {
+		t.Errorf("in memory %t, plan = %v", inMemory, spec)
+	}
+	if find(spec, plan.Env, "CUDA_DEVICE_SM_LIMIT") == nil || find(spec, plan.CDIDevice, "nvidia.com/gpu=GPU-0") == nil || find(spec, plan.CPUBurst, "") == nil {
+		t.Errorf("the rest is missing: %v", spec)
+	}
+	if r.stale != 1 {
+		t.Errorf("probed again %d times", r.stale)
+	}
+	enginetest.Eventually(t, "the problem", func() bool { return r.told("default/weba/app", "has gone since the node was probed") == 1 })
 }
