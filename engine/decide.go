@@ -22,6 +22,10 @@ func (g *Engine) podOf(sb Sandbox) podEntry {
 		return e
 	}
 	e := newPodEntry(sb.Read())
+	if e.p.Ask.Resctrl != nil {
+		e.ungrouped = true // as far as is known; a repair looks and makes it
+		g.repairSoon()
+	}
 	g.startPod(&e)
 	g.reg.putPod(e)
 	g.problems(e.p, "", e.p.Problems)
@@ -29,8 +33,15 @@ func (g *Engine) podOf(sb Sandbox) podEntry {
 }
 
 // decide asks the policy for one container and reports what could not be used. What hook servers want of the container
-// is joined to it.
+// is joined to it. Without the group that its pod asks for it goes with its class: in the group of the machine it would have the whole
+// cache.
 func (g *Engine) decide(v *node.View, pod *workload.Pod, c *workload.Container) plan.Plan {
+	if pod.Ask.Resctrl != nil {
+		if e, ok := g.reg.pod(pod.ID); ok && e.ungrouped {
+			alike := *pod
+			alike.Ask.Resctrl, pod = nil, &alike
+		}
+	}
 	pl, problems := containerpolicy.Decide(v, pod, c)
 	g.problems(pod, c.Name, problems)
 	if len(c.Foreign) > 0 {

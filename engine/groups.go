@@ -8,9 +8,11 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/koord-rt/koord-rt/api/protocol"
 	"github.com/koord-rt/koord-rt/model/journal"
 	"github.com/koord-rt/koord-rt/model/node"
 	"github.com/koord-rt/koord-rt/model/plan"
+	"github.com/koord-rt/koord-rt/model/workload"
 	"github.com/koord-rt/koord-rt/policy/llc"
 )
 
@@ -55,7 +57,11 @@ func (g *Engine) ensureGroup(name string, own bool) error {
 // repairGroups makes the groups of classes and pods and gives them their schemata. Who made a group removes it, so beside another writer
 // all of them are that one's.
 func (g *Engine) repairGroups(ctx context.Context, v *node.View) int {
-	if g.o.Groups == nil || g.o.Beside != nil && g.o.Beside() {
+	if g.o.Groups == nil {
+		return 0
+	}
+	if g.o.Beside != nil && g.o.Beside() {
+		g.lookForGroups(v)
 		return 0
 	}
 	pl := llc.Groups(v)
@@ -69,7 +75,7 @@ func (g *Engine) repairGroups(ctx context.Context, v *node.View) int {
 		}
 	}
 	for _, pod := range g.reg.podList() {
-		if pod.p.Ask.Resctrl == nil && pod.group == "" {
+		if pod.p.Ask.Resctrl == nil && pod.group == "" && !pod.ungrouped {
 			continue
 		}
 		pl = append(pl, g.podGroup(v, &pod)...)
@@ -80,23 +86,86 @@ func (g *Engine) repairGroups(ctx context.Context, v *node.View) int {
 	return g.count(g.o.Kernel.Apply(ctx, pl, v.Generation))
 }
 
-// podGroup makes the group of a pod that was created while we were away, whose group somebody has removed, or that has
-// been allowed one since; it returns the group's schemata. A pod that must not have one any more lets it go.
+// podGroup makes the group of a pod that was created while we were away, whose group somebody has removed, for which there was no number
+// before, or that has been allowed one since; it returns the group's schemata. A pod that must not have one any more lets it go.
 func (g *Engine) podGroup(v *node.View, pod *podEntry) plan.Plan {
-	name, pl, _ := llc.PodGroup(v, pod.p) // its problems were told when the pod was taken in
-	if len(pl) == 0 || pl[0].Observe {
-		name = ""
+	own, _ := g.ownGroup(v, pod.p) // its problems were told when the pod was taken in
+	g.reg.regroup(pod.p.ID, own)
+	if own.missing {
+		return nil
 	}
-	if name != "" {
-		if err := g.ensureGroup(name, true); err != nil {
-			g.problem(pod.p.FullName(), "resctrl group "+name, err.Error())
-			return nil
+	return own.lines
+}
+
+// own is the resctrl group that a pod is to have of its own, "" for none.
+type own struct {
+	name string
+	// kept: it is there, and ours to keep. missing: it is not there.
+	kept, missing bool
+	lines         plan.Plan
+}
+
+// ownGroup makes the group that a pod is to have of its own.
+func (g *Engine) ownGroup(v *node.View, p *workload.Pod) (own, []protocol.Problem) {
+	o, problems := g.lookForGroup(v, p)
+	if o.name == "" || len(o.lines) == 0 {
+		return o, problems
+	}
+	err := g.ensureGroup(o.name, true)
+	if err != nil {
+		g.problem(p.FullName(), "resctrl group "+o.name, err.Error())
+	}
+	o.kept, o.missing = err == nil, err != nil
+	return o, problems
+}
+
+// lookForGroup is ownGroup of a group that somebody else makes: another writer, or whoever the schemata are ceded to.
+func (g *Engine) lookForGroup(v *node.View, p *workload.Pod) (own, []protocol.Problem) {
+	name, pl, problems := llc.PodGroup(v, p)
+	if name == "" || g.o.Groups == nil || len(pl) > 0 && pl[0].Observe {
+		return own{lines: pl}, problems
+	}
+	return own{name: name, missing: !g.o.Live.groupExists(name), lines: pl}, problems
+}
+
+// lookForGroups notes which pods' own groups are there beside another writer, who makes them.
+func (g *Engine) lookForGroups(v *node.View) {
+	for _, pod := range g.reg.podList() {
+		if pod.p.Ask.Resctrl != nil {
+			o, _ := g.lookForGroup(v, pod.p)
+			o.kept = pod.group != ""
+			g.reg.regroup(pod.p.ID, o)
 		}
 	}
-	if name != pod.group {
-		g.reg.changePod(pod.p.ID, func(e *podEntry) { e.group = name })
+}
+
+// regroup notes how a pod's own group stands. Containers of the pod that have been decided otherwise, perhaps a moment ago, are decided
+// anew.
+func (r *registry) regroup(sandbox string, o own) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	e, ok := r.pods[sandbox]
+	if !ok {
+		return
 	}
-	return pl
+	e.regroup(o)
+	r.pods[sandbox] = e
+	for _, id := range r.members[sandbox] {
+		c := r.containers[id]
+		class := c.plan.Get(plan.RDTClass)
+		if o.name == "" || c.c.Base.RDT != "" || (class != nil && class.Value == plan.Text(o.name)) != o.missing {
+			continue
+		}
+		c.gen = undecided
+		r.set(c)
+	}
+}
+
+func (e *podEntry) regroup(o own) {
+	e.group, e.ungrouped = "", o.missing
+	if o.kept {
+		e.group = o.name
+	}
 }
 
 // sweepGroups removes groups of ours that nobody has used at two drift checks in a row: those of pods that went while we
@@ -120,6 +189,22 @@ func (g *Engine) sweepGroups(v *node.View) {
 		}
 		g.log.Info("removed a resctrl group that nobody uses any more", "group", name)
 	}
+}
+
+// groupsInUse are the resctrl groups of pods and of the plans of containers that live or are being created.
+func (r *registry) groupsInUse() map[string]struct{} {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	out := map[string]struct{}{}
+	for _, e := range r.containers {
+		if s := e.plan.Get(plan.RDTClass); s != nil && !s.Observe && e.c.State != workload.StateStopped {
+			out[s.Value.String()] = struct{}{}
+		}
+	}
+	for _, e := range r.pods {
+		out[e.group] = struct{}{}
+	}
+	return out
 }
 
 // unused notes which groups are not used and lists those that were not at the last check either.

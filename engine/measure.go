@@ -31,9 +31,13 @@ func (g *Engine) listedPod(p *workload.Pod) podEntry {
 	e.unsure = true
 	old, ok := g.reg.pod(p.ID)
 	if !ok {
+		if p.Ask.Resctrl != nil {
+			now, _ := g.lookForGroup(g.views.Load(), p)
+			e.ungrouped = now.missing
+		}
 		return e
 	}
-	e.plan, e.group, e.gen, e.before = old.plan, old.group, old.gen, old.before
+	e.plan, e.group, e.ungrouped, e.gen, e.before = old.plan, old.group, old.ungrouped, old.gen, old.before
 	e.minAbove, e.lowAbove = old.minAbove, old.lowAbove
 	if old.lists == e.lists {
 		next := *p

@@ -92,7 +92,7 @@ func needs(v *node.View, p *workload.Pod, c *workload.Container, f protocol.Feat
 	able.Limits.CoreSched, able.Limits.PodResctrl = true, true
 	if f == protocol.FeatureLLC {
 		_, _, ok := llc.GroupOf(&able, p)
-		return ok
+		return ok || p.Ask.Resctrl != nil // which a node may be able to give
 	}
 	pl, _ := podpolicy.Decide(&able, p, podpolicy.Sums{})
 	if c != nil {
@@ -164,6 +164,18 @@ func (g *Engine) withPod(v *node.View, all plan.Plan, sandbox string, must proto
 		return all // whoever is beside us has proved the pod before the first instruction
 	}
 	return out
+}
+
+// apart is the demanded group of a pod's own that a container is not in: its class's, where it is meanwhile, is no substitute.
+func (g *Engine) apart(v *node.View, p *workload.Pod, e *entry, must protocol.FeatureSet) []string {
+	name, ok := llc.OwnGroup(v, p)
+	if !ok || !must.Has(protocol.FeatureLLC) || e.c.Base.RDT != "" || g.o.Beside != nil && g.o.Beside() {
+		return nil
+	}
+	if s := e.plan.Get(plan.RDTClass); s != nil && s.Value == plan.Text(name) {
+		return nil // that is read back
+	}
+	return []string{"the pod has no resctrl group of its own (" + protocol.FeatureLLC.String() + "): this node cannot give what it asks for, or none is left"}
 }
 
 // unset are the demanded settings that only the specification could carry and does not.

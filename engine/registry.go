@@ -46,9 +46,11 @@ type podEntry struct {
 	gen  uint64
 	// before is what stood there before an earlier life's part of the plan; dropped when the kubelet's values change.
 	before plan.Plan
-	// group is the pod's own resctrl group, "" when it has none.
-	group   string
-	stopped bool
+	// group is the pod's own resctrl group, "" when it has none. ungrouped: it is to have one, and there is none; its containers are in
+	// their class's meanwhile.
+	group     string
+	ungrouped bool
+	stopped   bool
 	// told: the kubelet says itself what it will write to the pod's cgroup.
 	told bool
 	// lowUntil: a container's smaller quota has taken the pod's burst away, and until then the kubelet is expected to tell of the pod's.

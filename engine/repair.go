@@ -97,11 +97,12 @@ func (g *Engine) repairPass(ctx context.Context, drift bool) {
 func (g *Engine) repairAll(ctx context.Context, drift, whole bool) int {
 	now := g.views.cur.Load()
 	v := now.view
-	todo, concerned := g.replan(now)
 	n := 0
 	if whole {
-		n = g.repairGroups(ctx, v)
-	} else {
+		n = g.repairGroups(ctx, v) // first: containers are decided by which of them are there
+	}
+	todo, concerned := g.replan(now)
+	if !whole {
 		todo = slices.DeleteFunc(todo, func(w work) bool { return !w.decided })
 	}
 	reach, above := reaches{of: now}, false

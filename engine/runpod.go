@@ -9,7 +9,6 @@ import (
 	"github.com/koord-rt/koord-rt/api/protocol"
 	"github.com/koord-rt/koord-rt/model/node"
 	"github.com/koord-rt/koord-rt/model/workload"
-	"github.com/koord-rt/koord-rt/policy/llc"
 )
 
 // RunPod takes a pod in and makes the pod's own resctrl group: a container whose class has no group would fail. Its
@@ -91,15 +90,9 @@ func (g *Engine) RunPodLater(sb Sandbox) {
 
 // makeGroup makes the pod's resctrl group with its schemata, when it asks for one.
 func (g *Engine) makeGroup(ctx context.Context, v *node.View, e *podEntry) {
-	name, pl, problems := llc.PodGroup(v, e.p)
+	own, problems := g.ownGroup(v, e.p)
 	g.problems(e.p, "", problems)
-	if name == "" || g.o.Groups == nil || len(pl) == 0 || pl[0].Observe {
-		return
+	if e.regroup(own); own.kept {
+		g.apply(ctx, v, own.lines)
 	}
-	if err := g.ensureGroup(name, true); err != nil {
-		g.problem(e.p.FullName(), "resctrl group "+name, err.Error())
-		return
-	}
-	e.group = name
-	g.apply(ctx, v, pl)
 }

@@ -60,7 +60,7 @@ func (g *Engine) Start(ctx context.Context, sb Sandbox, ctr Arrival, pid int, di
 		}
 	}
 	c := e.c
-	missing = append(missing, unset(&e, must)...)
+	missing = slices.Concat(missing, unset(&e, must), g.apart(v, pod.p, &e, must))
 	g.learnFormula(&e)
 	all := g.withPod(v, direct(e.plan), e.sandbox, must)
 	results, bad, release := g.bring(ctx, direct(withClass(todo, e.plan)), all, v.Generation)

@@ -5,7 +5,6 @@ package engine
 
 import (
 	"github.com/koord-rt/koord-rt/model/node"
-	"github.com/koord-rt/koord-rt/model/plan"
 	"github.com/koord-rt/koord-rt/model/unit"
 	"github.com/koord-rt/koord-rt/model/workload"
 	podpolicy "github.com/koord-rt/koord-rt/policy/pod"
@@ -66,22 +65,6 @@ func (r *registry) claims() node.Claims {
 			own.LSE, own.LSR = own.LSE.Union(e.lse), own.LSR.Union(e.lsr)
 			out.ByPod[pod.p.UID] = own
 		}
-	}
-	return out
-}
-
-// groupsInUse are the resctrl groups of pods and of the plans of containers that live or are being created.
-func (r *registry) groupsInUse() map[string]struct{} {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	out := map[string]struct{}{}
-	for _, e := range r.containers {
-		if s := e.plan.Get(plan.RDTClass); s != nil && !s.Observe && e.c.State != workload.StateStopped {
-			out[s.Value.String()] = struct{}{}
-		}
-	}
-	for _, e := range r.pods {
-		out[e.group] = struct{}{}
 	}
 	return out
 }

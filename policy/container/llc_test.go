@@ -15,7 +15,8 @@ import (
 
 func TestLLCClass(t *testing.T) {
 	t.Parallel()
-	own := &protocol.Resctrl{LLC: &protocol.Range{Start: 0, End: 50}}
+	own, half := &protocol.Resctrl{LLC: &protocol.Range{Start: 0, End: 50}}, int64(50)
+	bandwidth := &protocol.Resctrl{MBPercent: &half}
 	for name, tc := range map[string]struct {
 		class      protocol.QoS
 		kube       protocol.KubeQoS
@@ -33,6 +34,9 @@ func TestLLCClass(t *testing.T) {
 		"not enabled":              {class: protocol.QoSBE, group: "-", mon: "-"},
 		"pod group":                {class: protocol.QoSBE, ask: own, group: "koordlet-uid-1", mon: "uid-1"},
 		"pod groups forbidden":     {class: protocol.QoSBE, ask: own, yaml: pt.Everything, change: func(v *node.View) { v.Limits.PodResctrl = false }, group: "BE", mon: "uid-1"},
+		"nothing of it here":       {class: protocol.QoSBE, ask: bandwidth, yaml: pt.Everything, change: func(v *node.View) { v.Kernel.RDT.MB = false }, group: "BE", mon: "uid-1"},
+		"a cache that is not here": {class: protocol.QoSLS, ask: &protocol.Resctrl{LLCPerCache: map[int]protocol.Range{9: {Start: 0, End: 30}}}, yaml: pt.Everything, group: "LS", mon: "uid-1"},
+		"nothing here, no class":   {class: protocol.QoSBE, ask: bandwidth, change: func(v *node.View) { v.Kernel.RDT.MB = false }, group: "-", mon: "-"},
 		"somebody else's class":    {class: protocol.QoSBE, yaml: pt.Everything, base: "gold", group: "-", mon: "-"},
 		"not mounted":              {class: protocol.QoSBE, yaml: pt.Everything, change: func(v *node.View) { v.Kernel.RDT.Mounted = false }, group: "-", mon: "-"},
 		"counting only":            {class: protocol.QoSBE, yaml: pt.Everything, change: func(v *node.View) { v.Kernel.RDT.L3, v.Kernel.RDT.MB = false, false }, group: "-", mon: "uid-1"},

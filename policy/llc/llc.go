@@ -56,10 +56,10 @@ func classAsk(q *strategy.ResctrlQOS) protocol.Resctrl {
 	return ask
 }
 
-// GroupOf returns the name of the group for the pod's containers: the pod's own when it asks for one and may have it,
-// else its class' (LSE shares LSR's; derived for pods without label) when enabled. SYSTEM pods have none.
+// GroupOf returns the name of the group for the pod's containers: the pod's own when it asks for one that this node can give and may
+// have it, else its class' (LSE shares LSR's; derived for pods without label) when enabled. SYSTEM pods have none.
 func GroupOf(v *node.View, p *workload.Pod) (name, why string, ok bool) {
-	if p.Ask.Resctrl != nil && v.Limits.PodResctrl {
+	if v.Limits.PodResctrl && yields(&v.Kernel.RDT, p.Ask.Resctrl) {
 		return podGroupPrefix + p.UID, "annotation resctrl", true
 	}
 	class := p.Class()
@@ -75,8 +75,33 @@ func GroupOf(v *node.View, p *workload.Pod) (name, why string, ok bool) {
 	return class.String(), "class strategy resctrlQOS", true
 }
 
+// OwnGroup names the group that the pod asks for, where it may have one and the machine can divide something. It is told also where
+// GroupOf says its class's: who demands the feature starts in no other.
+func OwnGroup(v *node.View, p *workload.Pod) (name string, ok bool) {
+	active, _ := draft.Features(v, p)
+	rdt := &v.Kernel.RDT
+	ok = p.Ask.Resctrl != nil && v.Limits.PodResctrl && active.Has(protocol.FeatureLLC) && !v.Ceded.Has(plan.RDTClass) &&
+		rdt.Mounted && (rdt.L3 || rdt.MB)
+	return podGroupPrefix + p.UID, ok
+}
+
+// yields reports whether an annotation leads to a line here. Without one there would be a group without a bound.
+func yields(rdt *node.RDT, ask *protocol.Resctrl) bool {
+	switch {
+	case ask == nil || !rdt.Mounted:
+		return false
+	case rdt.L3 && (ask.LLC != nil || contains(ask.LLCPerCache, rdt.L3IDs)):
+		return true
+	}
+	return rdt.MB && !unscaled(rdt) && (ask.MBPercent != nil || contains(ask.MBPerCache, rdt.MBIDs))
+}
+
+// unscaled reports a bandwidth in MB/s whose largest value is not known.
+func unscaled(rdt *node.RDT) bool { return rdt.MBUnit == node.MBMBps && rdt.MBMax <= 0 }
+
 // PodGroup returns the pod's own group, "koordlet-" and the pod's UID as upstream names it, with its schemata. Name is
-// empty when the pod asks for none, may have none, or resctrl is missing; a problem then says why.
+// empty when the pod asks for none, may have none, resctrl is missing, or nothing of what it asks for is to be had here; a problem then
+// says why.
 func PodGroup(v *node.View, p *workload.Pod) (name string, pl plan.Plan, problems []protocol.Problem) {
 	_, planned := draft.Features(v, p)
 	if p.Ask.Resctrl == nil || !planned.Has(protocol.FeatureLLC) || v.Ceded.Has(plan.RDTClass) {
@@ -100,6 +125,9 @@ func PodGroup(v *node.View, p *workload.Pod) (name string, pl plan.Plan, problem
 			g.why += ", held within class BE's (limits.beyondClass)"
 		}
 		g.plan(ask)
+	}
+	if !yields(rdt, p.Ask.Resctrl) {
+		return "", nil, g.problems // what its class has alone is its class's group
 	}
 	return name, g.out, g.problems
 }
@@ -177,7 +205,7 @@ func (g *group) bandwidth(ask *protocol.Resctrl, rdt *node.RDT) {
 		}
 		return
 	}
-	if rdt.MBUnit == node.MBMBps && rdt.MBMax <= 0 {
+	if unscaled(rdt) {
 		if g.asked {
 			g.problems = problem(g.problems, "the bandwidth in MB/s is not known, a percentage has no meaning")
 		}

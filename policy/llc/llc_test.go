@@ -147,7 +147,10 @@ func TestPodGroup(t *testing.T) {
 		"per cache": {ask: &protocol.Resctrl{LLCPerCache: map[int]protocol.Range{1: {Start: 0, End: 30}}, MBPerCache: map[int]int64{0: 25}}, group: "koordlet-uid-1", want: map[string]string{
 			"koordlet-uid-1 L3": "0=fffff;1=3f", "koordlet-uid-1 MB": "0=30;1=100",
 		}},
-		"a cache the node has not": {ask: &protocol.Resctrl{LLCPerCache: map[int]protocol.Range{9: {Start: 0, End: 30}}}, group: "koordlet-uid-1", problem: "no cache 9"},
+		"a cache the node has not":    {ask: &protocol.Resctrl{LLCPerCache: map[int]protocol.Range{9: {Start: 0, End: 30}}}, problem: "no cache 9"},
+		"bandwidth on a node without": {ask: &protocol.Resctrl{MBPercent: &percent}, change: func(v *node.View) { v.Kernel.RDT.MB = false }, problem: "no memory bandwidth"},
+		"a bandwidth of no scale":     {ask: &protocol.Resctrl{MBPercent: &percent}, change: func(v *node.View) { v.Kernel.RDT.MBUnit, v.Kernel.RDT.MBMax = node.MBMBps, 0 }, problem: "not known"},
+		"lines of somebody else's":    {ask: &protocol.Resctrl{MBPercent: &percent}, change: func(v *node.View) { v.Ceded = plan.KnobSet(plan.RDTSchemata) }, group: "koordlet-uid-1"},
 		"capped": {ask: &protocol.Resctrl{MBPercent: &percent}, change: func(v *node.View) { v.Limits.MBAPercentMax = 20 }, group: "koordlet-uid-1", want: map[string]string{
 			"koordlet-uid-1 MB": "0=20;1=20",
 		}},
@@ -170,6 +173,9 @@ func TestPodGroup(t *testing.T) {
 				t.Errorf("group %q, want %q", group, tc.group)
 			}
 			same(t, pl, tc.want)
+			if of, _, _ := llc.GroupOf(v, p); of != group && name != "opted out" {
+				t.Errorf("in the group %q, made is %q", of, group)
+			}
 			if tc.problem == "" && len(problems) > 0 || tc.problem != "" && (len(problems) != 1 || !strings.Contains(problems[0].String(), tc.problem)) {
 				t.Errorf("problems %v, want %q", problems, tc.problem)
 			}

@@ -30,7 +30,7 @@ func TestPodGroupWithinClass(t *testing.T) {
 		"less":                   {ask: protocol.Resctrl{LLC: rng(0, 10), MBPercent: &little}, want: map[string]string{l3: "0=3;1=3", mb: "0=10;1=10"}},
 		"all of it":              {ask: protocol.Resctrl{LLC: rng(0, 100), MBPercent: &lots}, want: map[string]string{l3: "0=3f;1=3f", mb: "0=30;1=30"}, held: true},
 		"beside it":              {ask: protocol.Resctrl{LLC: rng(50, 100), MBPercent: &little}, want: map[string]string{l3: "0=3f;1=3f", mb: "0=10;1=10"}, held: true},
-		"nothing named":          {ask: protocol.Resctrl{}, want: map[string]string{l3: "0=3f;1=3f", mb: "0=30;1=30"}, held: true},
+		"nothing named":          {ask: protocol.Resctrl{}}, // the class's group has just that
 		"one cache":              {ask: protocol.Resctrl{LLCPerCache: map[int]protocol.Range{1: *rng(0, 90)}, MBPerCache: map[int]int64{0: 100}, MBPercent: &little}, want: map[string]string{l3: "0=3f;1=3f", mb: "0=30;1=10"}, held: true},
 		"no bandwidth control":   {ask: protocol.Resctrl{LLC: rng(0, 10)}, change: func(v *node.View) { v.Kernel.RDT.MB = false }, want: map[string]string{l3: "0=3;1=3"}},
 		"the node allows it":     {ask: protocol.Resctrl{LLC: rng(0, 50)}, change: func(v *node.View) { v.Limits.BeyondClass = true }, want: map[string]string{l3: "0=3ff;1=3ff"}},

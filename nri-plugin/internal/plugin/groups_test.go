@@ -9,9 +9,11 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/containerd/nri/pkg/api"
+	"golang.org/x/sys/unix"
 
 	"github.com/koord-rt/koord-rt/api/protocol"
 	"github.com/koord-rt/koord-rt/api/strategy"
@@ -29,10 +31,14 @@ type fakeGroups struct {
 	resctrl.FS
 	t    testing.TB
 	tree *kerneltest.Tree
-	mons chan string // monitoring groups that were removed
+	mons chan string  // monitoring groups that were removed
+	full *atomic.Bool // no number of the hardware is left for a pod's group
 }
 
 func (g fakeGroups) EnsureGroup(name string) (bool, error) {
+	if g.full.Load() && strings.HasPrefix(name, "koordlet-") && !g.has(name) {
+		return false, unix.ENOSPC
+	}
 	created, err := g.FS.EnsureGroup(name)
 	if created {
 		g.tree.Group(g.t, name)
@@ -67,7 +73,7 @@ func rdtHost(t *testing.T, past *host, change ...func(*host, *engine.Options)) (
 	h := newHostWith(t, "6.12", nil, append(change, func(h *host, o *engine.Options) {
 		h.tree.Resctrl(t, true, true)
 		rdt := resctrl.FS(h.tree.Roots.Resctrl)
-		g = fakeGroups{FS: rdt, t: t, tree: h.tree, mons: make(chan string, 16)}
+		g = fakeGroups{FS: rdt, t: t, tree: h.tree, mons: make(chan string, 16), full: new(atomic.Bool)}
 		o.Kernel = h.machine.Writer(t, func(a *apply.Options) {
 			a.Groups = kernelwire.Groups{FS: rdt, Proc: proc.FS(h.tree.Roots.Proc)}
 		})
