@@ -49,10 +49,12 @@ type Starter interface {
 	Start(ctx context.Context, todo, all plan.Plan, gen uint64) (results []apply.Result, bad []apply.Mismatch, release func())
 }
 
-// Groups makes and removes resctrl groups; kernel/resctrl.
+// Groups makes, lists and removes resctrl groups; kernel/resctrl.
 type Groups interface {
 	EnsureGroup(name string) (created bool, err error)
 	RemoveGroup(name string) error
+	Groups() ([]string, error)
+	MonGroups(group string) ([]string, error)
 	RemoveMon(group, mon string) error
 }
 
@@ -134,6 +136,7 @@ type Engine struct {
 	repaired  atomic.Uint64
 	above     ancestors
 	groups    groups
+	mons      mons
 	units     *unitQueue
 	drifted   drifted
 	unsettled unsettled

@@ -203,6 +203,8 @@ type Past struct {
 	min map[string]bool
 	// groups are the resctrl groups that were that life's and still are there.
 	groups map[string]struct{}
+	// counted are the monitoring groups that it has made.
+	counted journal.Counted
 	// left are its direct writes that still stand.
 	left left
 }
@@ -213,6 +215,7 @@ func NewPast(records []journal.Record) *Past {
 	for i := range records {
 		r := &records[i]
 		id := r.Target.Container
+		out.counted.Note(r)
 		switch {
 		case r.Target.Level == plan.LevelGroup && r.Via == journal.ViaMade:
 			out.groups[r.Target.Cgroup] = struct{}{}

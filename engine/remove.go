@@ -6,7 +6,6 @@ package engine
 import (
 	"context"
 
-	"github.com/koord-rt/koord-rt/model/plan"
 	"github.com/koord-rt/koord-rt/model/workload"
 )
 
@@ -82,33 +81,4 @@ func (g *Engine) removeGroup(e podEntry) {
 	if err := g.dropGroup(e.group); err != nil {
 		g.problem(e.p.FullName(), "resctrl group "+e.group, err.Error())
 	}
-}
-
-// removeMon removes the monitoring group that a container has left, unless another one is in it. A group that still has
-// tasks gives them back to its control group.
-func (g *Engine) removeMon(e entry) {
-	class, mon := monOf(e.plan)
-	if mon == "" || g.o.Groups == nil {
-		return
-	}
-	for _, it := range g.reg.running() {
-		if c, m := monOf(it.plan); c == class && m == mon && it.c.ID != e.c.ID {
-			return
-		}
-	}
-	if err := g.o.Groups.RemoveMon(class, mon); err != nil {
-		g.problem(e.c.Name, "resctrl monitoring group", err.Error())
-	}
-}
-
-// monOf is a plan's monitoring group and the control group above it, "" for the root group.
-func monOf(pl plan.Plan) (class, mon string) {
-	s := pl.Get(plan.RDTMonGroup)
-	if s == nil || s.Observe {
-		return "", ""
-	}
-	if c := pl.Get(plan.RDTClass); c != nil {
-		class = c.Value.String()
-	}
-	return class, s.Value.String()
 }

@@ -127,6 +127,7 @@ func (g *Engine) repairAll(ctx context.Context, drift, whole bool) int {
 	n += g.repairContainers(ctx, v, todo, drift)
 	if drift {
 		g.sweepGroups(v)
+		g.sweepMons()
 		g.units.rouse() // what systemd has refused is tried again
 	}
 	if ctx.Err() == nil {

@@ -67,6 +67,7 @@ func (g *Engine) vanished(pods []podEntry, containers []entry) {
 	for _, e := range containers {
 		if _, back := g.reg.container(e.c.ID); !back {
 			g.unexpect(&e)
+			g.removeMon(e)
 			g.recordGone(e.c.Target(&workload.Pod{}))
 		}
 	}

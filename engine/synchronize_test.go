@@ -37,7 +37,14 @@ func (k *books) RemoveGroup(name string) error {
 }
 
 // RemoveMon implements Groups.
-func (*books) RemoveMon(string, string) error { return nil }
+func (k *books) RemoveMon(group, mon string) error {
+	k.ended = append(k.ended, "counted "+group+"/"+mon)
+	return nil
+}
+
+// Groups and MonGroups implement Groups.
+func (*books) Groups() ([]string, error)          { return nil, nil }
+func (*books) MonGroups(string) ([]string, error) { return nil, nil }
 
 // listed is a container of a pod as a list tells it.
 func listed(pod *workload.Pod) Listed {
@@ -58,13 +65,16 @@ func TestListLacksWhatIsCreated(t *testing.T) {
 	g.Synchronize([]*workload.Pod{back, away}, []Listed{listed(back), listed(away)})
 	for _, id := range []string{"back", "away"} {
 		g.reg.changePod(id, func(e *podEntry) { e.group = "of-" + id })
+		g.reg.changeContainer("c-"+id, func(e *entry) {
+			e.plan = append(e.plan, plan.Setting{Knob: plan.RDTMonGroup, Value: plan.Text("counts-" + id)}, plan.Setting{Knob: plan.RDTClass, Value: plan.Text("LSR")})
+		})
 	}
 	g.Synchronize(nil, nil)
 	if err := g.Start(t.Context(), Sandbox{ID: back.ID, Read: func() *workload.Pod { return back }}, listed(back).Arrival, 1, ""); err != nil {
 		t.Fatal(err)
 	}
 	g.drain()
-	if diff := cmp.Diff([]string{"/kubepods/podaway/c-away", "removed of-away", "of-away", "/kubepods/podaway"}, k.ended); diff != "" {
+	if diff := cmp.Diff([]string{"counted LSR/counts-away", "/kubepods/podaway/c-away", "removed of-away", "of-away", "/kubepods/podaway"}, k.ended); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

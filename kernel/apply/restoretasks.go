@@ -118,10 +118,10 @@ func (a *Applier) planNumbers(u undo, pids []int, out *RestoreStep) (undo, bool)
 }
 
 // planGroups takes processes out of our groups: cookies are cleared, resctrl tasks go back to the root group. A
-// monitoring group restricts nothing and is removed by whoever made it.
+// monitoring group restricts nothing; whoever restores removes it afterwards, with or without processes.
 func (a *Applier) planGroups(u undo, pids []int, out *RestoreStep) (undo, bool) {
 	if u.setting.Knob == plan.RDTMonGroup {
-		out.Reason = "a monitoring group restricts nothing; it ends with its last process"
+		out.Reason = "a monitoring group restricts nothing; it is removed at the end"
 		return u, false
 	}
 	last := u.history.ours

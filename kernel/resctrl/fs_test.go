@@ -147,6 +147,12 @@ func TestGroups(t *testing.T) {
 	if created, err := fs.EnsureMon("", "p9"); !created || err != nil {
 		t.Errorf("ensure monitoring group: %v, %v", created, err)
 	}
+	if names, err := fs.MonGroups(""); err != nil || !slices.Contains(names, "p9") {
+		t.Errorf("monitoring groups of the root: %q, %v", names, err)
+	}
+	if names, err := fs.MonGroups("gone"); err != nil || len(names) > 0 {
+		t.Errorf("monitoring groups of none: %q, %v", names, err)
+	}
 	if err := fs.RemoveMon("", "p9"); err != nil {
 		t.Errorf("remove monitoring group: %v", err)
 	}

@@ -50,13 +50,25 @@ type Domain struct {
 }
 
 // Groups lists the control groups in the order of names, without the root group; none when resctrl is not mounted.
-func (fs FS) Groups() ([]string, error) {
-	entries, err := os.ReadDir(string(fs))
+func (fs FS) Groups() ([]string, error) { return groupsIn(string(fs)) }
+
+// MonGroups lists the monitoring groups below a control group ("" is the root group) in the order of names; none when the group has gone or
+// the machine does not count.
+func (fs FS) MonGroups(group string) ([]string, error) {
+	dir, err := fs.dir(group)
+	if err != nil {
+		return nil, err
+	}
+	return groupsIn(filepath.Join(dir, "mon_groups"))
+}
+
+func groupsIn(dir string) ([]string, error) {
+	entries, err := os.ReadDir(dir)
 	if errors.Is(err, iofs.ErrNotExist) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("list %s: %w", fs, err)
+		return nil, fmt.Errorf("list %s: %w", dir, err)
 	}
 	var out []string
 	for _, e := range entries {

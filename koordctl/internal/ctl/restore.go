@@ -82,7 +82,10 @@ func (e *env) restore(ctx context.Context, dryRun bool, pod, container, endpoint
 	e.warnRunning(runDir)
 	steps := m.applier.Restore(ctx, records, dryRun)
 	steps = append(steps, e.tellRuntime(ctx, m, steps, endpoint, dryRun)...)
-	return e.printSteps(append(steps, m.removeGroups(records, dryRun)...), dryRun)
+	if container == "" { // resctrl groups are a class's or a pod's
+		steps = append(steps, m.removeGroups(records, dryRun)...)
+	}
+	return e.printSteps(steps, dryRun)
 }
 
 func (e *env) warnRunning(runDir string) {

@@ -18,7 +18,7 @@ import (
 )
 
 // removeGroups takes away the resctrl groups that the ledger shows as made by us; the kernel moves their tasks to the root
-// group. It comes last: a group's own values are restored before. Groups that somebody else made stay.
+// group. It comes last: a group's own values are restored before. Groups that somebody else made stay, without our monitoring groups.
 func (m *machine) removeGroups(records []journal.Record, dryRun bool) []apply.RestoreStep {
 	made := map[string]plan.Target{}
 	for i := range records {
@@ -42,6 +42,50 @@ func (m *machine) removeGroups(records []journal.Record, dryRun bool) []apply.Re
 			s.Err = resctrl.FS(m.roots.Resctrl).RemoveGroup(name)
 		}
 		out = append(out, s)
+	}
+	return append(out, m.removeMons(records, made, dryRun)...)
+}
+
+// removeMons takes away the pods' monitoring groups: each keeps a number of the hardware until somebody does. Those below a group of ours go
+// with it.
+func (m *machine) removeMons(records []journal.Record, made map[string]plan.Target, dryRun bool) []apply.RestoreStep {
+	var ours journal.Counted
+	for i := range records {
+		if r := &records[i]; r.Boot == "" || r.Boot == m.boot {
+			ours.Note(r)
+		}
+	}
+	if ours.Empty() {
+		return nil
+	}
+	failed := func(err error) []apply.RestoreStep {
+		return []apply.RestoreStep{{Knob: plan.RDTMonGroup, Action: apply.ActWrite, Reason: "cannot be listed", Err: err}}
+	}
+	fs := resctrl.FS(m.roots.Resctrl)
+	groups, err := fs.Groups()
+	if err != nil {
+		return failed(err)
+	}
+	var out []apply.RestoreStep
+	for _, group := range append([]string{""}, groups...) {
+		names, err := fs.MonGroups(group)
+		if err != nil {
+			return append(out, failed(err)...)
+		}
+		for _, name := range names {
+			if _, goes := made[group]; goes || !ours.Has(group, name) {
+				continue
+			}
+			s := apply.RestoreStep{
+				Target: plan.Target{Level: plan.LevelGroup, Cgroup: filepath.Join(group, "mon_groups", name), Pod: name}, Knob: plan.RDTMonGroup,
+				Action: apply.ActWrite, Files: []string{filepath.Join(m.roots.Resctrl, group, "mon_groups", name)}, To: []string{"removed"},
+				Reason: "a pod's counters, made by us",
+			}
+			if !dryRun {
+				s.Err = fs.RemoveMon(group, name)
+			}
+			out = append(out, s)
+		}
 	}
 	return out
 }

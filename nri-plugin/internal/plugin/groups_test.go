@@ -50,7 +50,7 @@ func (g fakeGroups) RemoveGroup(name string) error { return os.RemoveAll(string(
 
 func (g fakeGroups) RemoveMon(group, mon string) error {
 	g.mons <- group + "/" + mon
-	return nil
+	return os.RemoveAll(filepath.Join(string(g.FS), group, "mon_groups", mon))
 }
 
 func (g fakeGroups) has(name string) bool {

@@ -36,11 +36,17 @@ func crowded(t *testing.T, past *host) (*host, fakeGroups) {
 	must(t, err)
 	s.Kernel.RDT.Mounted, s.Kernel.RDT.Mon = true, false
 	h.views.SetStatic(s)
+	g.keepBE(t, h)
+	g.full.Store(true)
+	return h, g
+}
+
+// keepBE enables the group of BE, with 30 % of the cache.
+func (fakeGroups) keepBE(t *testing.T, h *host) {
+	t.Helper()
 	spec, err := strategy.Parse([]byte("resourceQOSStrategy: {beClass: {resctrlQOS: {enable: true, catRangeEndPercent: 30}}}"))
 	must(t, err)
 	h.views.SetFile(&spec, "test")
-	g.full.Store(true)
-	return h, g
 }
 
 func (g fakeGroups) tasksOf(t testing.TB, name string) []int {
