@@ -70,6 +70,8 @@ const (
 	AgentPodAllocLatency
 	AgentPodDiskLatency
 	AgentPodRTT
+	AgentPodLLC
+	AgentPodMemoryBandwidth
 	AgentPodDisturbed
 	AgentContainerCPU
 	AgentContainerMemory
@@ -249,6 +251,10 @@ var agentCatalogue = [NumAgentMetrics]Metric{
 		"Mean time of a wait for a disk; without delay accounting the IO pressure of a pod per request. No series while it waits for none.", valuesPod},
 	AgentPodRTT: {own("pod_network_rtt_seconds"), Gauge, ofPod("class"),
 		"Median round trip time of up to 16 TCP connections of a pod that were active; none of BE pods and those of the host's network.", valuesPod},
+	AgentPodLLC: {own("pod_llc_occupancy_bytes"), Gauge, ofPod("class"),
+		"Last-level cache that a pod holds, all caches together; no series without a monitoring group.", valuesPod},
+	AgentPodMemoryBandwidth: {own("pod_memory_bandwidth_bytes_per_second"), Gauge, ofPod("class", "scope"),
+		"Memory bandwidth of a pod, all caches together; no series without a monitoring group.", valuesPod + "; scope: total, local"},
 	AgentPodDisturbed: {own("pod_disturbed"), Gauge, ofPod("signal", "figure"),
 		"What a disturbed pod feels, and what is usual for it: ratios, microseconds, or cycles per instruction; no series while it is not.",
 		valuesPod + "; signal: CPU pressure, disk latency …; figure: now, usual"},

@@ -25,6 +25,7 @@ var (
 		{metrics.AgentPodAllocLatency, sample.MemoryAllocLatency, 1e-6},
 		{metrics.AgentPodDiskLatency, sample.DiskLatency, 1e-6},
 		{metrics.AgentPodRTT, sample.NetworkRTT, 1e-6},
+		{metrics.AgentPodLLC, sample.LLCOccupancy, 1},
 	}
 	ofContainers = [...]row{
 		{metrics.AgentContainerCPU, sample.CPUUsage, 1},
@@ -70,6 +71,8 @@ func (t *teller) pod(p *pods.Pod) {
 	for _, r := range ofPods {
 		t.measured(r.metric, s, r.what, r.scale, p.Namespace, p.Name, p.UID, name)
 	}
+	t.measured(metrics.AgentPodMemoryBandwidth, s, sample.MemoryBandwidthTotal, 1, p.Namespace, p.Name, p.UID, name, "total")
+	t.measured(metrics.AgentPodMemoryBandwidth, s, sample.MemoryBandwidthLocal, 1, p.Namespace, p.Name, p.UID, name, "local")
 	t.psi(metrics.AgentPodPSI, s, t.f.Node, p.Namespace, p.Name, p.UID)
 }
 

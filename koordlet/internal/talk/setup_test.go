@@ -148,6 +148,7 @@ func measured() *window.Memory {
 		sample.RunQueueDelay: 1_500_000, sample.PSICPUSome: 0.125, sample.PSICPUFull: 0.0625, sample.PSIIOFull: 0.5,
 		sample.DiskReadBytes: 1000, sample.DiskWriteBytes: 2000, sample.NetworkReceive: 3000, sample.NetworkTransmit: 4000,
 		sample.MemoryAllocLatency: 250_000, sample.DiskLatency: 4000, sample.NetworkRTT: 300,
+		sample.LLCOccupancy: 1 << 19, sample.MemoryBandwidthTotal: 600, sample.MemoryBandwidthLocal: 500,
 	})
 	measure(w, sample.OfContainer("c-spark"), at, map[sample.Metric]float64{
 		sample.CPUUsage: 1, sample.MemoryUsage: 1 << 29, sample.CPUThrottled: 0.5, sample.PSIMemorySome: 0.25,
