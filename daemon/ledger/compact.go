@@ -129,7 +129,10 @@ func keptSpans(tr tracker[span]) []span {
 	var keep []span
 	for _, sub := range tr {
 		for _, s := range sub.settings {
-			keep = append(keep, s.extra...)
+			keep = append(append(keep, s.first, s.theirs), s.extra...)
+			for _, w := range s.recent {
+				keep = append(keep, w.rec)
+			}
 			for i, has := range s.has {
 				if has {
 					keep = append(keep, s.rec[i])
@@ -137,7 +140,7 @@ func keptSpans(tr tracker[span]) []span {
 			}
 		}
 	}
-	keep = slices.DeleteFunc(keep, func(s span) bool { return s == elsewhere })
+	keep = slices.DeleteFunc(keep, func(s span) bool { return s == elsewhere || s == span{} })
 	slices.SortFunc(keep, func(a, b span) int { return cmp.Compare(a.off, b.off) })
 	return slices.Compact(keep)
 }

@@ -29,8 +29,9 @@ func TestCompactKeepsOldestOriginalAndNewest(t *testing.T) {
 		}
 		appendAll(t, l, record("a", plan.CPUShares, i, orig, fmt.Sprint(i)), record("gone", plan.CPUShares, i, orig, fmt.Sprint(i)))
 	}
-	failed := record("a", plan.CPUShares, 200, "", "666")
-	failed.Err = "EINVAL"
+	tried := record("a", plan.CPUShares, 200, "99", "666")
+	failed := tried
+	failed.Original, failed.Written, failed.Err = nil, nil, "EINVAL"
 	gone := journal.Record{Time: t0.Add(300 * time.Second), Target: target("gone"), Via: journal.ViaGone}
 	proof := record("a", plan.CPUShares, 201, "", "")
 	proof.Via = journal.ViaProof
@@ -39,14 +40,15 @@ func TestCompactKeepsOldestOriginalAndNewest(t *testing.T) {
 		strayed[i] = record("a", plan.CPUShares, 202+i, "", "")
 		strayed[i].Written, strayed[i].Want, strayed[i].Via, strayed[i].Found, strayed[i].Source = nil, "99", journal.ViaDrift, "5", by
 	}
-	appendAll(t, l, failed, proof, strayed[0], strayed[1], gone)
+	appendAll(t, l, tried, failed, proof, strayed[0], strayed[1], gone)
 	before := l.Stats().Bytes
 	if err := l.Compact(); err != nil {
 		t.Fatal(err)
 	}
 	appendAll(t, l, record("b", plan.CPUShares, 400, "", "after"))
 	rs := readAll(t, dir, 0)
-	if len(rs) != 6 || l.Stats().Bytes >= before/10 || l.Stats().Compactions != 1 {
+	// The first of a, its last three that stood, the refusal with what it refused, the proof, the newest drift; and b.
+	if len(rs) != 9 || l.Stats().Bytes >= before/10 || l.Stats().Compactions != 1 {
 		t.Fatalf("%d records, %+v (before %d bytes)", len(rs), l.Stats(), before)
 	}
 	x := NewIndex(rs)
@@ -58,6 +60,7 @@ func TestCompactKeepsOldestOriginalAndNewest(t *testing.T) {
 }
 
 // What systemd may have written over is kept in its place among our writes, the oldest and the newest, until a restore. It is no wish.
+// Of two writes of one value the newer is kept, and the first of all.
 func TestCompactKeepsBeside(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -82,7 +85,7 @@ func TestCompactKeepsBeside(t *testing.T) {
 		}
 		return at
 	}
-	if got, want := compacted(), []int{0, 1, 4, 5}; !slices.Equal(got, want) {
+	if got, want := compacted(), []int{0, 1, 3, 4, 5}; !slices.Equal(got, want) {
 		t.Errorf("kept %v, want %v", got, want)
 	}
 	restored := record("a", plan.MemoryOOMGroup, 6, "0", "1")
@@ -214,5 +217,31 @@ func TestCompactKeepsOriginalsOfEveryFile(t *testing.T) {
 	want := []string{"/proc/0/oom_score_adj=0", "/proc/1/oom_score_adj=2", "/proc/2/oom_score_adj=4", "/proc/3/oom_score_adj=6", "/proc/4/oom_score_adj=8"}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Error(d)
+	}
+}
+
+// A write that was refused has never stood: index and compaction go on with the one before it, and keep what it took the place of.
+func TestCompactAfterARefusedWrite(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	l := open(t, dir, "nri", Options{})
+	third := record("a", plan.CPUShares, 3, "200", "300")
+	refused := third
+	refused.Time, refused.Original, refused.Written, refused.Err = t0.Add(4*time.Second), nil, nil, "EBUSY"
+	other := refused
+	other.Want = "250" // a late one's, which is not the newest any more
+	appendAll(t, l, record("a", plan.CPUShares, 0, "1024", "100"), record("a", plan.CPUShares, 1, "100", "200"), third, refused, other)
+	for _, when := range []string{"refused", "compacted", "compacted twice"} {
+		rs := readAll(t, dir, 0)
+		e := NewIndex(rs).Entries()[0]
+		if e.Original == nil || e.Original.Original[0] != "1024" || e.Done == nil || e.Done.Want != "200" || e.Value.Err != "EBUSY" {
+			t.Errorf("%s: original %+v, done %+v, value %+v", when, e.Original, e.Done, e.Value)
+		}
+		if !slices.ContainsFunc(rs, func(r journal.Record) bool { return len(r.Written) > 0 && r.Written[0] == "200" }) {
+			t.Errorf("%s: what stands is in no record: %+v", when, rs)
+		}
+		if err := l.Compact(); err != nil {
+			t.Fatal(err)
+		}
 	}
 }

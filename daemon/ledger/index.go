@@ -44,7 +44,7 @@ func (x *Index) Entries() []Entry {
 		for k, s := range sub.settings {
 			out = append(out, Entry{
 				Target: sub.target, Knob: k.knob, Key: k.key,
-				Original: cmp.Or(s.rec[slotTheirs], s.rec[slotFirst]), Runtime: s.rec[slotRuntime], Done: s.rec[slotDone], Value: s.rec[slotValue],
+				Original: cmp.Or(s.theirs, s.first), Runtime: s.rec[slotRuntime], Done: s.rec[slotDone], Value: s.rec[slotValue],
 				Restore: s.rec[slotRestore], Proof: s.rec[slotProof], Problem: s.rec[slotProblem], Drift: s.rec[slotDrift],
 			})
 		}

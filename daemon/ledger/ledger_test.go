@@ -298,7 +298,7 @@ func TestRestoreAndFailedFirstWriteForget(t *testing.T) {
 	t.Parallel()
 	restored := record("a", plan.CPUShares, 1, "512", "1024")
 	restored.Via = journal.ViaRestore
-	failed := record("b", plan.CPUShares, 1, "", "")
+	failed := record("b", plan.CPUShares, 1, "", "512")
 	failed.Written, failed.Err = nil, "EINVAL"
 	rs := []journal.Record{record("a", plan.CPUShares, 0, "1024", "512"), record("b", plan.CPUShares, 0, "1024", "512"), restored, failed}
 	for _, e := range NewIndex(rs).Entries() {

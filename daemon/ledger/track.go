@@ -16,19 +16,16 @@ import (
 type slot uint8
 
 const (
-	// slotFirst and slotWritten are the oldest and the newest direct write.
-	slotFirst slot = iota
-	slotWritten
-	// slotTheirs is the newest direct write over what somebody else had written since our last.
-	slotTheirs
 	// slotRuntime is the newest wish that the runtime took.
-	slotRuntime
+	slotRuntime slot = iota
 	// slotBesideFirst and slotBeside are the oldest and the newest of what systemd may have written by our doing.
 	slotBesideFirst
 	slotBeside
-	// slotDone is the newest wish that went well: what the kernel should hold. slotValue is the newest wish at all.
+	// slotDone is the newest wish that went well: what the kernel should hold. slotValue is the newest wish at all, and slotRefused the
+	// write that it says was refused: a reader that does not look for one would take another for it.
 	slotDone
 	slotValue
+	slotRefused
 	slotRestore
 	slotProof
 	slotProblem
@@ -43,22 +40,39 @@ const maxFiles = 64
 type settingKey struct{ knob, key string }
 
 // setting holds the records of one (target, knob, key).
-type setting[T any] struct {
+type setting[T comparable] struct {
 	boot  string
 	inode uint64
 	has   [numSlots]bool
 	rec   [numSlots]T
-	// writes counts direct writes since the last restore, up to 2.
-	writes int
-	// files are hashes of the files whose originals are in extra (or slotFirst).
-	files []uint64
-	extra []T
+	writes[T]
+	// last is the newest write until a restore or its refusal, which puts back what was before: before and doneBefore.
+	last       *journal.Record
+	before     writes[T]
+	doneBefore T
 	// ended is what the newest restore has ended, until the next write: the record of its refusal takes it back.
 	ended *setting[T]
 }
 
+// writes are the direct writes that are worth keeping since the last restore; the zero T is none.
+type writes[T comparable] struct {
+	// first is the oldest, theirs the newest over what somebody else had written since our last.
+	first, theirs T
+	// recent are the newest since theirs, newest first. No two wrote the same.
+	recent [journal.Recent]recent[T]
+	// files are hashes of the files whose originals are in extra (or first).
+	files []uint64
+	extra []T
+}
+
+// recent is a write and a hash of what it wrote.
+type recent[T comparable] struct {
+	rec T
+	sum uint64
+}
+
 // ofWrites are the slots that a restore ends.
-var ofWrites = [...]slot{slotFirst, slotWritten, slotTheirs, slotRuntime, slotBesideFirst, slotBeside, slotDone, slotValue}
+var ofWrites = [...]slot{slotRuntime, slotBesideFirst, slotBeside, slotDone, slotValue, slotRefused}
 
 func (s *setting[T]) put(sl slot, v T) { s.has[sl], s.rec[sl] = true, v }
 
@@ -70,14 +84,14 @@ func (s *setting[T]) drop(slots ...slot) {
 }
 
 // subject is one target's settings.
-type subject[T any] struct {
+type subject[T comparable] struct {
 	target   plan.Target
 	settings map[settingKey]*setting[T]
 }
 
 // tracker digests records in order and keeps, per live (target, knob, key), the few that matter. The index keeps
 // records in it and compaction keeps places in a file, so that both agree on what matters.
-type tracker[T any] map[string]*subject[T]
+type tracker[T comparable] map[string]*subject[T]
 
 // targetKey names a target independently of Name, Pod and Container, which not every writer knows.
 func targetKey(t *plan.Target) string {
@@ -150,6 +164,9 @@ func (s *setting[T]) digest(r *journal.Record, v T) {
 		}
 		s.put(slotRestore, v)
 		return
+	}
+	s.drop(slotRefused)
+	switch r.Via {
 	case journal.ViaRuntime:
 		s.ended = nil
 		if r.Err == "" {
@@ -165,37 +182,63 @@ func (s *setting[T]) digest(r *journal.Record, v T) {
 	s.put(slotValue, v)
 }
 
-// direct takes a write of ours, or the record that takes a failed first one back.
+// direct takes a write of ours, or the record that takes the last one back.
 func (s *setting[T]) direct(r *journal.Record, v T) {
+	var none T
 	switch {
 	case len(r.Written) > 0:
-		if s.writes == 0 {
-			s.put(slotFirst, v)
-		}
-		s.writes = min(s.writes+1, 2)
-		s.put(slotWritten, v)
+		s.last, s.before, s.doneBefore = r, s.writes, s.rec[slotDone]
 		if r.Theirs {
-			s.put(slotTheirs, v)
+			s.theirs, s.recent = v, [journal.Recent]recent[T]{}
 		}
 		s.keepOriginals(r, v)
-	case r.Err != "" && s.writes == 1:
-		s.drop(slotFirst, slotWritten, slotTheirs, slotDone)
-		s.writes, s.files, s.extra = 0, nil, nil
+		if s.first == none {
+			s.first = v
+		}
+		s.wrote(r, v)
+	case s.last != nil && r.TakesBack(s.last):
+		refused := s.recent[0].rec
+		s.writes, s.last = s.before, nil
+		if s.rec[slotDone] == refused {
+			s.has[slotDone], s.rec[slotDone] = s.doneBefore != none, s.doneBefore
+		}
+		s.put(slotRefused, refused)
 	}
+}
+
+// wrote puts a write before the other recent ones, and in the place of one that wrote the same.
+func (s *setting[T]) wrote(r *journal.Record, v T) {
+	next := recent[T]{v, sum(r.Written...)}
+	same := next.sum
+	for i, was := range s.recent {
+		s.recent[i], next = next, was
+		if was.sum == same {
+			return
+		}
+	}
+}
+
+// sum is a hash of texts.
+func sum(texts ...string) uint64 {
+	h := fnv.New64a()
+	for _, t := range texts {
+		_, _ = h.Write([]byte(t)) // never fails
+		_, _ = h.Write([]byte{0})
+	}
+	return h.Sum64()
 }
 
 // keepOriginals keeps a record that is the first with the content of one of its files.
 func (s *setting[T]) keepOriginals(r *journal.Record, v T) {
+	var none T
 	isNew := false
 	for _, f := range r.Files[:min(len(r.Files), len(r.Original))] {
-		h := fnv.New64a()
-		_, _ = h.Write([]byte(f)) // never fails
-		if sum := h.Sum64(); len(s.files) < maxFiles && !slices.Contains(s.files, sum) {
-			s.files = append(s.files, sum)
+		if file := sum(f); len(s.files) < maxFiles && !slices.Contains(s.files, file) {
+			s.files = append(s.files, file)
 			isNew = true
 		}
 	}
-	if isNew && s.writes > 1 {
+	if isNew && s.first != none {
 		s.extra = append(s.extra, v)
 	}
 }
@@ -206,7 +249,7 @@ func (s *setting[T]) restart() {
 	was.ended = nil
 	s.ended = &was
 	s.drop(ofWrites[:]...)
-	s.writes, s.files, s.extra = 0, nil, nil
+	s.writes, s.last = writes[T]{}, nil
 }
 
 // takeBack undoes restart: the kernel has refused the restore, which was recorded before it was tried.
@@ -218,7 +261,7 @@ func (s *setting[T]) takeBack() {
 	for _, sl := range ofWrites {
 		s.has[sl], s.rec[sl] = was.has[sl], was.rec[sl]
 	}
-	s.writes, s.files, s.extra, s.ended = was.writes, was.files, was.extra, nil
+	s.writes, s.ended = was.writes, nil
 }
 
 // gone drops a target and, as a removed cgroup has no children, everything below it.

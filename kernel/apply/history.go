@@ -22,15 +22,20 @@ type history struct {
 	// first is our first write, ours is the last record of a write that succeeded, runtime the last value that the
 	// runtime wrote for us. Any may be nil.
 	first, ours, runtime *journal.Record
-	// before is ours before the last write, for the case that it failed.
-	before *journal.Record
 	// theirs is the newest write over a value of somebody else's, which is the original since then.
 	theirs *journal.Record
 	// beside is the newest record of what systemd may have written by our doing; besideLast: we have written nothing since.
 	beside     *journal.Record
 	besideLast bool
-	// writes are all of ours but give-backs: systemd may bring an older one back, which is nobody else's.
-	writes []*journal.Record
+	// recent are the newest of ours since theirs, oldest first: no two wrote the same, and there are journal.Recent at most, as
+	// compaction keeps no more.
+	recent []write
+}
+
+// write is one of ours; back: it gave a value back.
+type write struct {
+	*journal.Record
+	back bool
 }
 
 // identity leaves out a target's names, which differ between the processes that write ledgers.
@@ -55,7 +60,7 @@ func (a *Applier) histories(records []journal.Record) (out []history, originals 
 	originals = map[string]string{}
 	inodes := map[string]uint64{}
 	var order []identity
-	refused := refusedRestores(records)
+	refused := takenBack(records)
 	for i := range records {
 		r := &records[i]
 		id, ok := r.ID()
@@ -71,13 +76,9 @@ func (a *Applier) histories(records []journal.Record) (out []history, originals 
 		}
 		h.id = id
 		if a.isTheirs(h, r) {
-			h.theirs = r
+			h.theirs, h.recent = r, nil // none of ours before stands any more
 		}
-		back := a.isBack(h, r, originals)
-		h.add(r)
-		if back {
-			h.writes = h.writes[:len(h.writes)-1]
-		}
+		h.add(r, a.isBack(h, r, originals))
 		keep(originals, r)
 		if r.Via == journal.ViaRestore && r.Err == "" {
 			a.restoredAlong(found, h, r.Files)
@@ -89,30 +90,43 @@ func (a *Applier) histories(records []journal.Record) (out []history, originals 
 	return out, originals
 }
 
-// refusedRestores are the restores, by their places, that the next record of their knob takes back: like every write a restore is
-// recorded before it is tried. What a refused one was to end goes on, so that it can be tried again.
-func refusedRestores(records []journal.Record) map[int]bool {
-	out, last := map[int]bool{}, map[identity]int{}
+// takenBack are the writes and restores, by their places, that a later record of their knob says were refused: they were recorded before
+// they were tried. What a refused restore was to end goes on, so that it can be tried again; a refused write has never been.
+func takenBack(records []journal.Record) map[int]bool {
+	type tried struct{ restore, write int } // places, -1 for none
+	out, last := map[int]bool{}, map[identity]tried{}
 	for i := range records {
 		r := &records[i]
-		if r.Via != journal.ViaRestore && len(last) == 0 {
+		if r.Via != journal.ViaRestore && r.Via != journal.ViaDirect && r.Via != journal.ViaRuntime {
 			continue
 		}
 		id, ok := r.ID()
 		if !ok {
 			continue
 		}
-		switch key := identityOf(id); {
-		case r.Via == journal.ViaRestore && r.Err == "":
-			last[key] = i
-		case r.Via == journal.ViaRestore:
-			if at, tried := last[key]; tried {
-				out[at] = true
-			}
-			delete(last, key)
-		case r.Via == journal.ViaDirect, r.Via == journal.ViaRuntime:
-			delete(last, key)
+		key := identityOf(id)
+		at, known := last[key]
+		if !known {
+			at = tried{-1, -1}
 		}
+		switch {
+		case r.Via == journal.ViaRestore && r.Err == "":
+			at = tried{i, -1}
+		case r.Via == journal.ViaRestore:
+			if at.restore >= 0 {
+				out[at.restore] = true
+			}
+			at.restore = -1
+		default:
+			at.restore = -1
+			if len(r.Written) > 0 {
+				at.write = i
+			} else if at.write >= 0 && r.TakesBack(&records[at.write]) {
+				out[at.write] = true
+				at.write = -1
+			}
+		}
+		last[key] = at
 	}
 	return out
 }
@@ -176,7 +190,10 @@ func (a *Applier) isTheirs(h *history, r *journal.Record) bool {
 	if err != nil || a.holdsOurs(*h, found) {
 		return false
 	}
-	return !slices.ContainsFunc(h.writes, func(w *journal.Record) bool { return a.wrote(h, w, found) })
+	if h.first != nil && a.wrote(h, h.first, found) {
+		return false
+	}
+	return !slices.ContainsFunc(h.recent, func(w write) bool { return !w.back && a.wrote(h, w.Record, found) })
 }
 
 // isBack reports whether a record is of a write that gave a value back: it is not ours then, and where somebody sets it after
@@ -217,9 +234,8 @@ func (a *Applier) wrote(h *history, r *journal.Record, v plan.Value) bool {
 	return err == nil && a.o.FS.Same(plan.Setting{Target: h.id.Target, Knob: h.id.Knob, Key: h.id.Key, Value: w}, v)
 }
 
-// add takes one record in. A failed write was recorded before it was tried: the error record that names its files takes
-// it back. An error without files was noticed before anything was tried.
-func (h *history) add(r *journal.Record) {
+// add takes one record in, of a write that was not refused; back: it gave a value back.
+func (h *history) add(r *journal.Record, back bool) {
 	switch r.Via {
 	case journal.ViaRestore:
 		if r.Err == "" {
@@ -232,25 +248,21 @@ func (h *history) add(r *journal.Record) {
 	case journal.ViaBeside:
 		h.beside, h.besideLast = r, true
 	case journal.ViaDirect:
-		switch {
-		case len(r.Written) > 0:
-			h.besideLast = false
-			if h.first == nil {
-				h.first = r
-			}
-			h.before, h.ours = h.ours, r
-			h.writes = append(h.writes, r)
-		case r.Err != "" && len(r.Files) > 0:
-			h.ours = h.before
-			if h.ours == nil {
-				h.first = nil
-			}
+		if len(r.Written) == 0 {
+			return
 		}
+		h.besideLast = false
+		if h.first == nil {
+			h.first = r
+		}
+		h.ours = r
+		h.recent = append(slices.DeleteFunc(h.recent, func(w write) bool { return slices.Equal(w.Written, r.Written) }), write{r, back})
+		h.recent = h.recent[max(len(h.recent)-journal.Recent, 0):]
 	}
 }
 
-// mayStand are the records of ours one of which the kernel has: the last, and the one before it that gave nothing back, in case we
-// were killed between recording and writing. Each process has its own value, so of these there is the last only.
+// mayStand are the records of ours one of which the kernel has: the last, and the one before it that wrote another value and gave nothing
+// back, in case we were killed between recording and writing. Each process has its own value, so of these there is the last only.
 func (h *history) mayStand() []*journal.Record {
 	if h.ours == nil {
 		return nil
@@ -259,9 +271,9 @@ func (h *history) mayStand() []*journal.Record {
 	if isTaskKnob(h.id.Knob) {
 		return out
 	}
-	for i := len(h.writes) - 1; i >= 0; i-- {
-		if h.writes[i] != h.ours {
-			return append(out, h.writes[i])
+	for i := len(h.recent) - 1; i >= 0; i-- {
+		if w := h.recent[i]; !w.back && w.Record != h.ours {
+			return append(out, w.Record)
 		}
 	}
 	return out

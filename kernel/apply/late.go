@@ -101,7 +101,7 @@ func (a *Applier) after(t *target, l *lateWrite) {
 // comeBack is the restore of what a late write has written, recorded as one: what is wanted since has the original for its own again.
 func (a *Applier) comeBack(t *target, l *lateWrite) {
 	h := l.back.history
-	h.ours, h.before, h.writes = &l.rec, nil, nil // nothing but this write is given back
+	h.ours, h.recent = &l.rec, nil // nothing but this write is given back
 	out := RestoreStep{Target: h.id.Target, Knob: h.id.Knob, Key: h.id.Key}
 	u, ok := a.plan(h, l.back.originals, &out)
 	if !ok {

@@ -9,6 +9,7 @@
 package journal
 
 import (
+	"slices"
 	"time"
 
 	"github.com/koord-rt/koord-rt/model/plan"
@@ -72,7 +73,8 @@ type Record struct {
 	Owner  string `json:"owner,omitempty"`
 	Reason string `json:"reason,omitempty"`
 	Via    Via    `json:"via"`
-	// Err is empty on success; for ViaProof it names what was read instead.
+	// Err is empty on success; for ViaProof it names what was read instead. A failed write has a record that takes it back, without
+	// Written.
 	Err string `json:"err,omitempty"`
 	Gen uint64 `json:"gen,omitempty"`
 	// Theirs: Original is not what this process had written last, so somebody else has changed the value since: it is
@@ -99,6 +101,17 @@ func (r *Record) Age(now time.Time, up time.Duration, boot string) time.Duration
 		return up - made
 	}
 	return now.Sub(r.Time)
+}
+
+// Recent is how many of the newest writes of a knob that differ in what they wrote can matter: the last, one that gave back, and the
+// one before, which stands where we were killed before the last was made. Compaction keeps so many, and a restore asks for no more.
+const Recent = 3
+
+// TakesBack reports whether r says that w was refused: a write is recorded before it is tried, and its refusal is the same record
+// without contents. Errors without files were noticed before anything was tried.
+func (r *Record) TakesBack(w *Record) bool {
+	return r.Err != "" && len(r.Written) == 0 && len(r.Files) > 0 && r.Via == w.Via && r.Want == w.Want && r.Gen == w.Gen &&
+		r.Boot == w.Boot && r.Inode == w.Inode && slices.Equal(r.Files, w.Files)
 }
 
 // ID identifies what the record is about.
