@@ -131,7 +131,7 @@ func keptSpans(tr tracker[span]) []span {
 		for _, s := range sub.settings {
 			keep = append(append(keep, s.first, s.theirs), s.extra...)
 			for _, w := range s.recent {
-				keep = append(keep, w.rec)
+				keep = append(keep, w.rec, w.why)
 			}
 			for i, has := range s.has {
 				if has {

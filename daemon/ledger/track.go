@@ -50,6 +50,8 @@ type setting[T comparable] struct {
 	last       *journal.Record
 	before     writes[T]
 	doneBefore T
+	// runtime is the value of slotRuntime.
+	runtime string
 	// ended is what the newest restore has ended, until the next write: the record of its refusal takes it back.
 	ended *setting[T]
 }
@@ -60,15 +62,17 @@ type writes[T comparable] struct {
 	first, theirs T
 	// recent are the newest since theirs, newest first. No two wrote the same.
 	recent [journal.Recent]recent[T]
+	// want is what the newest is to have made of the value.
+	want string
 	// files are hashes of the files whose originals are in extra (or first).
 	files []uint64
 	extra []T
 }
 
-// recent is a write and a hash of what it wrote.
+// recent is a write and a hash of what it wrote. why is the record that tells that what it took for somebody else's was not.
 type recent[T comparable] struct {
-	rec T
-	sum uint64
+	rec, why T
+	sum      uint64
 }
 
 // ofWrites are the slots that a restore ends.
@@ -171,6 +175,7 @@ func (s *setting[T]) digest(r *journal.Record, v T) {
 		s.ended = nil
 		if r.Err == "" {
 			s.put(slotRuntime, v)
+			s.runtime = r.Want
 		}
 	case journal.ViaDirect:
 		s.ended = nil
@@ -188,14 +193,18 @@ func (s *setting[T]) direct(r *journal.Record, v T) {
 	switch {
 	case len(r.Written) > 0:
 		s.last, s.before, s.doneBefore = r, s.writes, s.rec[slotDone]
+		why := none
 		if r.Theirs {
-			s.theirs, s.recent = v, [journal.Recent]recent[T]{}
+			if why = s.writerOf(r.Found); why == none {
+				s.theirs, s.recent = v, [journal.Recent]recent[T]{}
+			}
 		}
-		s.keepOriginals(r, v)
+		s.keepOriginals(r, v, why)
 		if s.first == none {
 			s.first = v
 		}
-		s.wrote(r, v)
+		s.wrote(recent[T]{v, why, sum(r.Written...)})
+		s.want = r.Want
 	case s.last != nil && r.TakesBack(s.last):
 		refused := s.recent[0].rec
 		s.writes, s.last = s.before, nil
@@ -206,9 +215,21 @@ func (s *setting[T]) direct(r *journal.Record, v T) {
 	}
 }
 
+// writerOf finds who wrote what a writer took for somebody else's: another process of ours, or the runtime for us, with what they wrote
+// last. An older record does not say what was found, and is believed.
+func (s *setting[T]) writerOf(found string) (rec T) {
+	switch {
+	case found == "":
+	case found == s.want:
+		return s.recent[0].rec
+	case found == s.runtime:
+		return s.rec[slotRuntime]
+	}
+	return rec
+}
+
 // wrote puts a write before the other recent ones, and in the place of one that wrote the same.
-func (s *setting[T]) wrote(r *journal.Record, v T) {
-	next := recent[T]{v, sum(r.Written...)}
+func (s *setting[T]) wrote(next recent[T]) {
 	same := next.sum
 	for i, was := range s.recent {
 		s.recent[i], next = next, was
@@ -229,7 +250,7 @@ func sum(texts ...string) uint64 {
 }
 
 // keepOriginals keeps a record that is the first with the content of one of its files.
-func (s *setting[T]) keepOriginals(r *journal.Record, v T) {
+func (s *setting[T]) keepOriginals(r *journal.Record, v, why T) {
 	var none T
 	isNew := false
 	for _, f := range r.Files[:min(len(r.Files), len(r.Original))] {
@@ -239,7 +260,7 @@ func (s *setting[T]) keepOriginals(r *journal.Record, v T) {
 		}
 	}
 	if isNew && s.first != none {
-		s.extra = append(s.extra, v)
+		s.extra = append(s.extra, v, why)
 	}
 }
 
@@ -249,7 +270,7 @@ func (s *setting[T]) restart() {
 	was.ended = nil
 	s.ended = &was
 	s.drop(ofWrites[:]...)
-	s.writes, s.last = writes[T]{}, nil
+	s.writes, s.last, s.runtime = writes[T]{}, nil, ""
 }
 
 // takeBack undoes restart: the kernel has refused the restore, which was recorded before it was tried.
@@ -261,7 +282,7 @@ func (s *setting[T]) takeBack() {
 	for _, sl := range ofWrites {
 		s.has[sl], s.rec[sl] = was.has[sl], was.rec[sl]
 	}
-	s.writes, s.ended = was.writes, nil
+	s.writes, s.runtime, s.ended = was.writes, was.runtime, nil
 }
 
 // gone drops a target and, as a removed cgroup has no children, everything below it.

@@ -180,8 +180,9 @@ func (a *Applier) sameInode(r *journal.Record, k plan.Knob, inodes map[string]ui
 	return inode == r.Inode
 }
 
-// isTheirs reports whether a record found a value of somebody else's: its writer had written another, and none of ours, nor the
-// runtime for us, has ever written this one.
+// isTheirs reports whether a record found a value of somebody else's: its writer did not know it for its own, and neither another process
+// of ours nor the runtime for us has written it last. An older release's writer knew its last value only, and did not say what it found:
+// of its records the older values that compaction has kept are asked, too.
 func (a *Applier) isTheirs(h *history, r *journal.Record) bool {
 	if r.Via != journal.ViaDirect || !r.Theirs || len(r.Written) == 0 {
 		return false
@@ -190,10 +191,11 @@ func (a *Applier) isTheirs(h *history, r *journal.Record) bool {
 	if err != nil || a.holdsOurs(*h, found) {
 		return false
 	}
-	if h.first != nil && a.wrote(h, h.first, found) {
-		return false
+	if r.Found != "" {
+		return true
 	}
-	return !slices.ContainsFunc(h.recent, func(w write) bool { return !w.back && a.wrote(h, w.Record, found) })
+	return !(h.first != nil && a.wrote(h, h.first, found)) &&
+		!slices.ContainsFunc(h.recent, func(w write) bool { return !w.back && a.wrote(h, w.Record, found) })
 }
 
 // isBack reports whether a record is of a write that gave a value back: it is not ours then, and where somebody sets it after

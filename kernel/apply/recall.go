@@ -37,7 +37,7 @@ func (a *Applier) Recall(records []journal.Record) []Standing {
 		s := plan.Setting{Target: h.id.Target, Knob: h.id.Knob, Key: h.id.Key, Value: last}
 		if !isTaskKnob(s.Knob) {
 			t := a.take(keyOf(s.Target))
-			t.wrote(s)
+			a.recallOwn(t, s, h, originals)
 			t.mu.Unlock()
 		}
 		if !stands || isWhole(s.Knob) {
@@ -131,6 +131,9 @@ func (a *Applier) Inherit(from *Applier) {
 	for _, key := range keys {
 		old := from.take(key)
 		kept, behind := slices.Clone(old.own), old.beside
+		for i := range kept {
+			kept[i].older = slices.Clone(kept[i].older)
+		}
 		old.mu.Unlock()
 		behind.telling = 0 // who calls systemd now counts there
 		if len(kept) == 0 && behind == (beside{}) {

@@ -108,16 +108,44 @@ func TestRestoreOfIdleEndsTheWeight(t *testing.T) {
 	restored(t, m, before)
 }
 
-// systemd brings an older value of ours back when it writes its units: that is nobody else's.
+// systemd brings an older value of ours back when it writes its units: that is nobody else's, and is not recorded as if it were. What
+// somebody else has set is, also where we gave the same value back before.
 func TestRestoreKnowsItsOlderValues(t *testing.T) {
 	t.Parallel()
-	m := newMachine(t, "6.12")
-	before := m.Snapshot(t)
-	m.apply(t, set(pod, plan.MemoryLow, plan.Int(4096)))
-	m.apply(t, set(pod, plan.MemoryLow, plan.Int(8192)))
-	m.Set(t, pod, "memory.low", "4096")
-	m.apply(t, set(pod, plan.MemoryLow, plan.Int(8192)))
-	restored(t, m, before)
+	for name, tc := range map[string]struct {
+		between func(*testing.T, *machine) *machine
+		back    string // an older value of ours
+	}{
+		"one life":  {func(_ *testing.T, m *machine) *machine { return m }, "8192"},
+		"the first": {func(_ *testing.T, m *machine) *machine { return m }, "4096"},
+		"a restart": {func(t *testing.T, m *machine) *machine { n := m.later(t); n.Recall(m.ledger.all()); return n }, "16384"},
+		"a heir":    {func(t *testing.T, m *machine) *machine { n := m.later(t); n.Inherit(m.Applier); return n }, "8192"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := newMachine(t, "6.12")
+			before := m.Snapshot(t)
+			for _, pages := range []int64{1, 2, 3, 2, 4, 5} {
+				m.apply(t, set(pod, plan.MemoryLow, plan.Int(pages*4096)))
+			}
+			m.apply(t, set(pod, plan.MemoryLow, plan.Int(0))) // gives back
+			m.apply(t, set(pod, plan.MemoryLow, plan.Int(20480)))
+			next := tc.between(t, m)
+			m.Set(t, pod, "memory.low", tc.back)
+			next.apply(t, set(pod, plan.MemoryLow, plan.Int(24576)))
+			for _, r := range m.ledger.all() {
+				if r.Theirs {
+					t.Errorf("recorded as somebody else's: %+v", r)
+				}
+			}
+			m.Set(t, pod, "memory.low", "0") // somebody else
+			next.apply(t, set(pod, plan.MemoryLow, plan.Int(24576)))
+			if r := m.ledger.all(); !r[len(r)-1].Theirs || r[len(r)-1].Found != "0" {
+				t.Errorf("not recorded as somebody else's: %+v", r[len(r)-1])
+			}
+			restored(t, m, before)
+		})
+	}
 }
 
 // Recall tells what of our direct writes stands, and what stood there before us.

@@ -379,8 +379,8 @@ func (a *Applier) undoIn(ctx context.Context, t *target, u undo, st step, out *R
 		out.Err = a.undoOther(u)
 	}
 	t.forget(u.setting)
-	t.disown(u.setting)
 	if out.Err == nil {
+		t.disown(u.setting)
 		return
 	}
 	out.Err = a.explain(u.setting, out.Err)

@@ -81,7 +81,9 @@ func (a *session) recordOf(t *target, s plan.Setting, c cgroup.Change, gen uint6
 
 // fill states the files of a change: what stands there and what will.
 func (a *session) fill(rec *journal.Record, t *target, s plan.Setting, c cgroup.Change) {
-	rec.Theirs = a.theirs(t, s, c.Current)
+	if rec.Theirs = a.theirs(t, s, c.Current); rec.Theirs {
+		rec.Found = c.Current.String()
+	}
 	n := len(c.Writes)
 	texts := make([]string, 2*n)
 	rec.Files, rec.Written = texts[:n:n], texts[n:]
@@ -113,10 +115,10 @@ func (a *session) write(ctx context.Context, p plan.Plan, t *target, s plan.Sett
 		r.Err = errors.Join(r.Err, a.recordError(rec, r.Err))
 	case pending:
 		r.Outcome = Pending
-		t.wrote(s)
+		a.keepOwn(t, s, c.Current, rec.Theirs)
 	default:
 		r.Outcome = Written
-		t.wrote(s)
+		a.keepOwn(t, s, c.Current, rec.Theirs)
 		t.remember(s, journal.ViaDirect, "")
 	}
 }

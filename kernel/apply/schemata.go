@@ -42,12 +42,6 @@ func (a *Applier) schemataFile(group string) string {
 	return a.o.Roots.Resctrl + "/" + group + "/schemata"
 }
 
-// theirSchemata reports whether somebody else has changed a line since we wrote it.
-func theirSchemata(t *target, s plan.Setting, line string) bool {
-	i := t.ownAt(s)
-	return i >= 0 && !sameDomains(s.Key, t.own[i].value.String(), line)
-}
-
 // schemataLine finds a resource in a schemata file: "    L3:0=fffff;1=fffff\n    MB:0=100;1=100\n".
 func schemataLine(content, resource string) (string, bool) {
 	for line := range strings.SplitSeq(content, "\n") {

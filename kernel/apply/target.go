@@ -27,13 +27,6 @@ type target struct {
 	beside beside
 }
 
-// own is what we have written last to one knob of a cgroup.
-type own struct {
-	knob  plan.Knob
-	key   string
-	value plan.Value
-}
-
 // note is the last thing recorded of one knob.
 type note struct {
 	knob  plan.Knob
@@ -165,68 +158,6 @@ func (t *target) remember(s plan.Setting, via journal.Via, err string) bool {
 	news := t.notes[i] != n
 	t.notes[i] = n
 	return news
-}
-
-// wrote keeps a value that was written; disown forgets one that was given back.
-func (t *target) wrote(s plan.Setting) {
-	if i := t.ownAt(s); i >= 0 {
-		t.own[i].value = s.Value
-		return
-	}
-	t.own = append(t.own, own{s.Knob, strings.Clone(s.Key), s.Value})
-}
-
-// Last is what this process has written last to a knob of a cgroup, and has not given back. It is read from memory and waits for
-// nobody: false where nothing was written, or while somebody writes to the cgroup.
-func (a *Applier) Last(id plan.ID) (plan.Value, bool) {
-	a.mu.Lock()
-	t := a.targets[keyOf(id.Target)]
-	a.mu.Unlock()
-	if t == nil || !t.mu.TryLock() {
-		return plan.Value{}, false
-	}
-	defer t.mu.Unlock()
-	if t.dead {
-		return plan.Value{}, false
-	}
-	return t.lastOwn(plan.Setting{Knob: id.Knob, Key: id.Key})
-}
-
-// lastOwn is what we have written last to the knob of a setting, and have not given back.
-func (t *target) lastOwn(s plan.Setting) (plan.Value, bool) {
-	if i := t.ownAt(s); i >= 0 {
-		return t.own[i].value, true
-	}
-	return plan.Value{}, false
-}
-
-func (t *target) disown(s plan.Setting) {
-	if i := t.ownAt(s); i >= 0 {
-		t.own = slices.Delete(t.own, i, i+1)
-	}
-}
-
-func (t *target) ownAt(s plan.Setting) int {
-	return slices.IndexFunc(t.own, func(o own) bool { return o.knob == s.Knob && o.key == s.Key })
-}
-
-// theirs reports whether what is about to be written over was written by somebody else since our last write: the kubelet
-// after a resize, an administrator. A weight that the kernel has changed beside cpu.idle is nobody's.
-func (a *Applier) theirs(t *target, s plan.Setting, current plan.Value) bool {
-	switch {
-	case isLinkKnob(s.Knob):
-		return theirLink(t, s, current.String())
-	case s.Knob == plan.RDTSchemata:
-		return theirSchemata(t, s, current.String())
-	case !isCgroupKnob(s.Knob):
-		return false // each process has an original of its own
-	}
-	i := t.ownAt(s)
-	if i < 0 || s.Knob == plan.CPUShares && t.ownAt(plan.Setting{Knob: plan.CPUIdle}) >= 0 {
-		return false
-	}
-	s.Value = t.own[i].value
-	return !a.o.FS.Same(s, current)
 }
 
 func (t *target) forget(s plan.Setting) {

@@ -77,10 +77,11 @@ type Record struct {
 	// Written.
 	Err string `json:"err,omitempty"`
 	Gen uint64 `json:"gen,omitempty"`
-	// Theirs: Original is not what this process had written last, so somebody else has changed the value since: it is
-	// theirs that a restore returns to.
+	// Theirs: Original is none of what this process remembers to have written, so somebody else has changed the value since: it is
+	// theirs that a restore returns to, unless another process of ours or the runtime had written it.
 	Theirs bool `json:"theirs,omitempty"`
-	// Found and Source are of ViaDrift: the value in the knob's unit, and model/drift's name of who may have written it.
+	// Found is the value in the knob's unit that was found instead of ours, of ViaDrift and where it is Theirs. Source is of ViaDrift:
+	// model/drift's name of who may have written it.
 	Found  string `json:"found,omitempty"`
 	Source string `json:"source,omitempty"`
 }

@@ -1,0 +1,327 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+package apply
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/koord-rt/koord-rt/daemon/ledger"
+	"github.com/koord-rt/koord-rt/kernel/cgroup"
+	"github.com/koord-rt/koord-rt/kernel/kerneltest"
+	"github.com/koord-rt/koord-rt/model/journal"
+	"github.com/koord-rt/koord-rt/model/plan"
+	"github.com/koord-rt/koord-rt/model/unit"
+)
+
+// twice is a ledger that is compacted now and then, beside all that was ever appended to it.
+type twice struct {
+	*ledger.Ledger
+	dir string
+	all []journal.Record
+}
+
+// Append implements journal.Journal.
+func (l *twice) Append(records ...journal.Record) error {
+	l.all = append(l.all, records...)
+	return l.Ledger.Append(records...)
+}
+
+func (l *twice) kept(t testing.TB) []journal.Record {
+	t.Helper()
+	records, _, err := ledger.Read(l.dir, "nri")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return records
+}
+
+// story is what becomes of one knob: our lives, one after the other, systemd, the runtime and whoever else writes to it.
+type story struct {
+	*kerneltest.Tree
+	*Applier
+	t      testing.TB
+	ledger *twice
+	knob   plan.Knob
+	file   string
+	pids   map[int]int // oom_score_adj of processes
+	clock  int64
+	// lets is how many writes the kernel takes before it refuses one; lost: it gets none, as we were killed.
+	lets int
+	lost bool
+}
+
+const storyCgroup = "/kubepods/burstable/podX/c1"
+
+// Write implements Writer.
+func (s *story) Write(path, value string, nonblock bool) error {
+	switch {
+	case s.lost:
+		return nil
+	case s.lets == 0:
+		return unix.EBUSY
+	}
+	s.lets--
+	return s.Tree.Write(path, value, nonblock)
+}
+
+func (s *story) SchedPolicy(int) (int, error)  { return 0, unix.ESRCH }
+func (s *story) SetSchedPolicy(int, int) error { return unix.ESRCH }
+func (s *story) OOMScoreAdj(pid int) (int, error) {
+	return s.pids[pid], nil
+}
+
+func (s *story) SetOOMScoreAdj(pid, score int) error {
+	switch {
+	case s.lost:
+		return nil
+	case s.lets == 0:
+		return unix.EPERM
+	}
+	s.lets--
+	s.pids[pid] = score
+	return nil
+}
+
+// often is more writes than a story has.
+const often = 1 << 20
+
+// live begins a life of ours.
+func (s *story) live() {
+	fs, err := cgroup.Open(s.Roots, s.Version, cgroup.Options{Weight: unit.Quadratic, PodWeight: unit.Linear})
+	if err == nil {
+		s.Applier, err = New(Options{FS: fs, Roots: s.Roots, Journal: s.ledger, Writer: s, Tasks: s, Now: s.now})
+	}
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.Recall(s.ledger.kept(s.t))
+}
+
+func (s *story) now() time.Time {
+	s.clock++
+	return time.Unix(s.clock, 0).UTC()
+}
+
+func (s *story) target() plan.Target {
+	return plan.Target{Level: plan.LevelContainer, Cgroup: storyCgroup, Name: "default/x/c1"}
+}
+
+// value is one of few, so that they come again; of what was there first it is the unlimited one or none.
+func (s *story) value(arg byte) int64 { return int64(1+arg%7) * 4096 }
+
+func (s *story) write(value int64) {
+	s.Apply(s.t.Context(), plan.Plan{{Target: s.target(), Knob: s.knob, Value: plan.Int(value), Reason: "test"}}, 1)
+}
+
+// them has somebody else write.
+func (s *story) them(value int64) {
+	if s.knob == plan.OOMScoreAdj {
+		s.pids[10+int(value/4096)%3] = int(value)
+		return
+	}
+	s.Set(s.t, storyCgroup, s.file, strconv.FormatInt(value, 10))
+}
+
+// record appends a record that others than an Applier make.
+func (s *story) record(via journal.Via, change func(*journal.Record)) {
+	set := plan.Setting{Target: s.target(), Knob: s.knob}
+	rec := s.bare().record(&target{}, set, via, 1)
+	rec.Want = ""
+	change(&rec)
+	if err := s.ledger.Append(rec); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// step does one of the things that happen.
+func (s *story) step(op, arg byte) {
+	s.lets, s.lost = often, false
+	value := s.value(arg)
+	switch op % 16 {
+	default:
+		s.write(value)
+	case 5, 6, 7: // refused, or in part
+		s.lets = int(op%16) - 5
+		s.write(value)
+	case 8:
+		s.them(value)
+	case 9: // the first again
+		s.them(0)
+	case 10:
+		s.lets = int(arg % 3)
+		fallthrough
+	case 11:
+		if arg%4 == 0 {
+			s.Restore(s.t.Context(), s.ledger.kept(s.t), false)
+		}
+	case 12:
+		if s.knob == plan.MemoryLimit {
+			return // a runtime moves both files, and a restore from its specification may leave the second as it is
+		}
+		s.record(journal.ViaRuntime, func(r *journal.Record) { r.Inode, r.Want, r.Base = 0, strconv.FormatInt(value, 10), "8192" })
+		s.them(value)
+	case 13:
+		if s.knob != plan.MemoryLow { // of the knobs with one file
+			return
+		}
+		s.record(journal.ViaBeside, func(r *journal.Record) {
+			r.Files, r.Original, r.Written = []string{s.Path(storyCgroup, s.file)}, []string{strconv.FormatInt(value, 10)}, []string{"0"}
+		})
+	case 14: // killed, perhaps between a record and its write
+		if s.lost = arg%2 == 0; s.lost {
+			s.write(value)
+		}
+		s.live()
+	case 15:
+		s.compact()
+	}
+}
+
+func (s *story) compact() {
+	if err := s.ledger.Compact(); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// told is what histories make of records, in words: each record by its time.
+func (s *story) told(records []journal.Record) string {
+	at := func(r *journal.Record) string {
+		if r == nil {
+			return "-"
+		}
+		return fmt.Sprint(r.Time.Unix())
+	}
+	histories, originals := s.histories(records)
+	var b strings.Builder
+	for i := range histories {
+		h := &histories[i]
+		fmt.Fprintf(&b, "first %s, ours %s, theirs %s, runtime %s, beside %s %t", at(h.first), at(h.ours), at(h.theirs), at(h.runtime), at(h.beside), h.besideLast)
+		for _, r := range h.mayStand() {
+			fmt.Fprintf(&b, ", may stand %s", at(r))
+		}
+		if h.first != nil || h.beside != nil {
+			original, ok := h.original(originals, h.file(s.Applier))
+			fmt.Fprintf(&b, ", original %q %t", original, ok)
+		}
+		if h.first != nil && !isTaskKnob(h.id.Knob) {
+			for _, f := range h.first.Files {
+				fmt.Fprintf(&b, ", %s %q", f, originals[f])
+			}
+		}
+		if h.first != nil {
+			if e := ledger.NewIndex(records).Entries(); len(e) != 1 || e[0].Original == nil || h.theirs != nil && e[0].Original.Time != h.theirs.Time ||
+				h.theirs == nil && e[0].Original.Time != h.first.Time {
+				fmt.Fprintf(&b, "; the index says otherwise: %+v", e)
+			}
+		}
+	}
+	return b.String()
+}
+
+// tell plays a story, whose steps are pairs of bytes, and compares.
+func (s *story) tell(steps []byte) bool {
+	s.t.Helper()
+	dir, err := os.MkdirTemp(s.t.TempDir(), "")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.ledger = &twice{dir: dir}
+	if s.ledger.Ledger, err = ledger.Open(dir, "nri", ledger.Options{}); err != nil {
+		s.t.Fatal(err)
+	}
+	defer s.ledger.Close()
+	s.pids = map[int]int{10: 0, 11: 0, 12: 0}
+	if s.knob != plan.OOMScoreAdj {
+		s.Set(s.t, storyCgroup, s.file, "0")
+	}
+	if s.knob == plan.MemoryLimit {
+		s.Set(s.t, storyCgroup, "memory.memsw.limit_in_bytes", "0") // it has to move along
+	}
+	s.live()
+	for i := 0; i+1 < len(steps); i += 2 {
+		s.step(steps[i], steps[i+1])
+	}
+	want := s.told(s.ledger.all)
+	for range 2 {
+		s.compact()
+		kept := s.ledger.kept(s.t)
+		if got := s.told(kept); got != want || len(kept) > 24 {
+			s.t.Errorf("%s %v: of all %d records\n%s\nof the kept %d\n%s\nall:\n%s\nkept:\n%s", s.knob, steps, len(s.ledger.all), want, len(kept), got,
+				lines(s.ledger.all), lines(kept))
+			return false
+		}
+	}
+	return true
+}
+
+func lines(records []journal.Record) string {
+	var b strings.Builder
+	for i := range records {
+		r := &records[i]
+		fmt.Fprintf(&b, "  %d %s want %s, %v→%v, theirs %t found %s, err %q\n", r.Time.Unix(), r.Via, r.Want, r.Original, r.Written, r.Theirs, r.Found, r.Err)
+	}
+	return b.String()
+}
+
+// stories are one for each kind of knob: with one file, with one that moves along, and with one for each process.
+func stories(t testing.TB) []*story {
+	t.Helper()
+	var out []*story
+	for _, k := range []struct {
+		kernel string
+		knob   plan.Knob
+		file   string
+	}{{"6.12", plan.MemoryLow, "memory.low"}, {"v1", plan.MemoryLimit, "memory.limit_in_bytes"}, {"6.12", plan.OOMScoreAdj, "cgroup.procs"}} {
+		s := &story{Tree: kerneltest.New(t, k.kernel, storyCgroup), t: t, knob: k.knob, file: k.file}
+		s.SetProcs(t, storyCgroup, 10, 11, 12)
+		out = append(out, s)
+	}
+	return out
+}
+
+// TestCompactionChangesNoRestore: what a restore would do from all records it does from those that compaction keeps.
+func TestCompactionChangesNoRestore(t *testing.T) {
+	t.Parallel()
+	n := 1000
+	if testing.Short() {
+		n = 100
+	}
+	for _, s := range stories(t) {
+		t.Run(s.knob.String(), func(t *testing.T) {
+			t.Parallel()
+			s.t = t
+			for seed := range uint64(n) {
+				rnd := rand.New(rand.NewPCG(seed, 1))
+				steps := make([]byte, 2*(2+rnd.IntN(20)))
+				for i := range steps {
+					steps[i] = byte(rnd.Uint32())
+				}
+				if !s.tell(steps) {
+					t.Fatalf("seed %d", seed)
+				}
+			}
+		})
+	}
+}
+
+// FuzzCompaction is TestCompactionChangesNoRestore of any story.
+func FuzzCompaction(f *testing.F) {
+	f.Add([]byte{0, 0, 0, 1, 5, 2, 15, 0})
+	f.Add([]byte{0, 0, 0, 1, 0, 2, 8, 1, 0, 2})
+	all := stories(f)
+	f.Fuzz(func(t *testing.T, steps []byte) {
+		for _, s := range all {
+			s.t = t
+			s.tell(steps[:min(len(steps), 100)])
+		}
+	})
+}
