@@ -204,7 +204,9 @@ func (s *setting[T]) direct(r *journal.Record, v T) {
 			s.first = v
 		}
 		s.wrote(recent[T]{v, why, sum(r.Written...)})
-		s.want = r.Want
+		if s.want = r.Want; r.Err != "" {
+			s.want = "" // what has gone in of a failed write may be another file's alone
+		}
 	case s.last != nil && r.TakesBack(s.last):
 		refused := s.recent[0].rec
 		s.writes, s.last = s.before, nil

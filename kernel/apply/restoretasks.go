@@ -155,12 +155,9 @@ func (a *Applier) undoOther(u undo) error {
 	case plan.RDTClass:
 		return a.o.Groups.MoveTasks("", slices.Clone(u.pids))
 	}
-	for i, pid := range u.pids {
+	return eachTask(u.pids, func(i, pid int) error {
 		if u.setting.Knob == plan.CoreSchedCookie {
-			if err := a.o.Cookies.Clear(pid); err != nil {
-				return err
-			}
-			continue
+			return a.o.Cookies.Clear(pid)
 		}
 		n, err := strconv.ParseInt(u.writes[i].Data, 10, 64)
 		if err != nil {
@@ -168,9 +165,6 @@ func (a *Applier) undoOther(u undo) error {
 		}
 		s := u.setting
 		s.Value = plan.Int(n)
-		if err := a.setTask(s, pid); err != nil {
-			return err
-		}
-	}
-	return nil
+		return a.setTask(s, pid)
+	})
 }

@@ -112,7 +112,10 @@ func (a *session) write(ctx context.Context, p plan.Plan, t *target, s plan.Sett
 	case err != nil:
 		r.fail(a.explain(s, err))
 		t.remember(s, journal.ViaDirect, r.Err.Error())
-		r.Err = errors.Join(r.Err, a.recordError(rec, r.Err))
+		stands, rerr := a.refused(ctx, p, s, c, rec, err, r.Err)
+		if r.Err = errors.Join(r.Err, rerr); stands {
+			a.keepOwn(t, s, c.Current, rec.Theirs)
+		}
 	case pending:
 		r.Outcome = Pending
 		a.keepOwn(t, s, c.Current, rec.Theirs)
@@ -125,8 +128,19 @@ func (a *session) write(ctx context.Context, p plan.Plan, t *target, s plan.Sett
 
 // recordError takes the record of a write back that was refused.
 func (a *Applier) recordError(rec journal.Record, cause error) error {
-	rec.Time, rec.Original, rec.Written, rec.Err = a.o.Now(), nil, nil, cause.Error()
-	if err := a.o.Journal.Append(rec); err != nil {
+	return a.recorded(takingBack(&rec, a.o.Now(), cause))
+}
+
+// takingBack is the record that takes another back.
+func takingBack(rec *journal.Record, now time.Time, cause error) journal.Record {
+	out := *rec
+	out.Time, out.Original, out.Written, out.Err = now, nil, nil, cause.Error()
+	return out
+}
+
+// recorded appends records of what has failed.
+func (a *Applier) recorded(records ...journal.Record) error {
+	if err := a.o.Journal.Append(records...); err != nil {
 		return fmt.Errorf("record it: %w", err)
 	}
 	return nil
@@ -171,7 +185,7 @@ func (a *session) writeSlowly(ctx context.Context, t *target, s plan.Setting, c 
 		select {
 		case err := <-done: // nobody has waited
 			if err != nil {
-				_ = alone.recordError(rec, err) // nobody is left to tell; the journal counts its own failures
+				_, _ = alone.refused(context.WithoutCancel(ctx), nil, s, c, rec, err, err) // nobody is left to tell; the journal counts its own failures
 			}
 			alone.after(t, late)
 		default:
@@ -210,8 +224,11 @@ func (a *session) reclaims(s plan.Setting, c cgroup.Change) bool {
 
 func (a *session) writeAll(ctx context.Context, s plan.Setting, c cgroup.Change) error {
 	nonblock := reclaimsIn(s.Knob)
-	for _, w := range c.Writes {
+	for i, w := range c.Writes {
 		if err := a.writeRetry(ctx, w, nonblock); err != nil {
+			if i > 0 {
+				err = &failedAt{i, err}
+			}
 			return err
 		}
 	}

@@ -214,10 +214,8 @@ func (a *Applier) writeOther(p plan.Plan, s plan.Setting, c cgroup.Change) error
 		return a.o.Groups.AddMon(classOf(p, s), s.Value.String(), pids)
 	}
 	for range lookAgain {
-		for _, pid := range pids {
-			if err := a.setTask(s, pid); err != nil && !errors.Is(err, unix.ESRCH) && !errors.Is(err, unix.ENOENT) {
-				return err
-			}
+		if err := eachTask(pids, func(_, pid int) error { return a.setTask(s, pid) }); err != nil {
+			return err
 		}
 		if s.Knob != plan.OOMScoreAdj || !s.Only.Set {
 			return nil

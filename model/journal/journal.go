@@ -74,7 +74,7 @@ type Record struct {
 	Reason string `json:"reason,omitempty"`
 	Via    Via    `json:"via"`
 	// Err is empty on success; for ViaProof it names what was read instead. A failed write has a record that takes it back, without
-	// Written.
+	// Written, and one with Written for what of it has gone in all the same.
 	Err string `json:"err,omitempty"`
 	Gen uint64 `json:"gen,omitempty"`
 	// Theirs: Original is none of what this process remembers to have written, so somebody else has changed the value since: it is
