@@ -128,7 +128,7 @@ func (a *Applier) plan(h history, originals map[string]string, out *RestoreStep)
 		return a.planOther(u, out)
 	}
 	current, raw, ok := a.stillOurs(h, originals, out)
-	out.Recorded = a.recorded(&h, current, out)
+	out.Recorded = a.recordedOf(&h, current, out)
 	if !ok {
 		return u, false
 	}
@@ -289,8 +289,8 @@ func (a *Applier) planWidest(u undo, current plan.Value, out *RestoreStep) (undo
 	return a.planRendered(u, reason, out)
 }
 
-// recorded is what the runtime's record may have of a knob. An empty list is none that a runtime could be told: it leaves the one it has.
-func (a *Applier) recorded(h *history, current plan.Value, out *RestoreStep) *Recorded {
+// recordedOf is what the runtime's record may have of a knob. An empty list is none that a runtime could be told: it leaves the one it has.
+func (a *Applier) recordedOf(h *history, current plan.Value, out *RestoreStep) *Recorded {
 	if h.runtime == nil || h.id.Target.Level != plan.LevelContainer || out.Err != nil {
 		return nil
 	}
