@@ -235,7 +235,7 @@ func NewPast(records []journal.Record) *Past {
 			delete(out.scores, id)
 		case r.Via == journal.ViaRuntime:
 			out.add(id, r)
-		case r.Via == journal.ViaDirect && r.Knob == plan.OOMScoreAdj.String() && r.Err == "":
+		case r.Via == journal.ViaDirect && r.Knob == plan.OOMScoreAdj.String() && (r.Err == "" || len(r.Written) > 0): // some of the processes may have taken it
 			out.score(id, r)
 		}
 	}

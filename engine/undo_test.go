@@ -49,12 +49,17 @@ func TestOOMScoreOfAnEarlierLife(t *testing.T) {
 		}
 	}
 	given, more, back := write("938", "985"), write("930", "938"), write("985", "930")
+	part, none := given, given
+	part.Err, part.Written = "one process refused", []string{"938"}
+	none.Err = "refused"
 	for _, c := range []struct {
 		records    []journal.Record
 		have, want int64
 	}{
 		{nil, 938, 938},
 		{[]journal.Record{given}, 938, 985},
+		{[]journal.Record{part}, 938, 985}, // all that compaction keeps of a write that some processes have taken
+		{[]journal.Record{none}, 938, 938},
 		{[]journal.Record{given, more}, 930, 985},
 		{[]journal.Record{given, more, back}, 985, 985},
 		{[]journal.Record{given, more, back}, 930, 930},

@@ -5,6 +5,7 @@ package cri
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -15,8 +16,10 @@ import (
 
 const methodUpdateContainer = "/runtime.v1.RuntimeService/UpdateContainerResources"
 
-// Specified are the resources of the OCI spec that the runtime keeps of a container, and writes again at each update. They are empty
-// where it does not show one.
+// ErrUnshown is wrapped where a runtime does not show a container's OCI spec.
+var ErrUnshown = errors.New("the runtime shows no specification")
+
+// Specified are the resources of the OCI spec that the runtime keeps of a container, and writes again at each update.
 func (l *Lister) Specified(ctx context.Context, id string) (workload.Resources, error) {
 	raw, err := l.Status(ctx, id)
 	if err != nil {
@@ -29,6 +32,9 @@ func (l *Lister) Specified(ctx context.Context, id string) (workload.Resources, 
 	in, err := readInfo(verbose)
 	if err != nil {
 		return workload.Resources{}, err
+	}
+	if in.RuntimeSpec.Linux.CgroupsPath == "" { // what is shown always has one
+		return workload.Resources{}, fmt.Errorf("container %s: %w", id, ErrUnshown)
 	}
 	return in.RuntimeSpec.Linux.Resources.base(), nil
 }

@@ -5,6 +5,7 @@ package cri_test
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 
@@ -12,6 +13,7 @@ import (
 	"google.golang.org/protobuf/testing/protocmp"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/koord-rt/koord-rt/adapt/cri"
 	"github.com/koord-rt/koord-rt/model/plan"
 	"github.com/koord-rt/koord-rt/model/unit"
 )
@@ -20,10 +22,15 @@ import (
 type updates struct {
 	fakeRuntime
 	asked *runtimeapi.UpdateContainerResourcesRequest
+	// silent shows no specification.
+	silent bool
 }
 
-func (*updates) ContainerStatus(context.Context, *runtimeapi.ContainerStatusRequest) (*runtimeapi.ContainerStatusResponse, error) {
-	info := `{"runtimeSpec":{"linux":{"resources":{"cpu":{"quota":20000,"cpus":"1"},"unified":{"memory.high":"7"}}}}}`
+func (u *updates) ContainerStatus(context.Context, *runtimeapi.ContainerStatusRequest) (*runtimeapi.ContainerStatusResponse, error) {
+	info := `{"runtimeSpec":{"linux":{"cgroupsPath":"/kubepods/c1","resources":{"cpu":{"quota":20000,"cpus":"1"},"unified":{"memory.high":"7"}}}}}`
+	if u.silent {
+		info = "{}"
+	}
 	return &runtimeapi.ContainerStatusResponse{Status: &runtimeapi.ContainerStatus{Id: "c1"}, Info: map[string]string{"info": info}}, nil
 }
 
@@ -39,6 +46,9 @@ func TestRestate(t *testing.T) {
 	says, err := list.Specified(t.Context(), "c1")
 	if err != nil || says.Quota != unit.Some(20000) || says.CPUs != "1" || says.Unified["memory.high"] != "7" {
 		t.Errorf("specified: %+v, %v", says, err)
+	}
+	if _, err := serve(t, &updates{silent: true}).Specified(t.Context(), "c1"); !errors.Is(err, cri.ErrUnshown) {
+		t.Errorf("a runtime that shows no specification: %v", err)
 	}
 	set := func(k plan.Knob, v plan.Value) plan.Setting {
 		return plan.Setting{Target: plan.Target{Level: plan.LevelContainer, Container: "c1"}, Knob: k, Value: v}

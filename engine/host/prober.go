@@ -150,6 +150,7 @@ func (p *prober) run(ctx context.Context, set func(engine.Static)) error {
 	tick, look := time.NewTicker(p.every), time.NewTicker(kubeletEvery)
 	defer tick.Stop()
 	defer look.Stop()
+	var asked time.Time
 	for {
 		select {
 		case <-ctx.Done():
@@ -161,7 +162,11 @@ func (p *prober) run(ctx context.Context, set func(engine.Static)) error {
 			continue
 		case <-tick.C:
 		case <-p.again:
+			if time.Since(asked) < kubeletEvery {
+				continue // an answer that is not kept leaves the view as stale as it was, and each creation would ask again
+			}
 		}
+		asked = time.Now()
 		if p.renew(ctx) {
 			s := p.last
 			p.log.Info("node has changed", "kernel", s.Kernel.Release, "cdi", len(s.Kernel.CDI), "resctrl", s.Kernel.RDT.Mounted)
@@ -170,7 +175,7 @@ func (p *prober) run(ctx context.Context, set func(engine.Static)) error {
 	}
 }
 
-// soon has the node probed without waiting for the interval.
+// soon has the node probed without waiting for the interval, unless it has been just now.
 func (p *prober) soon() {
 	select {
 	case p.again <- struct{}{}:

@@ -46,13 +46,6 @@ type RestoreStep struct {
 	Err      error
 }
 
-// Recorded is what we have put into a runtime's record of a container.
-type Recorded struct {
-	// Ours is what the record says if nobody has changed it since. Back is what it has to say: what is restored in the kernel, or what somebody
-	// else has written there, which an update would otherwise write over.
-	Ours, Back plan.Setting
-}
-
 // Restore undoes what the ledger's records say we did (D7), in the reverse of the order that keeps parents and children
 // valid. A value is only written over when the kernel still holds ours, in the same cgroup of the same boot. Records are
 // in the order in which they were appended; those of several processes are merged by time before. With dryRun nothing is
@@ -287,37 +280,6 @@ func (a *Applier) planWidest(u undo, current plan.Value, out *RestoreStep) (undo
 	u.setting.Value = v
 	u.direction = cgroup.Compare(u.setting, current)
 	return a.planRendered(u, reason, out)
-}
-
-// recordedOf is what the runtime's record may have of a knob. An empty list is none that a runtime could be told: it leaves the one it has.
-func (a *Applier) recordedOf(h *history, current plan.Value, out *RestoreStep) *Recorded {
-	if h.runtime == nil || h.id.Target.Level != plan.LevelContainer || out.Err != nil {
-		return nil
-	}
-	s := plan.Setting{Target: h.id.Target, Knob: h.id.Knob, Key: h.id.Key}
-	r := Recorded{Ours: s, Back: s}
-	var err1, err2 error
-	r.Ours.Value, err1 = valueOf(s.Knob, h.runtime.Want)
-	if r.Back.Value = current; out.Reason != notOurs {
-		r.Back.Value, _, err2 = a.widest(*h)
-	}
-	if err1 != nil || err2 != nil || s.Knob.Info().Text && r.Back.Value.String() == "" {
-		return nil
-	}
-	return &r
-}
-
-// Told records that the runtime's own record of a container says so now.
-func (a *Applier) Told(told plan.Plan) error {
-	s := a.bare()
-	records := make([]journal.Record, len(told))
-	for i := range told {
-		t := a.take(keyOf(told[i].Target))
-		records[i] = s.record(t, told[i], journal.ViaRestore, 0)
-		t.mu.Unlock()
-		records[i].Reason = "told to the runtime"
-	}
-	return a.o.Journal.Append(records...)
 }
 
 func finish(u undo, reason string, out *RestoreStep) (undo, bool) {

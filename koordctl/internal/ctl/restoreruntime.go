@@ -25,23 +25,22 @@ const actTell apply.Action = "tell"
 // is asked for, since the kubelet may have changed it without us.
 func (e *env) tellRuntime(ctx context.Context, m *machine, steps []apply.RestoreStep, endpoint string, dryRun bool) []apply.RestoreStep {
 	var ids []string
-	of := map[string][]*apply.Recorded{}
+	of := map[string][]*apply.RestoreStep{}
 	for i := range steps {
-		r := steps[i].Recorded
-		if r == nil || r.Ours.Target.Container == "" || steps[i].Err != nil {
+		s := &steps[i]
+		if s.Recorded == nil || s.Target.Container == "" || s.Err != nil {
 			continue
 		}
-		id := r.Ours.Target.Container
-		if of[id] == nil {
-			ids = append(ids, id)
+		if of[s.Target.Container] == nil {
+			ids = append(ids, s.Target.Container)
 		}
-		of[id] = append(of[id], r)
+		of[s.Target.Container] = append(of[s.Target.Container], s)
 	}
 	if len(ids) == 0 {
 		return nil
 	}
-	list, err := e.runtime(ctx, endpoint)
-	if list == nil && err == nil {
+	list, failed := e.runtime(ctx, endpoint)
+	if list == nil && failed == nil {
 		return nil // Docker writes what an update names and nothing else
 	}
 	if list != nil {
@@ -49,44 +48,66 @@ func (e *env) tellRuntime(ctx context.Context, m *machine, steps []apply.Restore
 	}
 	var out []apply.RestoreStep
 	for _, id := range ids {
-		s := apply.RestoreStep{Target: of[id][0].Ours.Target, Action: actTell, Reason: "the runtime's own record of it says ours"}
-		var told plan.Plan
-		asked := err
-		if asked == nil {
-			told, asked = recordedIn(ctx, list, id, of[id])
+		s := apply.RestoreStep{Target: of[id][0].Target, Action: actTell, Reason: "the runtime's own record of it says ours"}
+		if !dryRun {
+			s.Err = m.applier.Remains(of[id])
 		}
-		for i := range told {
-			s.To = append(s.To, told[i].Knob.String()+"="+told[i].Value.String())
+		told, err := []*apply.RestoreStep(nil), failed
+		if err == nil {
+			told, err = recordedIn(ctx, list, id, of[id])
+		}
+		for _, t := range told {
+			s.To = append(s.To, t.Knob.String()+"="+t.Recorded.Back.Value.String())
+		}
+		if err == nil && len(told) > 0 && !dryRun && s.Err == nil {
+			err = tell(ctx, list, id, told)
+		}
+		if !dryRun && s.Err == nil && (err == nil || errors.Is(err, cri.ErrNotFound)) {
+			s.Err = m.applier.Told(of[id])
 		}
 		switch {
-		case errors.Is(asked, cri.ErrNotFound) || asked == nil && len(told) == 0:
+		case s.Err != nil:
+		case errors.Is(err, cri.ErrNotFound) || err == nil && len(told) == 0:
 			continue
-		case asked == nil && !dryRun:
-			if asked = list.Restate(ctx, id, told); asked == nil {
-				s.Err = m.applier.Told(told)
-			}
-		}
-		if asked != nil {
-			s.Action, s.Reason = apply.ActRecreate, fmt.Sprintf("the runtime's own record of it may say ours, which its next update writes, and it cannot be told: %v", asked)
+		case err != nil:
+			s.Action, s.Reason = apply.ActRecreate, fmt.Sprintf("the runtime's own record of it may say ours, which its next update writes; restore once more, or make the pod anew: %v", err)
 		}
 		out = append(out, s)
 	}
 	return out
 }
 
-// recordedIn are the settings that the runtime still has as we have put them, with what they go back to.
-func recordedIn(ctx context.Context, list *cri.Lister, id string, recorded []*apply.Recorded) (told plan.Plan, err error) {
+// recordedIn are the steps whose values the runtime still has as we have put them.
+func recordedIn(ctx context.Context, list *cri.Lister, id string, steps []*apply.RestoreStep) (told []*apply.RestoreStep, err error) {
 	says, err := list.Specified(ctx, id)
 	if err != nil {
 		return nil, err
 	}
-	for _, r := range recorded {
-		if mark.Holds(&says, &r.Ours) && !mark.Holds(&says, &r.Back) {
-			told = append(told, r.Back)
+	for _, s := range steps {
+		if mark.Holds(&says, &s.Recorded.Ours) && !mark.Holds(&says, &s.Recorded.Back) {
+			told = append(told, s)
 		}
 	}
 	return told, nil
 }
+
+// tell has the runtime take what its record is to say, and looks whether it has: a plugin of ours that runs answers with ours again.
+func tell(ctx context.Context, list *cri.Lister, id string, told []*apply.RestoreStep) error {
+	back := make(plan.Plan, len(told))
+	for i, s := range told {
+		back[i] = s.Recorded.Back
+	}
+	if err := list.Restate(ctx, id, back); err != nil {
+		return err
+	}
+	if again, err := recordedIn(ctx, list, id, told); err != nil || len(again) > 0 {
+		return errors.Join(err, errSetAgain)
+	}
+	return nil
+}
+
+// errSetAgain: it was told, and says ours all the same.
+var errSetAgain = errors.New("it was told, and says ours again: stop koord-nri and koord-runtime-proxy first")
 
 // runtime is a client of the runtime that answers: at the endpoint that is given, else where our daemons reach it, else where it answers
 // usually. Both are nil where the daemons' runtime is Docker.

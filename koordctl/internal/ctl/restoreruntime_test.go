@@ -31,7 +31,8 @@ type recordsOf struct {
 	quota   map[string]int64
 	unified map[string]map[string]string
 	updates []string
-	refuses bool
+	// refuses has updates fail; again is a plugin of ours that answers with ours.
+	refuses, again bool
 }
 
 func (r *recordsOf) Version(context.Context, *runtimeapi.VersionRequest) (*runtimeapi.VersionResponse, error) {
@@ -49,7 +50,7 @@ func (r *recordsOf) ContainerStatus(_ context.Context, q *runtimeapi.ContainerSt
 	for k, v := range r.unified[q.ContainerId] {
 		unified = append(unified, fmt.Sprintf("%q:%q", k, v))
 	}
-	info := fmt.Sprintf(`{"runtimeSpec":{"linux":{"resources":{"cpu":{"quota":%d},"unified":{%s}}}}}`, quota, strings.Join(unified, ","))
+	info := fmt.Sprintf(`{"runtimeSpec":{"linux":{"cgroupsPath":"/kubepods/c","resources":{"cpu":{"quota":%d},"unified":{%s}}}}}`, quota, strings.Join(unified, ","))
 	return &runtimeapi.ContainerStatusResponse{Status: &runtimeapi.ContainerStatus{Id: q.ContainerId}, Info: map[string]string{"info": info}}, nil
 }
 
@@ -64,6 +65,9 @@ func (r *recordsOf) UpdateContainerResources(_ context.Context, q *runtimeapi.Up
 		r.quota[q.ContainerId] = n
 	}
 	maps.Copy(r.unified[q.ContainerId], q.Linux.Unified)
+	if r.again {
+		r.quota[q.ContainerId], r.unified[q.ContainerId]["cpu.max.burst"] = 100000, "40000"
+	}
 	return &runtimeapi.UpdateContainerResourcesResponse{}, nil
 }
 
@@ -107,6 +111,8 @@ func TestRestoreTellsTheRuntime(t *testing.T) {
 			shown: "tell container default/web/app none - cpu.burst=0, cpu.quota=50000 the runtime's own record", quota: 50000, after: "0", told: 1},
 		"a runtime that refuses": {says: 100000, burst: "40000", before: func(_ *host, r *recordsOf) { r.refuses = true },
 			shown: "recreate container default/web/app none - cpu.burst=0, cpu.quota=300000 the runtime's own record of it may say ours", quota: 100000, after: "40000"},
+		"a plugin of ours that runs": {says: 100000, burst: "40000", before: func(_ *host, r *recordsOf) { r.again = true },
+			shown: "says ours again: stop koord-nri", quota: 100000, after: "40000", told: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -131,8 +137,14 @@ func TestRestoreTellsTheRuntime(t *testing.T) {
 			if r.quota[app.Container] != c.quota || r.unified[app.Container]["cpu.max.burst"] != c.after || len(r.updates) != c.told {
 				t.Errorf("on record: quota %d, burst %s, after updates of %v; want %d, %s, %d", r.quota[app.Container], r.unified[app.Container]["cpu.max.burst"], r.updates, c.quota, c.after, c.told)
 			}
-			if out, err := h.run(t, "restore", "--runtime-endpoint", endpoint); err != nil || !strings.Contains("\n"+out, "\n0 restored, ") {
-				t.Errorf("a second restore finds something to do: %v\n%s", err, out)
+			if r.refuses || r.again { // what could not be told is told when it can be
+				r.refuses, r.again = false, false
+				if out, err := h.run(t, "restore", "--runtime-endpoint", endpoint); err != nil || !strings.Contains(out, "tell ") || r.quota[app.Container] != 300000 || r.unified[app.Container]["cpu.max.burst"] != "0" {
+					t.Errorf("once more: on record %v, %v: %v\n%s", r.quota, r.unified, err, out)
+				}
+			}
+			if out, err := h.run(t, "restore", "--runtime-endpoint", endpoint); err != nil || !strings.Contains("\n"+out, "\n0 restored, ") || strings.Contains(out, "tell ") {
+				t.Errorf("another restore finds something to do: %v\n%s", err, out)
 			}
 		})
 	}
