@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/koord-rt/koord-rt/api/config"
 	"github.com/koord-rt/koord-rt/daemon/handoff"
 	"github.com/koord-rt/koord-rt/daemon/ledger"
 	"github.com/koord-rt/koord-rt/daemon/status"
@@ -97,11 +98,12 @@ var agents = map[string]string{
 	"nri-sgx-epc":         "NRI's EPC plugin",
 }
 
-// checkAgents looks through the processes for others that claim our knobs, and for a second plugin of ours. A process that
+// checkAgents looks through the processes for others that claim our knobs, and for a second plugin of ours at one runtime. A process that
 // keeps one of our status files is ours: our node agent has the name of Koordinator's.
 func (e *env) checkAgents(installed []installed) check {
 	c := check{Name: "other-agents", Result: ok, Detail: "none"}
-	var found, plugins []string
+	var found []string
+	plugins := map[string][]string{} // pids by NRI socket
 	dirs, err := os.ReadDir(e.path("/proc"))
 	if err != nil {
 		return check{Name: c.Name, Result: warn, Detail: err.Error(), Next: "run koordctl in the host's PID namespace"}
@@ -118,15 +120,17 @@ func (e *env) checkAgents(installed []installed) check {
 		argv0, _, _ := strings.Cut(string(b), "\x00")
 		name := filepath.Base(argv0)
 		if name == "koord-nri" {
-			plugins = append(plugins, strconv.Itoa(pid))
+			at := e.socketOf(d.Name(), strings.Split(string(b), "\x00"))
+			plugins[at] = append(plugins[at], strconv.Itoa(pid))
 		}
 		if what := agentOf(name); what != "" && !ours(installed, pid) {
 			found = append(found, fmt.Sprintf("%s (pid %d, %s)", name, pid, what))
 		}
 	}
+	double := twice(plugins)
 	switch {
-	case len(plugins) > 1:
-		c.Result, c.Detail = fail, "more than one koord-nri runs: pids "+strings.Join(plugins, ", ")
+	case len(double) > 0:
+		c.Result, c.Detail = fail, "more than one koord-nri runs: pids "+strings.Join(double, ", ")
 		c.Next = "two connections of one plugin break every container creation: stop all but one"
 	case len(found) > 0:
 		slices.Sort(found)
@@ -134,6 +138,55 @@ func (e *env) checkAgents(installed []installed) check {
 		c.Next = "two writers of one knob undo each other: stop the other, or list its knobs under cede in nri.yaml"
 	}
 	return c
+}
+
+// socketOf is the NRI socket that a koord-nri connects to by its configuration, as the process sees that; "" where it cannot be read.
+func (e *env) socketOf(pid string, argv []string) string {
+	path, given := "/etc/koord-rt/nri.yaml", false // read when none is given, and it may be absent
+	for i, arg := range argv {
+		if value, ok := strings.CutPrefix(arg, "--config="); ok {
+			path, given = value, true
+		} else if arg == "--config" && i+1 < len(argv) {
+			path, given = argv[i+1], true
+		}
+	}
+	if !filepath.IsAbs(path) {
+		return ""
+	}
+	data, err := os.ReadFile(filepath.Join(e.path("/proc"), pid, "root", path))
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && !given:
+		return config.Default().Socket
+	case err != nil:
+		return ""
+	}
+	c, _, err := config.LoadNRI(data)
+	if err != nil {
+		return ""
+	}
+	return c.Socket
+}
+
+// twice are the processes that connect to one runtime. Of which it is not known may be any's.
+func twice(plugins map[string][]string) []string {
+	if unknown := plugins[""]; len(unknown) > 0 {
+		var all []string
+		for _, pids := range plugins {
+			all = append(all, pids...)
+		}
+		if slices.Sort(all); len(all) > 1 {
+			return all
+		}
+		return nil
+	}
+	var out []string
+	for _, pids := range plugins {
+		if len(pids) > 1 {
+			out = append(out, pids...)
+		}
+	}
+	slices.Sort(out)
+	return out
 }
 
 func agentOf(name string) string {

@@ -245,6 +245,38 @@ func TestDoctorOfABrokenNode(t *testing.T) {
 	golden(t, "doctor-broken", withPID(out))
 }
 
+// Two plugins are one too many for one runtime only: a machine may have two.
+func TestDoctorOfTwoPlugins(t *testing.T) {
+	t.Parallel()
+	const head = "apiVersion: koord-rt.dev/v1alpha1\nkind: NRIConfig\nsocket: "
+	for name, c := range map[string]struct {
+		argv, file string // of the second; the first is at the default socket, of which it says nothing
+		fails      bool
+	}{
+		"another runtime":      {"--config\x00/b.yaml", head + "/run/b/nri.sock\n", false},
+		"said in one word":     {"--config=/b.yaml", head + "/run/b/nri.sock\n", false},
+		"the same":             {"--config\x00/b.yaml", head + "/var/run/nri/nri.sock\n", true},
+		"as little":            {"-v=4", "", true},
+		"not to be read":       {"--config\x00/gone.yaml", "", true},
+		"who knows from where": {"--config\x00b.yaml", head + "/run/b/nri.sock\n", true},
+		"not a configuration":  {"--config\x00/b.yaml", "{", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := newHost(t, "6.12")
+			h.file(t, "/proc/4242/cmdline", "/usr/bin/koord-nri\x00")
+			h.file(t, "/proc/4243/cmdline", "/usr/bin/koord-nri\x00"+c.argv+"\x00")
+			if c.file != "" {
+				h.file(t, "/proc/4243/root/b.yaml", c.file)
+			}
+			out, err := h.run(t, "doctor")
+			if fails := strings.Contains(out, "more than one koord-nri runs: pids 4242, 4243"); fails != c.fails {
+				t.Errorf("told: %t, want %t: %v\n%s", fails, c.fails, err, out)
+			}
+		})
+	}
+}
+
 func TestDoctorWithoutThePlugin(t *testing.T) {
 	t.Parallel()
 	h := newHost(t, "v1")
