@@ -4,7 +4,6 @@
 package reclaim
 
 import (
-	"errors"
 	"os"
 	"strconv"
 	"testing"
@@ -56,7 +55,7 @@ func TestKernel(t *testing.T) {
 	if err := unix.Rmdir(dir); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := f.Reclaim(t.Context(), cgroup, asked); got != 0 || !errors.Is(err, os.ErrNotExist) {
+	if got, err := f.Reclaim(t.Context(), cgroup, asked); got != 0 || err != nil { // a pod may end at any time
 		t.Errorf("after its removal: %d, %v", got, err)
 	}
 }
