@@ -100,10 +100,11 @@ func tell(ctx context.Context, list *cri.Lister, id string, told []*apply.Restor
 	if err := list.Restate(ctx, id, back); err != nil {
 		return err
 	}
-	if again, err := recordedIn(ctx, list, id, told); err != nil || len(again) > 0 {
-		return errors.Join(err, errSetAgain)
+	again, err := recordedIn(ctx, list, id, told)
+	if err == nil && len(again) > 0 {
+		err = errSetAgain
 	}
-	return nil
+	return err
 }
 
 // errSetAgain: it was told, and says ours all the same.
