@@ -19,19 +19,7 @@ import (
 func TestResctrlOfPods(t *testing.T) {
 	t.Parallel()
 	base := newRig(t, "6.12-v2", node.CgroupV2, nil)
-	const dir = "sys/fs/resctrl/"
-	for file, content := range map[string]string{
-		"schemata": "L3:0=fffff;1=fffff\n", "info/L3/cbm_mask": "fffff\n", "info/L3/min_cbm_bits": "1\n", "info/L3/num_closids": "16\n",
-		"info/L3/shareable_bits": "0\n", "info/L3_MON/num_rmids": "176\n", "info/L3_MON/mon_features": "llc_occupancy\nmbm_total_bytes\nmbm_local_bytes\n",
-	} {
-		base.record.Put(t, dir+file, content)
-	}
-	count := func(group string, domain, occupancy int, total, local string) {
-		at := fmt.Sprintf("%s%s/mon_data/mon_L3_%02d/", dir, group, domain)
-		base.record.Put(t, at+"llc_occupancy", fmt.Sprintln(occupancy))
-		base.record.Put(t, at+"mbm_total_bytes", total+"\n")
-		base.record.Put(t, at+"mbm_local_bytes", local+"\n")
-	}
+	count := counters(t, base.record)
 	r := newRigOn(t, base, nil)
 	whom := targets(node.CgroupV2)
 	r.Follow(whom)
@@ -50,19 +38,19 @@ func TestResctrlOfPods(t *testing.T) {
 		r.scan(t)
 		expect(t, what, of(), want...)
 	}
-	count("BE/mon_groups/tool", 0, 1, "1", "1")
-	count("BE/mon_groups/uid-of-nobody", 0, 1, "1", "1")
+	count("BE/mon_groups/tool/", 0, 1, "1", "1")
+	count("BE/mon_groups/uid-of-nobody/", 0, 1, "1", "1")
 	next("no group of a pod")
-	count(be, 0, 100, "1000", "0")
-	count(be, 1, 200, "5000", "0")
+	count(be+"/", 0, 100, "1000", "0")
+	count(be+"/", 1, 200, "5000", "0")
 	next("first", pod+" llc 300")
-	count(be, 0, 150, "3000", "200")
-	count(be, 1, 200, "6000", "Unavailable")
+	count(be+"/", 0, 150, "3000", "200")
+	count(be+"/", 1, 200, "6000", "Unavailable")
 	next("one cache does not tell", pod+" llc 350", pod+" mb_total 1500")
-	base.record.Remove(t, dir+be)
-	count("LS/mon_groups/"+beUID, 0, 10, "10", "10")
+	base.record.Remove(t, "sys/fs/resctrl/"+be)
+	count("LS/mon_groups/"+beUID+"/", 0, 10, "10", "10")
 	next("its class is another", pod+" llc 10")
-	count("LS/mon_groups/"+beUID, 0, 20, "2010", "1010")
+	count("LS/mon_groups/"+beUID+"/", 0, 20, "2010", "1010")
 	next("and counts there", pod+" llc 20", pod+" mb_total 1000", pod+" mb_local 500")
 	for i := range whom.Pods {
 		if whom.Pods[i].QoS == protocol.QoSBE {

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
+	"github.com/koord-rt/koord-rt/kernel/kerneltest"
 	"github.com/koord-rt/koord-rt/kernel/perf"
 	"github.com/koord-rt/koord-rt/kernel/root"
 	"github.com/koord-rt/koord-rt/kernel/taskstats"
@@ -121,23 +122,30 @@ func newRigOn(t *testing.T, from *rig, change func(*Options)) *rig {
 	return r
 }
 
-// TestResctrl: occupancy as it is, bandwidth as growth; a counter that is unavailable, and a group that is new, have none.
-func TestResctrl(t *testing.T) {
-	t.Parallel()
-	base := newRig(t, "6.12-v2", node.CgroupV2, nil)
+// counters puts a resctrl into a recorded tree, whose hardware counts, and gives what sets the counters of a group: its path with a slash at the
+// end, "" for the root group.
+func counters(t *testing.T, record *kerneltest.Record) (count func(group string, domain, occupancy int, total, local string)) {
+	t.Helper()
 	const dir = "sys/fs/resctrl/"
 	for file, content := range map[string]string{
 		"schemata": "L3:0=fffff;1=fffff\n", "info/L3/cbm_mask": "fffff\n", "info/L3/min_cbm_bits": "1\n", "info/L3/num_closids": "16\n",
 		"info/L3/shareable_bits": "0\n", "info/L3_MON/num_rmids": "176\n", "info/L3_MON/mon_features": "llc_occupancy\nmbm_total_bytes\nmbm_local_bytes\n",
 	} {
-		base.record.Put(t, dir+file, content)
+		record.Put(t, dir+file, content)
 	}
-	count := func(group string, domain, occupancy int, total, local string) {
+	return func(group string, domain, occupancy int, total, local string) {
 		at := fmt.Sprintf("%s%smon_data/mon_L3_%02d/", dir, group, domain)
-		base.record.Put(t, at+"llc_occupancy", fmt.Sprintln(occupancy))
-		base.record.Put(t, at+"mbm_total_bytes", total+"\n")
-		base.record.Put(t, at+"mbm_local_bytes", local+"\n")
+		record.Put(t, at+"llc_occupancy", fmt.Sprintln(occupancy))
+		record.Put(t, at+"mbm_total_bytes", total+"\n")
+		record.Put(t, at+"mbm_local_bytes", local+"\n")
 	}
+}
+
+// TestResctrl: occupancy as it is, bandwidth as growth; a counter that is unavailable, and a group that is new, have none.
+func TestResctrl(t *testing.T) {
+	t.Parallel()
+	base := newRig(t, "6.12-v2", node.CgroupV2, nil)
+	count := counters(t, base.record)
 	r := newRigOn(t, base, nil)
 	metrics := []sample.Metric{sample.LLCOccupancy, sample.MemoryBandwidthTotal, sample.MemoryBandwidthLocal}
 	count("", 0, 4096, "1000", "100")
@@ -154,7 +162,7 @@ func TestResctrl(t *testing.T) {
 	expect(t, "second", r.only(metrics...), "llc//0 llc 8192", "llc//0 mb_total 1000", "llc/BE/0 llc 300",
 		"llc/BE/1 llc 400", "llc/BE/1 mb_total 500000", "llc/BE/1 mb_local 250000", "llc/LS/0 llc 500")
 	count("BE/", 0, 300, "9000", "20")
-	base.record.Remove(t, dir+"LS")
+	base.record.Remove(t, "sys/fs/resctrl/LS")
 	r.now += 2 * unit.Second
 	r.scan(t)
 	// 4000 bytes since the last reading that was one, four seconds ago.
