@@ -142,7 +142,7 @@ func Boot(ctx context.Context, o Options) (Result, error) {
 	}
 	defer release()
 	r, err := machine.boot(ctx, o)
-	if (errors.Is(err, errNotBegun) || errors.Is(err, errNoTimer) || errors.Is(err, errAborted)) && ctx.Err() == nil {
+	if emulators(err) && ctx.Err() == nil {
 		// An emulated CPU can sleep through its timer and whatever wakes it: systemd gives up after 90 seconds then, and once in many
 		// runs the kernel has panicked at its fourth second. Nothing of the caller's has run, so nothing of it is hidden by one more try. A timer
 		// that is lost later is the emulator's, too: no program can stop one. So is an assertion of the emulator's.
@@ -152,6 +152,11 @@ func Boot(ctx context.Context, o Options) (Result, error) {
 		r.BootFailed = first
 	}
 	return r, err
+}
+
+// emulators reports whether the emulator is to blame for how a guest ended, and nothing that has run in it.
+func emulators(err error) bool {
+	return errors.Is(err, errNotBegun) || errors.Is(err, errNoTimer) || errors.Is(err, errAborted)
 }
 
 // boot runs the guest once.

@@ -210,7 +210,7 @@ func TestRunTellsWhetherTheCommandBegan(t *testing.T) {
 			} else if took := time.Since(start); hung && !c.notBegun && took < c.timeout {
 				t.Errorf("ended after %s, its command may take %s", took, c.timeout)
 			}
-			if !errors.Is(err, ErrIncomplete) || errors.Is(err, errNotBegun) != c.notBegun {
+			if !errors.Is(err, ErrIncomplete) || errors.Is(err, errNotBegun) != c.notBegun || emulators(err) != c.notBegun {
 				t.Errorf("got %v, want ErrIncomplete, and that its command did not begin: %v", err, c.notBegun)
 			}
 		})
@@ -233,7 +233,7 @@ func TestRunEndsWithoutATimer(t *testing.T) {
 		m := machine{emulator: vmparts.Emulator{Command: []string{"sh", "-c", script}}}
 		begun := time.Now()
 		_, _, err := m.run(t.Context(), work, Options{OutputDir: t.TempDir(), Timeout: time.Minute, Console: io.Discard}, time.Minute)
-		if errors.Is(err, errNoTimer) != stalled || !errors.Is(err, ErrIncomplete) || errors.Is(err, errNotBegun) || time.Since(begun) > 50*time.Second {
+		if errors.Is(err, errNoTimer) != stalled || emulators(err) != stalled || !errors.Is(err, ErrIncomplete) || errors.Is(err, errNotBegun) || time.Since(begun) > 50*time.Second {
 			t.Errorf("%s: after %s %v, want that it has no timer: %v", script, time.Since(begun), err, stalled)
 		}
 	}
@@ -254,7 +254,7 @@ func TestRunTellsThatTheEmulatorAborted(t *testing.T) {
 		}
 		m := machine{emulator: vmparts.Emulator{Command: []string{"sh", "-c", script}}}
 		_, _, err := m.run(t.Context(), work, Options{OutputDir: t.TempDir(), Timeout: time.Minute, Console: io.Discard}, time.Minute)
-		if err == nil || errors.Is(err, errAborted) != wanted || wanted != strings.Contains(err.Error(), "Assertion failed.") {
+		if err == nil || errors.Is(err, errAborted) != wanted || emulators(err) != wanted || wanted != strings.Contains(err.Error(), "Assertion failed.") {
 			t.Errorf("%s: %v, want that it aborted: %v", script, err, wanted)
 		}
 	}
