@@ -5,8 +5,10 @@ package ledger
 
 import (
 	"bufio"
+	"bytes"
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -48,7 +50,7 @@ func (l *Ledger) Compact() error {
 		return fmt.Errorf("compact ledger: %w", err)
 	}
 	defer old.Close()
-	keep, err := l.digest(io.NewSectionReader(old, 0, size))
+	keep, verdicts, err := l.digest(old, size)
 	if err != nil {
 		return fmt.Errorf("compact ledger %s: %w", l.path, err)
 	}
@@ -59,7 +61,7 @@ func (l *Ledger) Compact() error {
 	if err != nil {
 		return err
 	}
-	if err = copySpans(tmp, old, keep); err == nil {
+	if err = copySpans(tmp, old, keep, verdicts); err == nil {
 		err = l.swap(tmp, old, size, int64(len(keep)))
 	}
 	if err != nil {
@@ -70,88 +72,108 @@ func (l *Ledger) Compact() error {
 	return nil
 }
 
-// digest finds the lines to keep. What another process has restored since makes our next write the first one, so its
-// restores are woven in by time, as ReadAll's merge does.
-func (l *Ledger) digest(own io.Reader) ([]span, error) {
-	restores, err := l.restoresOfOthers()
+// digest finds the lines to keep, and of those of them that say to have gone over somebody else's value whether it was one of ours. That
+// takes what other processes have written to the same knobs, of which a later compaction may leave less; so a line of ours is kept as well
+// by which another's is to be judged. What another has restored makes our next write the first one, and what another has told the runtime
+// ends what we had put there.
+func (l *Ledger) digest(own io.ReaderAt, size int64) (keep []span, ours map[int64]bool, err error) {
+	here := map[uint64]bool{}
+	_, err = scan(io.NewSectionReader(own, 0, size), func(r *journal.Record, _ span) { here[subjectOf(r)] = true })
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	tr := tracker[span]{}
-	_, err = scan(own, func(r *journal.Record, s span) {
-		for len(restores) > 0 && restores[0].Before(r) {
-			tr.add(&restores[0], elsewhere)
-			restores = restores[1:]
+	all, verdicts := tracker[span]{}, map[int64]bool{}
+	err = l.weave(own, size, func(r *journal.Record, at span) {
+		if r.Via != journal.ViaGone && !here[subjectOf(r)] {
+			return
 		}
-		tr.add(r, s)
-	})
-	for i := range restores {
-		tr.add(&restores[i], elsewhere)
-	}
-	return keptSpans(tr), err
-}
-
-// elsewhere is the place of a record in another file.
-var elsewhere = span{off: -1}
-
-// restoresOfOthers reads the other writers' restores.
-func (l *Ledger) restoresOfOthers() ([]journal.Record, error) {
-	files, err := writersFiles(filepath.Dir(l.path))
-	if err != nil {
-		return nil, err
-	}
-	var lists [][]journal.Record
-	for _, path := range files {
-		if path == l.path {
-			continue
-		}
-		f, err := os.Open(path)
-		if err != nil {
-			return nil, err
-		}
-		var list []journal.Record
-		_, err = scan(f, func(r *journal.Record, _ span) {
-			if r.Via == journal.ViaRestore {
-				list = append(list, *r)
+		if unjudged(r) {
+			verdict, by := all.judge(r)
+			if at.off >= 0 {
+				verdicts[at.off] = verdict
+			} else {
+				keep = append(keep, by[:]...)
 			}
-		})
-		_ = f.Close()
-		if err != nil {
-			return nil, err
 		}
-		lists = append(lists, list)
+		all.add(r, at)
+	})
+	if err != nil {
+		return nil, nil, err
 	}
-	return merge(lists), nil
+	alone := tracker[span]{}
+	err = l.weave(own, size, func(r *journal.Record, at span) {
+		if verdict, open := verdicts[at.off]; open {
+			judged(r, verdict)
+		}
+		if at.off >= 0 || r.Via == journal.ViaRestore || r.Via == journal.ViaTold {
+			alone.add(r, at)
+		}
+	})
+	return keptSpans(keep, alone), verdicts, err
 }
 
-// keptSpans lists every line once, in the order of the file.
-func keptSpans(tr tracker[span]) []span {
-	var keep []span
+// subjectOf is a hash of what a record is about.
+func subjectOf(r *journal.Record) uint64 { return sum(targetKey(&r.Target), r.Knob, r.Key) }
+
+// judged has a record say for good whether it went over somebody else's value.
+func judged(r *journal.Record, ours bool) {
+	if r.Judged = !ours; ours {
+		r.Theirs, r.Found = false, ""
+	}
+}
+
+// weave calls fn for the records of the first size bytes of this file and for those of the other writers, by time as ReadAll does. A
+// record that stands elsewhere has a place of its own below zero.
+func (l *Ledger) weave(own io.ReaderAt, size int64, fn func(*journal.Record, span)) error {
+	paths, err := writersFiles(filepath.Dir(l.path))
+	if err != nil {
+		return err
+	}
+	all, err := openFiles(slices.DeleteFunc(paths, func(p string) bool { return p == l.path }))
+	defer all.close()
+	if err != nil {
+		return err
+	}
+	ours := &file{scanner: newScanner(io.NewSectionReader(own, 0, size)), path: l.path}
+	woven, elsewhere := append(all, ours), int64(0)
+	woven.weave(func(f *file) {
+		at := f.at
+		if f != ours {
+			elsewhere--
+			at = span{off: elsewhere}
+		}
+		fn(f.head, at)
+	})
+	return woven.err()
+}
+
+// keptSpans lists every line of this file once, in their order.
+func keptSpans(keep []span, tr tracker[span]) []span {
 	for _, sub := range tr {
 		for _, s := range sub.settings {
-			keep = append(append(keep, s.first, s.theirs), s.extra...)
-			for _, w := range s.recent {
-				keep = append(keep, w.rec, w.why)
-			}
-			for i, has := range s.has {
-				if has {
-					keep = append(keep, s.rec[i])
-				}
-			}
+			keep = s.appendKept(keep)
 		}
 	}
-	keep = slices.DeleteFunc(keep, func(s span) bool { return s == elsewhere || s == span{} })
+	keep = slices.DeleteFunc(keep, func(s span) bool { return s.off < 0 || s == span{} })
 	slices.SortFunc(keep, func(a, b span) int { return cmp.Compare(a.off, b.off) })
 	return slices.Compact(keep)
 }
 
-func copySpans(dst io.Writer, src io.ReaderAt, spans []span) error {
+// copySpans copies lines, those with a verdict judged.
+func copySpans(dst io.Writer, src io.ReaderAt, spans []span, verdicts map[int64]bool) error {
 	w := bufio.NewWriterSize(dst, 64<<10)
+	var line []byte
 	for _, s := range spans {
-		if _, err := io.Copy(w, io.NewSectionReader(src, s.off, int64(s.len))); err != nil {
+		line = slices.Grow(line[:0], s.len)[:s.len]
+		if _, err := src.ReadAt(line, s.off); err != nil {
 			return err
 		}
-		if err := w.WriteByte('\n'); err != nil {
+		var r journal.Record
+		if ours, open := verdicts[s.off]; open && json.Unmarshal(line, &r) == nil {
+			judged(&r, ours)
+			line = bytes.TrimSuffix(appendRecord(line[:0], &r, r.Up), []byte{'\n'})
+		}
+		if _, err := w.Write(append(line, '\n')); err != nil {
 			return err
 		}
 	}

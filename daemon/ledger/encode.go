@@ -43,6 +43,9 @@ func appendRecord(b []byte, r *journal.Record, up uint64) []byte {
 	if r.Theirs {
 		b = append(b, `,"theirs":true`...)
 	}
+	if r.Judged {
+		b = append(b, `,"judged":true`...)
+	}
 	b = appendField(b, "found", r.Found)
 	b = appendField(b, "source", r.Source)
 	return append(b, "}\n"...)

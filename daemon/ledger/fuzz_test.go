@@ -36,7 +36,7 @@ func FuzzScan(f *testing.F) {
 func FuzzEncode(f *testing.F) {
 	f.Add("knob", "a\"\\\n\x00\xff", uint64(1), uint8(4))
 	f.Fuzz(func(t *testing.T, a, b string, n uint64, level uint8) {
-		r := journal.Record{Time: t0, Boot: a, Inode: n, Target: plan.Target{Level: plan.Level(level), Name: b}, Knob: b, Original: []string{a, b}, Via: "v", Gen: n, Theirs: n%2 == 1, Found: a, Source: b}
+		r := journal.Record{Time: t0, Boot: a, Inode: n, Target: plan.Target{Level: plan.Level(level), Name: b}, Knob: b, Original: []string{a, b}, Via: "v", Gen: n, Theirs: n%2 == 1, Judged: n%3 == 1, Found: a, Source: b}
 		line := appendRecord(nil, &r, r.Up)
 		if bytes.IndexByte(line, '\n') != len(line)-1 {
 			t.Fatalf("not one line: %q", line)

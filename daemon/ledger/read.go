@@ -26,21 +26,20 @@ const maxLine = 1 << 20
 // could not be read are named by err; the records of the others are returned all the same. A directory that does not
 // exist is an empty ledger.
 func ReadAll(runDir string) (records []journal.Record, torn int, err error) {
-	files, err := writersFiles(Dir(runDir))
+	paths, err := writersFiles(Dir(runDir))
 	if err != nil {
 		return nil, 0, fmt.Errorf("read ledger: %w", err)
 	}
-	var lists [][]journal.Record
-	var errs []error
-	for _, path := range files {
-		list, n, err := readFile(path)
-		if err != nil {
-			errs = append(errs, err)
-		}
-		torn += n
-		lists = append(lists, list)
+	all, err := openFiles(paths)
+	defer all.close()
+	all.weave(func(f *file) { records = append(records, *f.head) })
+	for _, f := range all {
+		torn += f.torn
 	}
-	return merge(lists), torn, errors.Join(errs...)
+	if errs := errors.Join(err, all.err()); errs != nil {
+		return records, torn, fmt.Errorf("read ledger: %w", errs)
+	}
+	return records, torn, nil
 }
 
 // Read reads one writer's file in the order in which it was written; torn counts lines that could not be read. A writer
@@ -89,27 +88,46 @@ type span struct {
 
 // scan calls fn for each line that is a record and counts those that are none. The record is fn's to keep.
 func scan(rd io.Reader, fn func(*journal.Record, span)) (torn int, err error) {
-	br := bufio.NewReaderSize(rd, 64<<10)
-	var off int64
-	var long []byte
-	for {
-		line, n, err := readLine(br, &long)
-		if err != nil && !errors.Is(err, io.EOF) {
-			return torn, err
-		}
-		if len(bytes.TrimSpace(line)) > 0 {
-			var r journal.Record
-			if n > maxLine || json.Unmarshal(line, &r) != nil || r.Via == "" {
-				torn++
-			} else {
-				fn(&r, span{off, len(line)})
-			}
-		}
-		off += int64(n)
-		if err != nil {
-			return torn, nil
-		}
+	s := newScanner(rd)
+	for r, at := s.next(); r != nil; r, at = s.next() {
+		fn(r, at)
 	}
+	return s.torn, s.err
+}
+
+// scanner reads records one after the other.
+type scanner struct {
+	br   *bufio.Reader
+	off  int64
+	long []byte
+	ends bool
+	// torn counts lines that are no records; err is why reading ended before the end.
+	torn int
+	err  error
+}
+
+func newScanner(rd io.Reader) *scanner { return &scanner{br: bufio.NewReaderSize(rd, 64<<10)} }
+
+// next is the next record, which is the caller's to keep, and its place; nil at the end.
+func (s *scanner) next() (*journal.Record, span) {
+	for !s.ends {
+		line, n, err := readLine(s.br, &s.long)
+		at := span{s.off, len(line)}
+		s.off += int64(n)
+		if s.ends = err != nil; s.ends && !errors.Is(err, io.EOF) {
+			s.err = err
+			break
+		}
+		if len(bytes.TrimSpace(line)) == 0 {
+			continue
+		}
+		var r journal.Record
+		if n <= maxLine && json.Unmarshal(line, &r) == nil && r.Via != "" {
+			return &r, at
+		}
+		s.torn++
+	}
+	return nil, span{}
 }
 
 // readLine returns the next line without its newline and the number of bytes it took. At most maxLine bytes of it are
@@ -135,22 +153,64 @@ func readLine(br *bufio.Reader, long *[]byte) (line []byte, n int, err error) {
 	}
 }
 
-// merge joins lists by time (journal.Record.Before) without changing the order inside a list.
-func merge(lists [][]journal.Record) []journal.Record {
-	n := 0
-	for _, l := range lists {
-		n += len(l)
+// file is a writer's that is being read. head is the next record and at its place; nil at the end.
+type file struct {
+	*scanner
+	path   string
+	closer io.Closer
+	head   *journal.Record
+	at     span
+}
+
+// openFiles opens what can be opened; err names the others.
+func openFiles(paths []string) (out files, err error) {
+	var errs []error
+	for _, p := range paths {
+		f, err := os.Open(p)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		out = append(out, &file{scanner: newScanner(f), path: p, closer: f})
 	}
-	out := make([]journal.Record, 0, n)
-	for len(out) < n {
-		first := -1
-		for i, l := range lists {
-			if len(l) > 0 && (first < 0 || l[0].Before(&lists[first][0])) {
-				first = i
+	return out, errors.Join(errs...)
+}
+
+type files []*file
+
+// weave calls fn for each head, by time (journal.Record.Before), without changing the order inside a file.
+func (l files) weave(fn func(f *file)) {
+	for _, f := range l {
+		f.head, f.at = f.next()
+	}
+	for {
+		var first *file
+		for _, f := range l {
+			if f.head != nil && (first == nil || f.head.Before(first.head)) {
+				first = f
 			}
 		}
-		out = append(out, lists[first][0])
-		lists[first] = lists[first][1:]
+		if first == nil {
+			return
+		}
+		fn(first)
+		first.head, first.at = first.next()
 	}
-	return out
+}
+
+// err is why not all was read.
+func (l files) err() error {
+	var errs []error
+	for _, f := range l {
+		if f.scanner.err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", f.path, f.scanner.err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (l files) close() {
+	for _, f := range l {
+		_ = f.closer.Close()
+	}
 }

@@ -16,8 +16,11 @@ import (
 type slot uint8
 
 const (
-	// slotRuntime is the newest wish that the runtime took.
+	// slotRuntime is the newest wish that the runtime took, slotBefore the one before it that differs, and slotTold says that it has neither
+	// any more.
 	slotRuntime slot = iota
+	slotBefore
+	slotTold
 	// slotBesideFirst and slotBeside are the oldest and the newest of what systemd may have written by our doing.
 	slotBesideFirst
 	slotBeside
@@ -26,7 +29,10 @@ const (
 	slotDone
 	slotValue
 	slotRefused
+	// slotRestore is the newest restore at all, slotEnded the newest that was not refused, and slotTried the one that slotRestore says was.
 	slotRestore
+	slotEnded
+	slotTried
 	slotProof
 	slotProblem
 	slotDrift
@@ -69,14 +75,28 @@ type writes[T comparable] struct {
 	extra []T
 }
 
-// recent is a write and a hash of what it wrote. why is the record that tells that what it took for somebody else's was not.
+// recent is a write and a hash of what it wrote.
 type recent[T comparable] struct {
-	rec, why T
-	sum      uint64
+	rec T
+	sum uint64
 }
 
 // ofWrites are the slots that a restore ends.
-var ofWrites = [...]slot{slotRuntime, slotBesideFirst, slotBeside, slotDone, slotValue, slotRefused}
+var ofWrites = [...]slot{slotBesideFirst, slotBeside, slotDone, slotValue, slotRefused, slotTried}
+
+// appendKept appends what matters of a setting; the zero T and some more than once.
+func (s *setting[T]) appendKept(keep []T) []T {
+	keep = append(append(keep, s.first, s.theirs), s.extra...)
+	for _, w := range s.recent {
+		keep = append(keep, w.rec)
+	}
+	for i, has := range s.has {
+		if has {
+			keep = append(keep, s.rec[i])
+		}
+	}
+	return keep
+}
 
 func (s *setting[T]) put(sl slot, v T) { s.has[sl], s.rec[sl] = true, v }
 
@@ -160,9 +180,14 @@ func (s *setting[T]) digest(r *journal.Record, v T) {
 		}
 		s.put(slotBeside, v)
 		return
+	case journal.ViaTold:
+		s.drop(slotRuntime, slotBefore)
+		s.runtime = ""
+		s.put(slotTold, v)
+		return
 	case journal.ViaRestore:
 		if r.Err == "" {
-			s.restart()
+			s.restart(v)
 		} else {
 			s.takeBack()
 		}
@@ -174,8 +199,7 @@ func (s *setting[T]) digest(r *journal.Record, v T) {
 	case journal.ViaRuntime:
 		s.ended = nil
 		if r.Err == "" {
-			s.put(slotRuntime, v)
-			s.runtime = r.Want
+			s.tookRuntime(r.Want, v)
 		}
 	case journal.ViaDirect:
 		s.ended = nil
@@ -187,26 +211,30 @@ func (s *setting[T]) digest(r *journal.Record, v T) {
 	s.put(slotValue, v)
 }
 
+// tookRuntime takes a wish that the runtime took.
+func (s *setting[T]) tookRuntime(want string, v T) {
+	if s.has[slotRuntime] && s.runtime != want {
+		s.put(slotBefore, s.rec[slotRuntime])
+	}
+	s.put(slotRuntime, v)
+	s.runtime = want
+}
+
 // direct takes a write of ours, or the record that takes the last one back.
 func (s *setting[T]) direct(r *journal.Record, v T) {
 	var none T
 	switch {
 	case len(r.Written) > 0:
 		s.last, s.before, s.doneBefore = r, s.writes, s.rec[slotDone]
-		why := none
-		if r.Theirs {
-			if why = s.writerOf(r.Found); why == none {
-				s.theirs, s.recent = v, [journal.Recent]recent[T]{}
-			}
+		if r.Theirs && !s.holdsOurs(r) {
+			s.theirs, s.recent = v, [journal.Recent]recent[T]{}
 		}
-		s.keepOriginals(r, v, why)
+		s.keepOriginals(r, v)
 		if s.first == none {
 			s.first = v
 		}
-		s.wrote(recent[T]{v, why, sum(r.Written...)})
-		if s.want = r.Want; r.Err != "" {
-			s.want = "" // what has gone in of a failed write may be another file's alone
-		}
+		s.wrote(recent[T]{v, sum(r.Written...)})
+		s.want = r.Want
 	case s.last != nil && r.TakesBack(s.last):
 		refused := s.recent[0].rec
 		s.writes, s.last = s.before, nil
@@ -217,17 +245,28 @@ func (s *setting[T]) direct(r *journal.Record, v T) {
 	}
 }
 
-// writerOf finds who wrote what a writer took for somebody else's: another process of ours, or the runtime for us, with what they wrote
-// last. An older record does not say what was found, and is believed.
-func (s *setting[T]) writerOf(found string) (rec T) {
-	switch {
-	case found == "":
-	case found == s.want:
-		return s.recent[0].rec
-	case found == s.runtime:
-		return s.rec[slotRuntime]
+// holdsOurs reports whether another process of ours, or the runtime for us, has written last what a writer took for somebody else's. An older
+// record does not say what was found, and is believed, as is one that was judged.
+func (s *setting[T]) holdsOurs(r *journal.Record) bool {
+	return !r.Judged && r.Found != "" && (r.Found == s.want || r.Found == s.runtime)
+}
+
+// unjudged reports whether it takes other records to tell whose value a write went over.
+func unjudged(r *journal.Record) bool {
+	return r.Via == journal.ViaDirect && len(r.Written) > 0 && r.Theirs && !r.Judged
+}
+
+// judge tells of an unjudged record that comes next whether it went over one of ours, and which records it takes to tell.
+func (tr tracker[T]) judge(r *journal.Record) (ours bool, by [2]T) {
+	sub := tr[targetKey(&r.Target)]
+	if sub == nil {
+		return false, by
 	}
-	return rec
+	s := sub.settings[settingKey{r.Knob, r.Key}]
+	if s == nil || r.Inode != 0 && s.inode != 0 && (s.inode != r.Inode || s.boot != r.Boot) {
+		return false, by
+	}
+	return s.holdsOurs(r), [2]T{s.recent[0].rec, s.rec[slotRuntime]}
 }
 
 // wrote puts a write before the other recent ones, and in the place of one that wrote the same.
@@ -252,7 +291,7 @@ func sum(texts ...string) uint64 {
 }
 
 // keepOriginals keeps a record that is the first with the content of one of its files.
-func (s *setting[T]) keepOriginals(r *journal.Record, v, why T) {
+func (s *setting[T]) keepOriginals(r *journal.Record, v T) {
 	var none T
 	isNew := false
 	for _, f := range r.Files[:min(len(r.Files), len(r.Original))] {
@@ -262,17 +301,18 @@ func (s *setting[T]) keepOriginals(r *journal.Record, v, why T) {
 		}
 	}
 	if isNew && s.first != none {
-		s.extra = append(s.extra, v, why)
+		s.extra = append(s.extra, v)
 	}
 }
 
 // restart forgets what a restore has undone.
-func (s *setting[T]) restart() {
+func (s *setting[T]) restart(v T) {
 	was := *s
 	was.ended = nil
 	s.ended = &was
 	s.drop(ofWrites[:]...)
-	s.writes, s.last, s.runtime = writes[T]{}, nil, ""
+	s.writes, s.last = writes[T]{}, nil
+	s.put(slotEnded, v)
 }
 
 // takeBack undoes restart: the kernel has refused the restore, which was recorded before it was tried.
@@ -281,10 +321,13 @@ func (s *setting[T]) takeBack() {
 	if was == nil {
 		return
 	}
-	for _, sl := range ofWrites {
-		s.has[sl], s.rec[sl] = was.has[sl], was.rec[sl]
+	s.put(slotTried, s.rec[slotEnded])
+	for _, sl := range append(ofWrites[:], slotEnded) {
+		if sl != slotTried {
+			s.has[sl], s.rec[sl] = was.has[sl], was.rec[sl]
+		}
 	}
-	s.writes, s.runtime, s.ended = was.writes, was.runtime, nil
+	s.writes, s.ended = was.writes, nil
 }
 
 // gone drops a target and, as a removed cgroup has no children, everything below it.

@@ -19,9 +19,11 @@ import (
 // history is what the ledger tells of one knob of one cgroup since it was last restored.
 type history struct {
 	id plan.ID
-	// first is our first write, ours is the last record of a write that succeeded, runtime the last value that the
-	// runtime wrote for us. Any may be nil.
-	first, ours, runtime *journal.Record
+	// first is our first write, ours is the last record of a write that succeeded. Either may be nil.
+	first, ours *journal.Record
+	// runtime is the last value that the runtime took into its record for us, before the one that differs, which that record still has where
+	// the last was refused. A restore of the kernel's file leaves both.
+	runtime, before *journal.Record
 	// theirs is the newest write over a value of somebody else's, which is the original since then.
 	theirs *journal.Record
 	// beside is the newest record of what systemd may have written by our doing; besideLast: we have written nothing since.
@@ -136,7 +138,7 @@ func (a *Applier) restoredAlong(found map[identity]*history, h *history, files [
 	main := h.file(a)
 	for _, other := range found {
 		if file := other.file(a); other != h && file != main && slices.Contains(files, file) {
-			*other = history{id: other.id}
+			other.restored()
 		}
 	}
 }
@@ -186,6 +188,9 @@ func (a *Applier) sameInode(r *journal.Record, k plan.Knob, inodes map[string]ui
 func (a *Applier) isTheirs(h *history, r *journal.Record) bool {
 	if r.Via != journal.ViaDirect || !r.Theirs || len(r.Written) == 0 {
 		return false
+	}
+	if r.Judged {
+		return true
 	}
 	found, err := a.textOf(h, pick(r.Files, r.Original, h.file(a)))
 	if err != nil || a.holdsOurs(*h, found) {
@@ -241,12 +246,18 @@ func (h *history) add(r *journal.Record, back bool) {
 	switch r.Via {
 	case journal.ViaRestore:
 		if r.Err == "" {
-			*h = history{id: h.id}
+			h.restored()
 		}
+	case journal.ViaTold:
+		h.runtime, h.before = nil, nil
 	case journal.ViaRuntime:
-		if r.Err == "" {
-			h.runtime = r
+		if r.Err != "" {
+			return
 		}
+		if h.runtime != nil && h.runtime.Want != r.Want {
+			h.before = h.runtime
+		}
+		h.runtime = r
 	case journal.ViaBeside:
 		h.beside, h.besideLast = r, true
 	case journal.ViaDirect:
@@ -262,6 +273,9 @@ func (h *history) add(r *journal.Record, back bool) {
 		h.recent = h.recent[max(len(h.recent)-journal.Recent, 0):]
 	}
 }
+
+// restored forgets all but what the runtime's record has.
+func (h *history) restored() { *h = history{id: h.id, runtime: h.runtime, before: h.before} }
 
 // mayStand are the records of ours one of which the kernel has: the last, and the one before it that wrote another value and gave nothing
 // back, in case we were killed between recording and writing. Each process has its own value, so of these there is the last only.

@@ -111,6 +111,7 @@ func (a *Applier) plan(h history, originals map[string]string, out *RestoreStep)
 		return u, false
 	}
 	if a.lostBeside(&h) {
+		out.Recorded = a.recordedOf(&h, plan.Value{}, out)
 		return a.planBeside(u, originals, out)
 	}
 	if h.ours == nil && h.runtime == nil {

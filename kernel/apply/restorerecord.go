@@ -10,11 +10,11 @@ import (
 
 // Recorded is what we have put into a runtime's record of a container.
 type Recorded struct {
-	// Ours is what the record says if nobody has changed it since. Back is what it has to say: what is restored in the kernel, or what somebody
-	// else has written there, which an update would otherwise write over.
-	Ours, Back plan.Setting
-	// base is what the kubelet had asked for, as the ledger has it.
-	base string
+	// Ours are what the record says, one of them, if nobody has changed it since: the last, or the one before where that was refused.
+	Ours []plan.Setting
+	// Back is what it has to say: what is restored in the kernel, or what somebody else has written there, which an update would otherwise
+	// write over.
+	Back plan.Setting
 }
 
 // recordedOf is what the runtime's record may have of a knob. An empty list is none that a runtime could be told: it leaves the one it has.
@@ -23,54 +23,40 @@ func (a *Applier) recordedOf(h *history, current plan.Value, out *RestoreStep) *
 		return nil
 	}
 	s := plan.Setting{Target: h.id.Target, Knob: h.id.Knob, Key: h.id.Key}
-	r := Recorded{Ours: s, Back: s, base: h.runtime.Base}
-	var err1, err2 error
-	r.Ours.Value, err1 = valueOf(s.Knob, h.runtime.Want)
-	if r.Back.Value = current; out.Reason != notOurs {
-		r.Back.Value, _, err2 = a.widest(*h)
+	r := Recorded{Back: s}
+	for _, rec := range []*journal.Record{h.runtime, h.before} {
+		if rec == nil {
+			continue
+		}
+		var err error
+		if s.Value, err = valueOf(s.Knob, rec.Want); err == nil {
+			r.Ours = append(r.Ours, s)
+		}
 	}
-	if err1 != nil || err2 != nil || s.Knob.Info().Text && r.Back.Value.String() == "" {
+	var err error
+	if r.Back.Value = current; out.Reason != notOurs {
+		r.Back.Value, _, err = a.widest(*h)
+	}
+	if len(r.Ours) == 0 || err != nil || s.Knob.Info().Text && r.Back.Value.String() == "" {
 		return nil
 	}
 	return &r
 }
 
-// Remains records that the runtime's own record of a container says ours still, when the restore of the kernel's value has ended what
-// the ledger knew of it: a restore that could not tell the runtime can be done once more.
-func (a *Applier) Remains(steps []*RestoreStep) error {
-	return a.note(steps, func(r *Recorded) journal.Record {
-		rec := a.recordAgain(r.Ours, journal.ViaRuntime)
-		rec.Base, rec.Reason = r.base, "the runtime's record after a restore"
-		return rec
-	})
-}
-
-// Told records that it does no more.
+// Told records that the runtime's own record of a container has none of these values of ours any more. Until then the ledger knows them, so
+// that a restore which could not tell the runtime can be done once more, whatever has become of the kernel's files.
 func (a *Applier) Told(steps []*RestoreStep) error {
-	return a.note(steps, func(r *Recorded) journal.Record {
-		rec := a.recordAgain(r.Back, journal.ViaRestore)
-		rec.Reason = "told to the runtime"
-		return rec
-	})
-}
-
-// note appends a record for each value that was written: what was not, the ledger knows as before.
-func (a *Applier) note(steps []*RestoreStep, of func(*Recorded) journal.Record) error {
-	var records []journal.Record
+	records := make([]journal.Record, 0, len(steps))
 	for _, s := range steps {
-		if s.Action == ActWrite && s.Err == nil {
-			records = append(records, of(s.Recorded))
-		}
-	}
-	if len(records) == 0 {
-		return nil
+		records = append(records, a.recordTold(s.Recorded.Back))
 	}
 	return a.o.Journal.Append(records...)
 }
 
-// recordAgain is a record of a container's knob.
-func (a *Applier) recordAgain(s plan.Setting, via journal.Via) journal.Record {
+func (a *Applier) recordTold(s plan.Setting) journal.Record {
 	t := a.take(keyOf(s.Target))
 	defer t.mu.Unlock()
-	return a.bare().record(t, s, via, 0)
+	rec := a.bare().record(t, s, journal.ViaTold, 0)
+	rec.Reason = "not in the runtime's record"
+	return rec
 }

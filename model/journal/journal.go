@@ -28,8 +28,10 @@ const (
 	ViaSystemd Via = "systemd"
 	// ViaObserve: planned only (D14).
 	ViaObserve Via = "observe"
-	// ViaRestore: an original was written back.
+	// ViaRestore: an original was written back. What the runtime's own record of a container has is another matter.
 	ViaRestore Via = "restore"
+	// ViaTold: that record has nothing of ours any more, since the runtime was told, or has written something else there or forgotten the container.
+	ViaTold Via = "told"
 	// ViaProof: nothing was written; the value was read back at start (D9).
 	ViaProof Via = "proof"
 	// ViaProblem: input that could not be used; Reason says why.
@@ -80,6 +82,8 @@ type Record struct {
 	// Theirs: Original is none of what this process remembers to have written, so somebody else has changed the value since: it is
 	// theirs that a restore returns to, unless another process of ours or the runtime had written it.
 	Theirs bool `json:"theirs,omitempty"`
+	// Judged: none of them had, as the ledgers of all told when this one was compacted. They may tell less by now.
+	Judged bool `json:"judged,omitempty"`
 	// Found is the value in the knob's unit that was found instead of ours, of ViaDrift and where it is Theirs. Source is of ViaDrift:
 	// model/drift's name of who may have written it.
 	Found  string `json:"found,omitempty"`

@@ -41,7 +41,7 @@ func (e *env) tellRuntime(ctx context.Context, m *machine, steps []apply.Restore
 	}
 	list, failed := e.runtime(ctx, endpoint)
 	if list == nil && failed == nil {
-		return nil // Docker writes what an update names and nothing else
+		return nil // such a runtime writes what an update names and nothing else
 	}
 	if list != nil {
 		defer func() { _ = list.Close() }()
@@ -49,9 +49,6 @@ func (e *env) tellRuntime(ctx context.Context, m *machine, steps []apply.Restore
 	var out []apply.RestoreStep
 	for _, id := range ids {
 		s := apply.RestoreStep{Target: of[id][0].Target, Action: actTell, Reason: "the runtime's own record of it says ours"}
-		if !dryRun {
-			s.Err = m.applier.Remains(of[id])
-		}
 		told, err := []*apply.RestoreStep(nil), failed
 		if err == nil {
 			told, err = recordedIn(ctx, list, id, of[id])
@@ -59,10 +56,10 @@ func (e *env) tellRuntime(ctx context.Context, m *machine, steps []apply.Restore
 		for _, t := range told {
 			s.To = append(s.To, t.Knob.String()+"="+t.Recorded.Back.Value.String())
 		}
-		if err == nil && len(told) > 0 && !dryRun && s.Err == nil {
+		if err == nil && len(told) > 0 && !dryRun {
 			err = tell(ctx, list, id, told)
 		}
-		if !dryRun && s.Err == nil && (err == nil || errors.Is(err, cri.ErrNotFound)) {
+		if !dryRun && (err == nil || errors.Is(err, cri.ErrNotFound)) {
 			s.Err = m.applier.Told(of[id])
 		}
 		switch {
@@ -84,7 +81,8 @@ func recordedIn(ctx context.Context, list *cri.Lister, id string, steps []*apply
 		return nil, err
 	}
 	for _, s := range steps {
-		if mark.Holds(&says, &s.Recorded.Ours) && !mark.Holds(&says, &s.Recorded.Back) {
+		ours := slices.ContainsFunc(s.Recorded.Ours, func(o plan.Setting) bool { return mark.Holds(&says, &o) })
+		if ours && !mark.Holds(&says, &s.Recorded.Back) {
 			told = append(told, s)
 		}
 	}
@@ -111,7 +109,8 @@ func tell(ctx context.Context, list *cri.Lister, id string, told []*apply.Restor
 var errSetAgain = errors.New("it was told, and says ours again: stop koord-nri and koord-runtime-proxy first")
 
 // runtime is a client of the runtime that answers: at the endpoint that is given, else where our daemons reach it, else where it answers
-// usually. Both are nil where the daemons' runtime is Docker.
+// usually. Both are nil where it is one that does not write its record again: Docker, and CRI-O, which hands the OCI runtime what an update
+// names (toOCIResources of its server/container_update_resources.go).
 func (e *env) runtime(ctx context.Context, endpoint string) (*cri.Lister, error) {
 	at := []string{endpoint}
 	if endpoint == "" {
@@ -127,10 +126,15 @@ func (e *env) runtime(ctx context.Context, endpoint string) (*cri.Lister, error)
 	for _, endpoint := range at {
 		list, err := cri.NewLister(endpoint)
 		if err == nil {
-			if _, err = list.Version(ctx); err == nil {
+			var v cri.Version
+			v, err = list.Version(ctx)
+			if err == nil && !strings.EqualFold(v.Name, "cri-o") {
 				return list, nil
 			}
 			_ = list.Close()
+			if err == nil {
+				return nil, nil
+			}
 		}
 		failed = errors.Join(failed, fmt.Errorf("%s: %w", endpoint, err))
 	}

@@ -4,6 +4,7 @@
 package ctl
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -31,12 +32,14 @@ type recordsOf struct {
 	quota   map[string]int64
 	unified map[string]map[string]string
 	updates []string
-	// refuses has updates fail; again is a plugin of ours that answers with ours.
+	// refuses has updates fail; again is a plugin of ours that answers with ours; during happens within an update.
 	refuses, again bool
+	during         func()
+	name           string // "containerd" if empty
 }
 
 func (r *recordsOf) Version(context.Context, *runtimeapi.VersionRequest) (*runtimeapi.VersionResponse, error) {
-	return &runtimeapi.VersionResponse{RuntimeName: "containerd", RuntimeVersion: "v2.4.0"}, nil
+	return &runtimeapi.VersionResponse{RuntimeName: cmp.Or(r.name, "containerd"), RuntimeVersion: "2.4.0"}, nil
 }
 
 func (r *recordsOf) ContainerStatus(_ context.Context, q *runtimeapi.ContainerStatusRequest) (*runtimeapi.ContainerStatusResponse, error) {
@@ -61,6 +64,9 @@ func (r *recordsOf) UpdateContainerResources(_ context.Context, q *runtimeapi.Up
 		return nil, status.Error(codes.Internal, "runc says no")
 	}
 	r.updates = append(r.updates, q.ContainerId)
+	if r.during != nil {
+		r.during()
+	}
 	if n := q.Linux.CpuQuota; n != 0 {
 		r.quota[q.ContainerId] = n
 	}
@@ -113,6 +119,8 @@ func TestRestoreTellsTheRuntime(t *testing.T) {
 			shown: "recreate container default/web/app none - cpu.burst=0, cpu.quota=300000 the runtime's own record of it may say ours", quota: 100000, after: "40000"},
 		"a plugin of ours that runs": {says: 100000, burst: "40000", before: func(_ *host, r *recordsOf) { r.again = true },
 			shown: "says ours again: stop koord-nri", quota: 100000, after: "40000", told: 1},
+		"an answer that was refused after that on record": {says: 100000, burst: "80000", shown: "tell container default/web/app none - cpu.burst=0, cpu.quota=300000 the runtime's own record", quota: 300000, after: "0", told: 1},
+		"a runtime that writes what an update names":      {says: 100000, burst: "40000", before: func(_ *host, r *recordsOf) { r.name = "cri-o" }, quota: 100000, after: "40000"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -121,6 +129,7 @@ func TestRestoreTellsTheRuntime(t *testing.T) {
 			h.work(t, plan.Plan{
 				set(app, plan.CPUQuota, plan.Int(100000), protocol.FeatureBatch, "batch"), set(app, plan.CPUBurst, plan.Int(40000), protocol.FeatureBurst, "burst"),
 			}, journal.Record{Target: app, Knob: plan.CPUQuota.String(), Base: "300000", Want: "100000", Via: journal.ViaRuntime},
+				journal.Record{Target: app, Knob: plan.CPUBurst.String(), Want: "80000", Via: journal.ViaRuntime},
 				journal.Record{Target: app, Knob: plan.CPUBurst.String(), Want: "40000", Via: journal.ViaRuntime})
 			if c.before != nil {
 				c.before(h, r)
@@ -147,6 +156,23 @@ func TestRestoreTellsTheRuntime(t *testing.T) {
 				t.Errorf("another restore finds something to do: %v\n%s", err, out)
 			}
 		})
+	}
+}
+
+// TestRestoreTellsTheRuntimeAndNoMore: what a program of ours that was not stopped has written again, while the runtime is told, is ours to the
+// next restore.
+func TestRestoreTellsTheRuntimeAndNoMore(t *testing.T) {
+	t.Parallel()
+	h := newHost(t, "6.12")
+	quota := plan.Plan{set(app, plan.CPUQuota, plan.Int(100000), protocol.FeatureBatch, "batch")}
+	h.work(t, quota, journal.Record{Target: app, Knob: plan.CPUQuota.String(), Base: "300000", Want: "100000", Via: journal.ViaRuntime})
+	r := &recordsOf{quota: map[string]int64{app.Container: 100000}, during: func() { h.work(t, quota) }}
+	endpoint := "unix://" + r.serve(t)
+	if out, err := h.run(t, "restore", "--runtime-endpoint", endpoint); err != nil || len(r.updates) != 1 || h.tree.Get(t, appDir, "cpu.max") != "100000 100000" {
+		t.Fatalf("updates of %v, the kernel has %q: %v\n%s", r.updates, h.tree.Get(t, appDir, "cpu.max"), err, out)
+	}
+	if out, err := h.run(t, "restore", "--runtime-endpoint", endpoint); err != nil || len(r.updates) != 1 || h.tree.Get(t, appDir, "cpu.max") == "100000 100000" {
+		t.Errorf("updates of %v, the kernel has %q: %v\n%s", r.updates, h.tree.Get(t, appDir, "cpu.max"), err, out)
 	}
 }
 
