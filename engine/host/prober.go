@@ -151,6 +151,7 @@ func (p *prober) run(ctx context.Context, set func(engine.Static)) error {
 	defer tick.Stop()
 	defer look.Stop()
 	var asked time.Time
+	var later <-chan time.Time
 	for {
 		select {
 		case <-ctx.Done():
@@ -161,12 +162,15 @@ func (p *prober) run(ctx context.Context, set func(engine.Static)) error {
 			}
 			continue
 		case <-tick.C:
+		case <-later:
 		case <-p.again:
-			if time.Since(asked) < kubeletEvery {
-				continue // an answer that is not kept leaves the view as stale as it was, and each creation would ask again
+			// An answer that is not kept leaves the view as stale as it was, and each creation would ask again.
+			if wait := kubeletEvery - time.Since(asked); wait > 0 {
+				later = time.After(wait)
+				continue
 			}
 		}
-		asked = time.Now()
+		asked, later = time.Now(), nil
 		if p.renew(ctx) {
 			s := p.last
 			p.log.Info("node has changed", "kernel", s.Kernel.Release, "cdi", len(s.Kernel.CDI), "resctrl", s.Kernel.RDT.Mounted)
