@@ -125,6 +125,9 @@ func (r *rig) weightAndLatency(name, number string) (held func() error) {
 	var checks []func() error
 	for file, line := range map[string]string{"io.latency": number + " target=3000", "io.weight": number + " 60"} {
 		if strings.Contains(detail, "no "+file) {
+			if text, err := r.value(run, "pod "+file); err == nil {
+				r.t.Errorf("features: %s; but the pod's cgroup has %s: %q", detail, file, text)
+			}
 			r.t.Logf("%s: features: %s", file, detail)
 			continue
 		}

@@ -143,6 +143,7 @@ func registry(r *rig, spec string) (file string) {
 func lifecycleCDI(r *rig) {
 	cdiDevices(r, r.up)
 	r.named("cdi-lost", "scheduling.koordinator.sh/device-allocated")
+	r.named("cdi-gone", "scheduling.koordinator.sh/device-allocated")
 	r.problemOf("default/cdi-gone/main", "nvidia.com/gpu=GPU-lab-7 has left the registry")
 }
 

@@ -333,6 +333,10 @@ func TestHostSuppress(t *testing.T) {
 	load.stop()
 	r.within(30*time.Second, "quota of the tier after the load", node*15/100, node*66/100, quota)
 	r.quotaMoves()
+	a.strategy("resourceUsedThresholdWithBE: {enable: false}\n")
+	r.within(20*time.Second, "quota of the tier without suppression", -1, -1, quota)
+	a.strategy(suppressing("cfsQuota"))
+	r.within(20*time.Second, "quota of the tier that is suppressed again", node*15/100, node*66/100, quota)
 	a.strategy(suppressing("cpuset"))
 	r.within(20*time.Second, "quota after the change to cpuset", -1, -1, quota)
 	if runtime.NumCPU() > 2 { // two CPUs are the least that the tier keeps

@@ -230,9 +230,9 @@ func linkAll(from, to string, without ...string) error {
 	return err
 }
 
-// orderKnob depends on who was there at creation, heldKnob may stand in the request already: the annotation need not
-// name them.
-const orderKnob, heldKnob = "cpuset.cpus", "memory.oom.group"
+// orderKnob depends on who was there at creation, but for containers with CPUs of their own, which have ownKnob as well; heldKnob may stand
+// in the request already: the annotation need not name them.
+const orderKnob, ownKnob, heldKnob = "cpuset.cpus", "cpuset.mems", "memory.oom.group"
 
 // annotated compares the applied annotation in every container's runtime spec with the wanted plan: what was rewritten
 // says so, with what and by which generation; nothing is on a container that was left alone.
@@ -289,12 +289,13 @@ func (r *rig) compareApplied(name, text string, want map[string]string, under ge
 	if got.Generation < max(under.first, 1) || got.Generation > under.last {
 		r.t.Errorf("%s: annotation says generation %d, the View had %d to %d while the pod came", name, got.Generation, under.first, under.last)
 	}
+	_, owns := want[ownKnob]
 	for knob, value := range want {
 		have, ok := got.Set[knob]
 		if r.driver == kubelet.Systemd && (knob == "cpu.quota" || knob == "cpu.burst") {
 			value = stepped(value)
 		}
-		if have != value && knob != orderKnob && (ok || knob != heldKnob) {
+		if have != value && (knob != orderKnob || owns) && (ok || knob != heldKnob) {
 			r.t.Errorf("%s: annotation has %s = %q, the plan %q", name, knob, have, value)
 		}
 	}

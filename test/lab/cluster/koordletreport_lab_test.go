@@ -189,13 +189,23 @@ func within(pod string, cpu, memory float64) error {
 func (n *governed) documented(t *testing.T, metric cluster.Object) {
 	t.Helper()
 	list, _ := metric.At("status", "podMetrics").([]any)
+	found := false
 	for i := range list {
-		if metric.Str("status", "podMetrics", i, "podRef", "name") == "ls" {
-			if metric.Str("status", "podMetrics", i, "containers", 0, "name") != "main" ||
-				metric.Str("status", "podMetrics", i, "containers", 0, "limit", "cpu") != "100m" {
-				t.Errorf("containers of ls: %s", metric.Compact("status", "podMetrics", i))
-			}
+		if metric.Str("status", "podMetrics", i, "podRef", "name") != "ls" {
+			continue
 		}
+		found = true
+		main := []any{"status", "podMetrics", i, "containers", 0}
+		at := func(path ...any) string { return metric.Str(append(slices.Clone(main), path...)...) }
+		if at("name") != "main" || at("limit", "cpu") != "100m" {
+			t.Errorf("containers of ls: %s", metric.Compact("status", "podMetrics", i))
+		}
+		if err := within("ls", amount(t, at("usage", "cpu")), amount(t, at("usage", "memory"))); err != nil {
+			t.Errorf("the container of %v: %s", err, metric.Compact("status", "podMetrics", i))
+		}
+	}
+	if !found {
+		t.Errorf("no ls: %s", metric.Compact("status", "podMetrics"))
 	}
 	n.addsUp(t, metric)
 	be, ls := metric.Str("status", "beMetric", "usage", "memory"), metric.Compact("status", "lsMetric", "request")
