@@ -54,7 +54,7 @@ type ResourceThresholdStrategy struct {
 	// MemoryAllocatableEvictThresholdPercent, >= 0, percent of allocatable that is requested. No default.
 	// +kubebuilder:validation:Minimum=0
 	MemoryAllocatableEvictThresholdPercent *int64 `json:"memoryAllocatableEvictThresholdPercent,omitempty"`
-	// MemoryAllocatableEvictLowerPercent, >= 0, below its threshold. No default.
+	// MemoryAllocatableEvictLowerPercent, >= 0, below its threshold, default threshold - 2.
 	// +kubebuilder:validation:Minimum=0
 	MemoryAllocatableEvictLowerPercent *int64 `json:"memoryAllocatableEvictLowerPercent,omitempty"`
 	// MemoryRequestUtilizationPercent, 0..100 (additive; seed key memory-request-utilization-percent): BE memory use
@@ -93,7 +93,7 @@ type ResourceThresholdStrategy struct {
 	// CPUAllocatableEvictThresholdPercent, >= 0. No default.
 	// +kubebuilder:validation:Minimum=0
 	CPUAllocatableEvictThresholdPercent *int64 `json:"cpuAllocatableEvictThresholdPercent,omitempty"`
-	// CPUAllocatableEvictLowerPercent, >= 0, below its threshold. No default.
+	// CPUAllocatableEvictLowerPercent, >= 0, below its threshold, default threshold - 2.
 	// +kubebuilder:validation:Minimum=0
 	CPUAllocatableEvictLowerPercent *int64 `json:"cpuAllocatableEvictLowerPercent,omitempty"`
 	// CPUEvictPolicy is [EvictByRealLimit] (default) or [EvictByAllocatable].

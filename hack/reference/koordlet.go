@@ -30,8 +30,9 @@ func koordletPage(root string) (string, error) {
 // upstreamWays are the flags and feature gates of upstream's koordlet.
 func upstreamWays() string {
 	var b strings.Builder
-	b.WriteString("\n## Flags\n\nBeside `--config`, `--check-config` and `--version` the flags of upstream's koordlet are taken, so that its DaemonSet can be\n" +
-		"kept. A flag that is given wins over the file. One that has no effect is named in the log at the start; one that is not known ends the program.\n\n")
+	b.WriteString("\n## Flags\n\nBeside `--config`, `--check-config` and `--version` the flags of upstream's koordlet are taken, so that the arguments of\n" +
+		"its DaemonSet can be kept. Its mounts cannot: `/run/koord-rt`, `/var/lib/koord-rt`, `/etc/koord-rt`, `/run/containerd` and `/sys/fs/cgroup` have to be the host's, at these paths and writable,\n" +
+		"with `-cgroup-root-dir=/sys/fs/cgroup/`. A flag that is given wins over the file. One that has no effect is named in the log at the start; one that is not known ends the program.\n\n")
 	rows := make([][]string, 0, 128)
 	for _, f := range config.KoordletFlags() {
 		rows = append(rows, []string{"`--" + f.Name + "`", f.Help})
