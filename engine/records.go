@@ -126,7 +126,7 @@ func (g *Engine) reportBy(limit string, t plan.Target, pr protocol.Problem) {
 		return
 	}
 	g.log.Warn("input cannot be used", "subject", t.Name, "key", pr.Key, "reason", pr.Reason, "suppressed", held)
-	g.append(journal.Record{Time: g.o.Now(), Target: t, Key: pr.Key, Reason: pr.Reason, Via: journal.ViaProblem})
+	g.append(journal.Record{Time: g.o.Now(), Boot: g.o.Boot, Target: t, Key: pr.Key, Reason: pr.Reason, Via: journal.ViaProblem})
 	g.stats.keepProblem(g.o.Now(), t.Name, pr.Key, pr.Reason)
 }
 

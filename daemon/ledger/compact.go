@@ -76,47 +76,81 @@ func (l *Ledger) Compact() error {
 // takes what other processes have written to the same knobs, of which a later compaction may leave less; so a line of ours is kept as well
 // by which another's is to be judged. What another has restored makes our next write the first one, and what another has told the runtime
 // ends what we had put there.
-func (l *Ledger) digest(own io.ReaderAt, size int64) (keep []span, ours map[int64]bool, err error) {
-	here := map[uint64]bool{}
-	_, err = scan(io.NewSectionReader(own, 0, size), func(r *journal.Record, _ span) { here[subjectOf(r)] = true })
+func (l *Ledger) digest(own io.ReaderAt, size int64) (keep []span, verdicts map[int64]bool, err error) {
+	open, err := l.openSubjects(own, size)
 	if err != nil {
 		return nil, nil, err
 	}
-	all, verdicts := tracker[span]{}, map[int64]bool{}
-	err = l.weave(own, size, func(r *journal.Record, at span) {
-		if r.Via != journal.ViaGone && !here[subjectOf(r)] {
-			return
+	if verdicts = map[int64]bool{}; len(open) > 0 {
+		if keep, err = l.judge(own, size, open, verdicts); err != nil {
+			return nil, nil, err
 		}
-		if unjudged(r) {
-			verdict, by := all.judge(r)
-			if at.off >= 0 {
-				verdicts[at.off] = verdict
-			} else {
-				keep = append(keep, by[:]...)
-			}
-		}
-		all.add(r, at)
-	})
-	if err != nil {
-		return nil, nil, err
 	}
-	alone := tracker[span]{}
+	alone := newTracker[span](l.same.get())
 	err = l.weave(own, size, func(r *journal.Record, at span) {
-		if verdict, open := verdicts[at.off]; open {
-			judged(r, verdict)
+		if ours, judged := verdicts[at.off]; judged {
+			settle(r, ours)
 		}
 		if at.off >= 0 || r.Via == journal.ViaRestore || r.Via == journal.ViaTold {
 			alone.add(r, at)
 		}
 	})
-	return keptSpans(keep, alone), verdicts, err
+	for _, sub := range alone.of {
+		for _, s := range sub.settings {
+			keep = s.appendKept(keep)
+		}
+	}
+	keep = slices.DeleteFunc(keep, func(s span) bool { return s.off < 0 || s == span{} })
+	slices.SortFunc(keep, func(a, b span) int { return cmp.Compare(a.off, b.off) })
+	return slices.Compact(keep), verdicts, err
+}
+
+// openSubjects are what the open records of all writers are about.
+func (l *Ledger) openSubjects(own io.ReaderAt, size int64) (map[uint64]bool, error) {
+	out := map[uint64]bool{}
+	all, _, err := l.files(own, size)
+	defer all.close()
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range all {
+		f.with = []byte(`"theirs":true`) // few have it, and to decode the others takes most of the time
+		for r, _ := f.next(); r != nil; r, _ = f.next() {
+			if isOpen(r) {
+				out[subjectOf(r)] = true
+			}
+		}
+	}
+	return out, all.err()
+}
+
+// judge fills in the verdicts on our open records, and returns our lines by which others' are to be judged.
+func (l *Ledger) judge(own io.ReaderAt, size int64, open map[uint64]bool, verdicts map[int64]bool) (keep []span, err error) {
+	all := newTracker[span](l.same.get())
+	err = l.weave(own, size, func(r *journal.Record, at span) {
+		if r.Via != journal.ViaGone && !open[subjectOf(r)] {
+			return
+		}
+		if isOpen(r) {
+			if ours := all.judge(r, at.off < 0); at.off >= 0 {
+				verdicts[at.off] = ours
+			}
+		}
+		all.add(r, at)
+	})
+	for _, sub := range all.of {
+		for _, s := range sub.settings {
+			keep = append(keep, s.by...)
+		}
+	}
+	return keep, err
 }
 
 // subjectOf is a hash of what a record is about.
 func subjectOf(r *journal.Record) uint64 { return sum(targetKey(&r.Target), r.Knob, r.Key) }
 
-// judged has a record say for good whether it went over somebody else's value.
-func judged(r *journal.Record, ours bool) {
+// settle has a record say for good whether it went over somebody else's value.
+func settle(r *journal.Record, ours bool) {
 	if r.Judged = !ours; ours {
 		r.Theirs, r.Found = false, ""
 	}
@@ -125,18 +159,13 @@ func judged(r *journal.Record, ours bool) {
 // weave calls fn for the records of the first size bytes of this file and for those of the other writers, by time as ReadAll does. A
 // record that stands elsewhere has a place of its own below zero.
 func (l *Ledger) weave(own io.ReaderAt, size int64, fn func(*journal.Record, span)) error {
-	paths, err := writersFiles(filepath.Dir(l.path))
-	if err != nil {
-		return err
-	}
-	all, err := openFiles(slices.DeleteFunc(paths, func(p string) bool { return p == l.path }))
+	all, ours, err := l.files(own, size)
 	defer all.close()
 	if err != nil {
 		return err
 	}
-	ours := &file{scanner: newScanner(io.NewSectionReader(own, 0, size)), path: l.path}
-	woven, elsewhere := append(all, ours), int64(0)
-	woven.weave(func(f *file) {
+	elsewhere := int64(0)
+	all.weave(func(f *file) {
 		at := f.at
 		if f != ours {
 			elsewhere--
@@ -144,19 +173,20 @@ func (l *Ledger) weave(own io.ReaderAt, size int64, fn func(*journal.Record, spa
 		}
 		fn(f.head, at)
 	})
-	return woven.err()
+	return all.err()
 }
 
-// keptSpans lists every line of this file once, in their order.
-func keptSpans(keep []span, tr tracker[span]) []span {
-	for _, sub := range tr {
-		for _, s := range sub.settings {
-			keep = s.appendKept(keep)
-		}
+// files are those of all writers, this one's as far as its first size bytes, by name as ReadAll has them.
+func (l *Ledger) files(own io.ReaderAt, size int64) (all files, ours *file, err error) {
+	paths, err := writersFiles(filepath.Dir(l.path))
+	if err != nil {
+		return nil, nil, err
 	}
-	keep = slices.DeleteFunc(keep, func(s span) bool { return s.off < 0 || s == span{} })
-	slices.SortFunc(keep, func(a, b span) int { return cmp.Compare(a.off, b.off) })
-	return slices.Compact(keep)
+	all, err = openFiles(slices.DeleteFunc(paths, func(p string) bool { return p == l.path }))
+	ours = &file{scanner: newScanner(io.NewSectionReader(own, 0, size)), path: l.path, closer: io.NopCloser(nil)}
+	all = append(all, ours)
+	slices.SortFunc(all, func(a, b *file) int { return cmp.Compare(a.path, b.path) })
+	return all, ours, err
 }
 
 // copySpans copies lines, those with a verdict judged.
@@ -169,8 +199,8 @@ func copySpans(dst io.Writer, src io.ReaderAt, spans []span, verdicts map[int64]
 			return err
 		}
 		var r journal.Record
-		if ours, open := verdicts[s.off]; open && json.Unmarshal(line, &r) == nil {
-			judged(&r, ours)
+		if ours, judged := verdicts[s.off]; judged && json.Unmarshal(line, &r) == nil {
+			settle(&r, ours)
 			line = bytes.TrimSuffix(appendRecord(line[:0], &r, r.Up), []byte{'\n'})
 		}
 		if _, err := w.Write(append(line, '\n')); err != nil {

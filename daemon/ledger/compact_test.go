@@ -51,7 +51,7 @@ func TestCompactKeepsOldestOriginalAndNewest(t *testing.T) {
 	if len(rs) != 9 || l.Stats().Bytes >= before/10 || l.Stats().Compactions != 1 {
 		t.Fatalf("%d records, %+v (before %d bytes)", len(rs), l.Stats(), before)
 	}
-	x := NewIndex(rs)
+	x := NewIndex(rs, nil)
 	e := x.Entries()[0]
 	if e.Target != target("a") || e.Original == nil || e.Original.Original[0] != "1024" || e.Done.Want != "99" || e.Value.Want != "666" || e.Proof == nil ||
 		e.Drift == nil || e.Drift.Source != "systemd" || e.Drift.Found != "5" {
@@ -71,7 +71,7 @@ func TestCompactKeepsBeside(t *testing.T) {
 		return r
 	}
 	appendAll(t, l, beside(0, "1"))
-	if e := NewIndex(readAll(t, dir, 0)).Entries(); len(e) != 1 || e[0].Value != nil || e[0].Done != nil || e[0].Original != nil {
+	if e := NewIndex(readAll(t, dir, 0), nil).Entries(); len(e) != 1 || e[0].Value != nil || e[0].Done != nil || e[0].Original != nil {
 		t.Errorf("a wish: %+v", e)
 	}
 	appendAll(t, l, record("a", plan.MemoryOOMGroup, 1, "0", "1"), beside(2, "1"), record("a", plan.MemoryOOMGroup, 3, "1", "0"), beside(4, "1"), record("a", plan.MemoryOOMGroup, 5, "0", "1"))
@@ -123,7 +123,7 @@ func TestRunCompactsWhenTooLongAndAppendsGoOn(t *testing.T) {
 	if l.Stats().Compactions == 0 || l.Stats().CompactionErr != nil {
 		t.Fatalf("never compacted: %+v", l.Stats())
 	}
-	x := NewIndex(readAll(t, dir, 0))
+	x := NewIndex(readAll(t, dir, 0), nil)
 	if n := len(x.Entries()); n != 4 {
 		t.Fatalf("%d entries", n)
 	}
@@ -144,7 +144,7 @@ func TestGoneDropsWhatIsBelow(t *testing.T) {
 		rs = append(rs, journal.Record{Time: t0, Target: tg, Knob: "cpu.shares", Via: journal.ViaDirect})
 	}
 	rs = append(rs, journal.Record{Time: t0, Target: pod, Via: journal.ViaGone})
-	es := NewIndex(rs).Entries()
+	es := NewIndex(rs, nil).Entries()
 	if len(es) != 1 || es[0].Target != other {
 		t.Errorf("left: %+v", es)
 	}
@@ -167,7 +167,7 @@ func TestCompactKeepsWhatIsTheirs(t *testing.T) {
 	if len(rs) != 3 || rs[0].Original[0] != "0" || rs[1].Original[0] != "5" || !rs[1].Theirs || rs[2].Original[0] != "8" {
 		t.Errorf("kept %+v", rs)
 	}
-	if e := NewIndex(rs).Entries()[0]; e.Original.Original[0] != "5" {
+	if e := NewIndex(rs, nil).Entries()[0]; e.Original.Original[0] != "5" {
 		t.Errorf("original %+v", e.Original)
 	}
 }
@@ -233,7 +233,7 @@ func TestCompactAfterARefusedWrite(t *testing.T) {
 	appendAll(t, l, record("a", plan.CPUShares, 0, "1024", "100"), record("a", plan.CPUShares, 1, "100", "200"), third, refused, other)
 	for _, when := range []string{"refused", "compacted", "compacted twice"} {
 		rs := readAll(t, dir, 0)
-		e := NewIndex(rs).Entries()[0]
+		e := NewIndex(rs, nil).Entries()[0]
 		if e.Original == nil || e.Original.Original[0] != "1024" || e.Done == nil || e.Done.Want != "200" || e.Value.Err != "EBUSY" {
 			t.Errorf("%s: original %+v, done %+v, value %+v", when, e.Original, e.Done, e.Value)
 		}

@@ -2,9 +2,9 @@
 // Copyright The koord-rt Authors
 
 // Package ledger keeps journal records on the run directory's tmpfs (D7): one append-only file of JSON lines per
-// writing process, RunDir/ledger/WRITER.jsonl.
+// writing process, RunDir/ledger/WRITER.jsonl, which a compaction rewrites.
 //
-// Input is records; output is the same records read back, merged over all writers, and an index of originals and latest
+// Input is records; output is the same records read back, those of them that matter, merged over all writers, and an index of originals and latest
 // values. It may import model, daemon/atomicfile, daemon/boottime, the standard library and golang.org/x/sys; it must not
 // import kernel or policy.
 //

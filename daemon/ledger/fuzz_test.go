@@ -19,7 +19,7 @@ func FuzzScan(f *testing.F) {
 	f.Add(appendRecord(nil, &r, r.Up))
 	f.Add([]byte("{\"via\":\"gone\"}\n{\"via\":\"x\",\"target\":{\"Level\":200}}\n"))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		tr, n := tracker[span]{}, 0
+		tr, n := newTracker[span](nil), 0
 		torn, err := scan(bytes.NewReader(data), func(r *journal.Record, s span) {
 			n++
 			tr.add(r, s)

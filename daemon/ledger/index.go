@@ -28,9 +28,9 @@ type Entry struct {
 // Index answers questions about records. It is built on demand and kept by nobody for long.
 type Index struct{ tr tracker[*journal.Record] }
 
-// NewIndex indexes records given in the order of ReadAll; records of targets that are gone are dropped.
-func NewIndex(records []journal.Record) *Index {
-	x := &Index{tr: tracker[*journal.Record]{}}
+// NewIndex indexes records given in the order of ReadAll; records of targets that are gone are dropped. Without same, texts are compared.
+func NewIndex(records []journal.Record, same Same) *Index {
+	x := &Index{tr: newTracker[*journal.Record](same)}
 	for i := range records {
 		x.tr.add(&records[i], &records[i])
 	}
@@ -40,7 +40,7 @@ func NewIndex(records []journal.Record) *Index {
 // Entries lists everything, ordered as plans are.
 func (x *Index) Entries() []Entry {
 	var out []Entry
-	for _, sub := range x.tr {
+	for _, sub := range x.tr.of {
 		for k, s := range sub.settings {
 			out = append(out, Entry{
 				Target: sub.target, Knob: k.knob, Key: k.key,

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -71,6 +72,8 @@ type Ledger struct {
 	wake chan struct{}
 	bufs sync.Pool
 
+	same comparison
+
 	// mu guards the rest.
 	mu sync.Mutex
 	// f is nil before Open has succeeded, while the file that was removed cannot be made again, and after Close.
@@ -118,6 +121,19 @@ func New(runDir, writer string, o Options) (*Ledger, error) {
 		triggerBytes: o.MaxBytes, triggerRec: o.MaxRecords,
 		bufs: sync.Pool{New: func() any { b := make([]byte, 0, 16<<10); return &b }},
 	}, nil
+}
+
+// Compare has compactions compare values by same, as the kernel can hold them; without it, by their texts. It belongs before Run.
+func (l *Ledger) Compare(same Same) { l.same.Store(&same) }
+
+// comparison is how values are compared.
+type comparison struct{ atomic.Pointer[Same] }
+
+func (c *comparison) get() Same {
+	if s := c.Load(); s != nil {
+		return *s
+	}
+	return nil
 }
 
 // Open opens or creates the file. One that is open stays so.

@@ -179,7 +179,7 @@ func TestReusedPathForgetsTheOldCgroup(t *testing.T) {
 	t.Parallel()
 	first, second := record("a", plan.CPUShares, 0, "1024", "512"), record("a", plan.CPUShares, 1, "2048", "2")
 	second.Inode = 43
-	x := NewIndex([]journal.Record{first, second})
+	x := NewIndex([]journal.Record{first, second}, nil)
 	if o := x.Entries()[0].Original; o.Original[0] != "2048" {
 		t.Errorf("original %v", o.Original)
 	}
@@ -301,7 +301,7 @@ func TestRestoreAndFailedFirstWriteForget(t *testing.T) {
 	failed := record("b", plan.CPUShares, 1, "", "512")
 	failed.Written, failed.Err = nil, "EINVAL"
 	rs := []journal.Record{record("a", plan.CPUShares, 0, "1024", "512"), record("b", plan.CPUShares, 0, "1024", "512"), restored, failed}
-	for _, e := range NewIndex(rs).Entries() {
+	for _, e := range NewIndex(rs, nil).Entries() {
 		if e.Original != nil || e.Done != nil {
 			t.Errorf("%s: original %v, done %v", e.Target, e.Original, e.Done)
 		}
@@ -309,7 +309,7 @@ func TestRestoreAndFailedFirstWriteForget(t *testing.T) {
 			t.Error("a: not restored")
 		}
 	}
-	again := NewIndex(append(rs, record("a", plan.CPUShares, 2, "777", "512"))).Entries()
+	again := NewIndex(append(rs, record("a", plan.CPUShares, 2, "777", "512")), nil).Entries()
 	if again[0].Original.Original[0] != "777" || again[0].Value == nil {
 		t.Errorf("after another write: %+v", again[0].Original)
 	}
@@ -327,7 +327,7 @@ func TestRefusedRestoreForgetsNothing(t *testing.T) {
 	appendAll(t, l, record("a", plan.CPUShares, 0, "1024", "256"), record("a", plan.CPUShares, 1, "256", "512"), try, refused, try, refused)
 	check := func(when string, restored bool) {
 		t.Helper()
-		e := NewIndex(readAll(t, dir, 0)).Entries()[0]
+		e := NewIndex(readAll(t, dir, 0), nil).Entries()[0]
 		if restored != (e.Original == nil) || restored != (e.Done == nil) || !restored && (e.Original.Original[0] != "1024" || e.Done.Written[0] != "512") {
 			t.Errorf("%s: original %+v, done %+v", when, e.Original, e.Done)
 		}
@@ -341,7 +341,7 @@ func TestRefusedRestoreForgetsNothing(t *testing.T) {
 	check("restored in the end", true)
 	late := record("a", plan.CPUShares, 4, "1024", "300")
 	appendAll(t, l, late, refused)
-	if e := NewIndex(readAll(t, dir, 0)).Entries()[0]; e.Original == nil || e.Original.Written[0] != "300" {
+	if e := NewIndex(readAll(t, dir, 0), nil).Entries()[0]; e.Original == nil || e.Original.Written[0] != "300" {
 		t.Errorf("a refusal that is not the restore's: %+v", e.Original)
 	}
 }

@@ -101,6 +101,8 @@ type scanner struct {
 	off  int64
 	long []byte
 	ends bool
+	// with is what a line has to have, or it is not looked at; nil for nothing.
+	with []byte
 	// torn counts lines that are no records; err is why reading ended before the end.
 	torn int
 	err  error
@@ -118,7 +120,7 @@ func (s *scanner) next() (*journal.Record, span) {
 			s.err = err
 			break
 		}
-		if len(bytes.TrimSpace(line)) == 0 {
+		if len(bytes.TrimSpace(line)) == 0 || s.with != nil && !bytes.Contains(line, s.with) {
 			continue
 		}
 		var r journal.Record

@@ -60,6 +60,8 @@ type setting[T comparable] struct {
 	runtime string
 	// ended is what the newest restore has ended, until the next write: the record of its refusal takes it back.
 	ended *setting[T]
+	// by are the records by which others are to be judged (tracker.judge).
+	by []T
 }
 
 // writes are the direct writes that are worth keeping since the last restore; the zero T is none.
@@ -115,7 +117,20 @@ type subject[T comparable] struct {
 
 // tracker digests records in order and keeps, per live (target, knob, key), the few that matter. The index keeps
 // records in it and compaction keeps places in a file, so that both agree on what matters.
-type tracker[T comparable] map[string]*subject[T]
+type tracker[T comparable] struct {
+	of   map[string]*subject[T]
+	same Same
+}
+
+// Same reports whether what a record found is a value that was wanted, as far as the kernel can hold it.
+type Same func(r *journal.Record, want string) bool
+
+func newTracker[T comparable](same Same) tracker[T] {
+	if same == nil {
+		same = func(r *journal.Record, want string) bool { return r.Found == want }
+	}
+	return tracker[T]{map[string]*subject[T]{}, same}
+}
 
 // targetKey names a target independently of Name, Pod and Container, which not every writer knows.
 func targetKey(t *plan.Target) string {
@@ -140,10 +155,10 @@ func (tr tracker[T]) add(r *journal.Record, v T) {
 		return
 	}
 	tk := targetKey(&r.Target)
-	sub := tr[tk]
+	sub := tr.of[tk]
 	if sub == nil {
 		sub = &subject[T]{settings: map[settingKey]*setting[T]{}}
-		tr[tk] = sub
+		tr.of[tk] = sub
 	}
 	if sub.target.Name == "" || r.Target.Name != "" {
 		sub.target = r.Target
@@ -158,12 +173,12 @@ func (tr tracker[T]) add(r *journal.Record, v T) {
 	if r.Inode != 0 {
 		s.boot, s.inode = r.Boot, r.Inode
 	}
-	s.digest(r, v)
+	s.digest(r, v, tr.same)
 }
 
 // digest follows kernel/apply's reading of a ledger: what it would restore from all records it restores from the kept
 // ones.
-func (s *setting[T]) digest(r *journal.Record, v T) {
+func (s *setting[T]) digest(r *journal.Record, v T, same Same) {
 	switch r.Via {
 	case journal.ViaProof:
 		s.put(slotProof, v)
@@ -187,7 +202,7 @@ func (s *setting[T]) digest(r *journal.Record, v T) {
 		return
 	case journal.ViaRestore:
 		if r.Err == "" {
-			s.restart(v)
+			s.restart(v, r.InRuntime())
 		} else {
 			s.takeBack()
 		}
@@ -203,7 +218,7 @@ func (s *setting[T]) digest(r *journal.Record, v T) {
 		}
 	case journal.ViaDirect:
 		s.ended = nil
-		s.direct(r, v)
+		s.direct(r, v, same)
 	}
 	if r.Err == "" {
 		s.put(slotDone, v)
@@ -221,12 +236,12 @@ func (s *setting[T]) tookRuntime(want string, v T) {
 }
 
 // direct takes a write of ours, or the record that takes the last one back.
-func (s *setting[T]) direct(r *journal.Record, v T) {
+func (s *setting[T]) direct(r *journal.Record, v T, same Same) {
 	var none T
 	switch {
 	case len(r.Written) > 0:
 		s.last, s.before, s.doneBefore = r, s.writes, s.rec[slotDone]
-		if r.Theirs && !s.holdsOurs(r) {
+		if r.Theirs && !s.holdsOurs(r, same) {
 			s.theirs, s.recent = v, [journal.Recent]recent[T]{}
 		}
 		s.keepOriginals(r, v)
@@ -247,26 +262,31 @@ func (s *setting[T]) direct(r *journal.Record, v T) {
 
 // holdsOurs reports whether another process of ours, or the runtime for us, has written last what a writer took for somebody else's. An older
 // record does not say what was found, and is believed, as is one that was judged.
-func (s *setting[T]) holdsOurs(r *journal.Record) bool {
-	return !r.Judged && r.Found != "" && (r.Found == s.want || r.Found == s.runtime)
+func (s *setting[T]) holdsOurs(r *journal.Record, same Same) bool {
+	holds := func(want string) bool { return want != "" && same(r, want) }
+	return !r.Judged && r.Found != "" && (holds(s.want) || holds(s.runtime))
 }
 
-// unjudged reports whether it takes other records to tell whose value a write went over.
-func unjudged(r *journal.Record) bool {
-	return r.Via == journal.ViaDirect && len(r.Written) > 0 && r.Theirs && !r.Judged
+// isOpen reports whether it takes other records to tell whose value a write went over.
+func isOpen(r *journal.Record) bool {
+	return r.Via == journal.ViaDirect && len(r.Written) > 0 && r.Theirs && !r.Judged && r.Found != ""
 }
 
-// judge tells of an unjudged record that comes next whether it went over one of ours, and which records it takes to tell.
-func (tr tracker[T]) judge(r *journal.Record) (ours bool, by [2]T) {
-	sub := tr[targetKey(&r.Target)]
+// judge tells of an open record that comes next whether it went over a value of ours. The records that it takes to tell are kept where it stays
+// open.
+func (tr tracker[T]) judge(r *journal.Record, open bool) (ours bool) {
+	sub := tr.of[targetKey(&r.Target)]
 	if sub == nil {
-		return false, by
+		return false
 	}
 	s := sub.settings[settingKey{r.Knob, r.Key}]
 	if s == nil || r.Inode != 0 && s.inode != 0 && (s.inode != r.Inode || s.boot != r.Boot) {
-		return false, by
+		return false
 	}
-	return s.holdsOurs(r), [2]T{s.recent[0].rec, s.rec[slotRuntime]}
+	if open {
+		s.by = append(s.by, s.recent[0].rec, s.rec[slotRuntime])
+	}
+	return s.holdsOurs(r, tr.same)
 }
 
 // wrote puts a write before the other recent ones, and in the place of one that wrote the same.
@@ -306,12 +326,16 @@ func (s *setting[T]) keepOriginals(r *journal.Record, v T) {
 }
 
 // restart forgets what a restore has undone.
-func (s *setting[T]) restart(v T) {
+func (s *setting[T]) restart(v T, inRuntime bool) {
 	was := *s
 	was.ended = nil
 	s.ended = &was
 	s.drop(ofWrites[:]...)
 	s.writes, s.last = writes[T]{}, nil
+	if !inRuntime {
+		s.drop(slotRuntime, slotBefore)
+		s.runtime = ""
+	}
 	s.put(slotEnded, v)
 }
 
@@ -322,25 +346,25 @@ func (s *setting[T]) takeBack() {
 		return
 	}
 	s.put(slotTried, s.rec[slotEnded])
-	for _, sl := range append(ofWrites[:], slotEnded) {
+	for _, sl := range append(ofWrites[:], slotEnded, slotRuntime, slotBefore) {
 		if sl != slotTried {
 			s.has[sl], s.rec[sl] = was.has[sl], was.rec[sl]
 		}
 	}
-	s.writes, s.ended = was.writes, nil
+	s.writes, s.runtime, s.ended = was.writes, was.runtime, nil
 }
 
 // gone drops a target and, as a removed cgroup has no children, everything below it.
 func (tr tracker[T]) gone(t *plan.Target) {
 	tk := targetKey(t)
-	delete(tr, tk)
+	delete(tr.of, tk)
 	if !strings.HasPrefix(tk, "c:/") {
 		return
 	}
 	below := tk + "/"
-	for k := range tr {
+	for k := range tr.of {
 		if strings.HasPrefix(k, below) {
-			delete(tr, k)
+			delete(tr.of, k)
 		}
 	}
 }

@@ -86,7 +86,7 @@ type rig struct {
 // nothing of the bubble's time.
 func newRig(t *testing.T, there bool) *rig {
 	t.Helper()
-	return newRigOf(t, there, "", nil)
+	return newRigOf(t, there, "another", nil)
 }
 
 // newRigOf is newRig in a boot whose clock is up.

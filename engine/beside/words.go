@@ -38,7 +38,7 @@ func lastWords(runDir, writer string) (map[place]word, error) {
 		return nil, err
 	}
 	out := map[place]word{}
-	for _, e := range ledger.NewIndex(records).Entries() {
+	for _, e := range ledger.NewIndex(records, nil).Entries() {
 		k, ok := plan.ParseKnob(e.Knob)
 		if !ok || e.Done == nil || e.Done.Via != journal.ViaDirect && e.Done.Via != journal.ViaRuntime && e.Done.Via != journal.ViaSystemd {
 			continue

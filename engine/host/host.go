@@ -128,6 +128,7 @@ func New(ctx context.Context, o Options) (_ *Host, err error) {
 	if h.writer, err = newWriter(roots, &static.Kernel, h.run, formulas.Weight, formulas.PodWeight); err != nil {
 		return nil, err
 	}
+	h.run.ledger.Compare(h.writer.found)
 	past.Keep(h.writer.Recall(records))
 	h.watch = handoff.NewWatcher(handoff.Options{RunDir: o.Config.RunDir, StateDir: o.Config.StateDir})
 	views.SetHandoff(h.watch.Snapshot())

@@ -179,7 +179,7 @@ func (p *prober) run(ctx context.Context, set func(engine.Static)) error {
 	}
 }
 
-// soon has the node probed without waiting for the interval, unless it has been just now.
+// soon has the node probed without waiting for the interval, ten seconds after the last time at the earliest.
 func (p *prober) soon() {
 	select {
 	case p.again <- struct{}{}:

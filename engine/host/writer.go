@@ -50,6 +50,9 @@ func newWriter(roots root.Roots, k *node.Kernel, j journal.Journal, weight, podW
 	return w, w.reopen()
 }
 
+// found compares what a record found by what the kernel can hold, for the ledger.
+func (w *writer) found(r *journal.Record, want string) bool { return w.now.Load().Found(r, want) }
+
 // reopen makes the Applier for what the machine has now.
 func (w *writer) reopen() error {
 	w.mu.Lock()

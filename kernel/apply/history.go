@@ -274,8 +274,13 @@ func (h *history) add(r *journal.Record, back bool) {
 	}
 }
 
-// restored forgets all but what the runtime's record has.
-func (h *history) restored() { *h = history{id: h.id, runtime: h.runtime, before: h.before} }
+// restored forgets all but what the runtime's record has, if it can be told to have otherwise.
+func (h *history) restored() {
+	was := *h
+	if *h = (history{id: h.id}); h.id.Target.Level == plan.LevelContainer && !isTaskKnob(h.id.Knob) {
+		h.runtime, h.before = was.runtime, was.before
+	}
+}
 
 // mayStand are the records of ours one of which the kernel has: the last, and the one before it that wrote another value and gave nothing
 // back, in case we were killed between recording and writing. Each process has its own value, so of these there is the last only.

@@ -118,6 +118,17 @@ func (a *Applier) same(s plan.Setting, current plan.Value) bool {
 	return a.o.FS.Same(s, current)
 }
 
+// Found reports whether what a record has found is a value that was wanted of its knob, as far as the kernel can hold it.
+func (a *Applier) Found(r *journal.Record, want string) bool {
+	id, ok := r.ID()
+	if !ok {
+		return false
+	}
+	value, err := valueOf(id.Knob, want)
+	found, err2 := valueOf(id.Knob, r.Found)
+	return err == nil && err2 == nil && a.same(plan.Setting{Target: id.Target, Knob: id.Knob, Key: id.Key, Value: value}, found)
+}
+
 // theirs reports whether what is about to be written over was written by somebody else since our last write: the kubelet
 // after a resize, an administrator. A weight that the kernel has changed beside cpu.idle is nobody's.
 func (a *Applier) theirs(t *target, s plan.Setting, current plan.Value) bool {

@@ -53,7 +53,7 @@ func (a *session) refused(ctx context.Context, p plan.Plan, s plan.Setting, c cg
 		stands = true
 	}
 	if !stands {
-		part.Theirs, part.Found, part.Want = false, "", "" // nothing was written over that, and the knob has another value
+		part.Theirs, part.Found, part.Want = false, "", "" // nothing was written over that, and of the knob itself nothing
 	}
 	return stands, a.recorded(back, part)
 }

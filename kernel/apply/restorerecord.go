@@ -13,11 +13,14 @@ type Recorded struct {
 	// Ours are what the record says, one of them, if nobody has changed it since: the last, or the one before where that was refused.
 	Ours []plan.Setting
 	// Back is what it has to say: what is restored in the kernel, or what somebody else has written there, which an update would otherwise
-	// write over.
+	// write over. An empty list is none that a runtime could be told: it leaves the one it has.
 	Back plan.Setting
 }
 
-// recordedOf is what the runtime's record may have of a knob. An empty list is none that a runtime could be told: it leaves the one it has.
+// Tellable reports whether a request can say what the record has to.
+func (r *Recorded) Tellable() bool { return !r.Back.Knob.Info().Text || r.Back.Value.String() != "" }
+
+// recordedOf is what the runtime's record may have of a knob.
 func (a *Applier) recordedOf(h *history, current plan.Value, out *RestoreStep) *Recorded {
 	if h.runtime == nil || h.id.Target.Level != plan.LevelContainer || out.Err != nil {
 		return nil
@@ -37,14 +40,14 @@ func (a *Applier) recordedOf(h *history, current plan.Value, out *RestoreStep) *
 	if r.Back.Value = current; out.Reason != notOurs {
 		r.Back.Value, _, err = a.widest(*h)
 	}
-	if len(r.Ours) == 0 || err != nil || s.Knob.Info().Text && r.Back.Value.String() == "" {
+	if len(r.Ours) == 0 || err != nil {
 		return nil
 	}
 	return &r
 }
 
-// Told records that the runtime's own record of a container has none of these values of ours any more. Until then the ledger knows them, so
-// that a restore which could not tell the runtime can be done once more, whatever has become of the kernel's files.
+// Told records that the runtime's own record of a container brings none of these values of ours back any more. Until then the ledger knows
+// them, so that a restore which could not tell the runtime can be done once more, whatever has become of the kernel's files.
 func (a *Applier) Told(steps []*RestoreStep) error {
 	records := make([]journal.Record, 0, len(steps))
 	for _, s := range steps {
@@ -57,6 +60,6 @@ func (a *Applier) recordTold(s plan.Setting) journal.Record {
 	t := a.take(keyOf(s.Target))
 	defer t.mu.Unlock()
 	rec := a.bare().record(t, s, journal.ViaTold, 0)
-	rec.Reason = "not in the runtime's record"
+	rec.Reason = "the runtime's record does not bring it back"
 	return rec
 }

@@ -21,14 +21,7 @@ func isSpecOnly(k plan.Knob) bool {
 }
 
 // isTaskKnob reports knobs that belong to processes.
-func isTaskKnob(k plan.Knob) bool {
-	switch k {
-	case plan.SchedPolicy, plan.OOMScoreAdj, plan.CoreSchedCookie, plan.RDTClass, plan.RDTMonGroup:
-		return true
-	default:
-		return false
-	}
-}
+func isTaskKnob(k plan.Knob) bool { return k.OfProcesses() }
 
 // isCgroupKnob reports knobs that are files of a cgroup, on either version.
 func isCgroupKnob(k plan.Knob) bool {

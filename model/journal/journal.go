@@ -30,7 +30,8 @@ const (
 	ViaObserve Via = "observe"
 	// ViaRestore: an original was written back. What the runtime's own record of a container has is another matter.
 	ViaRestore Via = "restore"
-	// ViaTold: that record has nothing of ours any more, since the runtime was told, or has written something else there or forgotten the container.
+	// ViaTold: that record brings nothing of ours back any more: the runtime was told, or has something else there, has forgotten the container, or
+	// is one that does not write its record again.
 	ViaTold Via = "told"
 	// ViaProof: nothing was written; the value was read back at start (D9).
 	ViaProof Via = "proof"
@@ -92,10 +93,16 @@ type Record struct {
 
 // Before reports whether a record of one writer was made before one of another: by the machine's own clock, where both have it.
 func (r *Record) Before(other *Record) bool {
-	if r.Boot == other.Boot && r.Up > 0 && other.Up > 0 {
+	if r.Up > 0 && other.Up > 0 && (r.Boot == other.Boot || r.Boot == "" || other.Boot == "") {
 		return r.Up < other.Up
 	}
 	return r.Time.Before(other.Time)
+}
+
+// InRuntime reports whether the record is of a knob that the runtime's own record of a container has, and can be told to have otherwise.
+func (r *Record) InRuntime() bool {
+	k, ok := plan.ParseKnob(r.Knob)
+	return ok && r.Target.Level == plan.LevelContainer && !k.OfProcesses()
 }
 
 // Age is how long before now, which is up after the start of a boot, the record was made: by the machine's own clock, as the time of day may have

@@ -151,3 +151,13 @@ func KnobSet(ks ...Knob) Knobs {
 
 // Has reports membership.
 func (s Knobs) Has(k Knob) bool { return s&(1<<k) != 0 }
+
+// OfProcesses reports knobs that belong to processes and not to a file of a cgroup.
+func (k Knob) OfProcesses() bool {
+	switch k {
+	case SchedPolicy, OOMScoreAdj, CoreSchedCookie, RDTClass, RDTMonGroup:
+		return true
+	default:
+		return false
+	}
+}

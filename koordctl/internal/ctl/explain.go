@@ -128,7 +128,7 @@ func knobKey(l *line) string {
 // problems are the newest of each key.
 func (m *machine) problems(keep func(*plan.Target) bool) []problem {
 	var out []problem
-	for _, e := range ledger.NewIndex(m.records).Entries() {
+	for _, e := range ledger.NewIndex(m.records, m.applier.Found).Entries() {
 		if e.Problem != nil && keep(&e.Target) && m.isHere(e.Target) {
 			out = append(out, problem{Name: e.Target.Name, Key: e.Problem.Key, Reason: e.Problem.Reason, When: e.Problem.Time})
 		}

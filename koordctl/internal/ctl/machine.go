@@ -4,6 +4,7 @@
 package ctl
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"slices"
@@ -164,7 +165,7 @@ const (
 // lines compares every entry that keep accepts with the kernel. Targets that are gone or of an earlier boot are left
 // out; problems are entries without a knob and left out too.
 func (m *machine) lines(keep func(*plan.Target) bool) []line {
-	entries := ledger.NewIndex(m.records).Entries()
+	entries := ledger.NewIndex(m.records, m.applier.Found).Entries()
 	entries = slices.DeleteFunc(entries, func(e ledger.Entry) bool {
 		return e.Knob == "" || e.Value == nil && e.Restore == nil || !keep(&e.Target) || !m.exists(&e)
 	})
@@ -259,7 +260,7 @@ func (m *machine) line(e *ledger.Entry, bad map[plan.ID]apply.Mismatch) line {
 	mm, drifted := bad[id]
 	switch {
 	case !ok:
-		l.Drift, l.Err = driftNone, "the wanted value cannot be read"
+		l.Drift, l.Err = driftNone, cmp.Or(l.Err, "the wanted value cannot be read")
 	case s.Observe:
 		l.Drift = driftObserve
 	case specOnly(k):

@@ -40,8 +40,17 @@ func (e *env) tellRuntime(ctx context.Context, m *machine, steps []apply.Restore
 		return nil
 	}
 	list, failed := e.runtime(ctx, endpoint)
-	if list == nil && failed == nil {
-		return nil // such a runtime writes what an update names and nothing else
+	if list == nil && failed == nil { // such a runtime writes what an update names and nothing else
+		if dryRun {
+			return nil
+		}
+		var out []apply.RestoreStep
+		for _, id := range ids {
+			if err := m.applier.Told(of[id]); err != nil {
+				out = append(out, apply.RestoreStep{Target: of[id][0].Target, Action: actTell, Err: err})
+			}
+		}
+		return out
 	}
 	if list != nil {
 		defer func() { _ = list.Close() }()
@@ -82,7 +91,7 @@ func recordedIn(ctx context.Context, list *cri.Lister, id string, steps []*apply
 	}
 	for _, s := range steps {
 		ours := slices.ContainsFunc(s.Recorded.Ours, func(o plan.Setting) bool { return mark.Holds(&says, &o) })
-		if ours && !mark.Holds(&says, &s.Recorded.Back) {
+		if ours && s.Recorded.Tellable() && !mark.Holds(&says, &s.Recorded.Back) {
 			told = append(told, s)
 		}
 	}
