@@ -27,14 +27,9 @@ func TestChildOutlivesOtherThreads(t *testing.T) {
 	}{{child.Start, true}, {child.StartHere, false}} {
 		cmd := exec.Command("sleep", "600")
 		var ended <-chan struct{}
-		asked := make(chan error)
-		go func() { // locked, and never unlocked: the thread ends with the goroutine
-			runtime.LockOSThread()
-			var err error
-			ended, err = tc.how(cmd, syscall.SIGKILL)
-			asked <- err
-		}()
-		if err := <-asked; err != nil {
+		var err error
+		onThread(func() { ended, err = tc.how(cmd, syscall.SIGKILL) })
+		if err != nil {
 			t.Fatal(err)
 		}
 		limit := time.Minute // for one that is to end
@@ -57,6 +52,22 @@ func TestChildOutlivesOtherThreads(t *testing.T) {
 			t.Errorf("after it was killed: %v", cmd.ProcessState)
 		}
 	}
+}
+
+// onThread calls f on a thread that ends then. The main one never does.
+func onThread(f func()) {
+	done := make(chan struct{})
+	go func() { // locked, and never unlocked: the thread ends with the goroutine
+		defer close(done)
+		runtime.LockOSThread()
+		if unix.Gettid() != unix.Getpid() {
+			f()
+			return
+		}
+		onThread(f) // on another, as this goroutine holds the main one
+		runtime.UnlockOSThread()
+	}()
+	<-done
 }
 
 // A child that is started here has the namespaces of this thread; one that is not has another's.
