@@ -30,6 +30,7 @@ func (b *book) Append(r ...journal.Record) error {
 // what somebody has changed meanwhile it leaves alone.
 func TestRestoreFromTheLedger(t *testing.T) {
 	t.Parallel()
+	const handle = 0xf0070000 // as the kernel numbers queues, from 8001 on, but not one that it has come to
 	for name, c := range map[string]struct{ meanwhile, taken bool }{
 		"ours": {}, "changed meanwhile": {meanwhile: true}, "its handle is taken": {taken: true},
 	} {
@@ -38,7 +39,7 @@ func TestRestoreFromTheLedger(t *testing.T) {
 			t.Parallel()
 			n := newNode(t)
 			n.must("set up", func(c *conn) error {
-				return c.add(qdisc{tcmsg{index: n.index, parent: parentRoot, handle: 0x80070000}, "pfifo", fifo(77)}, unix.NLM_F_EXCL)
+				return c.add(qdisc{tcmsg{index: n.index, parent: parentRoot, handle: handle}, "pfifo", fifo(77)}, unix.NLM_F_EXCL)
 			})
 			before := n.snapshot()
 			tree := kerneltest.New(t, "6.12")
@@ -70,7 +71,7 @@ func TestRestoreFromTheLedger(t *testing.T) {
 			n.sync(upIngress, pods()...)
 			if c.taken { // the kernel numbers the queues of classes as it likes
 				n.must("take the handle", func(c *conn) error {
-					place := tcmsg{index: n.index, handle: 0x80070000, parent: major | minorSystem}
+					place := tcmsg{index: n.index, handle: handle, parent: major | minorSystem}
 					return errors.Join(c.remove(qdisc{tcmsg: tcmsg{index: n.index, parent: place.parent}}), c.add(qdisc{place, "pfifo", fifo(10)}, 0))
 				})
 			}
