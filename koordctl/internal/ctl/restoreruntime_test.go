@@ -176,5 +176,26 @@ func TestRestoreTellsTheRuntimeAndNoMore(t *testing.T) {
 	}
 }
 
+// TestRestoreOfARecordThatIsNotWrittenAgain: Docker and CRI-O write what an update names, so that what we had put into their record is over with
+// the restore: what the kubelet has set since, and we have written over, is what a later one returns to.
+func TestRestoreOfARecordThatIsNotWrittenAgain(t *testing.T) {
+	t.Parallel()
+	h := newHost(t, "6.12")
+	quota := plan.Plan{set(app, plan.CPUQuota, plan.Int(100000), protocol.FeatureBatch, "batch")}
+	h.work(t, quota, journal.Record{Target: app, Knob: plan.CPUQuota.String(), Base: "300000", Want: "100000", Via: journal.ViaRuntime})
+	endpoint := "unix://" + (&recordsOf{quota: map[string]int64{app.Container: 100000}, name: "cri-o"}).serve(t)
+	restore := func(want string) {
+		t.Helper()
+		out, err := h.run(t, "restore", "--runtime-endpoint", endpoint)
+		if got := h.tree.Get(t, appDir, "cpu.max"); err != nil || got != want {
+			t.Errorf("the kernel has %q, want %q: %v\n%s", got, want, err, out)
+		}
+	}
+	restore("300000 100000")
+	h.tree.Set(t, appDir, "cpu.max", "500000 100000")
+	h.work(t, quota)
+	restore("500000 100000")
+}
+
 // spaced has one blank where a table has many.
 func spaced(table string) string { return strings.Join(strings.Fields(table), " ") }
