@@ -86,7 +86,7 @@ func (l *Ledger) digest(own io.ReaderAt, size int64) (keep []span, verdicts map[
 			return nil, nil, err
 		}
 	}
-	alone := newTracker[span](l.same.get())
+	alone := newTracker[span](l.same)
 	err = l.weave(own, size, func(r *journal.Record, at span) {
 		if ours, judged := verdicts[at.off]; judged {
 			settle(r, ours)
@@ -126,7 +126,7 @@ func (l *Ledger) openSubjects(own io.ReaderAt, size int64) (map[uint64]bool, err
 
 // judge fills in the verdicts on our open records, and returns our lines by which others' are to be judged.
 func (l *Ledger) judge(own io.ReaderAt, size int64, open map[uint64]bool, verdicts map[int64]bool) (keep []span, err error) {
-	all := newTracker[span](l.same.get())
+	all := newTracker[span](l.same)
 	err = l.weave(own, size, func(r *journal.Record, at span) {
 		if r.Via != journal.ViaGone && !open[subjectOf(r)] {
 			return

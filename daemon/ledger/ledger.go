@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -72,7 +71,7 @@ type Ledger struct {
 	wake chan struct{}
 	bufs sync.Pool
 
-	same comparison
+	same Same // nil before Compare
 
 	// mu guards the rest.
 	mu sync.Mutex
@@ -124,17 +123,7 @@ func New(runDir, writer string, o Options) (*Ledger, error) {
 }
 
 // Compare has compactions compare values by same, as the kernel can hold them; without it, by their texts. It belongs before Run.
-func (l *Ledger) Compare(same Same) { l.same.Store(&same) }
-
-// comparison is how values are compared.
-type comparison struct{ atomic.Pointer[Same] }
-
-func (c *comparison) get() Same {
-	if s := c.Load(); s != nil {
-		return *s
-	}
-	return nil
-}
+func (l *Ledger) Compare(same Same) { l.same = same }
 
 // Open opens or creates the file. One that is open stays so.
 func (l *Ledger) Open() error {

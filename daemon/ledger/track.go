@@ -202,7 +202,8 @@ func (s *setting[T]) digest(r *journal.Record, v T, same Same) {
 		return
 	case journal.ViaRestore:
 		if r.Err == "" {
-			s.restart(v, r.InRuntime())
+			id, known := r.ID()
+			s.restart(v, known && id.InRuntime())
 		} else {
 			s.takeBack()
 		}

@@ -206,7 +206,7 @@ func (a *Applier) isTheirs(h *history, r *journal.Record) bool {
 // isBack reports whether a record is of a write that gave a value back: it is not ours then, and where somebody sets it after
 // other values it is the original again.
 func (a *Applier) isBack(h *history, r *journal.Record, originals map[string]string) bool {
-	if r.Via != journal.ViaDirect || len(r.Written) == 0 || h.first == nil || isTaskKnob(h.id.Knob) {
+	if r.Via != journal.ViaDirect || len(r.Written) == 0 || h.first == nil || h.id.Knob.OfProcesses() {
 		return false
 	}
 	text, ok := h.original(originals, h.file(a))
@@ -277,7 +277,7 @@ func (h *history) add(r *journal.Record, back bool) {
 // restored forgets all but what the runtime's record has, if it can be told to have otherwise.
 func (h *history) restored() {
 	was := *h
-	if *h = (history{id: h.id}); h.id.Target.Level == plan.LevelContainer && !isTaskKnob(h.id.Knob) {
+	if *h = (history{id: h.id}); h.id.InRuntime() {
 		h.runtime, h.before = was.runtime, was.before
 	}
 }
@@ -289,7 +289,7 @@ func (h *history) mayStand() []*journal.Record {
 		return nil
 	}
 	out := []*journal.Record{h.ours}
-	if isTaskKnob(h.id.Knob) {
+	if h.id.Knob.OfProcesses() {
 		return out
 	}
 	for i := len(h.recent) - 1; i >= 0; i-- {

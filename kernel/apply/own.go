@@ -36,7 +36,7 @@ func (a *Applier) keepOwn(t *target, s plan.Setting, found plan.Value, theirs bo
 		return
 	}
 	o := &t.own[i]
-	if o.value != s.Value && !isTaskKnob(s.Knob) {
+	if o.value != s.Value && !s.Knob.OfProcesses() {
 		a.age(o, s)
 	}
 	o.value = s.Value
@@ -69,7 +69,7 @@ func (a *Applier) age(o *own, s plan.Setting) {
 // recallOwn is keepOwn for what the ledger tells of a knob whose last value is known.
 func (a *Applier) recallOwn(t *target, s plan.Setting, h *history, originals map[string]string) {
 	o := own{knob: s.Knob, key: strings.Clone(s.Key)}
-	if text, ok := h.original(originals, h.file(a)); ok && !isTaskKnob(s.Knob) {
+	if text, ok := h.original(originals, h.file(a)); ok && !s.Knob.OfProcesses() {
 		v, err := a.textOf(h, text)
 		o.original, o.known = v, err == nil
 	}
@@ -135,7 +135,7 @@ func (a *Applier) theirs(t *target, s plan.Setting, current plan.Value) bool {
 	switch {
 	case isLinkKnob(s.Knob):
 		return theirLink(t, s, current.String())
-	case isTaskKnob(s.Knob):
+	case s.Knob.OfProcesses():
 		return false // each process has an original of its own
 	}
 	i := t.ownAt(s)

@@ -35,7 +35,7 @@ func (a *Applier) Recall(records []journal.Record) []Standing {
 			continue
 		}
 		s := plan.Setting{Target: h.id.Target, Knob: h.id.Knob, Key: h.id.Key, Value: last}
-		if !isTaskKnob(s.Knob) {
+		if !s.Knob.OfProcesses() {
 			t := a.take(keyOf(s.Target))
 			a.recallOwn(t, s, h, originals)
 			t.mu.Unlock()
@@ -73,7 +73,7 @@ func (a *Applier) lastOf(h *history) (last *journal.Record, value plan.Value, st
 // valueIn is the value that a record wrote.
 func (a *Applier) valueIn(h *history, r *journal.Record) (plan.Value, error) {
 	switch k := h.id.Knob; {
-	case isTaskKnob(k):
+	case k.OfProcesses():
 		return valueOf(k, r.Want)
 	case isSpecOnly(k):
 		return plan.Value{}, ErrUnsupported // no file of this machine has it

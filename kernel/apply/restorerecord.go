@@ -22,7 +22,7 @@ func (r *Recorded) Tellable() bool { return !r.Back.Knob.Info().Text || r.Back.V
 
 // recordedOf is what the runtime's record may have of a knob.
 func (a *Applier) recordedOf(h *history, current plan.Value, out *RestoreStep) *Recorded {
-	if h.runtime == nil || h.id.Target.Level != plan.LevelContainer || out.Err != nil {
+	if h.runtime == nil || !h.id.InRuntime() || out.Err != nil {
 		return nil
 	}
 	s := plan.Setting{Target: h.id.Target, Knob: h.id.Knob, Key: h.id.Key}

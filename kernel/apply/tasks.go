@@ -20,12 +20,9 @@ func isSpecOnly(k plan.Knob) bool {
 	return k == plan.Env || k == plan.Device || k == plan.CDIDevice || k == plan.Mount
 }
 
-// isTaskKnob reports knobs that belong to processes.
-func isTaskKnob(k plan.Knob) bool { return k.OfProcesses() }
-
 // isCgroupKnob reports knobs that are files of a cgroup, on either version.
 func isCgroupKnob(k plan.Knob) bool {
-	return k != plan.RDTSchemata && !isLinkKnob(k) && !isTaskKnob(k) && !isSpecOnly(k)
+	return k != plan.RDTSchemata && !isLinkKnob(k) && !k.OfProcesses() && !isSpecOnly(k)
 }
 
 // change compares a setting with the kernel, whatever kind of knob it is.
@@ -35,7 +32,7 @@ func (a *session) change(p plan.Plan, s plan.Setting) (cgroup.Change, error) {
 		return a.changeSchemata(s)
 	case isLinkKnob(s.Knob):
 		return a.changeLink(s)
-	case isTaskKnob(s.Knob):
+	case s.Knob.OfProcesses():
 		return a.changeTasks(p, s)
 	default:
 		return a.fs.Prepare(s)

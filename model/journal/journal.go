@@ -99,12 +99,6 @@ func (r *Record) Before(other *Record) bool {
 	return r.Time.Before(other.Time)
 }
 
-// InRuntime reports whether the record is of a knob that the runtime's own record of a container has, and can be told to have otherwise.
-func (r *Record) InRuntime() bool {
-	k, ok := plan.ParseKnob(r.Knob)
-	return ok && r.Target.Level == plan.LevelContainer && !k.OfProcesses()
-}
-
 // Age is how long before now, which is up after the start of a boot, the record was made: by the machine's own clock, as the time of day may have
 // been set since. That counts only where the writer did not stamp the other, or in another boot. A record of an older release does not say in
 // which: what its stamp says to lie ahead is of another.

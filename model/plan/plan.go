@@ -127,6 +127,9 @@ type ID struct {
 	Key    string
 }
 
+// InRuntime reports whether the runtime's own record of a container has the value, and can be told to have another.
+func (i ID) InRuntime() bool { return i.Target.Level == LevelContainer && !i.Knob.OfProcesses() }
+
 // ID of the setting.
 func (s *Setting) ID() ID { return ID{s.Target, s.Knob, s.Key} }
 
