@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/koord-rt/koord-rt/api/config"
@@ -189,6 +190,39 @@ func TestFirstProblemIsTold(t *testing.T) {
 	if len(told) != 1 || len(told[0]) > 1010 || !slices.Equal(told, []string{p.told}) {
 		t.Errorf("told %q", told)
 	}
+}
+
+// What a creation finds gone a moment after a probe has the node probed ten seconds after that one, and not at the next interval.
+func TestStaleAgainIsProbedLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, registry, _ := probing(t)
+		lay(t, cdiGPU, registry, "gpu.json")
+		p.renew(t.Context())
+		p.every, p.again = time.Hour, make(chan struct{}, 1)
+		ctx, cancel := context.WithCancel(t.Context())
+		var at []time.Duration
+		begun := time.Now()
+		ended := make(chan error)
+		go func() {
+			ended <- p.run(ctx, func(engine.Static) { at = append(at, time.Since(begun)) })
+		}()
+		for _, there := range []bool{false, true} { // gone, and a second later there again
+			if there {
+				time.Sleep(time.Second)
+				lay(t, cdiGPU, registry, "gpu.json")
+			} else if err := os.Remove(filepath.Join(registry, "gpu.json")); err != nil {
+				t.Fatal(err)
+			}
+			p.soon()
+			synctest.Wait()
+		}
+		time.Sleep(kubeletEvery)
+		synctest.Wait()
+		cancel()
+		if err := <-ended; err != nil || !slices.Equal(at, []time.Duration{0, kubeletEvery}) {
+			t.Errorf("probed after %v, %v", at, err)
+		}
+	})
 }
 
 // What a creation finds gone from the registry has the node probed at once.

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/koord-rt/koord-rt/kernel/apply"
+	"github.com/koord-rt/koord-rt/kernel/kerneltest"
+	"github.com/koord-rt/koord-rt/model/journal"
 	"github.com/koord-rt/koord-rt/model/plan"
 )
 
@@ -232,6 +234,32 @@ func TestRestoreBeside(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// What systemd has written over is told to the runtime as well, whose record has ours.
+func TestRestoreBesideTellsTheRuntime(t *testing.T) {
+	t.Parallel()
+	m, systemd := newClobbering(t)
+	m.Tree.Set(t, ctr, "memory.oom.group", "1")
+	took := journal.Record{Boot: kerneltest.BootID, Target: targetOf(ctr), Knob: plan.MemoryOOMGroup.String(), Want: "1", Via: journal.ViaRuntime}
+	if err := m.ledger.Append(took); err != nil {
+		t.Fatal(err)
+	}
+	m.apply(t, set(ctr, plan.CPUShares, plan.Int(2)))
+	systemd.killed(func() { systemd.told(m, apply.Written) })
+	systemd.stands("0", "killed before it was put back")
+	found := false
+	for _, s := range m.later(t, func(o *apply.Options) { o.Units = systemd }).Restore(t.Context(), m.ledger.all(), false) {
+		if s.Knob == plan.MemoryOOMGroup {
+			found = s.Recorded != nil && len(s.Recorded.Ours) == 1 && s.Recorded.Ours[0].Value == plan.Int(1) && s.Recorded.Back.Value == plan.Int(0)
+			if !found {
+				t.Errorf("%+v", s)
+			}
+		}
+	}
+	if !found {
+		t.Error("nothing to tell of memory.oom.group")
 	}
 }
 

@@ -240,7 +240,7 @@ func (s *story) told(records []journal.Record) string {
 			original, ok := h.original(originals, h.file(s.life()))
 			fmt.Fprintf(&b, ", original %q %t", original, ok)
 		}
-		if h.first != nil && !isTaskKnob(h.id.Knob) {
+		if h.first != nil && !h.id.Knob.OfProcesses() {
 			for _, f := range h.first.Files {
 				fmt.Fprintf(&b, ", %s %q", f, originals[f])
 			}
@@ -333,9 +333,9 @@ func stories(t testing.TB) []*story {
 // TestCompactionChangesNoRestore: what a restore would do from all records it does from those that compaction keeps.
 func TestCompactionChangesNoRestore(t *testing.T) {
 	t.Parallel()
-	n := 100
+	n := 400
 	if testing.Short() {
-		n = 20
+		n = 100
 	}
 	for _, s := range stories(t) {
 		t.Run(s.knob.String()+" of "+strings.Join(s.writers, " and "), func(t *testing.T) {

@@ -27,6 +27,8 @@ func TestBefore(t *testing.T) {
 		"the same moment":                {at("x", 1, 0), at("x", 1, 1), false},
 		"another boot":                   {at("x", 9, 0), at("y", 1, 1), true},
 		"another boot, turned":           {at("y", 1, 1), at("x", 9, 0), false},
+		"one is of no boot":              {at("", 1, 60), at("x", 2, 0), true},
+		"one is of no boot, turned":      {at("x", 2, 0), at("", 1, 60), false},
 		"the first has no clock":         {at("x", 0, 1), at("x", 5, 0), false},
 		"the second has no clock":        {at("x", 5, 0), at("x", 0, 1), true},
 	} {
