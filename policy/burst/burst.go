@@ -15,7 +15,8 @@
 //	         of the base takes p − 100 a second from 100 on and gives 100 − p below 60; no burst without tokens; −1 has no
 //	         bucket
 //
-// A container is raised when it was throttled in a hundredth of its periods or more, the pool is idle and it has tokens; when
+// A container is raised when it was throttled in a hundredth of its periods or more, or used four fifths of its quota while its pod was
+// throttled in as many of the pod's, the pool is idle and it has tokens; when
 // all that ask would take more than there is room, each gets the same part of its step, so that nobody is raised into an overload; a
 // figure from before a container's last step says nothing about what the step has done, and moves it neither way;
 // it comes down when the pool is overloaded, its tokens are spent, or it has not needed the room for two minutes; it is
@@ -48,6 +49,8 @@ const (
 	downBy = 0.8
 	// throttledLeast is the part of the periods below which throttling is left alone.
 	throttledLeast = unit.Fraction(0.01)
+	// fullPart of its quota is all of it, as far as a second of ten periods can be measured.
+	fullPart = 0.8
 	// stepEvery spaces two changes of one factor: a call between two ticks does not count twice.
 	stepEvery = 900 * unit.Millisecond
 	// unneeded is after how long without throttling, and with use below the base, a factor comes down.
@@ -90,7 +93,10 @@ type Pod struct {
 	// Ask is the cpuBurst annotation, nil without one.
 	Ask *protocol.CPUBurst
 	// Base is the pod's quota without this loop; ≤ 0 is none.
-	Base       unit.Micros
+	Base unit.Micros
+	// Throttled is the part of the last periods in which the pod's own quota was spent, measured At.
+	Throttled  unit.Measured[unit.Fraction]
+	At         unit.Micros
 	Containers []Container
 }
 

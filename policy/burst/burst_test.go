@@ -338,6 +338,65 @@ func TestRoomThatIsNotNeededGoesBack(t *testing.T) {
 	}
 }
 
+// A pod's quota is its containers' together, and the kernel counts as throttled only whose runs dry first: where that is the pod's, a container
+// that uses what it may is raised all the same.
+func TestThrottledWithItsPod(t *testing.T) {
+	t.Parallel()
+	starved := func(in *burst.Input, used unit.MilliCPU, pod unit.Fraction) {
+		in.Pods = []burst.Pod{busy(0, 0)}
+		in.Pods[0].Throttled, in.Pods[0].Containers[0].Used = unit.Got(pod), unit.Got(used)
+	}
+	in := burst.Input{Strategy: auto(-1), Pool: pool(20)}
+	var s burst.State
+	var out burst.Output
+	for i, want := range []unit.Micros{240000, 288000, 345600, 414720, 497664, 597197, 600000} {
+		in.Now += unit.Second
+		starved(&in, unit.MilliFromQuota(quota(&out, 200000), unit.CFSPeriod)*95/100, 1)
+		if s, out = burst.Step(s, in); quota(&out, 200000) != want {
+			t.Fatalf("step %d: %d, want %d", i, quota(&out, 200000), want)
+		}
+	}
+	if want := "throttled in 100% of its pod's periods while the share pool is idle"; out.Raises[0].Reason != want {
+		t.Errorf("reason %q, want %q", out.Raises[0].Reason, want)
+	}
+	for what, c := range map[string]struct {
+		used   unit.MilliCPU
+		part   unit.Fraction
+		at     unit.Micros
+		raised bool
+	}{
+		"four fifths of its quota":         {1600, 0.01, 0, true},
+		"others of the pod use it":         {1599, 1, 0, false},
+		"the pod is hardly throttled":      {2000, 0.009, 0, false},
+		"measured after the last step":     {1920, 1, 3 * unit.Second / 2, true},
+		"measured before the last step":    {1920, 1, unit.Second, false},
+		"it has been raised since, to 2.4": {1919, 1, 3 * unit.Second / 2, false},
+	} {
+		in := burst.Input{Now: 2 * unit.Second, Strategy: auto(-1), Pool: pool(20)}
+		starved(&in, c.used, c.part)
+		in.Pods[0].At = c.at
+		var s burst.State
+		if c.at != 0 {
+			s.Containers = []burst.ContainerState{{ID: "c", Factor: 1.2, Capacity: -1, At: unit.Second, StepAt: unit.Second}}
+		}
+		next, _ := burst.Step(s, in)
+		was := unit.Fraction(1)
+		if len(s.Containers) > 0 {
+			was = s.Containers[0].Factor
+		}
+		if got := next.Containers[0].Factor > was; got != c.raised {
+			t.Errorf("%s: raised %v, want %v", what, got, c.raised)
+		}
+	}
+	// A minute of it is tuned.
+	in = burst.Input{Strategy: auto(-1), Tune: true, Pool: pool(20)}
+	in.Strategy.Policy = ptr(strategy.BurstNone)
+	starved(&in, 2000, 0.3)
+	if _, got, _ := run(burst.State{}, in, 70); got[59] != 200000 || got[60] != 240000 {
+		t.Errorf("tuned after 60 and 61 s: %d %d", got[59], got[60])
+	}
+}
+
 func TestTuning(t *testing.T) {
 	t.Parallel()
 	in := burst.Input{Strategy: auto(-1), Tune: true, Pool: pool(20), Pods: []burst.Pod{busy(100, 0.3)}}

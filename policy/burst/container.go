@@ -107,8 +107,8 @@ func stepContainer(in *Input, p *Pod, c *Container, s ContainerState, pool Load)
 		s = ContainerState{ID: s.ID, Factor: s.Factor, Capacity: -1, At: in.Now, Reason: s.Reason}
 	}
 	denied := s.spend(in.Now, c, &w)
-	throttled := c.Throttled.OK && c.Throttled.V >= throttledLeast
-	s.needs(in.Now, c, throttled)
+	stop := stopOf(p, c, s.Factor)
+	s.needs(in.Now, c, &stop)
 	seen := func(at unit.Micros) bool { return at == 0 || at > s.StepAt }
 	if s.StepAt != 0 && in.Now-s.StepAt < stepEvery {
 		return s, up, true
@@ -120,9 +120,9 @@ func stepContainer(in *Input, p *Pod, c *Container, s ContainerState, pool Load)
 		s.move(in.Now, downBy, ceiling, "its burst tokens are spent")
 	case pool == Overload && seen(in.Pool.At):
 		s.move(in.Now, downBy, ceiling, "the share pool is overloaded")
-	case throttled && pool == Idle && seen(c.At) && c.Used.OK && (w.on || s.hard(in.Now)):
+	case stop.throttled() && pool == Idle && seen(stop.at) && c.Used.OK && (w.on || s.hard(in.Now)):
 		if next := min(s.Factor*upBy, ceiling); next > s.Factor { // else there is nothing to say
-			up = rise{by: next - s.Factor, base: c.Base, why: s.because(in.Now, c, &w)}
+			up = rise{by: next - s.Factor, base: c.Base, why: s.because(in.Now, &stop, &w)}
 		}
 	case s.Factor > 1 && s.NeededAt != 0 && in.Now-s.NeededAt >= unneeded:
 		s.move(in.Now, downBy, ceiling, "not throttled for "+figure.Duration(in.Now-s.NeededAt))
@@ -137,12 +137,35 @@ func stepContainer(in *Input, p *Pod, c *Container, s ContainerState, pool Load)
 	return s, up, true
 }
 
+// stop is how a container is throttled.
+type stop struct {
+	part unit.Measured[unit.Fraction]
+	at   unit.Micros
+	// whose periods part is of.
+	whose string
+}
+
+func (t *stop) throttled() bool { return t.part.OK && t.part.V >= throttledLeast }
+
+// stopOf is how a container of this factor is throttled: by its own quota or, where it uses that up, by its pod's, whichever is worse. Both
+// quotas run dry at about the same time, since the pod's is the sum of its containers' and the kernel refills each at a moment of its own
+// (kernel/sched/fair.c, init_cfs_bandwidth); throttled is only who was first. When that was the pod the container has something left, which
+// its burst keeps for the next period: it may not come to its own limit for minutes.
+func stopOf(p *Pod, c *Container, factor unit.Fraction) stop {
+	own := stop{c.Throttled, c.At, "its periods"}
+	all := float64(factor) * float64(unit.MilliFromQuota(c.Base, unit.CFSPeriod))
+	if full := c.Used.OK && float64(c.Used.V) >= fullPart*all; full && p.Throttled.OK && (!own.part.OK || p.Throttled.V > own.part.V) {
+		return stop{p.Throttled, p.At, "its pod's periods"}
+	}
+	return own
+}
+
 // because says why a throttled container gets room.
-func (s *ContainerState) because(now unit.Micros, c *Container, w *wish) string {
-	why := "throttled in " + figure.Percent(c.Throttled.V) + " of its periods while the share pool is idle"
+func (s *ContainerState) because(now unit.Micros, t *stop, w *wish) string {
+	how := figure.Percent(t.part.V) + " of " + t.whose
+	why := "throttled in " + how + " while the share pool is idle"
 	if !w.on {
-		why = "tuned: throttled for " + figure.Duration(now-s.HardSince) + ", now in " + figure.Percent(c.Throttled.V) +
-			" of its periods, on a healthy node"
+		why = "tuned: throttled for " + figure.Duration(now-s.HardSince) + ", now in " + how + ", on a healthy node"
 	}
 	if w.capped {
 		why += ", capped by the node"
@@ -159,15 +182,15 @@ func (s *ContainerState) move(now unit.Micros, by float64, ceiling unit.Fraction
 }
 
 // needs notes throttling, and use of the room.
-func (s *ContainerState) needs(now unit.Micros, c *Container, throttled bool) {
+func (s *ContainerState) needs(now unit.Micros, c *Container, t *stop) {
 	uses := c.Used.OK && c.Used.V >= unit.MilliFromQuota(c.Base, unit.CFSPeriod)
-	if throttled || uses || s.NeededAt == 0 {
+	if t.throttled() || uses || s.NeededAt == 0 {
 		s.NeededAt = now
 	}
 	switch {
-	case !c.Throttled.OK || c.Throttled.V < tuneThrottled && s.Factor <= 1:
+	case !t.part.OK || t.part.V < tuneThrottled && s.Factor <= 1:
 		s.HardSince = 0
-	case c.Throttled.V >= tuneThrottled && s.HardSince == 0:
+	case t.part.V >= tuneThrottled && s.HardSince == 0:
 		s.HardSince = now
 	}
 }

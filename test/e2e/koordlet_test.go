@@ -207,6 +207,19 @@ func (r *rig) spinIn(dirs []string, n int) (stop func()) {
 	}
 }
 
+// loopsSay is what koordlet's status tells of each loop, on one line.
+func (a *agent) loopsSay() string {
+	e := status.Read(a.r.run, "/proc", "koordlet")
+	if e.Agent == nil {
+		return "no status: " + e.Err
+	}
+	said := make([]string, len(e.Agent.Loops))
+	for i, l := range e.Agent.Loops {
+		said[i] = fmt.Sprintf("%s %s %s %s", l.At.Format(time.TimeOnly), l.Name, l.Decision, l.Err)
+	}
+	return strings.Join(said, " | ")
+}
+
 // figures are koordlet's metrics.
 func (a *agent) figures() (map[string]float64, error) {
 	return scrape(over(filepath.Join(a.r.run, "koordlet-metrics.sock")), "http://koordlet/metrics")

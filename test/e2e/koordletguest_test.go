@@ -188,6 +188,11 @@ func (l *loops) ticks(n float64, hold func() error) {
 // steps are the distinct values of a file until the last is reached.
 func (l *loops) steps(limit time.Duration, dir, file, last string) string {
 	l.t.Helper()
+	defer func() {
+		if l.t.Failed() {
+			l.t.Logf("koordlet's loops: %s", l.a.loopsSay())
+		}
+	}()
 	var seen []string
 	l.eventually(limit, func() error {
 		text, err := cgroups.Read(dir, file)

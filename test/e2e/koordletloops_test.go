@@ -6,12 +6,14 @@
 package e2e
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -29,17 +31,64 @@ var base = []string{
 	"main cpu.max=20000 100000", "main cpu.max.burst=20000", "pod cpu.max=20000 100000", "pod cpu.max.burst=20000",
 }
 
-// burstRaises throttles a container by its own limit: its quota rises by fifths up to 300 %, its pod's with it.
+// burstRaises throttles a container by its pod's limit, which is as much as its own: its quota rises by fifths up to 300 %, its pod's with it.
+// The kernel counts as throttled only whose quota runs dry first. As the container's is kept full here, that is never the container's.
 func burstRaises(l *loops) {
 	l.soon(10*time.Second, l.burst, base)
+	refilled := l.keepFull(l.dir(l.burst))
+	before := l.throttled(l.dir(l.burst))
 	stop := l.spin(l.burst, anyCPU)
 	went := l.steps(30*time.Second, l.dir(l.burst), "cpu.max", "60000 100000")
+	refilled()
+	own, pods := l.throttled(l.dir(l.burst))-before, l.throttled(filepath.Dir(l.dir(l.burst)))
+	if pods < 4*max(own, 5) {
+		l.t.Errorf("the container was throttled in %d periods, its pod in %d: this has not shown a pod that is throttled first", own, pods)
+	}
 	l.soon(10*time.Second, l.burst, []string{
 		"main cpu.max.burst=60000", "pod cpu.max=60000 100000", "pod cpu.max.burst=60000",
 	})
 	l.tell("cpu.max of a throttled container: %s; its cpu.stat: %s", went, oneLine(l.file(l.dir(l.burst), "cpu.stat")))
 	stop()
 	l.rested = time.Now()
+}
+
+// keepFull gives a cgroup, until the result is called, what it may use of a period twenty times a second: a write of its burst fills its
+// quota up, whatever the value is (tg_set_cfs_bandwidth).
+func (l *loops) keepFull(dir string) (end func()) {
+	ctx, cancel := context.WithCancel(l.t.Context())
+	done := make(chan error)
+	go func() {
+		for {
+			select {
+			case <-ctx.Done():
+				done <- nil
+				return
+			case <-time.After(50 * time.Millisecond):
+			}
+			burst, err := cgroups.Read(dir, "cpu.max.burst")
+			if err == nil {
+				err = cgroups.Write(dir, "cpu.max.burst", burst)
+			}
+			if err != nil {
+				done <- err
+				return
+			}
+		}
+	}()
+	end = sync.OnceFunc(func() {
+		cancel()
+		if err := <-done; err != nil {
+			l.t.Errorf("fill the quota of %s: %v", dir, err)
+		}
+	})
+	l.t.Cleanup(end)
+	return end
+}
+
+// throttled is in how many periods a cgroup's own quota has run dry.
+func (l *loops) throttled(dir string) int {
+	l.t.Helper()
+	return event(l.file(dir, "cpu.stat"), "nr_throttled")
 }
 
 // burstEnds: two minutes after the load a container is back at its base.

@@ -80,7 +80,7 @@ func (r *rig) file(dir, name string) string {
 	return strings.TrimSpace(string(data))
 }
 
-// event reads one counter of memory.events.
+// event reads one counter of a file of them, as memory.events and cpu.stat are; -1 where it has none.
 func event(text, key string) int {
 	for line := range strings.Lines(text) {
 		if f := strings.Fields(line); len(f) == 2 && f[0] == key {

@@ -214,11 +214,14 @@ func (s *Scanner) Close() {
 }
 
 // BootClock reads CLOCK_BOOTTIME: by a system call when half a second has passed since the last, by the runtime's own clock, which
-// costs a tenth of it, in between. It never runs backwards. Not for concurrent use.
+// costs a tenth of it, in between. It never runs backwards, for several goroutines either.
 func BootClock() func() unit.Micros {
+	var mu sync.Mutex
 	var base time.Time
 	var at, last unit.Micros
 	return func() unit.Micros {
+		mu.Lock()
+		defer mu.Unlock()
 		past := time.Since(base)
 		if past > 500*time.Millisecond {
 			var ts unix.Timespec

@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -392,4 +393,18 @@ func TestBootClock(t *testing.T) {
 	if n := testing.AllocsPerRun(10, func() { now() }); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
+	// Pressure is told by a goroutine of its own.
+	var others sync.WaitGroup
+	for range 2 {
+		others.Go(func() {
+			for last := now(); last < a+100*unit.Millisecond; {
+				next := now()
+				if next < last {
+					t.Errorf("%d after %d", next, last)
+				}
+				last = next
+			}
+		})
+	}
+	others.Wait()
 }

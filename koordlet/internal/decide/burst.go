@@ -35,9 +35,9 @@ func burstInput(f *Facts, a *accounts, m *memo) burst.Input {
 			from := len(room)
 			room = f.burstContainers(u, m, room)
 			p := u.member.Pod
-			in.Pods = append(in.Pods, burst.Pod{
-				UID: p.UID, QoS: p.Ask.QoS, Ask: p.Ask.CPUBurst, Base: m.quota(p, nil), Containers: room[from:len(room):len(room)],
-			})
+			one := burst.Pod{UID: p.UID, QoS: p.Ask.QoS, Ask: p.Ask.CPUBurst, Base: m.quota(p, nil), Containers: room[from:len(room):len(room)]}
+			one.Throttled, one.At = f.throttled(sample.OfPod(p.UID))
+			in.Pods = append(in.Pods, one)
 		}
 	}
 	if len(in.Pods) > 0 {
@@ -66,13 +66,19 @@ func (f *Facts) burstContainers(u *usage, m *memo, out []burst.Container) []burs
 		if one.Base > 0 {
 			subject := sample.OfContainer(c.ID)
 			one.Used = f.cpu(subject)
-			if q := f.last(subject, sample.CPUThrottled); q.Known() {
-				one.Throttled, one.At = unit.Got(unit.Fraction(q.Last)), q.To
-			}
+			one.Throttled, one.At = f.throttled(subject)
 		}
 		out = append(out, one)
 	}
 	return out
+}
+
+// throttled is the part of its last periods in which a cgroup's quota was spent, and when that was measured.
+func (f *Facts) throttled(s sample.Subject) (part unit.Measured[unit.Fraction], at unit.Micros) {
+	if q := f.last(s, sample.CPUThrottled); q.Known() {
+		return unit.Got(unit.Fraction(q.Last)), q.To
+	}
+	return part, 0
 }
 
 // sharePool is the use of the CPUs that LS pods share. What LSE and LSR pods request is theirs; the claim stands in where

@@ -77,6 +77,29 @@ func TestBurst(t *testing.T) {
 	}
 }
 
+// A pod whose quota runs dry before its container's, which uses all of it, makes the container rise.
+func TestBurstOfAPodThatIsThrottled(t *testing.T) {
+	t.Parallel()
+	for what, c := range map[string]struct {
+		ratio float64
+		want  map[string]node.QuotaLoop
+	}{
+		"throttled": {0.5, map[string]node.QuotaLoop{"ls": {Factors: map[string]unit.Fraction{"c1": 1.2}, Plus: 40000}}},
+		"not":       {0, nil},
+	} {
+		f, w := facts(strategy.SuppressCPUSet)
+		limited(f)
+		f.View.Strategy.CPUBurstStrategy.Policy = new(strategy.BurstCFSQuotaOnly)
+		at := f.Now - unit.Second/2
+		measure(w, at, 14, 8, 3)
+		throttle(w, at, 0)
+		w.Append([]sample.Sample{{Subject: sample.OfPod("ls"), Metric: sample.CPUThrottled, Value: c.ratio, At: at}})
+		if _, out := decide.Step(decide.State{}, f); !cmp.Equal(c.want, out.Dynamic.Quotas) {
+			t.Errorf("%s: %s\n%s", what, cmp.Diff(c.want, out.Dynamic.Quotas), out.Burst.Reason)
+		}
+	}
+}
+
 func TestWhoBursts(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
