@@ -109,8 +109,9 @@ func TestAlive(t *testing.T) {
 }
 
 // Who looks whether a lock is alive holds it for a moment, and must not keep its program from starting.
+//
+// It is not parallel: a child that another test forks has the look's lock until it executes its program, and here no time passes meanwhile.
 func TestAcquireOutlastsALook(t *testing.T) {
-	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		path := Path(t.TempDir(), "nri")
 		if err := os.WriteFile(path, []byte("1\n"), 0o600); err != nil {
