@@ -140,7 +140,8 @@ func alike(a, b *apply.Mismatch) bool { return a.Got == b.Got && (a.Err == nil) 
 
 // withoutTheirs leaves out what those who go first have recorded for the setting since we began to want something else, if
 // that is what stands: a container was resized by way of them, or they are configured otherwise. The same news may have
-// reached them an interval before us; what they wrote earlier is no answer to what is wanted now.
+// reached them an interval before us; what they wrote earlier is no answer to what is wanted now. Nor is what we wanted ourselves a short while
+// before, unless they have said it since: a value may move every second, and one of them may have got stuck at it.
 func (w *Ward) withoutTheirs(due []overdue, now time.Time) ([]overdue, error) {
 	for _, writer := range w.first {
 		said, err := lastWords(w.o.RunDir, writer)
@@ -150,7 +151,7 @@ func (w *Ward) withoutTheirs(due []overdue, now time.Time) ([]overdue, error) {
 		var theirs plan.Plan
 		for _, d := range due {
 			s := d.bad.Setting
-			if word, ok := said[placeOf(&s)]; ok && w.before(d.x).Before(word.said) {
+			if word, ok := said[placeOf(&s)]; ok && w.at(d.x, -w.o.Interval).Before(word.said) && !w.behind(d.x, &word) {
 				s.Value = word.value
 				theirs = append(theirs, s)
 			}
@@ -176,11 +177,16 @@ func (w *Ward) withoutTheirs(due []overdue, now time.Time) ([]overdue, error) {
 	return due, nil
 }
 
-// before is a record as of an interval before we began to want something, which one of theirs is newer or older than.
-func (w *Ward) before(x *want) *journal.Record {
-	out := &journal.Record{Time: x.first.Add(-w.o.Interval), Boot: w.o.Boot}
+// behind reports a word that is what we wanted a short while before, and was said before we began to want something else.
+func (w *Ward) behind(x *want, said *word) bool {
+	return said.said.Before(w.at(x, 0)) && slices.ContainsFunc(x.was, func(p past) bool { return p.value == said.value })
+}
+
+// at is a record as of so long after we began to want something, which one of theirs is newer or older than.
+func (w *Ward) at(x *want, after time.Duration) *journal.Record {
+	out := &journal.Record{Time: x.first.Add(after), Boot: w.o.Boot}
 	if x.up > 0 {
-		out.Up = uint64(max(x.up-w.o.Interval, 1))
+		out.Up = uint64(max(x.up+after, 1))
 	}
 	return out
 }

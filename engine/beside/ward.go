@@ -7,6 +7,7 @@ import (
 	"context"
 	"log/slog"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -89,9 +90,33 @@ type want struct {
 	first, again, right, wrong time.Time
 	// up is first by the machine's own clock.
 	up time.Duration
+	// was are the values that were wanted until a short while before first, newest last.
+	was []past
 	// let is what stands instead and is let stand since letAt: the others want it, or we cannot change it. nil for nothing.
 	let   *apply.Mismatch
 	letAt time.Time
+}
+
+// past is a value that was wanted until then.
+type past struct {
+	value plan.Value
+	until time.Time
+}
+
+// maxPast bounds how many of them are kept: those of a loop that decides twice a second.
+const maxPast = 20
+
+// follow is the want that comes after x, nil for the first.
+func (x *want) follow(now time.Time, up, interval time.Duration) *want {
+	next := &want{first: now, up: up}
+	if x != nil {
+		recent := slices.IndexFunc(x.was, func(p past) bool { return now.Sub(p.until) < interval })
+		if recent < 0 {
+			recent = len(x.was)
+		}
+		next.was = append(slices.Clone(x.was[max(recent, len(x.was)-maxPast+1):]), past{x.setting.Value, now})
+	}
+	return next
 }
 
 // NewWard makes a Ward, which looks who is there at once.
@@ -139,7 +164,7 @@ func (w *Ward) leave(p plan.Plan, gen uint64, now time.Time) bool {
 		id := p[i].ID()
 		x := w.left[id]
 		if x == nil || x.setting.Value != p[i].Value {
-			x = &want{first: now, up: w.o.Up()}
+			x = x.follow(now, w.o.Up(), w.o.Interval)
 			w.left[id] = x
 		}
 		x.setting, x.gen, x.again = p[i], gen, now

@@ -138,6 +138,45 @@ func TestItsNewerWordHolds(t *testing.T) {
 	})
 }
 
+// A plugin that gets stuck while a value moves every second has said a moment ago what was wanted then: that is no word of its own. What it
+// says later is, even if that is the same.
+func TestWhoIsStuckIsMended(t *testing.T) {
+	for name, tc := range map[string]struct {
+		// behind is how many steps it has not taken, late how long after the last one it says that it wants what stands.
+		behind int
+		late   time.Duration
+		want   string
+	}{
+		"one step":      {behind: 1, want: "60000"},
+		"three steps":   {behind: 3, want: "60000"},
+		"says it again": {behind: 1, late: time.Second, want: "59000"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inTime(t, func(t *testing.T) {
+				r := newRig(t, true)
+				r.pass(10 * time.Second)
+				for v := range int64(5) {
+					r.wants = plan.Plan{set(plan.CPUQuota, 56000+v*1000)}
+					r.present(r.wants...)
+					if now := plan.Int(56000 + v*1000).String(); v <= 4-int64(tc.behind) {
+						r.m.Tree.Set(t, dir, "cpu.max", now+" 100000")
+						r.nri.says(t, plan.CPUQuota, now, journal.ViaDirect)
+					}
+					r.pass(time.Second)
+				}
+				if tc.late > 0 {
+					r.pass(tc.late)
+					r.nri.says(t, plan.CPUQuota, "59000", journal.ViaDirect)
+				}
+				r.pass(time.Minute)
+				if got := r.m.Tree.Get(t, dir, "cpu.max"); got != tc.want+" 100000" {
+					t.Errorf("cpu.max is %s, want %s", got, tc.want)
+				}
+			})
+		})
+	}
+}
+
 // Whether its word is newer is told by the machine's own clock, where its record is of this boot: the time of day may have been set
 // between the two.
 func TestItsNewerWordHoldsWhenTheTimeWasSet(t *testing.T) {
