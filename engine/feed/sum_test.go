@@ -70,7 +70,7 @@ func TestListSums(t *testing.T) {
 		}
 	}
 	want := map[string]workload.Resources{
-		"a":    {Quota: unit.Some(80000), Period: unit.Some(100000), MemoryLimit: unit.Some(2 << 20)},
+		"a":    {Quota: unit.Some(40000), Period: unit.Some(50000), MemoryLimit: unit.Some(2 << 20)},
 		"b":    {MemoryLimit: unit.Some(2 << 20)},
 		"told": {Quota: unit.Some(7000)},
 	}

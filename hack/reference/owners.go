@@ -14,7 +14,7 @@ import (
 var owners = map[plan.Knob][]protocol.Feature{
 	plan.CPUShares:            {protocol.FeatureBatch, protocol.FeatureIdentity},
 	plan.CPUQuota:             {protocol.FeatureBatch, protocol.FeatureCPUSet, protocol.FeatureNormalization, protocol.FeatureBurst},
-	plan.CPUPeriod:            nil,
+	plan.CPUPeriod:            {protocol.FeatureBatch, protocol.FeatureNormalization, protocol.FeatureBurst},
 	plan.CPUBurst:             {protocol.FeatureBurst},
 	plan.CPUIdle:              {protocol.FeatureIdentity},
 	plan.CPUBvt:               {protocol.FeatureIdentity},

@@ -207,6 +207,7 @@ func (a *session) apply(ctx context.Context, p plan.Plan, gen uint64) []Result {
 		b.prepare(i)
 	}
 	b.steps = pruneUnions(b.steps, p)
+	a.placePeriods(b.steps, p)
 	slices.SortStableFunc(b.steps, byOrder)
 	for _, st := range b.steps {
 		b.run(ctx, st)

@@ -5,14 +5,16 @@ package apply
 
 import (
 	"cmp"
+	"slices"
 	"strings"
 
 	"github.com/koord-rt/koord-rt/kernel/cgroup"
 	"github.com/koord-rt/koord-rt/model/plan"
+	"github.com/koord-rt/koord-rt/model/unit"
 )
 
 // phase orders the writes of a whole plan. A quota may not fall below the burst (EINVAL), so bursts fall first and rise
-// last; a shorter period raises the share of a CPU, so it comes after the quota and a longer one before; cpu.weight cannot be written while cpu.idle is 1, so idle is cleared first and set last. Between them values that
+// last; a shorter period raises the share of a CPU, so it comes after the quota and a longer one before (but see placePeriods); cpu.weight cannot be written while cpu.idle is 1, so idle is cleared first and set last. Between them values that
 // children may not exceed grow from the outside in and shrink from the inside out; the same order raises a protection
 // on every ancestor before the cgroup that it protects.
 type phase uint8
@@ -59,6 +61,26 @@ func byOrder(x, y step) int {
 		depth = -depth
 	}
 	return cmp.Or(cmp.Compare(x.phase, y.phase), depth, cmp.Compare(x.knob, y.knob))
+}
+
+// placePeriods has a period change while no quota is of it, where the plan takes one away or gives the first: between two writes the share of
+// a CPU would be another than before and after, and cgroup v1 refuses a parent whose share is smaller than a child's.
+func (a *Applier) placePeriods(steps []step, p plan.Plan) {
+	for i := range steps {
+		if steps[i].knob != plan.CPUPeriod {
+			continue
+		}
+		id := p[steps[i].index].ID()
+		id.Knob = plan.CPUQuota
+		if !slices.ContainsFunc(steps, func(st step) bool { return p[st.index].ID() == id }) {
+			continue
+		}
+		if quota := p.Find(id.Target, id.Knob, ""); quota != nil && quota.Value.Int() == unit.Unlimited {
+			steps[i].phase = phaseTighten
+		} else if now, err := a.o.FS.Read(id); err == nil && now.Int() == unit.Unlimited {
+			steps[i].phase = phaseRelease
+		}
+	}
 }
 
 // pruneUnions drops the widening step of lists below which nothing else of the plan moves.

@@ -77,9 +77,20 @@ func TestOrder(t *testing.T) {
 			[]plan.Setting{set(ctr, plan.MemoryLimit, plan.Int(1<<20))},
 			[]plan.Setting{set(ctr, plan.MemoryLimit, plan.Int(-1))},
 			[]string{"/memory" + ctr + "/memory.memsw.limit_in_bytes=-1", "/memory" + ctr + "/memory.limit_in_bytes=-1"}},
-		"cpu.max keeps its other half": {"6.12", nil,
+		"cpu.max keeps its other half": {"6.12",
+			[]plan.Setting{set(ctr, plan.CPUQuota, plan.Int(50000))},
 			[]plan.Setting{set(ctr, plan.CPUPeriod, plan.Int(50000)), set(ctr, plan.CPUQuota, plan.Int(25000))},
 			[]string{ctr + "/cpu.max=25000", ctr + "/cpu.max=25000 50000"}},
+		"a period comes before the first quota": {"6.12", nil,
+			[]plan.Setting{set(ctr, plan.CPUPeriod, plan.Int(50000)), set(ctr, plan.CPUQuota, plan.Int(25000))},
+			[]string{ctr + "/cpu.max=max 50000", ctr + "/cpu.max=25000"}},
+		"v1 period changes while the pod has no quota": {"v1", nil,
+			[]plan.Setting{set(ctr, plan.CPUQuota, plan.Int(5000)), set(pod, plan.CPUQuota, plan.Int(5000)), set(pod, plan.CPUPeriod, plan.Int(10000))},
+			[]string{"/cpu" + pod + "/cpu.cfs_period_us=10000", "/cpu" + ctr + "/cpu.cfs_quota_us=5000", "/cpu" + pod + "/cpu.cfs_quota_us=5000"}},
+		"v1 period changes back when the pod has none any more": {"v1",
+			[]plan.Setting{set(pod, plan.CPUQuota, plan.Int(5000)), set(pod, plan.CPUPeriod, plan.Int(10000)), set(ctr, plan.CPUQuota, plan.Int(5000)), set(ctr, plan.CPUPeriod, plan.Int(10000))},
+			[]plan.Setting{set(pod, plan.CPUQuota, plan.Int(-1)), set(pod, plan.CPUPeriod, plan.Int(100000)), set(ctr, plan.CPUQuota, plan.Int(-1))},
+			[]string{"/cpu" + pod + "/cpu.cfs_quota_us=-1", "/cpu" + ctr + "/cpu.cfs_quota_us=-1", "/cpu" + pod + "/cpu.cfs_period_us=100000"}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

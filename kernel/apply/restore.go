@@ -76,6 +76,7 @@ func (a *Applier) Restore(ctx context.Context, records []journal.Record, dryRun 
 		undone[i] = changes[i].setting
 	}
 	order = pruneUnions(order, undone)
+	a.placePeriods(order, undone)
 	slices.SortStableFunc(order, byOrder)
 	if !dryRun {
 		for _, st := range order {

@@ -122,7 +122,7 @@ func property(s *plan.Setting, period unit.Micros, weight unit.WeightFormula) (P
 		q, err := quotaPerSecond(unit.Micros(s.Value.Int()), period)
 		return Property{"CPUQuotaPerSecUSec", q}, err
 	case plan.CPUPeriod:
-		if period < unit.MinQuota || period > 1000000 {
+		if period < unit.MinPeriod || period > unit.MaxPeriod {
 			return Property{}, errors.New("not between 1 ms and 1 s")
 		}
 		return Property{"CPUQuotaPeriodUSec", uint64(period)}, nil

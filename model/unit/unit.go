@@ -40,8 +40,11 @@ const (
 	MaxShares Shares = 262144 // kernel/sched/sched.h MAX_SHARES
 	MinWeight Weight = 1
 	MaxWeight Weight = 10000
-	// CFSPeriod is the period that the kubelet, runc and Koordinator use.
+	// CFSPeriod is the period that the kubelet, unless its cpuCFSQuotaPeriod says otherwise, runc and Koordinator use.
 	CFSPeriod Micros = 100000
+	// MinPeriod and MaxPeriod bound what the kernel accepts for one (min_cfs_quota_period, max_cfs_quota_period).
+	MinPeriod Micros = 1000
+	MaxPeriod Micros = 1000000
 	// MinQuota is the smallest quota the kernel accepts (1 ms, min_cfs_quota_period).
 	MinQuota Micros = 1000
 	pageSize Bytes  = 4096

@@ -15,10 +15,11 @@ func (p *Pod) SumBase(containers []*Container) {
 		return
 	}
 	quota, memory := int64(0), int64(0)
+	period := max(containers[0].Base.Period.Or(int64(unit.CFSPeriod)), 1) // the kubelet has one for all
 	limited, bounded := true, true
 	for _, c := range containers {
 		if q := c.Base.Quota; q.Set && q.V > 0 {
-			quota += q.V * int64(unit.CFSPeriod) / max(c.Base.Period.Or(int64(unit.CFSPeriod)), 1)
+			quota += q.V * period / max(c.Base.Period.Or(int64(unit.CFSPeriod)), 1)
 		} else {
 			limited = false
 		}
@@ -29,7 +30,7 @@ func (p *Pod) SumBase(containers []*Container) {
 		}
 	}
 	if limited {
-		p.Base.Quota, p.Base.Period = unit.Some(quota), unit.Some(int64(unit.CFSPeriod))
+		p.Base.Quota, p.Base.Period = unit.Some(quota), unit.Some(period)
 	}
 	if bounded {
 		p.Base.MemoryLimit = unit.Some(memory)

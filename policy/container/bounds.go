@@ -27,7 +27,7 @@ type Bounds struct {
 
 // BaseMemory is what policy/memqos takes as a container's own. The kubelet's values count where we leave them to it.
 func BaseMemory(v *node.View, p *workload.Pod, c *workload.Container) Bounds {
-	j := job{Draft: draft.New(v, p, c.Target(p)), c: c}
+	j := newJob(v, p, c)
 	j.batch, j.hasBatch = draft.BatchOf(v, p, c.Name)
 	b := Bounds{Max: j.memoryLimit(), High: j.asked(plan.MemoryHigh), Low: max(j.asked(plan.MemoryMin), j.asked(plan.MemoryLow))}
 	b.Request, _ = draft.Request(v, p, c, &j.batch, j.hasBatch)

@@ -34,7 +34,7 @@ type job struct {
 // ceded plan nothing; observed ones mark their settings. Problems name the label or annotation; whatever is valid is
 // planned all the same.
 func Decide(v *node.View, p *workload.Pod, c *workload.Container) (plan.Plan, []protocol.Problem) {
-	j := job{Draft: draft.New(v, p, c.Target(p)), c: c}
+	j := newJob(v, p, c)
 	if j.Empty() {
 		return nil, nil
 	}
@@ -54,13 +54,20 @@ func Decide(v *node.View, p *workload.Pod, c *workload.Container) (plan.Plan, []
 	return j.Plan, j.Problems
 }
 
-// BaseQuota is the quota that would stand without the loops (View.Dynamic.Quotas), unit.Unlimited for none: what
+// newJob opens the draft of a container.
+func newJob(v *node.View, p *workload.Pod, c *workload.Container) job {
+	j := job{Draft: draft.New(v, p, c.Target(p)), c: c}
+	j.Period = c.Base.Period
+	return j
+}
+
+// BaseQuota is the quota of unit.CFSPeriod that would stand without the loops (View.Dynamic.Quotas), unit.Unlimited for none: what
 // policy/burst raises.
 func BaseQuota(v *node.View, p *workload.Pod, c *workload.Container) unit.Micros {
-	j := job{Draft: draft.New(v, p, c.Target(p)), c: c}
+	j := newJob(v, p, c)
 	j.batch, j.hasBatch = draft.BatchOf(v, p, c.Name)
 	j.cpuset()
-	return j.quota(0, 0)
+	return j.PerCFSPeriod(j.quota(0, 0))
 }
 
 func (j *job) quota(factor unit.Fraction, most unit.MilliCPU) unit.Micros {

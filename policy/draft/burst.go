@@ -17,7 +17,7 @@ import (
 // cpuBurst annotation; policies cpuBurstOnly and auto switch it on. Not for LSE, LSR and BE pods, nor without limit or
 // quota.
 //
-//	burst = limit milli × percent µs (= limit/1000 × percent/100 × 100000), at most the quota
+//	burst = limit milli × percent µs (= limit/1000 × percent/100 × 100000, and so much less in a shorter period), at most the quota
 //
 // The kernel refuses a burst above the quota, and a quota below the burst (Documentation/scheduler/sched-bwc.rst). So a limit below the one
 // that stands, which is written, holds the burst at the quota that the kubelet is about to write for it. A percentage from the annotation
@@ -52,7 +52,7 @@ func (d *Draft) Burst(limit, written unit.MilliCPU, quota unit.Micros) {
 	}
 	burst := quota
 	if percent <= math.MaxInt64/int64(limit) {
-		burst = min(quota, unit.Micros(int64(limit)*percent))
+		burst = min(quota, d.ofPeriod(unit.Micros(int64(limit)*percent)))
 	}
 	if burst <= 0 {
 		return

@@ -16,6 +16,7 @@ import (
 	"github.com/koord-rt/koord-rt/api/protocol"
 	"github.com/koord-rt/koord-rt/model/node"
 	"github.com/koord-rt/koord-rt/model/plan"
+	"github.com/koord-rt/koord-rt/model/unit"
 	"github.com/koord-rt/koord-rt/model/workload"
 )
 
@@ -28,6 +29,8 @@ type Draft struct {
 	View   *node.View
 	Pod    *workload.Pod
 	Target plan.Target
+	// Period is that of the target's quota, in which the kubelet tells it (cpuCFSQuotaPeriod); absent, and what no kernel takes, is CFSPeriod.
+	Period unit.Opt
 
 	// Plan and Problems are the result.
 	Plan     plan.Plan

@@ -13,7 +13,7 @@ import (
 
 // QuotaInput is what the quota of one cgroup is made of.
 type QuotaInput struct {
-	// Base is the kubelet's quota; absent, 0 and negative mean unlimited.
+	// Base is the kubelet's quota of Draft.Period; absent, 0 and negative mean unlimited. All else is of CFSPeriod.
 	Base unit.Opt
 	// Batch holds the batch or mid amounts when HasBatch.
 	Batch    Amounts
@@ -57,27 +57,69 @@ const (
 // The owner is the feature that had the last word. A step of an observed feature does not count in the final value; if
 // only such steps change something, the result is planned observe-only.
 //
-// Example: base 400000, ratio 1.20 gives 333334 owned by cpu-normalization.
+// All of it is of 100 ms. Where the kubelet has another period the result is of that one, and is planned with it: the kubelet writes none to
+// the cgroup of a pod without limits, and systemd is told a quota by the second.
+//
+// Examples: base 400000, ratio 1.20 gives 333334 owned by cpu-normalization; base 40000 of 10 ms gives 33333 of 10 ms.
 func (d *Draft) Quota(in QuotaInput) unit.Micros {
 	base := unit.Micros(in.Base.V)
 	if base <= 0 {
 		base = unit.Unlimited
 	}
-	value, owner, steps := d.compose(base, &in, d.active)
-	if value != base {
-		d.Set(owner, plan.CPUQuota, plan.Int(value), d.quotaReason(base, &in, steps))
+	asked := d.PerCFSPeriod(base)
+	value, owner, steps := d.compose(asked, &in, d.active)
+	if own := d.ofPeriod(value); value != asked && own != base {
+		d.setQuota(owner, own, d.quotaReason(base, &in, steps))
 		if !d.Takes(owner, plan.CPUQuota) {
 			return base
 		}
-		return value
+		return own
 	}
 	if d.planned != d.active {
-		if seen, owner, steps := d.compose(base, &in, d.planned); seen != base && d.Takes(owner, plan.CPUQuota) {
-			d.Set(owner, plan.CPUQuota, plan.Int(seen), d.quotaReason(base, &in, steps))
-			d.Plan[len(d.Plan)-1].Observe = true
+		seen, owner, steps := d.compose(asked, &in, d.planned)
+		if own := d.ofPeriod(seen); seen != asked && own != base && d.Takes(owner, plan.CPUQuota) {
+			from := len(d.Plan)
+			d.setQuota(owner, own, d.quotaReason(base, &in, steps))
+			for i := range d.Plan[from:] {
+				d.Plan[from+i].Observe = true
+			}
 		}
 	}
 	return base
+}
+
+// setQuota plans a quota, with the period that it is of unless that is everybody's.
+func (d *Draft) setQuota(owner protocol.Feature, quota unit.Micros, why string) {
+	d.Set(owner, plan.CPUQuota, plan.Int(quota), why)
+	if p := d.period(); quota > 0 && p != unit.CFSPeriod && d.Takes(owner, plan.CPUQuota) {
+		d.Set(owner, plan.CPUPeriod, plan.Int(p), "the kubelet's period, which the quota is of")
+	}
+}
+
+// period is the target's.
+func (d *Draft) period() unit.Micros {
+	if p := unit.Micros(d.Period.Or(int64(unit.CFSPeriod))); p >= unit.MinPeriod && p <= unit.MaxPeriod {
+		return p
+	}
+	return unit.CFSPeriod
+}
+
+// ofPeriod is what a quota of CFSPeriod is in the target's period.
+func (d *Draft) ofPeriod(q unit.Micros) unit.Micros {
+	p := d.period()
+	if q <= 0 || p == unit.CFSPeriod {
+		return q
+	}
+	return max(unit.Micros(float64(q)*float64(p)/float64(unit.CFSPeriod)+0.5), unit.MinQuota)
+}
+
+// PerCFSPeriod is what a quota of the target's period is in CFSPeriod, in which the loops reckon; unit.Unlimited stays.
+func (d *Draft) PerCFSPeriod(q unit.Micros) unit.Micros {
+	p := d.period()
+	if q <= 0 || p == unit.CFSPeriod {
+		return q
+	}
+	return unit.Micros(float64(q)*float64(unit.CFSPeriod)/float64(p) + 0.5)
 }
 
 // compose applies the steps of the features in use.

@@ -30,7 +30,8 @@ type job struct {
 // kubelet asked for the pod, the annotations and the pod cache; later the larger of both holds. Filters, problems and
 // values equal to the kubelet's are as in container.Decide. The resctrl group of a pod is llc.PodGroup's.
 func Decide(v *node.View, p *workload.Pod, sum Sums) (plan.Plan, []protocol.Problem) {
-	j := job{Draft: draft.New(v, p, p.Target()), sum: sum}
+	j := newJob(v, p)
+	j.sum = sum
 	if j.Empty() {
 		return nil, nil
 	}
@@ -50,11 +51,18 @@ func Decide(v *node.View, p *workload.Pod, sum Sums) (plan.Plan, []protocol.Prob
 	return j.Plan, j.Problems
 }
 
-// BaseQuota is the quota that would stand without the loops (View.Dynamic.Quotas), unit.Unlimited for none.
-func BaseQuota(v *node.View, p *workload.Pod) unit.Micros {
+// newJob opens the draft of a pod.
+func newJob(v *node.View, p *workload.Pod) job {
 	j := job{Draft: draft.New(v, p, p.Target())}
+	j.Period = p.Base.Period
+	return j
+}
+
+// BaseQuota is the quota of unit.CFSPeriod that would stand without the loops (View.Dynamic.Quotas), unit.Unlimited for none.
+func BaseQuota(v *node.View, p *workload.Pod) unit.Micros {
+	j := newJob(v, p)
 	j.batch, j.hasBatch = draft.BatchPod(v, p)
-	return j.quota(0, 0)
+	return j.PerCFSPeriod(j.quota(0, 0))
 }
 
 func (j *job) quota(plus unit.Micros, most unit.MilliCPU) unit.Micros {

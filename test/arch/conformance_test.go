@@ -19,7 +19,6 @@ import (
 // unrepaired says why no scenario of the conformance tests can show a knob, or a feature, as what repairs a pod that came without us.
 // Vendor kernels' knobs say so in kernel/cgroup's table.
 var unrepaired = map[string]string{
-	"cpu.period":                "nobody sets it",
 	"io.weight":                 "iocost is the node's to switch on: the lifecycle BlockIO does so and reads it",
 	"io.latency":                "every kernel of test/lab/versions.env has CONFIG_BLK_CGROUP_IOLATENCY unset; the lifecycle BlockIO reads it on 6.12-own of lab-vm-full",
 	"rdt.mon_group":             "the emulated CPU does not count",

@@ -6,6 +6,7 @@
 package e2e
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -24,6 +25,7 @@ import (
 	"github.com/koord-rt/koord-rt/api/protocol"
 	"github.com/koord-rt/koord-rt/daemon/handoff"
 	"github.com/koord-rt/koord-rt/kernel/kerneltest"
+	"github.com/koord-rt/koord-rt/model/unit"
 	"github.com/koord-rt/koord-rt/test/lab/kubelet"
 	"github.com/koord-rt/koord-rt/test/scenario"
 )
@@ -251,23 +253,24 @@ func (r *rig) annotated(s *scenario.Scenario, pods map[string]*kubelet.Running, 
 				r.t.Errorf("%s: %v", name, err)
 				continue
 			}
-			r.compareApplied(name, text, plan[name], under[p.Name])
+			r.compareApplied(name, text, plan[name], under[p.Name], p.QuotaPeriod)
 		}
 	}
 }
 
 // stepped rounds "333334 owner" up to systemd's step, as the policy does where the cgroups are its units: the plans of the
-// scenarios are for cgroupfs.
-func stepped(value string) string {
+// scenarios are for cgroupfs. The step is a hundredth of the kubelet's period, 0 for 100 ms.
+func stepped(value string, period int64) string {
 	number, owner, _ := strings.Cut(value, " ")
 	n, err := strconv.Atoi(number)
 	if err != nil || n <= 0 {
 		return value
 	}
-	return strconv.Itoa((n+999)/1000*1000) + " " + owner
+	step := int(cmp.Or(period, int64(unit.CFSPeriod)) / 100)
+	return strconv.Itoa((n+step-1)/step*step) + " " + owner
 }
 
-func (r *rig) compareApplied(name, text string, want map[string]string, under generations) {
+func (r *rig) compareApplied(name, text string, want map[string]string, under generations, period int64) {
 	r.t.Helper()
 	if len(want) == 0 {
 		if text != "" {
@@ -293,7 +296,7 @@ func (r *rig) compareApplied(name, text string, want map[string]string, under ge
 	for knob, value := range want {
 		have, ok := got.Set[knob]
 		if r.driver == kubelet.Systemd && (knob == "cpu.quota" || knob == "cpu.burst") {
-			value = stepped(value)
+			value = stepped(value, period)
 		}
 		if have != value && (knob != orderKnob || owns) && (ok || knob != heldKnob) {
 			r.t.Errorf("%s: annotation has %s = %q, the plan %q", name, knob, have, value)

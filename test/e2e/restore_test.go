@@ -6,17 +6,20 @@
 package e2e
 
 import (
+	"cmp"
 	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
 
 	"github.com/koord-rt/koord-rt/model/plan"
+	"github.com/koord-rt/koord-rt/model/unit"
 	"github.com/koord-rt/koord-rt/test/lab/cgroups"
 	"github.com/koord-rt/koord-rt/test/lab/kubelet"
 	"github.com/koord-rt/koord-rt/test/scenario"
@@ -25,7 +28,11 @@ import (
 // lifecycleRestore compares the trees before us and after koordctl restore, byte for byte.
 func lifecycleRestore(r *rig) {
 	// These were there before us: all of theirs must come back, container level too.
-	old := []*kubelet.Running{r.pod(lsPod("old-ls")), r.pod(bePod("old-be")), r.pod(lsrPod("old-lsr")), r.pod(idlePod("old-idle"))}
+	often := bePod("old-often")      // its pod has the kernel's period, its container this one
+	if r.driver != kubelet.Systemd { // which gives every unit without a quota 100 ms, when it writes the next time (cgroup_cpu_adjust_period)
+		often.QuotaPeriod = 10000
+	}
+	old := []*kubelet.Running{r.pod(lsPod("old-ls")), r.pod(bePod("old-be")), r.pod(lsrPod("old-lsr")), r.pod(idlePod("old-idle")), r.pod(often)}
 	before, attributes, groups := r.treesOf(old), r.attributesOf(old), resctrlTree(r)
 	// These are made with us; what they would have been without us is what their twins were.
 	twins := map[string]portrait{}
@@ -45,6 +52,7 @@ func lifecycleRestore(r *rig) {
 	r.soon(5*time.Second, old[1], wants("BE", rest))
 	r.soon(5*time.Second, old[2], wants("LSR", ""))
 	r.soon(5*time.Second, old[3], wants("idle", rest))
+	r.soon(5*time.Second, old[4], r.halfACPU(often.QuotaPeriod))
 	fresh := []*kubelet.Running{r.pod(lsPod("new-ls")), r.pod(bePod("new-be")), r.pod(idlePod("new-idle"))}
 	r.now(fresh[1], wants("BE", rest))
 	r.now(fresh[2], wants("idle", rest))
@@ -109,6 +117,16 @@ func lifecycleRestore(r *rig) {
 	if out, err := r.ctl("restore"); err != nil || !strings.Contains("\n"+out, "\n0 restored, ") {
 		r.t.Errorf("a second restore finds something to do: %v\n%s", err, out)
 	}
+}
+
+// halfACPU is what a BE pod with a limit of half a CPU has under a kubelet with this period, 0 for everybody's.
+func (r *rig) halfACPU(period int64) []string {
+	period = cmp.Or(period, int64(unit.CFSPeriod))
+	quota, of := strconv.FormatInt(period/2, 10), strconv.FormatInt(period, 10)
+	if r.tree.V2() {
+		return []string{"main cpu.max=" + quota + " " + of, "pod cpu.max=" + quota + " " + of}
+	}
+	return []string{"main cpu.cfs_quota_us=" + quota, "pod cpu.cfs_quota_us=" + quota, "pod cpu.cfs_period_us=" + of}
 }
 
 // updatesRestored: the kubelet resizes a pod that was made with us, down and up, after the restore. What the runtime has on record of it is what

@@ -18,8 +18,8 @@ import (
 // Source: kubelet cm.ResourceConfigForPod.
 func podValues(d podDemand) values {
 	cpu, memory := d.sum.cpu.withOverhead(d.overhead.cpu), d.sum.memory.withOverhead(d.overhead.memory)
-	shares, quota := cpuShares(cpu.request), cpuQuota(cpu.limit)
-	v := values{shares: &shares}
+	shares, quota := cpuShares(cpu.request), cpuQuota(cpu.limit, d.period)
+	v := values{shares: &shares, period: d.period}
 	switch d.qos() {
 	case Guaranteed:
 		v.quota, v.memory = &quota, &memory.limit
@@ -38,11 +38,11 @@ func podValues(d podDemand) values {
 
 // linuxResources is kubelet's translation of one demand for CRI.
 // Source: kuberuntime calculateLinuxResources.
-func (k *Kubelet) linuxResources(d demand) *runtimeapi.LinuxContainerResources {
+func (k *Kubelet) linuxResources(d demand, period int64) *runtimeapi.LinuxContainerResources {
 	r := &runtimeapi.LinuxContainerResources{
 		CpuShares:          cpuShares(d.cpu.request),
-		CpuQuota:           cpuQuota(d.cpu.limit),
-		CpuPeriod:          quotaPeriod,
+		CpuQuota:           cpuQuota(d.cpu.limit, period),
+		CpuPeriod:          period,
 		MemoryLimitInBytes: d.memory.limit,
 	}
 	if k.groups.tree.V2() {
@@ -54,7 +54,7 @@ func (k *Kubelet) linuxResources(d demand) *runtimeapi.LinuxContainerResources {
 // containerResources adds what only containers have: oom_score_adj and no swap.
 // Source: kuberuntime generateLinuxContainerResources.
 func (k *Kubelet) containerResources(p Pod, class QoS, d demand) *runtimeapi.LinuxContainerResources {
-	r := k.linuxResources(d)
+	r := k.linuxResources(d, p.quotaPeriod())
 	r.OomScoreAdj = oomScoreAdj(class, p.NodeCritical, d.memory.request, k.options.MemoryCapacity)
 	if k.swap {
 		if k.groups.tree.V2() {
@@ -71,7 +71,7 @@ func (k *Kubelet) overheadResources(p Pod, d podDemand) *runtimeapi.LinuxContain
 	if len(p.Overhead) == 0 {
 		return &runtimeapi.LinuxContainerResources{}
 	}
-	return k.linuxResources(d.overhead)
+	return k.linuxResources(d.overhead, d.period)
 }
 
 func (k *Kubelet) sandboxConfig(p Pod, d podDemand, group groupName, attempt uint32) *runtimeapi.PodSandboxConfig {
@@ -93,7 +93,7 @@ func (k *Kubelet) sandboxConfig(p Pod, d podDemand, group groupName, attempt uin
 				Seccomp:          &runtimeapi.SecurityProfile{ProfileType: runtimeapi.SecurityProfile_RuntimeDefault},
 			},
 			Overhead:  k.overheadResources(p, d),
-			Resources: k.linuxResources(d.sum),
+			Resources: k.linuxResources(d.sum, d.period),
 		},
 	}
 }

@@ -4,6 +4,7 @@
 package kubelet
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -51,6 +52,7 @@ func (n groupName) path(d Driver) string {
 // values is what kubelet writes to a cgroup; nil is left as it is.
 type values struct {
 	shares, quota, memory *int64 // shares in v1 units, quota in µs (-1 = none), memory in bytes
+	period                int64  // of the quota in µs, quotaPeriod where it is 0
 }
 
 // groups makes, changes and removes cgroups with one driver.
@@ -82,7 +84,7 @@ func (g groups) config(n groupName, v values) *libcgroups.Cgroup {
 		}
 	}
 	if v.quota != nil {
-		r.CpuQuota, r.CpuPeriod = *v.quota, quotaPeriod
+		r.CpuQuota, r.CpuPeriod = *v.quota, uint64(cmp.Or(v.period, quotaPeriod))
 	}
 	if v.memory != nil {
 		r.Memory = *v.memory

@@ -95,7 +95,7 @@ func TestFormulas(t *testing.T) {
 	for milli, want := range map[int64][2]int64{
 		0: {2, 0}, 1: {2, 1000}, 10: {10, 1000}, 250: {256, 25000}, 1000: {1024, 100000}, 300000: {262144, 30000000},
 	} {
-		if got := [2]int64{cpuShares(milli), cpuQuota(milli)}; got != want {
+		if got := [2]int64{cpuShares(milli), cpuQuota(milli, quotaPeriod)}; got != want {
 			t.Errorf("%d milli: shares and quota %v, want %v", milli, got, want)
 		}
 	}

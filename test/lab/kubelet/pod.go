@@ -14,6 +14,7 @@ package kubelet
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -33,11 +34,14 @@ type Pod struct {
 	Overhead       map[string]Quantity `json:"overhead,omitempty"`       // optional: RuntimeClass overhead
 	NodeCritical   bool                `json:"nodeCritical,omitempty"`   // optional: priority class system-node-critical
 	Privileged     bool                `json:"privileged,omitempty"`     // optional: all containers; on cgroup v2 they see the whole tree
+	QuotaPeriod    int64               `json:"quotaPeriod,omitempty"`    // optional: the kubelet's cpuCFSQuotaPeriod in µs, default 100000
 	Containers     []Container         `json:"containers"`               // at least one
 }
 
 // FullName is the pod's name with its namespace, as our programs log it.
 func (p Pod) FullName() string { return p.namespace() + "/" + p.Name }
+
+func (p Pod) quotaPeriod() int64 { return cmp.Or(p.QuotaPeriod, quotaPeriod) }
 
 // Container of a Pod.
 type Container struct {

@@ -84,9 +84,9 @@ func (k *Kubelet) LimitPod(ctx context.Context, r *Running, cpu Quantity) error 
 	if err != nil {
 		return fmt.Errorf("limit pod %s: %w", r.Pod.Name, err)
 	}
-	quota := cpuQuota(milli)
+	quota := cpuQuota(milli, demand.period)
 	s := &resize{k: k, r: r, next: r.Pod, before: demand, after: demand, told: merge(podValues(demand), held)}
-	return s.setPod(ctx, values{quota: &quota})
+	return s.setPod(ctx, values{quota: &quota, period: demand.period})
 }
 
 // resize is one ResizePod under way.
@@ -127,7 +127,7 @@ func (s *resize) cpu(ctx context.Context, held values) error {
 	if len(changed) == 0 {
 		return nil
 	}
-	limit, request := values{quota: s.want.quota}, values{shares: s.want.shares}
+	limit, request := values{quota: s.want.quota, period: s.want.period}, values{shares: s.want.shares}
 	grow := []struct {
 		do bool
 		v  values
@@ -199,7 +199,7 @@ func merge(a, b values) values {
 		a.shares = b.shares
 	}
 	if b.quota != nil {
-		a.quota = b.quota
+		a.quota, a.period = b.quota, b.period
 	}
 	if b.memory != nil {
 		a.memory = b.memory
@@ -212,9 +212,9 @@ func merge(a, b values) values {
 func sumResources(v values, d podDemand) *runtimeapi.LinuxContainerResources {
 	out := &runtimeapi.LinuxContainerResources{}
 	if v.quota != nil {
-		out.CpuPeriod, out.CpuQuota = quotaPeriod, *v.quota
+		out.CpuPeriod, out.CpuQuota = d.period, *v.quota
 		if d.overhead.cpu.asked {
-			out.CpuQuota -= cpuQuota(d.overhead.cpu.limit)
+			out.CpuQuota -= cpuQuota(d.overhead.cpu.limit, d.period)
 		}
 	}
 	if v.shares != nil {

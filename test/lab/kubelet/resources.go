@@ -58,12 +58,13 @@ type podDemand struct {
 	sum            demand // over containers, or the largest init container's where that is more; without overhead
 	overhead       demand // request = limit
 	containers     []demand
-	allCPULimits   bool // every container has a CPU limit
-	allMemoryLimit bool // every container has a memory limit
+	period         int64 // of the kubelet's CFS quotas, in µs
+	allCPULimits   bool  // every container has a CPU limit
+	allMemoryLimit bool  // every container has a memory limit
 }
 
 func podDemandOf(p Pod) (podDemand, error) {
-	d := podDemand{allCPULimits: true, allMemoryLimit: true}
+	d := podDemand{allCPULimits: true, allMemoryLimit: true, period: p.quotaPeriod()}
 	var starting demand
 	for _, c := range p.Containers {
 		one, err := demandOf(c.Resources)
@@ -132,20 +133,20 @@ func QoSOf(p Pod) (QoS, error) {
 	return d.qos(), err
 }
 
-// quotaPeriod is kubelet's CFS period in microseconds.
+// quotaPeriod is kubelet's CFS period in microseconds, unless cpuCFSQuotaPeriod says otherwise.
 const quotaPeriod = 100000
 
 // cpuShares = milli * 1024 / 1000, within 2 and 262144; 0 gives 2.
 // Source: kubelet cm.MilliCPUToShares.
 func cpuShares(milli int64) int64 { return min(max(milli*1024/1000, 2), 262144) }
 
-// cpuQuota = milli * 100000 / 1000 µs, at least 1000; 0 stays 0 (no quota).
+// cpuQuota = milli * period / 1000 µs, at least 1000; 0 stays 0 (no quota).
 // Source: kubelet cm.MilliCPUToQuota.
-func cpuQuota(milli int64) int64 {
+func cpuQuota(milli, period int64) int64 {
 	if milli == 0 {
 		return 0
 	}
-	return max(milli*quotaPeriod/1000, 1000)
+	return max(milli*period/1000, 1000)
 }
 
 // cpuWeight = 1 + (shares - 2) * 9999 / 262142, kubelet's own linear formula for its
