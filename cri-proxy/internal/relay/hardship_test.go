@@ -265,6 +265,9 @@ func TestBlindGivesTheBackendsOwnError(t *testing.T) {
 					}
 					return last
 				}
+				if f.Header().Type == http2.FramePing {
+					continue // it measures the bandwidth: whether it goes out before the end is a race
+				}
 				last = f.Header().Type.String()
 				if ga, ok := f.(*http2.GoAwayFrame); ok {
 					last += ga.ErrCode.String()
