@@ -41,6 +41,12 @@ func withUndo(v *node.View, old, next plan.Plan, base workload.Resources) plan.P
 			s.Knob, s.Value = plan.CPUShares, plan.Int(base.Shares.V)
 			out = append(out, s)
 		}
+		if p := base.Period; s.Knob == plan.CPUQuota && value.Int() > 0 && p.Set && p.V != int64(unit.CFSPeriod) &&
+			old.Find(s.Target, plan.CPUPeriod, "") == nil && next.Find(s.Target, plan.CPUPeriod, "") == nil {
+			// Systemd gives what has no quota a period of 100 ms.
+			s.Knob, s.Value = plan.CPUPeriod, plan.Int(p.V)
+			out = append(out, s)
+		}
 	}
 	return out
 }

@@ -4,6 +4,7 @@
 package engine
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/koord-rt/koord-rt/model/journal"
@@ -25,6 +26,32 @@ func TestUndoKnowsEveryKnob(t *testing.T) {
 	for k := plan.KnobNone + 1; k < plan.NumKnobs; k++ {
 		if _, ok := widest(v, k, &base); ok == never.Has(k) {
 			t.Errorf("%s: can be taken back is %v", k, ok)
+		}
+	}
+}
+
+// A quota that comes back is of the kubelet's period: systemd has given the cgroup that of 100 ms while it had none.
+func TestUndoOfAQuotaBringsItsPeriod(t *testing.T) {
+	t.Parallel()
+	quota := func(v int64) plan.Setting { return plan.Setting{Knob: plan.CPUQuota, Value: plan.Int(v)} }
+	period := plan.Setting{Knob: plan.CPUPeriod, Value: plan.Int(10000)}
+	for name, c := range map[string]struct {
+		old  plan.Plan
+		base workload.Resources
+		want []string
+	}{
+		"it owned its CPUs":          {plan.Plan{quota(-1)}, workload.Resources{Quota: unit.Some(40000), Period: unit.Some(10000)}, []string{"cpu.quota=40000", "cpu.period=10000"}},
+		"planned with it":            {plan.Plan{quota(24000), period}, workload.Resources{Quota: unit.Some(20000), Period: unit.Some(10000)}, []string{"cpu.quota=20000", "cpu.period=10000"}},
+		"everybody's":                {plan.Plan{quota(-1)}, workload.Resources{Quota: unit.Some(40000), Period: unit.Some(100000)}, []string{"cpu.quota=40000"}},
+		"of which nobody has told":   {plan.Plan{quota(-1)}, workload.Resources{Quota: unit.Some(40000)}, []string{"cpu.quota=40000"}},
+		"it has none without us too": {plan.Plan{quota(15000)}, workload.Resources{Period: unit.Some(10000)}, []string{"cpu.quota=-1"}},
+	} {
+		var got []string
+		for _, s := range withUndo(&node.View{Topology: &topo.Topology{}}, c.old, nil, c.base) {
+			got = append(got, s.Knob.String()+"="+s.Value.String())
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
 	}
 }

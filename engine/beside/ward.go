@@ -103,8 +103,8 @@ type past struct {
 	until time.Time
 }
 
-// maxPast bounds how many of them are kept: those of a loop that decides twice a second.
-const maxPast = 20
+// maxPast bounds how many of them are kept: those of a loop that decides every second, for the longest interval.
+const maxPast = 600
 
 // follow is the want that comes after x, nil for the first.
 func (x *want) follow(now time.Time, up, interval time.Duration) *want {

@@ -12,6 +12,7 @@ import (
 	"github.com/koord-rt/koord-rt/model/journal"
 	"github.com/koord-rt/koord-rt/model/node"
 	"github.com/koord-rt/koord-rt/model/plan"
+	"github.com/koord-rt/koord-rt/model/unit"
 )
 
 // besideKnob is the knob that systemd (since 253) writes anew with every property of a unit that is set: memory.oom.group, which no
@@ -48,8 +49,24 @@ func (a *Applier) tellUnit(ctx context.Context, dir string, settings plan.Plan, 
 	if err != nil {
 		return err, nil
 	}
-	err = a.o.Units.Set(ctx, dir, settings)
+	err = a.o.Units.Set(ctx, dir, a.withPeriod(settings))
 	return err, a.putBack(ctx, &was, err == nil)
+}
+
+// withPeriod adds the kernel's period to a quota that comes without: a unit is told its quota by the second, and one of 10 ms taken for one
+// of 100 ms is a tenth. That of 100 ms need not be told.
+func (a *Applier) withPeriod(settings plan.Plan) plan.Plan {
+	quota := settings.Get(plan.CPUQuota)
+	if quota == nil || quota.Value.Int() <= 0 || settings.Get(plan.CPUPeriod) != nil {
+		return settings
+	}
+	period := *quota
+	period.Knob = plan.CPUPeriod
+	var err error
+	if period.Value, err = a.o.FS.Read(period.ID()); err != nil || period.Value.Int() == int64(unit.CFSPeriod) {
+		return settings // a cgroup that cannot be read has ended
+	}
+	return append(settings[:len(settings):len(settings)], period)
 }
 
 // noteBeside reads what systemd is about to write over, and records it: killed before it is put back, we would leave systemd's value, which

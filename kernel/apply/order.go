@@ -63,8 +63,9 @@ func byOrder(x, y step) int {
 	return cmp.Or(cmp.Compare(x.phase, y.phase), depth, cmp.Compare(x.knob, y.knob))
 }
 
-// placePeriods has a period change while no quota is of it, where the plan takes one away or gives the first: between two writes the share of
-// a CPU would be another than before and after, and cgroup v1 refuses a parent whose share is smaller than a child's.
+// placePeriods orders a period and a quota of one cgroup that change together. Where the plan takes the quota away the period comes after it,
+// where it gives the first one before: no share of a CPU stands between that is neither the old nor the new. Where both have a limit, that
+// write of a pod's comes first which makes its share larger: cgroup v1 refuses a parent whose share is smaller than a child's.
 func (a *Applier) placePeriods(steps []step, p plan.Plan) {
 	for i := range steps {
 		if steps[i].knob != plan.CPUPeriod {
@@ -75,9 +76,19 @@ func (a *Applier) placePeriods(steps []step, p plan.Plan) {
 		if !slices.ContainsFunc(steps, func(st step) bool { return p[st.index].ID() == id }) {
 			continue
 		}
-		if quota := p.Find(id.Target, id.Knob, ""); quota != nil && quota.Value.Int() == unit.Unlimited {
+		now, err := a.o.FS.Read(id)
+		quota := p.Find(id.Target, id.Knob, "")
+		if err != nil || quota == nil {
+			continue
+		}
+		switch want := quota.Value.Int(); {
+		case want == unit.Unlimited:
 			steps[i].phase = phaseTighten
-		} else if now, err := a.o.FS.Read(id); err == nil && now.Int() == unit.Unlimited {
+		case now.Int() == unit.Unlimited:
+			steps[i].phase = phaseRelease
+		case id.Target.Level == plan.LevelPod && want > now.Int():
+			steps[i].phase = phaseTighten
+		case id.Target.Level == plan.LevelPod:
 			steps[i].phase = phaseRelease
 		}
 	}

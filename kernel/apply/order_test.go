@@ -11,6 +11,13 @@ import (
 	"github.com/koord-rt/koord-rt/model/plan"
 )
 
+// ofPod is set at the level of a pod.
+func ofPod(k plan.Knob, v int64) plan.Setting {
+	s := set(pod, k, plan.Int(v))
+	s.Target.Level = plan.LevelPod
+	return s
+}
+
 // TestOrder: the writes of whole plans, in order, with a kernel that refuses the wrong one.
 func TestOrder(t *testing.T) {
 	t.Parallel()
@@ -39,6 +46,14 @@ func TestOrder(t *testing.T) {
 			[]plan.Setting{set(pod, plan.CPUQuota, plan.Int(50000)), set(ctr, plan.CPUQuota, plan.Int(50000))},
 			[]plan.Setting{set(pod, plan.CPUQuota, plan.Int(20000)), set(ctr, plan.CPUQuota, plan.Int(20000))},
 			[]string{"/cpu" + ctr + "/cpu.cfs_quota_us=20000", "/cpu" + pod + "/cpu.cfs_quota_us=20000"}},
+		"v1 a pod's shorter period before its smaller quota": {"v1",
+			[]plan.Setting{set(ctr, plan.CPUQuota, plan.Int(15000)), set(ctr, plan.CPUPeriod, plan.Int(10000)), set(pod, plan.CPUQuota, plan.Int(150000))},
+			[]plan.Setting{ofPod(plan.CPUQuota, 15000), ofPod(plan.CPUPeriod, 10000)},
+			[]string{"/cpu" + pod + "/cpu.cfs_period_us=10000", "/cpu" + pod + "/cpu.cfs_quota_us=15000"}},
+		"v1 a pod's longer period after its larger quota": {"v1",
+			[]plan.Setting{ofPod(plan.CPUQuota, 15000), ofPod(plan.CPUPeriod, 10000)},
+			[]plan.Setting{ofPod(plan.CPUQuota, 150000), ofPod(plan.CPUPeriod, 100000)},
+			[]string{"/cpu" + pod + "/cpu.cfs_quota_us=150000", "/cpu" + pod + "/cpu.cfs_period_us=100000"}},
 		"burst rises after the quota": {"6.12",
 			[]plan.Setting{set(ctr, plan.CPUQuota, plan.Int(20000))},
 			[]plan.Setting{set(ctr, plan.CPUBurst, plan.Int(50000)), set(ctr, plan.CPUQuota, plan.Int(50000))},

@@ -6,6 +6,7 @@ package apply_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 
 	"github.com/koord-rt/koord-rt/kernel/apply"
@@ -15,6 +16,7 @@ import (
 // units records what is to become a property; held is what each unit has.
 type units struct {
 	calls map[string]int
+	last  plan.Plan
 	held  map[string]map[plan.Knob]string
 	asked int
 	err   error
@@ -29,6 +31,7 @@ func (*units) Has(_ string, k plan.Knob) bool { return k != plan.CPUBurst }
 
 func (u *units) Set(_ context.Context, cgroup string, settings []plan.Setting) error {
 	u.calls[cgroup] += len(settings)
+	u.last = settings
 	return u.err
 }
 
@@ -49,5 +52,29 @@ func TestSyncUnits(t *testing.T) {
 	u.err = errors.New("no bus")
 	if r := m.SyncUnits(t.Context(), p, 1); r[1].Outcome != apply.Failed || !errors.Is(r[1].Err, u.err) {
 		t.Errorf("results %+v", r[1])
+	}
+}
+
+// A unit is told a quota by the second: of what period it is comes with it, unless that is everybody's.
+func TestUnitsHearOfThePeriod(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		stands string
+		told   []plan.Setting
+		want   []plan.Setting
+	}{
+		"the kernel's":  {"20000 10000", []plan.Setting{set(pod, plan.CPUQuota, plan.Int(24000))}, []plan.Setting{set(pod, plan.CPUQuota, plan.Int(24000)), set(pod, plan.CPUPeriod, plan.Int(10000))}},
+		"the plan's":    {"max 100000", []plan.Setting{set(pod, plan.CPUQuota, plan.Int(24000)), set(pod, plan.CPUPeriod, plan.Int(10000))}, []plan.Setting{set(pod, plan.CPUQuota, plan.Int(24000)), set(pod, plan.CPUPeriod, plan.Int(10000))}},
+		"everybody's":   {"20000 100000", []plan.Setting{set(pod, plan.CPUQuota, plan.Int(24000))}, []plan.Setting{set(pod, plan.CPUQuota, plan.Int(24000))}},
+		"without limit": {"20000 10000", []plan.Setting{set(pod, plan.CPUQuota, plan.Int(-1))}, []plan.Setting{set(pod, plan.CPUQuota, plan.Int(-1))}},
+		"no quota":      {"20000 10000", []plan.Setting{set(pod, plan.CPUShares, plan.Int(2))}, []plan.Setting{set(pod, plan.CPUShares, plan.Int(2))}},
+	} {
+		u := &units{calls: map[string]int{}}
+		m := newMachine(t, "6.12", func(o *apply.Options) { o.Units = u })
+		m.Set(t, pod, "cpu.max", c.stands)
+		results := m.SyncUnits(t.Context(), c.told, 1)
+		if !slices.Equal(c.want, u.last) || len(results) != len(c.told) {
+			t.Errorf("%s: told %v, want %v; %d results", name, u.last, c.want, len(results))
+		}
 	}
 }

@@ -274,12 +274,23 @@ func (f FS) Same(s plan.Setting, current plan.Value) bool {
 		w := f.formula(s.Target.Level)
 		return w.Weight(unit.Shares(current.Int())) == w.Weight(unit.Shares(want.Int()))
 	case plan.CPUQuota:
-		return want == current || isUnit(s.Target.Cgroup) && plan.Int(unit.UnitQuota(unit.Micros(want.Int()))) == current
+		return want == current || isUnit(s.Target.Cgroup) && f.unitMakes(&s, current)
 	case plan.IOCostQoS, plan.IOCostModel:
 		return plan.CostHeld(want.String(), current.String())
 	default:
 		return want == current
 	}
+}
+
+// unitMakes reports a quota that systemd makes of the wanted one.
+func (f FS) unitMakes(s *plan.Setting, current plan.Value) bool {
+	id := s.ID()
+	id.Knob = plan.CPUPeriod
+	period, err := f.Read(id)
+	if err != nil {
+		period = plan.Int(unit.CFSPeriod) // it has ended, or is on paper
+	}
+	return plan.Int(unit.UnitQuota(unit.Micros(s.Value.Int()), unit.Micros(period.Int()))) == current
 }
 
 // isUnit reports a cgroup that systemd writes to.

@@ -129,8 +129,8 @@ func (f FS) Resources(t plan.Target, pid int, ours []plan.Plan) (r workload.Reso
 	for i, k := range limits {
 		*to[i] = f.limit(t, k, ours)
 	}
-	if !r.Quota.Set {
-		r.Period = unit.Opt{} // the kernel's default
+	if !r.Quota.Set && r.Period.V == int64(unit.CFSPeriod) {
+		r.Period = unit.Opt{} // the kernel's default; another is the kubelet's cpuCFSQuotaPeriod
 	}
 	if pid > 0 {
 		if score, err := f.proc.OOMScoreAdj(pid); err == nil && score != 0 {

@@ -100,6 +100,10 @@ func TestResources(t *testing.T) {
 			kernel: "6.12", files: map[string]string{"cpu.weight": "1", "cpu.max": "max 100000", "memory.max": "max"},
 			want: workload.Resources{OOMScoreAdj: unit.Some(900)},
 		},
+		"a kubelet's own period": {
+			kernel: "6.12", files: map[string]string{"cpu.weight": "1", "cpu.max": "max 10000", "memory.max": "max"},
+			want: workload.Resources{Period: unit.Some(10000), OOMScoreAdj: unit.Some(900)},
+		},
 		"ours, v1": {
 			kernel: "v1", files: map[string]string{"cpu.shares": "512", "cpu.cfs_quota_us": "-1", "memory.limit_in_bytes": "1073741824"}, ours: ours,
 			want: workload.Resources{Shares: unit.Some(512), Quota: unit.Some(-1), Period: unit.Some(100000), MemoryLimit: unit.Some(1<<30 + 5), OOMScoreAdj: unit.Some(900)},

@@ -101,7 +101,7 @@ func cpuMax(quota, period uint64) string {
 		period = uint64(unit.CFSPeriod)
 	}
 	if quota == infinity {
-		return "max " + strconv.FormatUint(period, 10)
+		return "max " + strconv.FormatUint(uint64(unit.CFSPeriod), 10) // cgroup_cpu_adjust_period: whatever the period
 	}
 	if quota > 0 {
 		period = min(max(period, least*second/quota), second)

@@ -5,8 +5,8 @@ package systemd
 
 import (
 	"errors"
+	"fmt"
 	"maps"
-	"strconv"
 	"testing"
 
 	"github.com/koord-rt/koord-rt/model/plan"
@@ -53,20 +53,29 @@ func TestTexts(t *testing.T) {
 	}
 }
 
-// TestUnitQuota: what systemd makes of a quota is what model/unit says.
+// TestUnitQuota: what systemd makes of a quota is what model/unit says, in every period that is long enough for a step.
 func TestUnitQuota(t *testing.T) {
 	t.Parallel()
-	for _, q := range []unit.Micros{unit.Unlimited, 1000, 1001, 2000, 33300, 33333, 99999, 100000, 123400, 320000} {
-		props, err := Properties([]plan.Setting{set(plan.CPUQuota, plan.Int(q))}, unit.Linear)
-		if err != nil {
-			t.Fatal(err)
-		}
-		want := "max 100000"
-		if q > 0 {
-			want = strconv.FormatInt(int64(unit.UnitQuota(q)), 10) + " 100000"
-		}
-		if got := texts(map[string]any{props[0].Name: props[0].Value})[plan.CPUQuota]; got != want {
-			t.Errorf("%d is %q, want %q", q, got, want)
+	for _, period := range []unit.Micros{100000, 10000, 5000, 1234, 250000, 1000000} {
+		for _, q := range []unit.Micros{unit.Unlimited, 1000, 1001, 1876, 2000, 12500, 33300, 33333, 99999, 100000, 123400, 320000} {
+			props, err := Properties([]plan.Setting{set(plan.CPUQuota, plan.Int(q)), set(plan.CPUPeriod, plan.Int(period))}, unit.Linear)
+			if err != nil {
+				t.Fatal(err)
+			}
+			told := map[string]any{}
+			for _, p := range props {
+				told[p.Name] = p.Value
+			}
+			want := "max 100000"
+			if q > 0 {
+				want = fmt.Sprint(unit.UnitQuota(q, period), " ", period)
+			}
+			if got := texts(told)[plan.CPUQuota]; got != want {
+				t.Errorf("%d of %d is %q, want %q", q, period, got, want)
+			}
+			if twice := unit.UnitQuota(unit.UnitQuota(q, period), period); twice != unit.UnitQuota(q, period) {
+				t.Errorf("%d of %d is made %d the second time", q, period, twice)
+			}
 		}
 	}
 }

@@ -98,14 +98,34 @@ func QuotaFromMilli(m MilliCPU) Micros {
 	return max(Micros(int64(m)*int64(CFSPeriod)/1000), MinQuota)
 }
 
-// UnitQuota is what a quota of CFSPeriod becomes as the property of a systemd unit: CPU time per second in steps of 10 ms, here
-// rounded up.
-func UnitQuota(q Micros) Micros {
-	const step = CFSPeriod / 100
+// UnitQuota is what a quota of a period becomes as the property of a systemd unit: CPU time per second in steps of 10 ms, which
+// whoever tells it rounds up (cgroup_cpu_adjust_period and the like of systemd reckon back from that).
+func UnitQuota(q, period Micros) Micros {
+	const second, step = 1000000, 10000
+	if q <= 0 || period <= 0 {
+		return q
+	}
+	steps := (scale(int64(q), second, int64(period)) + step - 1) / step // what is lost of a microsecond is less than a step
+	if scale(steps*step, int64(period), second) < int64(q) {
+		steps++
+	}
+	return Micros(scale(steps*step, int64(period), second))
+}
+
+// OfPeriod is what a quota or a burst of CFSPeriod is in another period; PerCFSPeriod is the way back. Unlimited stays.
+func (q Micros) OfPeriod(period Micros) Micros {
 	if q <= 0 {
 		return q
 	}
-	return (q + step - 1) / step * step
+	return Micros(scale(int64(q), int64(period), int64(CFSPeriod)))
+}
+
+// PerCFSPeriod is what a quota of a period is in CFSPeriod.
+func (q Micros) PerCFSPeriod(period Micros) Micros {
+	if q <= 0 {
+		return q
+	}
+	return Micros(scale(int64(q), int64(CFSPeriod), int64(period)))
 }
 
 // MilliFromQuota is quota × 1000 / period; Unlimited or a bad period gives 0.

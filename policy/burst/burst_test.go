@@ -395,6 +395,24 @@ func TestThrottledWithItsPod(t *testing.T) {
 	if _, got, _ := run(burst.State{}, in, 70); got[59] != 200000 || got[60] != 240000 {
 		t.Errorf("tuned after 60 and 61 s: %d %d", got[59], got[60])
 	}
+	// A second in which it seems to have used less does not begin the minute anew, one in which its pod was not throttled does.
+	for what, c := range map[string]struct {
+		used   unit.MilliCPU
+		part   unit.Fraction
+		raised bool
+	}{"less used": {1500, 0.3, true}, "not throttled": {1500, 0, false}} {
+		starved(&in, 2000, 0.3)
+		s, _, _ := run(burst.State{}, in, 40)
+		next := in
+		next.Now += 40 * unit.Second
+		starved(&next, c.used, c.part)
+		s, _, _ = run(s, next, 1)
+		starved(&next, 2000, 0.3)
+		next.Now += unit.Second
+		if _, got, _ := run(s, next, 25); (got[24] > 200000) != c.raised {
+			t.Errorf("%s: after 66 s %d", what, got[24])
+		}
+	}
 }
 
 func TestTuning(t *testing.T) {

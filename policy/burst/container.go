@@ -108,7 +108,7 @@ func stepContainer(in *Input, p *Pod, c *Container, s ContainerState, pool Load)
 	}
 	denied := s.spend(in.Now, c, &w)
 	stop := stopOf(p, c, s.Factor)
-	s.needs(in.Now, c, &stop)
+	s.needs(in.Now, p, c, &stop)
 	seen := func(at unit.Micros) bool { return at == 0 || at > s.StepAt }
 	if s.StepAt != 0 && in.Now-s.StepAt < stepEvery {
 		return s, up, true
@@ -182,12 +182,14 @@ func (s *ContainerState) move(now unit.Micros, by float64, ceiling unit.Fraction
 }
 
 // needs notes throttling, and use of the room.
-func (s *ContainerState) needs(now unit.Micros, c *Container, t *stop) {
+func (s *ContainerState) needs(now unit.Micros, p *Pod, c *Container, t *stop) {
 	uses := c.Used.OK && c.Used.V >= unit.MilliFromQuota(c.Base, unit.CFSPeriod)
 	if t.throttled() || uses || s.NeededAt == 0 {
 		s.NeededAt = now
 	}
 	switch {
+	case p.Throttled.OK && p.Throttled.V >= tuneThrottled && s.HardSince != 0:
+		// It goes on, though a second in which it used less than all does not show it.
 	case !t.part.OK || t.part.V < tuneThrottled && s.Factor <= 1:
 		s.HardSince = 0
 	case t.part.V >= tuneThrottled && s.HardSince == 0:

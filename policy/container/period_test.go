@@ -20,6 +20,7 @@ func TestQuotaOfAPeriod(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		quotaCase
+		ceded  plan.Knobs
 		period int64
 		// burst is the container's cpu.burst, period the planned one where another is than the kubelet's.
 		burst, planned string
@@ -36,6 +37,10 @@ func TestQuotaOfAPeriod(t *testing.T) {
 		"owns its CPUs":               {quotaCase: quotaCase{class: protocol.QoSNone, base: 40000, cpus: "0-1", quota: "-1", pod: "-1"}, period: 10000, burst: "-", planned: "-", standing: -1},
 		"everybody's":                 {quotaCase: quotaCase{class: protocol.QoSBE, batch: 1500, quota: "150000", pod: "150000"}, period: 100000, burst: "-", planned: "-", standing: 150000},
 		"shorter than a kernel takes": {quotaCase: quotaCase{class: protocol.QoSBE, batch: 1500, quota: "150000", pod: "150000"}, period: 999, burst: "-", planned: "-", standing: 150000},
+		"smallest burst":              {quotaCase: quotaCase{class: protocol.QoSLS, base: 1000, quota: "-", pod: "-"}, period: 10000, burst: "500", planned: "-", standing: 10000},
+		"not ours to write":           {quotaCase: quotaCase{class: protocol.QoSBE, batch: 1500, quota: "15000", pod: "150000"}, ceded: plan.KnobSet(plan.CPUPeriod), period: 10000, burst: "-", planned: "-", standing: 150000},
+		"not ours, the kubelet's":     {quotaCase: quotaCase{class: protocol.QoSLS, ratio: 125, base: 40000, quota: "32000", pod: "32000"}, ceded: plan.KnobSet(plan.CPUPeriod), period: 10000, burst: "20000", planned: "-", standing: 320000},
+		"quota ceded":                 {quotaCase: quotaCase{class: protocol.QoSBE, batch: 1500, quota: "-", pod: "-"}, ceded: plan.KnobSet(plan.CPUQuota), period: 10000, burst: "-", planned: "-", standing: -1},
 		"longer than a kernel takes":  {quotaCase: quotaCase{class: protocol.QoSBE, batch: 1500, quota: "150000", pod: "150000"}, period: 1000001, burst: "-", planned: "-", standing: 150000},
 		"observed": {
 			quotaCase: quotaCase{class: protocol.QoSLS, ratio: 125, base: 40000, quota: "32000", pod: "32000", modes: map[protocol.Feature]node.Mode{protocol.FeatureNormalization: node.Observe}, watch: true},
@@ -50,6 +55,7 @@ func TestQuotaOfAPeriod(t *testing.T) {
 			for f, m := range tc.modes {
 				v.Modes[f] = m
 			}
+			v.Ceded = tc.ceded
 			c.Base.Period = unit.Some(tc.period)
 			p.Base.Quota, p.Base.Period = c.Base.Quota, c.Base.Period
 			v.Dynamic.Quotas = map[string]node.QuotaLoop{p.UID: tc.loop}

@@ -52,7 +52,7 @@ func (d *Draft) Burst(limit, written unit.MilliCPU, quota unit.Micros) {
 	}
 	burst := quota
 	if percent <= math.MaxInt64/int64(limit) {
-		burst = min(quota, d.ofPeriod(unit.Micros(int64(limit)*percent)))
+		burst = min(quota, unit.Micros(int64(limit)*percent).OfPeriod(d.period()))
 	}
 	if burst <= 0 {
 		return

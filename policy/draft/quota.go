@@ -68,7 +68,7 @@ func (d *Draft) Quota(in QuotaInput) unit.Micros {
 	}
 	asked := d.PerCFSPeriod(base)
 	value, owner, steps := d.compose(asked, &in, d.active)
-	if own := d.ofPeriod(value); value != asked && own != base {
+	if own := d.quotaOfPeriod(value); value != asked && own != base {
 		d.setQuota(owner, own, d.quotaReason(base, &in, steps))
 		if !d.Takes(owner, plan.CPUQuota) {
 			return base
@@ -77,7 +77,7 @@ func (d *Draft) Quota(in QuotaInput) unit.Micros {
 	}
 	if d.planned != d.active {
 		seen, owner, steps := d.compose(asked, &in, d.planned)
-		if own := d.ofPeriod(seen); seen != asked && own != base && d.Takes(owner, plan.CPUQuota) {
+		if own := d.quotaOfPeriod(seen); seen != asked && own != base && d.Takes(owner, plan.CPUQuota) {
 			from := len(d.Plan)
 			d.setQuota(owner, own, d.quotaReason(base, &in, steps))
 			for i := range d.Plan[from:] {
@@ -104,23 +104,21 @@ func (d *Draft) period() unit.Micros {
 	return unit.CFSPeriod
 }
 
-// ofPeriod is what a quota of CFSPeriod is in the target's period.
-func (d *Draft) ofPeriod(q unit.Micros) unit.Micros {
+// quotaOfPeriod is what a quota of CFSPeriod is in the target's period.
+func (d *Draft) quotaOfPeriod(q unit.Micros) unit.Micros {
 	p := d.period()
 	if q <= 0 || p == unit.CFSPeriod {
 		return q
 	}
-	return max(unit.Micros(float64(q)*float64(p)/float64(unit.CFSPeriod)+0.5), unit.MinQuota)
+	q = max(q.OfPeriod(p), unit.MinQuota)
+	if d.View.Kernel.Systemd {
+		q = unit.UnitQuota(q, p) // of a period that is no multiple of 100 µs
+	}
+	return q
 }
 
 // PerCFSPeriod is what a quota of the target's period is in CFSPeriod, in which the loops reckon; unit.Unlimited stays.
-func (d *Draft) PerCFSPeriod(q unit.Micros) unit.Micros {
-	p := d.period()
-	if q <= 0 || p == unit.CFSPeriod {
-		return q
-	}
-	return unit.Micros(float64(q)*float64(unit.CFSPeriod)/float64(p) + 0.5)
-}
+func (d *Draft) PerCFSPeriod(q unit.Micros) unit.Micros { return q.PerCFSPeriod(d.period()) }
 
 // compose applies the steps of the features in use.
 func (d *Draft) compose(base unit.Micros, in *QuotaInput, use protocol.FeatureSet) (value unit.Micros, owner protocol.Feature, steps int) {
@@ -152,7 +150,7 @@ func (d *Draft) compose(base unit.Micros, in *QuotaInput, use protocol.FeatureSe
 	return value, owner, steps
 }
 
-// systemdStep is a hundredth of the kubelet's period.
+// systemdStep is a hundredth of CFSPeriod, in which compose reckons.
 const systemdStep = unit.CFSPeriod / 100
 
 // normalised reports whether the node's ratio divides the quotas of this pod.

@@ -55,6 +55,9 @@ func Decide(v *node.View, p *workload.Pod, sum Sums) (plan.Plan, []protocol.Prob
 func newJob(v *node.View, p *workload.Pod) job {
 	j := job{Draft: draft.New(v, p, p.Target())}
 	j.Period = p.Base.Period
+	if p.Base.Quota.V <= 0 && (v.Ceded.Has(plan.CPUPeriod) || !v.Kernel.Has(plan.CPUPeriod)) {
+		j.Period = unit.Opt{} // the kubelet has written none here, and nor may we
+	}
 	return j
 }
 
