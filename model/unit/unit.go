@@ -99,10 +99,10 @@ func QuotaFromMilli(m MilliCPU) Micros {
 }
 
 // UnitQuota is what a quota of a period becomes as the property of a systemd unit: CPU time per second in steps of 10 ms, which
-// whoever tells it rounds up (cgroup_cpu_adjust_period and the like of systemd reckon back from that).
+// who tells it rounds up, and from which systemd reckons back, rounding down.
 func UnitQuota(q, period Micros) Micros {
-	const second, step = 1000000, 10000
-	if q <= 0 || period <= 0 {
+	const second, step, most = 1000000, 10000, 1 << 40 // a quota of twelve days is more than any
+	if q <= 0 || period <= 0 || q > most {
 		return q
 	}
 	steps := (scale(int64(q), second, int64(period)) + step - 1) / step // what is lost of a microsecond is less than a step

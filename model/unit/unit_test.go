@@ -30,6 +30,13 @@ func TestSharesAndQuota(t *testing.T) {
 		"120 % of 8 GiB":                    {int64(Percent(120).Of(8 << 30).PageDown()), 10307919872},
 		"80 % of 2 GiB":                     {int64(Percent(80).Of(2 << 30).PageDown()), 1717985280},
 		"20 % of 2 GiB":                     {int64(Percent(20).Of(2 << 30).PageDown()), 429494272},
+		"quota in another period":           {int64(Micros(150000).OfPeriod(10000)), 15000},
+		"and back":                          {int64(Micros(15000).PerCFSPeriod(10000)), 150000},
+		"unlimited has no period":           {int64(Micros(Unlimited).OfPeriod(10000) + Micros(Unlimited).PerCFSPeriod(10000)), 2 * Unlimited},
+		"an absurd burst saturates":         {int64(Micros(math.MaxInt64).OfPeriod(1000000)), math.MaxInt64},
+		"a unit's quota":                    {int64(UnitQuota(33330, 10000)), 33400},
+		"a unit's absurd quota":             {int64(UnitQuota(math.MaxInt64-5, 1000)), math.MaxInt64 - 5},
+		"a unit's without limit":            {int64(UnitQuota(Unlimited, 10000)), Unlimited},
 		"percent does not overflow":         {int64(Percent(1000).Of(math.MaxInt64)), math.MaxInt64},
 	} {
 		if c.got != c.want {
