@@ -65,6 +65,8 @@ func (tr *Tree) rule(file string) func(path, dir, value string) (string, error) 
 		return func(_, dir, value string) (string, error) { return tr.cpuMax(dir, value) }
 	case "cpu.cfs_quota_us":
 		return checked(tr.checkQuota)
+	case "cpu.cfs_period_us":
+		return checked(tr.checkPeriod)
 	case "cpu.max.burst", "cpu.cfs_burst_us":
 		return checked(tr.checkBurst)
 	case "cpu.weight", "cpu.shares":
@@ -130,15 +132,27 @@ func (tr *Tree) checkQuota(dir, value string) error {
 	if err != nil || q != -1 && (q < 1000 || q < burst) {
 		return unix.EINVAL
 	}
-	mine := tr.ratio(dir, value)
+	return tr.fits(dir, value, tr.read(dir+"/cpu.cfs_period_us"))
+}
+
+// checkPeriod is the same for the other file.
+func (tr *Tree) checkPeriod(dir, value string) error {
+	if p, err := number(value); err != nil || p < 1000 || p > 1000000 {
+		return unix.EINVAL
+	}
+	return tr.fits(dir, tr.read(dir+"/cpu.cfs_quota_us"), value)
+}
+
+func (tr *Tree) fits(dir, quota, period string) error {
+	mine := ratio(quota, period)
 	for up := filepath.Dir(dir); strings.HasPrefix(up, tr.Roots.Cgroup+"/cpu/"); up = filepath.Dir(up) {
-		outer := tr.ratio(up, tr.read(up+"/cpu.cfs_quota_us"))
+		outer := tr.ratioOf(up)
 		if mine >= 0 && outer >= 0 && mine > outer {
 			return unix.EINVAL
 		}
 	}
 	return tr.each(dir, func(child string) error {
-		inner := tr.ratio(child, tr.read(child+"/cpu.cfs_quota_us"))
+		inner := tr.ratioOf(child)
 		if mine >= 0 && inner > mine {
 			return unix.EINVAL
 		}
@@ -146,10 +160,14 @@ func (tr *Tree) checkQuota(dir, value string) error {
 	})
 }
 
+func (tr *Tree) ratioOf(dir string) int64 {
+	return ratio(tr.read(dir+"/cpu.cfs_quota_us"), tr.read(dir+"/cpu.cfs_period_us"))
+}
+
 // ratio is the quota in thousandths of a CPU, -1 for none.
-func (tr *Tree) ratio(dir, quota string) int64 {
+func ratio(quota, period string) int64 {
 	q, err := number(quota)
-	p, perr := number(tr.read(dir + "/cpu.cfs_period_us"))
+	p, perr := number(period)
 	if err != nil || perr != nil || q < 0 || p <= 0 {
 		return -1
 	}
