@@ -100,17 +100,20 @@ func (f *Fake) kubelet(t testing.TB, pp *PaperPod) {
 		f.write(t, plan.Setting{Target: target, Knob: k, Value: plan.Int(*v)})
 	}
 	set(plan.CPUShares, pp.Desc.Shares)
+	if pp.Desc.Quota != nil {
+		set(plan.CPUPeriod, &pp.Desc.Period)
+	}
 	set(plan.CPUQuota, pp.Desc.Quota)
 	set(plan.MemoryLimit, pp.Desc.Memory)
 }
 
 func (f *Fake) write(t testing.TB, s plan.Setting) {
 	t.Helper()
-	writes, err := f.fs.Render(s)
+	change, err := f.fs.Prepare(s) // a period is written with the quota that stands
 	if err != nil {
 		t.Fatalf("render %s: %v", s.String(), err)
 	}
-	for _, w := range writes {
+	for _, w := range change.Writes {
 		if err := f.Tree.Write(w.File, w.Data, false); err != nil {
 			t.Fatalf("%s: %v", s.String(), err)
 		}
@@ -200,7 +203,7 @@ func (f *Fake) runc(t testing.TB, p *workload.Pod, c *workload.Container, spec s
 	ints := []struct {
 		k plan.Knob
 		o unit.Opt
-	}{{plan.MemoryLimit, r.MemoryLimit}, {plan.CPUShares, r.Shares}, {plan.CPUQuota, r.Quota}}
+	}{{plan.MemoryLimit, r.MemoryLimit}, {plan.CPUShares, r.Shares}, {plan.CPUPeriod, r.Period}, {plan.CPUQuota, r.Quota}}
 	for _, i := range ints {
 		if i.o.Set && i.o.V != 0 {
 			f.write(t, plan.Setting{Target: target, Knob: i.k, Value: plan.Int(i.o.V)})

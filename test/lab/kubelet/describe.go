@@ -24,6 +24,7 @@ type Description struct {
 	Sandbox               *runtimeapi.PodSandboxConfig
 	Containers            []*runtimeapi.ContainerConfig
 	Shares, Quota, Memory *int64 // of the pod's cgroup, nil where kubelet leaves it alone
+	Period                int64  // of the Quota, in µs
 }
 
 // Describe computes a pod's Description. It touches nothing.
@@ -43,7 +44,7 @@ func Describe(p Pod, o DescribeOptions) (Description, error) {
 	out := Description{
 		QoS: d.qos(), Cgroup: group.path(o.Driver), QoSCgroup: group[:len(group)-1].path(o.Driver),
 		Sandbox: k.sandboxConfig(p, d, group, 0),
-		Shares:  v.shares, Quota: v.quota, Memory: v.memory,
+		Shares:  v.shares, Quota: v.quota, Memory: v.memory, Period: v.period,
 	}
 	for i, c := range p.Containers {
 		out.Containers = append(out.Containers, k.containerConfig(p, c, d.qos(), d.containers[i], 0))
