@@ -7,6 +7,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -338,9 +339,11 @@ func (d *demo) why(ctx context.Context, from, to time.Time) string {
 	return smallest(resp.Body, from, to)
 }
 
-// smallest finds that reason in lines of records.
+// smallest finds that reason in lines of records. Where nothing was decided in that time it is that of what stood as it began: others may have
+// taken all of it before.
 func smallest(lines io.Reader, from, to time.Time) string {
 	why, least := "", int64(math.MaxInt64)
+	stood, since := "", time.Time{}
 	in := bufio.NewScanner(lines)
 	in.Buffer(nil, 1<<20)
 	for in.Scan() {
@@ -349,11 +352,17 @@ func smallest(lines io.Reader, from, to time.Time) string {
 			continue
 		}
 		quota, err := strconv.ParseInt(r.Want, 10, 64)
-		if err == nil && quota > 0 && quota < least && r.Time.After(from) && r.Time.Before(to) {
-			why, least = r.Reason, quota
+		switch {
+		case err != nil || quota <= 0:
+		case r.Time.After(from):
+			if quota < least && r.Time.Before(to) {
+				why, least = r.Reason, quota
+			}
+		case r.Time.After(since):
+			stood, since = r.Reason, r.Time
 		}
 	}
-	return why
+	return cmp.Or(why, stood)
 }
 
 // endLoop stops koordlet and the pods. What it has set stays without it; the class' quota is taken back for whoever goes on

@@ -254,6 +254,9 @@ not a record
 	if got := smallest(strings.NewReader(lines), at, at.Add(8*time.Second)); got != "this one" {
 		t.Errorf("%q", got)
 	}
+	if got := smallest(strings.NewReader(lines), at.Add(5*time.Second), at.Add(8*time.Second)); got != "this one" {
+		t.Errorf("what stood: %q", got)
+	}
 	if got := smallest(strings.NewReader(""), at, at.Add(time.Hour)); got != "" {
 		t.Errorf("of nothing: %q", got)
 	}
