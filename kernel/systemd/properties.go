@@ -161,18 +161,16 @@ func limit(n int64) uint64 {
 	return uint64(n)
 }
 
-// quotaPerSecond is ⌈quota × 10⁶ / period⌉ in microseconds of CPU time per second, rounded up to 10 ms: systemd rounds
-// the quota it derives from the property down (src/core/cgroup.c), and a container would get less than it asked.
+// quotaPerSecond is the property of a quota.
 func quotaPerSecond(quota, period unit.Micros) (uint64, error) {
 	if quota < 0 {
 		return infinity, nil
 	}
-	if period <= 0 || quota == 0 || quota > math.MaxInt64/1000000 {
+	told, ok := unit.UnitQuotaPerSecond(quota, period)
+	if !ok {
 		return 0, fmt.Errorf("quota %d µs in a period of %d µs", quota, period)
 	}
-	perSecond := (uint64(quota)*1000000 + uint64(period) - 1) / uint64(period)
-	const step = 10000
-	return (perSecond + step - 1) / step * step, nil
+	return uint64(told), nil
 }
 
 // setBits renders a list of ids as systemd's CPU mask: bit n of byte n/8. An empty set means "all" to systemd and is

@@ -101,15 +101,25 @@ func QuotaFromMilli(m MilliCPU) Micros {
 // UnitQuota is what a quota of a period becomes as the property of a systemd unit: CPU time per second in steps of 10 ms, which
 // who tells it rounds up, and from which systemd reckons back, rounding down.
 func UnitQuota(q, period Micros) Micros {
-	const second, step, most = 1000000, 10000, 1 << 40 // a quota of twelve days is more than any
-	if q <= 0 || period <= 0 || q > most {
+	told, ok := UnitQuotaPerSecond(q, period)
+	if !ok {
 		return q
 	}
-	steps := (scale(int64(q), second, int64(period)) + step - 1) / step // what is lost of a microsecond is less than a step
-	if scale(steps*step, int64(period), second) < int64(q) {
-		steps++
+	return Micros(scale(int64(told), int64(period), second))
+}
+
+const second = 1000000 // µs
+
+// UnitQuotaPerSecond is ⌈q × 10⁶ / period⌉ in microseconds of CPU time per second, rounded up to 10 ms: systemd rounds the quota that it
+// derives from the property down (src/core/cgroup.c), and a container would get less than it asked. ok is false for no limit, and for what
+// no kernel takes.
+func UnitQuotaPerSecond(q, period Micros) (told Micros, ok bool) {
+	const step = 10000
+	if q <= 0 || period <= 0 || q > math.MaxInt64/second {
+		return 0, false
 	}
-	return Micros(scale(steps*step, int64(period), second))
+	per := (int64(q)*second-1)/int64(period) + 1
+	return Micros((per-1)/step+1) * step, true
 }
 
 // OfPeriod is what a quota or a burst of CFSPeriod is in another period; PerCFSPeriod is the way back. Unlimited stays.

@@ -15,11 +15,15 @@ func (p *Pod) SumBase(containers []*Container) {
 		return
 	}
 	quota, memory := int64(0), int64(0)
-	period := max(containers[0].Base.Period.Or(int64(unit.CFSPeriod)), 1) // the kubelet has one for all
+	period := containers[0].Base.Period.Or(int64(unit.CFSPeriod)) // the kubelet has one for all
 	limited, bounded := true, true
 	for _, c := range containers {
 		if q := c.Base.Quota; q.Set && q.V > 0 {
-			quota += q.V * period / max(c.Base.Period.Or(int64(unit.CFSPeriod)), 1)
+			own := unit.Micros(q.V)
+			if of := c.Base.Period.Or(int64(unit.CFSPeriod)); of != period {
+				own = own.PerCFSPeriod(unit.Micros(of)).OfPeriod(unit.Micros(period))
+			}
+			quota += int64(own)
 		} else {
 			limited = false
 		}
