@@ -58,6 +58,7 @@ func (g *Engine) forgottenPod(ctx context.Context, pod podEntry, left []entry) {
 	for _, e := range left {
 		g.unexpect(&e)
 		g.recordGone(e.c.Target(pod.p))
+		g.stats.dropProof(e.c.ID)
 	}
 	g.ended(pod)
 	g.settleAncestors(ctx, g.views.Load())

@@ -53,9 +53,20 @@ func (s *stats) keepProof(id string, f status.ProofFailure) {
 	if s.proofs == nil {
 		s.proofs = map[string]status.ProofFailure{}
 	}
-	if len(s.proofs) < status.MaxProofFailures {
-		s.proofs[id] = f
+	if _, known := s.proofs[id]; !known && len(s.proofs) >= status.MaxProofFailures {
+		delete(s.proofs, oldest(s.proofs))
 	}
+	s.proofs[id] = f
+}
+
+// oldest is the container whose failure is the oldest.
+func oldest(of map[string]status.ProofFailure) (id string) {
+	for other, f := range of {
+		if id == "" || f.Time.Before(of[id].Time) {
+			id = other
+		}
+	}
+	return id
 }
 
 func (s *stats) dropProof(id string) {

@@ -17,8 +17,20 @@ type Listed struct {
 	Arrival
 }
 
+// Roll is who was known at a moment, by the ids of sandboxes and containers; nil is whoever is known.
+type Roll map[string]bool
+
+// Roll is who is known now, also what is being created.
+func (g *Engine) Roll() Roll { return g.reg.roll() }
+
 // Synchronize replaces what is known by the runtime's list. It only collects; repairs follow as direct writes.
 func (g *Engine) Synchronize(listed []*workload.Pod, containers []Listed) {
+	g.SynchronizeSince(nil, listed, containers)
+}
+
+// SynchronizeSince is Synchronize with a list that was asked for while others tell of pods and containers, too. before is from ahead of
+// the first question: what has come since stays as it was told, since the list may lack it, or show it as it was.
+func (g *Engine) SynchronizeSince(before Roll, listed []*workload.Pod, containers []Listed) {
 	pods := make([]podEntry, 0, len(listed))
 	byID := make(map[string]podEntry, len(listed))
 	for _, pod := range listed {
@@ -49,9 +61,10 @@ func (g *Engine) Synchronize(listed []*workload.Pod, containers []Listed) {
 	}
 	outlived(pods, entries)
 	g.learnFormulaFrom(entries)
-	gonePods, gone := g.reg.replace(pods, entries)
+	gonePods, gone := g.reg.replace(before, pods, entries)
 	g.reclaim()
-	g.m.SetContainers(len(entries))
+	_, n := g.reg.counts()
+	g.m.SetContainers(n)
 	g.stats.lastSync.Store(g.o.Now().UnixNano())
 	g.stats.tell()
 	g.log.Info("synchronized", "pods", len(pods), "containers", len(entries), "gone", len(gone))
@@ -69,6 +82,7 @@ func (g *Engine) vanished(pods []podEntry, containers []entry) {
 			g.unexpect(&e)
 			g.removeMon(e)
 			g.recordGone(e.c.Target(&workload.Pod{}))
+			g.stats.dropProof(e.c.ID)
 		}
 	}
 	for _, e := range pods {
@@ -110,8 +124,25 @@ func (g *Engine) countUnmanaged(ctx context.Context) {
 // creation was under way have started by then.
 var relistDelays = [...]time.Duration{2 * time.Second, 15 * time.Second}
 
-// replace puts the runtime's list in place of everything known and returns what is gone.
-func (r *registry) replace(pods []podEntry, containers []entry) (gonePods []podEntry, gone []entry) {
+// roll lists every id.
+func (r *registry) roll() Roll {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	out := make(Roll, len(r.pods)+len(r.containers))
+	for id := range r.pods {
+		out[id] = true
+	}
+	for id := range r.containers {
+		out[id] = true
+	}
+	return out
+}
+
+// since reports an id that was not known then.
+func (r Roll) since(id string) bool { return r != nil && !r[id] }
+
+// replace puts the runtime's list in place of everything that was known before, and returns what is gone.
+func (r *registry) replace(before Roll, pods []podEntry, containers []entry) (gonePods []podEntry, gone []entry) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.generation++
@@ -119,23 +150,58 @@ func (r *registry) replace(pods []podEntry, containers []entry) (gonePods []podE
 	r.pods, r.containers = make(map[string]podEntry, len(pods)), make(map[string]entry, len(containers))
 	r.members = make(map[string][]string, len(pods))
 	for _, e := range pods {
+		if had, ok := oldPods[e.p.ID]; ok && before.since(e.p.ID) {
+			had.inherit(&e) // what the ledger tells of a pod it tells once
+			e = had
+		}
 		r.pods[e.p.ID] = e
 	}
 	for _, e := range containers {
-		if had, ok := old[e.c.ID]; ok { // and may have been decided, and written, since the list was worked on
+		had, ok := old[e.c.ID]
+		switch {
+		case ok && before.since(e.c.ID):
+			had.owe(e.plan)
+			e = had
+		case ok: // and may have been decided, and written, since the list was worked on
 			e.plan, e.told = join(e.plan, had.plan), join(e.told, had.told)
 		}
 		r.set(e)
 	}
+	gone = r.keepSince(before, oldPods, old)
 	for id, e := range oldPods {
 		if _, ok := r.pods[id]; !ok {
 			gonePods = append(gonePods, e)
 		}
 	}
+	return gonePods, gone
+}
+
+// keepSince puts back what has come since and is not listed, with the pods of such containers, and returns the containers that are gone.
+// The lock is held.
+func (r *registry) keepSince(before Roll, oldPods map[string]podEntry, old map[string]entry) (gone []entry) {
+	keep := func(sandbox string) {
+		if _, listed := r.pods[sandbox]; listed {
+			return
+		}
+		if e, ok := oldPods[sandbox]; ok {
+			r.pods[sandbox] = e
+		}
+	}
+	for id := range oldPods {
+		if before.since(id) {
+			keep(id)
+		}
+	}
 	for id, e := range old {
-		if _, ok := r.containers[id]; !ok {
+		_, listed := r.containers[id]
+		switch {
+		case listed:
+		case before.since(id):
+			r.set(e)
+			keep(e.sandbox)
+		default:
 			gone = append(gone, e)
 		}
 	}
-	return gonePods, gone
+	return gone
 }

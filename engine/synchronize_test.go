@@ -4,11 +4,14 @@
 package engine
 
 import (
+	"maps"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/koord-rt/koord-rt/api/protocol"
+	"github.com/koord-rt/koord-rt/daemon/status"
 	"github.com/koord-rt/koord-rt/model/plan"
 	"github.com/koord-rt/koord-rt/model/workload"
 )
@@ -76,5 +79,46 @@ func TestListLacksWhatIsCreated(t *testing.T) {
 	g.drain()
 	if diff := cmp.Diff([]string{"counted LSR/counts-away", "/kubepods/podaway/c-away", "removed of-away", "of-away", "/kubepods/podaway"}, k.ended); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// A list that was asked for while others tell of pods and containers, too, says nothing of those that have come since: the ledger keeps
+// its books, and what was said of them holds. Failed proofs go with those that are gone.
+func TestListIsOlderThanWhatIsTold(t *testing.T) {
+	t.Parallel()
+	g, _ := protector(t, nil, nil)
+	k := &books{}
+	g.o.Kernel, g.o.Groups = k, k
+	begin := func(pod *workload.Pod) {
+		start(g, Sandbox{ID: pod.ID, Read: func() *workload.Pod { return pod }}, listed(pod).Arrival)
+		g.drain()
+	}
+	kept, away, listedToo, since := lsr("kept"), lsr("away"), lsr("listed"), lsr("since")
+	begin(kept)
+	begin(away)
+	before := g.Roll()
+	begin(listedToo)
+	begin(since)
+	for _, id := range []string{"kept", "away", "listed", "since"} {
+		g.stats.keepProof("c-"+id, status.ProofFailure{})
+	}
+	g.SynchronizeSince(before, []*workload.Pod{kept, listedToo}, []Listed{listed(kept), listed(listedToo)})
+	g.drain()
+	if diff := cmp.Diff([]string{"/kubepods/podaway/c-away", "/kubepods/podaway"}, k.ended); diff != "" {
+		t.Errorf("ended (-want +got):\n%s", diff)
+	}
+	for id, pid := range map[string]int{"kept": 0, "listed": 7, "since": 7} { // a list tells no process
+		pod, c, known := g.Known("c-" + id)
+		if !known || pod.ID != id || c.PID != pid || len(g.reg.membersOf(id)) != 1 {
+			t.Errorf("%s: known %v: %+v", id, known, c)
+		}
+	}
+	if diff := cmp.Diff([]string{"c-kept", "c-listed", "c-since"}, slices.Sorted(maps.Keys(g.Status().ProofFailures))); diff != "" {
+		t.Errorf("failed proofs (-want +got):\n%s", diff)
+	}
+	g.RemovePod("since")
+	g.drain()
+	if _, left := g.Status().ProofFailures["c-since"]; left {
+		t.Error("the proof of a container that went with its pod is still told")
 	}
 }

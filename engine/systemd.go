@@ -151,9 +151,9 @@ func unitSettings(pl plan.Plan) plan.Plan {
 	return out
 }
 
-// isUnit reports settings that systemd has a property for, of a cgroup that is a unit.
+// isUnit reports settings that systemd has a property for, of a cgroup that is a unit. On cgroup v1 it has fewer: SyncUnits skips the others.
 func isUnit(s *plan.Setting) bool {
-	if s.Observe || !systemd.Mapped(s.Knob) || s.Target.Level == plan.LevelGroup {
+	if s.Observe || !systemd.Mapped(s.Knob, false) || s.Target.Level == plan.LevelGroup {
 		return false
 	}
 	_, err := systemd.Unit(s.Target.Cgroup)

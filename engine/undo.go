@@ -108,27 +108,13 @@ func widest(v *node.View, k plan.Knob, base *workload.Resources) (plan.Value, bo
 		return listOr(base.Mems, v.Topology.Nodes.String())
 	case plan.OOMScoreAdj:
 		return plan.Int(base.OOMScoreAdj.V), base.OOMScoreAdj.Set
-	case plan.CPUBurst, plan.CPUIdle, plan.CPUBvt, plan.SchedPolicy, plan.MemoryMin, plan.MemoryLow,
-		plan.MemoryWmarkMinAdj, plan.MemoryWmarkRatio, plan.MemoryPriority, plan.MemoryUsePriorityOOM,
-		plan.MemoryOOMGroup, plan.PageCacheEnable, plan.PageCacheSize, plan.PageCacheSync, plan.IOLatency:
-		return plan.Int(0), true
-	case plan.MemoryWmarkScale:
-		return plan.Int(wmarkScaleDefault), true
-	case plan.MemoryHigh, plan.IOReadBPS, plan.IOWriteBPS, plan.IOReadIOPS, plan.IOWriteIOPS:
-		return plan.Int(unit.Unlimited), true
-	case plan.IOWeight:
-		return plan.Int(100), true
 	case plan.RDTClass:
 		return plan.Text(base.RDT), true
 	case plan.CoreSchedCookie:
 		return plan.Text(""), true
 	}
-	return plan.Value{}, false // a monitoring group is removed instead, which moves its tasks
+	return plan.Neutral(k) // a monitoring group has none: it is removed instead, which moves its tasks
 }
-
-// wmarkScaleDefault is memory.wmark_scale_factor of a cgroup that nobody has written to, 0.5 % (Anolis' kernel
-// documentation).
-const wmarkScaleDefault = 50
 
 // askedFor is what the kubelet or the runtime has put into the container's unified keys: its MemoryQoS, or
 // memory.oom.group = 1.

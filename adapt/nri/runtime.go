@@ -33,7 +33,7 @@ const (
 
 // releases is read from the sources of each release: what is applied, not merely accepted.
 func releases(runtime string) []release {
-	base := node.Fields{Unified: true, OOMScoreAdj: true, RDTClass: true, Pids: true}
+	base := node.Fields{Unified: true, OOMScoreAdj: true, RDTClass: true}
 	cdi, pod, sched := base, base, base
 	cdi.CDI = true
 	pod.CDI, pod.UpdatePod = true, true
@@ -101,7 +101,7 @@ func unknownRuntime(r node.Runtime, told [3]int, ok bool) node.Runtime {
 		return r
 	}
 	r.NRI = fmt.Sprintf("%d.%d", told[0], told[1])
-	r.Fields = limit(node.Fields{Unified: true, OOMScoreAdj: true, RDTClass: true, Scheduler: true, Pids: true, UpdatePod: true}, told)
+	r.Fields = limit(node.Fields{Unified: true, OOMScoreAdj: true, RDTClass: true, Scheduler: true, UpdatePod: true}, told)
 	r.Problems = []string{fmt.Sprintf("runtime %q is not tested: what it applies is guessed from NRI %s", r.Name, r.NRI)}
 	return r
 }
@@ -109,7 +109,7 @@ func unknownRuntime(r node.Runtime, told [3]int, ok bool) node.Runtime {
 // limit removes what an NRI version does not know.
 func limit(f node.Fields, nri [3]int) node.Fields {
 	if older(nri, [3]int{0, 7, 0}) {
-		f.OOMScoreAdj, f.Pids, f.CDI = false, false, false
+		f.OOMScoreAdj, f.CDI = false, false
 	}
 	if older(nri, [3]int{0, 10, 0}) {
 		f.UpdatePod = false

@@ -32,7 +32,6 @@ const (
 	CodeDeadlineExceeded = 4
 	CodeNotFound         = 5
 	CodeUnimplemented    = 12
-	CodeUnavailable      = 14
 )
 
 // ErrTooLarge is wrapped when a message or an answer is longer than the client's limit.

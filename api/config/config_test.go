@@ -6,6 +6,7 @@ package config_test
 import (
 	"os"
 	"reflect"
+	"strings"
 	"testing"
 	"time"
 
@@ -71,10 +72,8 @@ strategy:
 		"llc":        {got.ModeOf(protocol.FeatureLLC), config.ModeOff},
 		"blkio":      {got.ModeOf(protocol.FeatureBlkIO), config.ModeObserve},
 		"batch":      {got.ModeOf(protocol.FeatureBatch), config.ModeActive},
-		"closed":     {got.FailsClosed(protocol.FeatureCPUSet), true},
-		"open":       {got.FailsClosed(protocol.FeatureBatch), false},
-		"ceded":      {got.Cedes("memory.high"), true},
-		"kept":       {got.Cedes("memory.low"), false},
+		"closed":     {strings.Join(got.FailClosed, ","), "cpuset"},
+		"ceded":      {strings.Join(got.Cede, ","), "memory.high"},
 		"devices":    {got.Limits.Devices, false},
 		"core-sched": {got.Limits.CoreSched, true},
 		"oom":        {*got.Limits.OOMScoreAdjMin, 0},

@@ -6,7 +6,6 @@ package config
 import (
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/koord-rt/koord-rt/api/protocol"
 	"github.com/koord-rt/koord-rt/api/strategy"
@@ -113,9 +112,3 @@ func (c Node) ModeOf(f protocol.Feature) Mode {
 	}
 	return ModeActive
 }
-
-// FailsClosed reports whether f is in FailClosed.
-func (c Node) FailsClosed(f protocol.Feature) bool { return slices.Contains(c.FailClosed, f.String()) }
-
-// Cedes reports whether a knob is left to another plugin.
-func (c Node) Cedes(knob string) bool { return slices.Contains(c.Cede, knob) }

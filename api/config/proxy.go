@@ -6,6 +6,8 @@ package config
 import (
 	"strings"
 	"time"
+
+	"github.com/koord-rt/koord-rt/api/protocol"
 )
 
 // KindProxy is the kind of the runtime proxy's configuration document; its apiVersion is [APIVersion].
@@ -51,7 +53,7 @@ func DefaultProxy() Proxy {
 		RuntimeEndpoint: "/var/run/containerd/containerd.sock",
 		BackendMode:     BackendContainerd,
 		Hooks: ProxyHooks{
-			Dir: "/etc/runtime/hookserver.d", ServerKey: "runtimeproxy.koordinator.sh/skip-hookserver", ServerValue: "true",
+			Dir: "/etc/runtime/hookserver.d", ServerKey: protocol.LabelSkipHookServer, ServerValue: "true",
 			Merge: HookYields,
 		},
 		Reconnect: Reconnect{Min: Duration(500 * time.Millisecond), Max: Duration(30 * time.Second)},

@@ -141,7 +141,7 @@ func TestPodLimitsCheck(t *testing.T) {
 		key, value string
 		want       string // a part of the reason, "" for allowed
 	}{
-		"not limited at all":     {protocol.PodLimits{}, protocol.AnnotationResourceSpec, "{}", ""},
+		"not limited at all":     {protocol.PodLimits{}, protocol.AnnotationResourceStatus, "{}", ""},
 		"allowed":                {low, protocol.AnnotationCPUBurst, "{}", ""},
 		"not allowed":            {low, protocol.AnnotationResctrl, "{}", "resctrl is not allowed"},
 		"nothing allowed":        {protocol.PodLimits{}, protocol.AnnotationCPUBurst, "{}", "cpuBurst is not allowed"},

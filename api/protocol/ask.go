@@ -9,8 +9,6 @@ import "github.com/koord-rt/koord-rt/api/strategy"
 type Ask struct {
 	// QoS is the label's class, QoSNone without one; see [KubeQoS.DefaultQoS] for the default.
 	QoS QoS
-	// Labelled says that the QoS label is present and valid.
-	Labelled bool
 	// PriorityClass is the label's band, PriorityNone without one.
 	PriorityClass PriorityClass
 	// Extended holds batch and mid resources by container name.

@@ -5,7 +5,6 @@ package protocol
 
 import (
 	"fmt"
-	"strconv"
 	"strings"
 
 	"github.com/koord-rt/koord-rt/api/strategy"
@@ -85,27 +84,6 @@ func deviceFrom(w deviceWire) (DeviceAllocation, error) {
 		out.VFs = append(out.VFs, vf)
 	}
 	return out, nil
-}
-
-// FormatDeviceAllocated writes what [ParseDeviceAllocated] reads.
-func FormatDeviceAllocated(devices map[string][]DeviceAllocation) string {
-	wire := make(map[string][]deviceWire, len(devices))
-	for kind, list := range devices {
-		for _, d := range list {
-			w := deviceWire{Minor: d.Minor, ID: d.ID}
-			for name, value := range d.Resources {
-				if w.Resources == nil {
-					w.Resources = make(map[string]strategy.Quantity, len(d.Resources))
-				}
-				w.Resources[name] = strategy.Quantity(strconv.FormatInt(value, 10))
-			}
-			if len(d.VFs) > 0 || d.GPUSharedResourceTemplate != "" {
-				w.Extension = &deviceExtensionWire{VFs: d.VFs, Template: d.GPUSharedResourceTemplate}
-			}
-			wire[kind] = append(wire[kind], w)
-		}
-	}
-	return encode(wire)
 }
 
 // isPCIAddress checks dddd:bb:dd.f in hexadecimal; the domain may be longer (Intel VMD uses five digits).

@@ -6,11 +6,6 @@ package protocol
 // Domains of the keys below.
 const (
 	DomainKoordinator = "koordinator.sh/"
-	DomainKubernetes  = "kubernetes.io/"
-	DomainScheduling  = "scheduling.koordinator.sh/"
-	DomainNode        = "node.koordinator.sh/"
-	DomainPod         = "pod.koordinator.sh/"
-	DomainKubelet     = "kubelet.koordinator.sh/"
 	DomainOwn         = "koord-rt.dev/"
 )
 
@@ -32,21 +27,12 @@ const (
 	LabelGPUIsolationProvider = "koordinator.sh/gpu-isolation-provider"
 	// LabelSkipHookServer "true" keeps the CRI proxy's hooks away from the pod.
 	LabelSkipHookServer = "runtimeproxy.koordinator.sh/skip-hookserver"
-	// LabelDockerType is podsandbox or container, on containers of the docker shim.
-	LabelDockerType = "io.kubernetes.docker.type"
-	// LabelDockerSandboxID is the sandbox of such a container.
-	LabelDockerSandboxID = "io.kubernetes.sandbox.id"
 )
 
 // Pod annotations read on the node.
 const (
 	AnnotationResourceStatus   = "scheduling.koordinator.sh/resource-status"
-	AnnotationResourceSpec     = "scheduling.koordinator.sh/resource-spec"
-	AnnotationNUMATopologySpec = "scheduling.koordinator.sh/numa-topology-spec"
 	AnnotationDeviceAllocated  = "scheduling.koordinator.sh/device-allocated"
-	AnnotationDeviceHint       = "scheduling.koordinator.sh/device-allocate-hint"
-	AnnotationDeviceJoint      = "scheduling.koordinator.sh/device-joint-allocate"
-	AnnotationGPUPartitionSpec = "scheduling.koordinator.sh/gpu-partition-spec"
 	AnnotationCPUBurst         = "koordinator.sh/cpuBurst"
 	AnnotationCPUQOS           = "koordinator.sh/cpuQOS"
 	AnnotationMemoryQOS        = "koordinator.sh/memoryQOS"
@@ -58,7 +44,6 @@ const (
 	AnnotationOOMScoreAdjSpec  = "koordinator.sh/oom-score-adj-spec"
 	AnnotationResctrl          = "node.koordinator.sh/resctrl"
 	AnnotationExtendedResource = "node.koordinator.sh/extended-resource-spec"
-	AnnotationReplaceResources = "pod.koordinator.sh/replace-resources"
 )
 
 // Annotations and labels of the Node and NodeResourceTopology objects.
@@ -78,22 +63,15 @@ const (
 	AnnotationNetworkBandwidth   = "node.koordinator.sh/network-bandwidth"
 	AnnotationOriginExtended     = "node.koordinator.sh/originExtendedAllocatable"
 	AnnotationThirdPartyAllocs   = "node.koordinator.sh/thirdPartyAllocations"
-	AnnotationGPUPartitions      = "scheduling.koordinator.sh/gpu-partitions"
-	AnnotationUsageThresholds    = "scheduling.koordinator.sh/usage-thresholds"
 	LabelNormalizationEnabled    = "node.koordinator.sh/cpu-normalization-enabled"
 	LabelNUMAReservation         = "node.koordinator.sh/enable-numa-reservation"
-	LabelCPUBindPolicy           = "node.koordinator.sh/cpu-bind-policy"
-	LabelNUMAAllocateStrategy    = "node.koordinator.sh/numa-allocate-strategy"
-	LabelNUMATopologyPolicy      = "node.koordinator.sh/numa-topology-policy"
 	LabelCPUReclaimRatio         = "node.koordinator.sh/cpu-reclaim-ratio"
 	LabelMemoryReclaimRatio      = "node.koordinator.sh/memory-reclaim-ratio"
 	LabelMidStaticCPUReserved    = "node.koordinator.sh/mid-static-cpu-reserved-ratio"
 	LabelMidStaticMemoryReserved = "node.koordinator.sh/mid-static-memory-reserved-ratio"
-	LabelGPUPartitionPolicy      = "node.koordinator.sh/gpu-partition-policy"
 	LabelGPUVendor               = "node.koordinator.sh/gpu-vendor"
 	LabelGPUModel                = "node.koordinator.sh/gpu-model"
 	LabelGPUDriverVersion        = "node.koordinator.sh/gpu-driver-version"
-	LabelSecondaryDevicePlanned  = "node.koordinator.sh/secondary-device-well-planned"
 	LabelHAMiVGPUNode            = "hami.io/vgpu-node"
 	LabelDeprecatedGPUDriver     = "kubernetes.io/gpu-driver"
 	LabelDeprecatedGPUModel      = "kubernetes.io/gpu-model"
@@ -103,7 +81,6 @@ const (
 	CoreSchedPolicyGroup     = ""
 	CoreSchedPolicyNone      = "none"
 	CoreSchedPolicyExclusive = "exclusive"
-	NormalizationRatioUnset  = "-1"
 )
 
 // Keys of our own.

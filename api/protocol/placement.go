@@ -164,8 +164,3 @@ func checkAmount(name string, q strategy.Quantity) error {
 	}
 	return nil
 }
-
-// FormatResourceStatus writes what [ParseResourceStatus] reads; NUMANodes is implied by NUMANodeResources.
-func FormatResourceStatus(r ResourceStatus) string {
-	return encode(resourceStatusWire{CPUSet: r.CPUSet, NUMANodeResources: r.NUMANodeResources})
-}

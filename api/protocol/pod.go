@@ -92,9 +92,7 @@ func read[T any](r *podReader, m map[string]string, key string, parse func(strin
 }
 
 func (r *podReader) readLabels() {
-	if q, ok := read(r, r.labels, LabelQoSClass, readQoS); ok {
-		r.ask.QoS, r.ask.Labelled = q, q != QoSNone
-	}
+	r.ask.QoS, _ = read(r, r.labels, LabelQoSClass, readQoS)
 	r.ask.PriorityClass, _ = read(r, r.labels, LabelPriorityClass, readPriorityClass)
 	r.ask.CoreSchedGroup, _ = read(r, r.labels, LabelCoreSchedGroupID, readName)
 	r.ask.CoreSchedPolicy, _ = read(r, r.labels, LabelCoreSchedPolicy, readCoreSchedPolicy)

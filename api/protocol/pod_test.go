@@ -50,7 +50,6 @@ func TestParsePodWhole(t *testing.T) {
 	other, _ := ask.OOMScoreAdjFor("other")
 	for name, pair := range map[string][2]any{
 		"qos":             {ask.QoS, protocol.QoSLS},
-		"labelled":        {ask.Labelled, true},
 		"priority":        {ask.PriorityClass, protocol.PriorityProd},
 		"group":           {ask.CoreSchedGroup, "group-1"},
 		"policy":          {ask.CoreSchedPolicy, "exclusive"},

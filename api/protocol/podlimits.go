@@ -6,7 +6,6 @@ package protocol
 import (
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 )
 
@@ -103,20 +102,6 @@ func ParsePodLimits(s string) (PodLimits, error) {
 		out.OOMScoreAdjMin = low
 	}
 	return out, nil
-}
-
-// FormatPodLimits writes what [ParsePodLimits] reads.
-func FormatPodLimits(l PodLimits) string {
-	if len(l.Allowed) == 0 {
-		return noLimits
-	}
-	items := slices.Clone(l.Allowed)
-	for i, name := range items {
-		if name == oomScoreAdjName {
-			items[i] += ">=" + strconv.Itoa(l.OOMScoreAdjMin)
-		}
-	}
-	return strings.Join(items, ",")
 }
 
 // Check says why an annotation is not allowed; "" when it is, or is none that is limited. A value that cannot be read is

@@ -5,8 +5,6 @@ package protocol
 
 import (
 	"fmt"
-	"maps"
-	"slices"
 )
 
 // maxCacheID is the highest cache id that is accepted; more than any machine has.
@@ -127,31 +125,4 @@ func percentFrom(p *int64) (int64, error) {
 		return 0, fmt.Errorf("percent: want 1..100")
 	}
 	return *p, nil
-}
-
-// FormatResctrl writes what [ParseResctrl] reads, per-cache entries by rising id.
-func FormatResctrl(r Resctrl) string {
-	var wire resctrlWire
-	if r.LLC != nil || len(r.LLCPerCache) > 0 {
-		wire.LLC = &schemataWire[rangeWire]{}
-		if r.LLC != nil {
-			wire.LLC.Schemata = &rangeWire{Range: []int64{r.LLC.Start, r.LLC.End}}
-		}
-		for _, id := range slices.Sorted(maps.Keys(r.LLCPerCache)) {
-			part := r.LLCPerCache[id]
-			wire.LLC.SchemataPerCache = append(wire.LLC.SchemataPerCache,
-				rangeWire{CacheID: &id, Range: []int64{part.Start, part.End}})
-		}
-	}
-	if r.MBPercent != nil || len(r.MBPerCache) > 0 {
-		wire.MB = &schemataWire[percentWire]{}
-		if r.MBPercent != nil {
-			wire.MB.Schemata = &percentWire{Percent: r.MBPercent}
-		}
-		for _, id := range slices.Sorted(maps.Keys(r.MBPerCache)) {
-			percent := r.MBPerCache[id]
-			wire.MB.SchemataPerCache = append(wire.MB.SchemataPerCache, percentWire{CacheID: &id, Percent: &percent})
-		}
-	}
-	return encode(wire)
 }

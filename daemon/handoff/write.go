@@ -160,25 +160,6 @@ func (w *Writer) Lacks(file string) bool {
 	return errors.Is(err, os.ErrNotExist)
 }
 
-// Withdraw removes everything that was published: the agent leaves the node for good and the plugin is to run
-// standalone.
-func (w *Writer) Withdraw() error {
-	paths := []string{filepath.Join(w.runDir, PodsFile), filepath.Join(w.runDir, DynamicFile)}
-	if w.stateDir != "" {
-		paths = append(paths, filepath.Join(w.stateDir, StrategyFile))
-	}
-	// The strategy in the run directory goes last: watchers look there for the state directory's copy too.
-	paths = append(paths, filepath.Join(w.runDir, StrategyFile))
-	var errs []error
-	for _, p := range paths {
-		if err := os.Remove(p); err != nil && !errors.Is(err, os.ErrNotExist) {
-			errs = append(errs, fmt.Errorf("withdraw: %w", err))
-		}
-	}
-	w.kept, w.owed = nil, nil
-	return errors.Join(errs...)
-}
-
 func publish(path string, e envelope) error {
 	b, err := json.Marshal(e)
 	if err != nil {

@@ -19,8 +19,8 @@ import (
 	"github.com/koord-rt/koord-rt/model/journal"
 )
 
-// Run compacts when needed until ctx ends; it returns nil then. A compaction that fails is visible in Stats and tried
-// again after further appends.
+// Run compacts when needed until ctx ends; it returns nil then. A compaction that fails is told (Options.Failed), unless the one before it
+// has failed alike, and tried again after further appends.
 func (l *Ledger) Run(ctx context.Context) error {
 	for {
 		select {
@@ -29,8 +29,12 @@ func (l *Ledger) Run(ctx context.Context) error {
 		case <-l.wake:
 			err := l.Compact()
 			l.mu.Lock()
+			before := l.stats.CompactionErr
 			l.stats.CompactionErr = err
 			l.mu.Unlock()
+			if err != nil && l.o.Failed != nil && (before == nil || before.Error() != err.Error()) {
+				l.o.Failed(err)
+			}
 		}
 	}
 }

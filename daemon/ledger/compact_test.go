@@ -7,7 +7,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -94,6 +97,43 @@ func TestCompactKeepsBeside(t *testing.T) {
 	if got, want := compacted(), []int{6}; !slices.Equal(got, want) {
 		t.Errorf("kept %v after a restore, want %v", got, want)
 	}
+}
+
+// A compaction that fails is told once, and stands in the error of a ledger that is full for it; once it goes well again there is room.
+func TestACompactionThatFailsIsTold(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	told := make(chan error, 99)
+	l := open(t, dir, "nri", Options{MaxBytes: 2 << 10, Failed: func(err error) { told <- err }})
+	path := filepath.Join(Dir(dir), "nri.jsonl")
+	aside := path + ".aside"
+	if err := errors.Join(os.Rename(path, aside), os.WriteFile(path, nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var run sync.WaitGroup
+	run.Go(func() { _ = l.Run(ctx) })
+	fill := func(until func(error) bool) error {
+		t.Helper()
+		for i := range 20000 {
+			if err := l.Append(record("a", plan.CPUShares, i, "1024", fmt.Sprint(i))); until(err) {
+				return err
+			}
+			time.Sleep(100 * time.Microsecond) // leaves a CPU to Run
+		}
+		t.Fatal("not within 20,000 records")
+		return nil
+	}
+	err := fill(func(err error) bool { return errors.Is(err, ErrFull) && err.Error() != ErrFull.Error() })
+	if cause := <-told; !strings.Contains(err.Error(), cause.Error()) || len(told) > 0 {
+		t.Errorf("full: %v; told %v and %d more", err, cause, len(told))
+	}
+	if err := os.Rename(aside, path); err != nil {
+		t.Fatal(err)
+	}
+	fill(func(err error) bool { return err == nil })
+	cancel()
+	run.Wait()
 }
 
 func TestRunCompactsWhenTooLongAndAppendsGoOn(t *testing.T) {

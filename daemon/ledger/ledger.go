@@ -53,6 +53,8 @@ type Options struct {
 	// Newest is how many records a compaction leaves at most, the newest; 0 is all that matter. It is for what nobody restores from,
 	// and whose targets nobody says are gone.
 	Newest int
+	// Failed is called by Run when a compaction fails; may be nil.
+	Failed func(error)
 }
 
 // Stats are counters since Open.
@@ -224,6 +226,9 @@ func (l *Ledger) write(buf []byte, n int64) error {
 	}
 	if l.size > hardFactor*l.o.MaxBytes && l.size > 2*l.triggerBytes {
 		l.wakeIfNeeded()
+		if err := l.stats.CompactionErr; err != nil {
+			return fmt.Errorf("%w: %w", ErrFull, err)
+		}
 		return ErrFull
 	}
 	// Somebody may have cleaned the run directory; records in a file without a name are of no use.

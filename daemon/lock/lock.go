@@ -104,11 +104,11 @@ func readable(path string) *os.File {
 	return f
 }
 
-// Sign writes our pid into the file, by which others know that somebody holds it; once it stands there it does nothing. The error is an
-// ErrReplaced where the file has been removed or replaced.
+// Sign writes our pid into the file, by which others know that somebody holds it; once it stands there it only looks whether the file does.
+// The error is an ErrReplaced where the file has been removed or replaced.
 func (l *Lock) Sign() error {
 	if l.pid != nil {
-		return nil
+		return l.stands()
 	}
 	f, err := os.OpenFile(l.f.Name(), os.O_RDWR|unix.O_NOFOLLOW, 0)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -122,6 +122,22 @@ func (l *Lock) Sign() error {
 		return err
 	}
 	l.pid = f
+	return nil
+}
+
+// stands reports whether the file that is locked is still the one that others find.
+func (l *Lock) stands() error {
+	ours, err := l.f.Stat()
+	if err != nil {
+		return fmt.Errorf("look for lock: %w", err)
+	}
+	now, err := os.Lstat(l.f.Name())
+	switch {
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, unix.ENOTDIR), err == nil && !os.SameFile(ours, now):
+		return fmt.Errorf("lock %s: %w", l.f.Name(), ErrReplaced)
+	case err != nil:
+		return fmt.Errorf("look for lock: %w", err)
+	}
 	return nil
 }
 

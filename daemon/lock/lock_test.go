@@ -201,3 +201,32 @@ func TestLockThatCannotBeWritten(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// Who has signed and whose file is removed or replaced since learns of it when he signs again.
+func TestSignAgain(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "nri.lock")
+	l, err := Acquire(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Sign(); err != nil {
+		t.Errorf("while it stands: %v", err)
+	}
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Sign(); !errors.Is(err, ErrReplaced) {
+		t.Errorf("removed: %v", err)
+	}
+	other, err := Acquire(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Sign(); !errors.Is(err, ErrReplaced) || Holder(path) != os.Getpid() {
+		t.Errorf("replaced: %v, holder %d", err, Holder(path))
+	}
+	if err := errors.Join(l.Release(), other.Release()); err != nil {
+		t.Error(err)
+	}
+}

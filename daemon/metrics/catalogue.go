@@ -63,21 +63,21 @@ var catalogue = [numMetrics]Metric{
 	eventLate: {"event_late_total", Counter, []string{"event"},
 		"Decisions that missed the deadline; the safe default was answered.", valuesEvent},
 	decisions: {"decisions_total", Counter, []string{"feature", "outcome"},
-		"Decisions by feature and outcome.", valuesFeature + "; outcome: applied, unchanged, observed, refused, unsupported, error"},
+		"Decisions by feature and outcome.", valuesFeature + "; " + oneOf("outcome", outcomeNames[:]...)},
 	observed: {"observe_total", Counter, []string{"feature"},
 		"Settings that were planned but not written, because the feature only observes.", valuesFeature},
 	problems: {"problems_total", Counter, []string{"key"},
-		"Labels, annotations and configuration that could not be used, and background work that panicked.", "key: a known label or annotation, strategy, config, handoff, probe, panic or other"},
+		"Labels, annotations and configuration that could not be used, and background work that panicked.", "key: a known label or annotation, strategy, configuration, handoff, probe, panic or other"},
 	proofs: {"proof_total", Counter, []string{"knob", "result"},
-		"Values read back from the kernel before a container's first instruction.", valuesKnob + "; result: ok, drift, error, unsupported, retried"},
+		"Values read back from the kernel before a container's first instruction.", valuesKnob + "; " + oneOf("result", resultNames[ResultOK], resultNames[ResultDrift])},
 	writes: {"writes_total", Counter, []string{"knob", "result"},
-		"Direct writes to the kernel.", valuesKnob + "; result: as for proofs"},
+		"Direct writes to the kernel.", valuesKnob + "; " + oneOf("result", resultNames[ResultOK], resultNames[ResultError])},
 	early: {"early_writes_total", Counter, []string{"knob"},
 		"Those of them that were made while the runtime prepared the container, so that its start did not wait for them.", valuesKnob},
 	drifts: {"drift_total", Counter, []string{"knob", "source"},
 		"Values that had stood and were found to be another, by who may have written that.", valuesKnob + "; source: " + sources},
 	failOpen: {"fail_open_total", Counter, []string{"reason"},
-		"Containers that went through without their guarantees.", "reason: deadline, panic, error, not-ready, unmanaged"},
+		"Containers that went through without their guarantees.", oneOf("reason", failOpenNames[:]...)},
 	ledgerErrors: {"ledger_errors_total", Counter, nil,
 		"Ledger records that could not be kept.", ""},
 	unmanaged: {"unmanaged_containers", Gauge, nil,
@@ -93,14 +93,15 @@ var catalogue = [numMetrics]Metric{
 	claimedCPUs: {"claimed_cpus", Gauge, []string{"class"},
 		"CPUs held by exclusive containers.", "class: LSE, LSR"},
 	featureState: {"feature_state", Gauge, []string{"feature", "state"},
-		"1 for the state that a feature is in on this node.", valuesFeature + "; state: active, degraded, unsupported, observe, off"},
+		"1 for the state that a feature is in on this node.", valuesFeature + "; " + oneOf("state", stateNames[:]...)},
 	buildInfo: {"build_info", Gauge, []string{"version", "runtime", "runtime_version", "nri"},
 		"Always 1; its labels are versions.", "as the programs report them"},
 	afterStart: {"after_start_seconds", Histogram, nil,
 		"From the runtime's answer to a start until what had to be written after it, because the request could not carry it, was in force and read back. A start with nothing to write is not counted.", ""},
 }
 
-// Catalogue lists every metric of a program with an engine: "nri" is koord-nri, "cri" koord-runtime-proxy.
+// Catalogue lists the metrics of a program's engine: "nri" is koord-nri, "cri" koord-runtime-proxy, "koordlet" koordlet, which has those of
+// AgentCatalogue beside them.
 func Catalogue(program string) []Metric {
 	n := numMetrics
 	if program != "cri" {

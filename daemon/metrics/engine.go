@@ -95,7 +95,7 @@ func (r *registrar) counter(m metric) prometheus.Counter { return r.counters(m).
 
 func (r *registrar) gauge(m metric) prometheus.Gauge { return r.gauges(m).WithLabelValues() }
 
-// NewEngine registers the metrics, named after the program: "nri", "cri". It fails when one is registered already.
+// NewEngine registers the metrics, named after the program: "nri", "cri", "koordlet". It fails when one is registered already.
 func NewEngine(reg prometheus.Registerer, program string) (*Engine, error) {
 	r := &registrar{reg: reg, names: Catalogue(program)}
 	m := &Engine{
@@ -146,7 +146,7 @@ func problemKeys() []string {
 		protocol.AnnotationMemoryQOS, protocol.AnnotationBlkIOQOS, protocol.AnnotationNetworkQOS,
 		protocol.AnnotationOOMScoreAdj, protocol.AnnotationOOMScoreAdjSpec, protocol.AnnotationResctrl,
 		protocol.AnnotationExtendedResource, protocol.KeyOptOut, protocol.AnnotationRequired,
-		protocol.AnnotationApplied, "strategy", "config", "handoff", "probe", "panic", otherKey,
+		protocol.AnnotationApplied, "strategy", "configuration", "handoff", "probe", "panic", otherKey,
 	}
 }
 

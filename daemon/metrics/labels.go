@@ -3,6 +3,8 @@
 
 package metrics
 
+import "strings"
+
 // Event is an NRI event, a label value.
 type Event uint8
 
@@ -16,7 +18,6 @@ const (
 	EventStopPodSandbox
 	EventRemovePodSandbox
 	EventCreateContainer
-	EventPostCreateContainer
 	EventStartContainer
 	EventPostStartContainer
 	EventUpdateContainer
@@ -28,8 +29,8 @@ const (
 
 var eventNames = [NumEvents]string{
 	"Configure", "Synchronize", "RunPodSandbox", "UpdatePodSandbox", "PostUpdatePodSandbox", "StopPodSandbox",
-	"RemovePodSandbox", "CreateContainer", "PostCreateContainer", "StartContainer", "PostStartContainer",
-	"UpdateContainer", "PostUpdateContainer", "StopContainer", "RemoveContainer",
+	"RemovePodSandbox", "CreateContainer", "StartContainer", "PostStartContainer", "UpdateContainer", "PostUpdateContainer",
+	"StopContainer", "RemoveContainer",
 }
 
 // String is NRI's name of the event.
@@ -42,20 +43,12 @@ type Outcome uint8
 const (
 	// OutcomeApplied: at least one value was set.
 	OutcomeApplied Outcome = iota
-	// OutcomeUnchanged: the feature applies and everything stood already.
-	OutcomeUnchanged
 	// OutcomeObserved: planned but not written, because the feature only observes.
 	OutcomeObserved
-	// OutcomeRefused: the pod asked for what it may not have or what cannot be read.
-	OutcomeRefused
-	// OutcomeUnsupported: this kernel or runtime cannot.
-	OutcomeUnsupported
-	// OutcomeError: something failed on our side.
-	OutcomeError
 	NumOutcomes
 )
 
-var outcomeNames = [NumOutcomes]string{"applied", "unchanged", "observed", "refused", "unsupported", "error"}
+var outcomeNames = [NumOutcomes]string{"applied", "observed"}
 
 // String is the label value.
 func (o Outcome) String() string { return name(outcomeNames[:], int(o)) }
@@ -66,16 +59,14 @@ type Result uint8
 // The results.
 const (
 	ResultOK Result = iota
-	// ResultDrift: the kernel holds another value.
+	// ResultDrift, of a proof: the kernel holds another value.
 	ResultDrift
+	// ResultError, of a write: it failed.
 	ResultError
-	ResultUnsupported
-	// ResultRetried: it went well after another order or another attempt.
-	ResultRetried
 	NumResults
 )
 
-var resultNames = [NumResults]string{"ok", "drift", "error", "unsupported", "retried"}
+var resultNames = [NumResults]string{"ok", "drift", "error"}
 
 // String is the label value.
 func (r Result) String() string { return name(resultNames[:], int(r)) }
@@ -88,20 +79,21 @@ const (
 	FailOpenDeadline FailOpen = iota
 	FailOpenPanic
 	FailOpenError
-	// FailOpenNotReady: no view yet.
-	FailOpenNotReady
 	// FailOpenUnmanaged: found at Synchronize without our annotation.
 	FailOpenUnmanaged
 	NumFailOpens
 )
 
-var failOpenNames = [NumFailOpens]string{"deadline", "panic", "error", "not-ready", "unmanaged"}
+var failOpenNames = [NumFailOpens]string{"deadline", "panic", "error", "unmanaged"}
 
 // String is the label value.
 func (f FailOpen) String() string { return name(failOpenNames[:], int(f)) }
 
 // States of a feature, as node.FeatureState writes them.
 var stateNames = [...]string{"active", "degraded", "unsupported", "observe", "off"}
+
+// oneOf documents what a label may hold.
+func oneOf(label string, values ...string) string { return label + ": " + strings.Join(values, ", ") }
 
 func name(table []string, i int) string {
 	if i < len(table) {

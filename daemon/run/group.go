@@ -16,8 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// DefaultStopTimeout bounds all Stops of a group together.
-const DefaultStopTimeout = 10 * time.Second
+// stopTimeout bounds all Stops of a group together.
+const stopTimeout = 10 * time.Second
 
 // Component is one part of a daemon. Every function may be nil.
 type Component struct {
@@ -33,8 +33,6 @@ type Component struct {
 
 // Group runs components. Fill the fields and Add before Run; a group runs once.
 type Group struct {
-	// StopTimeout bounds all Stops together; 0 is DefaultStopTimeout.
-	StopTimeout time.Duration
 	// OnReady is called once every Start has returned (sd_notify READY); may be nil.
 	OnReady func()
 	// OnStopping is called when the group begins to stop; may be nil.
@@ -137,11 +135,7 @@ func (g *Group) work(ctx context.Context, stopping func()) []error {
 var ErrEarly = errors.New("ended by itself")
 
 func (g *Group) stop(ctx context.Context, started int) []error {
-	timeout := g.StopTimeout
-	if timeout <= 0 {
-		timeout = DefaultStopTimeout
-	}
-	ctx, cancel := context.WithTimeout(ctx, timeout)
+	ctx, cancel := context.WithTimeout(ctx, stopTimeout)
 	defer cancel()
 	var errs []error
 	for _, c := range slices.Backward(g.components[:started]) {

@@ -83,14 +83,31 @@ func (w *Watch) look() bool {
 // the process does, which is listed until somebody has buried it and while it gives its things back, and to try one that is
 // free could be in the way of its program's start.
 func (w *Watch) covers(e *status.Entry) bool {
-	return e.Alive && !e.ConnectedSince.IsZero() && e.Age(time.Now(), boottime.Now()) < silence &&
-		lock.Alive(lock.Path(w.runDir, e.Writer))
+	return e.Age(time.Now(), boottime.Now()) < silence && w.connected(e)
+}
+
+func (w *Watch) connected(e *status.Entry) bool {
+	return e.Alive && !e.ConnectedSince.IsZero() && lock.Alive(lock.Path(w.runDir, e.Writer))
 }
 
 // Now is the answer at this moment.
 func (w *Watch) Now() bool {
 	w.Look()
 	return w.Covered()
+}
+
+// InPath reports whether one of those who go first stands between the runtime and us, and decides on what we send. How old its word is does
+// not matter: a full disk keeps it from saying more. To take one that has got stuck for present is mended by the drift check, once it is
+// dropped; what two have decided on, one after the other, is not.
+func (w *Watch) InPath() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for i := range w.readers {
+		if e := w.readers[i].Read(); w.connected(&e) {
+			return true
+		}
+	}
+	return false
 }
 
 // Run looks until ctx ends.

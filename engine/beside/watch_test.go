@@ -96,6 +96,10 @@ func TestWatch(t *testing.T) {
 		if got := koordlet.Now(); got != step.koordlet {
 			t.Errorf("%s: koordlet is covered: %v, want %v", step.what, got, step.koordlet)
 		}
+		// Who is silent may still stand in the path.
+		if got := proxy.InPath(); got != (step.writer == "nri" && !step.connected.IsZero() || step.writer == "cri" && step.proxy) {
+			t.Errorf("%s: the plugin is in the proxy's path: %v", step.what, got)
+		}
 	}
 }
 

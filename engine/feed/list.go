@@ -39,7 +39,7 @@ type Lister struct {
 // those that are not known, while those that have vanished are forgotten. missed: something could not be read, which is
 // worth asking for again.
 func (l *Lister) List(ctx context.Context, first bool) (missed bool, err error) {
-	before, podsBefore := l.Engine.IDs(), l.Engine.PodIDs()
+	before, podsBefore, roll := l.Engine.IDs(), l.Engine.PodIDs(), l.Engine.Roll()
 	sandboxes, err := l.Runtime.Sandboxes(ctx)
 	if err != nil {
 		return false, err
@@ -56,7 +56,7 @@ func (l *Lister) List(ctx context.Context, first bool) (missed bool, err error) 
 	list, there, missed := l.containers(ctx, containers, known)
 	l.sum(pods, list)
 	if first {
-		l.Engine.Synchronize(pods, list)
+		l.Engine.SynchronizeSince(roll, pods, list) // clients may have been served since: who waited for the list waits no longer
 		return missed || missedPods, nil
 	}
 	for id := range before {

@@ -31,11 +31,16 @@ type records struct {
 	// gone are listed, and removed before their record is read; broken cannot be read.
 	gone, broken map[string]bool
 	read         []string
+	// then, when set, comes behind the lists, and before any record is read.
+	then func()
 }
 
 func (r *records) Sandboxes(context.Context) ([]workload.ListedPod, error) { return r.pods, nil }
 
 func (r *records) Containers(context.Context) ([]workload.ListedContainer, error) {
+	if r.then != nil {
+		defer r.then()
+	}
 	return r.containers, nil
 }
 
@@ -82,16 +87,51 @@ func members(g *engine.Engine) (out []string) {
 	return out
 }
 
-func TestList(t *testing.T) {
-	t.Parallel()
+func newEngine(t *testing.T) *engine.Engine {
+	t.Helper()
 	m, err := metrics.NewEngine(prometheus.NewRegistry(), "test")
 	if err != nil {
 		t.Fatal(err)
 	}
 	cfg := config.DefaultKoordlet().Node
-	g := engine.New(engine.Options{
+	return engine.New(engine.Options{
 		Config: cfg, Log: slog.New(slog.DiscardHandler), Metrics: m, Views: engine.NewViews(cfg, engine.Static{}, nil, "test"), ExitsUntold: true,
 	})
+}
+
+// What is told while the runtime is asked for everything stands, whether its list lacks it or shows it as it was. Of what was known
+// before, the list holds.
+func TestFirstListIsOvertaken(t *testing.T) {
+	t.Parallel()
+	g, r := newEngine(t), &records{}
+	tell := func(pod string, containers ...string) {
+		var list []engine.Listed
+		for _, id := range containers {
+			list = append(list, engine.Listed{Sandbox: pod, Arrival: engine.Arrival{ID: id, Read: func(...*protocol.Applied) *workload.Container {
+				return &workload.Container{ID: id, State: workload.StateRunning, Cgroup: "/" + id}
+			}}})
+		}
+		g.Add([]*workload.Pod{{ID: pod, UID: "uid-" + pod, Cgroup: "/pod" + pod}}, list)
+	}
+	tell("a", "a0")
+	tell("gone", "gone1")
+	r.put("a", true, map[string]workload.State{"a1": workload.StateRunning})
+	r.put("b", true, map[string]workload.State{"b1": workload.StateRunning, "b2": workload.StateCreated})
+	r.then = func() {
+		tell("b", "b2") // it has been started
+		tell("c", "c1")
+	}
+	if _, err := (&feed.Lister{Engine: g, Runtime: r}).List(t.Context(), true); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"a: a1", "b: b1 b2", "c: c1"}, members(g)); diff != "" {
+		t.Errorf("members (-want +got):\n%s", diff)
+	}
+}
+
+func TestList(t *testing.T) {
+	t.Parallel()
+	g := newEngine(t)
 	const running, stopped, created = workload.StateRunning, workload.StateStopped, workload.StateCreated
 	r := &records{}
 	var dropped []string

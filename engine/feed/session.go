@@ -60,7 +60,7 @@ func (k *Keeper) Synced() <-chan struct{} { return k.synced }
 // Serving says that clients may come from now on: what is known must not be replaced as a whole any more.
 func (k *Keeper) Serving() { k.serving.Store(true) }
 
-// Look asks the runtime soon whether it is there: a call to it has been cut.
+// Look asks the runtime soon whether it is there: a call to it has been cut, or answered while it counts as away.
 func (k *Keeper) Look() {
 	select {
 	case k.look <- struct{}{}:
@@ -84,9 +84,10 @@ func (k *Keeper) Run(ctx context.Context) {
 		k.o.Engine.Trouble("runtime", "connection", err)
 		select {
 		case <-ctx.Done():
+		case <-k.look: // the wait was not over, and does not grow
 		case <-time.After(wait):
+			wait = min(wait*2, k.o.Pace.Max.Std())
 		}
-		wait = min(wait*2, k.o.Pace.Max.Std())
 	}
 }
 

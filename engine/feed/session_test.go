@@ -201,3 +201,22 @@ func TestLook(t *testing.T) {
 		<-r.ended
 	})
 }
+
+// It ends a wait, too: whoever asks has heard of the runtime. The waits grow by those only that were over.
+func TestLookWhileAway(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRuntime(t, true, 0)
+		want(t, r.until(2), "0 hello", "0.5 hello", "1.5 hello")
+		r.Look()
+		want(t, r.until(4.5), "2 hello", "4 hello")
+		r.set(false, 0)
+		r.Look()
+		want(t, r.until(5), "4.5 hello", "4.5 list first=true")
+		if !r.synced() || !r.engine.Connected() {
+			t.Error("not connected")
+		}
+		r.cancel()
+		<-r.ended
+	})
+}

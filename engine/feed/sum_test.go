@@ -5,16 +5,11 @@ package feed_test
 
 import (
 	"context"
-	"log/slog"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/koord-rt/koord-rt/api/config"
 	"github.com/koord-rt/koord-rt/api/protocol"
-	"github.com/koord-rt/koord-rt/daemon/metrics"
-	"github.com/koord-rt/koord-rt/engine"
 	"github.com/koord-rt/koord-rt/engine/feed"
 	"github.com/koord-rt/koord-rt/model/unit"
 	"github.com/koord-rt/koord-rt/model/workload"
@@ -47,14 +42,7 @@ func (*untold) Record(_ context.Context, id string) (feed.Record, error) {
 // A pod whose resources the runtime does not tell has the sum of its containers'; one that is told keeps its own.
 func TestListSums(t *testing.T) {
 	t.Parallel()
-	m, err := metrics.NewEngine(prometheus.NewRegistry(), "test")
-	if err != nil {
-		t.Fatal(err)
-	}
-	cfg := config.DefaultKoordlet().Node
-	g := engine.New(engine.Options{
-		Config: cfg, Log: slog.New(slog.DiscardHandler), Metrics: m, Views: engine.NewViews(cfg, engine.Static{}, nil, "test"), ExitsUntold: true,
-	})
+	g := newEngine(t)
 	r := &untold{}
 	const running = workload.StateRunning
 	r.put("a", true, map[string]workload.State{"a1": running, "a2": running})

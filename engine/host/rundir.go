@@ -30,6 +30,7 @@ type runDir struct {
 	ledger      *ledger.Ledger
 	mu          sync.Mutex
 	lock        *lock.Lock // nil while it is not held
+	lost        bool       // it was, and cannot be taken again: that is the bar
 	// barred is why nothing can be recorded, nil when both are there; alone: the lock is held.
 	barred atomic.Pointer[error]
 	alone  atomic.Bool
@@ -44,8 +45,9 @@ type failure struct {
 
 var _ journal.Journal = (*runDir)(nil)
 
-func newRunDir(dir, writer string) (*runDir, error) {
-	l, err := ledger.New(dir, writer, ledger.Options{})
+// newRunDir is one that nothing is taken of yet. failed is called when the ledger cannot be made smaller.
+func newRunDir(dir, writer string, failed func(error)) (*runDir, error) {
+	l, err := ledger.New(dir, writer, ledger.Options{Failed: failed})
 	if err != nil {
 		return nil, err
 	}
@@ -67,6 +69,26 @@ func (r *runDir) take() error {
 		r.barred.Store(&err)
 	}
 	return err
+}
+
+// retake takes the lock anew where its file is not there any more, and says whether it did. As long as it cannot, nothing is recorded.
+func (r *runDir) retake() (again bool, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	had := r.lock
+	if err = r.takeLock(); err != nil {
+		if !isHeld(err) {
+			err = fmt.Errorf("the run directory %s cannot be used: %w", r.dir, err)
+		}
+		r.barred.Store(&err)
+		r.lost = true
+		return false, err
+	}
+	if r.lost { // another bar is not ours to lift
+		r.lost = false
+		r.lift()
+	}
+	return r.lock != had, nil
 }
 
 // lift lets records be written.
@@ -159,20 +181,54 @@ func (h *Host) Alone() error {
 	return h.run.why()
 }
 
-// keepLedger keeps the ledger within its bounds, once there is one. A run directory that could not be used at the start is tried again
-// until it can: what stands in it was not known, so that it is read as at a start.
+// keepLedger keeps the ledger within its bounds, once there is one, and the lock where others find it. A run directory that could not be
+// used at the start is tried again until it can: what stands in it was not known, so that it is read as at a start.
 func (h *Host) keepLedger(ctx context.Context) error {
 	if h.run.why() != nil {
 		if err := h.awaitRunDir(ctx); err != nil || ctx.Err() != nil {
 			return err
 		}
 	}
-	return h.run.ledger.Run(ctx)
+	ctx, cancel := context.WithCancel(ctx)
+	compacted := make(chan error, 1)
+	go func() { compacted <- h.run.ledger.Run(ctx) }()
+	err := h.keepLock(ctx)
+	cancel()
+	return errors.Join(err, <-compacted)
+}
+
+func (h *Host) tooLong(err error) {
+	h.o.Log.Error("the ledger cannot be made smaller; once it is full nothing is written to the kernel any more", "err", err)
+}
+
+// keepLock looks every few seconds whether the lock's file is there, until ctx ends or another process has it. Who removes the run
+// directory, as a unit of systemd does with its own that is not preserved, takes the others' word that we are here with it.
+func (h *Host) keepLock(ctx context.Context) error {
+	tick := time.NewTicker(takeEvery)
+	defer tick.Stop()
+	for told := ""; ; {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		again, err := h.run.retake()
+		switch {
+		case isHeld(err):
+			return err
+		case err != nil && err.Error() != told:
+			told = err.Error()
+			h.o.Log.Error("the lock is lost, and nothing is written to the kernel until it is held again", "err", err)
+		case again:
+			told = ""
+			h.o.Log.Warn("the lock's file had been removed, and is held anew", "dir", h.o.Config.RunDir)
+		}
+	}
 }
 
 // takeRunDir takes the run directory at the start; what is missing is no error where the program goes on without.
 func (h *Host) takeRunDir() (err error) {
-	if h.run, err = newRunDir(h.o.Config.RunDir, h.o.Writer); err != nil {
+	if h.run, err = newRunDir(h.o.Config.RunDir, h.o.Writer, h.tooLong); err != nil {
 		return err
 	}
 	if err = h.run.take(); err == nil || h.o.Usable == nil || isHeld(err) {

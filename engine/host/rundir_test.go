@@ -174,7 +174,7 @@ func TestLedgerThatFailsLater(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	if r, err := newRunDir(t.TempDir(), "No Name"); err == nil || r != nil {
+	if r, err := newRunDir(t.TempDir(), "No Name", nil); err == nil || r != nil {
 		t.Errorf("%v beside %v", r, err)
 	}
 }
@@ -282,7 +282,7 @@ func TestMetricsOfARunDirThatCannotBeUsed(t *testing.T) {
 func TestLockWhoseFileIsGone(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	r, err := newRunDir(dir, "koordlet")
+	r, err := newRunDir(dir, "koordlet", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -303,6 +303,57 @@ func TestLockWhoseFileIsGone(t *testing.T) {
 		t.Error("nobody holds the file that stands there now")
 	}
 	if err := r.release(); err != nil {
+		t.Error(err)
+	}
+}
+
+// One that was signed and whose directory is removed while the program works is taken anew, so that others know of it; where somebody else
+// has it meanwhile, that is an error. As long as it cannot be taken, nothing is recorded.
+func TestLockThatIsLostLater(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "run")
+	r, err := newRunDir(dir, "nri", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := lock.Path(dir, "nri")
+	want := func(what string, again bool, barred bool) {
+		t.Helper()
+		got, err := r.retake()
+		if got != again || (err != nil) != barred || (r.why() != nil) != barred || r.alone.Load() == barred || lock.Alive(path) == barred {
+			t.Errorf("%s: taken again %v, %v; barred: %v, alone %v, seen %v", what, got, err, r.why(), r.alone.Load(), lock.Alive(path))
+		}
+	}
+	if err := r.take(); err != nil {
+		t.Fatal(err)
+	}
+	want("at rest", false, false)
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	want("removed", true, false)
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(dir, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	want("a file in its place", false, true)
+	if err := os.Remove(dir); err != nil {
+		t.Fatal(err)
+	}
+	want("and away", true, false)
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	other, err := lock.Acquire(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.retake(); !isHeld(err) || r.why() == nil || r.alone.Load() {
+		t.Errorf("while another has it: %v", err)
+	}
+	if err := errors.Join(other.Release(), r.release()); err != nil {
 		t.Error(err)
 	}
 }

@@ -5,6 +5,7 @@ package host
 
 import (
 	"context"
+	"os"
 	"sync"
 	"sync/atomic"
 
@@ -44,7 +45,7 @@ type writer struct {
 
 func newWriter(roots root.Roots, k *node.Kernel, j journal.Journal, weight, podWeight unit.WeightFormula) (*writer, error) {
 	w := &writer{
-		roots: roots, version: k.Cgroup, journal: j, systemd: k.Systemd, bus: systemd.New(),
+		roots: roots, version: k.Cgroup, journal: j, systemd: k.Systemd, bus: systemd.New(k.Cgroup == node.CgroupV1),
 		cookies: proc.NewCoreSched(proc.FS(roots.Proc)), podWeight: podWeight, weight: weight,
 	}
 	return w, w.reopen()
@@ -70,7 +71,7 @@ func (w *writer) setWeight(f unit.WeightFormula) error {
 
 // open makes the Applier. The lock is held.
 func (w *writer) open() error {
-	fs, err := cgroup.Open(w.roots, w.version, cgroup.Options{Weight: w.weight, PodWeight: w.podWeight})
+	fs, err := cgroup.Open(w.roots, w.version, cgroup.Options{Weight: w.weight, PodWeight: w.podWeight, Page: unit.Bytes(os.Getpagesize())})
 	if err != nil {
 		return err
 	}

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/koord-rt/koord-rt/api/config"
+	"github.com/koord-rt/koord-rt/api/protocol"
 )
 
 // upstreamFlags are the flags of Koordinator 1.8's koord-runtime-proxy with their defaults.
@@ -19,7 +20,7 @@ var upstreamFlags = map[string]string{
 	"koord-runtimeproxy-endpoint":     "/var/run/koord-runtimeproxy/runtimeproxy.sock",
 	"remote-runtime-service-endpoint": "/var/run/containerd/containerd.sock",
 	"backend-runtime-mode":            "Containerd",
-	"runtime-hook-server-key":         "runtimeproxy.koordinator.sh/skip-hookserver",
+	"runtime-hook-server-key":         protocol.LabelSkipHookServer,
 	"runtime-hook-server-val":         "true",
 }
 

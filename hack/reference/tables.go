@@ -5,6 +5,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -125,12 +126,15 @@ func metricsPage() string {
 	for _, b := range metrics.Buckets() {
 		buckets = append(buckets, strconv.FormatFloat(b, 'g', -1, 64))
 	}
-	return "Each program serves its metrics at metrics.address of its configuration, by default a unix socket. The names of koord-nri and\n" +
-		"koord-runtime-proxy differ in one word; those of koordlet that begin with koordlet_ are upstream's, with the same labels.\n\n" +
+	return "Each program on a node serves its metrics at metrics.address of its configuration, by default a unix socket. The names of koord-nri and\n" +
+		"koord-runtime-proxy differ in one word, and so do those of koordlet's engine, which stand last; those of koordlet that begin with\n" +
+		"koordlet_ are upstream's, with the same labels. koord-manager's stand where the manual says what they are of: its\n" +
+		"[controllers](../user/manager.md#metrics), [lending](../user/lending.md#what-can-be-seen), [recommendations](../user/recommend.md#what-it-costs)\n" +
+		"and [webhooks](../user/admission.md#when-something-is-wrong).\n\n" +
 		metricsOf("koord-nri", metrics.Catalogue("nri"), config.Default().Metrics) +
 		metricsOf("koord-runtime-proxy", metrics.Catalogue("cri"), config.DefaultProxy().Metrics) +
-		"Buckets of the histograms of both, in seconds: " + strings.Join(buckets, ", ") + ".\n\n" +
-		metricsOf("koordlet", metrics.AgentCatalogue(), config.DefaultKoordlet().Metrics)
+		"Buckets of the histograms of both, and of koordlet's engine, in seconds: " + strings.Join(buckets, ", ") + ".\n\n" +
+		metricsOf("koordlet", slices.Concat(metrics.AgentCatalogue(), metrics.Catalogue("koordlet")), config.DefaultKoordlet().Metrics)
 }
 
 func metricsOf(program string, all []metrics.Metric, at config.Metrics) string {

@@ -279,6 +279,35 @@ func TestProcesses(t *testing.T) {
 	}
 }
 
+// An init system in a container moves every process to cgroups of its own: they are the container's as before, also when what was set is
+// taken back. A pod's processes are its containers', each with its own settings.
+func TestProcessesOfCgroupsBelow(t *testing.T) {
+	t.Parallel()
+	for _, kernel := range []string{"6.12", "v1"} {
+		m := newMachine(t, kernel)
+		m.start(t, ctr)
+		m.Mkdir(t, ctr+"/init.scope")
+		m.Mkdir(t, ctr+"/system.slice/cron.service")
+		m.start(t, ctr+"/init.scope", 10)
+		m.start(t, ctr+"/system.slice/cron.service", 11)
+		p := plan.Plan{set(ctr, plan.OOMScoreAdj, plan.Int(-500)), set(ctr, plan.SchedPolicy, plan.Int(5))}
+		m.apply(t, p...)
+		if d := cmp.Diff([]map[int]int{{10: -500, 11: -500}, {10: 5, 11: 5}}, []map[int]int{m.tasks.oom, m.tasks.sched}); d != "" {
+			t.Errorf("%s: set (-want +got):\n%s", kernel, d)
+		}
+		if bad := m.Verify(p); len(bad) != 0 {
+			t.Errorf("%s: not in force: %v", kernel, bad)
+		}
+		m.Restore(t.Context(), m.ledger.all(), false)
+		if d := cmp.Diff([]map[int]int{{10: 0, 11: 0}, {10: 0, 11: 0}}, []map[int]int{m.tasks.oom, m.tasks.sched}); d != "" {
+			t.Errorf("%s: restored (-want +got):\n%s", kernel, d)
+		}
+		if r := m.Apply(t.Context(), plan.Plan{set(pod, plan.SchedPolicy, plan.Int(5))}, 1); r[0].Outcome != apply.Gone || m.tasks.sched[10] != 0 {
+			t.Errorf("%s: a pod's own: %+v", kernel, r[0])
+		}
+	}
+}
+
 // A process that has set its own OOM score keeps it, and so do those that it forks, while the others are given one, and when they give it
 // back, whoever takes it back.
 func TestOwnOOMScoresStay(t *testing.T) {

@@ -27,7 +27,7 @@ func FuzzPIDs(f *testing.F) {
 	f.Add("1\n22\n0\n")
 	f.Add("-5")
 	f.Fuzz(func(t *testing.T, content string) {
-		pids, err := parsePIDs(content)
+		pids, err := parsePIDs(nil, content)
 		for _, pid := range pids {
 			if pid <= 0 || err != nil {
 				t.Fatalf("%q gave %v, %v", content, pids, err)

@@ -5,7 +5,6 @@ package apply
 
 import (
 	"fmt"
-	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,7 +12,6 @@ import (
 	"github.com/koord-rt/koord-rt/kernel/root"
 	"github.com/koord-rt/koord-rt/model/journal"
 	"github.com/koord-rt/koord-rt/model/plan"
-	"github.com/koord-rt/koord-rt/model/unit"
 )
 
 // history is what the ledger tells of one knob of one cgroup since it was last restored.
@@ -355,53 +353,4 @@ func valueOf(k plan.Knob, text string) (plan.Value, error) {
 		return plan.Value{}, fmt.Errorf("read %s from the ledger: %q is not a number", k, text)
 	}
 	return plan.Int(n), nil
-}
-
-// widest is what restricts least: kubelet's own value where it was recorded, else the kernel's default.
-func (a *Applier) widest(h history) (plan.Value, string, error) {
-	if h.runtime.Base != "" {
-		v, err := valueOf(h.id.Knob, h.runtime.Base)
-		return v, "what kubelet asked for", err
-	}
-	reason := "widest: the runtime's specification keeps ours"
-	switch k := h.id.Knob; k {
-	case plan.MemoryLimit, plan.MemoryHigh, plan.CPUQuota, plan.IOReadBPS, plan.IOWriteBPS, plan.IOReadIOPS, plan.IOWriteIOPS:
-		return plan.Int(unit.Unlimited), reason, nil
-	case plan.MemoryMin, plan.MemoryLow, plan.CPUBurst, plan.CPUIdle, plan.CPUBvt, plan.IOLatency, plan.MemoryOOMGroup, plan.MemoryWmarkRatio:
-		return plan.Int(0), reason, nil
-	case plan.IOWeight:
-		return plan.Int(100), reason, nil
-	case plan.CPUSetCPUs, plan.CPUSetMems:
-		if !a.o.FS.Nested(k) {
-			if v, ok := a.inherited(h.id); ok {
-				return v, occupied, nil
-			}
-			return plan.Text(""), reason, nil
-		}
-		t := h.id.Target
-		t.Cgroup = parentDir(t.Cgroup)
-		v, err := a.o.FS.Read(plan.ID{Target: t, Knob: k})
-		return v, "the parent's: the runtime's specification keeps ours", err
-	default:
-		return plan.Value{}, "", fmt.Errorf("%s of %s: kubelet's value was not recorded", k, h.id.Target)
-	}
-}
-
-// occupied is why a list cannot be emptied again.
-const occupied = "the parent's: a cgroup with processes keeps a list"
-
-// inherited is what an empty list of cgroup v2 would mean, where it cannot be emptied: ENOSPC while there are processes
-// (cpuset.c, validate_change). Writing the parent's effective list is the same until that changes.
-func (a *Applier) inherited(id plan.ID) (plan.Value, bool) {
-	main, err := a.o.FS.Path(id.Target, id.Knob)
-	if err != nil {
-		return plan.Value{}, false
-	}
-	dir := path.Dir(main)
-	events, err := root.Read(dir + "/cgroup.events")
-	if err != nil || !strings.Contains(events, "populated 1") {
-		return plan.Value{}, false
-	}
-	list, err := root.Read(path.Dir(dir) + "/" + path.Base(main) + ".effective")
-	return plan.Text(list), err == nil && list != ""
 }

@@ -64,6 +64,9 @@ func TestRealV1Limits(t *testing.T) {
 	realV1(t).limits(t, 80000, 50000, 50000, plan.CPUQuota)
 }
 
+// TestRealV1Below: processes in groups below a container's own are the container's.
+func TestRealV1Below(t *testing.T) { realV1(t).below(t) }
+
 // BenchmarkVerifyRealV1 is the proof at start on real cgroup files.
 func BenchmarkVerifyRealV1(b *testing.B) {
 	r := realV1(b)

@@ -54,6 +54,9 @@ func TestRealV2(t *testing.T) {
 	})
 }
 
+// TestRealV2Below: processes in groups below a container's own are the container's. There its own has none.
+func TestRealV2Below(t *testing.T) { realV2(t).below(t) }
+
 // TestRealV2Limits: on v2 a child's quota may exceed its parent's; the burst may not exceed the quota and is cut to it.
 func TestRealV2Limits(t *testing.T) {
 	realV2(t).limits(t, 100000, 90000, 90000, plan.CPUBurst)

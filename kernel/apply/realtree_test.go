@@ -8,7 +8,9 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"os/exec"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -17,7 +19,9 @@ import (
 	"github.com/koord-rt/koord-rt/kernel/apply"
 	"github.com/koord-rt/koord-rt/kernel/cgroup"
 	"github.com/koord-rt/koord-rt/kernel/kerneltest"
+	"github.com/koord-rt/koord-rt/kernel/proc"
 	"github.com/koord-rt/koord-rt/kernel/root"
+	"github.com/koord-rt/koord-rt/kernel/wire"
 	"github.com/koord-rt/koord-rt/model/node"
 	"github.com/koord-rt/koord-rt/model/plan"
 )
@@ -225,4 +229,47 @@ func disk(t *testing.T) string {
 		}
 	}
 	return ""
+}
+
+// below gives a process in a group that the container has made itself, as an init system does, a score, reads that from the kernel, and
+// takes it back.
+func (r *realTree) below(t *testing.T) {
+	t.Helper()
+	l := &ledger{}
+	a, err := apply.New(apply.Options{FS: r.fs, Roots: root.Default(), Journal: l, Tasks: wire.Tasks{FS: proc.FS("/proc")}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, err := r.fs.ProcsDir(plan.Target{Cgroup: r.base + "/pod/c"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir += "/init.scope"
+	allowed(t, os.Mkdir(dir, 0o755))
+	r.dirs = append(r.dirs, dir)
+	cmd := exec.Command("sleep", "600")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { // before the groups are removed
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	pid := strconv.Itoa(cmd.Process.Pid)
+	score := func() string {
+		t.Helper()
+		text, err := root.Read("/proc/" + pid + "/oom_score_adj")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return text
+	}
+	before := score()
+	allowed(t, root.Write(dir+"/cgroup.procs", pid))
+	if got := a.Apply(t.Context(), plan.Plan{r.ctr(plan.OOMScoreAdj, 987)}, 1)[0]; got.Outcome != apply.Written || score() != "987" {
+		t.Errorf("%s %v, the process has %s", got.Outcome, got.Err, score())
+	}
+	if steps := a.Restore(t.Context(), l.all(), false); len(steps) != 1 || steps[0].Err != nil || score() != before {
+		t.Errorf("restored %+v, the process has %s, had %s", steps, score(), before)
+	}
 }

@@ -275,8 +275,12 @@ func (a *Applier) planRendered(u undo, reason string, out *RestoreStep) (undo, b
 // planWidest returns a container field that stands in the runtime's specification to what restricts least.
 func (a *Applier) planWidest(u undo, current plan.Value, out *RestoreStep) (undo, bool) {
 	v, reason, err := a.widest(u.history)
-	if err != nil {
-		out.Action, out.Reason, out.Err = ActRecreate, "nothing equivalent can be written", err
+	switch {
+	case errors.Is(err, errNotRecorded):
+		out.Action, out.Reason = ActRecreate, err.Error()
+		return u, false
+	case err != nil:
+		out.Reason, out.Err = "cannot be read", a.explain(u.setting, err)
 		return u, false
 	}
 	u.setting.Value = v

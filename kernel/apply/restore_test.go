@@ -200,13 +200,40 @@ func TestRestoreOfRuntimeFields(t *testing.T) {
 		{Knob: plan.Env.String(), Key: "A"}, {Knob: plan.Device.String(), Key: "/dev/x"}, {Knob: plan.CPUShares.String(), Want: "1024"},
 	} {
 		r.Boot, r.Target, r.Via = kerneltest.BootID, targetOf(ctr), journal.ViaRuntime
-		if s := m.Restore(t.Context(), []journal.Record{r}, false); len(s) != 1 || s[0].Action != apply.ActRecreate {
+		if s := m.Restore(t.Context(), []journal.Record{r}, false); len(s) != 1 || s[0].Action != apply.ActRecreate || s[0].Err != nil {
 			t.Errorf("%s: %+v", r.Knob, s)
 		}
 		r.Target = targetOf(ctr + "-that-has-ended")
 		if s := m.Restore(t.Context(), []journal.Record{r}, false); len(s) != 0 {
 			t.Errorf("%s of a container that is gone: %+v", r.Knob, s)
 		}
+	}
+}
+
+// What only a vendor's kernel has is given back as well: as a group has it where nobody has written to it.
+func TestRestoreOfAVendorsRuntimeFields(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t, "anolis-v2")
+	before := m.Snapshot(t)
+	var records []journal.Record
+	for _, f := range []struct {
+		knob       plan.Knob
+		file, want string
+	}{
+		{plan.MemoryWmarkRatio, "memory.wmark_ratio", "95"}, {plan.MemoryWmarkScale, "memory.wmark_scale_factor", "20"},
+		{plan.MemoryWmarkMinAdj, "memory.wmark_min_adj", "-25"}, {plan.MemoryPriority, "memory.priority", "3"},
+		{plan.MemoryUsePriorityOOM, "memory.use_priority_oom", "1"}, {plan.PageCacheEnable, "memory.pagecache_limit.enable", "1"},
+	} {
+		m.Set(t, ctr, f.file, f.want)
+		records = append(records, journal.Record{Boot: kerneltest.BootID, Target: targetOf(ctr), Knob: f.knob.String(), Want: f.want, Via: journal.ViaRuntime})
+	}
+	for _, s := range m.Restore(t.Context(), records, false) {
+		if s.Err != nil || s.Action != apply.ActWrite {
+			t.Errorf("%+v", s)
+		}
+	}
+	if d := kerneltest.Diff(before, m.Snapshot(t)); d != "" {
+		t.Error(d)
 	}
 }
 

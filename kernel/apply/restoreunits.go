@@ -13,17 +13,15 @@ import (
 
 	"github.com/koord-rt/koord-rt/kernel/cgroup"
 	"github.com/koord-rt/koord-rt/kernel/root"
-	"github.com/koord-rt/koord-rt/model/node"
 	"github.com/koord-rt/koord-rt/model/plan"
 )
 
 // unitWorkers bounds how many units are told at a time: each is waited for.
 const unitWorkers = 8
 
-// inUnit reports whether systemd keeps the knob's value as a property of a unit. On cgroup v1 it is not asked: its properties
-// are other ones there, and rounded.
+// inUnit reports whether systemd keeps the knob's value as a property of a unit.
 func (a *Applier) inUnit(h *history) bool {
-	return a.o.Units != nil && a.o.FS.Version() == node.CgroupV2 && (h.ours != nil || h.runtime != nil) &&
+	return a.o.Units != nil && (h.ours != nil || h.runtime != nil) &&
 		isCgroupKnob(h.id.Knob) && a.o.Units.Has(h.id.Target.Cgroup, h.id.Knob)
 }
 
@@ -81,7 +79,7 @@ func (a *Applier) standingIn(histories []history, indexes []int, stands map[stri
 	if both := plan.KnobSet(plan.CPUQuota, plan.CPUPeriod); knobs&both != 0 {
 		knobs |= both
 	}
-	if both := plan.KnobSet(plan.CPUIdle, plan.CPUShares); knobs&both != 0 {
+	if both := plan.KnobSet(plan.CPUIdle, plan.CPUShares); knobs&both != 0 && a.o.Units.Has(t.Cgroup, plan.CPUIdle) {
 		knobs &^= both
 		if idle, err := a.o.FS.Read(plan.ID{Target: t, Knob: plan.CPUIdle}); err == nil && idle.Int() > 0 {
 			knobs |= plan.KnobSet(plan.CPUIdle)

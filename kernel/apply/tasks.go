@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/koord-rt/koord-rt/kernel/cgroup"
+	"github.com/koord-rt/koord-rt/kernel/root"
 	"github.com/koord-rt/koord-rt/model/plan"
 )
 
@@ -92,7 +93,11 @@ func (a *Applier) hook(k plan.Knob) error {
 	return nil
 }
 
-// pids lists the target's processes. A target without any is gone for every knob of processes.
+// maxBelow bounds how deep the tree below a container's cgroup is looked through.
+const maxBelow = 16
+
+// pids lists the target's processes, a container's with those of the cgroups below its own: an init system or a container engine makes
+// such, and on v2 it must leave none in the container's. A target without any is gone for every knob of processes.
 func (a *session) pids(t plan.Target) ([]int, error) {
 	dir, err := a.fs.ProcsDir(t)
 	if err != nil {
@@ -100,20 +105,47 @@ func (a *session) pids(t plan.Target) ([]int, error) {
 	}
 	b := a.held.Get()
 	defer b.Put()
-	raw, err := b.Read(dir, "/cgroup.procs")
-	if err != nil {
-		return nil, err
+	deep := 0
+	if t.Level == plan.LevelContainer {
+		deep = maxBelow
 	}
-	pids, err := parsePIDs(string(raw))
+	pids, err := addPIDs(nil, b, dir, deep)
 	if err == nil && len(pids) == 0 {
 		err = fmt.Errorf("%s: %w: no process", t, ErrGone)
 	}
 	return pids, err
 }
 
-// parsePIDs reads cgroup.procs (cgroup-v2.rst, "Core Interface Files"): one id a line. 0 stands for a process of another PID namespace and is skipped.
-func parsePIDs(s string) ([]int, error) {
-	var pids []int
+// addPIDs adds the processes of a cgroup, and of those below it as deep as said. A threaded cgroup lists none (EOPNOTSUPP): they stand in
+// the list of its domain, above it (cgroup-v2.rst, "Threads").
+func addPIDs(pids []int, b *root.Buffer, dir string, deep int) ([]int, error) {
+	raw, err := b.Read(dir, "/cgroup.procs")
+	if err != nil && !errors.Is(err, unix.EOPNOTSUPP) {
+		return pids, err
+	}
+	if err == nil {
+		if pids, err = parsePIDs(pids, string(raw)); err != nil {
+			return pids, err
+		}
+	}
+	if deep == 0 {
+		return pids, nil
+	}
+	names, err := b.Below(dir)
+	if err != nil {
+		return pids, err
+	}
+	for _, name := range names {
+		pids, err = addPIDs(pids, b, dir+"/"+name, deep-1)
+		if err != nil && !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.ENODEV) { // removed since it was listed
+			return pids, err
+		}
+	}
+	return pids, nil
+}
+
+// parsePIDs adds what cgroup.procs lists (cgroup-v2.rst, "Core Interface Files"): one id a line. 0 stands for a process of another PID namespace and is skipped.
+func parsePIDs(pids []int, s string) ([]int, error) {
 	for line := range strings.FieldsSeq(s) {
 		pid, err := strconv.Atoi(line)
 		if err != nil || pid < 0 {

@@ -10,6 +10,7 @@
 package cgroup
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -51,6 +52,8 @@ type hierarchy interface {
 type Options struct {
 	// Weight is the shares→weight formula of containers (the runtime's), PodWeight that of every level above (kubelet's).
 	Weight, PodWeight unit.WeightFormula
+	// Page is the size of the kernel's pages, in which it holds memory; default 4096.
+	Page unit.Bytes
 }
 
 // FS is one node's cgroup filesystem. It is immutable and safe for concurrent use.
@@ -266,7 +269,7 @@ func (f FS) Same(s plan.Setting, current plan.Value) bool {
 	case plan.CPUSetCPUs, plan.CPUSetMems:
 		return format.SameList(want.String(), []byte(current.String()))
 	case plan.MemoryLimit, plan.MemoryMin, plan.MemoryLow, plan.MemoryHigh:
-		return unit.Bytes(want.Int()).PageDown() == unit.Bytes(current.Int()).PageDown()
+		return f.pages(want) == f.pages(current)
 	case plan.CPUShares:
 		if f.version == node.CgroupV1 {
 			return want == current
@@ -280,6 +283,15 @@ func (f FS) Same(s plan.Setting, current plan.Value) bool {
 	default:
 		return want == current
 	}
+}
+
+// pages are those that hold an amount of memory; what is none, as no limit, stays.
+func (f FS) pages(v plan.Value) unit.Bytes {
+	b := unit.Bytes(v.Int())
+	if b <= 0 {
+		return b
+	}
+	return b / cmp.Or(f.o.Page, 4096)
 }
 
 // unitMakes reports a quota that systemd makes of the wanted one.

@@ -42,6 +42,8 @@ const (
 type Tree struct {
 	Roots   root.Roots
 	Version node.CgroupVersion
+	// Page is the size of the kernel's pages, 4096 before a test makes it another.
+	Page int64
 
 	mu    sync.Mutex
 	files map[string]string // per cgroup directory, below the controller
@@ -73,7 +75,7 @@ func New(t testing.TB, kernel string, cgroups ...string) *Tree {
 		t.Fatalf("kerneltest: no kernel %q", kernel)
 	}
 	dir := t.TempDir()
-	tree := &Tree{Version: k.version, least: k.idle, Roots: root.Roots{
+	tree := &Tree{Version: k.version, Page: 4096, least: k.idle, Roots: root.Roots{
 		Cgroup: dir + "/sys/fs/cgroup", Proc: dir + "/proc", Sys: dir + "/sys", Resctrl: dir + "/sys/fs/resctrl", Dev: dir + "/dev",
 	}}
 	tree.files = v1Files(k.anolis)

@@ -5,6 +5,7 @@ package kerneltest
 
 import (
 	"errors"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -78,7 +79,7 @@ func (tr *Tree) rule(file string) func(path, dir, value string) (string, error) 
 	case "memory.limit_in_bytes", "memory.memsw.limit_in_bytes":
 		return func(_, dir, value string) (string, error) { return tr.limit1(dir, file, value) }
 	case "memory.max", "memory.high", "memory.min", "memory.low":
-		return func(_, _, value string) (string, error) { return bytesOrMax(value) }
+		return func(_, _, value string) (string, error) { return tr.bytesOrMax(value) }
 	case "schemata":
 		return func(path, _, value string) (string, error) { return mergeSchemata(tr.read(path), value) }
 	}
@@ -105,7 +106,7 @@ func number(s string) (int64, error) {
 	if err != nil {
 		return 0, unix.EINVAL
 	}
-	if n >= 0x7FFFFFFFFFFFF000 {
+	if n >= 0x7FFFFFFFFFFF0000 { // with pages of 64 KiB
 		return -1, nil
 	}
 	return n, nil
@@ -277,7 +278,7 @@ func (tr *Tree) effective(dir, file string) error {
 	})
 }
 
-func bytesOrMax(value string) (string, error) {
+func (tr *Tree) bytesOrMax(value string) (string, error) {
 	n, err := number(value)
 	switch {
 	case err != nil || n < -1 || value == "-1":
@@ -285,7 +286,7 @@ func bytesOrMax(value string) (string, error) {
 	case n == -1:
 		return "max", nil
 	}
-	return strconv.FormatInt(n/4096*4096, 10), nil
+	return tr.pages(n), nil
 }
 
 // limit1 is a v1 memory limit: memory with swap is never below memory alone.
@@ -301,10 +302,13 @@ func (tr *Tree) limit1(dir, file, value string) (string, error) {
 		return "", unix.EINVAL
 	}
 	if n == -1 {
-		return strings.TrimSpace(unlimited1), nil
+		n = math.MaxInt64
 	}
-	return strconv.FormatInt(n/4096*4096, 10), nil
+	return tr.pages(n), nil
 }
+
+// pages is what whole pages hold of an amount.
+func (tr *Tree) pages(n int64) string { return strconv.FormatInt(n/tr.Page*tr.Page, 10) }
 
 var errKeyed = errors.New("keyed file without device")
 

@@ -167,9 +167,6 @@ func (c *Counter) Read() (Counts, error) {
 	return sum, nil
 }
 
-// Descriptors is how many are open.
-func (c *Counter) Descriptors() int { return len(c.fds) }
-
 // Close stops counting.
 func (c *Counter) Close() {
 	closeAll(c.fds)

@@ -46,7 +46,7 @@ func New(r root.Roots, v node.CgroupVersion, kubepodsRoot string) (FS, error) {
 		formulas = formulas[:1] // which has shares
 	}
 	for _, formula := range formulas {
-		g, err := cgroup.Open(r, v, cgroup.Options{Weight: formula})
+		g, err := cgroup.Open(r, v, cgroup.Options{Weight: formula, Page: unit.Bytes(os.Getpagesize())})
 		if err != nil {
 			return FS{}, err
 		}

@@ -170,9 +170,6 @@ func TestDriver(t *testing.T) {
 	if k := probeFake(t, plain, nil); k.Systemd {
 		t.Error("kubepods is not systemd's")
 	}
-	if k := probeFake(t, plain, func(o *Options) { o.Driver = DriverSystemd }); !k.Systemd {
-		t.Error("the option does not count")
-	}
 	both := v2Files()
 	both["cg/kubepods/cgroup.procs"] = ""
 	if k := probeFake(t, both, nil); !k.Systemd {
@@ -197,7 +194,6 @@ func TestKubeletMemoryQoSHint(t *testing.T) {
 		"another's": {func(o *Options) { o.OwnMemoryMin = func(top string) bool { return top != "/kubepods.slice" } }, true},
 		"told no":   {func(o *Options) { o.KubeletMemoryQoS = No }, false},
 		"told yes":  {func(o *Options) { o.KubeletMemoryQoS, o.OwnMemoryMin = Yes, func(string) bool { return true } }, true},
-		"elsewhere": {func(o *Options) { o.Driver = DriverCgroupfs }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -208,7 +204,7 @@ func TestKubeletMemoryQoSHint(t *testing.T) {
 	}
 }
 
-// Driver and MemoryQoS are looked for below the kubelet's own root, and nowhere else.
+// The driver and MemoryQoS are looked for below the kubelet's own root, and nowhere else.
 func TestKubepodsRoot(t *testing.T) {
 	t.Parallel()
 	files := map[string]string{}

@@ -27,15 +27,6 @@ import (
 	"github.com/koord-rt/koord-rt/model/unit"
 )
 
-// Driver is how the kubelet names cgroups.
-type Driver string
-
-// Drivers; empty is to be found out.
-const (
-	DriverSystemd  Driver = "systemd"
-	DriverCgroupfs Driver = "cgroupfs"
-)
-
 // Answer is a fact that the administrator may state; the zero value leaves it to the probe.
 type Answer uint8
 
@@ -48,7 +39,6 @@ const (
 
 // Options of Probe. The zero value probes everything at the usual places.
 type Options struct {
-	Driver Driver
 	// KubeletCPUState and KubeletMemoryState are the checkpoints of the kubelet's managers; those of /var/lib/kubelet when
 	// empty.
 	KubeletCPUState, KubeletMemoryState string
@@ -145,12 +135,6 @@ func hardware(k *node.Kernel, roots root.Roots, o Options) error {
 
 // systemdDriver decides by the kubelet's own top directory, and where both or none exist by whether PID 1 is systemd.
 func systemdDriver(fs cgroup.FS, procFS proc.FS, o Options) bool {
-	switch o.Driver {
-	case DriverSystemd:
-		return true
-	case DriverCgroupfs:
-		return false
-	}
 	inSlice, inPlain := cgrouppath.Kubepods(o.KubepodsRoot)
 	slice, plain := exists(fs, inSlice), exists(fs, inPlain)
 	if slice != plain {

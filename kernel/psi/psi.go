@@ -15,8 +15,8 @@ import (
 
 // Line is one line of a pressure file.
 type Line struct {
-	// Avg10, Avg60 and Avg300 are the share of wall time, in hundredths of a percent, over so many seconds.
-	Avg10, Avg60, Avg300 uint64
+	// Avg10 is the share of wall time of the last ten seconds, in hundredths of a percent.
+	Avg10 uint64
 	// TotalUS is the stall time in microseconds since boot, or since the cgroup was made.
 	TotalUS uint64
 }
@@ -75,10 +75,6 @@ func parseLine(rest []byte, l *Line) bool {
 		switch string(key) {
 		case "avg10":
 			l.Avg10, ok = scan.Hundredths(value)
-		case "avg60":
-			l.Avg60, ok = scan.Hundredths(value)
-		case "avg300":
-			l.Avg300, ok = scan.Hundredths(value)
 		case "total":
 			l.TotalUS, ok = scan.Uint(value)
 			total = true

@@ -17,7 +17,7 @@ func TestParse(t *testing.T) {
 		bad  bool
 	}{
 		"both lines": {"some avg10=0.12 avg60=12.05 avg300=100.00 total=43211\nfull avg10=0.00 avg60=0.00 avg300=0.01 total=1099\n",
-			Stat{Some: Line{12, 1205, 10000, 43211}, Full: Line{0, 0, 1, 1099}, HasFull: true}, false},
+			Stat{Some: Line{12, 43211}, Full: Line{0, 1099}, HasFull: true}, false},
 		"cpu before 5.13": {"some avg10=1.00 avg60=0.00 avg300=0.00 total=5", Stat{Some: Line{Avg10: 100, TotalUS: 5}}, false},
 		"irq":             {"full avg10=0.00 avg60=0.00 avg300=0.00 total=7\n", Stat{Full: Line{TotalUS: 7}, HasFull: true}, false},
 		"more than known": {"some avg5=x total=5 more=1\nother a=b\n", Stat{Some: Line{TotalUS: 5}}, false},

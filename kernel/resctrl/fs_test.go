@@ -39,10 +39,10 @@ func TestInfoOfRecordedMachines(t *testing.T) {
 	t.Parallel()
 	four := []int{0, 1, 2, 3}
 	for name, want := range map[string]node.RDT{
-		"resctrl.full": {Mounted: true, L3: true, L3CBM: 0xfffff, L3Shareable: 0xc0000, L3MinBits: 1, L3IDs: four, Closids: 8,
-			MB: true, MBMin: 10, MBGran: 10, MBMax: 100, MBIDs: four, Mon: true, NumRMIDs: 192},
-		"resctrl.nomb":     {Mounted: true, L3: true, L3CBM: 0xfffff, L3Shareable: 0xc0000, L3MinBits: 2, L3IDs: four, Closids: 16, Mon: true, NumRMIDs: 192},
-		"resctrl.nomb.cdp": {Mounted: true, L3: true, L3CDP: true, L3CBM: 0xfffff, L3Shareable: 0xc0000, L3MinBits: 1, L3IDs: four, Closids: 8, Mon: true, NumRMIDs: 176},
+		"resctrl.full": {Mounted: true, L3: true, L3CBM: 0xfffff, L3MinBits: 1, L3IDs: four, Closids: 8,
+			MB: true, MBMin: 10, MBGran: 10, MBMax: 100, MBIDs: four, Mon: true},
+		"resctrl.nomb":     {Mounted: true, L3: true, L3CBM: 0xfffff, L3MinBits: 2, L3IDs: four, Closids: 16, Mon: true},
+		"resctrl.nomb.cdp": {Mounted: true, L3: true, L3CDP: true, L3CBM: 0xfffff, L3MinBits: 1, L3IDs: four, Closids: 8, Mon: true},
 		"resctrl.l2":       {Mounted: true, Why: "resctrl is mounted, but without L3 cache or memory bandwidth allocation"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -64,7 +64,7 @@ func fake(t *testing.T, extra map[string]string) FS {
 	t.Helper()
 	files := map[string]string{
 		"schemata": "    MB:0=100;1=100\n    L3:0=fff;1=fff\n", "tasks": "1\n2\n", "info/last_cmd_status": "ok\n",
-		"info/L3/cbm_mask": "fff\n", "info/L3/min_cbm_bits": "2\n", "info/L3/num_closids": "16\n", "info/L3/sparse_masks": "1\n", "info/L3/shareable_bits": "0\n",
+		"info/L3/cbm_mask": "fff\n", "info/L3/min_cbm_bits": "2\n", "info/L3/num_closids": "16\n",
 		"info/MB/min_bandwidth": "10\n", "info/MB/bandwidth_gran": "10\n", "info/MB/delay_linear": "1\n", "info/MB/num_closids": "8\n",
 		"BE/schemata": "    MB:0=100;1=100\n    L3:0=fff;1=fff\n", "BE/tasks": "3\n", "BE/mon_groups/p1/tasks": "",
 		"mon_groups/r1/tasks": "",
@@ -78,7 +78,7 @@ func fake(t *testing.T, extra map[string]string) FS {
 func TestInfo(t *testing.T) {
 	t.Parallel()
 	rdt, err := fake(t, nil).Info(nil)
-	if err != nil || !rdt.Sparse || rdt.Closids != 8 || rdt.L3MinBits != 2 || rdt.MBUnit != node.MBPercent || rdt.Mon {
+	if err != nil || rdt.Closids != 8 || rdt.L3MinBits != 2 || rdt.MBUnit != node.MBPercent || rdt.Mon {
 		t.Errorf("got %+v, %v", rdt, err)
 	}
 	rdt, err = fake(t, map[string]string{"info/MB/delay_linear": "0\n", "info/MB/min_bandwidth": "0\n", "info/MB/bandwidth_gran": "1\n",

@@ -34,10 +34,7 @@ func FuzzInfo(f *testing.F) {
 	f.Add("MB:0=100\nL3:0=f\n", "f", "-1", "mba_MBps")
 	f.Fuzz(func(t *testing.T, schemata, mask, number, option string) {
 		dir := t.TempDir()
-		files := map[string]string{"schemata": schemata, "tasks": ""}
-		for _, name := range []string{"cbm_mask", "shareable_bits"} {
-			files["info/L3/"+name] = mask
-		}
+		files := map[string]string{"schemata": schemata, "tasks": "", "info/L3/cbm_mask": mask}
 		for _, name := range []string{"L3/min_cbm_bits", "L3/num_closids", "MB/min_bandwidth", "MB/bandwidth_gran", "MB/delay_linear", "MB/num_closids"} {
 			files["info/"+name] = number
 		}

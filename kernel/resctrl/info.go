@@ -6,7 +6,6 @@ package resctrl
 import (
 	"errors"
 	"fmt"
-	iofs "io/fs"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -58,10 +57,6 @@ func (fs FS) l3Info(rdt *node.RDT, ids Schemata) error {
 	if err != nil {
 		return err
 	}
-	shareable, err := fs.infoMask(dir, "shareable_bits")
-	if err != nil {
-		return err
-	}
 	minBits, err := fs.infoInt(dir, "min_cbm_bits")
 	if err != nil {
 		return err
@@ -70,17 +65,11 @@ func (fs FS) l3Info(rdt *node.RDT, ids Schemata) error {
 	if err != nil {
 		return err
 	}
-	// sparse_masks appeared in Linux 6.7; before, Intel's masks are contiguous and AMD's sparse ones went untold.
-	sparse, err := fs.infoInt(dir, "sparse_masks")
-	if err != nil && !errors.Is(err, iofs.ErrNotExist) {
-		return err
-	}
 	line, ok := ids.Line(dir)
 	if !ok {
 		return fmt.Errorf("the root group's schemata has no %s line", dir)
 	}
 	rdt.L3, rdt.L3CBM, rdt.L3MinBits, rdt.L3IDs = true, cbm, int(minBits), line.ids()
-	rdt.L3Shareable, rdt.Sparse = shareable, sparse == 1
 	rdt.Closids = int(closids)
 	return nil
 }
@@ -141,7 +130,7 @@ func (fs FS) monInfo(rdt *node.RDT) error {
 	if err != nil {
 		return err
 	}
-	rdt.Mon, rdt.NumRMIDs = n > 0 && features != "", int(n)
+	rdt.Mon = n > 0 && features != ""
 	return nil
 }
 

@@ -30,6 +30,8 @@ type Buffer struct {
 	// files keeps what is read open, where the buffer was taken from one; write has it opened for writing, too.
 	files *Files
 	write bool
+	// stat is what Below asks for.
+	stat unix.Statx_t
 }
 
 // buffers are made in one allocation: under the race detector a pool loses every fourth, and tests that count would see three.
@@ -57,11 +59,7 @@ func (b *Buffer) Put() {
 // Read opens the file at the concatenation of parts, reads it whole and closes it. Parts are joined without separators,
 // so that a caller need not build the path string. The result has no trailing newline. Errors are *FileError.
 func (b *Buffer) Read(parts ...string) ([]byte, error) {
-	b.path = b.path[:0]
-	for _, p := range parts {
-		b.path = append(b.path, p...)
-	}
-	b.path = append(b.path, 0)
+	b.join(parts)
 	if b.files.keeps(b.path) {
 		return b.files.read(b)
 	}
@@ -75,6 +73,15 @@ func (b *Buffer) Read(parts ...string) ([]byte, error) {
 		return nil, b.fail("read", err)
 	}
 	return b.trimmed(n), nil
+}
+
+// join makes the buffer's path of parts, with the NUL that ends it.
+func (b *Buffer) join(parts []string) {
+	b.path = b.path[:0]
+	for _, p := range parts {
+		b.path = append(b.path, p...)
+	}
+	b.path = append(b.path, 0)
 }
 
 // trimmed is the first n bytes without newlines at their end.

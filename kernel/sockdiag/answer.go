@@ -13,6 +13,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/koord-rt/koord-rt/kernel/netlink"
 )
 
 // conn asks with a socket for each question, in the calling thread's namespace.
@@ -35,8 +37,6 @@ const (
 // Numbers and sizes of include/uapi/linux/netlink.h, sock_diag.h and inet_diag.h.
 const (
 	headerSize = 16
-	attrSize   = 4
-	typeMask   = 0x3fff
 
 	// tcpDiagGetSock asks for both address families in one walk of the table; sockDiagByFamily takes two, but finds one connection
 	// without a walk.
@@ -149,7 +149,7 @@ func message(b []byte) (kind uint16, seq uint32, body, rest []byte, err error) {
 	if length < headerSize || uint64(length) > uint64(len(b)) {
 		return 0, 0, nil, nil, errAnswer
 	}
-	return binary.NativeEndian.Uint16(b[4:]), binary.NativeEndian.Uint32(b[8:]), b[headerSize:length], b[min(align(int(length)), len(b)):], nil
+	return binary.NativeEndian.Uint16(b[4:]), binary.NativeEndian.Uint32(b[8:]), b[headerSize:length], b[min(netlink.Align(int(length)), len(b)):], nil
 }
 
 // parts walks the messages of one read.
@@ -194,8 +194,6 @@ func failure(kind uint16, body []byte) error {
 	return nil
 }
 
-func align(n int) int { return (n + 3) &^ 3 }
-
 // parseConnection reads struct inet_diag_msg (include/uapi/linux/inet_diag.h) with the attribute INET_DIAG_INFO: the name of an
 // established connection that leaves the namespace, and its round trip time, 0 where it has not sent and heard something since, or where
 // the time was never measured.
@@ -203,7 +201,7 @@ func parseConnection(b []byte, since time.Duration) (id Connection, rtt uint32, 
 	if len(b) < messageSize || b[1] != established || within(b) {
 		return Connection{}, 0, false
 	}
-	info := attribute(b[messageSize:], diagInfo)
+	info := netlink.Attribute(b[messageSize:], diagInfo)
 	if uintptr(len(info)) < rttAt+4 {
 		return Connection{}, 0, false
 	}
@@ -225,19 +223,4 @@ func within(b []byte) bool {
 		return addr.IsLoopback() || bytes.Equal(from, to)
 	}
 	return to[0] == 127 || bytes.Equal(from[:4], to[:4])
-}
-
-// attribute is the value of the first attribute of a kind; nil when there is none.
-func attribute(b []byte, kind uint16) []byte {
-	for len(b) >= attrSize {
-		length := int(binary.NativeEndian.Uint16(b))
-		if length < attrSize || length > len(b) {
-			return nil
-		}
-		if binary.NativeEndian.Uint16(b[2:])&typeMask == kind {
-			return b[attrSize:length]
-		}
-		b = b[min(align(length), len(b)):]
-	}
-	return nil
 }

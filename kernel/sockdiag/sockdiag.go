@@ -14,8 +14,8 @@
 // be asked about again, and every batch says how much CPU time it has cost: whoever asks has to keep a budget. The first question has a
 // kernel with modules load tcp_diag, as ss(8) does.
 //
-// It imports kernel/proc (for the path, and the type of its errors), golang.org/x/sys and the standard library only. Kernel documents:
-// sock_diag(7), netlink(7), network_namespaces(7); CONFIG_INET_DIAG, and the right CAP_SYS_ADMIN to enter a namespace.
+// It imports kernel/netlink, kernel/proc (for the path, and the type of its errors), golang.org/x/sys and the standard library only. Kernel
+// documents: sock_diag(7), netlink(7), network_namespaces(7); CONFIG_INET_DIAG, and the right CAP_SYS_ADMIN to enter a namespace.
 package sockdiag
 
 import (

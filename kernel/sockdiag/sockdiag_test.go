@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/koord-rt/koord-rt/kernel/netlink"
 )
 
 // part is a message as the kernel sends it.
@@ -20,7 +22,7 @@ func part(kind uint16, body []byte) []byte {
 	b = binary.NativeEndian.AppendUint16(b, kind)
 	b = append(b, make([]byte, 10)...)
 	b = append(b, body...)
-	return append(b, make([]byte, align(len(b))-len(b))...)
+	return append(b, make([]byte, netlink.Align(len(b))-len(b))...)
 }
 
 // end is NLMSG_DONE with an error number.

@@ -5,6 +5,6 @@
 // property change does not undo what was written to the cgroup's files.
 //
 // Inputs are a unit and plan settings; the output is a D-Bus call to PID 1, or what PID 1 holds for a unit. It is for the time after a reply, never for
-// inside a runtime's event (D4, D6): the bus has no deadline that would fit. It imports model and
-// go-systemd's dbus only.
+// inside a runtime's event (D4, D6): the bus has no deadline that would fit. It imports model,
+// go-systemd's dbus and the library under it, godbus.
 package systemd

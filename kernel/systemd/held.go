@@ -16,7 +16,7 @@ import (
 )
 
 // Held is what systemd writes to the files of a unit when it writes them again, by the unit's properties as they are now:
-// the text of cgroup v2's file for each mapped knob. It waits no longer than ctx does.
+// the text of the file for each mapped knob. It waits no longer than ctx does.
 func (u *Units) Held(ctx context.Context, name string) (map[plan.Knob]string, error) {
 	select {
 	case <-u.turn:
@@ -32,7 +32,7 @@ func (u *Units) Held(ctx context.Context, name string) (map[plan.Knob]string, er
 	if err != nil {
 		return nil, fmt.Errorf("read properties of unit %s: %w", name, err)
 	}
-	out := texts(props)
+	out := texts(props, u.v1)
 	if u.plain {
 		delete(out, plan.CPUIdle)
 	}
@@ -49,12 +49,33 @@ func typeOf(name string) string {
 }
 
 // texts renders properties as systemd does (src/core/cgroup.c); a property that it lacks or has of another type has none.
-func texts(props map[string]any) map[plan.Knob]string {
+func texts(props map[string]any, v1 bool) map[plan.Knob]string {
 	out := map[plan.Knob]string{}
 	number := func(name string, put func(n uint64)) {
 		if n, ok := props[name].(uint64); ok {
 			put(n)
 		}
+	}
+	number("CPUQuotaPerSecUSec", func(quota uint64) {
+		period := infinity
+		number("CPUQuotaPeriodUSec", func(n uint64) { period = n })
+		q, p := cpuMax(quota, period)
+		if v1 {
+			out[plan.CPUQuota], out[plan.CPUPeriod] = strings.Replace(q, "max", "-1", 1), p
+			return
+		}
+		out[plan.CPUQuota] = q + " " + p
+		out[plan.CPUPeriod] = out[plan.CPUQuota]
+	})
+	if v1 {
+		number("CPUShares", func(n uint64) {
+			if n == infinity {
+				n = defaultShares
+			}
+			out[plan.CPUShares] = strconv.FormatUint(n, 10)
+		})
+		number("MemoryLimit", func(n uint64) { out[plan.MemoryLimit] = strings.Replace(max64(n), "max", "-1", 1) })
+		return out
 	}
 	number("CPUWeight", func(n uint64) {
 		switch n {
@@ -66,19 +87,13 @@ func texts(props map[string]any) map[plan.Knob]string {
 		}
 		out[plan.CPUShares], out[plan.CPUIdle] = strconv.FormatUint(n, 10), "0"
 	})
-	number("CPUQuotaPerSecUSec", func(quota uint64) {
-		period := infinity
-		number("CPUQuotaPeriodUSec", func(n uint64) { period = n })
-		text := cpuMax(quota, period)
-		out[plan.CPUQuota], out[plan.CPUPeriod] = text, text
-	})
 	for name, k := range map[string]plan.Knob{"AllowedCPUs": plan.CPUSetCPUs, "AllowedMemoryNodes": plan.CPUSetMems} {
 		if bits, ok := props[name].([]byte); ok {
 			out[k] = setList(bits)
 		}
 	}
 	for _, k := range [...]plan.Knob{plan.MemoryMin, plan.MemoryLow, plan.MemoryHigh, plan.MemoryLimit} {
-		name, _ := memoryProperty(k)
+		name, _ := memoryProperty(k, v1)
 		number(name, func(n uint64) { out[k] = max64(n) })
 	}
 	return out
@@ -87,6 +102,9 @@ func texts(props map[string]any) map[plan.Knob]string {
 // defaultWeight is what systemd writes where a unit has no CPUWeight (CGROUP_WEIGHT_DEFAULT).
 const defaultWeight = 100
 
+// defaultShares is the same of CPUShares (CGROUP_CPU_SHARES_DEFAULT).
+const defaultShares = 1024
+
 func max64(n uint64) string {
 	if n == infinity {
 		return "max"
@@ -94,19 +112,19 @@ func max64(n uint64) string {
 	return strconv.FormatUint(n, 10)
 }
 
-// cpuMax is cpu.max of a quota per second: the period is lengthened, up to a second, until the quota is a millisecond.
-func cpuMax(quota, period uint64) string {
+// cpuMax is quota and period of a quota per second: the period is lengthened, up to a second, until the quota is a millisecond.
+func cpuMax(quota, period uint64) (string, string) {
 	const second, least = 1000000, 1000
 	if period == infinity {
 		period = uint64(unit.CFSPeriod)
 	}
 	if quota == infinity {
-		return "max " + strconv.FormatUint(uint64(unit.CFSPeriod), 10) // cgroup_cpu_adjust_period: whatever the period
+		return "max", strconv.FormatUint(uint64(unit.CFSPeriod), 10) // cgroup_cpu_adjust_period: whatever the period
 	}
 	if quota > 0 {
 		period = min(max(period, least*second/quota), second)
 	}
-	return strconv.FormatUint(max(quota*period/second, least), 10) + " " + strconv.FormatUint(period, 10)
+	return strconv.FormatUint(max(quota*period/second, least), 10), strconv.FormatUint(period, 10)
 }
 
 // setList is setBits backwards.

@@ -20,7 +20,7 @@ func TestTexts(t *testing.T) {
 		set(plan.CPUShares, plan.Int(1024)), set(plan.CPUQuota, plan.Int(33333)), set(plan.CPUSetCPUs, plan.Text("0-1,9")),
 		set(plan.CPUSetMems, plan.Text("1")), set(plan.MemoryMin, plan.Int(4096)), set(plan.MemoryHigh, plan.Int(-1)),
 	}
-	ours, err := Properties(settings, unit.Quadratic)
+	ours, err := Properties(settings, unit.Quadratic, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -29,25 +29,32 @@ func TestTexts(t *testing.T) {
 		props[p.Name] = p.Value
 	}
 	for name, c := range map[string]struct {
+		v1    bool
 		props map[string]any
 		want  map[plan.Knob]string
 	}{
-		"none is known": {nil, map[plan.Knob]string{}},
-		"defaults": {map[string]any{
+		"none is known": {false, nil, map[plan.Knob]string{}},
+		"defaults": {false, map[string]any{
 			"CPUWeight": infinity, "CPUQuotaPerSecUSec": infinity, "CPUQuotaPeriodUSec": infinity, "AllowedCPUs": []byte{}, "MemoryLow": uint64(0), "MemoryMax": infinity,
 		}, map[plan.Knob]string{
 			plan.CPUShares: "100", plan.CPUIdle: "0", plan.CPUQuota: "max 100000", plan.CPUPeriod: "max 100000", plan.CPUSetCPUs: "", plan.MemoryLow: "0", plan.MemoryLimit: "max",
 		}},
-		"ours, a quota in steps of 1 % of a CPU": {props, map[plan.Knob]string{
+		"ours, a quota in steps of 1 % of a CPU": {false, props, map[plan.Knob]string{
 			plan.CPUShares: "100", plan.CPUIdle: "0", plan.CPUQuota: "34000 100000", plan.CPUPeriod: "34000 100000", plan.CPUSetCPUs: "0-1,9", plan.CPUSetMems: "1",
 			plan.MemoryMin: "4096", plan.MemoryHigh: "max",
 		}},
-		"idle": {map[string]any{"CPUWeight": uint64(0)}, map[plan.Knob]string{plan.CPUIdle: "1"}},
-		"less than a millisecond": {map[string]any{"CPUQuotaPerSecUSec": uint64(5000)}, map[plan.Knob]string{
+		"idle": {false, map[string]any{"CPUWeight": uint64(0)}, map[plan.Knob]string{plan.CPUIdle: "1"}},
+		"less than a millisecond": {false, map[string]any{"CPUQuotaPerSecUSec": uint64(5000)}, map[plan.Knob]string{
 			plan.CPUQuota: "1000 200000", plan.CPUPeriod: "1000 200000",
 		}},
+		"v1, defaults": {true, map[string]any{
+			"CPUWeight": infinity, "CPUShares": infinity, "CPUQuotaPerSecUSec": infinity, "CPUQuotaPeriodUSec": infinity, "MemoryLimit": infinity, "MemoryMax": infinity,
+		}, map[plan.Knob]string{plan.CPUShares: "1024", plan.CPUQuota: "-1", plan.CPUPeriod: "100000", plan.MemoryLimit: "-1"}},
+		"v1": {true, map[string]any{
+			"CPUShares": uint64(2048), "CPUQuotaPerSecUSec": uint64(340000), "MemoryLimit": uint64(1 << 30), "MemoryMin": uint64(4096), "AllowedCPUs": []byte{1},
+		}, map[plan.Knob]string{plan.CPUShares: "2048", plan.CPUQuota: "34000", plan.CPUPeriod: "100000", plan.MemoryLimit: "1073741824"}},
 	} {
-		if got := texts(c.props); !maps.Equal(got, c.want) {
+		if got := texts(c.props, c.v1); !maps.Equal(got, c.want) {
 			t.Errorf("%s: %v, want %v", name, got, c.want)
 		}
 	}
@@ -58,7 +65,7 @@ func TestUnitQuota(t *testing.T) {
 	t.Parallel()
 	for _, period := range []unit.Micros{100000, 10000, 5000, 1234, 250000, 1000000} {
 		for _, q := range []unit.Micros{unit.Unlimited, 1000, 1001, 1876, 2000, 12500, 33300, 33333, 99999, 100000, 123400, 320000} {
-			props, err := Properties([]plan.Setting{set(plan.CPUQuota, plan.Int(q)), set(plan.CPUPeriod, plan.Int(period))}, unit.Linear)
+			props, err := Properties([]plan.Setting{set(plan.CPUQuota, plan.Int(q)), set(plan.CPUPeriod, plan.Int(period))}, unit.Linear, false)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -70,7 +77,7 @@ func TestUnitQuota(t *testing.T) {
 			if q > 0 {
 				want = fmt.Sprint(unit.UnitQuota(q, period), " ", period)
 			}
-			if got := texts(told)[plan.CPUQuota]; got != want {
+			if got := texts(told, false)[plan.CPUQuota]; got != want {
 				t.Errorf("%d of %d is %q, want %q", q, period, got, want)
 			}
 			if twice := unit.UnitQuota(unit.UnitQuota(q, period), period); twice != unit.UnitQuota(q, period) {
@@ -83,7 +90,7 @@ func TestUnitQuota(t *testing.T) {
 func TestHeld(t *testing.T) {
 	t.Parallel()
 	old, next := &fakeBus{}, &fakeBus{}
-	u := newUnits(dialer(old, next))
+	u := newUnits(false, dialer(old, next))
 	for range 2 { // the second finds the bus gone and opens it anew
 		held, err := u.Held(t.Context(), "cri-containerd-a.scope")
 		if err != nil || held[plan.MemoryMin] != "4096" {
@@ -94,7 +101,7 @@ func TestHeld(t *testing.T) {
 	if len(old.calls) != 1 || len(next.calls) != 1 || next.calls[0] != "cri-containerd-a.scope Scope" {
 		t.Errorf("calls %q and %q", old.calls, next.calls)
 	}
-	if _, err := newUnits(dialer()).Held(t.Context(), "a.slice"); !errors.Is(err, errors.ErrUnsupported) {
+	if _, err := newUnits(false, dialer()).Held(t.Context(), "a.slice"); !errors.Is(err, errors.ErrUnsupported) {
 		t.Errorf("without a bus: %v", err)
 	}
 }

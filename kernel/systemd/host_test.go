@@ -23,7 +23,7 @@ import (
 // daemon-reload; elsewhere it sees the typed refusal.
 func TestUnitsOfThisHost(t *testing.T) {
 	t.Parallel()
-	u := New()
+	u := New(false)
 	t.Cleanup(u.Close)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()

@@ -35,12 +35,23 @@ const weightIdle = uint64(0)
 var mapped = plan.KnobSet(plan.CPUShares, plan.CPUIdle, plan.CPUQuota, plan.CPUPeriod, plan.CPUSetCPUs, plan.CPUSetMems,
 	plan.MemoryMin, plan.MemoryLow, plan.MemoryHigh, plan.MemoryLimit)
 
+// mappedV1 are those of them that systemd writes on cgroup v1, and runc and the kubelet's library set there. It has no file of cpusets then.
+// Nor may memory.min, low or high be set, which vendor kernels have on v1: a unit with any of them has its limit from MemoryMax,
+// which nobody has set, and not from runc's MemoryLimit any more (src/core/cgroup.c, unit_has_unified_memory_config).
+var mappedV1 = plan.KnobSet(plan.CPUShares, plan.CPUQuota, plan.CPUPeriod, plan.MemoryLimit)
+
 // Mapped reports whether a knob has a unit property: cpu.shares and cpu.idle (together CPUWeight), cpu.quota, cpu.period,
-// cpuset.cpus, cpuset.mems, memory.min, memory.low, memory.high and memory.limit.
+// cpuset.cpus, cpuset.mems, memory.min, memory.low, memory.high and memory.limit; on cgroup v1 cpu.shares, cpu.quota, cpu.period and
+// memory.limit.
 //
 // cpu.idle must be one: from version 252 on systemd writes 0 to it along with every plain weight. A daemon-reload does not by
 // itself, but after it the next pod that starts nearby makes systemd write all attributes of all units beside that.
-func Mapped(k plan.Knob) bool { return mapped.Has(k) }
+func Mapped(k plan.Knob, v1 bool) bool {
+	if v1 {
+		return mappedV1.Has(k)
+	}
+	return mapped.Has(k)
+}
 
 // ErrNoUnit is wrapped when a cgroup path does not end in a unit.
 var ErrNoUnit = errors.New("cgroup is not a systemd unit")
@@ -65,7 +76,10 @@ func Unit(cgroup string) (string, error) {
 //	CPUQuotaPeriodUSec  = period
 //	AllowedCPUs, AllowedMemoryNodes = the set as bits, lowest byte first
 //	MemoryMin, MemoryLow, MemoryHigh, MemoryMax = bytes; infinity for no limit
-func Properties(settings []plan.Setting, weight unit.WeightFormula) ([]Property, error) {
+//
+// On cgroup v1 CPUShares is the shares themselves, and MemoryLimit the limit: CPUWeight goes before CPUShares, which runc sets there, and
+// would be made shares again by another formula.
+func Properties(settings []plan.Setting, weight unit.WeightFormula, v1 bool) ([]Property, error) {
 	var out []Property
 	var errs []error
 	period := unit.CFSPeriod
@@ -78,12 +92,12 @@ func Properties(settings []plan.Setting, weight unit.WeightFormula) ([]Property,
 	for i := range settings {
 		s := &settings[i]
 		switch {
-		case !Mapped(s.Knob) || s.Observe:
+		case !Mapped(s.Knob, v1) || s.Observe:
 			continue
-		case s.Knob == plan.CPUShares && idle, s.Knob == plan.CPUIdle && !idle && weighed:
+		case s.Knob == plan.CPUShares && idle && !v1, s.Knob == plan.CPUIdle && !idle && weighed:
 			continue // the other one says it
 		}
-		p, err := property(s, period, weight)
+		p, err := property(s, period, weight, v1)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("map %s = %s of %s to a unit property: %w", s.Knob, s.Value, s.Target, err))
 			continue
@@ -105,9 +119,12 @@ func cpuIdle(settings []plan.Setting) (idle, weighed bool) {
 	return idle, weighed
 }
 
-func property(s *plan.Setting, period unit.Micros, weight unit.WeightFormula) (Property, error) {
+func property(s *plan.Setting, period unit.Micros, weight unit.WeightFormula, v1 bool) (Property, error) {
 	switch s.Knob {
 	case plan.CPUShares:
+		if n := s.Value.Int(); v1 && n > 0 {
+			return Property{"CPUShares", uint64(max(n, int64(unit.MinShares)))}, nil
+		}
 		w := weight.Weight(unit.Shares(s.Value.Int()))
 		if w < unit.MinWeight {
 			return Property{}, errors.New("no shares")
@@ -133,14 +150,14 @@ func property(s *plan.Setting, period unit.Micros, weight unit.WeightFormula) (P
 		b, err := setBits(s.Value.String())
 		return Property{"AllowedMemoryNodes", b}, err
 	}
-	name, ok := memoryProperty(s.Knob)
+	name, ok := memoryProperty(s.Knob, v1)
 	if !ok {
 		return Property{}, errors.New("no property")
 	}
 	return Property{name, limit(s.Value.Int())}, nil
 }
 
-func memoryProperty(k plan.Knob) (string, bool) {
+func memoryProperty(k plan.Knob, v1 bool) (string, bool) {
 	switch k {
 	case plan.MemoryMin:
 		return "MemoryMin", true
@@ -149,6 +166,9 @@ func memoryProperty(k plan.Knob) (string, bool) {
 	case plan.MemoryHigh:
 		return "MemoryHigh", true
 	case plan.MemoryLimit:
+		if v1 {
+			return "MemoryLimit", true
+		}
 		return "MemoryMax", true
 	}
 	return "", false

@@ -51,7 +51,7 @@ func TestPropertiesGolden(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			props, err := Properties(c.settings, c.weight)
+			props, err := Properties(c.settings, c.weight, false)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -66,9 +66,25 @@ func TestPropertiesGolden(t *testing.T) {
 	}
 }
 
+// On cgroup v1 shares and limit are the properties that runc sets there, and what would bring others into force is none.
+func TestPropertiesV1(t *testing.T) {
+	t.Parallel()
+	settings := []plan.Setting{
+		set(plan.CPUShares, plan.Int(2048)), set(plan.CPUIdle, plan.Int(1)), set(plan.CPUQuota, plan.Int(150000)), set(plan.CPUSetCPUs, plan.Text("1")),
+		set(plan.MemoryMin, plan.Int(4096)), set(plan.MemoryLow, plan.Int(4096)), set(plan.MemoryHigh, plan.Int(1<<20)), set(plan.MemoryLimit, plan.Int(1<<30)),
+	}
+	want := []Property{{"CPUQuotaPerSecUSec", uint64(1500000)}, {"CPUShares", uint64(2048)}, {"MemoryLimit", uint64(1 << 30)}}
+	if props, err := Properties(settings, unit.Linear, true); err != nil || !reflect.DeepEqual(props, want) {
+		t.Errorf("%v, %v", props, err)
+	}
+	if props, err := Properties([]plan.Setting{set(plan.CPUShares, plan.Int(0))}, unit.Linear, true); err == nil || len(props) > 0 {
+		t.Errorf("no shares: %v", props)
+	}
+}
+
 func TestPropertiesErrorsLeaveTheRest(t *testing.T) {
 	t.Parallel()
-	props, err := Properties([]plan.Setting{set(plan.CPUSetCPUs, plan.Text("3-1")), set(plan.CPUQuota, plan.Int(0)), set(plan.CPUShares, plan.Int(0)), set(plan.MemoryMin, plan.Int(1))}, unit.Linear)
+	props, err := Properties([]plan.Setting{set(plan.CPUSetCPUs, plan.Text("3-1")), set(plan.CPUQuota, plan.Int(0)), set(plan.CPUShares, plan.Int(0)), set(plan.MemoryMin, plan.Int(1))}, unit.Linear, false)
 	if want := []Property{{"MemoryMin", uint64(1)}}; !reflect.DeepEqual(props, want) {
 		t.Errorf("got %v", props)
 	}
@@ -87,9 +103,11 @@ func TestMapped(t *testing.T) {
 		if k.Info().Text {
 			v = plan.Text("1")
 		}
-		props, err := Properties([]plan.Setting{set(k, v)}, unit.Linear)
-		if err != nil || (len(props) == 1) != Mapped(k) {
-			t.Errorf("%s: mapped %v, properties %v, %v", k, Mapped(k), props, err)
+		for _, v1 := range []bool{false, true} {
+			props, err := Properties([]plan.Setting{set(k, v)}, unit.Linear, v1)
+			if err != nil || (len(props) == 1) != Mapped(k, v1) {
+				t.Errorf("%s, v1 %v: mapped %v, properties %v, %v", k, v1, Mapped(k, v1), props, err)
+			}
 		}
 	}
 }

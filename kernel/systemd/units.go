@@ -19,6 +19,7 @@ import (
 // Units sets and reads runtime properties over the system bus. The connection is opened at the first call, kept, and opened anew
 // after it has broken. The zero value is not usable. It is safe for concurrent use; calls are made one after another.
 type Units struct {
+	v1   bool
 	dial func(context.Context) (bus, error)
 
 	// turn holds one token; a channel, so that waiting for it ends with the caller's context.
@@ -38,13 +39,13 @@ type bus interface {
 	Close()
 }
 
-// New returns units of the system's PID 1; nothing is opened yet.
-func New() *Units {
-	return newUnits(func(ctx context.Context) (bus, error) { return dbus.NewSystemConnectionContext(ctx) })
+// New returns units of the system's PID 1, with the controllers on cgroup v1 or v2; nothing is opened yet.
+func New(v1 bool) *Units {
+	return newUnits(v1, func(ctx context.Context) (bus, error) { return dbus.NewSystemConnectionContext(ctx) })
 }
 
-func newUnits(dial func(context.Context) (bus, error)) *Units {
-	u := &Units{dial: dial, turn: make(chan struct{}, 1)}
+func newUnits(v1 bool, dial func(context.Context) (bus, error)) *Units {
+	u := &Units{v1: v1, dial: dial, turn: make(chan struct{}, 1)}
 	u.turn <- struct{}{}
 	return u
 }
@@ -53,7 +54,7 @@ func newUnits(dial func(context.Context) (bus, error)) *Units {
 // attributes to its cgroup. weight is the shares formula of the level. It waits no longer than ctx does. Without a system bus the error matches errors.ErrUnsupported. A unit that
 // does not exist any more is an error of the bus.
 func (u *Units) SetProperties(ctx context.Context, name string, settings []plan.Setting, weight unit.WeightFormula) error {
-	props, mapErr := Properties(settings, weight)
+	props, mapErr := Properties(settings, weight, u.v1)
 	if len(props) == 0 {
 		return mapErr
 	}

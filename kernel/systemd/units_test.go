@@ -90,7 +90,7 @@ var oneMemory = []plan.Setting{{Knob: plan.MemoryMin, Value: plan.Int(4096)}}
 func TestUnitsKeepsItsConnection(t *testing.T) {
 	t.Parallel()
 	b := &fakeBus{}
-	u := newUnits(dialer(b))
+	u := newUnits(false, dialer(b))
 	for range 2 {
 		if err := u.SetProperties(t.Context(), "a.slice", oneMemory, unit.Linear); err != nil {
 			t.Fatal(err)
@@ -112,7 +112,7 @@ func TestUnitsKeepsItsConnection(t *testing.T) {
 func TestUnitsReconnects(t *testing.T) {
 	t.Parallel()
 	old, next := &fakeBus{}, &fakeBus{}
-	u := newUnits(dialer(old, next))
+	u := newUnits(false, dialer(old, next))
 	if err := u.SetProperties(t.Context(), "a.slice", oneMemory, unit.Linear); err != nil {
 		t.Fatal(err)
 	}
@@ -126,7 +126,7 @@ func TestUnitsReconnects(t *testing.T) {
 func TestUnitsOfAnOldSystemd(t *testing.T) {
 	t.Parallel()
 	old, next := &fakeBus{old: true}, &fakeBus{}
-	u := newUnits(dialer(old, next))
+	u := newUnits(false, dialer(old, next))
 	idle := plan.Setting{Knob: plan.CPUIdle, Value: plan.Int(1)}
 	both := []plan.Setting{idle, oneMemory[0]}
 	for range 2 {
@@ -157,18 +157,18 @@ func TestUnitsOfAnOldSystemd(t *testing.T) {
 
 func TestUnitsWithoutBus(t *testing.T) {
 	t.Parallel()
-	err := newUnits(dialer()).SetProperties(t.Context(), "a.slice", oneMemory, unit.Linear)
+	err := newUnits(false, dialer()).SetProperties(t.Context(), "a.slice", oneMemory, unit.Linear)
 	if !errors.Is(err, errors.ErrUnsupported) || !errors.Is(err, errBus) {
 		t.Errorf("got %v", err)
 	}
-	if err := newUnits(dialer()).SetProperties(t.Context(), "a.slice", []plan.Setting{{Knob: plan.CPUBurst}}, unit.Linear); err != nil {
+	if err := newUnits(false, dialer()).SetProperties(t.Context(), "a.slice", []plan.Setting{{Knob: plan.CPUBurst}}, unit.Linear); err != nil {
 		t.Errorf("nothing to set needs no bus: %v", err)
 	}
 }
 
 func TestUnitsObeysTheContext(t *testing.T) {
 	t.Parallel()
-	u := newUnits(dialer(&fakeBus{stuck: true}))
+	u := newUnits(false, dialer(&fakeBus{stuck: true}))
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
 	if err := u.SetProperties(ctx, "a.slice", oneMemory, unit.Linear); !errors.Is(err, context.DeadlineExceeded) {
@@ -184,7 +184,7 @@ func TestUnitsObeysTheContext(t *testing.T) {
 func TestUnitsConnectionOutlivesTheCall(t *testing.T) {
 	t.Parallel()
 	var life context.Context
-	u := newUnits(func(ctx context.Context) (bus, error) {
+	u := newUnits(false, func(ctx context.Context) (bus, error) {
 		life = ctx
 		return &fakeBus{}, nil
 	})

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/koord-rt/koord-rt/kernel/netlink"
 	"github.com/koord-rt/koord-rt/kernel/proc"
 	"github.com/koord-rt/koord-rt/kernel/root"
 )
@@ -44,7 +45,7 @@ const movedVersion = 15
 // parseDelays takes the numbers out of TASKSTATS_TYPE_AGGR_TGID, a nest of the id and struct taskstats, whose first field is its
 // version (Documentation/accounting/taskstats-struct.rst).
 func parseDelays(payload []byte) (d Delays, version uint16, err error) {
-	stats := attribute(attribute(payload, unix.TASKSTATS_TYPE_AGGR_TGID), unix.TASKSTATS_TYPE_STATS)
+	stats := netlink.Attribute(netlink.Attribute(payload, unix.TASKSTATS_TYPE_AGGR_TGID), unix.TASKSTATS_TYPE_STATS)
 	if uintptr(len(stats)) < cpuOffset+8 {
 		return Delays{}, 0, errAnswer
 	}

@@ -4,8 +4,8 @@
 // Package taskstats asks the kernel how long the threads of a process waited for CPU, memory and disk, all of them in one question.
 //
 // Input is a process id, output nanoseconds. procfs has the wait for a CPU of one thread at a time only, and the cgroup's pressure,
-// which is better, is not on cgroup v1 and tells neither how often somebody waited nor for how many at once. It imports kernel/proc,
-// kernel/root, golang.org/x/sys and the standard library only. Kernel documents: Documentation/accounting/taskstats.rst and
+// which is better, is not on cgroup v1 and tells neither how often somebody waited nor for how many at once. It imports kernel/netlink,
+// kernel/proc, kernel/root, golang.org/x/sys and the standard library only. Kernel documents: Documentation/accounting/taskstats.rst and
 // delay-accounting.rst; CONFIG_TASKSTATS and CONFIG_TASK_DELAY_ACCT.
 package taskstats
 
@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/koord-rt/koord-rt/kernel/netlink"
 	"github.com/koord-rt/koord-rt/kernel/proc"
 )
 
@@ -95,7 +96,7 @@ func (c *Client) findFamily() error {
 	if err != nil {
 		return err
 	}
-	id := attribute(payload, unix.CTRL_ATTR_FAMILY_ID)
+	id := netlink.Attribute(payload, unix.CTRL_ATTR_FAMILY_ID)
 	if len(id) < 2 {
 		return errAnswer
 	}
@@ -107,9 +108,6 @@ func (c *Client) findFamily() error {
 const (
 	headerSize  = 16
 	genericSize = 4
-	attrSize    = 4
-	// typeMask takes the flags off an attribute's type (NLA_TYPE_MASK).
-	typeMask = 0x3fff
 )
 
 // ask sends one command with one attribute and returns the attributes of the answer, valid until the next.
@@ -136,14 +134,14 @@ func (c *Client) ask(family uint16, command uint8, attr uint16, value []byte) ([
 
 // question is nlmsghdr, genlmsghdr and one attribute, padded to four bytes.
 func question(b []byte, family uint16, command uint8, attr uint16, value []byte, seq uint32) []byte {
-	length := align(headerSize + genericSize + attrSize + len(value))
+	length := netlink.Align(headerSize + genericSize + netlink.AttrSize + len(value))
 	b = binary.NativeEndian.AppendUint32(b, uint32(length)) //nolint:gosec // a few dozen bytes
 	b = binary.NativeEndian.AppendUint16(b, family)
 	b = binary.NativeEndian.AppendUint16(b, unix.NLM_F_REQUEST)
 	b = binary.NativeEndian.AppendUint32(b, seq)
 	b = binary.NativeEndian.AppendUint32(b, 0) // the kernel fills in the port
 	b = append(b, command, 1, 0, 0)
-	b = binary.NativeEndian.AppendUint16(b, uint16(attrSize+len(value))) //nolint:gosec // a few dozen bytes
+	b = binary.NativeEndian.AppendUint16(b, uint16(netlink.AttrSize+len(value))) //nolint:gosec // a few dozen bytes
 	b = binary.NativeEndian.AppendUint16(b, attr)
 	b = append(b, value...)
 	for len(b) < length {
@@ -151,8 +149,6 @@ func question(b []byte, family uint16, command uint8, attr uint16, value []byte,
 	}
 	return b
 }
-
-func align(n int) int { return (n + 3) &^ 3 }
 
 var errAnswer = errors.New("netlink answer is cut short")
 
@@ -185,19 +181,4 @@ func parseAnswer(b []byte, seq uint32) (payload []byte, mine bool, err error) {
 		return nil, false, errAnswer
 	}
 	return b[genericSize:], true, nil
-}
-
-// attribute is the value of the first attribute of a kind; nil when there is none.
-func attribute(b []byte, kind uint16) []byte {
-	for len(b) >= attrSize {
-		length := int(binary.NativeEndian.Uint16(b))
-		if length < attrSize || length > len(b) {
-			return nil
-		}
-		if binary.NativeEndian.Uint16(b[2:])&typeMask == kind {
-			return b[attrSize:length]
-		}
-		b = b[min(align(length), len(b)):]
-	}
-	return nil
 }

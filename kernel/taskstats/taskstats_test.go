@@ -13,15 +13,16 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/koord-rt/koord-rt/kernel/kerneltest"
+	"github.com/koord-rt/koord-rt/kernel/netlink"
 	"github.com/koord-rt/koord-rt/kernel/proc"
 	"github.com/koord-rt/koord-rt/kernel/root"
 )
 
 // attr is one attribute with its padding.
 func attr(kind uint16, value []byte) []byte {
-	b := binary.NativeEndian.AppendUint16(nil, uint16(attrSize+len(value)))
+	b := binary.NativeEndian.AppendUint16(nil, uint16(netlink.AttrSize+len(value)))
 	b = append(binary.NativeEndian.AppendUint16(b, kind), value...)
-	return append(b, make([]byte, align(len(b))-len(b))...)
+	return append(b, make([]byte, netlink.Align(len(b))-len(b))...)
 }
 
 // answer is a message as the kernel sends it.

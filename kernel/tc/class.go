@@ -8,6 +8,8 @@ import (
 	"fmt"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/koord-rt/koord-rt/kernel/netlink"
 )
 
 // Attributes of HTB (include/uapi/linux/pkt_sched.h).
@@ -122,23 +124,23 @@ func readClass(b []byte) (k class, ok bool) {
 	if t.parent != parentRoot {
 		k.parent = uint16(t.parent) //nolint:gosec // the lower half
 	}
-	options := attribute(rest, unix.TCA_OPTIONS)
-	p := attribute(options, htbParms)
+	options := netlink.Attribute(rest, unix.TCA_OPTIONS)
+	p := netlink.Attribute(options, htbParms)
 	if len(p) < parmsSize {
 		return k, false
 	}
 	k.rate, k.ceil = uint64(number(p, 8)), uint64(number(p, 20))
 	k.quantum, k.prio = number(p, 32), number(p, 40)
-	if v := attribute(options, htbRate64); v != nil {
+	if v := netlink.Attribute(options, htbRate64); v != nil {
 		k.rate = long(v)
 	}
-	if v := attribute(options, htbCeil64); v != nil {
+	if v := netlink.Attribute(options, htbCeil64); v != nil {
 		k.ceil = long(v)
 	}
 	const basic, queue = 1, 3 // TCA_STATS_BASIC, TCA_STATS_QUEUE of include/uapi/linux/gen_stats.h
-	stats := attribute(rest, unix.TCA_STATS2)
-	s := attribute(stats, basic)
-	k.sent = Count{Bytes: long(s), Packets: number(s, 8), Dropped: number(attribute(stats, queue), 8)}
+	stats := netlink.Attribute(rest, unix.TCA_STATS2)
+	s := netlink.Attribute(stats, basic)
+	k.sent = Count{Bytes: long(s), Packets: number(s, 8), Dropped: number(netlink.Attribute(stats, queue), 8)}
 	return k, true
 }
 

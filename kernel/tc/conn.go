@@ -9,6 +9,8 @@ import (
 	"fmt"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/koord-rt/koord-rt/kernel/netlink"
 )
 
 // conn is one rtnetlink socket of the calling thread's network namespace. Not for concurrent use.
@@ -151,7 +153,7 @@ func (c *conn) parts(b []byte, each func(kind uint16, b []byte)) (done bool, err
 		}
 		kind, flags := binary.NativeEndian.Uint16(b[4:]), binary.NativeEndian.Uint16(b[6:])
 		body, mine := b[headerSize:length], number(b, 8) == c.seq
-		b = b[min(align(length), len(b)):]
+		b = b[min(netlink.Align(length), len(b)):]
 		switch {
 		case !mine:
 		case kind == unix.NLMSG_ERROR:
@@ -181,10 +183,10 @@ func parseError(body []byte, flags uint16) error {
 	rest := body[4:] // the question's header, and the whole question unless it is capped
 	skip := headerSize
 	if flags&unix.NLM_F_CAPPED == 0 {
-		skip = align(int(number(rest, 0)))
+		skip = netlink.Align(int(number(rest, 0)))
 	}
 	if skip >= headerSize && skip <= len(rest) {
-		e.why = text(attribute(rest[skip:], unix.NLMSGERR_ATTR_MSG))
+		e.why = text(netlink.Attribute(rest[skip:], unix.NLMSGERR_ATTR_MSG))
 	}
 	return e
 }

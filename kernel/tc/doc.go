@@ -13,7 +13,7 @@
 // device's name, so a process that is killed at any point is followed by one that goes on from there. A link whose root qdisc or
 // ingress somebody else has set up is refused, unless that is a classless qdisc, which can be put back from its own dump.
 //
-// Input are shapes and pods (model/shape), output is what changed. It imports model/shape, model/unit, kernel/root,
+// Input are shapes and pods (model/shape), output is what changed. It imports model/shape, model/unit, kernel/netlink, kernel/root,
 // golang.org/x/sys/unix and the standard library. Kernel documents: Documentation/netlink/specs/tc.yaml, rt-link.yaml, rt-route.yaml;
 // include/uapi/linux/pkt_sched.h, pkt_cls.h; tc-htb(8), tc-u32(8).
 package tc

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/koord-rt/koord-rt/kernel/netlink"
 	"github.com/koord-rt/koord-rt/model/shape"
 )
 
@@ -165,18 +166,18 @@ func (c *conn) filters(index int, d shape.Direction) (out []filter, tables [len(
 		if !ok {
 			return errAnswer
 		}
-		options := attribute(rest, unix.TCA_OPTIONS)
+		options := netlink.Attribute(rest, unix.TCA_OPTIONS)
 		for i := range families {
 			f := &families[i]
 			switch {
 			case t.info != info(f.pref, f.proto):
 			case t.handle == f.table:
 				tables[i] = true
-			case number(attribute(options, u32Link), 0) == f.table:
+			case number(netlink.Attribute(options, u32Link), 0) == f.table:
 				linked[i] = true
 			default:
-				if a, ok := f.address(attribute(options, u32Sel), d); ok && t.handle&tableMask == f.table {
-					out = append(out, filter{a, uint16(number(attribute(options, u32ClassID), 0)), t.handle}) //nolint:gosec // the lower half
+				if a, ok := f.address(netlink.Attribute(options, u32Sel), d); ok && t.handle&tableMask == f.table {
+					out = append(out, filter{a, uint16(number(netlink.Attribute(options, u32ClassID), 0)), t.handle}) //nolint:gosec // the lower half
 				}
 			}
 		}
@@ -262,11 +263,11 @@ func (c *conn) inbound(index int, place uint32) (to int, others string, err erro
 			return errAnswer
 		}
 		if pref := uint16(t.info >> 16); pref != redirectPref { //nolint:gosec // the upper half
-			others = fmt.Sprintf("a filter %s with preference %d", text(attribute(rest, unix.TCA_KIND)), pref)
+			others = fmt.Sprintf("a filter %s with preference %d", text(netlink.Attribute(rest, unix.TCA_KIND)), pref)
 			return nil
 		}
-		for _, a := range attributes(attribute(attribute(rest, unix.TCA_OPTIONS), u32Act)) {
-			if n := number(attribute(attribute(a, actOptions), mirredParms), 24); n != 0 {
+		for _, a := range netlink.Attributes(netlink.Attribute(netlink.Attribute(rest, unix.TCA_OPTIONS), u32Act)) {
+			if n := number(netlink.Attribute(netlink.Attribute(a, actOptions), mirredParms), 24); n != 0 {
 				to = int(n)
 			}
 		}

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/koord-rt/koord-rt/kernel/netlink"
 	"github.com/koord-rt/koord-rt/kernel/root"
 	"github.com/koord-rt/koord-rt/model/unit"
 )
@@ -39,8 +40,8 @@ func readLink(b []byte) (l link, ok bool) {
 	}
 	rest := b[ifinfoSize:]
 	return link{
-		index: int(number(b, 4)), name: text(attribute(rest, unix.IFLA_IFNAME)),
-		kind: text(attribute(attribute(rest, unix.IFLA_LINKINFO), unix.IFLA_INFO_KIND)),
+		index: int(number(b, 4)), name: text(netlink.Attribute(rest, unix.IFLA_IFNAME)),
+		kind: text(netlink.Attribute(netlink.Attribute(rest, unix.IFLA_LINKINFO), unix.IFLA_INFO_KIND)),
 	}, true
 }
 
@@ -113,8 +114,8 @@ func (c *conn) uplink() (int, error) {
 			continue // no route, a route that forbids, or no such protocol
 		case err != nil:
 			return 0, fmt.Errorf("find the default route: %w", err)
-		case len(out) > 12 && number(attribute(out[12:], unix.RTA_OIF), 0) > 1: // 1 is the loopback
-			return int(number(attribute(out[12:], unix.RTA_OIF), 0)), nil
+		case len(out) > 12 && number(netlink.Attribute(out[12:], unix.RTA_OIF), 0) > 1: // 1 is the loopback
+			return int(number(netlink.Attribute(out[12:], unix.RTA_OIF), 0)), nil
 		}
 	}
 	return 0, nil

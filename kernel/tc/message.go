@@ -5,27 +5,22 @@ package tc
 
 import (
 	"encoding/binary"
-	"iter"
+
+	"github.com/koord-rt/koord-rt/kernel/netlink"
 )
 
 // message is the body of a netlink message: a fixed header and attributes (include/uapi/linux/netlink.h).
 type message []byte
 
-const (
-	attrSize = 4
-	// typeMask takes the flags off an attribute's type (NLA_TYPE_MASK), nested is one of them.
-	typeMask = 0x3fff
-	nested   = 0x8000
-)
-
-func align(n int) int { return (n + 3) &^ 3 }
+// nested is a flag of an attribute's type (NLA_F_NESTED).
+const nested = 0x8000
 
 // bytes adds an attribute.
 func (m *message) bytes(kind uint16, value []byte) {
-	b := binary.NativeEndian.AppendUint16(*m, uint16(attrSize+len(value))) //nolint:gosec // far below 64 KiB
+	b := binary.NativeEndian.AppendUint16(*m, uint16(netlink.AttrSize+len(value))) //nolint:gosec // far below 64 KiB
 	b = binary.NativeEndian.AppendUint16(b, kind)
 	b = append(b, value...)
-	*m = append(b, make([]byte, align(len(value))-len(value))...)
+	*m = append(b, make([]byte, netlink.Align(len(value))-len(value))...)
 }
 
 func (m *message) u32(kind uint16, v uint32) {
@@ -44,32 +39,6 @@ func (m *message) nest(kind uint16, fill func(*message)) {
 	var in message
 	fill(&in)
 	m.bytes(kind|nested, in)
-}
-
-// attributes are the attributes of a body, up to the first that is cut short.
-func attributes(b []byte) iter.Seq2[uint16, []byte] {
-	return func(yield func(uint16, []byte) bool) {
-		for len(b) >= attrSize {
-			length := int(binary.NativeEndian.Uint16(b))
-			if length < attrSize || length > len(b) {
-				return
-			}
-			if !yield(binary.NativeEndian.Uint16(b[2:])&typeMask, b[attrSize:length]) {
-				return
-			}
-			b = b[min(align(length), len(b)):]
-		}
-	}
-}
-
-// attribute is the value of the first attribute of a kind; nil when there is none.
-func attribute(b []byte, kind uint16) []byte {
-	for k, v := range attributes(b) {
-		if k == kind {
-			return v
-		}
-	}
-	return nil
 }
 
 // number is the 32-bit number at an offset, 0 where the value is too short.

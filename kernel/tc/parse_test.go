@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/koord-rt/koord-rt/kernel/netlink"
 	"github.com/koord-rt/koord-rt/model/shape"
 )
 
@@ -74,7 +75,7 @@ func FuzzAnswer(f *testing.F) {
 			readLink(b)
 			if _, rest, ok := readTcmsg(b); ok {
 				for i := range families {
-					if a, ok := families[i].address(attribute(attribute(rest, unix.TCA_OPTIONS), u32Sel), shape.Ingress); ok && !a.IsValid() {
+					if a, ok := families[i].address(netlink.Attribute(netlink.Attribute(rest, unix.TCA_OPTIONS), u32Sel), shape.Ingress); ok && !a.IsValid() {
 						t.Errorf("%x", b)
 					}
 				}

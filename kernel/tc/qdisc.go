@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/koord-rt/koord-rt/kernel/netlink"
 	"github.com/koord-rt/koord-rt/model/shape"
 )
 
@@ -72,7 +73,7 @@ func (c *conn) qdiscs(index int) (out []qdisc, err error) {
 			return errAnswer
 		}
 		if t.index == index {
-			out = append(out, qdisc{t, text(attribute(rest, unix.TCA_KIND)), slices.Clone(attribute(rest, unix.TCA_OPTIONS))})
+			out = append(out, qdisc{t, text(netlink.Attribute(rest, unix.TCA_KIND)), slices.Clone(netlink.Attribute(rest, unix.TCA_OPTIONS))})
 		}
 		return nil
 	})

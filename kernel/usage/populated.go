@@ -14,7 +14,7 @@ import (
 	"github.com/koord-rt/koord-rt/kernel/scan"
 )
 
-// maxBelow bounds how deep a tree of cgroup v1 is looked through.
+// maxBelow bounds how deep a tree of cgroups is looked through.
 const maxBelow = 16
 
 // Populated reports whether a process is left in the cgroup at path or below it. A cgroup that does not exist has none. On v2

@@ -79,14 +79,32 @@ func (c *Cgroup) Events(b *root.Buffer, out *Events) error {
 	return c.fs.tables.events(c, b, out)
 }
 
-// Procs lists the processes in the cgroup itself, in ids' order, up to limit of them: cgroup.procs (cgroup-v2.rst, "Core Interface
-// Files"). The slice is reused.
+// Procs lists the processes in the cgroup and below it, where an init system or a container engine inside a container has them, in ids'
+// order, up to limit of them: cgroup.procs (cgroup-v2.rst, "Core Interface Files"). The slice is reused.
 func (c *Cgroup) Procs(b *root.Buffer, limit int, out *[]int) error {
 	*out = (*out)[:0]
-	err := table(b, c.fs.cpu, c.path, "cgroup.procs", parseProcs, out)
+	err := c.procs(b, c.path, maxBelow, out)
 	slices.Sort(*out)
 	*out = (*out)[:min(limit, len(*out))]
 	return err
+}
+
+// procs adds the processes of the cgroup at path and of those below it.
+func (c *Cgroup) procs(b *root.Buffer, path string, deep int, out *[]int) error {
+	if err := table(b, c.fs.cpu, path, "cgroup.procs", parseProcs, out); err != nil || deep == 0 {
+		return err
+	}
+	names, err := b.Below(c.fs.cpu, path)
+	if err != nil && !gone(err) {
+		return err
+	}
+	for _, name := range names {
+		// No such file: it is gone since, or a threaded one, whose processes its domain lists.
+		if err := c.procs(b, path+"/"+name, deep-1, out); err != nil && !errors.Is(err, ErrNoFile) {
+			return err
+		}
+	}
+	return nil
 }
 
 // parseProcs reads ids, one per line; 0 is a process of another pid namespace (cgroup-v2.rst, "Core Interface Files").

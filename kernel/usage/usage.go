@@ -7,7 +7,7 @@
 // FS is made once by Open, the only place where the version is asked. A Cgroup holds up to four descriptors and Read reads
 // the files that are asked for once, without allocating. Every file has one pure parser, whose comment shows path, form, unit and kernel
 // document. Output is counters as the kernel keeps them; rates are the caller's. It imports model/unit, model/node,
-// kernel/root, kernel/scan, kernel/psi, golang.org/x/sys and the standard library only, and writes nothing.
+// kernel/cgroup/v1, kernel/root, kernel/scan, kernel/psi, golang.org/x/sys and the standard library only, and writes nothing.
 package usage
 
 import (
@@ -179,17 +179,6 @@ func (c *Cgroup) Read(b *root.Buffer, parts Part, out *Counters) error {
 
 // Path is the cgroup's path below the hierarchies.
 func (c *Cgroup) Path() string { return c.path }
-
-// Descriptors is how many are held open, at most four.
-func (c *Cgroup) Descriptors() int {
-	n := 0
-	for i := range c.held {
-		if c.held[i].Open() {
-			n++
-		}
-	}
-	return n
-}
 
 // Close gives the descriptors back. A later Read opens the files again.
 func (c *Cgroup) Close() {

@@ -132,12 +132,12 @@ func TestTables(t *testing.T) {
 			NUMA: usage.NUMA{Nodes: []usage.NodeMemory{{Anon: 157.5 * mib, File: 400 * mib, Unevictable: mib},
 				{Anon: 52.5 * mib}}},
 			Limits: usage.Limits{CPU: unit.Unlimited, CPUs: 8, Memory: 1024 * mib}, PSIIsFile: true,
-			CPU: psi.Stat{Some: psi.Line{Avg10: 100, Avg60: 50, Avg300: 10, TotalUS: 1e6}, Full: psi.Line{TotalUS: 1e5}, HasFull: true},
+			CPU: psi.Stat{Some: psi.Line{Avg10: 100, TotalUS: 1e6}, Full: psi.Line{TotalUS: 1e5}, HasFull: true},
 		}},
 		"v2 BestEffort container": {open(t, v2.Roots, node.CgroupV2, beV2), tables{
 			NUMA:   usage.NUMA{Nodes: []usage.NodeMemory{{Anon: 47.25 * mib, File: 24 * mib}, {Anon: 15.75 * mib}}},
 			Limits: usage.Limits{CPU: 1500, CPUs: 4, Memory: unit.Unlimited}, Events: usage.Events{High: 3}, PSIIsFile: true,
-			CPU: psi.Stat{Some: psi.Line{Avg10: 490, Avg60: 50, Avg300: 10, TotalUS: 4.9e6}, Full: psi.Line{TotalUS: 4.9e5}, HasFull: true},
+			CPU: psi.Stat{Some: psi.Line{Avg10: 490, TotalUS: 4.9e6}, Full: psi.Line{TotalUS: 4.9e5}, HasFull: true},
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -302,7 +302,7 @@ func TestThisHost(t *testing.T) {
 	}
 }
 
-// TestProcs: sorted, without foreign ones, no more than asked for.
+// TestProcs: sorted, without foreign ones, no more than asked for, and with those of cgroups below, as systemd in a container has them.
 func TestProcs(t *testing.T) {
 	t.Parallel()
 	r := kerneltest.Recorded(t, "6.12-v2")
@@ -318,6 +318,13 @@ func TestProcs(t *testing.T) {
 	b := buffer(t)
 	pids := []int{1, 2, 3}
 	if err := cg.Procs(b, 2, &pids); err != nil || !slices.Equal(pids, []int{5, 7}) {
+		t.Errorf("%v, %v", pids, err)
+	}
+	r.Put(t, "sys/fs/cgroup/x/cgroup.procs", "")
+	r.Put(t, "sys/fs/cgroup/x/init.scope/cgroup.procs", "8\n")
+	r.Put(t, "sys/fs/cgroup/x/system.slice/cgroup.procs", "")
+	r.Put(t, "sys/fs/cgroup/x/system.slice/cron.service/cgroup.procs", "6\n")
+	if err := cg.Procs(b, 3, &pids); err != nil || !slices.Equal(pids, []int{6, 8}) {
 		t.Errorf("%v, %v", pids, err)
 	}
 	r.Put(t, "sys/fs/cgroup/x/cgroup.procs", "900\nx\n")

@@ -4,16 +4,15 @@
 package usage
 
 import (
-	"os"
-
+	"github.com/koord-rt/koord-rt/kernel/cgroup/v1"
 	"github.com/koord-rt/koord-rt/kernel/scan"
 )
 
 // layoutV1 finds the controllers below the cgroup root. Controllers may share a mount, with or without the usual links.
 func layoutV1(root string) layout {
-	cpuacct := mounted(root, "cpuacct", "cpu,cpuacct", "cpuacct,cpu")
-	cpu := mounted(root, "cpu", "cpu,cpuacct", "cpuacct,cpu")
-	memory, blkio := mounted(root, "memory"), mounted(root, "blkio")
+	cpuacct := v1.Mount(root, "cpuacct", "cpu,cpuacct", "cpuacct,cpu")
+	cpu := v1.Mount(root, "cpu", "cpu,cpuacct", "cpuacct,cpu")
+	memory, blkio := v1.Mount(root, "memory"), v1.Mount(root, "blkio")
 	l := layout{
 		files: [maxFiles]file{
 			{CPUTime, cpuacct, "cpuacct.usage", parseCPUAcctUsage},
@@ -21,27 +20,18 @@ func layoutV1(root string) layout {
 			{MemoryCurrent, memory, "memory.usage_in_bytes", parseMemoryCurrent},
 			{MemoryDetail, memory, "memory.stat", parseMemoryStatV1},
 		},
-		cpu: cpu, cpuset: mounted(root, "cpuset"), memory: memory, io: blkio,
+		cpu: cpu, cpuset: v1.Mount(root, "cpuset"), memory: memory, io: blkio,
 		tables: tablesV1,
 	}
 	// On a hybrid node a runtime may keep the container in the unified hierarchy as well; Anolis kernels have pressure files
 	// in cpuacct. A file that is not there is looked for in vain each time, and the first is the more common.
-	if unified := mounted(root, "unified"); unified != "" {
+	if unified := v1.Mount(root, "unified"); unified != "" {
 		l.pressure = append(l.pressure, unified)
 	}
 	if cpuacct != "" {
 		l.pressure = append(l.pressure, cpuacct)
 	}
 	return l
-}
-
-func mounted(root string, names ...string) string {
-	for _, n := range names {
-		if st, err := os.Stat(root + "/" + n); err == nil && st.IsDir() {
-			return root + "/" + n
-		}
-	}
-	return ""
 }
 
 // parseCPUAcctUsage reads cpuacct/PATH/cpuacct.usage, nanoseconds of CPU time of the group and its descendants:

@@ -17,7 +17,7 @@ type Units struct {
 	Bus *systemd.Units
 	// Container and Pod are the weight formulas of the levels.
 	Container, Pod unit.WeightFormula
-	// V1 says that the controllers are on cgroup v1, where systemd never writes to cpu.idle.
+	// V1 says that the controllers are on cgroup v1, as Bus was told.
 	V1 bool
 }
 
@@ -26,7 +26,7 @@ var _ apply.Units = Units{}
 // Has implements apply.Units.
 func (u Units) Has(cgroup string, k plan.Knob) bool {
 	_, err := systemd.Unit(cgroup)
-	return err == nil && systemd.Mapped(k) && !(u.V1 && k == plan.CPUIdle)
+	return err == nil && systemd.Mapped(k, u.V1)
 }
 
 // Held implements apply.Units.

@@ -73,7 +73,8 @@ func TestMoveOfNobody(t *testing.T) {
 	}
 }
 
-// systemd writes to cpu.idle on cgroup v2 alone, and only units have properties.
+// systemd writes to cpu.idle and to lists of CPUs on cgroup v2 alone, and only units have properties. What a vendor's kernel protects on v1 must
+// not become one: the unit's limit would be another property then.
 func TestUnitsHave(t *testing.T) {
 	t.Parallel()
 	const unit = "/kubepods.slice/kubepods-pod1.slice"
@@ -84,6 +85,7 @@ func TestUnitsHave(t *testing.T) {
 		want   bool
 	}{
 		{false, unit, plan.CPUIdle, true}, {true, unit, plan.CPUIdle, false}, {true, unit, plan.CPUShares, true},
+		{true, unit, plan.MemoryMin, false}, {false, unit, plan.MemoryMin, true}, {true, unit, plan.CPUSetCPUs, false}, {true, unit, plan.MemoryLimit, true},
 		{false, unit, plan.CPUBurst, false}, {false, "/kubepods/pod1", plan.CPUIdle, false},
 	} {
 		if got := (Units{V1: c.v1}).Has(c.cgroup, c.knob); got != c.want {

@@ -93,13 +93,9 @@ type RDT struct {
 	L3        bool
 	L3CBM     uint64
 	L3MinBits int
-	// L3Shareable are the bits that other hardware (IO) may use as well (shareable_bits).
-	L3Shareable uint64
-	L3CDP       bool // L3CODE and L3DATA instead of L3
-	L3IDs       []int
-	Closids     int
-	// Sparse masks are allowed (sparse_masks = 1).
-	Sparse bool
+	L3CDP     bool // L3CODE and L3DATA instead of L3
+	L3IDs     []int
+	Closids   int
 	// MB: memory bandwidth allocation; percent on Intel, absolute in 1/8 GB/s on AMD, MiB/s with mba_MBps.
 	MB            bool
 	MBUnit        MBUnit
@@ -107,7 +103,6 @@ type RDT struct {
 	MBMax         int64
 	MBIDs         []int
 	Mon           bool // mon_groups that count
-	NumRMIDs      int
 }
 
 // MBUnit is the unit of the MB line.
@@ -149,7 +144,7 @@ func (r *Runtime) Supported() (why string, ok bool) {
 
 // Fields of an NRI adjustment that take effect.
 type Fields struct {
-	Unified, OOMScoreAdj, RDTClass, CDI, Scheduler, Pids bool
+	Unified, OOMScoreAdj, RDTClass, CDI, Scheduler bool
 	// UpdatePod: the UpdatePodSandbox event exists.
 	UpdatePod bool
 }

@@ -194,7 +194,8 @@ func (f WeightFormula) Weight(s Shares) Weight {
 	return Weight(math.Ceil(math.Pow(10, (l*l+125*l)/612-7.0/34)))
 }
 
-// PageDown rounds down to a 4 KiB page, as the kernel does when a memory file is written.
+// PageDown rounds down to a 4 KiB page, as the kernel does when a memory file is written; one with larger pages rounds further, which
+// kernel/cgroup knows.
 func (b Bytes) PageDown() Bytes {
 	if b <= 0 {
 		return b
@@ -231,6 +232,18 @@ func (r Ratio) CeilDiv(q Micros) Micros {
 		return q
 	}
 	return Micros((int64(q)*100 + int64(r) - 1) / int64(r))
+}
+
+// Add is a + b, held at the ends of int64: a sum of what users wrote must not wrap round.
+func Add[T ~int64](a, b T) T {
+	sum := a + b
+	switch {
+	case a > 0 && b > 0 && sum < 0:
+		return math.MaxInt64
+	case a < 0 && b < 0 && sum >= 0:
+		return math.MinInt64
+	}
+	return sum
 }
 
 // scale is a × b / c for non-negative a, b and positive c with a 128-bit product, saturating.

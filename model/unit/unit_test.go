@@ -45,6 +45,19 @@ func TestSharesAndQuota(t *testing.T) {
 	}
 }
 
+func TestAdd(t *testing.T) {
+	t.Parallel()
+	const most, least = math.MaxInt64, math.MinInt64
+	for _, c := range [][3]Bytes{
+		{1, 2, 3}, {most - 1, 1, most}, {most, 1, most}, {1, most, most}, {most, most, most}, {most, -1, most - 1}, {-1, most, most - 1},
+		{least + 1, -1, least}, {least, -1, least}, {-1, least, least}, {least, least, least}, {least, 1, least + 1}, {most, least, -1},
+	} {
+		if got := Add(c[0], c[1]); got != c[2] {
+			t.Errorf("%d + %d is %d, want %d", c[0], c[1], got, c[2])
+		}
+	}
+}
+
 func TestWeightFormulas(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

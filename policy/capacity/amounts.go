@@ -4,8 +4,6 @@
 package capacity
 
 import (
-	"math"
-
 	"github.com/koord-rt/koord-rt/model/unit"
 	"github.com/koord-rt/koord-rt/policy/figure"
 )
@@ -18,7 +16,7 @@ type Amounts struct {
 
 // Plus is the sum; what no int64 holds saturates.
 func (a Amounts) Plus(b Amounts) Amounts {
-	return Amounts{CPU: plus(a.CPU, b.CPU), Memory: plus(a.Memory, b.Memory)}
+	return Amounts{CPU: unit.Add(a.CPU, b.CPU), Memory: unit.Add(a.Memory, b.Memory)}
 }
 
 // Minus is the difference, not below zero.
@@ -55,13 +53,6 @@ func part[T ~int64](v T, n int) T {
 		out++
 	}
 	return out
-}
-
-func plus[T ~int64](a, b T) T {
-	if a > math.MaxInt64-b {
-		return math.MaxInt64
-	}
-	return a + b
 }
 
 // age is a duration for people.

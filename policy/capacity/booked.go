@@ -22,7 +22,7 @@ func BookedOf(pods []Pod, report *Report) Booked {
 	for i := range pods {
 		p := &pods[i]
 		if u, measured := used[p.Name]; measured && p.QoS == protocol.QoSBE {
-			out.Used, out.Requested = plus(out.Used, u), plus(out.Requested, p.Request.Memory)
+			out.Used, out.Requested = unit.Add(out.Used, u), unit.Add(out.Requested, p.Request.Memory)
 		}
 	}
 	return out

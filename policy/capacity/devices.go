@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/koord-rt/koord-rt/api/protocol"
+	"github.com/koord-rt/koord-rt/model/unit"
 )
 
 // Device is one device of a node.
@@ -43,7 +44,7 @@ func DeviceResources(devices []Device, vendor string, shared bool) map[string]in
 		case d.Type == protocol.DeviceGPU:
 			gpus++
 			for name, v := range d.Resources {
-				out[name] = plus(out[name], max(v, 0))
+				out[name] = unit.Add(out[name], max(v, 0))
 			}
 		case d.Type == protocol.DeviceRDMA:
 			out[protocol.ResourceRDMA] += 100

@@ -102,7 +102,7 @@ func Decide(v *node.View, app *strategy.HostApplication, dir string) plan.Plan {
 	if !known || qos == protocol.QoSNone {
 		return nil
 	}
-	p := workload.Pod{Name: app.Name, Cgroup: dir, Ask: protocol.Ask{QoS: qos, Labelled: true}}
+	p := workload.Pod{Name: app.Name, Cgroup: dir, Ask: protocol.Ask{QoS: qos}}
 	d := draft.New(v, &p, plan.Target{Level: plan.LevelQoS, Cgroup: dir, Name: "hostapp/" + app.Name})
 	if id, ok := d.Identity(); ok {
 		if id.HasBvt {

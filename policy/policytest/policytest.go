@@ -42,7 +42,7 @@ func View() *node.View {
 			Release: "6.1.0", Major: 6, Minor: 1, Cgroup: node.CgroupV2, RecursiveProt: true,
 			RDT: node.RDT{
 				Mounted: true, L3: true, L3CBM: 0xfffff, L3MinBits: 1, L3IDs: []int{0, 1}, Closids: 16, MB: true,
-				MBMin: 10, MBGran: 10, MBMax: 100, MBIDs: []int{0, 1}, Mon: true, NumRMIDs: 64,
+				MBMin: 10, MBGran: 10, MBMax: 100, MBIDs: []int{0, 1}, Mon: true,
 			},
 			Disks: map[string]string{"sda": "8:0", "/dev/sda": "8:0", "nvme0n1": "259:0"},
 		},
@@ -110,7 +110,7 @@ func Pod(class protocol.QoS) *workload.Pod {
 	p := &workload.Pod{
 		ID: "sandbox", UID: "uid-1", Namespace: "default", Name: "web", KubeQoS: protocol.KubeBurstable,
 		Cgroup: "/kubepods/burstable/poduid-1", QoSCgroup: "/kubepods/burstable",
-		Ask: protocol.Ask{QoS: class, Labelled: class != protocol.QoSNone},
+		Ask: protocol.Ask{QoS: class},
 	}
 	switch class {
 	case protocol.QoSBE:

@@ -15,7 +15,9 @@ type Resources struct {
 	Memory unit.Bytes
 }
 
-func (r Resources) plus(o Resources) Resources { return Resources{r.CPU + o.CPU, r.Memory + o.Memory} }
+func (r Resources) plus(o Resources) Resources {
+	return Resources{unit.Add(r.CPU, o.CPU), unit.Add(r.Memory, o.Memory)}
+}
 
 // less is max(r − o, 0), by resource.
 func (r Resources) less(o Resources) Resources {

@@ -8,6 +8,7 @@ import (
 	"math"
 
 	"github.com/koord-rt/koord-rt/api/strategy"
+	"github.com/koord-rt/koord-rt/model/unit"
 )
 
 // milli is an amount in thousandths, so that cpu and memory compare alike; what does not fit is as much as does.
@@ -22,14 +23,6 @@ func milli(q strategy.Quantity) (int64, error) {
 	return 0, err
 }
 
-// plus adds without overflow.
-func plus(a, b int64) int64 {
-	if a > math.MaxInt64-b {
-		return math.MaxInt64
-	}
-	return a + b
-}
-
 // containers is the amount that the containers take together, in thousandths: sidecars run beside the main ones, an init
 // container runs alone with the sidecars before it (KEP 753). With every, a container without an amount makes it -1: unlimited.
 func (p *Pod) containers(name string, list func(*Requirements) Resources, every bool) (int64, error) {
@@ -41,10 +34,10 @@ func (p *Pod) containers(name string, list func(*Requirements) Resources, every 
 			return -1, err
 		}
 		if c.Sidecar {
-			sidecars = plus(sidecars, v)
+			sidecars = unit.Add(sidecars, v)
 			highest = max(highest, sidecars)
 		} else {
-			highest = max(highest, plus(sidecars, v))
+			highest = max(highest, unit.Add(sidecars, v))
 		}
 	}
 	for i := range p.Main {
@@ -52,9 +45,9 @@ func (p *Pod) containers(name string, list func(*Requirements) Resources, every 
 		if err != nil || every && !ok {
 			return -1, err
 		}
-		sum = plus(sum, v)
+		sum = unit.Add(sum, v)
 	}
-	return max(highest, plus(sum, sidecars)), nil
+	return max(highest, unit.Add(sum, sidecars)), nil
 }
 
 // milli is one amount in thousandths, and whether it is there.
@@ -82,5 +75,5 @@ func (p *Pod) request(name string) (int64, error) {
 		}
 	}
 	over, _, err := p.Overhead.milli(name)
-	return plus(sum, over), err
+	return unit.Add(sum, over), err
 }

@@ -16,8 +16,8 @@
 //	trust      the scheduler's annotations are the scheduler's; those that move a node's knobs obey the namespace's limits
 //
 // Inputs are values made from API objects, outputs are changed values, and problems for people. What cannot be done leaves the
-// pod as it was and is told: admission must not stop a cluster. It imports api/protocol, api/strategy and the standard library
-// only; never Kubernetes' types, os, net, log, fmt, time or anything random.
+// pod as it was and is told: admission must not stop a cluster. It imports api/protocol, api/strategy, model/unit and the standard
+// library only; never Kubernetes' types, os, net, log, fmt, time or anything random.
 package profile
 
 import (

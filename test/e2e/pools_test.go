@@ -8,6 +8,7 @@ package e2e
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"runtime"
 	"strconv"
 	"strings"
@@ -92,7 +93,7 @@ func lifecycleExpiry(r *rig) {
 }
 
 // lifecycleHandedStrategy plays a node agent that brings a strategy and then leaves the node for good: its strategy goes before the
-// file's, for running pods and for new ones, and the file's holds again when it has been withdrawn.
+// file's, for running pods and for new ones, and the file's holds again when what it has left is removed.
 func lifecycleHandedStrategy(r *rig) {
 	strategyOf := func(percent string) string {
 		return "cpuBurstStrategy: {policy: auto, cpuBurstPercent: " + percent + "}\n"
@@ -124,8 +125,10 @@ func lifecycleHandedStrategy(r *rig) {
 	r.soon(5*time.Second, first, burst("50000"))
 	r.now(r.pod(lsPod("handed-agent")), burst("50000"))
 
-	if err := w.Withdraw(); err != nil {
-		r.t.Fatal(err)
+	for _, dir := range []string{r.state, r.run} { // as docs/user/install-and-run.md says
+		if err := os.Remove(filepath.Join(dir, handoff.StrategyFile)); err != nil {
+			r.t.Fatal(err)
+		}
 	}
 	r.soon(5*time.Second, first, burst("20000"))
 	r.now(r.pod(lsPod("handed-back")), burst("20000"))

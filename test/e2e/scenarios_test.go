@@ -264,15 +264,21 @@ func (r *rig) reload() {
 	if out, err := exec.Command("systemctl", "daemon-reload").CombinedOutput(); err != nil {
 		r.t.Fatalf("daemon-reload: %v: %s", err, out)
 	}
-	units := 0
-	err := filepath.WalkDir(filepath.Join(r.tree.Unified, r.root()), func(path string, d fs.DirEntry, err error) error {
-		if name := d.Name(); err == nil && d.IsDir() && (strings.HasSuffix(name, ".slice") || strings.HasSuffix(name, ".scope")) {
+	units, base := 0, r.tree.Unified
+	if !r.tree.V2() {
+		base = r.tree.Controllers["cpu"]
+	}
+	err := filepath.WalkDir(filepath.Join(base, r.root()), func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if name := d.Name(); d.IsDir() && (strings.HasSuffix(name, ".slice") || strings.HasSuffix(name, ".scope")) {
 			units++
 			if out, err := exec.Command("systemctl", "set-property", "--runtime", name, "TasksAccounting=yes").CombinedOutput(); err != nil {
 				return fmt.Errorf("%w: %s", err, out)
 			}
 		}
-		return err
+		return nil
 	})
 	if err != nil || units < 3 {
 		r.t.Fatalf("have systemd write the attributes of %d units: %v", units, err)

@@ -116,6 +116,9 @@ func inVM(t *testing.T, o vm.Options, files map[string]string, given, match stri
 	t.Logf("kernel %s, %s, %s of CPU:\n%s", r.Release, r.Took.Round(time.Second), r.CPU.Round(time.Second), shown(out, r.ExitCode != 0))
 	proveNoCookies(t, out, r.Config)
 	if r.ExitCode != 0 {
+		if said, err := r.Stderr(); err == nil && said != "" { // a panic stands there
+			t.Logf("standard error:\n%s", tail(said, 8000))
+		}
 		t.Errorf("guest tests ended with %d", r.ExitCode)
 		failed = verdict.Failed(out)
 	}
@@ -191,6 +194,7 @@ func TestFullVM(t *testing.T) {
 		{"6.1", vm.Options{Kernel: "6.1"}, "^TestGuest(Scenarios|PageCache|MemoryOOMScore|MemoryQoS|Lifecycle|Compat17|Compat17FirstInstruction|Compat20|Compat20FirstInstruction)$"},
 		{"6.1-proxy", vm.Options{Kernel: "6.1"}, "^TestGuestProxy(Beside|BesideScenarios|Killed|KilledBetween|Safe)$"},
 		{"6.1-v1", vm.Options{Kernel: "6.1", CgroupV1: true}, "^TestGuest(Scenarios|ProxyScenarios|Conformance|KernelPackages|Lifecycle)$"},
+		{"6.1-v1-systemd", vm.Options{Kernel: "6.1", CgroupV1: true, Flavour: vm.Systemd}, "^TestGuestSystemd(Scenarios|Conformance|Lifecycle|Koordlet)$"},
 		// Debian's kernels have neither core scheduling nor io.latency: this one is compiled with them.
 		{"6.12-own", vm.Options{Kernel: "6.12-own"}, "^TestGuest(CoreSched|KernelPackages)$|^TestGuest(Scenarios|ProxyScenarios|Conformance|OnlyKoordlet)$/^core-sched(-node)?$|^TestGuestLifecycle$/^(FirstInstruction|BlockIO)$"},
 	})

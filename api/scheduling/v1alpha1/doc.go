@@ -5,7 +5,8 @@
 // (scheduling.koordinator.sh/v1alpha1).
 //
 // Inputs are objects in either spelling, Koordinator's and that of the seed documents; outputs are the canonical values
-// ([DeviceSpec.Canonical]). The markers make the schema in packaging/crds. It may import apimachinery and the standard library.
+// ([DeviceSpec.Canonical]). The markers make the schema in packaging/crds. It may import api/protocol, api/strategy,
+// Kubernetes' own types, apimachinery and the standard library.
 //
 // +kubebuilder:object:generate=true
 // +groupName=scheduling.koordinator.sh

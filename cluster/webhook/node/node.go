@@ -6,7 +6,7 @@
 //
 // Inputs are updates of nodes and nodes/status, outputs a patch of status.allocatable's CPU and memory and of the annotations
 // raw-allocatable and koord-rt.dev/amplified-by, or a refusal. Nothing else of a node is touched. It reads and writes nothing. It
-// may import cluster/webhook/answer, no other room of cluster.
+// may import cluster/webhook/answer and cluster/internal/quantity, no other room of cluster.
 package node
 
 import (

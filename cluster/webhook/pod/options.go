@@ -9,7 +9,8 @@
 // keys and what is wrong with them, never a pod: its environment can hold secrets.
 //
 // What it decides is policy/profile's; here are only the translation from and to API objects, the strategic merge patch, which
-// needs the schema of a pod, and the reads. It must not import another package of cluster but cluster/webhook/answer.
+// needs the schema of a pod, and the reads. It may import cluster/webhook/answer and cluster/internal/{profiles,quantity,quotas}, no other room
+// of cluster.
 package pod
 
 import (

@@ -7,7 +7,7 @@
 // Inputs are admission requests, and quotas and pods with a quota's name from the cache of the manager; outputs are refusals, warnings
 // and a patch of two labels. It asks the API server for nothing and keeps nothing: two that come at the same moment can each pass and not
 // fit together, which the scheduler bears by scaling. It may import cluster/webhook/answer and
-// cluster/internal/rootquota, no other room of cluster.
+// cluster/internal/{quantity,quotas,rootquota}, no other room of cluster.
 package quota
 
 import (

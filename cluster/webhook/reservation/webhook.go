@@ -6,7 +6,7 @@
 // anybody else (D13). Profiles are applied to Reservations by cluster/webhook/pod.
 //
 // Inputs are admission requests and the time, outputs refusals and warnings. Defaults are the definitions'. It reads and writes
-// nothing. It may import cluster/webhook/answer, no other room of cluster.
+// nothing. It may import cluster/webhook/answer and cluster/internal/{quantity,selector}, no other room of cluster.
 package reservation
 
 import (

@@ -54,7 +54,7 @@ func (p *Proxy) ping(ctx context.Context) error {
 func (p *Proxy) list(ctx context.Context, first bool) (missed bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, listLimit)
 	defer cancel()
-	before, podsBefore := p.engine.IDs(), p.engine.PodIDs()
+	before, podsBefore, roll := p.engine.IDs(), p.engine.PodIDs(), p.engine.Roll()
 	records, unread, err := p.o.Backend.List(ctx)
 	if err != nil {
 		return false, err
@@ -73,7 +73,7 @@ func (p *Proxy) list(ctx context.Context, first bool) (missed bool, err error) {
 		pod.SumBase(own)
 	}
 	if first {
-		p.engine.Synchronize(pods, list)
+		p.engine.SynchronizeSince(roll, pods, list) // clients may have been served since: who waited for the list waits no longer
 		return len(unread) > 0, nil
 	}
 	for id := range before {

@@ -12,7 +12,9 @@ import (
 
 	"github.com/koord-rt/koord-rt/api/protocol"
 	"github.com/koord-rt/koord-rt/daemon/handoff"
+	"github.com/koord-rt/koord-rt/engine"
 	"github.com/koord-rt/koord-rt/engine/enginetest"
+	"github.com/koord-rt/koord-rt/model/journal"
 	"github.com/koord-rt/koord-rt/model/node"
 	"github.com/koord-rt/koord-rt/model/workload"
 )
@@ -114,7 +116,8 @@ func TestSignalWithoutARecord(t *testing.T) {
 	}
 }
 
-// A container that has ended and is started again counts again, with what an update has asked of it.
+// A container that has ended and is started again counts again, with what an update has asked of it. The ledger's books on its first life
+// are closed ahead of the second, whatever the background job is at.
 func TestSecondLife(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -123,6 +126,9 @@ func TestSecondLife(t *testing.T) {
 	dir := parent + "/" + id
 	r.do("POST", "/containers/"+id+"/start", nil)
 	r.do("POST", "/containers/"+id+"/update", map[string]any{"CpuQuota": 50000})
+	begun, stuck := make(chan struct{}), make(chan struct{})
+	r.engine.RunPodLater(engine.Sandbox{ID: "slow", Read: func() *workload.Pod { close(begun); <-stuck; return &workload.Pod{ID: "slow", UID: "slow"} }})
+	<-begun
 	r.do("POST", "/containers/"+id+"/stop", nil)
 	r.do("POST", "/containers/"+id+"/start", nil)
 	runs := func() {
@@ -135,6 +141,20 @@ func TestSecondLife(t *testing.T) {
 		}
 	}
 	runs()
+	ended, wrote := -1, -1
+	for i, rec := range r.book.All() {
+		switch {
+		case rec.Target.Container != id:
+		case rec.Via == journal.ViaGone:
+			ended = i
+		case rec.Via == journal.ViaDirect:
+			wrote = i
+		}
+	}
+	if ended < 0 || wrote < ended {
+		t.Errorf("the end of its first life is record %d, the last write of its second %d", ended, wrote)
+	}
+	close(stuck)
 	r.engine.Stop(id) // seen without processes, between two lives
 	r.tree.Set(t, dir, "cpu.max.burst", "0")
 	r.do("POST", "/containers/"+id+"/restart", nil)
@@ -168,9 +188,11 @@ func TestSecondLifeOfAnOldAnswer(t *testing.T) {
 	r.tree.Set(t, parent+"/"+id, "cpu.max", "100000 100000") // as the daemon does
 	r.do("POST", "/containers/"+id+"/restart", nil)
 	stands("200000 100000")
-	r.do("POST", "/containers/"+id+"/stop", nil)
-	r.do("POST", "/containers/"+id+"/start", nil)
-	stands("200000 100000")
+	for range 2 {
+		r.do("POST", "/containers/"+id+"/stop", nil)
+		r.do("POST", "/containers/"+id+"/start", nil)
+		stands("200000 100000")
+	}
 }
 
 // What the daemon does not have any more is forgotten, whoever has removed it.

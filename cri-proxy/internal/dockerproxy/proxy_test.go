@@ -136,6 +136,29 @@ func TestList(t *testing.T) {
 	}
 }
 
+// What comes while the daemon is asked for everything stays: clients are not made to wait for the end of that.
+func TestFirstListIsOvertaken(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	pod := r.pod("LS", nil)
+	before := r.id(r.do("POST", "/containers/create", body(pod)))
+	r.engine.Synchronize(nil, nil) // a new life
+	var id string
+	meanwhile := func() {
+		id = r.id(r.do("POST", "/containers/create", body(pod)))
+		r.do("POST", "/containers/"+id+"/start", nil)
+	}
+	r.read.Store(&meanwhile)
+	r.relist(true)
+	if _, known := r.engine.KnownPod(pod); !known || !r.ran(id) {
+		_, c, _ := r.engine.Known(id)
+		t.Errorf("its pod is known: %v; it is %+v", known, c)
+	}
+	if _, _, known := r.engine.Known(before); !known {
+		t.Error("what was listed is not known")
+	}
+}
+
 // A sign of life is cheap: for its version the daemon starts two processes.
 func TestPing(t *testing.T) {
 	t.Parallel()

@@ -54,13 +54,18 @@ type daemon struct {
 	deaf     string // the container that outlives a signal
 	// dies, when set, cuts the next update, which has been applied or not.
 	dies *bool
-	// before, when set, is called by a start or a removal before it happens.
-	before atomic.Pointer[func()]
+	// before, when set, is called by a start or a removal before it happens; read by the next question about one container.
+	before, read atomic.Pointer[func()]
 }
 
 func (d *daemon) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if f := d.before.Load(); f != nil && (r.Method == http.MethodDelete || strings.HasSuffix(r.URL.Path, "/start")) {
 		(*f)()
+	}
+	if path := r.URL.Path; strings.HasSuffix(path, "/json") && path != "/containers/json" {
+		if f := d.read.Swap(nil); f != nil {
+			(*f)()
+		}
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -185,6 +190,7 @@ type rig struct {
 	client *http.Client
 	hooks  string // the hook directory
 	reg    *prometheus.Registry
+	book   *enginetest.Journal
 	// stop ends the front; ended is closed when it has.
 	stop  context.CancelFunc
 	ended chan struct{}
@@ -233,7 +239,7 @@ func newRig(t *testing.T, change ...func(*config.Proxy)) *rig {
 	client := dockertest.Client(t, filepath.Join(dir, "p"))
 	<-p.Synced()
 	p.Serving()
-	return &rig{daemon: d, Proxy: p, client: client, hooks: cfg.Hooks.Dir, reg: reg, stop: stop, ended: ended}
+	return &rig{daemon: d, Proxy: p, client: client, hooks: cfg.Hooks.Dir, reg: reg, book: m.Journal, stop: stop, ended: ended}
 }
 
 // afterStart is how many starts were measured whose values came after them, and their seconds.

@@ -6,7 +6,6 @@ package dockerproxy
 import (
 	"context"
 	"net/http"
-	"slices"
 	"time"
 
 	adapt "github.com/koord-rt/koord-rt/adapt/docker"
@@ -49,16 +48,14 @@ func (p *Proxy) ended(id string) bool {
 // revive takes a container that has ended in again, as one that is about to start: with Docker, other than with CRI, the same
 // one can. What the marks tell of its base stays known.
 func (p *Proxy) revive(c *docker.Call, in *adapt.Inspect) {
-	marks := p.engine.Marked(c.ID)
-	p.engine.Remove(c.Pod.ID, c.ID)
-	p.engine.Add(nil, []engine.Listed{{Sandbox: c.Pod.ID, Arrival: engine.Arrival{ID: c.ID, Read: func(known ...*protocol.Applied) *workload.Container {
-		w := in.Container(slices.Concat(marks, known)...)
+	p.engine.Revive(sandbox(c.Pod), engine.Arrival{ID: c.ID, Read: func(marks ...*protocol.Applied) *workload.Container {
+		w := in.Container(marks...)
 		w.State = workload.StateCreating
 		if len(marks) > 0 {
 			w.Applied = marks[0] // the daemon starts it with what it was answered last, which the label is older than
 		}
 		return w
-	}}}})
+	}})
 }
 
 // started writes what the body could not carry and proves the rest, before the client hears of the start.

@@ -39,7 +39,7 @@ func newRig(t *testing.T, kernel string) *rig {
 	r := &rig{tree: m.Tree}
 	covered := func() bool { return true }
 	o := m.Options(t, config.DefaultProxy().Node, proxy.Edge{}, "cpuBurstStrategy: {policy: none}\n")
-	o.Kernel, o.Beside = beside.Yield{Kernel: o.Kernel, Covered: covered}, covered
+	o.Kernel, o.Beside = &beside.Yield{Kernel: o.Kernel, Covered: covered}, covered
 	o.Drift, o.ExitsUntold = 10*time.Millisecond, true
 	r.Engine = engine.New(o)
 	r.Watch = exits.New(exits.Options{Engine: r.Engine, Files: m.Files, Every: time.Millisecond, Ended: func(_ context.Context, id string) (bool, error) {

@@ -83,3 +83,6 @@ func (m *Mode) Synced() <-chan struct{} { return m.keeper.Synced() }
 
 // Serving says that clients may come from now on.
 func (m *Mode) Serving() { m.keeper.Serving() }
+
+// Look asks the runtime soon, also where it was away.
+func (m *Mode) Look() { m.keeper.Look() }

@@ -81,7 +81,12 @@ func (p *Proxy) create(ctx context.Context, msg []byte) (relay.Verdict, answered
 			p.engine.Dropped(r.Sandbox, pending)
 			return
 		}
-		p.engine.Named(pending, id, cri.Cgroup(*p.runtime.Load(), pod.Cgroup, id))
+		name := *p.runtime.Load()
+		if name == "" { // where its cgroup will be cannot be told: its start takes it in, by the runtime's record
+			p.engine.Dropped(r.Sandbox, pending)
+			return
+		}
+		p.engine.Named(pending, id, cri.Cgroup(name, pod.Cgroup, id))
 	}
 }
 

@@ -27,8 +27,9 @@ type fakeRuntime struct {
 	sandboxes  map[string]*runtimeapi.PodSandboxConfig
 	containers map[string]*runtimeapi.ContainerStatus
 	statuses   int
-	// refuse makes updates fail, refusePods sandboxes.
-	refuse, refusePods atomic.Bool
+	// refuse makes updates fail, refusePods sandboxes, nameless the question for its name, which unnamed counts.
+	refuse, refusePods, nameless atomic.Bool
+	unnamed                      atomic.Int64
 	// creating, starting and removing, when set, are called by their calls before they happen; asked by each question about one
 	// container.
 	creating atomic.Pointer[func()]
@@ -46,6 +47,10 @@ func call(f *atomic.Pointer[func()]) {
 }
 
 func (f *fakeRuntime) Version(context.Context, *runtimeapi.VersionRequest) (*runtimeapi.VersionResponse, error) {
+	if f.nameless.Load() {
+		f.unnamed.Add(1)
+		return nil, status.Error(codes.Unavailable, "starting")
+	}
 	return &runtimeapi.VersionResponse{RuntimeName: "containerd", RuntimeVersion: "v2.4.2"}, nil
 }
 

@@ -137,6 +137,9 @@ func (p *Proxy) Response(ctx context.Context, call *relay.Call, res relay.Result
 	default:
 		after(ctx, refused, res)
 	}
+	if res.Err == nil && *p.runtime.Load() == "" {
+		p.Look() // it answers, and nobody has asked it for its name yet
+	}
 }
 
 // unread reports a message that cannot be read. It goes on as it came: the runtime's own error says more.

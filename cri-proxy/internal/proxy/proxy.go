@@ -44,7 +44,7 @@ type Proxy struct {
 	o      Options
 	engine *engine.Engine
 	lister *feed.Lister
-	// runtime is the name that the runtime gives itself.
+	// runtime is the name that the runtime gives itself, "" until it was asked.
 	runtime atomic.Pointer[string]
 	naming  naming
 	// creations number containers that have no id yet.

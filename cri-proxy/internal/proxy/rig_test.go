@@ -141,7 +141,13 @@ func newRigOn(t *testing.T, version node.CgroupVersion, live *engine.Live, chang
 // newRigAt is newRigOn with a runtime that serves at a socket; "" is the fake one.
 func newRigAt(t *testing.T, socket string, version node.CgroupVersion, live *engine.Live, change ...func(*config.Proxy)) *rig {
 	t.Helper()
-	fake := &fakeRuntime{sandboxes: map[string]*runtimeapi.PodSandboxConfig{}, containers: map[string]*runtimeapi.ContainerStatus{}}
+	return newRigOf(t, &fakeRuntime{}, socket, version, live, change...)
+}
+
+// newRigOf is newRigAt with a fake runtime. Clients are not made to wait for the list of one that does not tell its name.
+func newRigOf(t *testing.T, fake *fakeRuntime, socket string, version node.CgroupVersion, live *engine.Live, change ...func(*config.Proxy)) *rig {
+	t.Helper()
+	fake.sandboxes, fake.containers = map[string]*runtimeapi.PodSandboxConfig{}, map[string]*runtimeapi.ContainerStatus{}
 	r := &rig{fake: fake, kernel: &fakeKernel{}, book: &book{}, reg: prometheus.NewRegistry()}
 	dir := t.TempDir()
 	if r.socket = socket; socket == "" {
@@ -184,7 +190,9 @@ func newRigAt(t *testing.T, socket string, version node.CgroupVersion, live *eng
 	done := make(chan error, 1)
 	go func() { done <- r.engine.Run(ctx, p.Connect) }()
 	t.Cleanup(func() { cancel(); must(t, <-done) })
-	<-p.Synced()
+	if !fake.nameless.Load() {
+		<-p.Synced()
+	}
 	p.Serving()
 	r.dial(t, r.relay(t, p, filepath.Join(dir, "p.sock")))
 	return r

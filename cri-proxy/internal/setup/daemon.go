@@ -52,7 +52,11 @@ func newCRI(ctx context.Context, l Loaded, version, program string, log *slog.Lo
 		Config: cfg.Node, Writer: Writer, Name: mode.Program, Program: program, ConfigPath: l.Path,
 		Again: l.Again, Strategy: l.Strategy, Source: l.Source, Inline: l.Inline, Edge: proxy.Edge{Version: version}, List: d.list, Log: log,
 		Serving: d.serving, Join: hooks.Join(cfg.Hooks, log), ExitsUntold: true, Beside: d.beside.Now,
-		Kernel: func(k engine.Kernel) engine.Kernel { return beside.Yield{Kernel: k, Covered: d.beside.Covered} },
+	}
+	var yield *beside.Yield
+	o.Kernel = func(k engine.Kernel) engine.Kernel {
+		yield = &beside.Yield{Kernel: k, Covered: d.beside.Covered}
+		return yield
 	}
 	if d.host, err = host.New(ctx, o); err != nil {
 		return nil, errors.Join(err, d.list.Close())
@@ -67,10 +71,11 @@ func newCRI(ctx context.Context, l Loaded, version, program string, log *slog.Lo
 		return nil, errors.Join(err, d.host.Close(ctx), d.list.Close())
 	}
 	d.hooks = newHookServers(cfg.Hooks, d.host.Engine, log)
-	d.proxy = proxy.New(proxy.Options{Options: modeOptions(cfg, version, d.host, d.hooks, log), List: d.list, Plugin: d.beside.Now})
+	d.proxy = proxy.New(proxy.Options{Options: modeOptions(cfg, version, d.host, d.hooks, log), List: d.list, Plugin: d.beside.InPath})
 	d.exits = exits.New(exits.Options{Engine: d.host.Engine, Files: files, Ended: d.proxy.Ended})
 	d.beside.OnGone(func() {
 		d.exits.Look() // the plugin has kept the sums so far
+		d.host.Engine.TakeBack(yield.Left())
 		d.host.Engine.Repair()
 	})
 	return d, nil

@@ -4,8 +4,8 @@
 // Package format reads the text formats of cgroup files: single numbers, flat lists and nested keys.
 //
 // Every function is pure, takes the bytes of a file and does not allocate unless it has to return a text. Formats are
-// those of Documentation/admin-guide/cgroup-v2.rst, section "Interface Files". It imports model/plan, model/topo and the
-// standard library only.
+// those of Documentation/admin-guide/cgroup-v2.rst, section "Interface Files". It imports model and the standard
+// library only.
 package format
 
 import (
@@ -19,13 +19,13 @@ import (
 	"github.com/koord-rt/koord-rt/model/topo"
 )
 
-// Unlimited1 is what a v1 memory file shows for "no limit": the largest multiple of a page below 2⁶³.
-const Unlimited1 = 0x7FFFFFFFFFFFF000
+// Unlimited1 is the least that a v1 memory file shows for "no limit": the largest multiple of a page below 2⁶³, of 64 KiB (arm64, ppc64) or less.
+const Unlimited1 = 0x7FFFFFFFFFFF0000
 
 // ErrFormat is wrapped by every parse error.
 var ErrFormat = errors.New("unexpected content")
 
-// Int reads one number; "max" and v1's largest number are -1.
+// Int reads one number; "max" and v1's largest numbers are -1.
 //
 //	"max" → -1   "9223372036854771712" → -1   "4096" → 4096
 func Int(raw []byte) (int64, error) {

@@ -14,7 +14,7 @@ import (
 
 func TestInt(t *testing.T) {
 	t.Parallel()
-	for in, want := range map[string]int64{"max": -1, "max\n": -1, "-1": -1, "9223372036854771712": -1, "9223372036854775807": -1, " 4096\n": 4096, "0": 0} {
+	for in, want := range map[string]int64{"max": -1, "max\n": -1, "-1": -1, "9223372036854771712": -1, "9223372036854759424": -1, "9223372036854710272": -1, "9223372036854644736": 9223372036854644736, "9223372036854775807": -1, " 4096\n": 4096, "0": 0} {
 		if got, err := format.Int([]byte(in)); got != want || err != nil {
 			t.Errorf("Int(%q) = %d, %v; want %d", in, got, err, want)
 		}

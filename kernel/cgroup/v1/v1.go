@@ -4,7 +4,7 @@
 // Package v1 is the rendering of knobs on cgroup v1 and hybrid: a directory tree per controller.
 //
 // Input is a setting, output a file's name and the text to write, or the value that a file's text means. Open looks once
-// at which controllers are mounted; nothing else does IO. It imports model/*, kernel/cgroup/format and the standard
+// at which controllers are mounted, by Mount; nothing else does IO. It imports model/*, kernel/cgroup/format and the standard
 // library only.
 package v1
 
@@ -24,14 +24,17 @@ type Hierarchy struct{ cpu, cpuset, memory, blkio string }
 // Open finds the controllers below the cgroup root. The cpu controller often shares a mount with cpuacct, with or
 // without the usual symbolic link.
 func Open(root string) (Hierarchy, error) {
-	h := Hierarchy{cpu: dir(root, "cpu", "cpu,cpuacct", "cpuacct,cpu"), cpuset: dir(root, "cpuset"), memory: dir(root, "memory"), blkio: dir(root, "blkio")}
+	h := Hierarchy{
+		cpu: Mount(root, "cpu", "cpu,cpuacct", "cpuacct,cpu"), cpuset: Mount(root, "cpuset"), memory: Mount(root, "memory"), blkio: Mount(root, "blkio"),
+	}
 	if h.cpu == "" && h.memory == "" {
 		return h, fmt.Errorf("open cgroup v1 %s: neither the cpu nor the memory controller is mounted there", root)
 	}
 	return h, nil
 }
 
-func dir(root string, names ...string) string {
+// Mount is the first directory of these names below the cgroup root; "" when there is none.
+func Mount(root string, names ...string) string {
 	for _, n := range names {
 		if st, err := os.Stat(root + "/" + n); err == nil && st.IsDir() {
 			return root + "/" + n

@@ -308,6 +308,34 @@ func TestRestoreReturnsTheTreeByteIdentical(t *testing.T) {
 	}
 }
 
+// A run directory where nobody has been is no good news, and stays as it is: whoever gives another one by mistake must not have it closed to
+// others.
+func TestRestoreOfAnotherDirectory(t *testing.T) {
+	t.Parallel()
+	h := colocated(t, "6.12")
+	for _, args := range [][]string{{"restore"}, {"restore", "--dry-run"}} {
+		run := filepath.Join(h.dir, "run")
+		if err := os.Chmod(run, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		for _, dir := range []string{"/run", "/nowhere"} {
+			out, err := h.run(t, append(args, "--run-dir", dir)...)
+			if err == nil || !strings.Contains(err.Error(), "no ledger") || out != "" {
+				t.Errorf("%v in %s: %v\n%s", args, dir, err, out)
+			}
+		}
+		if info, err := os.Stat(run); err != nil || info.Mode().Perm() != 0o755 {
+			t.Errorf("%v: %v, %v", args, info.Mode(), err)
+		}
+		if left, err := filepath.Glob(h.dir + "/run/*.lock"); err != nil || len(left) > 0 {
+			t.Errorf("%v: it left %v, %v", args, left, err)
+		}
+		if _, err := os.Stat(h.dir + "/nowhere"); err == nil {
+			t.Errorf("%v made the directory", args)
+		}
+	}
+}
+
 // Compaction drops most of a ledger; what would be restored must not change by it.
 func TestCompactionDoesNotChangeARestore(t *testing.T) {
 	t.Parallel()

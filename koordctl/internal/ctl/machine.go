@@ -87,13 +87,14 @@ func (e *env) unitsOf(roots root.Roots, weights cgroup.Options) apply.Units {
 	if !exists(e.path("/run/systemd/system")) {
 		return nil
 	}
-	return wire.Units{Bus: systemd.New(), Container: weights.Weight, Pod: weights.PodWeight, V1: cgroupVersion(roots) == node.CgroupV1}
+	v1 := cgroupVersion(roots) == node.CgroupV1
+	return wire.Units{Bus: systemd.New(v1), Container: weights.Weight, Pod: weights.PodWeight, V1: v1}
 }
 
 // weights are the formulas that our daemons have found on this node, the first of the table's before the others', and as
-// long as none has told any those of current runtimes and kubelets.
+// long as none has told any those of current runtimes and kubelets; with the kernel's page.
 func (e *env) weights() cgroup.Options {
-	out := cgroup.Options{Weight: unit.Quadratic, PodWeight: unit.Linear}
+	out := cgroup.Options{Weight: unit.Quadratic, PodWeight: unit.Linear, Page: unit.Bytes(os.Getpagesize())}
 	for _, d := range slices.Backward(e.installed()) {
 		if d.status == nil {
 			continue

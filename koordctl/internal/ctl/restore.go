@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 
@@ -49,6 +50,10 @@ func restoreCommand(e *env) *cobra.Command {
 func (e *env) restore(ctx context.Context, dryRun bool, pod, container, endpoint string) (err error) {
 	var j journal.Journal
 	runDir := e.path(e.runDir)
+	// "0 restored" would be good news of a run directory where nobody has been; and whatever else it is, the lock would close it to others.
+	if info, err := os.Stat(ledger.Dir(runDir)); err != nil || !info.IsDir() {
+		return fmt.Errorf("nothing to restore: no ledger in %s: nothing of koord-rt has run since the node's start, or give its runDir with --run-dir", runDir)
+	}
 	if !dryRun {
 		held, err := lock.Acquire(filepath.Join(runDir, restoreWriter+".lock"))
 		if err != nil {

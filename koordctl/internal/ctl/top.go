@@ -65,11 +65,14 @@ func topCommand(e *env) *cobra.Command {
 			if len(args) > 0 {
 				o.view = args[0]
 			}
+			if e.output == outJSON && !cmd.Flags().Changed("rows") {
+				o.rows = 0 // a program has room for all, and does not expect a part
+			}
 			return e.top(cmd.Context(), &o)
 		},
 	}
 	f := cmd.Flags()
-	f.IntVarP(&o.rows, "rows", "n", 20, "pods or nodes to list, 0 for all")
+	f.IntVarP(&o.rows, "rows", "n", 20, "pods or nodes to list, 0 for all; -o json lists all unless it is given")
 	f.StringVar(&o.sort, "sort", sortCPU, "order of pods or nodes: cpu, memory or name")
 	f.StringVar(&o.class, "class", "", "only pods of this QoS class: LSE, LSR, LS, BE, SYSTEM, none")
 	f.BoolVarP(&o.watch, "watch", "w", false, "show it again and again until interrupted")
@@ -160,12 +163,14 @@ type topJSON struct {
 	Alive bool `json:"alive"`
 	*status.Agent
 	Pods []status.Pod `json:"pods,omitempty"`
+	// PodsNotListed are those that --rows cut off; PodsLeftOut of the agent are in its file neither.
+	PodsNotListed int `json:"podsNotListed,omitempty"`
 }
 
 func (e *env) topText(s *status.Entry, o *topOptions) (string, error) {
-	pods := choosePods(s.Agent.Pods, o)
+	pods, cut := choosePods(s.Agent.Pods, o)
 	if e.output == outJSON {
-		return topAsJSON(s, o, pods)
+		return topAsJSON(s, o, pods, cut)
 	}
 	v := &topView{s: s, a: s.Agent, now: e.clock()}
 	v.header()
@@ -176,7 +181,7 @@ func (e *env) topText(s *status.Entry, o *topOptions) (string, error) {
 	case viewQoS:
 		v.classes()
 	case viewPods:
-		v.pods(pods, o)
+		v.pods(pods, cut)
 	default:
 		v.node()
 		v.classes()
@@ -185,33 +190,37 @@ func (e *env) topText(s *status.Entry, o *topOptions) (string, error) {
 	return v.String(), v.err
 }
 
-func topAsJSON(s *status.Entry, o *topOptions, pods []status.Pod) (string, error) {
+func topAsJSON(s *status.Entry, o *topOptions, pods []status.Pod, cut int) (string, error) {
 	a := *s.Agent
 	switch o.view {
 	case viewNode:
-		a.Classes, pods = nil, nil
+		a.Classes, pods, cut = nil, nil, 0
 	case viewQoS:
 		a = status.Agent{Node: a.Node, Classes: a.Classes}
-		pods = nil
+		pods, cut = nil, 0
 	case viewPods:
 		a = status.Agent{Node: a.Node, PodsLeftOut: a.PodsLeftOut}
 	default:
-		pods = nil
+		pods, cut = nil, 0
 	}
+	return o.asJSON(topJSON{s.ProgramVersion, s.Written, s.Alive, &a, pods, cut})
+}
+
+// asJSON is one picture for a program: of --watch a line for each time.
+func (o *topOptions) asJSON(v any) (string, error) {
 	var b strings.Builder
-	if o.watch { // a line for each time
-		line, err := json.Marshal(topJSON{s.ProgramVersion, s.Written, s.Alive, &a, pods})
+	if o.watch {
+		line, err := json.Marshal(v)
 		b.Write(line)
 		b.WriteByte('\n')
 		return b.String(), err
 	}
-	err := printJSON(&b, topJSON{s.ProgramVersion, s.Written, s.Alive, &a, pods})
+	err := printJSON(&b, v)
 	return b.String(), err
 }
 
-// choosePods are the pods to list, in their order.
-func choosePods(all []status.Pod, o *topOptions) []status.Pod {
-	var out []status.Pod
+// choosePods are the pods to list, in their order, and how many more there are to list.
+func choosePods(all []status.Pod, o *topOptions) (out []status.Pod, cut int) {
 	for i := range all {
 		if o.wants(&all[i]) {
 			out = append(out, all[i])
@@ -227,10 +236,16 @@ func choosePods(all []status.Pod, o *topOptions) []status.Pod {
 		}
 		return byName
 	})
-	if o.rows > 0 && len(out) > o.rows {
-		out = out[:o.rows]
+	return firstOf(out, o)
+}
+
+// firstOf are as many as there shall be rows, and how many more there are.
+func firstOf[T any](list []T, o *topOptions) (first []T, cut int) {
+	n := len(list)
+	if o.rows > 0 {
+		n = min(n, o.rows)
 	}
-	return out
+	return list[:n], len(list) - n
 }
 
 // known is a figure, -1 when there is none.

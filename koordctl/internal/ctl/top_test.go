@@ -192,6 +192,43 @@ func TestTopWithoutAgentAndBadFlags(t *testing.T) {
 	}
 }
 
+// TestTopJSONListsAll: what a program reads is cut by -n only, and says by how much, as the table does.
+func TestTopJSONListsAll(t *testing.T) {
+	t.Parallel()
+	a := node001()
+	for i := len(a.Pods); i < 60; i++ {
+		a.Pods = append(a.Pods, status.Pod{Namespace: "more", Name: fmt.Sprint("p", i), Class: "BE"})
+	}
+	dir := topHostOf(t, true, a)
+	for _, c := range []struct {
+		args           []string
+		listed, cut    int
+		first, inTable string
+	}{
+		{nil, 60, 0, "spark-executor-1", "20 of 60 pods; -n 0 lists all"},
+		{[]string{"-n", "0"}, 60, 0, "spark-executor-1", ""},
+		{[]string{"-n", "20"}, 20, 40, "spark-executor-1", "20 of 60 pods; -n 0 lists all"},
+		{[]string{"--class", "LS", "--sort", "memory", "--rows", "1"}, 1, 1, "cart \x1b[31mred", "1 of 2 pods; -n 0 lists all"},
+	} {
+		var got struct {
+			Pods          []status.Pod `json:"pods"`
+			PodsNotListed int          `json:"podsNotListed"`
+			PodsLeftOut   int          `json:"podsLeftOut"`
+		}
+		out, err := runTop(t, dir, append([]string{"pods", "-o", "json"}, c.args...)...)
+		if err == nil {
+			err = json.Unmarshal([]byte(out), &got)
+		}
+		if err != nil || len(got.Pods) != c.listed || got.Pods[0].Name != c.first || got.PodsNotListed != c.cut || got.PodsLeftOut != 3 {
+			t.Errorf("%v: %d pods, %d not listed, %d left out, %v", c.args, len(got.Pods), got.PodsNotListed, got.PodsLeftOut, err)
+		}
+		if out, err = runTop(t, dir, append([]string{"pods"}, c.args...)...); err != nil || !strings.Contains(out, c.inTable) ||
+			strings.Contains(out, "lists all") != (c.inTable != "") {
+			t.Errorf("%v: %v\n%s", c.args, err, out)
+		}
+	}
+}
+
 func TestTopJSONIsOneLineEachInWatch(t *testing.T) {
 	t.Parallel()
 	dir := topHost(t, true)

@@ -6,7 +6,6 @@ package ctl
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -68,16 +67,19 @@ func (e *env) clusterText(ctx context.Context, o *topOptions) (string, error) {
 	return drawCluster(p, o)
 }
 
+// clusterPicture is what -o json prints: the nodes to list in their order, and what the table has of all.
+type clusterPicture struct {
+	manager.Picture
+	Total manager.Node `json:"total"`
+	// NodesNotListed are those that --rows cut off.
+	NodesNotListed int `json:"nodesNotListed,omitempty"`
+}
+
 func clusterJSON(p *manager.Picture, o *topOptions) (string, error) {
-	var b strings.Builder
-	if o.watch { // a line for each time
-		line, err := json.Marshal(p)
-		b.Write(line)
-		b.WriteByte('\n')
-		return b.String(), err
-	}
-	err := printJSON(&b, p)
-	return b.String(), err
+	out := clusterPicture{Picture: manager.Picture{From: p.From}, Total: p.Total()}
+	out.Nodes, out.NodesNotListed = chooseNodes(p.Nodes, o)
+	out.Total.Name = "ALL"
+	return o.asJSON(out)
 }
 
 // drawCluster is the table: the whole cluster, then its nodes.
@@ -86,7 +88,7 @@ func drawCluster(p *manager.Picture, o *topOptions) (string, error) {
 	total := p.Total()
 	total.Name = "ALL " + strconv.Itoa(len(p.Nodes))
 	rows := [][]string{clusterRow(&total)}
-	nodes := chooseNodes(p.Nodes, o)
+	nodes, cut := chooseNodes(p.Nodes, o)
 	for i := range nodes {
 		rows = append(rows, clusterRow(&nodes[i]))
 	}
@@ -97,8 +99,8 @@ func drawCluster(p *manager.Picture, o *topOptions) (string, error) {
 	if err := printTable(&b, head, rows); err != nil {
 		return "", err
 	}
-	if n := len(nodes); n < len(p.Nodes) {
-		fmt.Fprintf(&b, "%d of %d nodes; -n 0 lists all\n", n, len(p.Nodes))
+	if cut > 0 {
+		fmt.Fprintf(&b, "%d of %d nodes; -n 0 lists all\n", len(nodes), len(p.Nodes))
 	}
 	idle, unread := 0, 0
 	for i := range p.Nodes {
@@ -133,8 +135,8 @@ func clusterRow(n *manager.Node) []string {
 	return append(row, strconv.Itoa(n.Problems))
 }
 
-// chooseNodes are the nodes to list, in their order: those that use most first.
-func chooseNodes(all []manager.Node, o *topOptions) []manager.Node {
+// chooseNodes are the nodes to list, in their order: those that use most first; and how many more there are.
+func chooseNodes(all []manager.Node, o *topOptions) (list []manager.Node, cut int) {
 	out := slices.Clone(all)
 	slices.SortStableFunc(out, func(a, b manager.Node) int {
 		switch o.sort {
@@ -145,8 +147,5 @@ func chooseNodes(all []manager.Node, o *topOptions) []manager.Node {
 		}
 		return 0 // by name already
 	})
-	if o.rows > 0 && len(out) > o.rows {
-		out = out[:o.rows]
-	}
-	return out
+	return firstOf(out, o)
 }

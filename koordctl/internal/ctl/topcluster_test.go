@@ -30,7 +30,7 @@ func runCluster(t *testing.T, args ...string) (string, error) {
 func TestTopCluster(t *testing.T) {
 	t.Parallel()
 	for name, args := range map[string][]string{
-		"top-cluster": nil, "top-cluster-memory": {"--sort", "memory", "-n", "1"}, "top-cluster-json": {"-o", "json"},
+		"top-cluster": nil, "top-cluster-memory": {"--sort", "memory", "-n", "1"}, "top-cluster-json": {"-o", "json"}, "top-cluster-json-cut": {"-o", "json", "--sort", "memory", "-n", "1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -123,8 +123,8 @@ func (v *topView) classes() {
 	v.table([]string{"CLASS", "PODS", "CPU", "USED", "REQUESTED", "MEMORY", "USED", "REQUESTED"}, rows)
 }
 
-// pods draws a row for each pod; bars are shares of the node.
-func (v *topView) pods(list []status.Pod, o *topOptions) {
+// pods draws a row for each pod, and says how many were cut off; bars are shares of the node.
+func (v *topView) pods(list []status.Pod, cut int) {
 	if len(v.a.Pods) == 0 {
 		v.line("")
 		v.line("no pods%s", v.whyNone())
@@ -143,14 +143,8 @@ func (v *topView) pods(list []status.Pod, o *topOptions) {
 		})
 	}
 	v.table([]string{"POD", "CLASS", "CPU", "USED", "REQUEST", "LIMIT", "THROTTLED", "MEMORY", "REQUEST", "LIMIT", "PSI CPU", "PSI MEM", "PSI IO"}, rows)
-	matching := 0
-	for i := range v.a.Pods {
-		if o.wants(&v.a.Pods[i]) {
-			matching++
-		}
-	}
-	if matching > len(list) {
-		v.line("%d of %d pods; -n 0 lists all", len(list), matching)
+	if cut > 0 {
+		v.line("%d of %d pods; -n 0 lists all", len(list), len(list)+cut)
 	}
 	if n := v.a.PodsLeftOut; n > 0 {
 		v.line("%d more pods run; only those with most CPU stand in the status file", n)

@@ -24,7 +24,7 @@ import (
 type Picture struct {
 	// From is who.
 	From string `json:"from"`
-	// Nodes in order of their names.
+	// Nodes in order of their names, as Read makes it.
 	Nodes []Node `json:"nodes"`
 }
 

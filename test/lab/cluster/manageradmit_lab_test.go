@@ -63,9 +63,8 @@ type admitted struct {
 }
 
 const (
-	admitSystem = "/api/v1/namespaces/" + system
-	zones       = "/apis/topology.node.k8s.io/v1alpha1/noderesourcetopologies"
-	devices     = "/apis/scheduling.koordinator.sh/v1alpha1/devices"
+	zones   = "/apis/topology.node.k8s.io/v1alpha1/noderesourcetopologies"
+	devices = "/apis/scheduling.koordinator.sh/v1alpha1/devices"
 )
 
 func (a *admitted) prepare(ctx context.Context, t *testing.T) {

@@ -73,6 +73,26 @@ echo unified=$(grep -c ' cgroup2 ' /proc/mounts)
 	want(t, facts, "unified", "0")
 }
 
+// TestSystemdV1Guest: what systemd writes on cgroup v1 is in the properties that it has for that.
+func TestSystemdV1Guest(t *testing.T) {
+	const script = machineFacts + `
+echo state=$(systemctl is-system-running --wait)
+systemd-run -q --unit=lab-a --slice=kubepods-besteffort.slice -p CPUShares=2 -p MemoryLimit=64M sleep 600
+systemctl daemon-reload && echo reload=ok
+cd /sys/fs/cgroup
+group=kubepods.slice/kubepods-besteffort.slice/lab-a.service
+echo slice=$(cat cpu/$group/cpu.shares) $(cat memory/$group/memory.limit_in_bytes)
+echo unified=$(grep -c ' cgroup2 ' /proc/mounts)
+`
+	r, facts := bootFacts(t, vm.Options{Kernel: "6.1", CgroupV1: true, Flavour: vm.Systemd}, script)
+	checkMachine(t, r, facts)
+	want(t, facts, "pid1", "systemd")
+	want(t, facts, "state", "running")
+	want(t, facts, "reload", "ok")
+	want(t, facts, "slice", "2 67108864")
+	want(t, facts, "unified", "0")
+}
+
 func TestSystemdGuest(t *testing.T) {
 	const script = machineFacts + unifiedFacts + `
 echo state=$(systemctl is-system-running --wait)

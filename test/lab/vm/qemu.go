@@ -36,12 +36,19 @@ const noDies = ",level=0x1e"
 const kernelLine = "quiet panic=-1 mitigations=off console=ttyS0 init_on_alloc=0 hardened_usercopy=off tsc=reliable " +
 	"rcupdate.rcu_expedited=1 lsm=capability audit=0 systemd.mask=serial-getty@ttyS0.service systemd.show_status=0"
 
+// legacyLine has systemd mount cgroup v1 and nothing else. From version 256 on it does so under protest only, and from 258 on no more.
+const legacyLine = " systemd.unified_cgroup_hierarchy=0 systemd.legacy_systemd_cgroup_controller=1 SYSTEMD_CGROUP_ENABLE_LEGACY_FORCE=1"
+
 // arguments is the machine of design/lab.md, lane 3.
 func (m machine) arguments(work string, o Options) []string {
 	node := fmt.Sprintf("memory-backend-ram,size=%dM,id=", o.MemoryMiB/2)
 	model, cpus := cpuModel, "8,sockets=2,cores=2,threads=2"
 	if o.SplitCaches {
 		model, cpus = cpuModel+noDies, "8,sockets=2,dies=2,cores=2,threads=1" // each die has an L3
+	}
+	line := kernelLine
+	if o.CgroupV1 && o.Flavour == Systemd {
+		line += legacyLine
 	}
 	args := []string{
 		"-accel", "tcg,thread=multi", "-cpu", model, "-smp", cpus,
@@ -50,7 +57,7 @@ func (m machine) arguments(work string, o Options) []string {
 		"-numa", "node,nodeid=0,cpus=0-3,memdev=node0", "-numa", "node,nodeid=1,cpus=4-7,memdev=node1",
 		"-nodefaults", "-display", "none", "-serial", "stdio", "-no-reboot",
 		"-kernel", m.kernel.Vmlinux, "-initrd", filepath.Join(work, initramfsFile),
-		"-append", kernelLine,
+		"-append", line,
 	}
 	args = append(args, drive(guestcfg.DiskSerial, filepath.Join(work, diskFile), "")...)
 	args = append(args, drive(guestcfg.OutSerial, filepath.Join(work, outFile), "")...)

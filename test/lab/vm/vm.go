@@ -71,7 +71,7 @@ var (
 type Options struct {
 	Kernel   string            // series: "6.1", "6.12" or "7.2"
 	Flavour  Flavour           // default Bare
-	CgroupV1 bool              // v1 hierarchies instead of cgroup v2; only 6.1 and Bare
+	CgroupV1 bool              // v1 hierarchies instead of cgroup v2; only 6.1
 	Files    map[string]string // host path of a file or folder -> absolute guest path
 	Env      []string          // KEY=value for the command
 	Command  []string          // program and arguments; found through the guest's PATH
@@ -208,8 +208,8 @@ func (o Options) withDefaults() (Options, error) {
 		return o, errors.New("boot guest: no command given")
 	case o.Flavour != Bare && o.Flavour != Systemd:
 		return o, fmt.Errorf("boot guest: flavour %q is neither %s nor %s", o.Flavour, Bare, Systemd)
-	case o.CgroupV1 && (o.Kernel != "6.1" || o.Flavour != Bare):
-		return o, errors.New("boot guest: cgroup v1 needs kernel 6.1 and the bare flavour, later kernels lack controllers")
+	case o.CgroupV1 && o.Kernel != "6.1":
+		return o, errors.New("boot guest: cgroup v1 needs kernel 6.1, later kernels lack controllers")
 	}
 	for host, guest := range o.Files {
 		if !filepath.IsAbs(guest) || filepath.Clean(guest) == "/" {

@@ -27,14 +27,13 @@ func TestOptionsRefused(t *testing.T) {
 		t.Fatalf("good options: %v", err)
 	}
 	for name, change := range map[string]func(*Options){
-		"no kernel":      func(o *Options) { o.Kernel = "" },
-		"no command":     func(o *Options) { o.Command = nil },
-		"flavour":        func(o *Options) { o.Flavour = "openrc" },
-		"v1 on 6.12":     func(o *Options) { o.CgroupV1 = true },
-		"v1 and systemd": func(o *Options) { o.Kernel, o.CgroupV1, o.Flavour = "6.1", true, Systemd },
-		"relative file":  func(o *Options) { o.Files = map[string]string{"/a": "a"} },
-		"file as root":   func(o *Options) { o.Files = map[string]string{"/a": "/"} },
-		"bare variable":  func(o *Options) { o.Env = []string{"SECRET"} },
+		"no kernel":     func(o *Options) { o.Kernel = "" },
+		"no command":    func(o *Options) { o.Command = nil },
+		"flavour":       func(o *Options) { o.Flavour = "openrc" },
+		"v1 on 6.12":    func(o *Options) { o.CgroupV1 = true },
+		"relative file": func(o *Options) { o.Files = map[string]string{"/a": "a"} },
+		"file as root":  func(o *Options) { o.Files = map[string]string{"/a": "/"} },
+		"bare variable": func(o *Options) { o.Env = []string{"SECRET"} },
 	} {
 		o := good
 		change(&o)

@@ -62,7 +62,7 @@ func parse(args []string, usage io.Writer) (vm.Options, error) {
 	flags.SetOutput(usage)
 	flags.StringVar(&o.Kernel, "kernel", "6.12", "kernel series: 6.1, 6.12 or 7.2")
 	flags.Func("flavour", "bare (default) or systemd", func(s string) error { o.Flavour = vm.Flavour(s); return nil })
-	flags.BoolVar(&o.CgroupV1, "cgroup-v1", false, "mount cgroup v1 (kernel 6.1, bare)")
+	flags.BoolVar(&o.CgroupV1, "cgroup-v1", false, "mount cgroup v1 (kernel 6.1)")
 	flags.DurationVar(&o.Timeout, "timeout", 5*time.Minute, "for the command, from its begin on")
 	flags.StringVar(&o.OutputDir, "output", "", "existing folder for stdout, stderr, console.log and out/ (default a new one)")
 	flags.IntVar(&o.MemoryMiB, "memory", 0, "MiB of both NUMA nodes together (default 2048)")

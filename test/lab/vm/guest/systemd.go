@@ -66,8 +66,10 @@ func bootSystemd(cfg guestcfg.Config) error {
 
 // runUnit is the service below systemd, which has mounted everything but resctrl.
 func runUnit(cfg guestcfg.Config) (guestcfg.Exit, error) {
-	if err := enableControllers(); err != nil {
-		return guestcfg.Exit{}, err
+	if !cfg.CgroupV1 {
+		if err := enableControllers(); err != nil {
+			return guestcfg.Exit{}, err
+		}
 	}
 	if err := mountResctrl(); err != nil {
 		return guestcfg.Exit{}, err
