@@ -86,6 +86,7 @@ const (
 	DiskLatency
 	NetworkRTT
 	ClassCPU
+	StallCPUOwn
 
 	numMetrics = iota + 1
 )
@@ -154,7 +155,9 @@ var table = [NumMetrics]row{
 		"up (taskstats); without delay accounting the memory pressure of its worst container"},
 	DiskLatency: {"disk_latency", Micros, true, "mean time of a wait of its tasks for a disk (taskstats); without delay accounting its IO pressure " +
 		"per request"},
-	ClassCPU:   {"class_cpu", Cores, false, "CPU time per second of the cgroup of Kubernetes' BestEffort class, with pods that nobody has told of yet"},
+	ClassCPU: {"class_cpu", Cores, false, "CPU time per second of the cgroup of Kubernetes' BestEffort class, with pods that nobody has told of yet"},
+	StallCPUOwn: {"psi_cpu_own_stall", MicrosPerSecond, true, "time for which quotas of a pod and of its containers stopped it, summed up, over the " +
+		"interval of psi_cpu_some_stall; only of intervals in which they did"},
 	NetworkRTT: {"network_rtt", Micros, true, "median of the smoothed round trip times of up to 16 of its TCP connections that were active (sock_diag)"},
 }
 

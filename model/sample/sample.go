@@ -34,7 +34,8 @@ type Summary struct {
 	Count int
 	// From and To are the times of the oldest and newest sample.
 	From, To unit.Micros
-	// Covered is the share of the window's seconds (for Slow metrics: of its tens of seconds) that have a sample, 0..1.
+	// Covered is the share of the window that its samples stand for, each for the interval in which it is measured (those of Slow
+	// metrics for ten seconds), 0..1.
 	Covered float64
 }
 

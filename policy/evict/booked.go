@@ -58,19 +58,20 @@ func (k *kind[T]) booked(r *round, b *booking[T]) {
 				sum += max(request, 0)
 			}
 		}
+		u := &rule[T]{
+			feature: b.feature, band: band, need: sum - k.share(lower, allocatable.V), gives: k.requested,
+			belongs: func(p *Pod) bool { return belongs(p) && p.EvictionEnabled }, counts: belongs,
+		}
 		what := band.String() + " pods request " + k.part(sum) + " of " + k.text(allocatable.V) + " allocatable"
 		switch {
 		case sum <= 0:
 		case !allocatable.OK || allocatable.V <= 0:
-			r.quiet(b.feature, "no decision: "+what)
+			r.out.Decisions = append(r.out.Decisions, Decision{Feature: b.feature, Band: band, Rest: Unknown, Reason: "no decision: " + what})
 		case sum <= k.share(threshold, allocatable.V):
-			r.quiet(b.feature, what+", not above "+limit)
+			k.calm(r, u, what+", not above "+limit)
 		default:
-			k.run(r, &rule[T]{
-				feature: b.feature, need: sum - k.share(lower, allocatable.V), cause: what + ", above " + limit,
-				belongs: func(p *Pod) bool { return belongs(p) && p.EvictionEnabled },
-				gives:   k.requested,
-			})
+			u.cause = what + ", above " + limit
+			k.run(r, u)
 		}
 	}
 }

@@ -7,18 +7,19 @@ import (
 	"cmp"
 	"slices"
 
+	"github.com/koord-rt/koord-rt/api/protocol"
 	"github.com/koord-rt/koord-rt/policy/figure"
 )
 
 // rule is one feature's wish: release need of what gives tells, from pods that belong.
 type rule[T ~int64] struct {
 	feature Feature
+	band    protocol.PriorityClass
 	need    T
 	// cause is the crossed threshold with its figures; limited is the decision's.
 	cause, limited string
-	// belongs says who may be a victim; leaving pods count when they belong, or always where anyone's end helps.
-	belongs func(*Pod) bool
-	anyone  bool
+	// belongs says who may be a victim, counts whose end helps: a pod that leaves anyway need not have agreed to it.
+	belongs, counts func(*Pod) bool
 	// gives is what the pod's end releases; not ok when it is not known.
 	gives func(*Pod) (T, bool)
 	// greed orders pods of equal priority, the largest first; nil is by use.
@@ -34,8 +35,9 @@ type victim[T ~int64] struct {
 
 // run takes victims for a rule and writes decision and evictions.
 func (k *kind[T]) run(r *round, u *rule[T]) {
+	rest := k.rest(r, u)
 	d, reason := k.demand(r, u)
-	decision := Decision{Feature: u.feature, Over: true, Reason: reason, Limited: u.limited}
+	decision := Decision{Feature: u.feature, Band: u.band, Over: true, Rest: rest, Reason: reason, Limited: u.limited}
 	k.keep(&decision, d)
 	r.out.Decisions = append(r.out.Decisions, decision)
 }
@@ -54,11 +56,12 @@ func (k *kind[T]) demand(r *round, u *rule[T]) (d Demand[T], reason string) {
 		p := &r.in.Pods[i]
 		amount, known := u.gives(p)
 		mine := u.belongs(p)
+		hurry := mine && r.waits[i] && !r.budget && r.appeal(p, u.feature) == "" // in danger nobody waits for his turn
 		switch {
 		case !known || amount <= 0:
-		case r.leaving[i] && (mine || u.anyone):
+		case r.leaving[i] && !hurry && u.counts(p):
 			d.Pending += amount
-		case r.leaving[i] || p.Leaving || !mine: // a pod that is stuck neither counts nor can it be evicted again
+		case !hurry && (r.leaving[i] || p.Leaving || !mine): // a pod that is stuck neither counts nor can it be evicted again
 		default:
 			if why := r.appeal(p, u.feature); why != "" {
 				spared++
@@ -82,8 +85,9 @@ func (k *kind[T]) demand(r *round, u *rule[T]) (d Demand[T], reason string) {
 	chosen := cover(r, candidates, left)
 	for _, v := range chosen {
 		d.Chosen += v.gives
-		r.leaving[v.at] = true
+		r.leaving[v.at], r.waits[v.at] = true, false
 		e := r.eviction(u.feature, &r.in.Pods[v.at], reason+"; this pod holds "+k.text(v.gives))
+		e.Band = u.band
 		k.put(&e, v.gives)
 		r.out.Evictions = append(r.out.Evictions, e)
 	}
@@ -127,9 +131,4 @@ func (r *round) eviction(f Feature, p *Pod, reason string) Eviction {
 		e.Reason += "; the node is in danger: " + r.in.Danger
 	}
 	return e
-}
-
-// quiet keeps the decision that nothing is to be done.
-func (r *round) quiet(f Feature, reason string) {
-	r.out.Decisions = append(r.out.Decisions, Decision{Feature: f, Reason: reason})
 }

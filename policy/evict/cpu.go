@@ -4,6 +4,7 @@
 package evict
 
 import (
+	"github.com/koord-rt/koord-rt/api/protocol"
 	"github.com/koord-rt/koord-rt/api/strategy"
 	"github.com/koord-rt/koord-rt/model/unit"
 	"github.com/koord-rt/koord-rt/policy/figure"
@@ -26,28 +27,26 @@ func (r *round) cpuUsage() {
 	}
 	c := &r.in.CPU
 	if !c.Used.OK || c.Capacity <= 0 || !r.covered() {
-		r.quiet(CPUEvict, "no decision: the node's CPU use was not measured for long enough")
+		r.unknown(CPUEvict, "the node's CPU use was not measured for long enough")
 		return
 	}
 	threshold := unit.Percent(*thr)
 	lower := lowerOf(threshold, r.t.CPUEvictLowerPercent)
 	state := "node CPU use " + figure.CoresOf(c.Used.V, c.Capacity) + " on average"
-	if c.Used.V < threshold.Milli(c.Capacity) {
-		r.quiet(CPUEvict, state+" is below "+figure.Percent(threshold.Fraction()))
-		return
+	used, limit := c.Used.V, figure.Percent(threshold.Fraction())
+	if c.UsedNow.OK {
+		used = min(used, c.UsedNow.V)
 	}
-	used := c.Used.V
-	if c.UsedNow.OK && c.UsedNow.V < used {
-		if used = c.UsedNow.V; used < threshold.Milli(c.Capacity) {
-			r.quiet(CPUEvict, state+", and "+figure.CoresOf(used, c.Capacity)+" now, which is below "+figure.Percent(threshold.Fraction()))
-			return
-		}
+	u := &rule[unit.MilliCPU]{feature: CPUEvict, need: used - lower.Milli(c.Capacity), belongs: below(*most), counts: anyone, gives: ofCPU.used}
+	switch {
+	case c.Used.V < threshold.Milli(c.Capacity):
+		ofCPU.calm(r, u, state+" is below "+limit)
+	case used < threshold.Milli(c.Capacity):
+		ofCPU.calm(r, u, state+", and "+figure.CoresOf(used, c.Capacity)+" now, which is below "+limit)
+	default:
+		u.cause = state + " has reached " + limit + ", down to " + figure.Percent(lower.Fraction())
+		ofCPU.run(r, u)
 	}
-	ofCPU.run(r, &rule[unit.MilliCPU]{
-		feature: CPUEvict, need: used - lower.Milli(c.Capacity), belongs: below(*most), anyone: true,
-		cause: state + " has reached " + figure.Percent(threshold.Fraction()) + ", down to " + figure.Percent(lower.Fraction()),
-		gives: ofCPU.used,
-	})
 }
 
 // covered reports that the window has samples for at least a third of it.
@@ -64,7 +63,7 @@ func (r *round) waiting() {
 	}
 	limit := unit.Percent(*thr).Fraction()
 	if !c.Pressure.OK || !c.Average.Used.OK || !r.covered() {
-		r.quiet(BECPUEvict, "no decision: CPU pressure or use of the BE pods was not measured for long enough")
+		r.unknown(BECPUEvict, "CPU pressure or use of the BE pods was not measured for long enough")
 		return
 	}
 	state := "BE pods wait for a CPU " + figure.Percent(c.Pressure.V) + " of the time on average"
@@ -81,7 +80,7 @@ func (r *round) waiting() {
 	}
 	need := unit.MilliCPU(float64(c.Average.Used.V) * (1 - float64(limit/pressure)))
 	ofCPU.run(r, &rule[unit.MilliCPU]{
-		feature: BECPUEvict, need: max(need, 1), belongs: be, gives: ofCPU.used,
+		feature: BECPUEvict, need: max(need, 1), belongs: be, counts: be, gives: ofCPU.used,
 		cause: state + ", above " + figure.Percent(limit) + ", and use " + figure.CPUs(c.Average.Used.V),
 	})
 }
@@ -95,29 +94,47 @@ func (r *round) starved() {
 	if !ok {
 		return
 	}
-	quiet := func(why string) {
-		r.out.Decisions = append(r.out.Decisions, Decision{Feature: BECPUEvict, Reason: also(limited, why), Limited: limited})
+	missing := shortage{why: "no decision: the BE pods' CPU was not measured for long enough"}
+	if r.covered() {
+		missing = r.missingCPU(&r.in.CPU.Average, lower, upper, usage)
 	}
-	if !r.covered() {
-		quiet("no decision: the BE pods' CPU was not measured for long enough")
-		return
+	if missing.need > 0 {
+		missing = missing.alsoNow(r.missingCPU(&r.in.CPU.Current, lower, upper, usage))
 	}
-	average, why, ok := r.missingCPU(&r.in.CPU.Average, lower, upper, usage)
-	if ok && average > 0 {
-		var now unit.MilliCPU
-		var current string
-		if now, current, ok = r.missingCPU(&r.in.CPU.Current, lower, upper, usage); now < average {
-			average, why = now, current
-		}
-	}
-	if !ok || average <= 0 {
-		quiet(why)
-		return
-	}
-	ofCPU.run(r, &rule[unit.MilliCPU]{
-		feature: BECPUEvict, need: average, cause: also(limited, why), limited: limited, belongs: be, gives: ofCPU.requested,
+	u := &rule[unit.MilliCPU]{
+		feature: BECPUEvict, need: missing.need, cause: also(limited, missing.why), limited: limited, belongs: be, counts: be,
+		// Pods of the mid band request no batch-cpu, of which the tier's request is made.
+		gives: func(p *Pod) (unit.MilliCPU, bool) { return p.CPURequest, p.Band != protocol.PriorityMid },
 		greed: func(p *Pod) float64 { return float64(unit.Part(p.CPUUsed.V, p.CPURequest)) },
-	})
+	}
+	switch {
+	case !missing.ok:
+		r.out.Decisions = append(r.out.Decisions, Decision{Feature: BECPUEvict, Rest: Unknown, Reason: u.cause, Limited: limited})
+	case !missing.over || missing.need <= 0:
+		ofCPU.calm(r, u, u.cause)
+	default:
+		ofCPU.run(r, u)
+	}
+}
+
+// shortage is what requests must shrink by for the tier to be satisfied up to the upper mark, and whether it is not up to the lower one: over.
+// It is not ok when that cannot be told.
+type shortage struct {
+	need     unit.MilliCPU
+	over, ok bool
+	why      string
+}
+
+// alsoNow is what holds on average and now: the smaller of both.
+func (s shortage) alsoNow(now shortage) shortage {
+	switch {
+	case s.over && (!now.over || now.need < s.need):
+		now.need = min(now.need, s.need)
+		return now
+	case !s.over && now.ok:
+		s.need = min(s.need, now.need)
+	}
+	return s
 }
 
 // standsIn is what people are told where satisfaction stands in for pressure.
@@ -149,25 +166,30 @@ func (r *round) satisfactionMarks() (lower, upper, usage unit.Percent, limited s
 	return lower, upper, usage, limited, lower > 0 && lower < upper
 }
 
-// missingCPU is what requests must shrink by for the tier to be satisfied; 0 with a reason when it is, not ok when it
-// cannot be told.
-func (r *round) missingCPU(tier *Tier, lower, upper, usage unit.Percent) (unit.MilliCPU, string, bool) {
+// missingCPU is what the tier lacks, with the figures. One that does not use what it has lacks nothing.
+func (r *round) missingCPU(tier *Tier, lower, upper, usage unit.Percent) shortage {
 	limit, what := tier.Limit, "limit"
 	if r.t.CPUEvictPolicy != nil && *r.t.CPUEvictPolicy == strategy.EvictByAllocatable {
 		limit, what = r.in.CPU.BatchAllocatable, "allocatable"
 	}
 	if !limit.OK || !tier.Used.OK || !tier.Request.OK || tier.Request.V <= 0 || limit.V < 0 {
-		return 0, "no decision: CPU of the BE pods is not known", false
+		return shortage{why: "no decision: CPU of the BE pods is not known"}
 	}
 	satisfaction := unit.Part(limit.V, tier.Request.V)
 	state := "BE pods request " + figure.CPUs(tier.Request.V) + ", " + what + " " + figure.Cores(limit.V) + " (" + figure.Percent(satisfaction) +
 		"), use " + figure.Cores(tier.Used.V)
+	out := shortage{need: upper.Milli(tier.Request.V) - limit.V, over: limit.V <= lower.Milli(tier.Request.V), ok: true}
+	idle := limit.V >= smallLimit && tier.Used.V < usage.Milli(limit.V)
 	switch {
-	case limit.V > lower.Milli(tier.Request.V):
-		return 0, state + ": satisfaction is above " + figure.Percent(lower.Fraction()), true
-	case limit.V >= smallLimit && tier.Used.V < usage.Milli(limit.V):
-		return 0, state + ": they use less than " + figure.Percent(usage.Fraction()) + " of it", true
+	case !out.over:
+		out.why = state + ": satisfaction is above " + figure.Percent(lower.Fraction())
+	case idle:
+		out.why = state + ": they use less than " + figure.Percent(usage.Fraction()) + " of it"
+	default:
+		out.why = state + ": satisfaction is at most " + figure.Percent(lower.Fraction()) + ", up to " + figure.Percent(upper.Fraction())
 	}
-	state += ": satisfaction is at most " + figure.Percent(lower.Fraction()) + ", up to " + figure.Percent(upper.Fraction())
-	return upper.Milli(tier.Request.V) - limit.V, state, true
+	if idle {
+		out.need, out.over = 0, false
+	}
+	return out
 }

@@ -65,7 +65,8 @@ func TestSatisfaction(t *testing.T) {
 		"leaving pods count": {change: func(in *evict.Input) {
 			in.Pods[1].Leaving, in.Pods[0].Leaving = true, true
 		}, reason: "of which leaving pods hold 4 CPUs: nothing more to do"},
-		"no BE pods": {change: func(in *evict.Input) { in.Pods = []evict.Pod{lsPod("ls", 3)} }, reason: "0 victims"},
+		"mid-cpu is no batch-cpu": {change: func(in *evict.Input) { in.Pods[2].Band = protocol.PriorityMid }, want: "busy lazy"},
+		"no BE pods":              {change: func(in *evict.Input) { in.Pods = []evict.Pod{lsPod("ls", 3)} }, reason: "0 victims"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -24,6 +24,9 @@
 // While the node is in danger memory evictions wait neither for the pause nor for reclaim nor for disruption budgets; what
 // is booked frees no memory by itself, so its evictions do.
 //
+// Victims are chosen all at once, and whoever carries that out asks for one after another. Each step says whether those whose turn has not come
+// are still needed (Rest). In danger they are chosen again, so that they need not wait for it.
+//
 // Examples: capacity 100 GiB, use 75, threshold 70: lower 68, release 7 GiB. BE request 10 CPUs, limit 5, lower 60, upper
 // 80: satisfaction 0.5, release 3 CPUs.
 //
@@ -35,6 +38,7 @@ package evict
 import (
 	"slices"
 
+	"github.com/koord-rt/koord-rt/api/protocol"
 	"github.com/koord-rt/koord-rt/api/strategy"
 	"github.com/koord-rt/koord-rt/model/unit"
 	"github.com/koord-rt/koord-rt/policy/figure"
@@ -135,8 +139,12 @@ type Demand[T ~int64] struct {
 // Decision is what one feature found. Features that are off or have nothing to look at have none.
 type Decision struct {
 	Feature Feature
+	// Band is whose bookings are looked at, by the features that look at them; no other feature has one.
+	Band protocol.PriorityClass
 	// Over: the threshold is crossed.
-	Over   bool
+	Over bool
+	// Rest is what it means for victims of earlier steps whose turn has not come.
+	Rest   Rest
 	CPU    Demand[unit.MilliCPU]
 	Memory Demand[unit.Bytes]
 	Reason string
@@ -148,6 +156,7 @@ type Decision struct {
 type Eviction struct {
 	Pod, Namespace, Name string // Pod is the UID
 	Feature              Feature
+	Band                 protocol.PriorityClass // the decision's
 	// CPU or Memory is what its end releases.
 	CPU    unit.MilliCPU
 	Memory unit.Bytes
@@ -173,7 +182,7 @@ func Step(s State, in Input) (State, Output) {
 	if in.Now < max(s.MemoryAt, s.CPUAt, s.OverAt) {
 		s = State{} // another clock
 	}
-	r := &round{in: &in, t: &in.Strategy, leaving: make([]bool, len(in.Pods)), out: Output{Danger: in.Danger}}
+	r := &round{in: &in, t: &in.Strategy, leaving: make([]bool, len(in.Pods)), waits: make([]bool, len(in.Pods)), out: Output{Danger: in.Danger}}
 	patience := or(in.Patience, DefaultPatience)
 	if in.Danger != "" {
 		patience = min(patience, dangerPatience)
@@ -181,6 +190,7 @@ func Step(s State, in Input) (State, Output) {
 	for i := range in.Pods {
 		p := &in.Pods[i]
 		r.leaving[i] = p.Leaving && (p.LeavingSince == 0 || in.Now-p.LeavingSince < patience)
+		r.waits[i] = r.leaving[i] && p.Held == ByTurn
 	}
 	r.memory(&s)
 	r.cpu(&s)
@@ -198,8 +208,8 @@ func or(m, d unit.Micros) unit.Micros {
 type round struct {
 	in *Input
 	t  *strategy.ResourceThresholdStrategy
-	// leaving marks the pods that count as released.
-	leaving []bool
+	// leaving marks the pods that count as released, waits those of them whose turn has not come.
+	leaving, waits []bool
 	// rest is why no victim may be taken now, for the resource at hand; empty when some may.
 	rest string
 	// budget: disruption budgets hold for the resource at hand.

@@ -49,20 +49,18 @@ func (r *round) memoryUsage(f Feature) {
 	}
 	used := m.InUse()
 	if !used.OK || m.Capacity <= 0 {
-		r.quiet(f, "no decision: the node's memory use was not measured")
+		r.unknown(f, "the node's memory use was not measured")
 		return
 	}
 	state := "node memory " + figure.BytesOf(used.V, m.Capacity)
 	if m.PerCPU > 0 {
 		state += " without " + figure.Bytes(m.PerCPU) + " on free lists of CPUs"
 	}
+	u := &rule[unit.Bytes]{feature: f, need: used.V - lower.Of(m.Capacity), belongs: belongs, counts: anyone, gives: ofMemory.used}
 	if !r.memoryOver() {
-		r.quiet(f, state+" is not above "+figure.Percent(threshold.Fraction()))
+		ofMemory.calm(r, u, state+" is not above "+figure.Percent(threshold.Fraction()))
 		return
 	}
-	ofMemory.run(r, &rule[unit.Bytes]{
-		feature: f, need: used.V - lower.Of(m.Capacity), belongs: belongs, anyone: true,
-		cause: state + " is above " + figure.Percent(threshold.Fraction()) + ", down to " + figure.Percent(lower.Fraction()),
-		gives: ofMemory.used,
-	})
+	u.cause = state + " is above " + figure.Percent(threshold.Fraction()) + ", down to " + figure.Percent(lower.Fraction())
+	ofMemory.run(r, u)
 }

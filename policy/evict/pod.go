@@ -28,13 +28,13 @@ type Pod struct {
 	Allowed Features
 	// Unevictable says why the pod is never a victim ("static pod", "daemon set"); empty when it may be.
 	Unevictable string
-	// Held says why it is not asked for now.
+	// Held says why it is not asked for now; ByTurn only of one that is Leaving.
 	Held Held
 	// Leaving: it was evicted or deleted and is still there. LeavingSince is since when that is known; 0 for just now.
 	Leaving      bool
 	LeavingSince unit.Micros
 
-	// What it uses and requests. For pods of the batch and mid bands the requests are batch-cpu, mid-cpu and so on.
+	// What it uses, and requests of what the node lends: mid-cpu and mid-memory in the mid band, batch-cpu and batch-memory in all others.
 	CPUUsed       unit.Measured[unit.MilliCPU]
 	CPURequest    unit.MilliCPU
 	MemoryUsed    unit.Measured[unit.Bytes]
@@ -51,6 +51,8 @@ const (
 	ByBudget
 	// ByFailure: its last eviction has failed, and the time to try again has not come.
 	ByFailure
+	// ByTurn: an earlier step has chosen it, and others are asked for first. It counts as leaving.
+	ByTurn
 )
 
 // highest is the top of Koordinator's priority bands. What is above them is more important than any of them: system
@@ -70,6 +72,9 @@ func BestEffort(class protocol.QoS, kube protocol.KubeQoS, band protocol.Priorit
 	}
 	return kube == protocol.KubeBestEffort && (band == protocol.PriorityBatch || band == protocol.PriorityFree)
 }
+
+// anyone is for where every pod's end helps.
+func anyone(*Pod) bool { return true }
 
 // be reports whether the features of the best-effort tier may take a pod.
 func be(p *Pod) bool { return p.BE }

@@ -120,6 +120,27 @@ func TestBookingIsNoDanger(t *testing.T) {
 	}
 }
 
+// TestBookingOfWhoLeaves: what a leaving pod has booked will be free, whether or not its owner had agreed to an eviction.
+func TestBookingOfWhoLeaves(t *testing.T) {
+	t.Parallel()
+	batch := func(name string, request unit.MilliCPU, agreed bool) evict.Pod {
+		return change(cpuPod(name, 0, request), func(p *evict.Pod) { p.EvictionEnabled = agreed })
+	}
+	in := starving(asked(batch("a", 6000, false)), batch("b", 4000, true), batch("c", 4000, true))
+	in.Strategy = thresholds(func(t *strategy.ResourceThresholdStrategy) {
+		t.CPUAllocatableEvictThresholdPercent, t.CPUAllocatableEvictLowerPercent, t.AllocatableEvictPriorityThreshold = num(110), num(100), prio(5999)
+	})
+	in.CPU.BatchAllocatable = unit.Got[unit.MilliCPU](10000)
+	_, out := evict.Step(evict.State{}, in)
+	if names(out) != "" || !strings.Contains(reasons(out), "release 4 CPUs, of which leaving pods hold 6 CPUs: nothing more to do") {
+		t.Errorf("%q\n%s", names(out), reasons(out))
+	}
+	in.Pods[0].Leaving = false // it stays then, and has not agreed
+	if _, out = evict.Step(evict.State{}, in); names(out) != "b" {
+		t.Errorf("%q\n%s", names(out), reasons(out))
+	}
+}
+
 // TestPatienceInDanger: a pod that does not go for half a minute is not counted on any more when the node is in danger.
 func TestPatienceInDanger(t *testing.T) {
 	t.Parallel()

@@ -8,6 +8,9 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/koord-rt/koord-rt/api/protocol"
 	"github.com/koord-rt/koord-rt/model/unit"
 )
 
@@ -133,5 +136,42 @@ func TestRestartKeepsBaselines(t *testing.T) {
 	}
 	if len(out.Victims) != 1 || out.Victims[0].Signal != CPUPressure {
 		t.Errorf("%+v", out.Victims)
+	}
+}
+
+// TestNothingMoreIsHeard: a pod that is disturbed and goes idle has no latency any more. Its disturbance ends four and a half minutes after the last
+// sample, and that is told, once.
+func TestNothingMoreIsHeard(t *testing.T) {
+	t.Parallel()
+	b := Baseline{Mean: 1000, Var: 100, Count: 300, FirstAt: unit.Second, LastAt: 300 * unit.Second}
+	s := State{At: 300 * unit.Second, Pods: []PodState{{UID: "a", Signals: [NumSignals]Baseline{DiskLatency: b}}}}
+	var told []string
+	step := func(now unit.Micros, latency Level) Output {
+		pod := Pod{UID: "a", Name: "prod/web", QoS: protocol.QoSLS}
+		if latency > 0 {
+			pod.Signals[DiskLatency] = unit.Got(latency)
+		}
+		var out Output
+		s, out = Step(s, Input{Now: now, Pods: []Pod{pod}})
+		for _, e := range out.Events {
+			told = append(told, e.Name+" "+e.Text)
+		}
+		return out
+	}
+	last := 330 * unit.Second
+	for at := 310 * unit.Second; at <= last; at += 10 * unit.Second {
+		step(at, 20000)
+	}
+	for at := last + unit.Second; at <= last+6*unit.Minute; at += unit.Second {
+		if out := step(at, 0); len(out.Victims) > 0 != (at <= last+270*unit.Second) {
+			t.Fatalf("%d s after the last sample: %+v", (at-last)/unit.Second, out.Victims)
+		}
+	}
+	want := []string{
+		"prod/web disturbed: disk latency 20 ms, usually 1 ms ± 0.05 ms",
+		"prod/web no longer disturbed: nothing new for 4.52 min, at last disk latency 20 ms, usually 1 ms ± 0.05 ms",
+	}
+	if d := cmp.Diff(want, told); d != "" {
+		t.Errorf("told (-want +got):\n%s", d)
 	}
 }

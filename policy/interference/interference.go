@@ -6,10 +6,11 @@
 //
 //	baseline  per pod and signal: mean and variance that forget by half in 30 min (weighted increments, West 1979);
 //	          disturbed samples teach nothing, after half an hour they are the new normal
-//	high      x > mean + 3σ, x > mean × (1 + the signal's margin) and x ≥ the signal's least; σ is at least mean/20
-//	disturbed three high samples in a row; over after five samples below mean + 1.5σ. A pod whose own use of the resource
-//	          is high is busy, not disturbed (but for the cache: disturbed pods need more CPU time), and one throttled by
-//	          its own limit, which it meets because it is busy, disturbs itself
+//	high      x > mean + 3σ, x > mean × (1 + the signal's margin) and x ≥ the signal's least; σ is at least mean/20 and
+//	          the signal's least/20
+//	disturbed three high samples in a row; over after five samples below mean + 1.5σ, or without any for four and a half
+//	          minutes. A pod whose own use of the resource is high is busy, not disturbed (but for the cache: disturbed pods
+//	          need more CPU time), and one throttled by its own limit, which it meets because it is busy, disturbs itself
 //	distress  of a resource: the largest (x − mean)/max(mean, the signal's least) of any such signal of any pod
 //	suspect   score = correlation of its use with distress (half-life 2 min) × its part of the BE tier's use, where the
 //	          correlation is at least 0.4, or it uses half of it all and does not run against the distress

@@ -31,15 +31,15 @@ func (w *work) observe(p *Pod, state *PodState) {
 	}
 	for i := range NumSignals {
 		b, f := &state.Signals[i], &signals[i]
+		was := b.Disturbed
 		if x, ok := usable(p.Signals[i]); ok && (b.Disturbed || f.own || !busy[f.resource]) {
-			was := b.Disturbed
 			b.see(x, w.in.Now, f, w.in.Pace.History)
 			w.fresh[f.resource]++
-			if b.Disturbed != was {
-				w.tellVictim(p, i, b)
-			}
 		}
 		b.expire(w.in.Now)
+		if b.Disturbed != was {
+			w.tellVictim(p, i, b)
+		}
 		if !f.own && b.warm(w.in.Pace.History) {
 			w.peak[f.resource] = max(w.peak[f.resource], b.excess(w.in.Now))
 		}
@@ -49,19 +49,25 @@ func (w *work) observe(p *Pod, state *PodState) {
 	}
 }
 
-// expire ends a disturbance of which nothing has been heard for three times as long as an excess counts.
+// expires is after how long without a new sample a disturbance is over: three times as long as an excess counts.
+const expires = 3 * gone
+
+// expire ends a disturbance of which nothing has been heard for so long.
 func (b *Baseline) expire(now unit.Micros) {
-	if b.Disturbed && now-b.LastAt > 3*gone {
+	if b.Disturbed && now-b.LastAt > expires {
 		b.Disturbed, b.Since, b.Highs, b.Lows, b.HighAt, b.Excess = false, 0, 0, 0, 0, 0
 	}
 }
 
 func (w *work) tellVictim(p *Pod, s Signal, b *Baseline) {
-	if b.Disturbed {
+	switch {
+	case b.Disturbed:
 		w.event(p.UID, p.Name, Disturbed, "disturbed: "+describe(s, b))
-		return
+	case w.in.Now-b.LastAt > expires:
+		w.event(p.UID, p.Name, Undisturbed, "no longer disturbed: nothing new for "+figure.Duration(w.in.Now-b.LastAt)+", at last "+describe(s, b))
+	default:
+		w.event(p.UID, p.Name, Undisturbed, "no longer disturbed: "+describe(s, b))
 	}
-	w.event(p.UID, p.Name, Undisturbed, "no longer disturbed: "+describe(s, b))
 }
 
 // describe tells value and baseline: "CPU pressure 40%, usually 5% ± 1%".

@@ -117,10 +117,7 @@ func (w *work) tiers() []topo.CPUSet {
 	all := c.Topology.All()
 	free := all.MinusAll(c.LSE, c.LSR, c.Reserved, c.SystemExclusive)
 	beside := free.Intersect(siblings(c.Topology, c.LSE.Union(c.LSR)))
-	tiers := []topo.CPUSet{free.Minus(beside), beside}
-	if !c.KeepLSRApart {
-		tiers = append(tiers, c.LSR.Intersect(all).MinusAll(c.LSE, c.Reserved, c.SystemExclusive))
-	}
+	tiers := []topo.CPUSet{free.Minus(beside), beside, c.LSR.Intersect(all).MinusAll(c.LSE, c.Reserved, c.SystemExclusive)}
 	for _, t := range tiers {
 		if !t.Empty() {
 			return tiers
@@ -131,7 +128,7 @@ func (w *work) tiers() []topo.CPUSet {
 		set  topo.CPUSet
 		what string
 	}{
-		{all.MinusAll(c.LSE, c.Reserved), "CPUs of LSR or SYSTEM pods"},
+		{all.MinusAll(c.LSE, c.Reserved), "CPUs of SYSTEM pods"},
 		{all.Minus(c.LSE), "CPUs reserved for the system"},
 		{all, "CPUs of LSE pods"},
 	} {

@@ -18,9 +18,11 @@ const (
 	cutMost             = 0.5
 	// cutEvery lets the pressure answer a cut before the next one.
 	cutEvery = 500 * unit.Millisecond
-	// calm lifts the cap; stale lifts it when pressure is no longer told.
-	calm  = 10 * unit.Second
-	stale = 30 * unit.Second
+	// calm lifts the cap; bearable lifts it when pressure was not high for so long, calm or not: some pods always wait a little.
+	// stale lifts it when pressure is no longer told.
+	calm     = 10 * unit.Second
+	bearable = unit.Minute
+	stale    = 30 * unit.Second
 	// blameless is how long pressure may stand, or come again and again without ten calm seconds, at least atFloorLeast times, while BE is at
 	// its floor until it is held for somebody else's, ignored how long it is then not listened to.
 	blameless    = 30 * unit.Second
@@ -68,10 +70,11 @@ type PressureState struct {
 	// Capped: the tier is held to Cap, whatever the formula allows.
 	Capped bool          `json:"capped,omitempty"`
 	Cap    unit.MilliCPU `json:"cap,omitempty"`
-	// CutAt is the last cut, SeenAt the last reading, CalmAt the beginning of calm, FloorAt the first instant at which the tier
-	// was at its floor and pressure still high, IgnoreTo the end of not listening to a tier of which no pods are known.
+	// CutAt is the last cut, SeenAt the last reading, HighAt the last high one, CalmAt the beginning of calm, FloorAt the first instant
+	// at which the tier was at its floor and pressure still high, IgnoreTo the end of not listening to a tier of which no pods are known.
 	CutAt    unit.Micros `json:"cutAt,omitempty"`
 	SeenAt   unit.Micros `json:"seenAt,omitempty"`
+	HighAt   unit.Micros `json:"highAt,omitempty"`
 	CalmAt   unit.Micros `json:"calmAt,omitempty"`
 	FloorAt  unit.Micros `json:"floorAt,omitempty"`
 	IgnoreTo unit.Micros `json:"ignoreTo,omitempty"`
@@ -128,7 +131,7 @@ func (p *Past) ends(now unit.Micros, held unit.MilliCPU) {
 	}
 }
 
-// pressure moves the pressure state: a cut while it is high, none while it is between, an end when it is calm.
+// pressure moves the pressure state: a cut while it is high, none while it is between, an end when it is calm, or was not high for long.
 func (w *work) pressure() {
 	p, now := &w.press, w.in.Now
 	high := w.in.Pressure.High
@@ -146,25 +149,37 @@ func (w *work) pressure() {
 		}
 		return
 	case some >= high:
-		p.CalmAt, p.SeenAt = 0, now
+		p.CalmAt, p.SeenAt, p.HighAt = 0, now, now
 		w.high(some, high, who)
 		return
 	}
 	p.SeenAt = now
+	if p.Capped && p.HighAt == 0 {
+		p.HighAt = now // an older koordlet's state
+	}
 	switch {
 	case some >= high/2:
 		p.CalmAt = 0
 	case p.CalmAt == 0:
 		p.CalmAt = now
 	}
-	if p.Capped && p.CalmAt != 0 && now-p.CalmAt >= calm {
-		if p.CutAt != 0 {
-			p.Past.ends(now, p.Cap)
-		}
-		w.lift("LS no longer waits for CPUs")
-	} else if p.Capped {
+	switch {
+	case !p.Capped:
+	case p.CalmAt != 0 && now-p.CalmAt >= calm:
+		w.end("LS no longer waits for CPUs")
+	case now-p.HighAt >= bearable:
+		w.end("LS has waited for less than " + figure.Percent(high) + " of the time, for " + figure.Duration(now-p.HighAt))
+	default:
 		w.note("held by LS pressure of late")
 	}
+}
+
+// end lifts a cap that LS did not wait beside.
+func (w *work) end(why string) {
+	if p := &w.press; p.CutAt != 0 {
+		p.Past.ends(w.in.Now, p.Cap)
+	}
+	w.lift(why)
 }
 
 // feel is the highest pressure of who is listened to, and the pods that are above high; seen is false when nothing was measured.

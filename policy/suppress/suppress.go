@@ -102,8 +102,6 @@ type CPUs struct {
 	Reserved, SystemExclusive topo.CPUSet
 	// LSE and LSR are claimed by pods of these classes.
 	LSE, LSR topo.CPUSet
-	// KeepLSRApart forbids BE on LSR CPUs; upstream allows it.
-	KeepLSRApart bool
 }
 
 // Antagonist is a BE pod that disturbs others.

@@ -180,8 +180,7 @@ func TestStarved(t *testing.T) {
 	}{
 		"LSE owns all":                {CPUs{LSE: all}, all, "CPUs of LSE pods"},
 		"LSE and reserved":            {CPUs{LSE: topo.Range(0, 5), Reserved: topo.Range(6, 7)}, topo.Range(6, 7), "reserved for the system"},
-		"LSR apart":                   {CPUs{LSR: all, KeepLSRApart: true}, all, "CPUs of LSR or SYSTEM pods"},
-		"exclusive SYSTEM before LSE": {CPUs{LSE: topo.Range(0, 3), SystemExclusive: topo.Range(4, 7)}, topo.Range(4, 7), "CPUs of LSR or SYSTEM pods"},
+		"exclusive SYSTEM before LSE": {CPUs{LSE: topo.Range(0, 3), SystemExclusive: topo.Range(4, 7)}, topo.Range(4, 7), "CPUs of SYSTEM pods"},
 	} {
 		tc.cpus.Topology = top
 		_, out := Step(State{}, Input{Strategy: enabled(nil), Usage: use(1, 1, 0, 0), CPUs: tc.cpus})

@@ -4,8 +4,8 @@
 // Package agent is koordlet's tick: measure, decide, publish, once an interval and whenever the kernel tells of pressure.
 //
 // Inputs are the parts that know something (engine, pods, node, scanner, window); outputs are what was published, who is to
-// be evicted, and a Look for people. One goroutine runs it. It imports the agent's own rooms, engine, model and policy; the
-// parts are made elsewhere (setup).
+// be evicted, and a Look for people. One goroutine runs it. It imports the agent's own rooms, api, engine, model, policy, and
+// of kernel apply, cgroup, psi and root; the parts are made elsewhere (setup).
 package agent
 
 import (
@@ -97,8 +97,8 @@ type Options struct {
 
 // Evictor carries evictions out in its own time.
 type Evictor interface {
-	// Evict takes what a step decided.
-	Evict(todo []evict.Eviction)
+	// Evict takes what a whole step decided, also that nobody is to go any more.
+	Evict(o *evict.Output)
 	// Leaving are the UIDs of pods that were evicted or deleted and are still there, since when that is known; held those
 	// that are not to be asked for now.
 	Leaving() (leaving map[string]unit.Micros, held map[string]evict.Held)
@@ -266,7 +266,7 @@ func (a *Agent) tick(ctx context.Context, waiting []string, since unit.Micros) {
 	if a.alone() == nil {
 		a.reclaim.start(ctx, tasks(l.Outcome.Reclaims, members))
 	}
-	a.o.Evict.Evict(l.Outcome.Evictions)
+	a.evict(&l.Outcome, urgent)
 	a.tell(&l.Outcome, urgent)
 	a.keepNowAndThen(now)
 	l.Took, l.Failed = a.o.Wall().Sub(start), a.failed

@@ -6,6 +6,7 @@ package agent
 import (
 	"fmt"
 
+	"github.com/koord-rt/koord-rt/koordlet/internal/decide"
 	"github.com/koord-rt/koord-rt/model/unit"
 	"github.com/koord-rt/koord-rt/policy/evict"
 )
@@ -54,6 +55,13 @@ func (a *Agent) mayEvict() evict.Features {
 		return 0
 	}
 	return a.o.EvictFeatures
+}
+
+// evict hands on what was decided about evictions, which an urgent step does not look at: that says nothing about those that wait.
+func (a *Agent) evict(o *decide.Outcome, urgent bool) {
+	if !urgent {
+		a.o.Evict.Evict(&o.Evict)
+	}
 }
 
 // alone is why a step leaves to another agent, who may be here, what must not be done twice; nil when nobody else is.

@@ -46,6 +46,25 @@ func TestKeepAgain(t *testing.T) {
 	}
 }
 
+// told counts what an Evictor hears.
+type told int
+
+func (n *told) Evict(*evict.Output) { *n++ }
+
+func (*told) Leaving() (map[string]unit.Micros, map[string]evict.Held) { return nil, nil }
+
+// An urgent step says nothing about evictions: those that wait for their turn would go by it.
+func TestUrgentStepsDoNotDecideEvictions(t *testing.T) {
+	t.Parallel()
+	var heard told
+	a := New(Options{Evict: &heard})
+	a.evict(&decide.Outcome{}, true)
+	a.evict(&decide.Outcome{}, false)
+	if heard != 1 {
+		t.Errorf("heard of %d steps, want the whole one", heard)
+	}
+}
+
 // While another agent may be here nothing may be evicted.
 func TestNobodyIsEvictedTwice(t *testing.T) {
 	t.Parallel()

@@ -8,11 +8,9 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
-	"github.com/koord-rt/koord-rt/engine"
-	"github.com/koord-rt/koord-rt/koordlet/internal/decide"
 	"github.com/koord-rt/koord-rt/model/unit"
-	"github.com/koord-rt/koord-rt/policy/suppress"
 )
 
 const (
@@ -47,10 +45,7 @@ func (u *urgency) ask(uid string, now unit.Micros) {
 		u.waiting[uid] = now
 	}
 	u.mu.Unlock()
-	select {
-	case u.call <- struct{}{}:
-	default:
-	}
+	u.wake()
 }
 
 // take is who waits, in order, and since when; they do not any more then.
@@ -69,13 +64,41 @@ func (u *urgency) wait(now unit.Micros) unit.Micros {
 	return 0 // another clock
 }
 
+// putOff leaves pods waiting, who have called at since, to be asked again when they have done so for a while.
+func (u *urgency) putOff(late []string, since map[string]unit.Micros, now unit.Micros) {
+	if len(late) == 0 {
+		return
+	}
+	wait := counted
+	u.mu.Lock()
+	for _, uid := range late {
+		u.waiting[uid] = since[uid]
+		wait = min(wait, counted-(now-since[uid]))
+	}
+	u.mu.Unlock()
+	time.AfterFunc(time.Duration(wait)*time.Microsecond, u.wake)
+}
+
+// wake has those who wait asked.
+func (u *urgency) wake() {
+	select {
+	case u.call <- struct{}{}:
+	default:
+	}
+}
+
 // answer decides for those who wait, but for pods whose own limit makes them.
 func (a *Agent) answer(ctx context.Context) {
 	now := a.o.Now()
 	members, _ := a.o.Engine.Roster()
 	called, since := a.urgent.take()
-	waiting := heard(&a.state, called, members, a.o.Window, now-2*unit.Micros(a.o.Interval.Microseconds()), now)
-	if len(waiting) < len(called) {
+	h := hearing{
+		state: &a.state, window: a.o.Window, interval: unit.Micros(a.o.Interval.Microseconds()), trigger: a.o.Pressure.trigger,
+		stopped: a.o.Scanner.Stopped,
+	}
+	waiting, late := h.sort(called, since, members, now)
+	a.urgent.putOff(late, since, now)
+	if len(waiting)+len(late) < len(called) {
 		a.doubt = doubtTicks
 	}
 	if len(waiting) == 0 {
@@ -91,16 +114,4 @@ func first(waiting []string, since map[string]unit.Micros, now unit.Micros) unit
 		now = min(now, since[uid])
 	}
 	return now
-}
-
-// heard leaves out the pods whose own limits have stopped them for as long as a trigger asks for, and those of whom that is not known yet.
-func heard(s *decide.State, called []string, members []engine.Member, w decide.Window, from, now unit.Micros) []string {
-	return slices.DeleteFunc(called, func(uid string) bool {
-		i := slices.IndexFunc(members, func(m engine.Member) bool { return m.Pod.UID == uid })
-		if i < 0 {
-			return false
-		}
-		own, known := s.Own(w, &members[i], from, now)
-		return !known || own >= suppress.DefaultPressureHigh
-	})
 }

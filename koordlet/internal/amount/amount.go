@@ -12,7 +12,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -104,7 +103,7 @@ func whole[T ~int64](to *T, text string) error {
 }
 
 // Plus is a + b, saturating.
-func (a Amounts) Plus(b Amounts) Amounts { return a.join(b, sum[int64]) }
+func (a Amounts) Plus(b Amounts) Amounts { return a.join(b, unit.Add[int64]) }
 
 // Max is the larger of a and b, resource by resource.
 func (a Amounts) Max(b Amounts) Amounts {
@@ -134,22 +133,16 @@ func (a Amounts) join(b Amounts, f func(x, y int64) int64) Amounts {
 }
 
 // AnyCPU is CPU of every kind, saturating: batch and mid CPUs are CPUs that were lent.
-func (a Amounts) AnyCPU() unit.MilliCPU { return sum(sum(a.CPU, a.BatchCPU), a.MidCPU) }
+func (a Amounts) AnyCPU() unit.MilliCPU { return unit.Add(unit.Add(a.CPU, a.BatchCPU), a.MidCPU) }
 
 // AnyMemory is memory of every kind, saturating.
-func (a Amounts) AnyMemory() unit.Bytes { return sum(sum(a.Memory, a.BatchMemory), a.MidMemory) }
+func (a Amounts) AnyMemory() unit.Bytes {
+	return unit.Add(unit.Add(a.Memory, a.BatchMemory), a.MidMemory)
+}
 
 // Extended reports whether there are batch or mid resources.
 func (a Amounts) Extended() bool {
 	return a.BatchCPU != 0 || a.MidCPU != 0 || a.BatchMemory != 0 || a.MidMemory != 0
-}
-
-// sum is x + y for non-negative values, saturating.
-func sum[T ~int64](x, y T) T {
-	if x > math.MaxInt64-y {
-		return math.MaxInt64
-	}
-	return x + y
 }
 
 // FormatCPU is Kubernetes' canonical text of milli-CPUs: "64", "1500m".

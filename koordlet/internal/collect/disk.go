@@ -107,7 +107,8 @@ func (c *disks) cgroup(t *tick, e *entry) {
 	}
 }
 
-// list finds the disks; one that stayed keeps its counters.
+// list finds the disks; one that stayed keeps its counters. Sums over other disks than before begin anew: what a disk has counted by the time it is
+// listed is no growth.
 func (c *disks) list(t *tick) {
 	found, err := c.sys.WholeDisks()
 	if t.report.Disks = outcome(err); err != nil {
@@ -115,15 +116,23 @@ func (c *disks) list(t *tick) {
 		return
 	}
 	all := make([]*disk, 0, len(found))
+	changed := len(found) != len(c.whole)
 	for _, w := range found {
 		d := c.disk(w.Major, w.Minor)
 		if d == nil {
+			changed = true
 			d = &disk{subject: sample.OfDisk(strconv.Itoa(int(w.Major)) + ":" + strconv.Itoa(int(w.Minor)))}
 		}
 		d.WholeDisk = w
 		all = append(all, d)
 	}
 	c.whole = all
+	if changed {
+		c.node = diskRates{}
+		for _, s := range c.of.m { // the order changes nothing
+			*s = ioState{}
+		}
+	}
 }
 
 func (c *disks) disk(major, minor uint32) *disk {

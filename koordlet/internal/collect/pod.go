@@ -15,6 +15,7 @@ func (pods) collect(t *tick) {
 	for _, p := range t.pods {
 		if t.read(&p.entry, p.above); p.fresh {
 			t.emitUsage(&p.entry)
+			p.ownNS += p.stops()
 		}
 	}
 }

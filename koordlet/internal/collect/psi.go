@@ -18,6 +18,9 @@ import (
 // pressures tells pressure stall information: the kernel's average over 10 s as a ratio, and, but of containers, the growth of its
 // total, which is exact for the interval between two readings: of "some", and of the node of "full", which nobody asks for of others.
 //
+// A pod that its own limits stop waits for CPUs because of them: for how long they did is told of the same interval, which is what nobody else
+// has done of the growth.
+//
 // Cgroups are read slowly; the CPU pressure of pods that are watched (Scanner.Watch) in each tick. Whenever a task of a container
 // waits, some task of its pod does: a container whose averages are zero is read again when its pod's total has grown.
 type pressures struct {
@@ -30,6 +33,7 @@ type pressures struct {
 // pressure is one subject's totals.
 type pressure struct {
 	some, full [len(resources)]sample.Rate
+	own        sample.Rate // of entry.ownNS, each time that some of the CPU is taken
 	// absent counts readings without a pressure file; then it is looked for less often.
 	absent uint32
 	last   [len(resources)]level
@@ -134,7 +138,7 @@ func (p *pressure) read(t *tick, e *entry, above *pressure, now *psi.Stat) {
 		l := &p.last[i]
 		if above != nil && l.zero && above.last[i].known && !above.last[i].grew {
 			*now = psi.Stat{Some: psi.Line{TotalUS: l.total}, HasFull: l.full}
-			e.stalled[i] = p.emit(t, e.subject, i, now, t.clock())
+			e.stalled[i] = p.tell(t, e, i, now)
 			continue
 		}
 		switch err := e.cg.Pressure(t.buf, r.name, now); {
@@ -146,7 +150,7 @@ func (p *pressure) read(t *tick, e *entry, above *pressure, now *psi.Stat) {
 		default:
 			p.absent = 0
 			l.take(now)
-			e.stalled[i] = p.emit(t, e.subject, i, now, t.clock())
+			e.stalled[i] = p.tell(t, e, i, now)
 		}
 	}
 }
@@ -169,8 +173,19 @@ func (p *pressure) glance(t *tick, e *entry, now *psi.Stat) {
 	case err != nil:
 		t.fail(err)
 	default:
-		p.emit(t, e.subject, cpuPressure, now, t.clock())
+		p.tell(t, e, cpuPressure, now)
 	}
+}
+
+// tell emits a reading of an entry, and what a pod's own limits made of it: only where they did, as most never do.
+func (p *pressure) tell(t *tick, e *entry, i int, s *psi.Stat) (stalled figure) {
+	at := t.clock()
+	if i == cpuPressure && e.subject.Kind == sample.Pod {
+		if d, ok := p.own.Next(e.ownNS, at); ok && d.Count > 0 {
+			t.emit(e.subject, sample.StallCPUOwn, d.PerSecond()/1000, at)
+		}
+	}
+	return p.emit(t, e.subject, i, s, at)
 }
 
 // percent is what the kernel's hundredths of a percent are, as a ratio.

@@ -67,7 +67,7 @@ type Facts struct {
 	// EvictFeatures may evict; MemoryPause and CPUPause follow a round.
 	EvictFeatures         evict.Features
 	MemoryPause, CPUPause unit.Micros
-	// Held are the UIDs of pods that are not to be asked for now, and why.
+	// Held are the UIDs of pods that are not to be asked for now, and why; also of those that are Leaving and whose turn has not come.
 	Held map[string]evict.Held
 	// Leaving are the UIDs of pods that were evicted or deleted, since when that is known.
 	Leaving map[string]unit.Micros

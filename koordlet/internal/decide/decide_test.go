@@ -288,19 +288,21 @@ func TestOldSamples(t *testing.T) {
 func TestPressure(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		throttled sample.Subject
+		throttled string
 		micros    float64
+		before    unit.Micros // how long before the pressure it is told of
 		want      bool
 		limits    bool // its container has one
 		rated     bool // and a figure
 	}{
-		"it has a limit, and no figure yet": {throttled: sample.OfPod("other"), micros: 5e5, limits: true},
-		"it has a limit that stops nobody":  {throttled: sample.OfPod("other"), micros: 5e5, limits: true, rated: true, want: true},
-		"nobody is throttled":               {throttled: sample.OfPod("other"), micros: 5e5, want: true},
-		"the pod is, for all of it":         {throttled: sample.OfPod("ls"), micros: 5e5, want: false},
-		"its container is, for nearly all":  {throttled: sample.OfContainer("c1"), micros: 4.5e5, want: false},
-		"the pod is, for one period's rest": {throttled: sample.OfPod("ls"), micros: 2e4, want: true},
-		"its container is, on many CPUs":    {throttled: sample.OfContainer("c1"), micros: 4e6, want: false},
+		"it has a limit, and no figure yet":          {throttled: "other", micros: 5e5, limits: true},
+		"it has a limit that stops nobody":           {throttled: "other", micros: 5e5, limits: true, rated: true, want: true},
+		"nobody is throttled":                        {throttled: "other", micros: 5e5, want: true},
+		"it is, for all of it":                       {throttled: "ls", micros: 5e5, want: false},
+		"it is, for nearly all":                      {throttled: "ls", micros: 4.5e5, want: false},
+		"it is, for one period's rest":               {throttled: "ls", micros: 2e4, want: true},
+		"it is, on many CPUs":                        {throttled: "ls", micros: 4e6, want: false},
+		"it was, before the interval of the reading": {throttled: "ls", micros: 5e5, before: unit.Second, want: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -314,8 +316,10 @@ func TestPressure(t *testing.T) {
 			}
 			measure(w, now-unit.Second/2, 14, 8, 3)
 			w.Append([]sample.Sample{
+				{Subject: sample.OfPod(c.throttled), Metric: sample.StallCPUOwn, Value: c.micros, At: now - unit.Second/2 - c.before},
 				{Subject: sample.OfPod("ls"), Metric: sample.StallCPUSome, Value: 5e5, At: now - unit.Second/2},
-				{Subject: c.throttled, Metric: sample.CPUThrottledTime, Value: c.micros, At: now - unit.Second/2},
+				// What it was throttled for in the last second is no part of that interval, however long.
+				{Subject: sample.OfContainer("c1"), Metric: sample.CPUThrottledTime, Value: 9e6, At: now - unit.Second/2},
 			})
 			if _, out := decide.Step(decide.State{}, f); out.Suppress.Cut != c.want {
 				t.Errorf("cut %v, want %v: %s", out.Suppress.Cut, c.want, out.Suppress.Reason)

@@ -190,21 +190,31 @@ func decided(f *Facts, a *accounts, held *suppress.Output) []sample.Sample {
 // evictPod is one pod as evictions look at it. What it uses is the last second's.
 func evictPod(f *Facts, u *usage) evict.Pod {
 	s := u.spec
-	requests := s.Requests()
 	p := evict.Pod{
 		UID: s.UID, Namespace: s.Namespace, Name: s.Name, BE: evict.BestEffort(s.QoS, s.Kube, s.PriorityClass), Band: s.PriorityClass, Priority: s.Priority,
 		SubPriority: int64(s.SubPriority), EvictionPriority: s.EvictionPriority, EvictionEnabled: s.Labels[protocol.LabelEvictionEnabled] == "true",
 		Unevictable: unevictable(s), Held: f.Held[s.UID],
-		CPUUsed: u.cpu, CPURequest: requests.AnyCPU(), MemoryUsed: u.memory, MemoryRequest: requests.AnyMemory(),
+		CPUUsed: u.cpu, MemoryUsed: u.memory,
 	}
 	if p.Band == protocol.PriorityNone && s.Class() == protocol.QoSBE {
 		p.Band = protocol.PriorityBatch
 	}
+	p.CPURequest, p.MemoryRequest = borrowed(s, p.Band)
 	policy, given := s.Annotations[protocol.AnnotationEvictionPolicy]
 	p.Allowed, _ = evict.DecodePolicy(policy, given) // pods.Decode tells of one that cannot be read
 	p.LeavingSince, p.Leaving = f.Leaving[s.UID]
 	p.Leaving = p.Leaving || !s.Deleted.IsZero()
 	return p
+}
+
+// borrowed is what a pod requests of what the node lends to its band: mid resources in the mid band, batch ones in all others. What it requests of
+// the node's own CPU and memory takes nothing from that.
+func borrowed(s *pods.Pod, band protocol.PriorityClass) (unit.MilliCPU, unit.Bytes) {
+	r := s.Requests()
+	if band == protocol.PriorityMid {
+		return r.MidCPU, r.MidMemory
+	}
+	return r.BatchCPU, r.BatchMemory
 }
 
 // unevictable says why evicting a pod would not help.

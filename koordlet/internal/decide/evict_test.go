@@ -11,6 +11,7 @@ import (
 	"github.com/koord-rt/koord-rt/api/protocol"
 	"github.com/koord-rt/koord-rt/api/strategy"
 	"github.com/koord-rt/koord-rt/engine"
+	"github.com/koord-rt/koord-rt/koordlet/internal/amount"
 	"github.com/koord-rt/koord-rt/koordlet/internal/decide"
 	"github.com/koord-rt/koord-rt/koordlet/internal/pods/podstest"
 	"github.com/koord-rt/koord-rt/koordlet/internal/window"
@@ -287,6 +288,38 @@ func TestWhoIsEvicted(t *testing.T) {
 	f.View.Strategy.ResourceUsedThresholdWithBE.Enable = new(false)
 	if _, out = decide.Step(decide.State{}, f); victims(&out) != "" || out.Evict.Danger != "" {
 		t.Errorf("not enabled: %q, danger %q", victims(&out), out.Evict.Danger)
+	}
+}
+
+// TestBookedResourcesOfTheBand: against what the node lends counts what a pod requests of that, in its band. Plain CPU and memory are the node's own.
+func TestBookedResourcesOfTheBand(t *testing.T) {
+	t.Parallel()
+	agreed := strings.Replace(labelBE, `{"koord`, `{"koordinator.sh/eviction-enabled":"true","koord`, 1)
+	for name, tc := range map[string]struct {
+		priority int
+		requests string
+		want     string
+	}{
+		"batch-cpu":                 {5400, `"kubernetes.io/batch-cpu":"10000"`, "be2"},
+		"batch-cpu, no band":        {0, `"kubernetes.io/batch-cpu":"10000"`, "be2"},
+		"plain CPU":                 {5400, `"cpu":"10"`, ""},
+		"plain CPU, no band":        {0, `"cpu":"10"`, ""},
+		"batch-memory":              {5400, `"kubernetes.io/batch-memory":"20Gi"`, "be2"},
+		"plain memory":              {5400, `"memory":"20Gi"`, ""},
+		"mid-cpu":                   {7500, `"kubernetes.io/mid-cpu":"20000"`, "be2"},
+		"mid-memory":                {7500, `"kubernetes.io/mid-memory":"20Gi"`, "be2"},
+		"batch-cpu in the mid band": {7500, `"kubernetes.io/batch-cpu":"20000"`, ""},
+	} {
+		f, _ := crowded(t, func(t *strategy.ResourceThresholdStrategy) {
+			t.CPUAllocatableEvictThresholdPercent, t.MemoryAllocatableEvictThresholdPercent = new(int64(100)), new(int64(100))
+			t.AllocatableEvictPriorityThreshold = new(int32(7999))
+		})
+		f.Node.Allocatable = amount.Amounts{CPU: 31000, BatchCPU: 12000, MidCPU: 12000, BatchMemory: 12 << 30, MidMemory: 12 << 30}
+		booker := strings.Replace(podOf("be2", tc.priority, 0, agreed), `"kubernetes.io/batch-cpu":"0"`, tc.requests, 1)
+		f.Pods = podstest.Snapshot(t, podOf("be", 5500, 10000, agreed), booker)
+		if _, out := decide.Step(decide.State{}, f); victims(&out) != tc.want {
+			t.Errorf("%s: %q, want %q: %+v", name, victims(&out), tc.want, out.Evict.Decisions)
+		}
 	}
 }
 

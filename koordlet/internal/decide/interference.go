@@ -123,13 +123,14 @@ func (f *Facts) writes(u *usage, feature protocol.Feature) bool {
 }
 
 // signals are what is new since the step before. A pod that its own limit stops waits for CPUs because of it: its pressure
-// and its delay then tell nothing of others.
+// and its delay then tell nothing of others. They are of its last slow turn, so it counts whether the limit has stopped it since the turn before.
 func (f *Facts) signals(u *usage, before unit.Micros, out *[interference.NumSignals]unit.Measured[interference.Level]) {
 	pod := sample.OfPod(u.member.Pod.UID)
 	limit := f.limited(u, before)
 	out[interference.Throttled] = limit
+	stopped := limit.V > 0 || f.since(pod, sample.StallCPUOwn, before).Known()
 	for _, w := range watched {
-		if w.signal == interference.CPUPressure && limit.V > 0 {
+		if w.signal == interference.CPUPressure && stopped {
 			continue
 		}
 		if q := f.since(pod, w.metric, before); q.Known() {
@@ -137,7 +138,7 @@ func (f *Facts) signals(u *usage, before unit.Micros, out *[interference.NumSign
 		}
 	}
 	// Waiting and running are µs of a second, of all its tasks together.
-	if delay := f.since(pod, sample.RunQueueDelay, before); delay.Known() && u.cpu.OK && limit.V <= 0 {
+	if delay := f.since(pod, sample.RunQueueDelay, before); delay.Known() && u.cpu.OK && !stopped {
 		if ran := float64(u.cpu.V) * 1000; delay.Last+ran > 0 {
 			out[interference.CPUDelay] = unit.Got(interference.Level(delay.Last / (delay.Last + ran)))
 		}

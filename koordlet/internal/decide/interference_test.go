@@ -186,6 +186,26 @@ func TestInterferenceOfItsOwnLimit(t *testing.T) {
 	}
 }
 
+// A limit that has stopped a pod since its last slow turn, and not in the last second, counts as well: pressure and delay are of all that time.
+func TestInterferenceOfItsOwnLimitOfLate(t *testing.T) {
+	t.Parallel()
+	l := newLife(func(*decide.Facts) {})
+	l.run(1, sample.StallCPUSome, 0)
+	at := l.f.Now + unit.Second - unit.Second/10
+	l.w.Append([]sample.Sample{
+		{Subject: sample.OfPod("ls"), Metric: sample.StallCPUOwn, Value: 5e5, At: at},
+		{Subject: sample.OfPod("ls"), Metric: sample.RunQueueDelay, Value: 2e6, At: at},
+		{Subject: sample.OfPod("ls"), Metric: sample.StallCPUSome, Value: 5e5, At: at},
+	})
+	pressed := l.baseline(interference.CPUPressure).Count
+	l.run(1, sample.StallCPUSome, 0)
+	for signal, want := range map[interference.Signal]int64{interference.CPUPressure: pressed, interference.CPUDelay: 0} {
+		if b := l.baseline(signal); b.Count != want {
+			t.Errorf("%s: %d samples, want %d", signal, b.Count, want)
+		}
+	}
+}
+
 // TestInterferenceHoldsMemory: whose memory makes others wait is held by memory.high, and by nothing else; when nobody waits any more it has
 // everything back, also where the strategy lets go of it meanwhile.
 func TestInterferenceHoldsMemory(t *testing.T) {

@@ -73,7 +73,7 @@ func (p *paper) uses(second int) {
 		one.read = one.listed
 		all = all && (old || m.Pod.Class() != protocol.QoSBE)
 		pod := sample.OfPod(m.Pod.UID)
-		cpu, memory, cached, waits := 0.0, 0.0, 0.0, l.at(m.Pod.Name, "stall", second, before)
+		cpu, memory, cached, waits, own := 0.0, 0.0, 0.0, l.at(m.Pod.Name, "stall", second, before), 0.0
 		for _, c := range m.Containers {
 			u := p.use.of[c.ID]
 			u.cpu *= part
@@ -86,7 +86,7 @@ func (p *paper) uses(second int) {
 			rated(one.listed, of, sample.MemoryWithPageCache, u.memory+u.cache)
 			rated(one.listed, of, sample.MemoryCharged, u.memory+u.cache)
 			rated(one.listed, of, sample.PSIMemorySome, u.stalled)
-			cpu, memory, cached, waits = cpu+u.cpu, memory+u.memory, cached+u.cache, waits+u.throttled
+			cpu, memory, cached, waits, own = cpu+u.cpu, memory+u.memory, cached+u.cache, waits+u.throttled, own+u.throttled
 		}
 		rated(old, pod, sample.CPUUsage, cpu)
 		rated(one.listed, pod, sample.MemoryUsage, memory)
@@ -95,6 +95,7 @@ func (p *paper) uses(second int) {
 			below += cpu
 		}
 		rated(old, pod, sample.StallCPUSome, min(waits, 1)*1e6) // with what its own limits make of it
+		rated(old && own > 0, pod, sample.StallCPUOwn, own*1e6)
 		p.use.memory += memory
 	}
 	tier := sample.OfQoS(protocol.QoSBE)

@@ -30,41 +30,38 @@ const (
 	maxBeginners = 256
 )
 
-// stalled takes a pod's pressure in, but for the time for which its own limit made it wait; where that is not known yet it says nothing of others.
+// stalled takes a pod's pressure in, but for the time of the same interval for which its own limits made it wait; where that is not known yet it says
+// nothing of others.
 func (a *accounts) stalled(f *Facts, s *State, m *engine.Member) {
 	uid := m.Pod.UID
 	stall := f.last(sample.OfPod(uid), sample.StallCPUSome)
-	if !stall.Known() {
+	if !stall.Known() || !s.OwnKnown(f.Window, m, f.Now) {
 		return
 	}
-	own, known := s.Own(f.Window, m, f.Now-2*f.Interval, f.Now)
-	if !known {
-		return
+	micros := stall.Last
+	if own := f.last(sample.OfPod(uid), sample.StallCPUOwn); own.To == stall.To { // told only where there is some
+		micros = max(micros-own.Last, 0)
 	}
-	a.stalls = append(a.stalls, suppress.Stall{Pod: uid, Some: max(unit.Fraction(stall.Last/float64(unit.Second))-own, 0), At: stall.To})
+	a.stalls = append(a.stalls, suppress.Stall{Pod: uid, Some: unit.Fraction(micros / float64(unit.Second)), At: stall.To})
 }
 
-// Own is the part of the time for which limits of a pod and of its containers stopped it at last in (from, now]: so much of its pressure is nobody
-// else's doing. The kernel counts the time of each limit apart and on each CPU (cpu.stat, Documentation/scheduler/sched-bwc.rst), so the sum is rather
-// too long than too short; the pod's pressure has them all. It is not known while somebody with a limit has just begun: it is stopped by that more than
-// ever, and the first figure of a counter takes two readings.
-func (s *State) Own(w Window, m *engine.Member, from, now unit.Micros) (part unit.Fraction, known bool) {
-	micros, known := s.stopped(w, sample.OfPod(m.Pod.UID), m.Pod.UID, &m.Pod.Base, from, now)
+// OwnKnown reports whether it is known what limits of a pod and of its containers do to it: so much of its pressure is nobody else's doing. The kernel
+// counts the time of each limit apart and on each CPU (cpu.stat, Documentation/scheduler/sched-bwc.rst), so the sum is rather too long than too short; the
+// pod's pressure has them all. It is not known while somebody with a limit has just begun: it is stopped by that more than ever.
+func (s *State) OwnKnown(w Window, m *engine.Member, now unit.Micros) bool {
+	known := s.ownKnown(w, sample.OfPod(m.Pod.UID), m.Pod.UID, &m.Pod.Base, now)
 	for _, c := range m.Containers {
-		of, read := s.stopped(w, sample.OfContainer(c.ID), c.ID, &c.Base, from, now)
-		micros, known = micros+of, known && read
+		known = s.ownKnown(w, sample.OfContainer(c.ID), c.ID, &c.Base, now) && known // each of them is noted
 	}
-	return unit.Fraction(micros / float64(unit.Second)), known
+	return known
 }
 
-// stopped is how long in a second a limit stopped somebody at last; not known of a beginner.
-func (s *State) stopped(w Window, of sample.Subject, id string, asked *workload.Resources, from, now unit.Micros) (micros float64, known bool) {
-	micros, _, _ = w.Last(of, sample.CPUThrottledTime, from, now+1) // told only where there is some
+func (s *State) ownKnown(w Window, of sample.Subject, id string, asked *workload.Resources, now unit.Micros) bool {
 	if asked.Quota.Or(0) <= 0 {
-		return micros, true
+		return true
 	}
 	_, _, read := w.Last(of, sample.CPUUsage, now-readWithin, now+1)
-	return micros, s.read(id, read, now)
+	return s.read(id, read, now)
 }
 
 // read notes whether somebody has figures, and reports false while there may be some soon. A former state is not changed.

@@ -47,7 +47,7 @@ func TestBeginners(t *testing.T) {
 			read(at - tc.figure)
 		}
 		var s decide.State
-		if _, known := s.Own(w, m, at-2*unit.Second, at); known != tc.first {
+		if known := s.OwnKnown(w, m, at); known != tc.first {
 			t.Errorf("%s: first known %v", name, known)
 		}
 		kept, err := json.Marshal(s)
@@ -59,7 +59,7 @@ func TestBeginners(t *testing.T) {
 			read(at - tc.again)
 		}
 		for range 2 { // the second as after a restart
-			if _, known := s.Own(w, m, at-2*unit.Second, at); known != tc.last {
+			if known := s.OwnKnown(w, m, at); known != tc.last {
 				t.Errorf("%s: later known %v", name, known)
 			}
 			if known := len(before.Beginners) == 0; known != tc.first {
@@ -75,13 +75,13 @@ func TestBeginners(t *testing.T) {
 	w := window.New(window.Options{})
 	for i := range 1000 {
 		m := &engine.Member{Pod: &workload.Pod{UID: "web"}, Containers: []*workload.Container{{ID: string(rune('a' + i)), Base: workload.Resources{Quota: unit.Some(1000)}}}}
-		s.Own(w, m, 0, unit.Second)
+		s.OwnKnown(w, m, unit.Second)
 	}
 	if len(s.Beginners) != 256 {
 		t.Errorf("%d are remembered", len(s.Beginners))
 	}
 	m := &engine.Member{Pod: &workload.Pod{UID: "api", Base: workload.Resources{Quota: unit.Some(1000)}}}
-	if s.Own(w, m, 0, 11*unit.Minute); len(s.Beginners) != 1 {
+	if s.OwnKnown(w, m, 11*unit.Minute); len(s.Beginners) != 1 {
 		t.Errorf("%d are remembered ten minutes later", len(s.Beginners))
 	}
 }

@@ -10,6 +10,7 @@
 //
 //	waiting ──accepted──► leaving ──no process left──► gone
 //	   │                     └─past its grace period──► overdue; in danger: its containers are stopped
+//	   ├─no longer needed: dropped before its turn came
 //	   ├─budget: refused for a while; in danger: deleted past the budget
 //	   ├─missing: the API server has no such pod, and the node has it until the kubelet has heard
 //	   ├─no API server: decided again in a later round; in danger, where that is wanted: its containers are stopped
@@ -19,5 +20,5 @@
 // static pods, daemon sets or pods above Koordinator's priorities.
 //
 // Nothing is kept on disk: after a restart, pods that have a deletion timestamp are leaving, whoever evicted them. It may
-// import model, policy/evict and koordlet/internal/{kube,pods}.
+// import model, policy/{evict,figure} and koordlet/internal/{kube,pods}.
 package evict

@@ -113,11 +113,13 @@ const (
 	Observed
 	// Missing: the API server does not have that pod any more; the node still has.
 	Missing
+	// Dropped: what it was chosen for was over before its turn came.
+	Dropped
 )
 
 // String is a word for metrics and logs.
 func (o Outcome) String() string {
-	return [...]string{"accepted", "gone", "refused", "failed", "overdue", "stopped", "observed", "missing"}[min(int(o), 7)]
+	return [...]string{"accepted", "gone", "refused", "failed", "overdue", "stopped", "observed", "missing", "dropped"}[min(int(o), 8)]
 }
 
 // Result is one step of one eviction.
@@ -133,7 +135,7 @@ type Result struct {
 	Release *Release
 }
 
-// Executor carries evictions out. Submit, Leaving, Held and Danger are safe for concurrent use; Run is one goroutine.
+// Executor carries evictions out. Submit, Follow, Leaving, Held and Danger are safe for concurrent use; Run is one goroutine.
 type Executor struct {
 	o    Options
 	wake chan struct{}
@@ -142,6 +144,9 @@ type Executor struct {
 	// waiting are decisions in the order to be carried out; leaving are those of them and those that were accepted, by UID.
 	waiting []evict.Eviction
 	leaving map[string]*departure
+	// decisions are the last step's; dropped is who it did not need any more, and that has not been told.
+	decisions []evict.Decision
+	dropped   []Result
 	// deleted are pods that somebody else, or we in an earlier life, has deleted, since when that has been seen.
 	deleted map[string]unit.Micros
 	// held is who is not to be asked for.
@@ -222,30 +227,6 @@ func New(o Options) (*Executor, error) {
 	}, nil
 }
 
-// Submit takes decisions and returns at once. A pod that is leaving already is not evicted again, but a decision in danger
-// hurries one that still waits.
-func (x *Executor) Submit(evictions []evict.Eviction) {
-	now := x.o.Clock()
-	x.mu.Lock()
-	for _, e := range evictions {
-		if d := x.leaving[e.Pod]; d == nil {
-			x.leaving[e.Pod] = &departure{eviction: e, since: now}
-			x.waiting = append(x.waiting, e)
-			continue
-		}
-		for i := range x.waiting {
-			if x.waiting[i].Pod == e.Pod && x.waiting[i].RespectBudget && !e.RespectBudget {
-				x.waiting[i] = e
-			}
-		}
-	}
-	x.mu.Unlock()
-	select {
-	case x.wake <- struct{}{}:
-	default:
-	}
-}
-
 // settle is after how long the newest samples of a pod are younger than its containers' end.
 func (o *Options) settle() unit.Micros { return micros(3*o.Interval + time.Second) }
 
@@ -265,7 +246,7 @@ func (x *Executor) inDanger(now unit.Micros) bool {
 
 // Leaving are the UIDs of pods that were evicted or deleted and are not gone, with since when. Of those that somebody else
 // has deleted, or we in an earlier life, that is when it was first seen; of our own it is so late that a pod with a long
-// grace period is counted on until that is over.
+// grace period is counted on until that is over, and one whose turn has not come for as long as it waits: nobody has asked it to go.
 func (x *Executor) Leaving() map[string]unit.Micros {
 	now, snapshot := x.o.Clock(), x.o.Pods()
 	x.mu.Lock()
@@ -283,12 +264,17 @@ func (x *Executor) Leaving() map[string]unit.Micros {
 	}
 	x.deleted = maps.Clone(out)
 	for uid, d := range x.leaving {
-		out[uid] = max(d.since, d.deadline-evict.DefaultPatience)
+		switch _, deleted := out[uid]; {
+		case d.sent:
+			out[uid] = max(d.since, d.deadline-evict.DefaultPatience)
+		case !deleted:
+			out[uid] = now
+		}
 	}
 	return out
 }
 
-// Held are the UIDs of pods that are not to be asked for now.
+// Held are the UIDs of pods that are not to be asked for now, and of those that Leaving has whose turn has not come.
 func (x *Executor) Held() map[string]evict.Held {
 	now := x.o.Clock()
 	x.mu.Lock()
@@ -300,6 +286,12 @@ func (x *Executor) Held() map[string]evict.Held {
 			out[uid] = h.why
 		case now >= h.until+micros(2*h.pause):
 			delete(x.held, uid)
+		}
+	}
+	for i := range x.waiting {
+		uid := x.waiting[i].Pod
+		if _, deleted := x.deleted[uid]; !deleted { // by somebody else: it goes without being asked
+			out[uid] = evict.ByTurn
 		}
 	}
 	return out
@@ -320,6 +312,7 @@ func (x *Executor) Run(ctx context.Context) error {
 			x.stopped(r)
 		}
 		for ctx.Err() == nil {
+			x.tellDropped()
 			e, ok := x.next()
 			if !ok {
 				break
@@ -329,29 +322,6 @@ func (x *Executor) Run(ctx context.Context) error {
 		x.lookAfter(ctx)
 		x.tell(ctx)
 	}
-}
-
-// next takes the decision to carry out now: danger first, the others at their rate.
-func (x *Executor) next() (evict.Eviction, bool) {
-	now := x.o.Clock()
-	x.tokens = min(x.tokens+float64(now-x.tokensAt)/float64(micros(x.o.Every)), float64(x.o.Burst))
-	x.tokensAt = now
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	for i, e := range x.waiting {
-		if e.RespectBudget {
-			continue
-		}
-		x.waiting = append(x.waiting[:i:i], x.waiting[i+1:]...)
-		return e, true
-	}
-	if len(x.waiting) == 0 || x.tokens < 1 {
-		return evict.Eviction{}, false
-	}
-	x.tokens--
-	e := x.waiting[0]
-	x.waiting = x.waiting[1:]
-	return e, true
 }
 
 // micros is d on the loops' clock.

@@ -23,10 +23,9 @@ func (x *Executor) lookAfter(ctx context.Context) {
 	uids := slices.Sorted(maps.Keys(x.leaving))
 	x.mu.Unlock()
 	for _, uid := range uids {
-		x.mu.Lock()
-		d := *x.leaving[uid]
-		x.mu.Unlock()
+		d, here := x.departure(uid)
 		switch {
+		case !here: // it was dropped a moment ago
 		case !d.sent, d.stopping:
 		case x.gone(snapshot, uid):
 			r := Result{Eviction: d.eviction, Outcome: Gone, Err: d.cause, Took: now - d.since, Release: x.release(&d, true)}
@@ -50,6 +49,16 @@ func (x *Executor) lookAfter(ctx context.Context) {
 			delete(x.told, key)
 		}
 	}
+}
+
+// departure is a copy of one that is still here.
+func (x *Executor) departure(uid string) (d departure, here bool) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if p := x.leaving[uid]; p != nil {
+		return *p, true
+	}
+	return departure{}, false
 }
 
 // gone reports that no process of the pod is left here, or, where its cgroup is not known, that the pod is not.

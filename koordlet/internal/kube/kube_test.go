@@ -192,7 +192,7 @@ func TestDecodeNode(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := kube.Node{
-		Name: "node-001", UID: "11111111-2222-3333-4444-555555555555", Unschedulable: true, InternalIP: "10.0.0.1",
+		Name: "node-001", UID: "11111111-2222-3333-4444-555555555555",
 		Labels:      map[string]string{"node.koordinator.sh/cpu-normalization-enabled": "true", "hami.io/vgpu-node": "gpu", "kubernetes.io/gpu-model": "A100"},
 		Annotations: map[string]string{"node.koordinator.sh/cpu-normalization-ratio": "1.20"},
 		Capacity:    amount.Amounts{CPU: 128000, Memory: 128 << 30, BatchCPU: 40000, BatchMemory: 32 << 30},

@@ -19,10 +19,6 @@ type Node struct {
 	Labels, Annotations map[string]string
 	// Capacity is the machine's, Allocatable what pods may use of it, both with batch-* and mid-* resources.
 	Capacity, Allocatable amount.Amounts
-	// InternalIP is the first address of that type, empty when unknown.
-	InternalIP string
-	// Unschedulable is spec.unschedulable: the node is cordoned.
-	Unschedulable bool
 }
 
 // wireNode are the fields of v1 Node that are read.
@@ -33,16 +29,9 @@ type wireNode struct {
 		Labels      map[string]string `json:"labels"`
 		Annotations map[string]string `json:"annotations"`
 	} `json:"metadata"`
-	Spec struct {
-		Unschedulable bool `json:"unschedulable"`
-	} `json:"spec"`
 	Status struct {
 		Capacity    amount.List `json:"capacity"`
 		Allocatable amount.List `json:"allocatable"`
-		Addresses   []struct {
-			Type    string `json:"type"`
-			Address string `json:"address"`
-		} `json:"addresses"`
 	} `json:"status"`
 }
 
@@ -53,7 +42,7 @@ func DecodeNode(raw []byte) (Node, error) {
 		return Node{}, fmt.Errorf("decode node: %w", err)
 	}
 	n := Node{
-		Name: w.Metadata.Name, UID: w.Metadata.UID, Unschedulable: w.Spec.Unschedulable,
+		Name: w.Metadata.Name, UID: w.Metadata.UID,
 		Labels: nodeKeys(w.Metadata.Labels), Annotations: nodeKeys(w.Metadata.Annotations),
 	}
 	var errs [2]error
@@ -63,12 +52,6 @@ func DecodeNode(raw []byte) (Node, error) {
 		// A node that has not registered yet has neither list.
 		if errs[i] != nil && (a.CPU == 0 || a.Memory == 0) {
 			return Node{}, fmt.Errorf("decode node: %w", errs[i])
-		}
-	}
-	for _, a := range w.Status.Addresses {
-		if a.Type == "InternalIP" {
-			n.InternalIP = a.Address
-			break
 		}
 	}
 	return n, nil

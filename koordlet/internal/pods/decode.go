@@ -69,8 +69,8 @@ func (d *decoder) problem(format string, args ...any) {
 func (d *decoder) pod(w *wirePod) (*Pod, error) {
 	m, s := &w.Metadata, &w.Spec
 	p := &Pod{
-		UID: m.UID, APIUID: m.UID, Namespace: m.Namespace, Name: m.Name, RuntimeClass: s.RuntimeClassName, HostNetwork: s.HostNetwork,
-		Phase: phaseOf(w.Status.Phase), Created: m.Created.Time, Started: w.Status.StartTime.Time, Deleted: m.Deleted.Time,
+		UID: m.UID, APIUID: m.UID, Namespace: m.Namespace, Name: m.Name, HostNetwork: s.HostNetwork,
+		Phase: phaseOf(w.Status.Phase), Started: w.Status.StartTime.Time, Deleted: m.Deleted.Time,
 		Labels: ours(m.Labels), Annotations: ours(m.Annotations),
 	}
 	for _, o := range m.Owners {
@@ -247,15 +247,7 @@ func (d *decoder) container(w *wireContainer, kind Kind, statuses map[string]*wi
 	if _, id, ok := strings.Cut(s.ContainerID, "://"); ok {
 		c.ID = id
 	}
-	c.Ready, c.Started, c.Restarts = s.Ready, s.Started != nil && *s.Started, s.RestartCount
-	if r := s.State.Running; r != nil {
-		c.Running, c.Since = true, r.StartedAt.Time
-	}
-	for _, t := range []*wireTerminated{s.State.Terminated, s.LastState.Terminated} {
-		if t != nil && t.Reason == "OOMKilled" && t.FinishedAt.After(c.OOMKilled) {
-			c.OOMKilled = t.FinishedAt.Time
-		}
-	}
+	c.Running = s.State.Running != nil
 	// While a resize waits, spec holds the wish and the status what was granted. status.resources is not read: it is what
 	// the runtime reports, and would bring our own values back as the user's.
 	if kind != Ephemeral {

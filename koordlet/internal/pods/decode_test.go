@@ -61,7 +61,7 @@ func TestDecodeKubeletPods(t *testing.T) {
 			UID: "a5e4d8c7b6a5f4e3d2c1b0a998877665", Namespace: "kube-system", Name: "etcd-node-001", Static: true,
 			Kube: protocol.KubeBurstable, Priority: 2000001000, HostNetwork: true, Phase: PhaseRunning, Started: at("03:04:06"), Grace: 30 * time.Second,
 			Containers: []Container{{
-				Name: "etcd", ID: strings.Repeat("1", 64), Running: true, Started: true, Ready: true, Restarts: 1, Since: at("03:04:07"),
+				Name: "etcd", ID: strings.Repeat("1", 64), Running: true,
 				Resources: Resources{Requests: amount.Amounts{CPU: 100, Memory: 100 << 20}},
 			}},
 		},
@@ -70,15 +70,15 @@ func TestDecodeKubeletPods(t *testing.T) {
 			Labels:      map[string]string{protocol.LabelQoSClass: "LSR", protocol.LabelPriority: "9200"},
 			Annotations: map[string]string{protocol.AnnotationResourceStatus: `{"cpuset":"2-3"}`},
 			QoS:         protocol.QoSLSR, Kube: protocol.KubeGuaranteed, Priority: 9500, PriorityClass: protocol.PriorityProd, SubPriority: 9200,
-			Phase: PhaseRunning, Created: at("04:00:00"), Started: at("04:00:01"), Grace: time.Minute, IPs: []string{"10.1.0.5"},
+			Phase: PhaseRunning, Started: at("04:00:01"), Grace: time.Minute, IPs: []string{"10.1.0.5"},
 			Containers: []Container{
 				{
-					Name: "mesh", ID: strings.Repeat("2", 64), Kind: Sidecar, Running: true, Started: true, Ready: true, Since: at("04:00:02"),
+					Name: "mesh", ID: strings.Repeat("2", 64), Kind: Sidecar, Running: true,
 					Resources: both(amount.Amounts{CPU: 200, Memory: 64 << 20}),
 				},
-				{Name: "migrate", ID: strings.Repeat("3", 64), Kind: Init, Ready: true, Resources: both(amount.Amounts{CPU: 3000, Memory: 1 << 30})},
+				{Name: "migrate", ID: strings.Repeat("3", 64), Kind: Init, Resources: both(amount.Amounts{CPU: 3000, Memory: 1 << 30})},
 				{
-					Name: "app", ID: strings.Repeat("4", 64), Running: true, Started: true, Ready: true, Restarts: 1, Since: at("04:10:00"), OOMKilled: at("04:09:59"),
+					Name: "app", ID: strings.Repeat("4", 64), Running: true,
 					// Granted while a resize waits; what the runtime reports (1 CPU) is not believed.
 					Resources: Resources{Requests: amount.Amounts{CPU: 1500, Memory: 4 << 30}, Limits: amount.Amounts{CPU: 2000, Memory: 4 << 30}},
 				},
@@ -89,8 +89,8 @@ func TestDecodeKubeletPods(t *testing.T) {
 			UID: "5c1d7f9e-0000-4000-8000-0000000000aa", APIUID: "5c1d7f9e-0000-4000-8000-0000000000aa", Namespace: "batch", Name: "spark-exec-1", DaemonSet: true,
 			Labels:      map[string]string{protocol.LabelQoSClass: "BE", protocol.LabelEvictionEnabled: "true"},
 			Annotations: map[string]string{protocol.AnnotationExtendedResource: `{"containers":{"exec":{"limits":{"kubernetes.io/batch-cpu":"4k"}}}}`},
-			QoS:         protocol.QoSBE, Kube: protocol.KubeBestEffort, Priority: 5300, PriorityClass: protocol.PriorityBatch, RuntimeClass: "kata",
-			Phase: PhaseRunning, Created: at("05:00:00"), Started: at("05:00:01"), Deleted: at("05:30:30"), Grace: 30 * time.Second,
+			QoS:         protocol.QoSBE, Kube: protocol.KubeBestEffort, Priority: 5300, PriorityClass: protocol.PriorityBatch,
+			Phase: PhaseRunning, Started: at("05:00:01"), Deleted: at("05:30:30"), Grace: 30 * time.Second,
 			Overhead: amount.Amounts{CPU: 250, Memory: 120 << 20},
 			Containers: []Container{{
 				Name: "exec", Resources: both(amount.Amounts{BatchCPU: 4000, BatchMemory: 8 << 30, Devices: map[string]int64{"koordinator.sh/gpu-core": 50}}),
@@ -98,14 +98,13 @@ func TestDecodeKubeletPods(t *testing.T) {
 		},
 		{
 			UID: "6d2e80af-0000-4000-8000-0000000000bb", APIUID: "6d2e80af-0000-4000-8000-0000000000bb", Namespace: "shop", Name: "shared",
-			Kube: protocol.KubeGuaranteed, Phase: PhasePending, Created: at("05:00:00"),
+			Kube: protocol.KubeGuaranteed, Phase: PhasePending,
 			Own:        &Resources{Requests: amount.Amounts{CPU: 2000, Memory: 2 << 30}, Limits: amount.Amounts{CPU: 2000, Memory: 2 << 30}},
 			Containers: []Container{{Name: "a"}, {Name: "b", Resources: Resources{Requests: amount.Amounts{CPU: 500}}}},
 		},
 		{
 			UID: "7e3f91b0-0000-4000-8000-0000000000cc", APIUID: "7e3f91b0-0000-4000-8000-0000000000cc", Namespace: "batch", Name: "done",
-			Labels: map[string]string{protocol.LabelQoSClass: "GOLD", protocol.LabelPriority: "high"}, Kube: protocol.KubeBurstable,
-			Phase: PhaseSucceeded, Created: at("05:00:00"),
+			Labels: map[string]string{protocol.LabelQoSClass: "GOLD", protocol.LabelPriority: "high"}, Kube: protocol.KubeBurstable, Phase: PhaseSucceeded,
 			Containers: []Container{{Name: "job", Resources: Resources{Requests: amount.Amounts{Memory: 1 << 30}}}},
 		},
 	}

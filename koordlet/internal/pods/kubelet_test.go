@@ -69,7 +69,7 @@ func TestKubeletList(t *testing.T) {
 	if err != nil || len(first) != 5 || len(problems) != 4 {
 		t.Fatalf("%d pods, problems %q, error %v", len(first), problems, err)
 	}
-	changed := bytes.Replace(data, []byte(`"restartCount":1,"image":"web"`), []byte(`"restartCount":2,"image":"web"`), 1)
+	changed := bytes.Replace(data, []byte(`"containerID":"containerd://4`), []byte(`"containerID":"containerd://5`), 1)
 	body.Store(&changed)
 	second, problems, err := k.List(t.Context())
 	if err != nil || len(second) != 5 || len(problems) != 4 {
@@ -80,7 +80,7 @@ func TestKubeletList(t *testing.T) {
 			t.Errorf("%s: the same value %v", p.FullName(), same)
 		}
 	}
-	if c, _ := second[1].Container("app"); c == nil || c.Restarts != 2 {
+	if c, _ := second[1].Container("app"); c == nil || c.ID[0] != '5' {
 		t.Errorf("%+v", c)
 	}
 	if k.Weakness() != "" {

@@ -63,15 +63,13 @@ type Pod struct {
 	SubPriority int32
 	// EvictionPriority is the annotation koordinator.sh/eviction-priority: the lowest goes first.
 	EvictionPriority int32
-	// RuntimeClass names the RuntimeClass, empty for the default.
-	RuntimeClass string
-	HostNetwork  bool
+	HostNetwork      bool
 	// IPs are its addresses in their shortest form, the main one first; those of a pod with HostNetwork are the node's.
 	IPs []string
 
 	Phase Phase
-	// Created is when the object was made, Started when the kubelet has taken it in; zero before.
-	Created, Started time.Time
+	// Started is when the kubelet has taken it in; zero before.
+	Started time.Time
 	// Deleted is when its grace period ends or has ended; zero for a pod that nobody deletes.
 	Deleted time.Time
 	// Grace is spec.terminationGracePeriodSeconds.
@@ -115,13 +113,8 @@ type Container struct {
 	// ID without the runtime's scheme; empty before the container was made.
 	ID   string
 	Kind Kind
-	// Running says that its process runs; Started that it also passed its startup probe; Ready its readiness probe.
-	Running, Started, Ready bool
-	Restarts                int32
-	// Since is when the running process started.
-	Since time.Time
-	// OOMKilled is when an earlier instance of it was last killed for memory, as far as the kubelet remembers.
-	OOMKilled time.Time
+	// Running says that its process runs.
+	Running bool
 	Resources
 }
 

@@ -20,7 +20,6 @@ type (
 		Name        string            `json:"name"`
 		Namespace   string            `json:"namespace"`
 		UID         string            `json:"uid"`
-		Created     instant           `json:"creationTimestamp"`
 		Deleted     instant           `json:"deletionTimestamp"`
 		Labels      map[string]string `json:"labels"`
 		Annotations map[string]string `json:"annotations"`
@@ -37,7 +36,6 @@ type (
 		Resources                     *wireResources  `json:"resources"`
 		Overhead                      amount.List     `json:"overhead"`
 		Priority                      *int32          `json:"priority"`
-		RuntimeClassName              string          `json:"runtimeClassName"`
 		HostNetwork                   bool            `json:"hostNetwork"`
 		TerminationGracePeriodSeconds *int64          `json:"terminationGracePeriodSeconds"`
 	}
@@ -66,23 +64,11 @@ type (
 	wireStatus struct {
 		Name               string      `json:"name"`
 		ContainerID        string      `json:"containerID"`
-		Ready              bool        `json:"ready"`
-		Started            *bool       `json:"started"`
-		RestartCount       int32       `json:"restartCount"`
 		State              wireState   `json:"state"`
-		LastState          wireState   `json:"lastState"`
 		AllocatedResources amount.List `json:"allocatedResources"`
 	}
 	wireState struct {
-		Running    *wireRunning    `json:"running"`
-		Terminated *wireTerminated `json:"terminated"`
-	}
-	wireRunning struct {
-		StartedAt instant `json:"startedAt"`
-	}
-	wireTerminated struct {
-		Reason     string  `json:"reason"`
-		FinishedAt instant `json:"finishedAt"`
+		Running *struct{} `json:"running"`
 	}
 )
 

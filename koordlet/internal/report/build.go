@@ -61,14 +61,7 @@ type Figures struct {
 }
 
 func (f Figures) plus(g Figures) Figures {
-	return Figures{saturate(f.CPU, g.CPU), saturate(f.Memory, g.Memory)}
-}
-
-func saturate[T ~int64](a, b T) T {
-	if b > 0 && a > math.MaxInt64-b {
-		return math.MaxInt64
-	}
-	return a + b
+	return Figures{unit.Add(f.CPU, g.CPU), unit.Add(f.Memory, g.Memory)}
 }
 
 // enough is the share of a window that must have samples for its percentiles to be told, as upstream's cold start filter.
@@ -135,22 +128,27 @@ func Measure(in *Input) Totals {
 	return t
 }
 
-// cached replaces memory by that with page cache, which is not measured by class: sums over the pods, and what is left.
+// cached replaces memory by that with page cache, which is not measured by class: sums over the pods, and what is left. As in sums that are
+// measured, a pod counts for the part of the time in which it ran: one that has finished, or has just come, is in the node's average by no more.
 func (q *asker) cached(t *Totals) {
 	t.BE.Memory, t.LS.Memory = 0, 0
+	whole := max(q.over(sample.OfNode(), q.memory, q.in.Policy.Aggregate).Count, 1)
 	rest := t.Node.Memory
+	take := func(s sample.Subject) unit.Bytes {
+		used := q.over(s, q.memory, q.in.Policy.Aggregate)
+		part := bytesOf(used.Avg * min(float64(used.Count)/float64(whole), 1))
+		rest -= part
+		return part
+	}
 	for _, p := range q.in.Pods.Pods {
-		used, _ := q.usage(sample.OfPod(p.UID), q.memory)
-		rest -= used.Memory
-		if p.Class() == protocol.QoSBE {
-			t.BE.Memory += used.Memory
+		if used := take(sample.OfPod(p.UID)); p.Class() == protocol.QoSBE {
+			t.BE.Memory += used
 		} else {
-			t.LS.Memory += used.Memory
+			t.LS.Memory += used
 		}
 	}
 	for _, a := range q.in.HostApps {
-		used, _ := q.usage(sample.OfHostApp(a.Name), q.memory)
-		rest -= used.Memory
+		take(sample.OfHostApp(a.Name))
 	}
 	t.System.Memory = max(rest, 0)
 }

@@ -11,5 +11,5 @@
 // The node's NodeResourceTopology is made and kept in step with the machine, the kubelet's options and the share pools by a
 // TopologyWriter. A [Herald] says as events of pods what interference detection found.
 //
-// It may import api/slo, model, policy/interference and koordlet/internal/{amount,kube,kubeletopt,pods}.
+// It may import api/{protocol,slo,strategy}, model, policy/interference and koordlet/internal/{amount,kube,kubeletopt,pods}.
 package report

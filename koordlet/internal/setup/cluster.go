@@ -72,8 +72,10 @@ func newCluster(cfg *config.Koordlet, version string, log *slog.Logger) (*cluste
 		told(log, "node", o.Err)
 		unread = toldUnread(log, unread, decide.Unread(&o.Value, c.cpus()))
 	})
+	twice := ""
 	c.slo = kube.NewSingle(c.client, kube.NodeSLOs, name, slo.DecodeNodeSLO, kube.FollowOptions{}, func(o kube.Observation[slo.Strategy]) {
 		told(log, "NodeSLO", o.Err)
+		twice = toldUnread(log, twice, setTwice(o.Value.Conflicts))
 		if o.Err == nil || errors.Is(o.Err, kube.ErrMalformed) { // the server has answered
 			c.back()
 		}
@@ -102,6 +104,18 @@ func toldUnread(log *slog.Logger, last string, err error) string {
 		log.Warn("cannot read all of an object", "err", err)
 	}
 	return err.Error()
+}
+
+// setTwice names the fields that a NodeSLO has in both spellings with different values, which the API server's rules refuse where they stand.
+func setTwice(conflicts []strategy.Conflict) error {
+	if len(conflicts) == 0 {
+		return nil
+	}
+	errs := make([]error, len(conflicts))
+	for i, c := range conflicts {
+		errs[i] = c
+	}
+	return fmt.Errorf("NodeSLO: of two spellings the first counts: %w", errors.Join(errs...))
 }
 
 func toldWay(log *slog.Logger, path string, err error) {

@@ -106,7 +106,7 @@ type Daemon struct {
 
 // New takes the lock, probes the node and connects the parts. On error everything is given back.
 func New(ctx context.Context, l Loaded, version, program string, log *slog.Logger) (_ *Daemon, err error) {
-	d := &Daemon{cfg: l.Config, version: version, log: log, started: time.Now(), window: window.New(window.Options{}), later: make(chan decide.State, 1)}
+	d := &Daemon{cfg: l.Config, version: version, log: log, started: time.Now(), window: newWindow(&l.Config), later: make(chan decide.State, 1)}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, d.abandon(context.WithoutCancel(ctx)))
@@ -163,6 +163,11 @@ func New(ctx context.Context, l Loaded, version, program string, log *slog.Logge
 		return nil, err
 	}
 	return d, nil
+}
+
+// newWindow makes the memory of the samples, which has to know how many of them there can be.
+func newWindow(cfg *config.Koordlet) *window.Memory {
+	return window.New(window.Options{Interval: unit.Micros(cfg.Collect.Interval.Std().Microseconds())})
 }
 
 // abandon closes what New has opened; parts that were not reached are nil.

@@ -35,7 +35,8 @@ func (d *Daemon) newEvictor(hands *evict.Hands) (*evict.Executor, error) {
 		Hands: hands, Measure: d.uses, OnResult: d.evicted,
 		Stops: map[string]evict.Stops{config.StopEvicted: evict.StopEvicted, config.StopDanger: evict.StopDanger}[c.StopContainers],
 	}
-	o.Observe = c.Mode == config.ModeObserve || d.cluster.client == nil && o.Stops < evict.StopDanger
+	state, _ := evictLoopState(c, d.cluster.client != nil)
+	o.Observe = state == status.StateObserve
 	if d.cluster.client != nil {
 		o.API = d.cluster.client
 	}
@@ -165,7 +166,7 @@ func counted(r *evict.Result) (what metrics.Eviction, counts bool) {
 		return metrics.EvictionFailed, true
 	case evict.Observed:
 		return metrics.EvictionObserved, true
-	case evict.Gone, evict.Overdue, evict.Missing:
+	case evict.Gone, evict.Overdue, evict.Missing, evict.Dropped:
 	}
 	return 0, false
 }
@@ -173,11 +174,7 @@ func counted(r *evict.Result) (what metrics.Eviction, counts bool) {
 // victims is the executor as the agent sees it.
 type victims struct{ *evict.Executor }
 
-func (v victims) Evict(todo []policy.Eviction) {
-	if len(todo) > 0 {
-		v.Submit(todo)
-	}
-}
+func (v victims) Evict(o *policy.Output) { v.Follow(o) }
 
 func (v victims) Leaving() (leaving map[string]unit.Micros, held map[string]policy.Held) {
 	return v.Executor.Leaving(), v.Held()
@@ -213,19 +210,23 @@ func evictNames(features policy.Features) (names []string) {
 	return names
 }
 
-// evictLoopState is what evictions do on this node.
-func evictLoopState(m config.Mode) string {
-	switch m {
-	case config.ModeObserve:
-		return status.StateObserve
-	case config.ModeOff:
-		return status.StateOff
+// evictLoopState is what evictions do on this node, and why that is less than is configured; api: there is an API server.
+func evictLoopState(c *config.Evict, api bool) (state, why string) {
+	switch {
+	case c.Mode == config.ModeObserve:
+		return status.StateObserve, ""
+	case c.Mode == config.ModeOff:
+		return status.StateOff, ""
+	case !api && c.StopContainers == config.StopDanger:
+		return status.StateDegraded, "no API server, only in danger containers are stopped: "
+	case !api:
+		return status.StateObserve, "no API server, nobody is evicted: "
 	}
-	return status.StateActive
+	return status.StateActive, ""
 }
 
 // evictionState is what evictions do under a strategy, for NodeSLO.status: which features have something to look at, and what
-// keeps others from it.
+// keeps others from it. Without an API server there is no NodeSLO.
 func evictionState(c *config.Evict, t strategy.ResourceThresholdStrategy, noPressure bool) node.FeatureState {
 	out := node.FeatureState{Feature: "eviction", State: status.StateOff}
 	wanted, may := policy.Wanted(&t), evictFeatures(c)
@@ -237,7 +238,8 @@ func evictionState(c *config.Evict, t strategy.ResourceThresholdStrategy, noPres
 	case wanted&may == 0:
 		out.Detail = strings.Join(append([]string{"switched off on the node: " + strings.Join(evictNames(wanted), ", ")}, unset(c, &t)...), "; ")
 	default:
-		out.State, out.Detail = evictLoopState(c.Mode), strings.Join(evictNames(wanted&may), ", ")
+		out.State, _ = evictLoopState(c, true)
+		out.Detail = strings.Join(evictNames(wanted&may), ", ")
 		if off := wanted &^ may; off != 0 {
 			out.Detail += "; switched off on the node: " + strings.Join(evictNames(off), ", ")
 		}

@@ -23,6 +23,7 @@ import (
 	"github.com/koord-rt/koord-rt/kernel/kerneltest"
 	"github.com/koord-rt/koord-rt/koordlet/internal/collect"
 	"github.com/koord-rt/koord-rt/koordlet/internal/evict"
+	"github.com/koord-rt/koord-rt/koordlet/internal/pods"
 	"github.com/koord-rt/koord-rt/koordlet/internal/talk"
 	"github.com/koord-rt/koord-rt/koordlet/internal/window"
 	"github.com/koord-rt/koord-rt/model/node"
@@ -44,8 +45,8 @@ func TestEvictModes(t *testing.T) {
 		"none":    {config.Evict{Mode: config.ModeActive, Features: []string{}}, 0, status.StateActive},
 		"off":     {config.Evict{Mode: config.ModeOff, Features: []string{"MemoryEvict"}}, 0, status.StateOff},
 	} {
-		if evictFeatures(&c.evict) != c.want || evictLoopState(c.evict.Mode) != c.state {
-			t.Errorf("%s: %v, %s", name, evictFeatures(&c.evict), evictLoopState(c.evict.Mode))
+		if state, _ := evictLoopState(&c.evict, true); evictFeatures(&c.evict) != c.want || state != c.state {
+			t.Errorf("%s: %v, %s", name, evictFeatures(&c.evict), state)
 		}
 	}
 	if names := evictReasons(); len(names) != int(policy.NumFeatures) || names[0] == "" {
@@ -124,7 +125,7 @@ func TestEvictionsAreCounted(t *testing.T) {
 	}{
 		{evict.Accepted, nil, metrics.EvictionDone, true}, {evict.Stopped, nil, 0, false}, {evict.Stopped, away, metrics.EvictionDone, true},
 		{evict.Refused, away, metrics.EvictionRefused, true}, {evict.Failed, away, metrics.EvictionFailed, true}, {evict.Missing, away, 0, false},
-		{evict.Observed, nil, metrics.EvictionObserved, true}, {evict.Gone, nil, 0, false}, {evict.Overdue, nil, 0, false},
+		{evict.Observed, nil, metrics.EvictionObserved, true}, {evict.Gone, nil, 0, false}, {evict.Overdue, nil, 0, false}, {evict.Dropped, nil, 0, false},
 	} {
 		got, counts := counted(&evict.Result{Outcome: c.outcome, Err: c.err})
 		if counts != c.counts || counts && got != c.want {
@@ -268,6 +269,24 @@ func TestNoPressure(t *testing.T) {
 	}
 	if !noPressure(nil) {
 		t.Error("nobody measures it")
+	}
+}
+
+// A step that decides nothing is told as well: who waits for his turn is not needed any more.
+func TestNothingToDoIsTold(t *testing.T) {
+	t.Parallel()
+	x, err := evict.New(evict.Options{Pods: pods.New(pods.Options{}).Snapshot, Clock: boot})
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := victims{x}
+	v.Evict(&policy.Output{Evictions: []policy.Eviction{{Pod: "a", RespectBudget: true}}, Decisions: []policy.Decision{{Rest: policy.Needed}}})
+	if leaving, held := v.Leaving(); len(leaving) != 1 || held["a"] != policy.ByTurn {
+		t.Errorf("leaving %v, held %v", leaving, held)
+	}
+	v.Evict(&policy.Output{})
+	if leaving, held := v.Leaving(); len(leaving) != 0 || len(held) != 0 {
+		t.Errorf("nothing is to be done: leaving %v, held %v", leaving, held)
 	}
 }
 

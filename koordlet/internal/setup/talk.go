@@ -195,7 +195,7 @@ func (d *Daemon) facts(states func() []collect.State) *talk.Facts {
 	}
 	d.news.be = talk.Suppressed(d.news.be, &look.Outcome.Suppress, look.Wall)
 	f.BE = d.news.be
-	f.Loops, f.Generations = append(loops(&d.cfg, look), f.Loops...), talk.Generations(look.Published)
+	f.Loops, f.Generations = append(loops(&d.cfg, d.cluster.client != nil, look), f.Loops...), talk.Generations(look.Published)
 	f.Scaled, f.Victims, f.Network = scaled(look), disturbed(look), traffic(look)
 	return f
 }

@@ -37,7 +37,7 @@ func evictionEvent(r *evict.Result) talk.Event {
 		also("not asked for again for " + r.Pause.String())
 	}
 	switch r.Outcome {
-	case evict.Refused, evict.Failed, evict.Observed, evict.Missing:
+	case evict.Refused, evict.Failed, evict.Observed, evict.Missing, evict.Dropped:
 		e.Often = true
 	case evict.Accepted, evict.Gone, evict.Overdue, evict.Stopped:
 		// told each time
@@ -84,8 +84,8 @@ func podName(members []engine.Member, uid string) string {
 	return uid
 }
 
-// loops are what each loop decided last, in words.
-func loops(cfg *config.Koordlet, l *agent.Look) []status.Loop {
+// loops are what each loop decided last, in words; api: there is an API server.
+func loops(cfg *config.Koordlet, api bool, l *agent.Look) []status.Loop {
 	o := &l.Outcome
 	out := []status.Loop{{Name: "cpu-suppress", State: status.StateActive, Decision: o.Suppress.Reason, At: l.Wall}}
 	if o.Suppress.Mode == suppress.Quota {
@@ -136,8 +136,9 @@ func loops(cfg *config.Koordlet, l *agent.Look) []status.Loop {
 			Decision: "the strategy is in force and handed on; keeping it for the next boot is tried again every ten seconds",
 		})
 	}
+	state, why := evictLoopState(&cfg.Evict, api)
 	for _, e := range o.Evict.Decisions {
-		one := status.Loop{Name: e.Feature.String(), State: evictLoopState(cfg.Evict.Mode), Decision: e.Reason, At: l.Wall}
+		one := status.Loop{Name: e.Feature.String(), State: state, Decision: why + e.Reason, At: l.Wall}
 		if e.Limited != "" && one.State == status.StateActive {
 			one.State = status.StateDegraded
 		}

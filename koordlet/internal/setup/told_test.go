@@ -47,7 +47,7 @@ func TestEvictionEvent(t *testing.T) {
 	}{
 		evict.Accepted: {nil, "accepted", false}, evict.Refused: {refused, "refused", true}, evict.Observed: {nil, "observed", true},
 		evict.Failed: {refused, "failed", true}, evict.Gone: {nil, "gone", false}, evict.Overdue: {nil, "overdue", false},
-		evict.Stopped: {nil, "stopped", false}, evict.Missing: {refused, "missing", true},
+		evict.Stopped: {nil, "stopped", false}, evict.Missing: {refused, "missing", true}, evict.Dropped: {nil, "dropped", true},
 	} {
 		want := talk.Event{
 			What: "eviction", Outcome: c.word, By: "BEMemoryEvict", UID: "u", Name: "default/spark", Often: c.often, Err: c.err,
@@ -129,7 +129,7 @@ func TestLoopsAreTold(t *testing.T) {
 		{Name: "BEMemoryEvict", State: "observe", Decision: "60% used", At: at},
 		{Name: "BECPUEvict", State: "observe", Decision: "satisfied", At: at},
 	}
-	if d := cmp.Diff(want, loops(&cfg, l)); d != "" {
+	if d := cmp.Diff(want, loops(&cfg, true, l)); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
 	}
 	if d := cmp.Diff([]talk.Scaled{{Container: "c", Quota: 240000}}, scaled(l)); d != "" {
@@ -139,15 +139,42 @@ func TestLoopsAreTold(t *testing.T) {
 		t.Error(d)
 	}
 	cfg.Evict.Mode = config.ModeActive
-	for _, s := range loops(&cfg, l) {
+	for _, s := range loops(&cfg, true, l) {
 		degraded := []string{"BECPUEvict", "kernel-parameters", "io-cost", "give-back", "kubelet-cpus", "keep-strategy"}
 		if (s.State == status.StateDegraded) != slices.Contains(degraded, s.Name) {
 			t.Errorf("active: %+v", s)
 		}
 	}
-	quiet := loops(&cfg, &agent.Look{Wall: at, Facts: decide.Facts{View: policytest.View()}})
+	quiet := loops(&cfg, true, &agent.Look{Wall: at, Facts: decide.Facts{View: policytest.View()}})
 	if got := quiet[3].Decision; got != "nobody is disturbed" {
 		t.Errorf("quiet node: %q", got)
+	}
+}
+
+// Without an API server evictions are recorded only, and their loops say so; where containers may be stopped past it, that is all that is done.
+func TestEvictionLoopsWithoutAPIServer(t *testing.T) {
+	t.Parallel()
+	l := &agent.Look{Facts: decide.Facts{View: policytest.View()}}
+	l.Outcome.Evict.Decisions = []policy.Decision{{Feature: policy.BEMemoryEvict, Reason: "90% used", Limited: "no PSI"}}
+	cfg := config.DefaultKoordlet()
+	for name, c := range map[string]struct {
+		api      bool
+		stops    string
+		mode     config.Mode
+		state    string
+		decision string
+	}{
+		"an API server":               {true, config.StopEvicted, config.ModeActive, status.StateDegraded, "90% used"},
+		"none":                        {false, config.StopEvicted, config.ModeActive, status.StateObserve, "no API server, nobody is evicted: 90% used"},
+		"none, and nothing stopped":   {false, config.StopNever, config.ModeActive, status.StateObserve, "no API server, nobody is evicted: 90% used"},
+		"none, stopped in danger":     {false, config.StopDanger, config.ModeActive, status.StateDegraded, "no API server, only in danger containers are stopped: 90% used"},
+		"none, and observed all told": {false, config.StopDanger, config.ModeObserve, status.StateObserve, "90% used"},
+	} {
+		cfg.Evict.StopContainers, cfg.Evict.Mode = c.stops, c.mode
+		all := loops(&cfg, c.api, l)
+		if got := all[len(all)-1]; got.Name != "BEMemoryEvict" || got.State != c.state || got.Decision != c.decision {
+			t.Errorf("%s: %+v", name, got)
+		}
 	}
 }
 
@@ -195,7 +222,7 @@ func TestLoopsThatWaitToBeAsked(t *testing.T) {
 		cfg := config.DefaultKoordlet()
 		var got []string
 		for _, want := range []string{"kernel-parameters", "io-cost", "host-applications", "network"} {
-			for _, s := range loops(&cfg, l) {
+			for _, s := range loops(&cfg, true, l) {
 				if s.Name == want {
 					got = append(got, s.State+": "+s.Decision)
 				}
@@ -225,7 +252,7 @@ func TestQuotaInPlaceOfASet(t *testing.T) {
 	l.Outcome.Suppress.Mode = suppress.Quota
 	for static, want := range map[bool]string{false: status.StateActive, true: status.StateDegraded} {
 		l.Facts.View.Kernel.KubeletStaticCPU = static
-		if got := loops(&cfg, l)[0]; got.State != want || (got.Err != "") != static {
+		if got := loops(&cfg, true, l)[0]; got.State != want || (got.Err != "") != static {
 			t.Errorf("static %v: %+v", static, got)
 		}
 	}

@@ -8,7 +8,7 @@
 // routes for daemon/metrics.Serve, and a ledger of events that are no writes (Audit). Points and Agent are pure; time is an
 // argument. How many series there are is bounded by what runs on the node and by the limits below.
 //
-// It may import model, api/protocol, policy/burst, interference, memqos, predict and suppress, daemon/metrics, status and
-// ledger, koordlet/internal/amount, pods and window, and the Prometheus client; it must not import kernel, client-go or
+// It may import model, api/protocol, policy/burst, interference, memqos, oomscore, predict and suppress, daemon/metrics, status
+// and ledger, koordlet/internal/amount, pods and window, and the Prometheus client; it must not import kernel, client-go or
 // koordlet/internal/kube.
 package talk

@@ -24,7 +24,7 @@ var (
 	}
 	ofContainer = []sample.Metric{sample.MemoryCharged, sample.Cycles, sample.Instructions}
 	ofPod       = []sample.Metric{
-		sample.StallCPUSome, sample.StallMemorySome, sample.StallIOSome,
+		sample.StallCPUSome, sample.StallCPUOwn, sample.StallMemorySome, sample.StallIOSome,
 		sample.NetworkReceive, sample.NetworkTransmit, sample.MemoryAllocLatency, sample.DiskLatency, sample.NetworkRTT,
 	}
 	ofAnolis = []sample.Metric{sample.MemoryWithHotPages, sample.MemoryColdPages}

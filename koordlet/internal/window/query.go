@@ -99,7 +99,7 @@ func (m *Memory) summary(s sample.Subject, metric sample.Metric, from, to unit.M
 	}
 	out := sample.Summary{
 		Avg: g.sum / float64(g.n), Last: decode(g.values[g.n-1]), Count: g.n,
-		From: oldest, To: newest, Covered: covered(g.n, last-first+1, isSlow),
+		From: oldest, To: newest, Covered: m.covered(g.n, last-first+1, isSlow),
 	}
 	v := g.values[:g.n]
 	slices.Sort(v) // the bits of positive floats are in the order of the floats
@@ -117,10 +117,10 @@ func (m *Memory) bounds(from, to unit.Micros) (first, last int64) {
 	return min(first, last), last
 }
 
-// covered is the share of the expected samples that there are. A slow series has one per 10 s.
-func covered(n int, slots int64, isSlow bool) float64 {
+// covered is the share of the expected samples that there are. A slow series has one per 10 s, any other one per Interval.
+func (m *Memory) covered(n int, slots int64, isSlow bool) float64 {
 	if isSlow {
-		slots = (slots + perBlock - 1) / perBlock
+		return min(float64(n)/float64((slots+perBlock-1)/perBlock), 1)
 	}
-	return min(float64(n)/float64(slots), 1)
+	return min(float64(n)*m.opts.Interval.Seconds()/float64(slots), 1)
 }

@@ -44,7 +44,7 @@ type Store interface {
 }
 
 // DefaultMaxBytes is what 500 containers in as many pods take with everything that there is to measure of them on any
-// kernel (seven or eight fast series and up to 22 slow ones each: 30 MiB), and the node's own. A series is made with its first
+// kernel (seven or eight fast series and up to 23 slow ones each: 30 MiB), and the node's own. A series is made with its first
 // sample: 240 containers in 80 pods take 8 to 9 MiB.
 const DefaultMaxBytes = 32 << 20
 
@@ -57,6 +57,9 @@ type Options struct {
 	NodeReserve int
 	// Forget is how long after its last sample a subject is dropped; default 5 minutes.
 	Forget unit.Micros
+	// Interval is how often metrics that are not Slow are measured: for so long each of their samples stands in Covered; at least
+	// and by default a second.
+	Interval unit.Micros
 }
 
 // Stats counts what a Memory holds and what it did not take.
@@ -97,6 +100,7 @@ func New(o Options) *Memory {
 	if o.Forget <= 0 {
 		o.Forget = 5 * unit.Minute
 	}
+	o.Interval = max(o.Interval, unit.Second)
 	return &Memory{opts: o, subjects: map[sample.Subject]*entry{}}
 }
 

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+package evict
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/koord-rt/koord-rt/api/protocol"
+	"github.com/koord-rt/koord-rt/api/strategy"
+	"github.com/koord-rt/koord-rt/model/unit"
+	"github.com/koord-rt/koord-rt/policy/evict"
+)
+
+// step is what a step says of the feature of calm and danger, with the victims that it has chosen.
+func step(rest evict.Rest, victims ...evict.Eviction) *evict.Output {
+	return &evict.Output{Evictions: victims, Decisions: []evict.Decision{{Rest: rest}}}
+}
+
+// With the need, or with everything switched off, the queue ends: who was not asked for stays, is told of, and may be chosen again.
+func TestQueueEndsWithTheNeed(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]*evict.Output{
+		"no need": step(evict.Enough), "switched off": {}, "another band's need": {Decisions: []evict.Decision{{Band: protocol.PriorityMid, Rest: evict.Needed}}},
+	} {
+		with(t, func(_ *node, o *Options) { o.Burst, o.Every = 1, 5*time.Second }, func(n *node, x *Executor) {
+			x.Follow(step(evict.Needed, calm("a"), calm("b"), calm("c")))
+			want(t, n.take(), "evict a a-uid 20s", "= accepted a", "event node-001 Evicted a a-uid 0s")
+			if h := x.Held(); len(h) != 2 || h["b-uid"] != evict.ByTurn || h["c-uid"] != evict.ByTurn || len(x.Leaving()) != 3 {
+				t.Errorf("%s: held %v, leaving %v", name, h, x.Leaving())
+			}
+			x.Follow(step(evict.Needed))
+			pass(6 * time.Second)
+			want(t, n.take(), "evict b b-uid 20s", "= accepted b", "event node-001 Evicted b b-uid 0s")
+			x.Follow(end)
+			want(t, n.take(), "= dropped c")
+			if l := x.Leaving(); len(l) != 2 || l["a-uid"] == 0 || l["b-uid"] == 0 || len(x.Held()) != 0 {
+				t.Errorf("%s: leaving %v, held %v", name, l, x.Held())
+			}
+			pass(10 * time.Second)
+			want(t, n.take())
+			x.Follow(step(evict.Needed, calm("c")))
+			want(t, n.take(), "evict c c-uid 20s", "= accepted c", "event node-001 Evicted c c-uid 0s")
+		})
+	}
+}
+
+// What is not measured drops nobody and sends nobody, but in danger.
+func TestQueueWaitsForTheMeasurement(t *testing.T) {
+	t.Parallel()
+	with(t, func(_ *node, o *Options) { o.Burst, o.Every = 1, 5*time.Second }, func(n *node, x *Executor) {
+		x.Follow(step(evict.Needed, calm("a"), calm("b")))
+		n.take()
+		x.Follow(step(evict.Unknown))
+		pass(20 * time.Second)
+		want(t, n.take())
+		other := calm("c")
+		other.Feature = evict.CPUEvict
+		x.Follow(&evict.Output{Evictions: []evict.Eviction{other}, Decisions: []evict.Decision{{Rest: evict.Unknown}, {Feature: evict.CPUEvict, Rest: evict.Needed}}})
+		want(t, n.take(), "evict c c-uid 20s", "= accepted c", "event node-001 Evicted c c-uid 0s")
+		x.Follow(step(evict.Needed))
+		pass(6 * time.Second)
+		if got := n.take(); !strings.HasPrefix(got, "evict b b-uid 20s") {
+			t.Errorf("%q", got)
+		}
+	})
+	with(t, func(n *node, _ *Options) { n.slow["evict a"] = time.Second }, func(n *node, x *Executor) {
+		x.Follow(step(evict.Needed, danger("a"), danger("b")))
+		x.Follow(step(evict.Unknown))
+		pass(2 * time.Second)
+		if got := n.take(); !strings.Contains(got, "= accepted b") {
+			t.Errorf("danger waits: %q", got)
+		}
+	})
+}
+
+// A pod that nobody has asked to go is not stuck, however long it waits for that; unless somebody else has deleted it.
+func TestWhoWaitsIsNotStuck(t *testing.T) {
+	t.Parallel()
+	with(t, func(_ *node, o *Options) { o.Burst, o.Every = 1, time.Hour }, func(n *node, x *Executor) {
+		x.Submit([]evict.Eviction{calm("a"), calm("b")})
+		pass(5 * time.Minute)
+		if got := x.Leaving()["b-uid"]; got != n.clock() {
+			t.Errorf("leaves since %d, at %d", got, n.clock())
+		}
+		n.put(pod("a", ""), pod("b", deleted))
+		pass(2 * time.Second)
+		since := x.Leaving()["b-uid"]
+		pass(time.Minute)
+		if got := x.Leaving()["b-uid"]; got != since || x.Held()["b-uid"] != evict.NotHeld {
+			t.Errorf("deleted by somebody else: leaves since %d, %d; held %v", since, got, x.Held())
+		}
+	})
+}
+
+// The loop closed, with pods that take their time to end: 13 of 1 GiB are chosen at once, eight are asked for, and of the others as many as are still
+// needed after three seconds.
+func TestLoadThatGoes(t *testing.T) {
+	t.Parallel()
+	const gib = unit.Bytes(1 << 30)
+	for name, c := range map[string]struct {
+		used unit.Bytes // of 128 GiB, after 106
+		off  bool
+		want int
+	}{
+		"it stays":                        {used: 106 * gib, want: 13},
+		"it grows":                        {used: 108 * gib, want: 15},
+		"it is less":                      {used: 105 * gib, want: 12},
+		"it is less than the threshold":   {used: 95 * gib, want: 11},
+		"it is gone":                      {used: 90 * gib, want: 11},
+		"evictions are switched off then": {used: 106 * gib, off: true, want: 11},
+	} {
+		var names []string
+		for i := range 40 {
+			names = append(names, fmt.Sprintf("p%02d", i))
+		}
+		with(t, func(n *node, _ *Options) {
+			n.put()
+			for _, name := range names {
+				n.pods = append(n.pods, pod(name, ""))
+			}
+		}, func(n *node, x *Executor) {
+			var s evict.State
+			asked := 0
+			for second := range 20 {
+				on := second < 3 || !c.off
+				in := evict.Input{
+					Now: n.clock(), Features: evict.All, Memory: evict.Memory{Capacity: 128 * gib, Used: unit.Got(106 * gib)},
+					Strategy: strategy.ResourceThresholdStrategy{Enable: &on, MemoryEvictThresholdPercent: new(int64(75))},
+				}
+				if second >= 3 {
+					in.Memory.Used.V = c.used
+				}
+				leaving, held := x.Leaving(), x.Held()
+				for _, name := range names {
+					p := evict.Pod{UID: name + "-uid", Namespace: "batch", Name: name, BE: true, Allowed: evict.All, MemoryUsed: unit.Got(gib), Held: held[name+"-uid"]}
+					p.LeavingSince, p.Leaving = leaving[p.UID]
+					in.Pods = append(in.Pods, p)
+				}
+				var out evict.Output
+				s, out = evict.Step(s, in)
+				x.Follow(&out)
+				pass(time.Second)
+				asked += strings.Count(n.take(), "= accepted")
+			}
+			if asked != c.want {
+				t.Errorf("%s: %d pods are evicted, want %d", name, asked, c.want)
+			}
+		})
+	}
+}

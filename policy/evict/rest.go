@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+package evict
+
+// Rest is what a decision means for victims of earlier steps whose turn has not come (ByTurn). Victims are chosen all at once and asked for one
+// after another; what they were chosen for may be over before the last.
+type Rest uint8
+
+// The cases; of several decisions about one victim the last of these counts.
+const (
+	// Enough: they need not go any more. Nothing is to be released, or those that were asked for hold all of it.
+	Enough Rest = iota
+	// Unknown: it was not measured. They are still chosen, and not asked for meanwhile: what was not measured evicts nobody.
+	Unknown
+	// Needed: they go in their turn, until the lower mark is reached and not only the threshold.
+	Needed
+)
+
+// RestOf is what the decisions of a step mean for a victim of an earlier one. Where its feature has none (it is switched off, has lost its
+// threshold, or is another agent's business) it need not go.
+func RestOf(decisions []Decision, e *Eviction) (rest Rest) {
+	for i := range decisions {
+		if d := &decisions[i]; d.Feature == e.Feature && d.Band == e.Band {
+			rest = max(rest, d.Rest)
+		}
+	}
+	return rest
+}
+
+// rest is what a rule means for them: what those hold that were asked for counts as released.
+func (k *kind[T]) rest(r *round, u *rule[T]) Rest {
+	left := u.need
+	for i := range r.in.Pods {
+		if !r.leaving[i] || r.waits[i] {
+			continue
+		}
+		if amount, known := u.gives(&r.in.Pods[i]); known && u.counts(&r.in.Pods[i]) {
+			left -= max(amount, 0)
+		}
+	}
+	if left > 0 {
+		return Needed
+	}
+	return Enough
+}
+
+// calm keeps the decision that nobody is chosen. The rule's need is down to the lower mark, where the threshold is not crossed, too.
+func (k *kind[T]) calm(r *round, u *rule[T], reason string) {
+	r.out.Decisions = append(r.out.Decisions, Decision{Feature: u.feature, Band: u.band, Reason: reason, Limited: u.limited, Rest: k.rest(r, u)})
+}
+
+// quiet keeps the decision that nothing is to be done.
+func (r *round) quiet(f Feature, reason string) {
+	r.out.Decisions = append(r.out.Decisions, Decision{Feature: f, Reason: reason})
+}
+
+// unknown keeps that there is no decision, and why.
+func (r *round) unknown(f Feature, reason string) {
+	r.out.Decisions = append(r.out.Decisions, Decision{Feature: f, Rest: Unknown, Reason: "no decision: " + reason})
+}
