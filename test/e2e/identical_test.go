@@ -249,12 +249,18 @@ func (r *rig) trees(run *kubelet.Running) portrait {
 	return out
 }
 
-// controllers are the hierarchies in which a container has a directory.
+// controllers are the hierarchies in which a container has a directory; of two controllers in one the first.
 func (r *rig) controllers() []string {
 	if r.tree.V2() {
 		return []string{""}
 	}
-	return slices.DeleteFunc(slices.Sorted(maps.Keys(r.tree.Controllers)), func(c string) bool { return strings.HasPrefix(c, "name=") })
+	seen := map[string]bool{}
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(r.tree.Controllers)), func(c string) bool {
+		mount := r.tree.Controllers[c]
+		again := seen[mount]
+		seen[mount] = true
+		return again || strings.HasPrefix(c, "name=")
+	})
 }
 
 // measuring are writable files, or parts of their names, that count and do not control; and those that list processes.
@@ -278,6 +284,9 @@ func (r *rig) controlFiles(out portrait, ids *strings.Replacer, ctrl, dir string
 		text, err := os.ReadFile(filepath.Join(dir, name))
 		if err != nil {
 			text = []byte("error: " + err.Error())
+		}
+		if name == "devices.list" { // a set: systemd puts the entries in the order of its own when it writes a unit's attributes again
+			text = []byte(strings.Join(slices.Sorted(strings.Lines(string(text))), ""))
 		}
 		out[ctrl+":"+ids.Replace(filepath.Join(dir, name))] = ids.Replace(string(text))
 	}

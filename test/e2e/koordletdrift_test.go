@@ -174,16 +174,20 @@ func TestGuestSystemdKoordlet(t *testing.T) {
 	}
 
 	// The least that the tier gets is all that suppression leaves it, whatever the system uses: a quota that stays.
-	const least, quotaOfLeast = 3200, "320000 100000"
+	const least = 3200
+	quotaOfLeast, file, ctrl := "320000 100000", "cpu.max", ""
+	if !r.tree.V2() {
+		quotaOfLeast, file, ctrl = "320000", "cpu.cfs_quota_us", "cpu"
+	}
 	a.strategy(strings.Replace(suppressAt("cfsQuota", 40), "{", "{cpuSuppressMinPercent: 40, ", 1))
 	r.within(30*time.Second, "quota of the tier", least, least, quota)
 	a.ticks(3, quietly)
 	before := a.figure(told)
 	r.reload()
 	a.ticks(3, quietly)
-	tier := filepath.Dir(r.kube.PodDir(be, ""))
-	if got := r.file(tier, "cpu.max"); got != quotaOfLeast || a.figure(told) != before {
-		t.Errorf("a daemon-reload: cpu.max %s, %v drifts", got, a.figure(told)-before)
+	tier := filepath.Dir(r.kube.PodDir(be, ctrl))
+	if got := r.file(tier, file); got != quotaOfLeast || a.figure(told) != before {
+		t.Errorf("a daemon-reload: %s %s, %v drifts", file, got, a.figure(told)-before)
 	}
 
 	slice := filepath.Base(tier)
@@ -192,5 +196,5 @@ func TestGuestSystemdKoordlet(t *testing.T) {
 	}
 	a.tells(slice, "cpu.quota", "70000", "systemd")
 	r.within(10*time.Second, "quota of the tier after the property", least, least, quota)
-	t.Logf("koordlet: a property of %s brought cpu.max 70000; repaired and told", slice)
+	t.Logf("koordlet: a property of %s brought a quota of 70000; repaired and told", slice)
 }
