@@ -21,6 +21,8 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"sync/atomic"
+	"syscall"
 	"time"
 )
 
@@ -84,27 +86,55 @@ func (c *Client) Call(ctx context.Context, method string, message []byte) ([]byt
 	frame := make([]byte, prefix, prefix+len(message))
 	binary.BigEndian.PutUint32(frame[1:], uint32(len(message)))
 	frame = append(frame, message...)
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://localhost"+method, bytes.NewReader(frame))
-	if err != nil {
-		return nil, fmt.Errorf("make the request: %w", err)
+	resp, unsent, err := c.send(ctx, method, frame)
+	if unsent && errors.Is(err, syscall.EPIPE) { // a connection whose server has gone, which nobody has noticed: another one may be there
+		resp, _, err = c.send(ctx, method, frame)
 	}
-	req.Header.Set("Content-Type", "application/grpc")
-	req.Header.Set("Te", "trailers")
-	if deadline, ok := ctx.Deadline(); ok {
-		req.Header.Set("Grpc-Timeout", timeout(time.Until(deadline)))
-	}
-	resp, err := c.http.Do(req)
 	if err != nil {
-		// The URL in the error names our placeholder host, which helps nobody.
-		var ue *url.Error
-		if errors.As(err, &ue) {
-			err = ue.Err
-		}
 		return nil, late(ctx, err)
 	}
 	defer resp.Body.Close()
 	body, err := c.answer(resp)
 	return body, late(ctx, err)
+}
+
+// send makes one request. unsent: it has failed, and nothing of the message has left us.
+func (c *Client) send(ctx context.Context, method string, frame []byte) (resp *http.Response, unsent bool, err error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://localhost"+method, http.NoBody)
+	if err != nil {
+		return nil, false, fmt.Errorf("make the request: %w", err)
+	}
+	var begun atomic.Bool
+	req.GetBody = func() (io.ReadCloser, error) {
+		return io.NopCloser(&noted{bytes.NewReader(frame), &begun}), nil
+	}
+	req.Body, _ = req.GetBody()
+	req.ContentLength = int64(len(frame))
+	req.Header.Set("Content-Type", "application/grpc")
+	req.Header.Set("Te", "trailers")
+	if deadline, ok := ctx.Deadline(); ok {
+		req.Header.Set("Grpc-Timeout", timeout(time.Until(deadline)))
+	}
+	if resp, err = c.http.Do(req); err == nil {
+		return resp, false, nil
+	}
+	// The URL in the error names our placeholder host, which helps nobody.
+	var ue *url.Error
+	if errors.As(err, &ue) {
+		err = ue.Err
+	}
+	return nil, !begun.Load(), err
+}
+
+// noted is a body that notes that somebody has begun to send it.
+type noted struct {
+	io.Reader
+	begun *atomic.Bool
+}
+
+func (n *noted) Read(p []byte) (int, error) {
+	n.begun.Store(true)
+	return n.Reader.Read(p)
 }
 
 // late marks the error of a call whose time is up: a server keeps the same deadline and may reset the stream a moment
