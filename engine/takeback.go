@@ -21,7 +21,7 @@ func (g *Engine) TakeBack(p plan.Plan) {
 	}
 	for i := range p {
 		s := p[i]
-		if s.Only.Set { // it was to take something back: that is what stands
+		if s.Only.Set { // what it was to replace is what stands
 			s.Value, s.Only = plan.Int(s.Only.V), unit.Opt{}
 		}
 		stands := plan.Plan{s}

@@ -22,7 +22,7 @@ type Yield struct {
 	// Covered reports whether they do.
 	Covered func() bool
 
-	// mu is held over the question and its answer: what is not in Left was written.
+	// mu is held over the question and its answer: nothing is left to others who have just gone without being in Left.
 	mu   sync.Mutex
 	left lately
 }

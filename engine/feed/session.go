@@ -96,10 +96,12 @@ func (k *Keeper) session(ctx context.Context) error {
 	if err := k.o.Hello(ctx); err != nil {
 		return err
 	}
-	missed, err := k.o.List(ctx, !k.serving.Load())
+	first := !k.serving.Load()
+	missed, err := k.o.List(ctx, first)
 	if err != nil {
 		return err
 	}
+	missed = missed || first && k.serving.Load() // what clients have removed meanwhile may be in it all the same
 	k.once.Do(func() { close(k.synced) })
 	k.o.Engine.Joined(true)
 	tick := time.NewTicker(pingEvery)

@@ -41,6 +41,8 @@ type runtime struct {
 	// away: nothing answers. missed is how many lists more cannot be read whole.
 	away   bool
 	missed int
+	// listing is called by each list; may be nil.
+	listing func()
 }
 
 func newRuntime(t *testing.T, away bool, missed int) *runtime {
@@ -60,6 +62,9 @@ func newRuntime(t *testing.T, away bool, missed int) *runtime {
 		Ping:  func(context.Context) error { return r.ask("ping") },
 		List: func(_ context.Context, first bool) (bool, error) {
 			err := r.ask(fmt.Sprintf("list first=%v", first))
+			if r.listing != nil {
+				r.listing()
+			}
 			r.mu.Lock()
 			defer r.mu.Unlock()
 			r.missed--
@@ -161,6 +166,20 @@ func TestPace(t *testing.T) {
 		}
 		r.set(true, 0)
 		want(t, r.until(25.9), "24.5 ping", "25 hello")
+		r.cancel()
+		<-r.ended
+	})
+}
+
+// Who is served while the first list is under way may remove what is in it: another list tells.
+func TestServedDuringTheFirstList(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRuntime(t, true, 0)
+		r.until(0.1)
+		r.listing = func() { r.Serving() }
+		r.set(false, 0)
+		want(t, r.until(5), "0.5 hello", "0.5 list first=true", "2.5 ping", "2.5 list first=false", "4.5 ping")
 		r.cancel()
 		<-r.ended
 	})

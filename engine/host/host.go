@@ -288,10 +288,10 @@ func (h *Host) health() error {
 	return h.Engine.Stuck()
 }
 
-// unwritten is Unrecorded, for a program that goes on without its run directory.
+// unwritten is Unrecorded for a program that starts without its run directory, too, and for the others whether they have lost theirs.
 func (h *Host) unwritten() error {
 	if h.o.Usable == nil {
-		return nil
+		return h.Barred()
 	}
 	return h.Unrecorded()
 }

@@ -222,6 +222,7 @@ func (h *Host) keepLock(ctx context.Context) error {
 		case again:
 			told = ""
 			h.o.Log.Warn("the lock's file had been removed, and is held anew", "dir", h.o.Config.RunDir)
+			h.Engine.Repair() // what could not be recorded meanwhile
 		}
 	}
 }

@@ -308,6 +308,42 @@ func TestProcessesOfCgroupsBelow(t *testing.T) {
 	}
 }
 
+// An engine inside a container gives its processes scores and policies of their own, in cgroups of their own: they keep them, when the
+// container's are set and when they are taken back. So it is where all are below, of which the first counts.
+func TestProcessesBelowWithValuesOfTheirOwn(t *testing.T) {
+	t.Parallel()
+	for _, inside := range []bool{false, true} {
+		m := newMachine(t, "6.12")
+		first := ctr
+		if inside {
+			first = ctr + "/init.scope"
+			m.start(t, ctr)
+			m.Mkdir(t, first)
+		}
+		m.Mkdir(t, ctr+"/docker/one")
+		m.start(t, first, 10)
+		m.start(t, ctr+"/docker")
+		m.start(t, ctr+"/docker/one", 11, 12)
+		m.tasks.oom[11], m.tasks.sched[11] = 1000, 3
+		p := plan.Plan{set(ctr, plan.OOMScoreAdj, plan.Int(-500)), set(ctr, plan.SchedPolicy, plan.Int(5))}
+		have := func(what string, oom, sched map[int]int) {
+			t.Helper()
+			if d := cmp.Diff([]map[int]int{oom, sched}, []map[int]int{m.tasks.oom, m.tasks.sched}); d != "" {
+				t.Errorf("all below %v, %s (-want +got):\n%s", inside, what, d)
+			}
+		}
+		for range 2 {
+			m.apply(t, p...)
+			have("set", map[int]int{10: -500, 11: 1000, 12: -500}, map[int]int{10: 5, 11: 3, 12: 5})
+			if bad := m.Verify(p); len(bad) != 0 {
+				t.Errorf("all below %v: not in force: %v", inside, bad)
+			}
+		}
+		m.Restore(t.Context(), m.ledger.all(), false)
+		have("restored", map[int]int{10: 0, 11: 1000, 12: 0}, map[int]int{10: 0, 11: 3, 12: 0})
+	}
+}
+
 // A process that has set its own OOM score keeps it, and so do those that it forks, while the others are given one, and when they give it
 // back, whoever takes it back.
 func TestOwnOOMScoresStay(t *testing.T) {

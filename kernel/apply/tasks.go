@@ -6,6 +6,7 @@ package apply
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -45,11 +46,15 @@ func (a *session) changeTasks(p plan.Plan, s plan.Setting) (cgroup.Change, error
 	if err := a.hook(s.Knob); err != nil {
 		return cgroup.Change{}, err
 	}
-	pids, err := a.pids(s.Target)
+	pids, own, err := a.tasksOf(s.Target)
 	if err != nil {
 		return cgroup.Change{}, err
 	}
 	c := cgroup.Change{Same: true, Current: s.Value}
+	theirs, err := a.theirOwn(p, s, pids, own)
+	if err != nil {
+		return c, err
+	}
 	for _, pid := range pids {
 		have, err := a.taskValue(p, s, pid)
 		if errors.Is(err, unix.ENOENT) && s.Knob == plan.RDTClass && s.Value != plan.Text("") {
@@ -62,7 +67,7 @@ func (a *session) changeTasks(p plan.Plan, s plan.Setting) (cgroup.Change, error
 		if err != nil {
 			return c, err
 		}
-		if have == s.Value || s.Only.Set && have != plan.Int(s.Only.V) {
+		if have == s.Value || s.Only.Set && have != plan.Int(s.Only.V) || theirs[pid] {
 			continue
 		}
 		if c.Same {
@@ -72,6 +77,32 @@ func (a *session) changeTasks(p plan.Plan, s plan.Setting) (cgroup.Change, error
 		c.Original = append(c.Original, have.String())
 	}
 	return c, nil
+}
+
+// theirOwn are processes of cgroups below the container's own that have been given another score or policy there, as an engine or an init system
+// inside does: neither what the container's own processes have nor, where all are below, what the first process has. They keep it.
+func (a *session) theirOwn(p plan.Plan, s plan.Setting, pids []int, own int) (map[int]bool, error) {
+	if own == len(pids) || s.Only.Set || s.Knob != plan.OOMScoreAdj && s.Knob != plan.SchedPolicy {
+		return nil, nil
+	}
+	var out map[int]bool
+	common := []plan.Value{s.Value}
+	for i, pid := range slices.Backward(pids) { // the container's own first
+		have, err := a.taskValue(p, s, pid)
+		switch {
+		case errors.Is(err, unix.ESRCH) || errors.Is(err, unix.ENOENT):
+		case err != nil:
+			return nil, err
+		case i >= len(pids)-max(own, 1):
+			common = append(common, have)
+		case !slices.Contains(common, have):
+			if out == nil {
+				out = map[int]bool{}
+			}
+			out[pid] = true
+		}
+	}
+	return out, nil
 }
 
 // hook reports a missing hook.
@@ -99,21 +130,38 @@ const maxBelow = 16
 // pids lists the target's processes, a container's with those of the cgroups below its own: an init system or a container engine makes
 // such, and on v2 it must leave none in the container's. A target without any is gone for every knob of processes.
 func (a *session) pids(t plan.Target) ([]int, error) {
+	pids, _, err := a.tasksOf(t)
+	return pids, err
+}
+
+// tasksOf is pids, and how many of them are in the target's own cgroup. These come last, else the one with the lowest number, which others
+// are compared with: who is killed on the way has changed that one last.
+func (a *session) tasksOf(t plan.Target) (pids []int, own int, err error) {
 	dir, err := a.fs.ProcsDir(t)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	b := a.held.Get()
 	defer b.Put()
-	deep := 0
+	if pids, err = addPIDs(nil, b, dir, 0); err != nil {
+		return nil, 0, err
+	}
+	own = len(pids)
 	if t.Level == plan.LevelContainer {
-		deep = maxBelow
+		if pids, err = addBelow(pids, b, dir, maxBelow); err != nil {
+			return nil, 0, err
+		}
 	}
-	pids, err := addPIDs(nil, b, dir, deep)
-	if err == nil && len(pids) == 0 {
-		err = fmt.Errorf("%s: %w: no process", t, ErrGone)
+	if len(pids) == 0 {
+		return nil, 0, fmt.Errorf("%s: %w: no process", t, ErrGone)
 	}
-	return pids, err
+	if own < len(pids) {
+		if own == 0 {
+			slices.Sort(pids)
+		}
+		slices.Reverse(pids)
+	}
+	return pids, own, nil
 }
 
 // addPIDs adds the processes of a cgroup, and of those below it as deep as said. A threaded cgroup lists none (EOPNOTSUPP): they stand in
@@ -128,6 +176,11 @@ func addPIDs(pids []int, b *root.Buffer, dir string, deep int) ([]int, error) {
 			return pids, err
 		}
 	}
+	return addBelow(pids, b, dir, deep)
+}
+
+// addBelow adds the processes of the cgroups below one.
+func addBelow(pids []int, b *root.Buffer, dir string, deep int) ([]int, error) {
 	if deep == 0 {
 		return pids, nil
 	}

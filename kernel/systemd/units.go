@@ -28,6 +28,8 @@ type Units struct {
 	close context.CancelFunc
 	// plain: the systemd behind conn has refused CPUWeight=idle, so it is older than version 252 and never writes to cpu.idle.
 	plain bool
+	// noPeriod: it has refused CPUQuotaPeriodUSec, so it is older than version 242 and has every quota of 100 ms.
+	noPeriod bool
 }
 
 // bus is the part of go-systemd's connection that is used.
@@ -85,29 +87,41 @@ func settle(ctx context.Context, b bus) error {
 	return nil
 }
 
-// invalidArgs is how systemd refuses a value; the call it came in has changed nothing then.
-const invalidArgs = "org.freedesktop.DBus.Error.InvalidArgs"
+// How systemd refuses a value, and a property that it does not know; the call it came in has changed nothing then.
+const (
+	invalidArgs = "org.freedesktop.DBus.Error.InvalidArgs"
+	readOnly    = "org.freedesktop.DBus.Error.PropertyReadOnly"
+)
 
-// set makes the call, without idle where this systemd does not know it. The turn is held.
+func isIdle(p Property) bool { return p.Name == "CPUWeight" && p.Value == any(weightIdle) }
+
+func isPeriod(p Property) bool { return p.Name == "CPUQuotaPeriodUSec" }
+
+// set makes the call, without what this systemd is too old for. The turn is held.
 func (u *Units) set(ctx context.Context, b bus, name string, props []Property) error {
-	idle := slices.IndexFunc(props, func(p Property) bool { return p.Name == "CPUWeight" && p.Value == any(weightIdle) })
-	rest := props
-	if idle >= 0 {
-		rest = slices.Delete(slices.Clone(props), idle, idle+1)
+	props = slices.DeleteFunc(slices.Clone(props), func(p Property) bool { return u.plain && isIdle(p) || u.noPeriod && isPeriod(p) })
+	if len(props) == 0 {
+		return nil
 	}
-	if idle < 0 || !u.plain {
-		err := b.SetUnitPropertiesContext(ctx, name, true, variants(props)...)
-		var refused godbus.Error
-		if err == nil || idle < 0 || !errors.As(err, &refused) || refused.Name != invalidArgs {
-			return err
-		}
+	err := b.SetUnitPropertiesContext(ctx, name, true, variants(props)...)
+	var refused godbus.Error
+	if err == nil || !errors.As(err, &refused) {
+		return err
 	}
-	if len(rest) > 0 {
-		if err := b.SetUnitPropertiesContext(ctx, name, true, variants(rest)...); err != nil {
-			return err
-		}
+	var without func(Property) bool
+	var note *bool
+	switch {
+	case refused.Name == invalidArgs && slices.ContainsFunc(props, isIdle):
+		without, note = isIdle, &u.plain
+	case refused.Name == readOnly && slices.ContainsFunc(props, isPeriod):
+		without, note = isPeriod, &u.noPeriod
+	default:
+		return err
 	}
-	u.plain = true
+	if err := u.set(ctx, b, name, slices.DeleteFunc(props, without)); err != nil {
+		return err
+	}
+	*note = true
 	return nil
 }
 
@@ -147,7 +161,7 @@ func (u *Units) open(ctx context.Context) (fresh bool, err error) {
 	conn, err := u.dial(life)
 	switch dialed := release(); {
 	case err == nil && dialed:
-		u.conn, u.close, u.plain = conn, end, false
+		u.conn, u.close, u.plain, u.noPeriod = conn, end, false, false
 		return true, nil
 	case err == nil:
 		conn.Close()

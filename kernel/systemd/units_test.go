@@ -23,8 +23,8 @@ type fakeBus struct {
 	broken bool
 	closed bool
 	stuck  bool
-	// old refuses what systemd 251 does.
-	old bool
+	// old refuses what systemd 251 does, older what 241 does as well.
+	old, older bool
 	// settled is how many calls there had been when it was last waited for; deaf refuses that.
 	settled int
 	deaf    error
@@ -44,6 +44,9 @@ func (b *fakeBus) SetUnitPropertiesContext(ctx context.Context, name string, run
 	for _, p := range props {
 		if b.old && p.Name == "CPUWeight" && p.Value.Value() == uint64(0) {
 			return godbus.Error{Name: "org.freedesktop.DBus.Error.InvalidArgs"}
+		}
+		if b.older && p.Name == "CPUQuotaPeriodUSec" {
+			return godbus.Error{Name: "org.freedesktop.DBus.Error.PropertyReadOnly"}
 		}
 	}
 	for _, p := range props {
@@ -152,6 +155,27 @@ func TestUnitsOfAnOldSystemd(t *testing.T) {
 	}
 	if held, err := u.Held(t.Context(), "a.slice"); err != nil || held[plan.CPUIdle] != "0" {
 		t.Errorf("a new systemd holds %v, %v", held, err)
+	}
+}
+
+// One that knows no period either: a property that is unknown has the whole call refused, and the others are set without it. Another refusal is told.
+func TestUnitsOfAnOlderSystemd(t *testing.T) {
+	t.Parallel()
+	older := &fakeBus{old: true, older: true}
+	u := newUnits(true, dialer(older))
+	settings := []plan.Setting{{Knob: plan.CPUQuota, Value: plan.Int(50000)}, {Knob: plan.CPUPeriod, Value: plan.Int(100000)}, {Knob: plan.CPUShares, Value: plan.Int(512)}}
+	for range 2 {
+		if err := u.SetProperties(t.Context(), "a.slice", settings, unit.Linear); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if want := slices.Repeat([]string{"a.slice CPUQuotaPerSecUSec @t 500000", "a.slice CPUShares @t 512"}, 2); !slices.Equal(older.calls, want) {
+		t.Errorf("calls %q", older.calls)
+	}
+	v2 := newUnits(false, dialer(&fakeBus{old: true, older: true}))
+	both := append([]plan.Setting{{Knob: plan.CPUIdle, Value: plan.Int(1)}}, settings[:2]...)
+	if err := v2.SetProperties(t.Context(), "a.slice", both, unit.Linear); err != nil || !v2.plain || !v2.noPeriod {
+		t.Errorf("neither is known: %v", err)
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/koord-rt/koord-rt/engine/enginetest"
 	"github.com/koord-rt/koord-rt/model/journal"
 	"github.com/koord-rt/koord-rt/model/node"
+	"github.com/koord-rt/koord-rt/model/plan"
 	"github.com/koord-rt/koord-rt/model/workload"
 )
 
@@ -192,6 +193,20 @@ func TestSecondLifeOfAnOldAnswer(t *testing.T) {
 		r.do("POST", "/containers/"+id+"/stop", nil)
 		r.do("POST", "/containers/"+id+"/start", nil)
 		stands("200000 100000")
+		// Killed now, the next life of the proxy knows by the ledger that the daemon's value is not the client's.
+		var base string
+		for _, rec := range r.book.All() {
+			switch {
+			case rec.Target.Container != id:
+			case rec.Via == journal.ViaGone:
+				base = ""
+			case rec.Via == journal.ViaRuntime && rec.Knob == plan.CPUQuota.String():
+				base = rec.Base
+			}
+		}
+		if base != "200000" {
+			t.Errorf("the ledger has %q for what the client has asked for", base)
+		}
 	}
 }
 

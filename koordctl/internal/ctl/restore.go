@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -51,8 +52,11 @@ func (e *env) restore(ctx context.Context, dryRun bool, pod, container, endpoint
 	var j journal.Journal
 	runDir := e.path(e.runDir)
 	// "0 restored" would be good news of a run directory where nobody has been; and whatever else it is, the lock would close it to others.
-	if info, err := os.Stat(ledger.Dir(runDir)); err != nil || !info.IsDir() {
+	switch info, err := os.Stat(ledger.Dir(runDir)); {
+	case errors.Is(err, fs.ErrNotExist), err == nil && !info.IsDir():
 		return fmt.Errorf("nothing to restore: no ledger in %s: nothing of koord-rt has run since the node's start, or give its runDir with --run-dir", runDir)
+	case err != nil:
+		return fmt.Errorf("look for ledgers: %w", err)
 	}
 	if !dryRun {
 		held, err := lock.Acquire(filepath.Join(runDir, restoreWriter+".lock"))
