@@ -156,8 +156,8 @@ var table = [NumMetrics]row{
 	DiskLatency: {"disk_latency", Micros, true, "mean time of a wait of its tasks for a disk (taskstats); without delay accounting its IO pressure " +
 		"per request"},
 	ClassCPU: {"class_cpu", Cores, false, "CPU time per second of the cgroup of Kubernetes' BestEffort class, with pods that nobody has told of yet"},
-	StallCPUOwn: {"psi_cpu_own_stall", MicrosPerSecond, true, "time for which quotas of a pod and of its containers stopped it, summed up, over the " +
-		"interval of psi_cpu_some_stall; only of intervals in which they did"},
+	StallCPUOwn: {"psi_cpu_own_stall", MicrosPerSecond, true, "time for which quotas of a pod and of its containers stopped it, summed up as far as " +
+		"time allows, over the interval of psi_cpu_some_stall; only of intervals in which they did"},
 	NetworkRTT: {"network_rtt", Micros, true, "median of the smoothed round trip times of up to 16 of its TCP connections that were active (sock_diag)"},
 }
 

@@ -35,8 +35,9 @@ type victim[T ~int64] struct {
 
 // run takes victims for a rule and writes decision and evictions.
 func (k *kind[T]) run(r *round, u *rule[T]) {
-	rest := k.rest(r, u)
+	rest, left := k.rest(r, u)
 	d, reason := k.demand(r, u)
+	d.Left = left
 	decision := Decision{Feature: u.feature, Band: u.band, Over: true, Rest: rest, Reason: reason, Limited: u.limited}
 	k.keep(&decision, d)
 	r.out.Decisions = append(r.out.Decisions, decision)
@@ -56,10 +57,11 @@ func (k *kind[T]) demand(r *round, u *rule[T]) (d Demand[T], reason string) {
 		p := &r.in.Pods[i]
 		amount, known := u.gives(p)
 		mine := u.belongs(p)
-		hurry := mine && r.waits[i] && !r.budget && r.appeal(p, u.feature) == "" // in danger nobody waits for his turn
+		late := r.waits[i] && p.Held == ByTurn && !r.budget // in danger nobody waits for his turn, and who does is not counted on
+		hurry := mine && late && r.appeal(p, u.feature) == ""
 		switch {
 		case !known || amount <= 0:
-		case r.leaving[i] && !hurry && u.counts(p):
+		case r.leaving[i] && !late && u.counts(p):
 			d.Pending += amount
 		case !hurry && (r.leaving[i] || p.Leaving || !mine): // a pod that is stuck neither counts nor can it be evicted again
 		default:

@@ -25,7 +25,8 @@
 // is booked frees no memory by itself, so its evictions do.
 //
 // Victims are chosen all at once, and whoever carries that out asks for one after another. Each step says whether those whose turn has not come
-// are still needed (Rest). In danger they are chosen again, so that they need not wait for it.
+// are still needed (Rest), and what for (Demand.Left). In danger they are chosen again, once, so that they need not wait for it; whom the feature may
+// not take is not counted on then.
 //
 // Examples: capacity 100 GiB, use 75, threshold 70: lower 68, release 7 GiB. BE request 10 CPUs, limit 5, lower 60, upper
 // 80: satisfaction 0.5, release 3 CPUs.
@@ -132,8 +133,9 @@ type State struct {
 
 // Demand is an amount to release.
 type Demand[T ~int64] struct {
-	// Release is the whole, Pending what leaving pods still hold, Chosen what the new victims hold.
-	Release, Pending, Chosen T
+	// Release is the whole, Pending what leaving pods still hold, Chosen what the new victims hold. Left is what pods that were asked to go do not
+	// hold of what there is to release down to the lower mark, before the new victims are chosen.
+	Release, Pending, Chosen, Left T
 }
 
 // Decision is what one feature found. Features that are off or have nothing to look at have none.
@@ -190,7 +192,7 @@ func Step(s State, in Input) (State, Output) {
 	for i := range in.Pods {
 		p := &in.Pods[i]
 		r.leaving[i] = p.Leaving && (p.LeavingSince == 0 || in.Now-p.LeavingSince < patience)
-		r.waits[i] = r.leaving[i] && p.Held == ByTurn
+		r.waits[i] = r.leaving[i] && (p.Held == ByTurn || p.Held == ByDanger)
 	}
 	r.memory(&s)
 	r.cpu(&s)
@@ -208,7 +210,7 @@ func or(m, d unit.Micros) unit.Micros {
 type round struct {
 	in *Input
 	t  *strategy.ResourceThresholdStrategy
-	// leaving marks the pods that count as released, waits those of them whose turn has not come.
+	// leaving marks the pods that count as released, waits those of them that nobody has asked to go.
 	leaving, waits []bool
 	// rest is why no victim may be taken now, for the resource at hand; empty when some may.
 	rest string

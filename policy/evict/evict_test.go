@@ -179,8 +179,8 @@ func TestUnits(t *testing.T) {
 	in.Memory = evict.Memory{Capacity: 100 * gib, Used: unit.Got(75 * gib)}
 	_, out := evict.Step(evict.State{}, in)
 	want := []evict.Decision{
-		{Feature: evict.BEMemoryEvict, Over: true, Rest: evict.Needed, Memory: evict.Demand[unit.Bytes]{Release: 7 * gib}},
-		{Feature: evict.MemoryEvict, Over: true, Rest: evict.Needed, Memory: evict.Demand[unit.Bytes]{Release: 7 * gib, Chosen: 7 * gib}},
+		{Feature: evict.BEMemoryEvict, Over: true, Rest: evict.Needed, Memory: evict.Demand[unit.Bytes]{Release: 7 * gib, Left: 7 * gib}},
+		{Feature: evict.MemoryEvict, Over: true, Rest: evict.Needed, Memory: evict.Demand[unit.Bytes]{Release: 7 * gib, Chosen: 7 * gib, Left: 7 * gib}},
 	}
 	for i := range out.Decisions {
 		out.Decisions[i].Reason = ""

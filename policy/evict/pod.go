@@ -28,7 +28,7 @@ type Pod struct {
 	Allowed Features
 	// Unevictable says why the pod is never a victim ("static pod", "daemon set"); empty when it may be.
 	Unevictable string
-	// Held says why it is not asked for now; ByTurn only of one that is Leaving.
+	// Held says why it is not asked for now; ByTurn and ByDanger only of one that is Leaving.
 	Held Held
 	// Leaving: it was evicted or deleted and is still there. LeavingSince is since when that is known; 0 for just now.
 	Leaving      bool
@@ -53,6 +53,8 @@ const (
 	ByFailure
 	// ByTurn: an earlier step has chosen it, and others are asked for first. It counts as leaving.
 	ByTurn
+	// ByDanger: a step in danger has chosen it, and it is asked for next.
+	ByDanger
 )
 
 // highest is the top of Koordinator's priority bands. What is above them is more important than any of them: system

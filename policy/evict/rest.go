@@ -11,7 +11,7 @@ type Rest uint8
 const (
 	// Enough: they need not go any more. Nothing is to be released, or those that were asked for hold all of it.
 	Enough Rest = iota
-	// Unknown: it was not measured. They are still chosen, and not asked for meanwhile: what was not measured evicts nobody.
+	// Unknown: it was not measured. They are still chosen for a while, and not asked for meanwhile: what was not measured evicts nobody.
 	Unknown
 	// Needed: they go in their turn, until the lower mark is reached and not only the threshold.
 	Needed
@@ -28,8 +28,21 @@ func RestOf(decisions []Decision, e *Eviction) (rest Rest) {
 	return rest
 }
 
-// rest is what a rule means for them: what those hold that were asked for counts as released.
-func (k *kind[T]) rest(r *round, u *rule[T]) Rest {
+// Take reports whether a victim may be asked for by the decisions of a step, and takes what it releases from what they have left: between two steps
+// no more are asked for than the first needs, however many might go at once.
+func Take(decisions []Decision, e *Eviction) (needed bool) {
+	for i := range decisions {
+		if d := &decisions[i]; d.Feature == e.Feature && d.Band == e.Band {
+			needed = needed || d.CPU.Left > 0 || d.Memory.Left > 0
+			d.CPU.Left -= e.CPU
+			d.Memory.Left -= e.Memory
+		}
+	}
+	return needed
+}
+
+// rest is what a rule means for them, and what is left to release: what those hold that were asked for counts as released.
+func (k *kind[T]) rest(r *round, u *rule[T]) (Rest, T) {
 	left := u.need
 	for i := range r.in.Pods {
 		if !r.leaving[i] || r.waits[i] {
@@ -40,14 +53,17 @@ func (k *kind[T]) rest(r *round, u *rule[T]) Rest {
 		}
 	}
 	if left > 0 {
-		return Needed
+		return Needed, left
 	}
-	return Enough
+	return Enough, 0
 }
 
 // calm keeps the decision that nobody is chosen. The rule's need is down to the lower mark, where the threshold is not crossed, too.
 func (k *kind[T]) calm(r *round, u *rule[T], reason string) {
-	r.out.Decisions = append(r.out.Decisions, Decision{Feature: u.feature, Band: u.band, Reason: reason, Limited: u.limited, Rest: k.rest(r, u)})
+	rest, left := k.rest(r, u)
+	d := Decision{Feature: u.feature, Band: u.band, Reason: reason, Limited: u.limited, Rest: rest}
+	k.keep(&d, Demand[T]{Left: left})
+	r.out.Decisions = append(r.out.Decisions, d)
 }
 
 // quiet keeps the decision that nothing is to be done.

@@ -91,7 +91,8 @@ func TestRest(t *testing.T) {
 			s.MemoryAt = tc.in.Now - unit.Second
 		}
 		_, out := evict.Step(s, tc.in)
-		if got := evict.RestOf(out.Decisions, &evict.Eviction{Feature: tc.feature}); got != tc.want {
+		e := &evict.Eviction{Feature: tc.feature}
+		if got := evict.RestOf(out.Decisions, e); got != tc.want || evict.Take(out.Decisions, e) != (tc.want == evict.Needed) {
 			t.Errorf("%s: %d, want %d\n%s", name, got, tc.want, reasons(out))
 		}
 	}
@@ -131,7 +132,8 @@ func TestRestOfBookings(t *testing.T) {
 	}
 }
 
-// TestNoTurnInDanger: who waits for his turn is chosen again in danger, once, so that nobody waits; whom the feature may not take counts as leaving.
+// TestNoTurnInDanger: who waits for his turn is chosen again in danger, once, so that nobody waits; whom the feature may not take is not
+// counted on, for nobody may ask it to go.
 func TestNoTurnInDanger(t *testing.T) {
 	t.Parallel()
 	agreed := func(p *evict.Pod) { p.EvictionEnabled = true }
@@ -141,12 +143,27 @@ func TestNoTurnInDanger(t *testing.T) {
 		t.Errorf("calm: %q\n%s", names(out), reasons(out))
 	}
 	in.Danger = "none is left"
-	_, out := evict.Step(evict.State{}, in)
+	s, out := evict.Step(evict.State{}, in)
 	if names(out) != "first" || out.Evictions[0].RespectBudget || !strings.Contains(reasons(out), "MemoryEvict: node memory 126 GiB") {
 		t.Errorf("danger: %q, %+v\n%s", names(out), out.Evictions, reasons(out))
 	}
-	in.Pods[0].Allowed = evict.Features(0).With(evict.BECPUEvict)
-	if _, out = evict.Step(evict.State{}, in); names(out) != "" || !strings.Contains(reasons(out), "leaving pods hold 40 GiB: nothing more to do") {
+	for range 3 { // the executor is busy, and by now another one would come first
+		in.Now += unit.Second
+		in.Pods[0].LeavingSince, in.Pods[0].Held, in.Pods[1].MemoryUsed = in.Now, evict.ByDanger, unit.Got(45*gib)
+		s, out = evict.Step(s, in)
+		if names(out) != "" || !strings.Contains(reasons(out), "leaving pods hold 40 GiB: nothing more to do") {
+			t.Errorf("still in danger: %q\n%s", names(out), reasons(out))
+		}
+		if got := out.Decisions[0].Memory.Left; got != out.Decisions[0].Memory.Release {
+			t.Errorf("nobody was asked, and %d are left", got)
+		}
+	}
+	in.Pods[0].Held, in.Pods[0].Allowed, in.Pods[1].MemoryUsed = evict.ByTurn, evict.Features(0).With(evict.BECPUEvict), unit.Got(5*gib)
+	if _, out = evict.Step(evict.State{}, in); names(out) != "other" || strings.Contains(reasons(out), "leaving pods hold 4") {
 		t.Errorf("danger, for CPU alone: %q\n%s", names(out), reasons(out))
+	}
+	in.Danger = ""
+	if _, out = evict.Step(evict.State{}, in); names(out) != "" || !strings.Contains(reasons(out), "leaving pods hold 40 GiB: nothing more to do") {
+		t.Errorf("calm, for CPU alone: %q\n%s", names(out), reasons(out))
 	}
 }

@@ -47,26 +47,39 @@ func (h *hearing) sort(called []string, since map[string]unit.Micros, members []
 }
 
 // own is for how long, in microseconds, limits have stopped a pod over the time that the trigger looks at: since the last tick by what the kernel counts
-// by now, before it by what the ticks have told, whole ticks, so that it is rather too long than too short.
+// by now, before it by what the ticks have told. When in such a stretch it was stopped nobody knows, so that of one that begins before that time as large a
+// part counts as lies in it. Over many calls that is right: stops that have nothing to do with a call lie anywhere in the stretch. All of it, of ten seconds
+// say, would have a pod that is stopped for a moment in each of them never be heard.
 func (h *hearing) own(m *engine.Member, now unit.Micros) (micros float64) {
-	ticked := now
+	over := unit.Micros(h.trigger.Window.Microseconds()) + counted
+	ticked := now // where nothing is known since the last tick it goes on
 	if limited(m) {
 		if grown, since, ok := h.stopped(m.Pod.UID); ok {
 			micros, ticked = grown, since
+			if past := now - since; past > over {
+				micros *= float64(over) / float64(past)
+			}
 		}
 	}
-	before := ticked - (now - unit.Micros(h.trigger.Window.Microseconds()) - counted)
-	if before <= 0 {
-		return micros
+	for left := over - (now - ticked); left > 0; left, ticked = left-h.interval, ticked-h.interval {
+		micros += h.told(m, ticked) * min(left, h.interval).Seconds()
 	}
-	from := ticked - (before+h.interval-1)/h.interval*h.interval
-	told := func(of sample.Subject) { // only of ticks in which it was stopped
-		q := h.window.Query(of, sample.CPUThrottledTime, from, ticked)
-		micros += q.Avg * float64(q.Count) * h.interval.Seconds()
+	return micros
+}
+
+// told is for how long in a second, in microseconds, limits have stopped a pod in the tick that ended at to.
+func (h *hearing) told(m *engine.Member, to unit.Micros) (micros float64) {
+	see := func(of sample.Subject) { // the time is told only of a tick in which it was stopped
+		stopped, _, _ := h.window.Last(of, sample.CPUThrottledTime, to-h.interval, to)
+		// Summed up over CPUs it may be longer than the periods in which it was stopped.
+		if part, _, _ := h.window.Last(of, sample.CPUThrottled, to-h.interval, to); part > 0 {
+			stopped = min(stopped, part*float64(unit.Second))
+		}
+		micros += stopped
 	}
-	told(sample.OfPod(m.Pod.UID))
+	see(sample.OfPod(m.Pod.UID))
 	for _, c := range m.Containers {
-		told(sample.OfContainer(c.ID))
+		see(sample.OfContainer(c.ID))
 	}
 	return micros
 }

@@ -20,7 +20,7 @@ func (containers) collect(t *tick) {
 				continue
 			}
 			t.emitUsage(c)
-			p.ownNS += c.stops()
+			p.own.add(c.stops())
 			if c.counters.Have.Has(usage.MemoryCurrent) {
 				t.emit(c.subject, sample.MemoryCharged, float64(c.counters.Current), c.at)
 			}

@@ -13,9 +13,14 @@ func (pods) collect(t *tick) {
 		t.readParent(e)
 	}
 	for _, p := range t.pods {
+		was := p.at
 		if t.read(&p.entry, p.above); p.fresh {
 			t.emitUsage(&p.entry)
-			p.ownNS += p.stops()
+			if was == 0 { // what was before it was known is not of any interval
+				was = p.at
+			}
+			p.own.begin(nanoseconds(p.at - was))
+			p.own.add(p.stops())
 		}
 	}
 }

@@ -33,7 +33,7 @@ type pressures struct {
 // pressure is one subject's totals.
 type pressure struct {
 	some, full [len(resources)]sample.Rate
-	own        sample.Rate // of entry.ownNS, each time that some of the CPU is taken
+	own        sample.Rate // of entry.own, each time that some of the CPU is taken
 	// absent counts readings without a pressure file; then it is looked for less often.
 	absent uint32
 	last   [len(resources)]level
@@ -181,7 +181,7 @@ func (p *pressure) glance(t *tick, e *entry, now *psi.Stat) {
 func (p *pressure) tell(t *tick, e *entry, i int, s *psi.Stat) (stalled figure) {
 	at := t.clock()
 	if i == cpuPressure && e.subject.Kind == sample.Pod {
-		if d, ok := p.own.Next(e.ownNS, at); ok && d.Count > 0 {
+		if d, ok := p.own.Next(e.own.ns, at); ok && d.Count > 0 {
 			t.emit(e.subject, sample.StallCPUOwn, d.PerSecond()/1000, at)
 		}
 	}

@@ -48,9 +48,9 @@ type reading struct {
 	// cores is the CPU used since the reading before; rated says that there was one.
 	cores float64
 	rated bool
-	// limited: its quota has stopped it in the interval before the last reading; stoppedNS for how long in all.
-	limited   bool
-	stoppedNS uint64
+	// limited: its quota has stopped it in the interval before the last reading; stop is how often and for how long in all.
+	limited bool
+	stop    stop
 	// rested: at its slow turn, it has not run since the one before.
 	rested bool
 	turn   turn

@@ -18,13 +18,14 @@ type limitedRig struct {
 	*rig
 	pod     Pod
 	ran     int
-	stopped map[string]int // µs, by cgroup
-	waited  int            // µs
+	stopped map[string]int    // µs, by cgroup
+	periods map[string][2]int // and those in which it was stopped
+	waited  int               // µs
 }
 
 func newLimitedRig(t *testing.T) *limitedRig {
 	t.Helper()
-	r := &limitedRig{rig: newRig(t, "6.12-v2", node.CgroupV2, func(o *Options) { o.Slow = 10 }), stopped: map[string]int{}}
+	r := &limitedRig{rig: newRig(t, "6.12-v2", node.CgroupV2, func(o *Options) { o.Slow = 10 }), stopped: map[string]int{}, periods: map[string][2]int{}}
 	r.pod = targets(node.CgroupV2).Pods[1]
 	r.follow()
 	return r
@@ -41,7 +42,7 @@ func (r *limitedRig) put(t *testing.T) {
 	t.Helper()
 	r.ran += 1000
 	for _, cgroup := range []string{r.pod.Cgroup, r.pod.Containers[0].Cgroup, r.pod.Containers[1].Cgroup} {
-		text := fmt.Sprintf(cpuStat, 100_000_000+r.ran, 100, 10)
+		text := fmt.Sprintf(cpuStat, 100_000_000+r.ran, 100+r.periods[cgroup][0], 10+r.periods[cgroup][1])
 		r.record.Put(t, "sys/fs/cgroup"+cgroup+"/cpu.stat", strings.Replace(text, "throttled_usec 0", fmt.Sprint("throttled_usec ", r.stopped[cgroup]), 1))
 	}
 	r.record.Put(t, "sys/fs/cgroup"+r.pod.Cgroup+"/cpu.pressure",
@@ -173,5 +174,62 @@ func TestStopped(t *testing.T) {
 	check("a counter that has fallen", 30_000)
 	if _, _, ok := r.Stopped("nobody"); ok {
 		t.Error("a pod that is not followed")
+	}
+}
+
+// pass has periods pass, in some of which everybody is stopped on so many CPUs for so long.
+func (r *limitedRig) pass(periods, stopped, cpus, micros int) {
+	for _, cgroup := range []string{r.pod.Cgroup, r.pod.Containers[0].Cgroup} {
+		p := r.periods[cgroup]
+		r.periods[cgroup] = [2]int{p[0] + periods, p[1] + stopped}
+		r.stopped[cgroup] += stopped * cpus * micros
+	}
+	r.waited += stopped * micros
+}
+
+// TestOwnStallOfManyCPUs: the kernel sums a stop up over CPUs, in a pod and in its container; nobody waits longer for it than for the periods in which it was
+// stopped, whatever period the kubelet was told, and nobody longer than time has passed.
+func TestOwnStallOfManyCPUs(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		periods, stopped, cpus, micros int     // in each second
+		own                            float64 // µs in a second
+		short                          float64 // µs by a tenth of a second after it
+	}{
+		"once a second":               {10, 1, 10, 20_000, 2e6 / 9, 2e5},
+		"on one CPU":                  {10, 1, 1, 20_000, 40_000, 40_000},
+		"in each period":              {10, 10, 10, 90_000, 1e6, 2e5},
+		"on hundreds":                 {10, 1, 500, 90_000, 2e6 / 9, 2e5},
+		"a period of 10 ms":           {100, 1, 10, 5_000, 2e6 / 99, 2e5 / 9},
+		"a period of half a second":   {2, 1, 1, 300_000, 6e5, 2e5},
+		"runs for two periods only":   {2, 1, 10, 20_000, 4e5, 2e5},
+		"ended before the period did": {10, 0, 0, 0, 3e5, 2e5},
+	} {
+		r := newLimitedRig(t)
+		uncounted := func() {
+			if tc.stopped == 0 {
+				r.stopped[r.pod.Cgroup] += 300_000
+			}
+		}
+		r.turn(t)
+		for range 9 {
+			r.pass(tc.periods, tc.stopped, tc.cpus, tc.micros)
+			uncounted()
+			if some, _ := r.tick(t); some >= 0 {
+				t.Fatal("told early")
+			}
+		}
+		r.pass(tc.periods, tc.stopped, tc.cpus, tc.micros)
+		uncounted()
+		if some, own := r.tick(t); some < 0 || own < tc.own-2 || own > tc.own+2 {
+			t.Errorf("%s: of pressure %v its own limits make %v, want %v", name, some, own, tc.own)
+		}
+		r.pass(max(tc.periods/10, tc.stopped, 1), tc.stopped, tc.cpus, tc.micros)
+		uncounted()
+		r.put(t)
+		r.now += unit.Second / 10
+		if micros, _, ok := r.Stopped(r.pod.UID); !ok || micros < tc.short-1 || micros > tc.short+1 {
+			t.Errorf("%s: by now %v, %v, want %v", name, micros, ok, tc.short)
+		}
 	}
 }

@@ -49,8 +49,8 @@ type entry struct {
 	cg *usage.Cgroup // nil while it does not exist
 	// failures in a row to open it; after many, it is tried less often.
 	failures uint32
-	// ownNS, of a pod, is for how long limits of it and of its containers have stopped it since it is followed. It never falls.
-	ownNS uint64
+	// own is a pod's.
+	own ownTime
 	reading
 }
 

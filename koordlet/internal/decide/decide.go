@@ -146,9 +146,8 @@ type Outcome struct {
 	// AppProblems are host applications that are left alone, and why.
 	AppProblems []string
 
-	Suppress  suppress.Output
-	Evict     evict.Output
-	Evictions []evict.Eviction
+	Suppress suppress.Output
+	Evict    evict.Output
 	// Samples are of what was decided, for the window.
 	Samples []sample.Sample
 	// Tick is what the last full step decided. Reclaims and Events are of this step.
@@ -185,7 +184,6 @@ func Step(s State, f *Facts) (State, Outcome) {
 		}
 		s.OOMScore, s.tick.OOMScore = oomscore.Step(s.OOMScore, oomScoreInput(f, a, s.tick.Memory.Pressure, s.memo))
 		s.Evict, out.Evict = evict.Step(s.Evict, evictInput(f, a, &out.Suppress, &s.tick.Memory))
-		out.Evictions = out.Evict.Evictions
 		params := s.Sysctl.Held
 		s.Sysctl, s.tick.Sysctl = sysctl.Step(s.Sysctl, sysctlInput(f))
 		out.Node = s.tick.Sysctl.Plan

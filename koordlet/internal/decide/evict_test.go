@@ -43,7 +43,7 @@ func put(w *window.Memory, s sample.Subject, m sample.Metric, value float64) {
 
 func victims(out *decide.Outcome) string {
 	var all []string
-	for _, e := range out.Evictions {
+	for _, e := range out.Evict.Evictions {
 		all = append(all, e.Pod)
 	}
 	return strings.Join(all, " ")
@@ -216,7 +216,7 @@ func TestSatisfactionIsAnAverage(t *testing.T) {
 		history(w, be, sample.CPURequest, 20)
 		measure(w, now-unit.Second/2, 21, 14, 5)
 		s, out := decide.Step(decide.State{}, f) // 20.8 − 14 − 2 = 4.8 CPUs are left
-		if len(out.Evictions) != tc.want {
+		if len(out.Evict.Evictions) != tc.want {
 			t.Errorf("%s: %q, %s", name, victims(&out), decision(&out, evict.BECPUEvict).Reason)
 		}
 		if len(out.Samples) != 2 || out.Samples[0].Metric != sample.CPULimit || out.Samples[0].Value != float64(out.Suppress.Quota)/100_000 ||

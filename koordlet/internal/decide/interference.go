@@ -122,20 +122,30 @@ func (f *Facts) writes(u *usage, feature protocol.Feature) bool {
 	return active.Has(feature)
 }
 
-// signals are what is new since the step before. A pod that its own limit stops waits for CPUs because of it: its pressure
-// and its delay then tell nothing of others. They are of its last slow turn, so it counts whether the limit has stopped it since the turn before.
+// ownLeast is how long in a second a pod's own limits stop it so that its delay is theirs: a twentieth, the least of CPU pressure and of CPU delay in
+// policy/interference, below which nobody calls a pod disturbed.
+const ownLeast = unit.Second / 20
+
+// signals are what is new since the step before. A pod that its own limits stop waits for CPUs because of them. Where it is known for how long they did in
+// the interval of its pressure, that is taken off; its delay, which adds up all tasks, then tells of others only while that is little. Where it is not,
+// neither tells anything of others while a limit stops it.
 func (f *Facts) signals(u *usage, before unit.Micros, out *[interference.NumSignals]unit.Measured[interference.Level]) {
 	pod := sample.OfPod(u.member.Pod.UID)
 	limit := f.limited(u, before)
 	out[interference.Throttled] = limit
-	stopped := limit.V > 0 || f.since(pod, sample.StallCPUOwn, before).Known()
+	own := f.since(pod, sample.StallCPUOwn, before)
 	for _, w := range watched {
-		if w.signal == interference.CPUPressure && stopped {
-			continue
+		q := f.since(pod, w.metric, before)
+		if w.signal == interference.CPUPressure {
+			q = others(q, own, limit.V > 0)
 		}
-		if q := f.since(pod, w.metric, before); q.Known() {
+		if q.Known() {
 			out[w.signal] = unit.Got(interference.Level(q.Last * w.scale))
 		}
+	}
+	stopped := limit.V > 0
+	if own.Known() {
+		stopped = own.Last >= float64(ownLeast)
 	}
 	// Waiting and running are µs of a second, of all its tasks together.
 	if delay := f.since(pod, sample.RunQueueDelay, before); delay.Known() && u.cpu.OK && !stopped {
@@ -154,6 +164,17 @@ func (f *Facts) signals(u *usage, before unit.Micros, out *[interference.NumSign
 	if instructions > 0 {
 		out[interference.CPI] = unit.Got(interference.Level(cycles / instructions))
 	}
+}
+
+// others is what of a pod's pressure its own limits have not made, not known of one that they stop, nobody knows for how long.
+func others(stall, own seen, limited bool) seen {
+	switch {
+	case own.Known() && own.To == stall.To:
+		stall.Last = max(stall.Last-own.Last, 0)
+	case limited:
+		return seen{}
+	}
+	return stall
 }
 
 // limited is the part of its periods in which a limit of the pod, or of one of its containers, stopped it: the worst.

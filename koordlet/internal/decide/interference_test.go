@@ -186,22 +186,51 @@ func TestInterferenceOfItsOwnLimit(t *testing.T) {
 	}
 }
 
-// A limit that has stopped a pod since its last slow turn, and not in the last second, counts as well: pressure and delay are of all that time.
+// What a limit has made of a pod's pressure since its last slow turn is taken off it, whether or not it has stopped the pod in the last second. Of its delay,
+// of all its tasks, that cannot be: it says nothing where the limit has stopped the pod for as long as counts, and a short stop leaves it heard.
 func TestInterferenceOfItsOwnLimitOfLate(t *testing.T) {
 	t.Parallel()
-	l := newLife(func(*decide.Facts) {})
-	l.run(1, sample.StallCPUSome, 0)
-	at := l.f.Now + unit.Second - unit.Second/10
-	l.w.Append([]sample.Sample{
-		{Subject: sample.OfPod("ls"), Metric: sample.StallCPUOwn, Value: 5e5, At: at},
-		{Subject: sample.OfPod("ls"), Metric: sample.RunQueueDelay, Value: 2e6, At: at},
-		{Subject: sample.OfPod("ls"), Metric: sample.StallCPUSome, Value: 5e5, At: at},
-	})
-	pressed := l.baseline(interference.CPUPressure).Count
-	l.run(1, sample.StallCPUSome, 0)
-	for signal, want := range map[interference.Signal]int64{interference.CPUPressure: pressed, interference.CPUDelay: 0} {
-		if b := l.baseline(signal); b.Count != want {
-			t.Errorf("%s: %d samples, want %d", signal, b.Count, want)
+	for name, tc := range map[string]struct {
+		own      float64 // µs in a second
+		before   unit.Micros
+		now      bool    // stopped in the last second
+		pressure float64 // what is heard, -1 is nothing
+		delay    float64
+	}{
+		"all of it":                       {own: 5e5, pressure: 0, delay: -1},
+		"more than that":                  {own: 9e5, pressure: 0, delay: -1},
+		"a part":                          {own: 2e5, pressure: 0.3, delay: -1},
+		"a part, in the last second too":  {own: 2e5, now: true, pressure: 0.3, delay: -1},
+		"the least that counts":           {own: 5e4, pressure: 0.45, delay: -1},
+		"less":                            {own: 4.9e4, pressure: 0.451, delay: 0.2},
+		"1 ms in ten seconds":             {own: 1e2, pressure: 0.4999, delay: 0.2},
+		"1 ms in the last second":         {own: 1e3, now: true, pressure: 0.499, delay: 0.2},
+		"never":                           {pressure: 0.5, delay: 0.2},
+		"for how long is not known":       {now: true, pressure: -1, delay: -1},
+		"of another interval, and now":    {own: 2e5, before: unit.Second, now: true, pressure: -1, delay: -1},
+		"of another interval, not of now": {own: 2e5, before: unit.Second, pressure: 0.5, delay: 0.2},
+	} {
+		l := newLife(func(*decide.Facts) {})
+		l.tick = 1 // it has no pressure of its own
+		l.run(1, sample.StallCPUSome, 0)
+		at := l.f.Now + unit.Second - unit.Second/10
+		ls := sample.OfPod("ls")
+		if tc.own > 0 {
+			l.w.Append([]sample.Sample{{Subject: ls, Metric: sample.StallCPUOwn, Value: tc.own, At: at - tc.before}})
+		}
+		if tc.now {
+			l.w.Append([]sample.Sample{{Subject: ls, Metric: sample.CPUThrottled, Value: 0.1, At: at}})
+		}
+		l.w.Append([]sample.Sample{
+			{Subject: ls, Metric: sample.RunQueueDelay, Value: 2e6, At: at}, // beside 8 CPUs of running
+			{Subject: ls, Metric: sample.StallCPUSome, Value: 5e5, At: at},
+		})
+		l.run(1, sample.StallCPUSome, 0)
+		for signal, want := range map[interference.Signal]float64{interference.CPUPressure: tc.pressure, interference.CPUDelay: tc.delay} {
+			b := l.baseline(signal)
+			if heard := b.Count == 1; heard != (want >= 0) || heard && max(b.Mean-want, want-b.Mean) > 1e-4 {
+				t.Errorf("%s: %s: %g of %d samples, want %g", name, signal, b.Mean, b.Count, want)
+			}
 		}
 	}
 }
@@ -252,8 +281,8 @@ func TestInterferenceHoldsMemory(t *testing.T) {
 		if h := out.Dynamic.MemoryHigh["c1"]; h.Bytes > used*8/10 || h.Bytes < used*79/100 || !strings.Contains(h.Reason, "disturbs others about memory") || !strings.Contains(said, "be guilty") {
 			t.Fatalf("%v: memory.high %+v\n%s", metric, h, said)
 		}
-		if out.Dynamic.Quotas != nil || len(out.Evictions) != 0 {
-			t.Errorf("%v: more is taken: %+v %+v", metric, out.Dynamic.Quotas, out.Evictions)
+		if out.Dynamic.Quotas != nil || len(out.Evict.Evictions) != 0 {
+			t.Errorf("%v: more is taken: %+v %+v", metric, out.Dynamic.Quotas, out.Evict.Evictions)
 		}
 		out, said = run(240, false)
 		if out.Dynamic.MemoryHigh != nil || !strings.Contains(said, "be released") {

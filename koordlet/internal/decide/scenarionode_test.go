@@ -362,7 +362,7 @@ func (p *paper) step(second int, half string) {
 		p.cuts++
 	}
 	p.tellAll(second, half)
-	for _, e := range p.out.Evictions {
+	for _, e := range p.out.Evict.Evictions {
 		pod := p.pod(e.Name)
 		pod.leaving, pod.since = true, second
 		p.facts.Leaving[pod.uid] = p.facts.Now

@@ -46,8 +46,9 @@ func (a *accounts) stalled(f *Facts, s *State, m *engine.Member) {
 }
 
 // OwnKnown reports whether it is known what limits of a pod and of its containers do to it: so much of its pressure is nobody else's doing. The kernel
-// counts the time of each limit apart and on each CPU (cpu.stat, Documentation/scheduler/sched-bwc.rst), so the sum is rather too long than too short; the
-// pod's pressure has them all. It is not known while somebody with a limit has just begun: it is stopped by that more than ever.
+// counts the time of each limit apart and on each CPU (cpu.stat, Documentation/scheduler/sched-bwc.rst), so the sum is rather too long than too short,
+// though no longer than time allows; the pod's pressure has them all. It is not known while somebody with a limit has just begun: it is stopped by that more
+// than ever.
 func (s *State) OwnKnown(w Window, m *engine.Member, now unit.Micros) bool {
 	known := s.ownKnown(w, sample.OfPod(m.Pod.UID), m.Pod.UID, &m.Pod.Base, now)
 	for _, c := range m.Containers {

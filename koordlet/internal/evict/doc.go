@@ -10,7 +10,7 @@
 //
 //	waiting ──accepted──► leaving ──no process left──► gone
 //	   │                     └─past its grace period──► overdue; in danger: its containers are stopped
-//	   ├─no longer needed: dropped before its turn came
+//	   ├─no longer needed, or not measured for too long: dropped before its turn came
 //	   ├─budget: refused for a while; in danger: deleted past the budget
 //	   ├─missing: the API server has no such pod, and the node has it until the kubelet has heard
 //	   ├─no API server: decided again in a later round; in danger, where that is wanted: its containers are stopped

@@ -44,6 +44,8 @@ const (
 	mostPause  = 10 * time.Minute
 	// refusedFor is how long a budget's no holds when the server does not say.
 	refusedFor = 30 * time.Second
+	// unknownFor is how long a victim whose turn has not come stays chosen without a measurement that says so. Until then others count on it.
+	unknownFor = 30 * time.Second
 	// check is how often those that leave are looked at.
 	check = time.Second
 	// repeatEvent is how long the same word about the same pod is not repeated.
@@ -135,7 +137,7 @@ type Result struct {
 	Release *Release
 }
 
-// Executor carries evictions out. Submit, Follow, Leaving, Held and Danger are safe for concurrent use; Run is one goroutine.
+// Executor carries evictions out. Follow, Leaving, Held and Danger are safe for concurrent use; Run is one goroutine.
 type Executor struct {
 	o    Options
 	wake chan struct{}
@@ -144,7 +146,7 @@ type Executor struct {
 	// waiting are decisions in the order to be carried out; leaving are those of them and those that were accepted, by UID.
 	waiting []evict.Eviction
 	leaving map[string]*departure
-	// decisions are the last step's; dropped is who it did not need any more, and that has not been told.
+	// decisions are the last step's, less what was asked for since; dropped is who it did not need any more, and that has not been told.
 	decisions []evict.Decision
 	dropped   []Result
 	// deleted are pods that somebody else, or we in an earlier life, has deleted, since when that has been seen.
@@ -170,6 +172,8 @@ type Executor struct {
 type departure struct {
 	eviction evict.Eviction
 	since    unit.Micros
+	// needed is when a step last said that it must go, until it is sent.
+	needed unit.Micros
 	// sent tells whether it has been carried out; deadline is when it must be gone; before is what it used then.
 	sent     bool
 	deadline unit.Micros
@@ -274,7 +278,7 @@ func (x *Executor) Leaving() map[string]unit.Micros {
 	return out
 }
 
-// Held are the UIDs of pods that are not to be asked for now, and of those that Leaving has whose turn has not come.
+// Held are the UIDs of pods that are not to be asked for now, and of those that Leaving has and that nobody has asked to go.
 func (x *Executor) Held() map[string]evict.Held {
 	now := x.o.Clock()
 	x.mu.Lock()
@@ -291,7 +295,9 @@ func (x *Executor) Held() map[string]evict.Held {
 	for i := range x.waiting {
 		uid := x.waiting[i].Pod
 		if _, deleted := x.deleted[uid]; !deleted { // by somebody else: it goes without being asked
-			out[uid] = evict.ByTurn
+			if out[uid] = evict.ByTurn; !x.waiting[i].RespectBudget {
+				out[uid] = evict.ByDanger
+			}
 		}
 	}
 	return out

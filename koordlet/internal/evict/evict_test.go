@@ -49,12 +49,12 @@ var budget = &kube.Error{Request: "POST eviction", Code: 429, Causes: []string{"
 func TestEvictionUntilThePodIsGone(t *testing.T) {
 	t.Parallel()
 	with(t, nil, func(n *node, x *Executor) {
-		x.Submit([]evict.Eviction{calm("a")})
+		submit(x, calm("a"))
 		if x.Leaving()["a-uid"] == 0 {
 			t.Error("does not leave yet: the next decision would take another one")
 		}
 		want(t, n.take(), "evict a a-uid 20s", "= accepted a", "event node-001 Evicted a a-uid 0s")
-		x.Submit([]evict.Eviction{calm("a")})
+		submit(x, calm("a"))
 		pass(5 * time.Second)
 		want(t, n.take())
 		n.put(pod("a", deleted), pod("b", ""), pod("c", ""))
@@ -75,7 +75,7 @@ func TestEvictionUntilThePodIsGone(t *testing.T) {
 func TestEvictionVerifiesTheRelease(t *testing.T) {
 	t.Parallel()
 	with(t, func(n *node, _ *Options) { n.alive["a-uid"] = true }, func(n *node, x *Executor) {
-		x.Submit([]evict.Eviction{calm("a")})
+		submit(x, calm("a"))
 		n.put(pod("b", ""), pod("c", ""))
 		pass(10 * time.Second)
 		want(t, n.take(), "evict a a-uid 20s", "= accepted a", "event node-001 Evicted a a-uid 0s")
@@ -90,7 +90,7 @@ func TestEvictionVerifiesTheRelease(t *testing.T) {
 	}, func(n *node, x *Executor) {
 		e := calm("a")
 		e.Memory = 7 << 30
-		x.Submit([]evict.Eviction{e})
+		submit(x, e)
 		n.take()
 		n.put(pod("a", deleted))
 		n.set(func() { n.used["a-uid"] = 1 << 30 }) // it ends, and gives back
@@ -105,7 +105,7 @@ func TestEvictionVerifiesTheRelease(t *testing.T) {
 func TestBudgetIsRespected(t *testing.T) {
 	t.Parallel()
 	with(t, func(n *node, _ *Options) { n.answers["evict a"] = budget }, func(n *node, x *Executor) {
-		x.Submit([]evict.Eviction{calm("a")})
+		submit(x, calm("a"))
 		want(t, n.take(), "evict a a-uid 20s", "= refused a: POST eviction: 429 TooManyRequests", "event node-001 EvictionRefused a a-uid 0s")
 		if x.Held()["a-uid"] != evict.ByBudget || len(x.Leaving()) != 0 {
 			t.Errorf("held %v, leaving %v", x.Held(), x.Leaving())
@@ -114,7 +114,7 @@ func TestBudgetIsRespected(t *testing.T) {
 		if len(x.Held()) != 0 {
 			t.Errorf("refused for ever: %v", x.Held())
 		}
-		x.Submit([]evict.Eviction{calm("a")})
+		submit(x, calm("a"))
 		want(t, n.take(), "evict a a-uid 20s", "= refused a: POST eviction: 429 TooManyRequests")
 	})
 }
@@ -122,7 +122,7 @@ func TestBudgetIsRespected(t *testing.T) {
 func TestDangerDoesNotWait(t *testing.T) {
 	t.Parallel()
 	with(t, func(n *node, _ *Options) { n.answers["evict a"] = budget }, func(n *node, x *Executor) {
-		x.Submit([]evict.Eviction{calm("b"), danger("a")})
+		submit(x, calm("b"), danger("a"))
 		want(t, n.take(), "evict a a-uid 5s", "delete a a-uid 5s", "= accepted a", "evict b b-uid 20s", "= accepted b",
 			"event node-001 Evicted a a-uid 0s", "event node-001 Evicted b b-uid 0s")
 	})
@@ -134,9 +134,9 @@ func TestWebhookAway(t *testing.T) {
 	t.Parallel()
 	away := &kube.Error{Request: "POST eviction", Code: 500, Reason: "InternalError", Message: `failed calling webhook "veviction.koordinator.sh"`}
 	with(t, func(n *node, _ *Options) { n.answers["evict a"], n.answers["evict b"] = away, away }, func(n *node, x *Executor) {
-		x.Submit([]evict.Eviction{danger("a")})
+		submit(x, danger("a"))
 		want(t, n.take(), "evict a a-uid 5s", "delete a a-uid 5s", "= accepted a", "event node-001 Evicted a a-uid 0s")
-		x.Submit([]evict.Eviction{calm("b")})
+		submit(x, calm("b"))
 		want(t, n.take(), "evict b b-uid 20s", `= failed b: POST eviction: 500 InternalError: failed calling webhook "veviction.koordinator.sh"`)
 		if len(x.Held()) != 0 {
 			t.Errorf("held %v", x.Held())
@@ -155,7 +155,7 @@ func TestDangerWithoutAPIServer(t *testing.T) {
 	}, func(n *node, x *Executor) {
 		a := danger("a")
 		a.Memory = 8 << 30
-		x.Submit([]evict.Eviction{a, danger("b"), calm("c")})
+		submit(x, a, danger("b"), calm("c"))
 		pass(dangerTimeout)
 		// Stops run beside everything else.
 		lines := strings.Split(n.take(), "\n")
@@ -174,12 +174,12 @@ func TestDangerWithoutAPIServer(t *testing.T) {
 		if len(x.Leaving()) != 1 || len(x.Held()) != 0 {
 			t.Errorf("leaving %v, held %v", x.Leaving(), x.Held())
 		}
-		x.Submit([]evict.Eviction{danger("b")})
+		submit(x, danger("b"))
 		pass(2 * time.Second)
 		want(t, n.take(), "evict b b-uid 5s", "stop b b-uid 5s")
 	})
 	with(t, func(n *node, o *Options) { o.API = nil; n.answers["stop a"] = errors.New("no runtime") }, func(n *node, x *Executor) {
-		x.Submit([]evict.Eviction{danger("a"), calm("b")})
+		submit(x, danger("a"), calm("b"))
 		pass(time.Second)
 		want(t, n.take(), "= failed b: no API server", "stop a a-uid 5s", "= failed a: no API server; stop its containers: stop its container: no runtime, pause 10s")
 		if len(x.Leaving()) != 0 || x.Held()["a-uid"] != evict.ByFailure || len(x.Held()) != 1 {
@@ -203,7 +203,7 @@ func TestGraceIsBounded(t *testing.T) {
 		"the same in danger":       {time.Minute, danger("x"), "5s"},
 	} {
 		with(t, func(_ *node, o *Options) { o.Grace = c.grace }, func(n *node, x *Executor) {
-			x.Submit([]evict.Eviction{c.in})
+			submit(x, c.in)
 			if got := n.take(); !strings.HasPrefix(got, "evict "+c.in.Name+" "+c.in.Pod+" "+c.want+"\n") {
 				t.Errorf("%s: %s, want %s", name, got, c.want)
 			}
@@ -214,7 +214,7 @@ func TestGraceIsBounded(t *testing.T) {
 func TestRateIsLimited(t *testing.T) {
 	t.Parallel()
 	with(t, func(_ *node, o *Options) { o.Burst, o.Every = 2, 10*time.Second }, func(n *node, x *Executor) {
-		x.Submit([]evict.Eviction{calm("a"), calm("b"), calm("c")})
+		submit(x, calm("a"), calm("b"), calm("c"))
 		if got := strings.Count(n.take(), "= accepted"); got != 2 {
 			t.Errorf("%d evictions at once", got)
 		}
@@ -226,9 +226,9 @@ func TestRateIsLimited(t *testing.T) {
 		}
 	})
 	with(t, func(_ *node, o *Options) { o.Burst, o.Every = 1, time.Hour }, func(n *node, x *Executor) {
-		x.Submit([]evict.Eviction{calm("a"), calm("b")})
+		submit(x, calm("a"), calm("b"))
 		n.take()
-		x.Submit([]evict.Eviction{danger("b")})
+		submit(x, danger("b"))
 		if got := n.take(); !strings.HasPrefix(got, "evict b b-uid 5s") {
 			t.Errorf("danger waits for the rate: %q", got)
 		}
@@ -239,19 +239,19 @@ func TestWhoIsNotEvicted(t *testing.T) {
 	t.Parallel()
 	static := pod("a", `,"annotations":{"kubernetes.io/config.source":"file"}`)
 	with(t, func(n *node, _ *Options) { n.put(static) }, func(n *node, x *Executor) {
-		x.Submit([]evict.Eviction{danger("a")})
+		submit(x, danger("a"))
 		want(t, n.take(), "= failed a: static pod, pause 10s")
 	})
 	with(t, func(_ *node, o *Options) { o.Observe = true }, func(n *node, x *Executor) {
-		x.Submit([]evict.Eviction{danger("a")})
+		submit(x, danger("a"))
 		want(t, n.take(), "= observed a", "event node-001 WouldEvict a a-uid 0s")
-		x.Submit([]evict.Eviction{danger("a")})
+		submit(x, danger("a"))
 		want(t, n.take(), "= observed a")
 	})
 	with(t, func(n *node, _ *Options) {
 		n.answers["evict a"] = &kube.Error{Request: "POST eviction", Code: 403, Reason: "Forbidden"}
 	}, func(n *node, x *Executor) {
-		x.Submit([]evict.Eviction{calm("a")})
+		submit(x, calm("a"))
 		want(t, n.take(), "evict a a-uid 20s", "= failed a: POST eviction: 403 Forbidden, pause 10s")
 	})
 }
@@ -305,7 +305,7 @@ func TestOverSockets(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
 	go func() { done <- x.Run(ctx) }()
-	x.Submit([]evict.Eviction{calm("a")})
+	submit(x, calm("a"))
 	if r := <-results; r.Outcome != Accepted || r.Err != nil {
 		t.Errorf("%+v", r)
 	}

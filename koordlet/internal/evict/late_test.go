@@ -39,7 +39,7 @@ func TestOverduePod(t *testing.T) {
 			n.alive["a-uid"] = true
 			n.put(pod("a", c.pod))
 		}, func(n *node, x *Executor) {
-			x.Submit([]evict.Eviction{calm("a")})
+			submit(x, calm("a"))
 			want(t, n.take(), "evict a a-uid 8s", "= accepted a", "event node-001 Evicted a a-uid 0s")
 			n.put(pod("a", c.pod+deleted))
 			pass(8*time.Second + slack - check)
@@ -77,12 +77,12 @@ func TestWhoIsNeverStopped(t *testing.T) {
 	t.Parallel()
 	critical := strings.Replace(pod("a", ""), `"spec":{`, `"spec":{"priority":2000001000,`, 1)
 	with(t, func(n *node, o *Options) { o.API = nil; n.put(critical, pod("b", "")) }, func(n *node, x *Executor) {
-		x.Submit([]evict.Eviction{danger("a"), danger("unknown"), danger("b")})
+		submit(x, danger("a"), danger("unknown"), danger("b"))
 		pass(time.Second)
 		want(t, n.take(), "= failed a: no API server", "= failed unknown: no API server", "stop b b-uid 5s")
 	})
 	with(t, func(_ *node, o *Options) { o.API, o.Stops = nil, StopEvicted }, func(n *node, x *Executor) {
-		x.Submit([]evict.Eviction{danger("a")})
+		submit(x, danger("a"))
 		pass(time.Second)
 		want(t, n.take(), "= failed a: no API server")
 	})
@@ -94,7 +94,7 @@ func TestFailuresAreRemembered(t *testing.T) {
 	webhook := &kube.Error{Request: "POST eviction", Code: 403, Reason: "Forbidden"}
 	with(t, func(n *node, _ *Options) { n.answers["evict a"] = webhook }, func(n *node, x *Executor) {
 		for _, pause := range []time.Duration{10 * time.Second, 20 * time.Second, 40 * time.Second} {
-			x.Submit([]evict.Eviction{calm("a")})
+			submit(x, calm("a"))
 			want(t, n.take(), "evict a a-uid 20s", "= failed a: POST eviction: 403 Forbidden, pause "+pause.String())
 			pass(pause - time.Second)
 			if x.Held()["a-uid"] != evict.ByFailure {
@@ -107,7 +107,7 @@ func TestFailuresAreRemembered(t *testing.T) {
 		}
 		pass(time.Minute)
 		n.set(func() { n.answers["evict a"] = nil })
-		x.Submit([]evict.Eviction{calm("a")})
+		submit(x, calm("a"))
 		n.take()
 		if len(x.held) != 0 {
 			t.Errorf("what has worked is remembered: %v", x.held)
@@ -119,7 +119,7 @@ func TestFailuresAreRemembered(t *testing.T) {
 		n.answers["evict b"] = errors.New("connection refused")
 		n.answers["evict c"] = &kube.Error{Code: 429}
 	}, func(n *node, x *Executor) {
-		x.Submit([]evict.Eviction{calm("a"), calm("b"), calm("c")})
+		submit(x, calm("a"), calm("b"), calm("c"))
 		n.take()
 		if h := x.Held(); len(h) != 1 || h["a-uid"] != evict.ByFailure {
 			t.Errorf("%v", h)
@@ -138,7 +138,7 @@ func TestMissingPod(t *testing.T) {
 		err := &kube.Error{Request: "POST eviction", Code: code, Reason: "Missing", Named: true}
 		const says = "= missing a: POST eviction: "
 		with(t, func(n *node, _ *Options) { n.answers["evict a"] = err }, func(n *node, x *Executor) {
-			x.Submit([]evict.Eviction{calm("a")})
+			submit(x, calm("a"))
 			if got := n.take(); !strings.HasPrefix(got, "evict a a-uid 20s\n"+says) || strings.Contains(got, "event") {
 				t.Error(got)
 			}
@@ -147,7 +147,7 @@ func TestMissingPod(t *testing.T) {
 			want(t, n.take(), "= gone a")
 		})
 		with(t, func(n *node, _ *Options) { n.answers["evict a"] = err }, func(n *node, x *Executor) {
-			x.Submit([]evict.Eviction{calm("a")})
+			submit(x, calm("a"))
 			n.take()
 			pass(missingFor + check)
 			want(t, n.take(), "= failed a: nobody ends it, pause 10s")
@@ -162,7 +162,7 @@ func TestMissingPod(t *testing.T) {
 func TestAcceptedAndNotDeleted(t *testing.T) {
 	t.Parallel()
 	with(t, func(_ *node, o *Options) { o.Grace = time.Second }, func(n *node, x *Executor) {
-		x.Submit([]evict.Eviction{calm("a")})
+		submit(x, calm("a"))
 		n.take()
 		pass(time.Second + slack + check)
 		want(t, n.take(), "= overdue a")
@@ -183,7 +183,7 @@ func TestLongGrace(t *testing.T) {
 	with(t, func(_ *node, o *Options) { o.Grace = 10 * time.Minute }, func(n *node, x *Executor) {
 		n.put(strings.Replace(pod("a", ""), ":20}", ":300}", 1))
 		pass(2 * time.Second)
-		x.Submit([]evict.Eviction{calm("a")})
+		submit(x, calm("a"))
 		at := n.clock()
 		want(t, n.take(), "evict a a-uid 5m0s", "= accepted a", "event node-001 Evicted a a-uid 0s")
 		if got, till := x.Leaving()["a-uid"]+evict.DefaultPatience, at+micros(5*time.Minute+slack); got != till {

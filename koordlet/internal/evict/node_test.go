@@ -15,6 +15,7 @@ import (
 	"github.com/koord-rt/koord-rt/koordlet/internal/kube"
 	"github.com/koord-rt/koord-rt/koordlet/internal/pods"
 	"github.com/koord-rt/koord-rt/model/unit"
+	"github.com/koord-rt/koord-rt/policy/evict"
 )
 
 // node is everything around an executor: API server, runtime, pods.
@@ -167,7 +168,7 @@ func with(t *testing.T, edit func(n *node, o *Options), test func(n *node, x *Ex
 	synctest.Test(t, func(t *testing.T) {
 		n := &node{answers: map[string]error{}, slow: map[string]time.Duration{}, alive: map[string]bool{}, used: map[string]unit.Bytes{}, start: time.Now()}
 		n.put(pod("a", ""), pod("b", ""), pod("c", ""))
-		o := Options{API: n, Hands: n.hands(), Stops: StopDanger, Measure: n.measure, Pods: n.snapshot(t), Clock: n.clock, Node: "node-001", OnResult: func(r Result) {
+		o := Options{API: n, Hands: n.hands(), Stops: StopDanger, Measure: n.measure, Clock: n.clock, Node: "node-001", OnResult: func(r Result) {
 			line := r.Outcome.String() + " " + r.Name
 			if r.Err != nil {
 				line += ": " + strings.ReplaceAll(r.Err.Error(), "\n", "; ")
@@ -183,6 +184,7 @@ func with(t *testing.T, edit func(n *node, o *Options), test func(n *node, x *Ex
 		if edit != nil {
 			edit(n, &o)
 		}
+		o.Pods = n.snapshot(t) // reads n from here on
 		x, err := New(o)
 		if err != nil {
 			t.Fatal(err)
@@ -197,6 +199,18 @@ func with(t *testing.T, edit func(n *node, o *Options), test func(n *node, x *Ex
 			t.Errorf("run: %v", err)
 		}
 	})
+}
+
+// submit is a step that has chosen these, and still needs all that it has chosen.
+func submit(x *Executor, evictions ...evict.Eviction) { x.Follow(step(evict.Needed, evictions...)) }
+
+// step is what a step says of the feature of calm and danger, with the victims that it has chosen.
+func step(rest evict.Rest, victims ...evict.Eviction) *evict.Output {
+	d := evict.Decision{Rest: rest}
+	if rest == evict.Needed {
+		d.Memory.Left = 1 << 40
+	}
+	return &evict.Output{Evictions: victims, Decisions: []evict.Decision{d}}
 }
 
 func pass(d time.Duration) {

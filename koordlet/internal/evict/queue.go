@@ -10,43 +10,47 @@ import (
 	"github.com/koord-rt/koord-rt/policy/evict"
 )
 
-// Submit takes decisions and returns at once. A pod that is leaving already is not evicted again, but a decision in danger
-// hurries one that still waits.
-func (x *Executor) Submit(evictions []evict.Eviction) {
-	now := x.o.Clock()
-	x.mu.Lock()
-	x.take(evictions, now)
-	x.mu.Unlock()
-	x.rouse()
-}
-
-// Follow takes all that a whole step has decided: its victims, and whether those of earlier steps whose turn has not come are still needed. Who is
-// not is dropped; where that was not measured nobody is asked for, but in danger, of which the next measurement may come too late.
+// Follow takes all that a whole step has decided, and returns at once: its victims, and whether those of earlier steps whose turn has not come are
+// still needed. Who is not is dropped; where that was not measured nobody is asked for, but in danger, of which the next measurement may come too
+// late. Who waits too long for a measurement is dropped, too: with one he is chosen anew, if he still may be.
 func (x *Executor) Follow(o *evict.Output) {
 	now := x.o.Clock()
 	x.mu.Lock()
 	x.take(o.Evictions, now)
-	x.decisions = o.Decisions
+	x.decisions = slices.Clone(o.Decisions) // next takes from them
 	n := len(x.dropped)
 	x.waiting = slices.DeleteFunc(x.waiting, func(e evict.Eviction) bool {
-		if evict.RestOf(x.decisions, &e) != evict.Enough {
+		d := x.leaving[e.Pod]
+		switch evict.RestOf(x.decisions, &e) {
+		case evict.Needed:
+			d.needed = now
 			return false
+		case evict.Unknown:
+			if now-d.needed < micros(unknownFor) {
+				return false
+			}
+		case evict.Enough:
 		}
-		x.dropped = append(x.dropped, Result{Eviction: e, Outcome: Dropped, Took: now - x.leaving[e.Pod].since})
+		x.dropped = append(x.dropped, Result{Eviction: e, Outcome: Dropped, Took: now - d.since})
 		delete(x.leaving, e.Pod)
 		return true
 	})
 	news := len(o.Evictions) > 0 || len(x.dropped) > n
 	x.mu.Unlock()
-	if news {
-		x.rouse()
+	if !news {
+		return
+	}
+	select {
+	case x.wake <- struct{}{}:
+	default:
 	}
 }
 
+// take queues victims. A pod that is leaving already is not evicted again, but a decision in danger hurries one that still waits.
 func (x *Executor) take(evictions []evict.Eviction, now unit.Micros) {
 	for _, e := range evictions {
 		if d := x.leaving[e.Pod]; d == nil {
-			x.leaving[e.Pod] = &departure{eviction: e, since: now}
+			x.leaving[e.Pod] = &departure{eviction: e, since: now, needed: now}
 			x.waiting = append(x.waiting, e)
 			continue
 		}
@@ -58,15 +62,7 @@ func (x *Executor) take(evictions []evict.Eviction, now unit.Micros) {
 	}
 }
 
-// rouse has Run look at what is new.
-func (x *Executor) rouse() {
-	select {
-	case x.wake <- struct{}{}:
-	default:
-	}
-}
-
-// next takes the decision to carry out now: danger first, the others at their rate.
+// next takes the decision to carry out now: danger first, the others at their rate and as far as the last step needs them.
 func (x *Executor) next() (evict.Eviction, bool) {
 	now := x.o.Clock()
 	x.tokens = min(x.tokens+float64(now-x.tokensAt)/float64(micros(x.o.Every)), float64(x.o.Burst))
@@ -74,8 +70,10 @@ func (x *Executor) next() (evict.Eviction, bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	i := slices.IndexFunc(x.waiting, func(e evict.Eviction) bool { return !e.RespectBudget })
-	if i < 0 && x.tokens >= 1 {
-		i = slices.IndexFunc(x.waiting, func(e evict.Eviction) bool { return evict.RestOf(x.decisions, &e) != evict.Unknown })
+	if i >= 0 {
+		evict.Take(x.decisions, &x.waiting[i])
+	} else if x.tokens >= 1 {
+		i = slices.IndexFunc(x.waiting, func(e evict.Eviction) bool { return evict.Take(x.decisions, &e) })
 		if i >= 0 {
 			x.tokens--
 		}

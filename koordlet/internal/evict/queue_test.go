@@ -15,11 +15,6 @@ import (
 	"github.com/koord-rt/koord-rt/policy/evict"
 )
 
-// step is what a step says of the feature of calm and danger, with the victims that it has chosen.
-func step(rest evict.Rest, victims ...evict.Eviction) *evict.Output {
-	return &evict.Output{Evictions: victims, Decisions: []evict.Decision{{Rest: rest}}}
-}
-
 // With the need, or with everything switched off, the queue ends: who was not asked for stays, is told of, and may be chosen again.
 func TestQueueEndsWithTheNeed(t *testing.T) {
 	t.Parallel()
@@ -48,7 +43,7 @@ func TestQueueEndsWithTheNeed(t *testing.T) {
 	}
 }
 
-// What is not measured drops nobody and sends nobody, but in danger.
+// What is not measured sends nobody, but in danger, and drops nobody for a while: others count on who is chosen, and would for hours.
 func TestQueueWaitsForTheMeasurement(t *testing.T) {
 	t.Parallel()
 	with(t, func(_ *node, o *Options) { o.Burst, o.Every = 1, 5*time.Second }, func(n *node, x *Executor) {
@@ -59,7 +54,7 @@ func TestQueueWaitsForTheMeasurement(t *testing.T) {
 		want(t, n.take())
 		other := calm("c")
 		other.Feature = evict.CPUEvict
-		x.Follow(&evict.Output{Evictions: []evict.Eviction{other}, Decisions: []evict.Decision{{Rest: evict.Unknown}, {Feature: evict.CPUEvict, Rest: evict.Needed}}})
+		x.Follow(&evict.Output{Evictions: []evict.Eviction{other}, Decisions: []evict.Decision{{Rest: evict.Unknown}, {Feature: evict.CPUEvict, Rest: evict.Needed, CPU: evict.Demand[unit.MilliCPU]{Left: 1}}}})
 		want(t, n.take(), "evict c c-uid 20s", "= accepted c", "event node-001 Evicted c c-uid 0s")
 		x.Follow(step(evict.Needed))
 		pass(6 * time.Second)
@@ -67,8 +62,27 @@ func TestQueueWaitsForTheMeasurement(t *testing.T) {
 			t.Errorf("%q", got)
 		}
 	})
+	with(t, func(_ *node, o *Options) { o.Burst, o.Every = 1, time.Hour }, func(n *node, x *Executor) {
+		x.Follow(step(evict.Needed, calm("a"), calm("b")))
+		n.put(pod("b", ""), pod("c", ""))
+		pass(time.Minute)
+		x.Follow(step(evict.Needed)) // it waits for long, and is needed
+		n.take()
+		pass(unknownFor - time.Second)
+		x.Follow(step(evict.Unknown))
+		want(t, n.take())
+		pass(time.Second)
+		x.Follow(step(evict.Unknown))
+		want(t, n.take(), "= dropped b")
+		if l, h := x.Leaving(), x.Held(); len(l)+len(h) != 0 {
+			t.Errorf("counted on: %v, held %v", l, h)
+		}
+	})
 	with(t, func(n *node, _ *Options) { n.slow["evict a"] = time.Second }, func(n *node, x *Executor) {
 		x.Follow(step(evict.Needed, danger("a"), danger("b")))
+		if h := x.Held(); h["b-uid"] != evict.ByDanger {
+			t.Errorf("held %v", h)
+		}
 		x.Follow(step(evict.Unknown))
 		pass(2 * time.Second)
 		if got := n.take(); !strings.Contains(got, "= accepted b") {
@@ -77,11 +91,41 @@ func TestQueueWaitsForTheMeasurement(t *testing.T) {
 	})
 }
 
+// However many may go at once, a step sends no more than it needs: what is left of the need then the next one says. Who goes in danger counts.
+func TestNoMoreThanAStepNeeds(t *testing.T) {
+	t.Parallel()
+	const gib = unit.Bytes(1 << 30)
+	large := func(e evict.Eviction) evict.Eviction { e.Memory = gib; return e }
+	left := func(left unit.Bytes, victims ...evict.Eviction) *evict.Output {
+		out := step(evict.Needed, victims...)
+		out.Decisions[0].Memory.Left = left
+		return out
+	}
+	with(t, nil, func(n *node, x *Executor) {
+		x.Follow(step(evict.Unknown, large(calm("a")), large(calm("b")), large(calm("c"))))
+		pass(10 * time.Second)
+		want(t, n.take())
+		one := left(gib)
+		x.Follow(one)
+		pass(5 * time.Second)
+		want(t, n.take(), "evict a a-uid 20s", "= accepted a", "event node-001 Evicted a a-uid 0s")
+		if one.Decisions[0].Memory.Left != gib {
+			t.Error("the step's own output is changed")
+		}
+		x.Follow(left(gib, large(danger("c"))))
+		pass(5 * time.Second)
+		want(t, n.take(), "evict c c-uid 5s", "= accepted c", "event node-001 Evicted c c-uid 0s")
+		x.Follow(left(1))
+		pass(time.Second)
+		want(t, n.take(), "evict b b-uid 20s", "= accepted b", "event node-001 Evicted b b-uid 0s")
+	})
+}
+
 // A pod that nobody has asked to go is not stuck, however long it waits for that; unless somebody else has deleted it.
 func TestWhoWaitsIsNotStuck(t *testing.T) {
 	t.Parallel()
 	with(t, func(_ *node, o *Options) { o.Burst, o.Every = 1, time.Hour }, func(n *node, x *Executor) {
-		x.Submit([]evict.Eviction{calm("a"), calm("b")})
+		submit(x, calm("a"), calm("b"))
 		pass(5 * time.Minute)
 		if got := x.Leaving()["b-uid"]; got != n.clock() {
 			t.Errorf("leaves since %d, at %d", got, n.clock())

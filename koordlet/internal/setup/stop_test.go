@@ -137,7 +137,10 @@ func TestStopPastTheAPIServer(t *testing.T) {
 	if alive, known := hands.Alive("u"); !alive || !known {
 		t.Errorf("the process does not show: %v, %v", alive, known)
 	}
-	x.Submit([]policy.Eviction{{Pod: "u", Namespace: "batch", Name: "a", Feature: policy.BEMemoryEvict, Reason: "memory"}})
+	x.Follow(&policy.Output{
+		Evictions: []policy.Eviction{{Pod: "u", Namespace: "batch", Name: "a", Feature: policy.BEMemoryEvict, Reason: "memory"}},
+		Decisions: []policy.Decision{{Feature: policy.BEMemoryEvict, Rest: policy.Needed}},
+	})
 	r := <-results
 	if asked := runtime.asked.Load(); asked == nil || asked.ContainerId != "c1" || asked.Timeout != 3 {
 		t.Errorf("the runtime was asked for %v", asked)

@@ -11,8 +11,8 @@ import (
 	"github.com/koord-rt/koord-rt/model/unit"
 )
 
-// TestCoveredByTheInterval: a window is covered by the samples that there can be, in its fine part and where it is packed; slow metrics have theirs
-// every ten seconds whatever the interval is.
+// TestCoveredByTheInterval: a window is covered by the samples that there can be, in its fine part and where it is packed; slow metrics,
+// which come every slowInterval, are taken to have one every ten seconds whatever the interval is.
 func TestCoveredByTheInterval(t *testing.T) {
 	t.Parallel()
 	const seconds = 1200

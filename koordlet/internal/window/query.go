@@ -117,7 +117,8 @@ func (m *Memory) bounds(from, to unit.Micros) (first, last int64) {
 	return min(first, last), last
 }
 
-// covered is the share of the expected samples that there are. A slow series has one per 10 s, any other one per Interval.
+// covered is the share of the expected samples that there are. A slow series comes every
+// slowInterval, which is not known here: it is taken to have one per 10 s, as it has by default; any other one per Interval.
 func (m *Memory) covered(n int, slots int64, isSlow bool) float64 {
 	if isSlow {
 		return min(float64(n)/float64((slots+perBlock-1)/perBlock), 1)
