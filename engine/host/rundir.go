@@ -71,7 +71,7 @@ func (r *runDir) take() error {
 	return err
 }
 
-// retake takes the lock anew where its file is not there any more, and says whether it did. As long as it cannot, nothing is recorded.
+// retake takes the lock anew where its file is not there any more, and says whether it did, or holds it again at last. As long as it cannot, nothing is recorded.
 func (r *runDir) retake() (again bool, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -84,11 +84,12 @@ func (r *runDir) retake() (again bool, err error) {
 		r.lost = true
 		return false, err
 	}
+	again = r.lost || r.lock != had
 	if r.lost { // another bar is not ours to lift
 		r.lost = false
 		r.lift()
 	}
-	return r.lock != had, nil
+	return again, nil
 }
 
 // lift lets records be written.

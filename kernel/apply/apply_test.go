@@ -339,6 +339,9 @@ func TestProcessesBelowWithValuesOfTheirOwn(t *testing.T) {
 				t.Errorf("all below %v: not in force: %v", inside, bad)
 			}
 		}
+		m.tasks.sched[12] = 0 // as one that was forked before its parent was written to
+		m.apply(t, p...)
+		have("mended", map[int]int{10: -500, 11: 1000, 12: -500}, map[int]int{10: 5, 11: 3, 12: 5})
 		m.Restore(t.Context(), m.ledger.all(), false)
 		have("restored", map[int]int{10: 0, 11: 1000, 12: 0}, map[int]int{10: 0, 11: 3, 12: 0})
 	}

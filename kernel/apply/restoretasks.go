@@ -67,8 +67,8 @@ func (a *Applier) planSchemata(u undo, out *RestoreStep) (undo, bool) {
 	return finish(u, "original", out)
 }
 
-// planNumbers returns each process to its own original; a process that the ledger does not list takes that of the first,
-// from which it was forked.
+// planNumbers returns each process to its own original; a process that the ledger does not list was forked from one of those, and takes that of
+// the record's first.
 func (a *Applier) planNumbers(u undo, pids []int, out *RestoreStep) (undo, bool) {
 	h := u.history
 	last := h.ours

@@ -80,22 +80,26 @@ func (a *session) changeTasks(p plan.Plan, s plan.Setting) (cgroup.Change, error
 }
 
 // theirOwn are processes of cgroups below the container's own that have been given another score or policy there, as an engine or an init system
-// inside does: neither what the container's own processes have nor, where all are below, what the first process has. They keep it.
+// inside does; they keep it. A policy is that if it is neither the normal one nor the one that we give: who has missed ours has the normal one. A score
+// is, if neither the container's own processes have it nor, where all are below, the first process.
 func (a *session) theirOwn(p plan.Plan, s plan.Setting, pids []int, own int) (map[int]bool, error) {
 	if own == len(pids) || s.Only.Set || s.Knob != plan.OOMScoreAdj && s.Knob != plan.SchedPolicy {
 		return nil, nil
 	}
 	var out map[int]bool
 	common := []plan.Value{s.Value}
+	if s.Knob == plan.SchedPolicy {
+		common = append(common, plan.Int(0), plan.Int(unix.SCHED_IDLE))
+	}
 	for i, pid := range slices.Backward(pids) { // the container's own first
 		have, err := a.taskValue(p, s, pid)
 		switch {
 		case errors.Is(err, unix.ESRCH) || errors.Is(err, unix.ENOENT):
 		case err != nil:
 			return nil, err
-		case i >= len(pids)-max(own, 1):
+		case i >= len(pids)-max(own, 1) && s.Knob == plan.OOMScoreAdj:
 			common = append(common, have)
-		case !slices.Contains(common, have):
+		case i < len(pids)-own && !slices.Contains(common, have):
 			if out == nil {
 				out = map[int]bool{}
 			}

@@ -29,11 +29,14 @@ func RestOf(decisions []Decision, e *Eviction) (rest Rest) {
 }
 
 // Take reports whether a victim may be asked for by the decisions of a step, and takes what it releases from what they have left: between two steps
-// no more are asked for than the first needs, however many might go at once.
+// no more are asked for than the first needs, however many might go at once. The two features that look at the node's memory need the same of it.
 func Take(decisions []Decision, e *Eviction) (needed bool) {
+	ofUse := func(f Feature) bool { return f == MemoryEvict || f == BEMemoryEvict }
 	for i := range decisions {
-		if d := &decisions[i]; d.Feature == e.Feature && d.Band == e.Band {
-			needed = needed || d.CPU.Left > 0 || d.Memory.Left > 0
+		d := &decisions[i]
+		mine := d.Feature == e.Feature && d.Band == e.Band
+		needed = needed || mine && (d.CPU.Left > 0 || d.Memory.Left > 0)
+		if mine || ofUse(d.Feature) && ofUse(e.Feature) {
 			d.CPU.Left -= e.CPU
 			d.Memory.Left -= e.Memory
 		}

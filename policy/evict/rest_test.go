@@ -167,3 +167,23 @@ func TestNoTurnInDanger(t *testing.T) {
 		t.Errorf("calm, for CPU alone: %q\n%s", names(out), reasons(out))
 	}
 }
+
+// What one of the features that look at the node's memory releases, the other need not any more; with CPU it is not so: they count other things.
+func TestTakeOfTwoFeatures(t *testing.T) {
+	t.Parallel()
+	decisions := []evict.Decision{
+		{Feature: evict.BEMemoryEvict, Memory: evict.Demand[unit.Bytes]{Left: 5}}, {Feature: evict.MemoryEvict, Memory: evict.Demand[unit.Bytes]{Left: 5}},
+		{Feature: evict.CPUEvict, CPU: evict.Demand[unit.MilliCPU]{Left: 5}}, {Feature: evict.BECPUEvict, CPU: evict.Demand[unit.MilliCPU]{Left: 5}},
+	}
+	for i, e := range []struct {
+		evict.Eviction
+		needed bool
+	}{
+		{evict.Eviction{Feature: evict.BEMemoryEvict, Memory: 5}, true}, {evict.Eviction{Feature: evict.MemoryEvict, Memory: 5}, false},
+		{evict.Eviction{Feature: evict.CPUEvict, CPU: 5}, true}, {evict.Eviction{Feature: evict.BECPUEvict, CPU: 5}, true},
+	} {
+		if got := evict.Take(decisions, &e.Eviction); got != e.needed {
+			t.Errorf("%d, %s: needed %v", i, e.Feature, got)
+		}
+	}
+}

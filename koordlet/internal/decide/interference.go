@@ -126,8 +126,8 @@ func (f *Facts) writes(u *usage, feature protocol.Feature) bool {
 // policy/interference, below which nobody calls a pod disturbed.
 const ownLeast = unit.Second / 20
 
-// signals are what is new since the step before. A pod that its own limits stop waits for CPUs because of them. Where it is known for how long they did in
-// the interval of its pressure, that is taken off; its delay, which adds up all tasks, then tells of others only while that is little. Where it is not,
+// signals are what is new since the step before. A pod that its own limits stop waits for CPUs because of them. Where it is known for how long they did at most
+// in the interval of its pressure, that is taken off; its delay, which adds up all tasks, then tells of others only while that is little. Where it is not,
 // neither tells anything of others while a limit stops it.
 func (f *Facts) signals(u *usage, before unit.Micros, out *[interference.NumSignals]unit.Measured[interference.Level]) {
 	pod := sample.OfPod(u.member.Pod.UID)
@@ -166,11 +166,15 @@ func (f *Facts) signals(u *usage, before unit.Micros, out *[interference.NumSign
 	}
 }
 
-// others is what of a pod's pressure its own limits have not made, not known of one that they stop, nobody knows for how long.
+// others is what of a pod's pressure its own limits have not made. It is not known of one that they stop, nobody knows for how long; nor where that
+// is half of it and more: it is at most so long (collect), and what is too little would be learned as what is usual.
 func others(stall, own seen, limited bool) seen {
 	switch {
 	case own.Known() && own.To == stall.To:
-		stall.Last = max(stall.Last-own.Last, 0)
+		if own.Last >= stall.Last/2 {
+			return seen{}
+		}
+		stall.Last -= own.Last
 	case limited:
 		return seen{}
 	}

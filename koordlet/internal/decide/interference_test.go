@@ -197,8 +197,9 @@ func TestInterferenceOfItsOwnLimitOfLate(t *testing.T) {
 		pressure float64 // what is heard, -1 is nothing
 		delay    float64
 	}{
-		"all of it":                       {own: 5e5, pressure: 0, delay: -1},
-		"more than that":                  {own: 9e5, pressure: 0, delay: -1},
+		"all of it":                       {own: 5e5, pressure: -1, delay: -1},
+		"more than that":                  {own: 9e5, pressure: -1, delay: -1},
+		"half of it":                      {own: 2.5e5, pressure: -1, delay: -1},
 		"a part":                          {own: 2e5, pressure: 0.3, delay: -1},
 		"a part, in the last second too":  {own: 2e5, now: true, pressure: 0.3, delay: -1},
 		"the least that counts":           {own: 5e4, pressure: 0.45, delay: -1},

@@ -149,6 +149,8 @@ type Executor struct {
 	// decisions are the last step's, less what was asked for since; dropped is who it did not need any more, and that has not been told.
 	decisions []evict.Decision
 	dropped   []Result
+	// asked is who was asked for since Held was called: a step that has begun before does not know of it.
+	asked []evict.Eviction
 	// deleted are pods that somebody else, or we in an earlier life, has deleted, since when that has been seen.
 	deleted map[string]unit.Micros
 	// held is who is not to be asked for.
@@ -283,6 +285,7 @@ func (x *Executor) Held() map[string]evict.Held {
 	now := x.o.Clock()
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	x.asked = nil
 	out := make(map[string]evict.Held, len(x.held))
 	for uid, h := range x.held {
 		switch {

@@ -18,6 +18,9 @@ func (x *Executor) Follow(o *evict.Output) {
 	x.mu.Lock()
 	x.take(o.Evictions, now)
 	x.decisions = slices.Clone(o.Decisions) // next takes from them
+	for i := range x.asked {
+		evict.Take(x.decisions, &x.asked[i])
+	}
 	n := len(x.dropped)
 	x.waiting = slices.DeleteFunc(x.waiting, func(e evict.Eviction) bool {
 		d := x.leaving[e.Pod]
@@ -83,6 +86,7 @@ func (x *Executor) next() (evict.Eviction, bool) {
 	}
 	e := x.waiting[i]
 	x.waiting = slices.Delete(x.waiting, i, i+1)
+	x.asked = append(x.asked, e)
 	return e, true
 }
 

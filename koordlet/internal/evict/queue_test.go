@@ -106,15 +106,21 @@ func TestNoMoreThanAStepNeeds(t *testing.T) {
 		pass(10 * time.Second)
 		want(t, n.take())
 		one := left(gib)
+		x.Held() // as each step looks before it decides
 		x.Follow(one)
 		pass(5 * time.Second)
 		want(t, n.take(), "evict a a-uid 20s", "= accepted a", "event node-001 Evicted a a-uid 0s")
 		if one.Decisions[0].Memory.Left != gib {
 			t.Error("the step's own output is changed")
 		}
+		x.Held()
 		x.Follow(left(gib, large(danger("c"))))
 		pass(5 * time.Second)
 		want(t, n.take(), "evict c c-uid 5s", "= accepted c", "event node-001 Evicted c c-uid 0s")
+		x.Follow(left(gib)) // which had looked before c was asked for
+		pass(5 * time.Second)
+		want(t, n.take())
+		x.Held()
 		x.Follow(left(1))
 		pass(time.Second)
 		want(t, n.take(), "evict b b-uid 20s", "= accepted b", "event node-001 Evicted b b-uid 0s")
