@@ -194,7 +194,7 @@ func TestFullVM(t *testing.T) {
 		{"6.1", vm.Options{Kernel: "6.1"}, "^TestGuest(Scenarios|PageCache|MemoryOOMScore|MemoryQoS|Lifecycle|Compat17|Compat17FirstInstruction|Compat20|Compat20FirstInstruction)$"},
 		{"6.1-proxy", vm.Options{Kernel: "6.1"}, "^TestGuestProxy(Beside|BesideScenarios|Killed|KilledBetween|Safe)$"},
 		{"6.1-v1", vm.Options{Kernel: "6.1", CgroupV1: true}, "^TestGuest(Scenarios|ProxyScenarios|Conformance|KernelPackages|Lifecycle)$"},
-		{"6.1-v1-systemd", vm.Options{Kernel: "6.1", CgroupV1: true, Flavour: vm.Systemd}, "^TestGuestSystemd(Scenarios|Conformance|Lifecycle|Koordlet)$"},
+		{"6.1-v1-systemd", vm.Options{Kernel: "6.1", CgroupV1: true, Flavour: vm.Systemd}, "^TestGuestSystemd(Scenarios|Koordlet)$|^TestGuestSystemdLifecycle$/^(FirstInstruction|Resize|ResizePod|Restore|AnyMoment)$"},
 		// Debian's kernels have neither core scheduling nor io.latency: this one is compiled with them.
 		{"6.12-own", vm.Options{Kernel: "6.12-own"}, "^TestGuest(CoreSched|KernelPackages)$|^TestGuest(Scenarios|ProxyScenarios|Conformance|OnlyKoordlet)$/^core-sched(-node)?$|^TestGuestLifecycle$/^(FirstInstruction|BlockIO)$"},
 	})
