@@ -339,6 +339,9 @@ func TestLockThatIsLostLater(t *testing.T) {
 		t.Fatal(err)
 	}
 	want("a file in its place", false, true)
+	if err := (&Host{run: r}).unwritten(); err == nil {
+		t.Error("a program that ends at the start without its directory calls itself healthy when it has lost it")
+	}
 	if err := os.Remove(dir); err != nil {
 		t.Fatal(err)
 	}

@@ -4,7 +4,6 @@
 package suppress
 
 import (
-	"encoding/json"
 	"strings"
 	"testing"
 
@@ -25,14 +24,7 @@ func TestPressureThatIsNeitherHighNorCalm(t *testing.T) {
 			in.Pressure = Pressure{Pods: []Stall{{Pod: "usual", Some: 0.07}, {Pod: "web", Some: spike}}}
 			in.Usage = use(4.8, float64(s.Count), 0, 0)
 			s, out = Step(s, in)
-			data, err := json.Marshal(s)
-			if err != nil {
-				t.Fatal(err)
-			}
-			s = State{}
-			if err := json.Unmarshal(data, &s); err != nil {
-				t.Fatal(err)
-			}
+			s = kept(t, s)
 		}
 	}
 	for i := range 4 {

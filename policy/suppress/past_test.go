@@ -4,7 +4,6 @@
 package suppress
 
 import (
-	"encoding/json"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -41,14 +40,7 @@ func TestPressureThatComesBack(t *testing.T) {
 				}
 				was = is
 				s, _ = Step(s, in)
-				data, err := json.Marshal(s)
-				if err != nil {
-					t.Fatal(err)
-				}
-				s = State{}
-				if err := json.Unmarshal(data, &s); err != nil {
-					t.Fatal(err)
-				}
+				s = kept(t, s)
 			}
 		}
 		run(0, 1500, 10)

@@ -150,14 +150,7 @@ func TestStateSurvivesRestart(t *testing.T) {
 		Antagonists: []Antagonist{{Pod: "a", Used: 4000}},
 	}
 	s, _ := ticks(t, State{}, in, 5, nil)
-	data, err := json.Marshal(s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var back State
-	if err := json.Unmarshal(data, &back); err != nil {
-		t.Fatal(err)
-	}
+	back := kept(t, s)
 	in.Now = 6 * unit.Second
 	wantState, want := Step(s, in)
 	gotState, got := Step(back, in)
@@ -192,4 +185,17 @@ func TestStarved(t *testing.T) {
 	if out.Starved || !out.SharesLSR || out.CPUs.Len() != 6 || !topo.Range(6, 7).SubsetOf(out.CPUs) {
 		t.Errorf("LSR CPUs only beyond the free ones: %+v", out)
 	}
+}
+
+// kept is a state as the next life of the process has it.
+func kept(t *testing.T, s State) (out State) {
+	t.Helper()
+	data, err := json.Marshal(s)
+	if err == nil {
+		err = json.Unmarshal(data, &out)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
 }

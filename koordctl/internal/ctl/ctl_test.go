@@ -334,6 +334,11 @@ func TestRestoreOfAnotherDirectory(t *testing.T) {
 			t.Errorf("%v made the directory", args)
 		}
 	}
+	// Where it cannot be looked for, that is no word about the node.
+	long := "/" + strings.Repeat("x", 300)
+	if _, err := h.run(t, "restore", "--dry-run", "--run-dir", long); err == nil || strings.Contains(err.Error(), "nothing to restore") {
+		t.Errorf("a name that no directory has: %v", err)
+	}
 }
 
 // Compaction drops most of a ledger; what would be restored must not change by it.
