@@ -65,7 +65,7 @@ type unborn struct {
 	call    func() bool
 }
 
-func newUnborn(t *testing.T) *unborn {
+func newUnborn(t *testing.T, with ...func(*engine.Options)) *unborn {
 	t.Helper()
 	m := enginetest.New(t, "v1", "/kubepods/burstable")
 	cfg := config.Default().Node
@@ -73,6 +73,9 @@ func newUnborn(t *testing.T) *unborn {
 	o := m.Options(t, cfg, paper(0), burst, plan.CPUBurst, plan.CPUQuota, plan.CPUPeriod)
 	u := &unborn{births: &midwife{}, dir: container().Cgroup}
 	o.Drift, o.Births, o.Live = time.Hour, u.births, &engine.Live{CPUDir: m.Tree.Roots.Cgroup + "/cpu"}
+	for _, w := range with {
+		w(&o)
+	}
 	u.rig = &rig{Engine: engine.New(o), tree: m.Tree, book: m.Journal}
 	enginetest.Run(t, u.Engine)
 	u.sandbox = u.pod(t, nil)

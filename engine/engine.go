@@ -140,6 +140,7 @@ type Engine struct {
 	units     *unitQueue
 	drifted   drifted
 	unsettled unsettled
+	writers   writers
 	claiming  sync.Mutex  // from the sum of all claims to the View; nothing but memory
 	learned   atomic.Bool // the weight formula is known
 	past      atomic.Pointer[Past]

@@ -287,26 +287,17 @@ func (g *Engine) repair(ctx context.Context, v *node.View, w *work, drift bool) 
 	if len(pl) == 0 && !g.o.UpdatesUntold {
 		return 0
 	}
-	if e, ok := g.reg.container(w.c.ID); !ok || e.c != w.c {
-		if ok && e.gen != v.Generation {
-			g.repairSoon()
-		}
-		// Started, updated or stopped since it was listed: its handler sees to what is wanted, but knows only the plan that was
-		// decided here, not the one that stands.
-		if !ok || e.c.State == workload.StateStopped {
-			return 0
-		}
-		pl := direct(withUndo(v, stood, e.plan, e.c.Base)[len(e.plan):])
-		if len(pl) == 0 {
-			return 0
-		}
-		return g.count(g.write(ctx, v, pl))
+	if !g.still(w) {
+		return g.overhauled(ctx, v, w, stood)
 	}
 	untold, same := g.untold(), w.gen == v.Generation || slices.Equal(w.plan, w.next)
 	if untold && (drift || !same) && g.strayed(w) && g.follow(ctx, w, stood) || len(pl) == 0 {
 		return 0
 	}
-	results := g.write(ctx, v, pl)
+	results, still := g.writeListed(ctx, v, w, pl)
+	if !still {
+		return g.overhauled(ctx, v, w, stood)
+	}
 	n := g.count(results)
 	if kept := notUndone(stood, w.next, results); len(kept) > 0 {
 		g.reg.changeContainer(w.c.ID, func(e *entry) {
@@ -334,6 +325,41 @@ func (g *Engine) repair(ctx context.Context, v *node.View, w *work, drift bool) 
 		g.follow(ctx, w, nil) // what has just been undone may have been an update
 	}
 	return n
+}
+
+// still: nobody has started, updated or stopped a container since it was listed.
+func (g *Engine) still(w *work) bool {
+	e, ok := g.reg.container(w.c.ID)
+	return ok && e.c == w.c
+}
+
+// writeListed writes what was decided for a container, if that is still what was listed.
+func (g *Engine) writeListed(ctx context.Context, v *node.View, w *work, pl plan.Plan) (results []apply.Result, still bool) {
+	g.writers.enter(w.c.ID)
+	defer g.writers.leave(w.c.ID)
+	if !g.still(w) {
+		return nil, false
+	}
+	return g.write(ctx, v, pl), true
+}
+
+// overhauled is what becomes of the repair of a container that has been started, updated or stopped since it was listed: its handler sees to
+// what is wanted, but knows only the plan that was decided here, not the one that stands.
+func (g *Engine) overhauled(ctx context.Context, v *node.View, w *work, stood plan.Plan) int {
+	g.writers.enter(w.c.ID)
+	defer g.writers.leave(w.c.ID)
+	e, ok := g.reg.container(w.c.ID)
+	if ok && e.gen != v.Generation {
+		g.repairSoon()
+	}
+	if !ok || e.c.State == workload.StateStopped {
+		return 0
+	}
+	pl := direct(withUndo(v, stood, e.plan, e.c.Base)[len(e.plan):])
+	if len(pl) == 0 {
+		return 0
+	}
+	return g.count(g.write(ctx, v, pl))
 }
 
 // gone reports that the target of every setting has vanished.

@@ -56,6 +56,8 @@ func (g *Engine) Start(ctx context.Context, sb Sandbox, ctr Arrival, pid int, di
 		if swapped && !waited {
 			must, waited = demanded(v, pod.p), true
 			missing = g.ready(ctx, e.sandbox, c.ID, must, until)
+			g.writers.enter(c.ID)
+			defer g.writers.leave(c.ID)                        // once
 			swapped = g.views.Load() == v && g.reg.stillAs(&e) // else it is decided anew: what was decided may have been overtaken
 		}
 	}
@@ -76,6 +78,8 @@ func (g *Engine) Start(ctx context.Context, sb Sandbox, ctr Arrival, pid int, di
 		}
 		g.recordProof(c.Target(pod.p).Name, c.ID, all, bad, e.gen)
 		g.inUnit(v, e.plan)
+		g.writers.enter(c.ID)
+		defer g.writers.leave(c.ID)
 		if now, ok := g.reg.container(c.ID); ok && !now.sameAs(&e) && now.c.State != workload.StateStopped {
 			v := g.views.Load() // an update or a new View came meanwhile, and what was written is older than it
 			results := g.apply(ctx, v, withUndo(v, join(e.plan, now.told), now.plan, now.c.Base))

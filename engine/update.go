@@ -52,6 +52,7 @@ func (g *Engine) Update(ctx context.Context, sb Sandbox, ctr Arrival, asked work
 		g.unsettled.quiet(ctx, pod.p.ID)
 		g.checkPodLater(pod.p.ID) // the kubelet writes the pod's cgroup next, and nobody tells
 	}
+	g.writers.quiet(ctx, c.ID, g.halfway()) // who is at it may write the old burst
 	if !g.lowerBurst(ctx, v, pod, old, full, before.Quota, asked.Quota) {
 		g.settleSoon(e.sandbox)
 	}

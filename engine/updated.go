@@ -52,6 +52,11 @@ const answerLimit = 5 * time.Minute
 // takeBack writes a container's plan and takes back what the runtime has written beside it. It is false where somebody has changed or
 // decided the container meanwhile. What could not be taken back is left to the next look against drift.
 func (g *Engine) takeBack(ctx context.Context, e *entry) bool {
+	g.writers.enter(e.c.ID)
+	defer g.writers.leave(e.c.ID)
+	if !g.reg.stillAs(e) {
+		return false
+	}
 	v, stood := g.views.Load(), e.stood()
 	results := g.apply(ctx, v, withUndo(v, stood, e.plan, e.c.Base))
 	return len(notUndone(stood, e.plan, results)) > 0 || g.reg.confirm(e)
