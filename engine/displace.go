@@ -120,7 +120,7 @@ func (g *Engine) displace(ctx context.Context, id string) {
 	g.repairSoon() // stores the new plans, and writes what else the View has changed
 }
 
-// moved is what a View changes of a container's cpuset.
+// moved is what a View changes of a container's cpuset. A plan that a repair has stored may not be written yet: what was written last counts.
 func (g *Engine) moved(v *node.View, it *item) (out plan.Plan) {
 	pl, ok := g.redecide(v, it.pod.p, it.c)
 	if !ok {
@@ -131,7 +131,8 @@ func (g *Engine) moved(v *node.View, it *item) (out plan.Plan) {
 		if !cpusetKnobs.Has(s.Knob) || s.Observe {
 			continue
 		}
-		if old := it.plan.Find(s.Target, s.Knob, s.Key); old == nil || old.Value != s.Value {
+		old := it.plan.Find(s.Target, s.Knob, s.Key)
+		if last, ok := g.o.Kernel.Last(s.ID()); old == nil || old.Value != s.Value || !ok || last != s.Value {
 			out = append(out, *s)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -79,4 +80,26 @@ func TestDisplaceBesideAStuckNeighbour(t *testing.T) {
 			t.Errorf("in the end (-want +got):\n%s", diff)
 		}
 	})
+}
+
+// A repair that has decided a neighbour's CPUs and not written them has not moved it.
+func TestDisplaceAheadOfARepair(t *testing.T) {
+	t.Parallel()
+	g := halved(t)
+	pod := lsr("one")
+	pod.Ask.QoS = protocol.QoSLS
+	g.Synchronize([]*workload.Pod{pod}, []Listed{listed(pod)})
+	sb, ctr := pinned("four", "LSE", "1")
+	g.entryOf(g.podOf(sb), sb, Arrival{ID: ctr.ID, Read: func(...*protocol.Applied) *workload.Container { return ctr }}) // claims
+	if !g.moves.wait(t.Context(), g, ctr.ID, time.Now().Add(time.Minute)) {
+		t.Fatal("its own displacement does not end")
+	}
+	g.replan(g.views.cur.Load())
+	k := &seen{}
+	g.o.Kernel = k
+	g.displace(t.Context(), ctr.ID)
+	s := k.asked.Get(plan.CPUSetCPUs)
+	if s == nil || s.Target.Cgroup != "/kubepods/podone/c-one" || s.Value != plan.Text("0") {
+		t.Errorf("asked for: %v", k.asked)
+	}
 }

@@ -65,6 +65,8 @@ func (g *Engine) unexpect(e *entry) {
 
 // early writes a container's burst, if the quota stands. A container that has been decided anew is left to its start.
 func (g *Engine) early(id string, burst, quota plan.Setting) (enough bool) {
+	g.writers.enter(id) // over CRI an update may come before the engine has heard of the start
+	defer g.writers.leave(id)
 	e, ok := g.reg.container(id)
 	v := g.views.Load()
 	if !ok || e.c.State != workload.StateCreating || !e.inSpec || e.rendered != v.Generation {

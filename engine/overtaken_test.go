@@ -101,6 +101,27 @@ func percent(t *testing.T, n int) *strategy.Spec {
 	return &spec
 }
 
+// A strategy without bursts is decided, and the repair that takes them away is still at the pod, when an update comes: the burst that
+// stands falls before the reply, though no plan has it any more.
+func TestUpdateBesideARepair(t *testing.T) {
+	t.Parallel()
+	r, k := gated(t)
+	pod, ctr := bursty(t, r, "ours", workload.StateRunning)
+	burst := func() string { return r.tree.Get(t, pod.Cgroup+"/c", "cpu.max.burst") }
+	r.Synchronize([]*workload.Pod{pod}, []engine.Listed{ctr})
+	enginetest.Eventually(t, "the burst", func() bool { return burst() == "200000" && r.Idle() })
+	k.waitFor(atPod)
+	none, err := strategy.Parse([]byte("cpuBurstStrategy: {policy: none}\n"))
+	must(t, err)
+	r.Views().SetFile(&none, "test")
+	enginetest.Eventually(t, "the repair at the pod", k.closed.Load)
+	r.SetDeadline(20 * time.Millisecond) // so long it waits for the pod
+	r.Update(t.Context(), sandboxOf(pod), ctr.Arrival, workload.Resources{Quota: unit.Some(100000)}, nil)
+	if got := burst(); got != "0" {
+		t.Errorf("cpu.max.burst is %s when the runtime writes the quota", got)
+	}
+}
+
 // A container that another life has made starts while the repair of this one, which has decided it, is still at its pod: the repair
 // leaves it to its start, and that writes what the specification does not carry.
 func TestStartBesideARepair(t *testing.T) {

@@ -289,7 +289,7 @@ func TestKubeletHearsWhenThePodsBurstHasFallen(t *testing.T) {
 	}
 }
 
-// Who is at a pod for longer than a handler may wait does not keep its burst from falling before the reply.
+// Who is at a pod, or at its container, for longer than a handler may wait does not keep its burst from falling before the reply.
 func TestPodsBurstFallsBesideWhoDoesNotEnd(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -303,10 +303,59 @@ func TestPodsBurstFallsBesideWhoDoesNotEnd(t *testing.T) {
 			t.Fatal("somebody is at the pod")
 		}
 		defer g.unsettled.release(sandbox.ID)
+		g.writers.enter(arrival.ID)
+		defer g.writers.leave(arrival.ID)
 		begun := time.Now()
 		g.Update(t.Context(), sandbox, arrival, workload.Resources{Quota: unit.Some(20000)}, nil)
 		if took, limit := time.Since(begun), time.Duration(g.deadline.Load()); took >= limit || !k.has(target, plan.CPUBurst, 0) {
 			t.Errorf("after %s of %s the burst has fallen: %t", took, limit, k.has(target, plan.CPUBurst, 0))
+		}
+	})
+}
+
+// An update that lowers nothing waits for nobody: the CPU manager's, a limit of memory, a larger quota.
+func TestUpdateThatLowersNothing(t *testing.T) {
+	t.Parallel()
+	for name, asked := range map[string]workload.Resources{
+		"CPUs": {CPUs: "0-1"}, "memory": {MemoryLimit: unit.Some(1 << 30)}, "a larger quota": {Quota: unit.Some(90000)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				g, _, sandbox, arrival := resized(t, 60000)
+				defer g.crew.dismiss()
+				g.reg.changePod(sandbox.ID, func(e *podEntry) { e.told = true })
+				g.writers.enter(arrival.ID)
+				defer g.writers.leave(arrival.ID)
+				begun := time.Now()
+				if g.Update(t.Context(), sandbox, arrival, asked, nil); time.Since(begun) > 0 {
+					t.Errorf("answered after %s", time.Since(begun))
+				}
+			})
+		})
+	}
+}
+
+// A pod that gets its first burst while the kubelet tells of a smaller quota loses it before the answer.
+func TestFirstBurstDuringAResize(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		g, k, sandbox, _ := resized(t, 60000)
+		defer g.crew.dismiss()
+		g.settleAll(t.Context()) // what the list has asked for
+		target := lsr("one").Target()
+		if !g.unsettled.take(sandbox.ID) {
+			t.Fatal("somebody is at the pod")
+		}
+		time.AfterFunc(time.Millisecond, func() { // as a settle under way
+			g.reg.changePod(sandbox.ID, func(e *podEntry) {
+				e.plan = append(e.plan, plan.Setting{Target: target, Knob: plan.CPUBurst, Value: plan.Int(60000)})
+			})
+			g.unsettled.release(sandbox.ID)
+		})
+		g.UpdatePod(t.Context(), sandbox, workload.Resources{Quota: unit.Some(20000)})
+		if !k.has(target, plan.CPUBurst, 0) {
+			t.Errorf("the burst stands; asked for: %v", k.asked)
 		}
 	})
 }

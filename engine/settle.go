@@ -101,18 +101,26 @@ func (u *unsettled) take(sandbox string) bool {
 	return true
 }
 
-// quiet waits for whoever is settling the pod, whose decision may be older than what the caller has changed.
-func (u *unsettled) quiet(ctx context.Context, sandbox string) {
+// quiet waits for whoever is settling the pod, whose decision may be older than what the caller has changed, until at most: then, or when
+// ctx has ended, it is false.
+func (u *unsettled) quiet(ctx context.Context, sandbox string, until time.Time) bool {
 	u.mu.Lock()
 	done, busy := u.busy[sandbox]
 	u.mu.Unlock()
-	if !busy {
-		return
-	}
+	return !busy || awaited(ctx, done, until)
+}
+
+// awaited waits for done, until at most.
+func awaited(ctx context.Context, done <-chan struct{}, until time.Time) bool {
+	limit := time.NewTimer(time.Until(until))
+	defer limit.Stop()
 	select {
 	case <-done:
+		return true
 	case <-ctx.Done():
+	case <-limit.C:
 	}
+	return false
 }
 
 func (u *unsettled) release(sandbox string) {

@@ -31,6 +31,9 @@ func (g *Engine) Start(ctx context.Context, sb Sandbox, ctr Arrival, pid int, di
 		missing []string
 	)
 	for swapped, waited := false, false; !swapped; {
+		if _, known := g.reg.container(ctr.ID); waited && !known {
+			return nil // removed while its start was made ready
+		}
 		e = g.entryOf(pod, sb, ctr)
 		if e.c.State == workload.StateStopped {
 			return nil // it has ended before we were told that it began
@@ -78,17 +81,31 @@ func (g *Engine) Start(ctx context.Context, sb Sandbox, ctr Arrival, pid int, di
 		}
 		g.recordProof(c.Target(pod.p).Name, c.ID, all, bad, e.gen)
 		g.inUnit(v, e.plan)
-		g.writers.enter(c.ID)
-		defer g.writers.leave(c.ID)
-		if now, ok := g.reg.container(c.ID); ok && !now.sameAs(&e) && now.c.State != workload.StateStopped {
-			v := g.views.Load() // an update or a new View came meanwhile, and what was written is older than it
-			results := g.apply(ctx, v, withUndo(v, join(e.plan, now.told), now.plan, now.c.Base))
-			if now.c == c && len(notUndone(now.told, now.plan, results)) == 0 {
-				g.reg.confirm(&now) // nothing else was told
-			}
-		}
+		g.catchUp(ctx, c, e)
 	})
 	return refuse(append(missing, failing(must, bad)...))
+}
+
+// catchUp writes what a container has been decided to need since its start was, of which wrote is what was written last: an update or a new
+// View that came meanwhile, and was written perhaps before that.
+func (g *Engine) catchUp(ctx context.Context, c *workload.Container, wrote entry) {
+	once := func() bool {
+		g.writers.enter(c.ID)
+		defer g.writers.leave(c.ID)
+		now, ok := g.reg.container(c.ID)
+		if !ok || now.sameAs(&wrote) || now.c.State == workload.StateStopped {
+			return false
+		}
+		v := g.views.Load()
+		results := g.apply(ctx, v, withUndo(v, join(wrote.plan, now.told), now.plan, now.c.Base))
+		if now.c == c && len(notUndone(now.told, now.plan, results)) == 0 {
+			g.reg.confirm(&now) // nothing else was told
+		}
+		wrote = now
+		return true
+	}
+	for ctx.Err() == nil && once() { // and what was decided during the writes
+	}
 }
 
 // withClass is what is to do of a plan, with the class where a monitoring group is to do: that lies below the group of the class, which the

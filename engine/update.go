@@ -7,7 +7,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/koord-rt/koord-rt/api/protocol"
 	"github.com/koord-rt/koord-rt/model/mark"
 	"github.com/koord-rt/koord-rt/model/node"
 	"github.com/koord-rt/koord-rt/model/plan"
@@ -20,7 +19,7 @@ import (
 // its creation was an answer to other values. It returns the container and the whole plan for the edge to answer with: the final
 // values, also those that take back what is no longer wanted.
 func (g *Engine) Update(ctx context.Context, sb Sandbox, ctr Arrival, asked workload.Resources, foreign plan.Plan) (*node.View, plan.Plan, *workload.Container) {
-	pod := g.podOf(sb)
+	until, pod := g.halfway(), g.podOf(sb)
 	if g.o.UpdatesUntold {
 		g.measure(pod.p.ID) // by what the containers had until now
 	}
@@ -49,11 +48,10 @@ func (g *Engine) Update(ctx context.Context, sb Sandbox, ctr Arrival, asked work
 	if g.podUntold(v, &pod) {
 		from := unmoved(before, c.Base, g.measure(pod.p.ID)) // what shifts is what stands
 		g.shiftPod(pod.p.ID, &from, &c.Base)
-		g.unsettled.quiet(ctx, pod.p.ID)
+		g.unsettled.quiet(ctx, pod.p.ID, until)
 		g.checkPodLater(pod.p.ID) // the kubelet writes the pod's cgroup next, and nobody tells
 	}
-	g.writers.quiet(ctx, c.ID, g.halfway()) // who is at it may write the old burst
-	if !g.lowerBurst(ctx, v, pod, old, full, before.Quota, asked.Quota) {
+	if !g.lowerBurst(ctx, v, pod, c, old, full, before.Quota, asked.Quota, until) {
 		g.settleSoon(e.sandbox)
 	}
 	return v, full, c
@@ -92,81 +90,6 @@ func (g *Engine) UpdateRefused(sb Sandbox, was *workload.Container) {
 	g.reg.changePod(pod.p.ID, func(e *podEntry) { e.lowUntil = time.Time{} })
 	g.settleSoon(e.sandbox)
 	g.jobs.add(func(context.Context) { g.recordSpec(&e, e.plan) })
-}
-
-// lowFor is how long a pod's burst stays away for a kubelet that tells of the pod behind its containers: each of them takes the runtime
-// some tens of milliseconds, and more where many pods are resized at once. The last check gives it back to a pod that keeps its quota.
-const lowFor = 2900 * time.Millisecond
-
-// lowerBurst makes room for a smaller quota: a quota below the burst that stands in the kernel is EINVAL, on the
-// container and, when the kubelet follows, on the pod. The new bursts come with the reply and with the checks of the pod. What
-// stands is what the plans before this update have written, an earlier life's as well. The container's falls before the reply, since the
-// runtime writes next; the pod's, where the kubelet can be held up, while the runtime does (lowerPod), since nobody writes there before that call is over. It reports whether
-// the pod's stood and has to stay low: whoever settles the pod before the kubelet has told of its new quota would raise it to the old one's.
-func (g *Engine) lowerBurst(ctx context.Context, v *node.View, pod podEntry, old, next plan.Plan, before, asked unit.Opt) (low bool) {
-	if !v.Kernel.Has(plan.CPUBurst) || v.Ceded.Has(plan.CPUBurst) || !asked.Set {
-		return false
-	}
-	var pl plan.Plan
-	if had := old.Get(plan.CPUBurst); had != nil && !had.Observe {
-		want := int64(0)
-		if s := next.Get(plan.CPUBurst); s != nil && !s.Observe {
-			want = s.Value.Int()
-		}
-		if want < had.Value.Int() {
-			pl = append(pl, lowered(*had, want))
-		}
-	}
-	if len(pl) == 0 && !falls(before, asked) {
-		return false
-	}
-	told := !g.podUntold(v, &pod)
-	if told {
-		// Also where none stands yet: a pod whose containers have just started is about to get one, for its old quota.
-		g.reg.changePod(pod.p.ID, func(e *podEntry) { e.lowUntil = g.o.Now().Add(lowFor) })
-	}
-	g.checkPodLater(pod.p.ID)
-	had := pod.plan.Get(plan.CPUBurst)
-	stands := had != nil && !had.Observe
-	var podLow plan.Plan
-	if stands {
-		if last, ok := g.o.Kernel.Last(had.ID()); !ok || last.Int() > 0 { // the pod's other containers fall, too
-			podLow = plan.Plan{lowered(*had, 0)}
-		}
-	}
-	if !told || !g.o.UpdatesAwaited {
-		pl, podLow = append(pl, podLow...), nil // nobody holds the kubelet up until it has fallen
-	}
-	if len(pl) > 0 {
-		g.count(g.o.Kernel.Apply(ctx, pl, v.Generation))
-	}
-	if podLow != nil {
-		g.lowerPod(ctx, pod.p.ID, podLow, v.Generation)
-	}
-	return stands
-}
-
-// lowerPod writes a pod's burst while the runtime is at work. Updated and UpdatePod wait for it: so it has fallen before the kubelet hears
-// of either and goes on to the pod's quota.
-func (g *Engine) lowerPod(ctx context.Context, sandbox string, low plan.Plan, gen uint64) {
-	waiting, cancel := context.WithDeadline(ctx, g.halfway())
-	defer cancel()
-	for !g.unsettled.take(sandbox) { // who is at it may write an older decision
-		if g.unsettled.quiet(waiting, sandbox); waiting.Err() != nil {
-			g.count(g.o.Kernel.Apply(ctx, low, gen))
-			return
-		}
-	}
-	g.crew.do(func() {
-		defer g.unsettled.release(sandbox)
-		g.shielded("sandbox "+sandbox, func() { g.count(g.o.Kernel.Apply(g.ctx(), low, gen)) })
-	})
-}
-
-func lowered(s plan.Setting, burst int64) plan.Setting {
-	s.Value, s.Owner = plan.Int(burst), protocol.FeatureBurst
-	s.Reason = "lowered before a smaller quota: a quota below the burst is refused"
-	return s
 }
 
 // podUntold: nobody tells what the kubelet writes to the pod's cgroup in a resize. Over CRI a kubelet tells also where the runtime does

@@ -22,9 +22,7 @@ func (g *Engine) Updated(ctx context.Context, id string) {
 		return
 	}
 	if g.o.UpdatesAwaited {
-		waiting, cancel := context.WithDeadline(ctx, g.halfway())
-		defer cancel()
-		g.unsettled.quiet(waiting, was.sandbox)
+		g.unsettled.quiet(ctx, was.sandbox, g.halfway())
 	}
 	g.jobs.add(func(ctx context.Context) {
 		var wrote plan.Plan

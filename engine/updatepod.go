@@ -27,7 +27,10 @@ func (g *Engine) UpdatePod(ctx context.Context, sb Sandbox, base workload.Resour
 	pod.Base = base
 	// Before the burst falls: whoever brings the pod to its old plan must not raise it again.
 	g.reg.changePod(pod.ID, func(e *podEntry) { e.p, e.before, e.told, e.unsure, e.lowUntil = &pod, nil, true, false, time.Time{} })
-	g.unsettled.quiet(ctx, pod.ID)
+	g.unsettled.quiet(ctx, pod.ID, g.halfway())
+	if now, ok := g.reg.pod(pod.ID); ok {
+		e.plan = now.plan // it may have got its first burst meanwhile
+	}
 	var pl plan.Plan
 	for _, k := range [...]plan.Knob{plan.CPUBurst, plan.CPUIdle} {
 		if s := e.plan.Get(k); s != nil && !s.Observe && s.Value.Int() > 0 && (k != plan.CPUBurst || !g.fitting(s, base.Quota)) {

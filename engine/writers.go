@@ -57,14 +57,7 @@ func (w *writers) quiet(ctx context.Context, id string, until time.Time) {
 		w.at[id] = now
 	}
 	w.mu.Unlock()
-	if !busy {
-		return
-	}
-	limit := time.NewTimer(time.Until(until))
-	defer limit.Stop()
-	select {
-	case <-now.done:
-	case <-ctx.Done():
-	case <-limit.C:
+	if busy {
+		awaited(ctx, now.done, until)
 	}
 }

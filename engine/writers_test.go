@@ -79,6 +79,15 @@ func TestUpdateComesLast(t *testing.T) {
 			k.hold(quota)
 			u.Repair()
 		},
+		"while its burst is written before it starts": func(_ *testing.T, u *unborn, k *dawdling) {
+			k.hold(quota)
+			u.call()
+		},
+		"while another one lowers it": func(t *testing.T, u *unborn, k *dawdling) {
+			u.start(t)
+			k.hold(less + 50000)
+			u.update(t, less+50000)
+		},
 		"while an update is worked off": func(t *testing.T, u *unborn, k *dawdling) {
 			u.start(t)
 			k.hold(3 * quota)

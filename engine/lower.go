@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+package engine
+
+import (
+	"context"
+	"time"
+
+	"github.com/koord-rt/koord-rt/api/protocol"
+	"github.com/koord-rt/koord-rt/model/node"
+	"github.com/koord-rt/koord-rt/model/plan"
+	"github.com/koord-rt/koord-rt/model/unit"
+	"github.com/koord-rt/koord-rt/model/workload"
+)
+
+// lowFor is how long a pod's burst stays away for a kubelet that tells of the pod behind its containers: each of them takes the runtime
+// some tens of milliseconds, and more where many pods are resized at once. The last check gives it back to a pod that keeps its quota.
+const lowFor = 2900 * time.Millisecond
+
+// lowerBurst makes room for a smaller quota: a quota below the burst that stands in the kernel is EINVAL, on the
+// container and, when the kubelet follows, on the pod. The new bursts come with the reply and with the checks of the pod. The container's
+// falls before the reply, since the runtime writes next; the pod's, where the kubelet can be held up, while the runtime does (lowerPod),
+// since nobody writes there before that call is over. Others are waited for until at most. It reports whether
+// the pod's stood and has to stay low: whoever settles the pod before the kubelet has told of its new quota would raise it to the old one's.
+func (g *Engine) lowerBurst(
+	ctx context.Context, v *node.View, pod podEntry, c *workload.Container, old, next plan.Plan, before, asked unit.Opt, until time.Time,
+) (low bool) {
+	if !v.Kernel.Has(plan.CPUBurst) || v.Ceded.Has(plan.CPUBurst) || !asked.Set {
+		return false
+	}
+	own := plan.Setting{Target: c.Target(pod.p), Knob: plan.CPUBurst}
+	if had := old.Get(plan.CPUBurst); had != nil && !had.Observe {
+		own = *had
+	}
+	if g.burstOf(&own) <= burstIn(next) && !falls(before, asked) {
+		return false // nothing is waited for where nothing has to fall
+	}
+	g.writers.quiet(ctx, c.ID, until) // who is at it may write the old burst
+	told := !g.podUntold(v, &pod)
+	if told {
+		// Also where none stands yet: a pod whose containers have just started is about to get one, for its old quota.
+		g.reg.changePod(pod.p.ID, func(e *podEntry) { e.lowUntil = g.o.Now().Add(lowFor) })
+	}
+	g.checkPodLater(pod.p.ID)
+	if now, ok := g.reg.pod(pod.p.ID); ok {
+		pod = now // settled meanwhile
+	}
+	had := pod.plan.Get(plan.CPUBurst)
+	stands := had != nil && !had.Observe
+	var podLow plan.Plan
+	if stands {
+		if last, ok := g.o.Kernel.Last(had.ID()); !ok || last.Int() > 0 { // the pod's other containers fall, too
+			podLow = plan.Plan{lowered(*had, 0)}
+		}
+	}
+	var with plan.Plan
+	if !told || !g.o.UpdatesAwaited {
+		with, podLow = podLow, nil // nobody holds the kubelet up until it has fallen
+	}
+	g.lowerOwn(ctx, v, c, own, next, with)
+	if podLow != nil {
+		g.lowerPod(ctx, pod.p.ID, podLow, v.Generation, until)
+	}
+	return stands
+}
+
+// lowerOwn lowers a container's burst to what is wanted of it now, which another update may have changed: next is what this one wants. What
+// else has to fall is written with it.
+func (g *Engine) lowerOwn(ctx context.Context, v *node.View, c *workload.Container, own plan.Setting, next, with plan.Plan) {
+	g.writers.enter(c.ID)
+	defer g.writers.leave(c.ID)
+	e, ok := g.reg.container(c.ID)
+	if ok && e.c != c {
+		next = e.plan
+	}
+	var pl plan.Plan
+	if want := burstIn(next); ok && g.burstOf(&own) > want {
+		pl = append(pl, lowered(own, want))
+	}
+	if pl = append(pl, with...); len(pl) > 0 {
+		g.count(g.o.Kernel.Apply(ctx, pl, v.Generation))
+	}
+}
+
+// burstOf is the burst that a cgroup may have: what was written last, also by a plan that is no longer the container's, or what a plan says,
+// an earlier life's as well.
+func (g *Engine) burstOf(s *plan.Setting) int64 {
+	last, _ := g.o.Kernel.Last(s.ID()) // 0 where it is not known
+	return max(last.Int(), s.Value.Int())
+}
+
+// burstIn is a plan's burst, 0 where it has none.
+func burstIn(pl plan.Plan) int64 {
+	if s := pl.Get(plan.CPUBurst); s != nil && !s.Observe {
+		return s.Value.Int()
+	}
+	return 0
+}
+
+// lowerPod writes a pod's burst while the runtime is at work. Updated and UpdatePod wait for it: so it has fallen before the kubelet hears
+// of either and goes on to the pod's quota.
+func (g *Engine) lowerPod(ctx context.Context, sandbox string, low plan.Plan, gen uint64, until time.Time) {
+	for !g.unsettled.take(sandbox) { // who is at it may write an older decision
+		if !g.unsettled.quiet(ctx, sandbox, until) {
+			g.count(g.o.Kernel.Apply(ctx, low, gen))
+			return
+		}
+	}
+	g.crew.do(func() {
+		defer g.unsettled.release(sandbox)
+		g.shielded("sandbox "+sandbox, func() { g.count(g.o.Kernel.Apply(g.ctx(), low, gen)) })
+	})
+}
+
+func lowered(s plan.Setting, burst int64) plan.Setting {
+	s.Value, s.Owner = plan.Int(burst), protocol.FeatureBurst
+	s.Reason = "lowered before a smaller quota: a quota below the burst is refused"
+	return s
+}
