@@ -7,6 +7,7 @@ import (
 	"context"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -85,6 +86,41 @@ func TestUpdateThatTheRuntimeDiesOver(t *testing.T) {
 			eventually(t, "the next burst", r.burst(id, 80000))
 		})
 	}
+}
+
+// An update that a hook server holds up, and the runtime refuses in the end, takes none of another one with it that was done meanwhile.
+func TestUpdateDuringAHook(t *testing.T) {
+	t.Parallel()
+	entered, gate := make(chan struct{}), make(chan struct{})
+	var held atomic.Bool
+	r := newRig(t, func(c *config.Proxy) {
+		_, at := hooktest.Serve(t, "unix", filepath.Join(c.Hooks.Dir, "h.sock"), func(context.Context, string, map[string]any) (map[string]any, error) {
+			if held.CompareAndSwap(false, true) {
+				close(entered)
+				<-gate
+			}
+			return nil, nil
+		})
+		hooktest.Register(t, c.Hooks.Dir, "slow", at, "Ignore", "PreUpdateContainerResources")
+		c.Hooks.Timeout = config.Duration(2 * time.Minute)
+	})
+	id := r.running(t, "resized")
+	ended := make(chan error, 1)
+	go func() {
+		_, err := r.UpdateContainerResources(t.Context(), resize(id, 80000))
+		ended <- err
+	}()
+	<-entered
+	_, err := r.UpdateContainerResources(t.Context(), resize(id, 150000))
+	must(t, err)
+	r.fake.refuse.Store(true)
+	close(gate)
+	if err := <-ended; err == nil {
+		t.Error("the runtime has not refused")
+	}
+	r.fake.refuse.Store(false)
+	eventually(t, "the base of the update that was done", r.base(id, 150000))
+	eventually(t, "the burst that goes with it", r.burst(id, 150000))
 }
 
 // A client that goes while the runtime is at it leaves the runtime at it: what it has is asked more than once.

@@ -29,11 +29,12 @@ func (p *Proxy) update(ctx context.Context, msg []byte) (relay.Verdict, answered
 		return relay.Verdict{}, nil
 	}
 	sb := engine.Sandbox{ID: pod.ID, Read: func() *workload.Pod { return pod }}
+	under := p.Updates.Begin(c) // ahead of the hooks, during which another update may come and be done
 	foreign, err := p.Servers.Update(ctx, pod, c, mark.Overlay(c.Base, r.Stated()))
 	if err != nil {
+		under.Refused(ctx)
 		return refuse(err), nil
 	}
-	under := p.Updates.Begin(c)
 	out, err := engine.Guard(p.engine, engine.Call[[]byte]{
 		Event:   metrics.EventUpdateContainer,
 		Subject: pod.FullName() + "/" + c.Name,
