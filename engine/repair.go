@@ -316,7 +316,7 @@ func (g *Engine) repair(ctx context.Context, v *node.View, w *work, drift bool) 
 		g.awaits(w, stood)
 	}
 	if drift && g.o.ExitsUntold && gone(results) {
-		g.Stop(w.c.ID)
+		g.Ended(w.c)
 	}
 	if drift && n > 0 && w.gen == v.Generation {
 		g.countDrift(results)

@@ -80,3 +80,48 @@ func TestRemovedDuringItsStart(t *testing.T) {
 		}
 	})
 }
+
+// vanished is a kernel without cgroups, in which somebody acts beside a write.
+type vanished struct {
+	wishes
+	act func()
+}
+
+// Apply implements Kernel.
+func (k *vanished) Apply(_ context.Context, p plan.Plan, _ uint64) []apply.Result {
+	k.act()
+	out := make([]apply.Result, len(p))
+	for i := range p {
+		out[i] = apply.Result{Setting: p[i], Outcome: apply.Gone, Err: apply.ErrGone}
+	}
+	return out
+}
+
+// A container whose cgroup was gone when a repair looked, and that somebody has started again since, has not ended.
+func TestStartedAgainBesideARepair(t *testing.T) {
+	t.Parallel()
+	for name, again := range map[string]bool{"ended": false, "started again": true} {
+		g := halved(t)
+		g.o.ExitsUntold = true
+		pod := lsr("one")
+		pod.Ask.QoS = protocol.QoSLS
+		g.Synchronize([]*workload.Pod{pod}, []Listed{listed(pod)})
+		e, _ := g.reg.container("c-one")
+		g.reg.changeContainer(e.c.ID, func(now *entry) {
+			now.plan = plan.Plan{{Target: e.c.Target(pod), Knob: plan.CPUSetCPUs, Value: plan.Text("0")}}
+			now.gen = g.views.Load().Generation
+		})
+		g.o.Kernel = &vanished{act: func() {
+			if again {
+				g.reg.changeContainer(e.c.ID, func(now *entry) {
+					c := *now.c
+					c.PID, now.c = 7, &c
+				})
+			}
+		}}
+		g.repairAll(t.Context(), true, true)
+		if now, _ := g.reg.container(e.c.ID); (now.c.State == workload.StateStopped) == again {
+			t.Errorf("%s: its state is %v", name, now.c.State)
+		}
+	}
+}

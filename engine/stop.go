@@ -12,9 +12,23 @@ import (
 // Stop releases a container's CPUs and its part of the pod's sums; what others get back is written later. The container
 // has no cgroup any more.
 func (g *Engine) Stop(id string) {
+	g.stop(id, func(*workload.Container) bool { return true })
+}
+
+// Ended is Stop for who has seen that c has ended, as it was known then: a runtime may have given the container another life since, or is
+// just doing so, which nobody would end for that. It is false where c is no longer what is known.
+func (g *Engine) Ended(c *workload.Container) (still bool) {
+	g.stop(c.ID, func(now *workload.Container) bool {
+		still = now == c
+		return still
+	})
+	return still
+}
+
+func (g *Engine) stop(id string, is func(*workload.Container) bool) {
 	var ended *entry
 	g.reg.changeContainer(id, func(e *entry) {
-		if e.c.State == workload.StateStopped {
+		if !is(e.c) || e.c.State == workload.StateStopped {
 			return
 		}
 		c := *e.c

@@ -54,7 +54,12 @@ func (p *Proxy) ping(ctx context.Context) error {
 func (p *Proxy) list(ctx context.Context, first bool) (missed bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, listLimit)
 	defer cancel()
-	before, podsBefore, roll := p.engine.IDs(), p.engine.PodIDs(), p.engine.Roll()
+	podsBefore, roll, before := p.engine.PodIDs(), p.engine.Roll(), map[string]*workload.Container{}
+	for id := range p.engine.IDs() {
+		if _, c, known := p.engine.Known(id); known {
+			before[id] = c
+		}
+	}
 	records, unread, err := p.o.Backend.List(ctx)
 	if err != nil {
 		return false, err
@@ -76,14 +81,14 @@ func (p *Proxy) list(ctx context.Context, first bool) (missed bool, err error) {
 		p.engine.SynchronizeSince(roll, pods, list) // clients may have been served since: who waited for the list waits no longer
 		return len(unread) > 0, nil
 	}
-	for id := range before {
+	for id, c := range before {
 		pod, _, known := p.engine.Known(id)
 		switch state, found := there[id]; {
 		case !known, unread[id] != nil:
 		case !found:
 			p.engine.Remove(pod.ID, id)
 		case state == workload.StateStopped:
-			p.engine.Stop(id) // it has ended while the daemon was away
+			p.engine.Ended(c) // while the daemon was away; the list may be older than what a client has started
 		}
 	}
 	for _, id := range podsBefore {

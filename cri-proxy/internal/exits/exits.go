@@ -90,7 +90,9 @@ func (w *Watch) Look() (unseen []string) {
 			case w.lives(c):
 				seen[c.ID] = true
 			case w.seen[c.ID]:
-				w.o.Engine.Stop(c.ID)
+				if !w.o.Engine.Ended(c) {
+					seen[c.ID] = true // as far as was seen
+				}
 			case n < maxAsked:
 				unseen = append(unseen, c.ID)
 				fallthrough
@@ -105,11 +107,15 @@ func (w *Watch) Look() (unseen []string) {
 
 // ask asks the runtime about a container whose cgroup was not found. One that does not answer is asked again.
 func (w *Watch) ask(ctx context.Context, id string) {
+	_, c, known := w.o.Engine.Known(id)
+	if !known {
+		return
+	}
 	ended, err := w.o.Ended(ctx, id)
 	switch {
 	case err != nil:
 	case ended:
-		w.o.Engine.Stop(id)
+		w.o.Engine.Ended(c)
 	default:
 		w.mu.Lock()
 		defer w.mu.Unlock()

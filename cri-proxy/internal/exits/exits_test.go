@@ -179,3 +179,34 @@ func TestUnseen(t *testing.T) {
 		t.Errorf("one that was seen late and has gone is %v", r.state("late"))
 	}
 }
+
+// A container that begins another life while the runtime is asked about the one before has not ended.
+func TestStartedAgainWhileAsked(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, "6.12")
+	r.lsr(t, "again")
+	asked := make(chan struct{})
+	var once atomic.Bool
+	answer := func(id string) (bool, error) {
+		if !once.CompareAndSwap(false, true) {
+			return false, nil
+		}
+		defer close(asked)
+		pod, c, _ := r.Known(id)
+		err := r.Start(t.Context(), engine.Sandbox{ID: "s", Read: func() *workload.Pod { return pod }},
+			engine.Arrival{ID: id, Read: func(...*protocol.Applied) *workload.Container { return c }}, 0, "")
+		return err == nil, err
+	}
+	r.asked.Store(&answer)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- r.Watch.Run(ctx) }()
+	<-asked
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	if r.state("again") == workload.StateStopped || r.claimed() != "0-1" {
+		t.Errorf("its state is %v, claimed %q", r.state("again"), r.claimed())
+	}
+}
