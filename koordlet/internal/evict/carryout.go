@@ -27,7 +27,8 @@ var (
 	ErrStop = errors.New("stop its containers")
 )
 
-// carryOut is the way of one decision.
+// carryOut is the way of one decision. The end of ctx does not cut it: what the API server has been asked for it may do, and an answer is waited for,
+// callTimeout at most.
 func (x *Executor) carryOut(ctx context.Context, e evict.Eviction) {
 	pod, known := x.o.Pods().Pod(e.Pod)
 	switch {
@@ -48,7 +49,6 @@ func (x *Executor) carryOut(ctx context.Context, e evict.Eviction) {
 	}
 	err := x.ask(ctx, e, uid, grace)
 	switch {
-	case ctx.Err() != nil:
 	case err == nil:
 		since := x.leave(e, pod, own(grace, pod)+slack)
 		x.report(Result{Eviction: e, Outcome: Accepted, Took: x.o.Clock() - since})
@@ -60,7 +60,7 @@ func (x *Executor) carryOut(ctx context.Context, e evict.Eviction) {
 		x.report(Result{Eviction: e, Outcome: Missing, Err: err, Took: x.o.Clock() - since})
 	case errors.Is(err, kube.ErrBudget):
 		x.refuse(e, err)
-	case !e.RespectBudget && unreachable(err) && x.o.Hands != nil && x.o.Stops >= StopDanger && mayStop(pod):
+	case ctx.Err() == nil && !e.RespectBudget && unreachable(err) && x.o.Hands != nil && x.o.Stops >= StopDanger && mayStop(pod):
 		x.leave(e, pod, 0)
 		x.stop(ctx, e, own(grace, pod), err)
 	default:
@@ -88,7 +88,9 @@ func own(grace time.Duration, pod *pods.Pod) time.Duration {
 	return max(grace, 0)
 }
 
-// ask asks the API server: to evict, and in danger past the budget, and past a webhook that does not decide.
+// ask asks the API server: to evict, and in danger past the budget, past a webhook that does not decide, and past an eviction that is not answered,
+// which a webhook of somebody else's or a server that tries again holds up. Where a deletion was not answered either the server is away: for a while no
+// second answer of it is waited for.
 func (x *Executor) ask(ctx context.Context, e evict.Eviction, uid string, grace time.Duration) error {
 	if x.o.API == nil {
 		return ErrNoAPI
@@ -98,15 +100,35 @@ func (x *Executor) ask(ctx context.Context, e evict.Eviction, uid string, grace 
 		timeout = dangerTimeout
 	}
 	call := func(f func(context.Context, string, string, string, time.Duration) error) error {
-		ctx, cancel := context.WithTimeout(ctx, timeout)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
 		defer cancel()
-		return f(ctx, e.Namespace, e.Name, uid, grace)
+		err := f(ctx, e.Namespace, e.Name, uid, grace)
+		if !unanswered(err) {
+			x.silentUntil = 0
+		}
+		return err
 	}
 	err := call(x.o.API.Evict)
-	if !e.RespectBudget && (errors.Is(err, kube.ErrBudget) || errors.Is(err, kube.ErrWebhook)) {
-		err = call(x.o.API.DeletePod)
+	switch {
+	case e.RespectBudget:
+	case errors.Is(err, kube.ErrBudget), errors.Is(err, kube.ErrWebhook):
+		return call(x.o.API.DeletePod)
+	case unanswered(err) && ctx.Err() == nil && x.o.Clock() >= x.silentUntil:
+		second := call(x.o.API.DeletePod)
+		if second == nil {
+			return nil
+		}
+		if unanswered(second) {
+			x.silentUntil = x.o.Clock() + micros(firstPause)
+		}
+		return errors.Join(err, second)
 	}
 	return err
+}
+
+// unanswered reports that there was no answer in time, be it that no server is there or that it is held up over this one pod.
+func unanswered(err error) bool {
+	return errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, ErrStop)
 }
 
 // unreachable reports that no API server has answered, or one in its place that has none behind it.
@@ -171,15 +193,23 @@ func (x *Executor) refuse(e evict.Eviction, err error) {
 }
 
 // fail notes that an eviction has failed: the pod is not asked for again during a pause that doubles with each failure, if it is
-// its own.
+// its own. Where there was no answer that cannot be told: the next candidate has his turn, and a server that was away costs the first pause at most.
 func (x *Executor) fail(e evict.Eviction, err error) {
 	var pause time.Duration
-	if ofPod(err) {
-		x.mu.Lock()
-		pause = min(max(2*x.held[e.Pod].pause, firstPause), mostPause)
-		x.held[e.Pod] = hold{why: evict.ByFailure, until: x.o.Clock() + micros(pause), pause: pause}
-		x.mu.Unlock()
+	x.mu.Lock()
+	h := x.held[e.Pod]
+	switch {
+	case unanswered(err):
+		pause = firstPause
+	case ofPod(err):
+		pause = min(max(2*h.pause, firstPause), mostPause)
+		h.pause = pause
 	}
+	if pause > 0 {
+		h.why, h.until = evict.ByFailure, x.o.Clock()+micros(pause)
+		x.held[e.Pod] = h
+	}
+	x.mu.Unlock()
 	x.finish(e, Result{Eviction: e, Outcome: Failed, Err: err, Pause: pause})
 }
 
@@ -197,36 +227,5 @@ func (x *Executor) finish(e evict.Eviction, r Result) {
 func (x *Executor) report(r Result) {
 	if x.o.OnResult != nil {
 		x.o.OnResult(r)
-	}
-}
-
-// event keeps a word about a pod for tell; the same one is not repeated for a while.
-func (x *Executor) event(e evict.Eviction, reason string, warning bool) {
-	key := told{e.Pod, reason}
-	if _, ok := x.told[key]; ok || len(x.events) == maxEvents || x.o.API == nil {
-		return
-	}
-	x.told[key] = x.o.Clock()
-	uid := e.Pod
-	if pod, ok := x.o.Pods().Pod(e.Pod); ok {
-		uid = pod.APIUID
-	}
-	x.events = append(x.events, kube.Event{
-		Regarding: kube.Object{APIVersion: "v1", Kind: "Pod", Namespace: e.Namespace, Name: e.Name, UID: uid},
-		Warning:   warning, Reason: reason, Action: "Evict", Note: e.Reason, At: time.Now(),
-	})
-}
-
-// tell sends the events, behind all evictions. One that cannot be sent is dropped: the result has been reported.
-func (x *Executor) tell(ctx context.Context) {
-	for len(x.events) > 0 && ctx.Err() == nil {
-		e := x.events[0]
-		bounded, cancel := context.WithTimeout(ctx, callTimeout)
-		err := x.o.API.Record(bounded, x.o.Node, e)
-		cancel()
-		x.events = x.events[1:]
-		if err != nil && !errors.Is(err, kube.ErrConflict) {
-			x.events = nil // the server is away or says no; it would to the others too
-		}
 	}
 }

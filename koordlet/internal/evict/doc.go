@@ -10,8 +10,9 @@
 //
 //	waiting ──accepted──► leaving ──no process left──► gone
 //	   │                     └─past its grace period──► overdue; in danger: its containers are stopped
-//	   ├─no longer needed, or not measured for too long: dropped before its turn came
+//	   ├─no longer needed, or not measured or decided for too long: dropped before its turn came
 //	   ├─budget: refused for a while; in danger: deleted past the budget
+//	   ├─no answer: not asked for again for a while, the next candidate is; in danger: deleted
 //	   ├─missing: the API server has no such pod, and the node has it until the kubelet has heard
 //	   ├─no API server: decided again in a later round; in danger, where that is wanted: its containers are stopped
 //	   └─failed: not asked for again during a growing pause, the next candidate is

@@ -6,6 +6,7 @@ package evict
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"maps"
 	"sync"
 	"time"
@@ -44,7 +45,7 @@ const (
 	mostPause  = 10 * time.Minute
 	// refusedFor is how long a budget's no holds when the server does not say.
 	refusedFor = 30 * time.Second
-	// unknownFor is how long a victim whose turn has not come stays chosen without a measurement that says so. Until then others count on it.
+	// unknownFor is how long a victim whose turn has not come stays chosen without a measurement, or a step, that says so. Until then others count on it.
 	unknownFor = 30 * time.Second
 	// check is how often those that leave are looked at.
 	check = time.Second
@@ -80,6 +81,8 @@ type Options struct {
 	Burst int
 	// OnResult is called in Run's goroutine with each step of an eviction; may be nil.
 	OnResult func(Result)
+	// Log hears when events are not recorded; may be nil.
+	Log *slog.Logger
 }
 
 // Stops is when the containers of a victim are stopped on the node.
@@ -149,6 +152,8 @@ type Executor struct {
 	// decisions are the last step's, less what was asked for since; dropped is who it did not need any more, and that has not been told.
 	decisions []evict.Decision
 	dropped   []Result
+	// followedAt is when that step was taken.
+	followedAt unit.Micros
 	// asked is who was asked for since Held was called: a step that has begun before does not know of it.
 	asked []evict.Eviction
 	// deleted are pods that somebody else, or we in an earlier life, has deleted, since when that has been seen.
@@ -159,15 +164,20 @@ type Executor struct {
 	danger   bool
 	dangerAt unit.Micros
 
-	// stops are calls of Hands.Stop on their way; ended brings their results.
-	stops sync.WaitGroup
-	ended chan ended
+	// beside are calls of Hands.Stop and one of API.Record on their way; ended and sent bring their results.
+	beside sync.WaitGroup
+	ended  chan ended
+	sent   chan sent
 
 	// The rest belongs to Run.
 	tokens   float64
 	tokensAt unit.Micros
-	events   []kube.Event
-	told     map[told]unit.Micros
+	// silentUntil is until when a server that has answered neither an eviction nor a deletion is taken to be away.
+	silentUntil unit.Micros
+	// events are to be sent; telling: one is on its way; mute: the last one was dropped, which has been said.
+	events        []kube.Event
+	telling, mute bool
+	told          map[told]unit.Micros
 }
 
 // departure is one pod that leaves.
@@ -207,9 +217,6 @@ type ended struct {
 	cause, err error
 }
 
-// told is an event that was sent.
-type told struct{ uid, reason string }
-
 // New makes an Executor.
 func New(o Options) (*Executor, error) {
 	if o.Pods == nil || o.Clock == nil {
@@ -227,14 +234,23 @@ func New(o Options) (*Executor, error) {
 	if o.Burst <= 0 {
 		o.Burst = DefaultBurst
 	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
 	return &Executor{
-		o: o, wake: make(chan struct{}, 1), ended: make(chan ended), tokens: float64(o.Burst), tokensAt: o.Clock(),
+		o: o, wake: make(chan struct{}, 1), ended: make(chan ended), sent: make(chan sent), tokens: float64(o.Burst), tokensAt: o.Clock(),
 		leaving: map[string]*departure{}, deleted: map[string]unit.Micros{}, held: map[string]hold{}, told: map[told]unit.Micros{},
 	}, nil
 }
 
 // settle is after how long the newest samples of a pod are younger than its containers' end.
 func (o *Options) settle() unit.Micros { return micros(3*o.Interval + time.Second) }
+
+// current is for how long what a step has said of the node holds: until two more are missing.
+func (o *Options) current() unit.Micros { return micros(3 * o.Interval) }
+
+// lapse is after how long without a step nothing that was decided before holds any more.
+func (o *Options) lapse() unit.Micros { return max(micros(unknownFor), o.current()) }
 
 // Danger takes the word of the loops whether memory is in danger; it holds until two of them are missing.
 func (x *Executor) Danger(yes bool) {
@@ -247,7 +263,7 @@ func (x *Executor) Danger(yes bool) {
 func (x *Executor) inDanger(now unit.Micros) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	return x.danger && now-x.dangerAt < micros(3*x.o.Interval)
+	return x.danger && now-x.dangerAt < x.o.current()
 }
 
 // Leaving are the UIDs of pods that were evicted or deleted and are not gone, with since when. Of those that somebody else
@@ -306,9 +322,9 @@ func (x *Executor) Held() map[string]evict.Held {
 	return out
 }
 
-// Run works until ctx ends, and returns nil then.
+// Run works until ctx ends, and returns nil then, once an eviction that is on its way has its answer.
 func (x *Executor) Run(ctx context.Context) error {
-	defer x.stops.Wait()
+	defer x.beside.Wait()
 	ticker := time.NewTicker(check)
 	defer ticker.Stop()
 	for {
@@ -319,6 +335,8 @@ func (x *Executor) Run(ctx context.Context) error {
 		case <-x.wake:
 		case r := <-x.ended:
 			x.stopped(r)
+		case r := <-x.sent:
+			x.wasSent(r)
 		}
 		for ctx.Err() == nil {
 			x.tellDropped()

@@ -94,7 +94,7 @@ func (x *Executor) late(ctx context.Context, d *departure, now unit.Micros, stay
 // stop begins to end the pod's containers on the node, beside everything else: it lasts as long as they take.
 func (x *Executor) stop(ctx context.Context, e evict.Eviction, grace time.Duration, cause error) {
 	x.change(e.Pod, func(d *departure) { d.stopping = true })
-	x.stops.Go(func() {
+	x.beside.Go(func() {
 		bounded, cancel := context.WithTimeout(ctx, grace+slack)
 		defer cancel()
 		r := ended{eviction: e, cause: cause, err: x.o.Hands.Stop(bounded, e.Pod, grace)}

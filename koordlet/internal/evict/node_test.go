@@ -6,6 +6,7 @@ package evict
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"strings"
 	"sync"
 	"testing"
@@ -33,6 +34,10 @@ type node struct {
 	// used is the memory of pods by UID, and of the node by "".
 	used  map[string]unit.Bytes
 	start time.Time
+	// away is how long the machine was suspended.
+	away time.Duration
+	// end ends the executor's context.
+	end context.CancelFunc
 }
 
 func (n *node) note(format string, args ...any) {
@@ -117,7 +122,27 @@ func (n *node) measure(uid string) (u Usage) {
 	return u
 }
 
-func (n *node) clock() unit.Micros { return micros(time.Since(n.start)) + unit.Second }
+func (n *node) clock() unit.Micros {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return micros(time.Since(n.start)+n.away) + unit.Second
+}
+
+// Write takes a line of the log.
+func (n *node) Write(line []byte) (int, error) {
+	n.note("log %s", strings.TrimSpace(string(line)))
+	return len(line), nil
+}
+
+// logger has no times.
+func (n *node) logger() *slog.Logger {
+	return slog.New(slog.NewTextHandler(n, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+		if a.Key == slog.TimeKey {
+			return slog.Attr{}
+		}
+		return a
+	}}))
+}
 
 // snapshot is made by a real keeper, of pods given as "name" and what else their JSON says.
 func (n *node) snapshot(t *testing.T) func() *pods.Snapshot {
@@ -168,7 +193,7 @@ func with(t *testing.T, edit func(n *node, o *Options), test func(n *node, x *Ex
 	synctest.Test(t, func(t *testing.T) {
 		n := &node{answers: map[string]error{}, slow: map[string]time.Duration{}, alive: map[string]bool{}, used: map[string]unit.Bytes{}, start: time.Now()}
 		n.put(pod("a", ""), pod("b", ""), pod("c", ""))
-		o := Options{API: n, Hands: n.hands(), Stops: StopDanger, Measure: n.measure, Clock: n.clock, Node: "node-001", OnResult: func(r Result) {
+		o := Options{API: n, Hands: n.hands(), Stops: StopDanger, Measure: n.measure, Clock: n.clock, Node: "node-001", Log: n.logger(), OnResult: func(r Result) {
 			line := r.Outcome.String() + " " + r.Name
 			if r.Err != nil {
 				line += ": " + strings.ReplaceAll(r.Err.Error(), "\n", "; ")
@@ -190,6 +215,7 @@ func with(t *testing.T, edit func(n *node, o *Options), test func(n *node, x *Ex
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
+		n.end = cancel
 		done := make(chan error)
 		go func() { done <- x.Run(ctx) }()
 		pass(time.Second)
@@ -211,6 +237,14 @@ func step(rest evict.Rest, victims ...evict.Eviction) *evict.Output {
 		d.Memory.Left = 1 << 40
 	}
 	return &evict.Output{Evictions: victims, Decisions: []evict.Decision{d}}
+}
+
+// follow passes time with a step each second that says the same.
+func follow(x *Executor, d time.Duration, rest evict.Rest) {
+	for range d / time.Second {
+		x.Follow(step(rest))
+		pass(time.Second)
+	}
 }
 
 func pass(d time.Duration) {

@@ -27,8 +27,7 @@ func TestQueueEndsWithTheNeed(t *testing.T) {
 			if h := x.Held(); len(h) != 2 || h["b-uid"] != evict.ByTurn || h["c-uid"] != evict.ByTurn || len(x.Leaving()) != 3 {
 				t.Errorf("%s: held %v, leaving %v", name, h, x.Leaving())
 			}
-			x.Follow(step(evict.Needed))
-			pass(6 * time.Second)
+			follow(x, 6*time.Second, evict.Needed)
 			want(t, n.take(), "evict b b-uid 20s", "= accepted b", "event node-001 Evicted b b-uid 0s")
 			x.Follow(end)
 			want(t, n.take(), "= dropped c")
@@ -49,15 +48,13 @@ func TestQueueWaitsForTheMeasurement(t *testing.T) {
 	with(t, func(_ *node, o *Options) { o.Burst, o.Every = 1, 5*time.Second }, func(n *node, x *Executor) {
 		x.Follow(step(evict.Needed, calm("a"), calm("b")))
 		n.take()
-		x.Follow(step(evict.Unknown))
-		pass(20 * time.Second)
+		follow(x, 20*time.Second, evict.Unknown)
 		want(t, n.take())
 		other := calm("c")
 		other.Feature = evict.CPUEvict
 		x.Follow(&evict.Output{Evictions: []evict.Eviction{other}, Decisions: []evict.Decision{{Rest: evict.Unknown}, {Feature: evict.CPUEvict, Rest: evict.Needed, CPU: evict.Demand[unit.MilliCPU]{Left: 1}}}})
 		want(t, n.take(), "evict c c-uid 20s", "= accepted c", "event node-001 Evicted c c-uid 0s")
-		x.Follow(step(evict.Needed))
-		pass(6 * time.Second)
+		follow(x, 6*time.Second, evict.Needed)
 		if got := n.take(); !strings.HasPrefix(got, "evict b b-uid 20s") {
 			t.Errorf("%q", got)
 		}
@@ -65,7 +62,7 @@ func TestQueueWaitsForTheMeasurement(t *testing.T) {
 	with(t, func(_ *node, o *Options) { o.Burst, o.Every = 1, time.Hour }, func(n *node, x *Executor) {
 		x.Follow(step(evict.Needed, calm("a"), calm("b")))
 		n.put(pod("b", ""), pod("c", ""))
-		pass(time.Minute)
+		follow(x, time.Minute, evict.Needed)
 		x.Follow(step(evict.Needed)) // it waits for long, and is needed
 		n.take()
 		pass(unknownFor - time.Second)
@@ -88,6 +85,57 @@ func TestQueueWaitsForTheMeasurement(t *testing.T) {
 		if got := n.take(); !strings.Contains(got, "= accepted b") {
 			t.Errorf("danger waits: %q", got)
 		}
+	})
+}
+
+// Where the steps come to a standstill nobody goes by what the last one has said, however many might go by then; where it has lasted, nor by what the
+// next one says of those of before: they are chosen anew, if they still are.
+func TestNobodyGoesByAnOldStep(t *testing.T) {
+	t.Parallel()
+	with(t, func(_ *node, o *Options) { o.Burst, o.Every = 1, 5*time.Second }, func(n *node, x *Executor) {
+		x.Follow(step(evict.Needed, calm("a"), calm("b")))
+		n.take()
+		pass(20 * time.Second) // the loops are stuck
+		want(t, n.take())
+		follow(x, time.Second, evict.Needed)
+		want(t, n.take(), "evict b b-uid 20s", "= accepted b", "event node-001 Evicted b b-uid 0s")
+	})
+	with(t, func(_ *node, o *Options) { o.Burst, o.Every = 1, 5*time.Second }, func(n *node, x *Executor) {
+		x.Follow(step(evict.Needed, calm("a"), calm("b"), calm("c")))
+		n.take()
+		n.put(pod("b", ""), pod("c", ""))
+		n.set(func() { n.away = time.Hour }) // the machine is suspended, and its clock goes on
+		pass(2 * time.Second)
+		want(t, n.take(), "= gone a")
+		x.Follow(step(evict.Needed, danger("c")))
+		want(t, n.take(), "= dropped b", "= dropped c", "evict c c-uid 5s", "= accepted c", "event node-001 Evicted c c-uid 0s")
+	})
+	with(t, func(n *node, _ *Options) { n.slow["evict a"] = time.Second }, func(n *node, x *Executor) {
+		x.Follow(step(evict.Needed, danger("a"), danger("b")))
+		want(t, n.take(), "evict a a-uid 5s")
+		n.set(func() { n.away = time.Hour })
+		pass(2 * time.Second)
+		want(t, n.take(), "= accepted a", "event node-001 Evicted a a-uid 0s")
+		follow(x, 2*time.Second, evict.Needed)
+		want(t, n.take(), "= dropped b")
+	})
+	// In danger one late step, or a few, keep nobody; and where a step is to come once a minute it may be as old.
+	with(t, func(n *node, _ *Options) { n.slow["evict a"], n.slow["delete a"] = time.Hour, time.Hour }, func(n *node, x *Executor) {
+		x.Follow(step(evict.Needed, danger("a"), danger("b"), calm("c")))
+		pass(5 * time.Second)
+		if got := n.take(); !strings.Contains(got, "= accepted b") || strings.Contains(got, "evict c") {
+			t.Errorf("%q", got)
+		}
+	})
+	with(t, func(_ *node, o *Options) { o.Interval, o.Burst, o.Every = time.Minute, 1, 90*time.Second }, func(n *node, x *Executor) {
+		x.Follow(step(evict.Needed, calm("a"), calm("b")))
+		n.put(pod("b", ""), pod("c", ""))
+		pass(time.Second)
+		n.take()
+		pass(time.Minute)
+		x.Follow(step(evict.Needed))
+		pass(40 * time.Second)
+		want(t, n.take(), "evict b b-uid 20s", "= accepted b", "event node-001 Evicted b b-uid 0s")
 	})
 }
 

@@ -32,7 +32,7 @@ func (d *Daemon) newEvictor(hands *evict.Hands) (*evict.Executor, error) {
 	c := &d.cfg.Evict
 	o := evict.Options{
 		Pods: d.pods.Snapshot, Clock: boot, Node: d.cluster.name, Grace: c.GracePeriod.Std(), Interval: d.cfg.Collect.Interval.Std(),
-		Hands: hands, Measure: d.uses, OnResult: d.evicted,
+		Hands: hands, Measure: d.uses, OnResult: d.evicted, Log: d.log,
 		Stops: map[string]evict.Stops{config.StopEvicted: evict.StopEvicted, config.StopDanger: evict.StopDanger}[c.StopContainers],
 	}
 	state, _ := evictLoopState(c, d.cluster.client != nil)
