@@ -42,7 +42,8 @@ const (
 	DefaultMaxRetry = 4500 * time.Millisecond
 
 	maxListItems = 4096
-	// steady is how long a watch must have stood for the next failure to count as the first.
+	// steady is how long a watch must have stood for the next failure to count as the first, whatever it told: longer than DefaultMaxRetry,
+	// or a peer that tells one event and ends would be asked again at once for ever.
 	steady = 5 * time.Second
 	// overtime is how much longer than asked for a watch may last before we end it ourselves.
 	overtime = 30 * time.Second
@@ -67,6 +68,10 @@ type follower struct {
 	retry  backoff
 	// version is the last resource version seen; "0" lets the server answer from its cache, "" asks for the newest.
 	version string
+	// listed: all there was at version has been told.
+	listed bool
+	// missed are the watches in a row that found no API server.
+	missed int
 	// broken says that the sink knows of an error.
 	broken bool
 	// silent: nobody has answered last time.
@@ -74,7 +79,7 @@ type follower struct {
 }
 
 // Follow lists and watches until ctx ends, and returns nil then: every other end is an error for the sink and begins
-// anew. A list is asked for from the server's cache, and never accepted older than what was seen before.
+// anew. A list is asked for from the server's cache, and never accepted older than what was seen before unless the server has nothing as new.
 func (c *Client) Follow(ctx context.Context, o FollowOptions, sink Sink) error {
 	for _, d := range []struct {
 		to    *time.Duration
@@ -85,11 +90,11 @@ func (c *Client) Follow(ctx context.Context, o FollowOptions, sink Sink) error {
 		}
 	}
 	f := &follower{client: c, o: o, sink: sink, version: "0", retry: backoff{min: o.MinRetry, max: o.MaxRetry}}
-	for listed := false; ctx.Err() == nil; {
+	for ctx.Err() == nil {
 		var err error
-		if !listed {
+		if !f.listed {
 			err = f.list(ctx)
-			listed = err == nil
+			f.listed = err == nil
 		} else {
 			err = f.watch(ctx)
 		}
@@ -102,9 +107,9 @@ func (c *Client) Follow(ctx context.Context, o FollowOptions, sink Sink) error {
 			continue
 		case errors.Is(err, ErrGone):
 			// Nothing is wrong: we were away for too long. What is newest now is the truth.
-			listed, f.version = false, ""
+			f.listed, f.version = false, ""
 		case errors.Is(err, ErrNotFound), errors.Is(err, ErrNotServed):
-			listed = false
+			f.listed = false
 			f.report(err)
 		case errors.Is(err, errEarly):
 		default:
@@ -193,36 +198,58 @@ func (f *follower) watch(ctx context.Context) error {
 	if f.o.Selector != "" {
 		q.Set("fieldSelector", f.o.Selector)
 	}
-	began := time.Now()
 	resp, err := f.client.send(ctx, request{method: http.MethodGet, path: f.o.Resource.path(), query: q})
 	if err != nil {
+		f.miss(err)
 		return err
 	}
 	defer func() { _ = resp.Body.Close() }()
+	f.missed = 0
 	if f.broken {
 		f.well()
 	}
-	r := jsonscan.NewReader(resp.Body, maxAnswer)
+	return f.stream(resp.Body)
+}
+
+// miss notes a watch that was refused or not answered. Behind an API server that was away etcd may have been restored from a backup, and a
+// watch from a version that it has not reached again stands and misses what comes until then: only a list is refused. One watch may have
+// been sent over a connection that was about to break.
+func (f *follower) miss(err error) {
+	var answer *Error
+	if errors.As(err, &answer) && answer.Code < http.StatusInternalServerError {
+		f.missed = 0
+		return
+	}
+	f.missed++
+	f.listed = f.missed < 2
+}
+
+// stream reads the events of one watch to its end. nil is a regular end.
+func (f *follower) stream(body io.Reader) error {
+	began := time.Now()
+	err := f.events(jsonscan.NewReader(body, maxAnswer))
+	switch {
+	case time.Since(began) > steady:
+		f.retry.reset()
+	case err == nil:
+		return errEarly
+	}
+	return err
+}
+
+func (f *follower) events(r *jsonscan.Reader) error {
 	for {
 		raw, err := r.Value()
-		if err == nil || raw != nil {
+		switch {
+		case err == nil || raw != nil:
 			if err := f.event(raw, err == nil); err != nil {
 				return err
 			}
-			f.retry.reset()
-			continue
-		}
-		stood := time.Since(began) > steady
-		if stood {
-			f.retry.reset()
-		}
-		switch {
-		case !errors.Is(err, io.EOF):
+		case errors.Is(err, io.EOF):
+			return nil
+		default:
 			return fmt.Errorf("watch %s: %w", f.o.Resource, err)
-		case !stood:
-			return errEarly
 		}
-		return nil
 	}
 }
 

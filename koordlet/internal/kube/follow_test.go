@@ -161,6 +161,36 @@ func TestFollowListsWhatItMay(t *testing.T) {
 	}
 }
 
+// A backup restored while nobody answered has given up the newest versions, and gives them once more: a watch that goes on where it was
+// stands and misses what they bring. What is lost with it is told as gone, too.
+func TestFollowSeesWhatARestoredBackupBrings(t *testing.T) {
+	t.Parallel()
+	s := kubetest.New(t)
+	for _, n := range []string{"a", "b", "c"} {
+		s.Put(t, nodes, `{"metadata":{"name":"node-`+n+`"}}`)
+	}
+	l := follow(t, client(t, s), kube.FollowOptions{Resource: kube.Nodes})
+	l.expect(t, "begin", "object node-c", "end", "well")
+	s.Down(true)
+	l.expect(t, "broken", "broken", "broken") // the watch, and who asked again
+	s.Rewind(2)
+	lists := len(s.Requests("GET " + nodes))
+	s.Down(false)
+	l.expect(t, "begin", "object node-a", "end", "well")
+	s.Put(t, nodes, `{"metadata":{"name":"node-d"}}`)
+	l.expect(t, "object node-d")
+	var asked []string
+	for _, r := range s.Requests("GET " + nodes)[lists:] {
+		asked = append(asked, r.Query)
+	}
+	want := []string{"resourceVersion=103&resourceVersionMatch=NotOlderThan", "", "watch"}
+	for i, q := range slices.Compact(asked) {
+		if i >= len(want) || q != want[i] && !(want[i] == "watch" && strings.Contains(q, "resourceVersion=101&")) {
+			t.Errorf("asked %q", asked)
+		}
+	}
+}
+
 func TestFollowSurvivesNonsense(t *testing.T) {
 	t.Parallel()
 	s := kubetest.New(t)

@@ -5,6 +5,7 @@ package kubetest
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"slices"
 	"strconv"
@@ -12,10 +13,14 @@ import (
 	"time"
 )
 
-// list answers a list.
+// list answers a list, unless it is to be newer than what there is.
 func (s *Server) list(w http.ResponseWriter, r *http.Request, c *collection) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if least, err := strconv.Atoi(r.URL.Query().Get("resourceVersion")); err == nil && least > s.version {
+		refuse(w, http.StatusGatewayTimeout, "Timeout", fmt.Sprintf("Too large resource version: %d, current: %d", least, s.version), "", "ResourceVersionTooLarge")
+		return
+	}
 	items := []Object{}
 	for _, name := range sorted(c.objects) {
 		if selected(r, c.objects[name]) {
@@ -168,10 +173,10 @@ func Status(code int, reason, message, name string, causes ...string) string {
 	return string(b)
 }
 
-func refuse(w http.ResponseWriter, code int, reason, message, name string) {
+func refuse(w http.ResponseWriter, code int, reason, message, name string, causes ...string) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
-	_, _ = w.Write([]byte(Status(code, reason, message, name)))
+	_, _ = w.Write([]byte(Status(code, reason, message, name, causes...)))
 }
 
 func answer(w http.ResponseWriter, code int, o Object) {

@@ -219,6 +219,44 @@ func TestWatch(t *testing.T) {
 	}
 }
 
+// TestRewind: what came after the backup is undone, a later version is refused to a list and silent as a watch.
+func TestRewind(t *testing.T) {
+	t.Parallel()
+	s := kubetest.New(t)
+	p := newPeer(t, s, s.Trust)
+	s.Put(t, slos, `{"metadata":{"name":"a"}}`)
+	s.Put(t, slos, `{"metadata":{"name":"b"}}`)
+	s.Delete(slos, "a")
+	s.Bookmark(slos)
+	s.Put(t, slos, `{"metadata":{"name":"b","labels":{"x":"y"}}}`)
+	s.Put(t, slos, `{"metadata":{"name":"c"}}`)
+	s.Rewind(2)
+	code, o := p.ask("GET", slos+"?resourceVersion=104&resourceVersionMatch=NotOlderThan", "", "")
+	if diff := cmp.Diff([]string{"b"}, names(o)); code != 200 || diff != "" || at(o, "metadata", "resourceVersion") != "104" {
+		t.Errorf("%d, %v", code, o)
+	}
+	if b := s.Object(slos, "b"); at(b, "metadata", "resourceVersion") != "102" {
+		t.Errorf("%v", b)
+	}
+	if code, o := p.ask("GET", slos+"?resourceVersion=105&resourceVersionMatch=NotOlderThan", "", ""); code != 504 || at(o, "reason") != "Timeout" {
+		t.Errorf("a list from the future: %d, %v", code, o)
+	}
+	if code, _ := p.ask("GET", slos+"?watch=1&resourceVersion=103", "", ""); code != 410 {
+		t.Errorf("a watch from before the backup: %d", code)
+	}
+	resp := p.open("GET", slos+"?watch=1&resourceVersion=105&timeoutSeconds=600", "", "")
+	if resp == nil {
+		t.Fatal("no answer")
+	}
+	defer resp.Body.Close()
+	s.Put(t, slos, `{"metadata":{"name":"d"}}`)
+	s.Put(t, slos, `{"metadata":{"name":"e"}}`)
+	var first kubetest.Object
+	if err := json.NewDecoder(resp.Body).Decode(&first); err != nil || event(first) != "ADDED e 106" {
+		t.Errorf("a watch from the future: %q, %v", event(first), err)
+	}
+}
+
 func TestFailures(t *testing.T) {
 	t.Parallel()
 	s := kubetest.New(t)

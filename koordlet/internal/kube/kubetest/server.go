@@ -2,7 +2,7 @@
 // Copyright The koord-rt Authors
 
 // Package kubetest is an API server for tests: a real HTTPS peer in the process that keeps objects, lists and watches them
-// with resource versions, bookmarks and expiry, replaces statuses, evicts and can be made to fail. What it answers follows
+// with resource versions, bookmarks, expiry and a restored backup, replaces statuses, evicts and can be made to fail. What it answers follows
 // the API conventions of Kubernetes 1.36. It is imported by tests only.
 package kubetest
 
@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -168,6 +169,27 @@ func (s *Server) Compact() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.oldest = s.version
+}
+
+// Rewind restores what was n versions ago, as etcd does from a backup: later versions are given once more, and a watch from one of them is
+// silent until then.
+func (s *Server) Rewind(n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.version -= n
+	s.oldest = s.version
+	for _, c := range s.collections {
+		clear(c.objects)
+		c.history = slices.DeleteFunc(c.history, func(e change) bool { return e.version > s.version })
+		for _, e := range c.history {
+			switch e.kind {
+			case "ADDED", "MODIFIED":
+				c.objects[meta(e.object)["name"].(string)] = e.object
+			case "DELETED":
+				delete(c.objects, meta(e.object)["name"].(string))
+			}
+		}
+	}
 }
 
 // Break drops every connection, also those of watches.
