@@ -3,8 +3,8 @@
 
 // Package atomicfile replaces a file as a whole: a reader sees the old content or the new one, never a part.
 //
-// Input is a path and bytes; output is the file. There is no fsync: the files that need no disk lie on tmpfs, and for
-// the others an old version after a power cut is as good as a new one. It imports the standard library only.
+// Input is a path and bytes; output is the file. Write has no fsync: most files lie on tmpfs. WriteThrough is for those on
+// a disk that the next boot reads: a rename alone may leave an empty file after a power cut. It imports the standard library only.
 package atomicfile
 
 import (
@@ -14,18 +14,50 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 )
 
 // tempMark stands in the name of every temporary file, so that leftovers of a killed writer can be told apart.
 const tempMark = ".tmp-"
 
 // Write replaces path by data with mode 0600. The directory must exist.
-func Write(path string, data []byte) error {
+func Write(path string, data []byte) error { return replace(path, data, nil) }
+
+// WriteThrough is Write to a disk: a power cut before it returns leaves the old file or the new one, whole, and one after that
+// the new one. It takes as long as the disk does.
+func WriteThrough(path string, data []byte) error {
+	if err := replace(path, data, (*os.File).Sync); err != nil {
+		return err
+	}
+	if err := syncDir(filepath.Dir(path), (*os.File).Sync); err != nil {
+		return fmt.Errorf("write %s: %w", path, Bare(err))
+	}
+	return nil
+}
+
+// syncDir has the names in a directory reach the disk. A filesystem that knows no fsync of a directory says EINVAL.
+func syncDir(dir string, sync func(*os.File) error) error {
+	f, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if err = sync(f); errors.Is(err, syscall.EINVAL) {
+		return nil
+	}
+	return err
+}
+
+// replace writes a temporary file, has sync bring its bytes to the disk where there is one, and gives it path's name.
+func replace(path string, data []byte, sync func(*os.File) error) error {
 	f, err := Create(path)
 	if err != nil {
 		return err
 	}
 	_, err = f.Write(data)
+	if err == nil && sync != nil {
+		err = sync(f)
+	}
 	if cerr := f.Close(); err == nil {
 		err = cerr
 	}

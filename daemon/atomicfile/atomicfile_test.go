@@ -98,3 +98,46 @@ func TestErrorsDoNotNameTheTemporaryFile(t *testing.T) {
 		t.Error("what names no file is changed")
 	}
 }
+
+// The bytes are on the disk before the name is theirs, and a disk that takes none of them leaves the old file and nothing else.
+func TestBytesReachTheDiskBeforeTheName(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	path := filepath.Join(dir, "f")
+	stands := func() string {
+		b, err := os.ReadFile(path)
+		if err != nil {
+			t.Error(err)
+		}
+		return string(b)
+	}
+	if err := WriteThrough(path, []byte("old")); err != nil || stands() != "old" {
+		t.Fatal(err)
+	}
+	for _, broken := range []error{syscall.EIO, nil} {
+		synced := 0
+		err := replace(path, []byte("new"), func(f *os.File) error {
+			synced++
+			if b, err := os.ReadFile(f.Name()); err != nil || string(b) != "new" || !IsTemp(f.Name()) || stands() != "old" {
+				t.Errorf("%s holds %q when it is brought to the disk, its path %q: %v", f.Name(), b, stands(), err)
+			}
+			return broken
+		})
+		if !errors.Is(err, broken) || synced != 1 || (stands() == "new") != (broken == nil) {
+			t.Errorf("brought to the disk %d times, %v: %s stands there", synced, err, stands())
+		}
+		if left, _ := os.ReadDir(dir); len(left) != 1 {
+			t.Errorf("left: %v", left)
+		}
+	}
+	for said, want := range map[error]error{nil: nil, syscall.EINVAL: nil, syscall.EIO: syscall.EIO} {
+		if err := syncDir(dir, func(f *os.File) error {
+			if f.Name() != dir {
+				t.Errorf("%s is brought to the disk", f.Name())
+			}
+			return said
+		}); !errors.Is(err, want) {
+			t.Errorf("%v, want %v", err, want)
+		}
+	}
+}

@@ -82,7 +82,7 @@ func TestRoundTrip(t *testing.T) {
 	want := Snapshot{
 		Strategy: spec(500), Dynamic: dynamic(t0.Add(time.Minute)), Pods: pods(), StrategyGeneration: 1, DynamicGeneration: 2, PodsGeneration: 3,
 	}
-	must(t, w.Strategy(1, want.Strategy, t0))
+	must(t, errors.Join(w.Strategy(1, want.Strategy, t0), keep(w)))
 	must(t, w.Dynamic(2, want.Dynamic, t0))
 	must(t, w.Pods(3, want.Pods, t0))
 	now := t0
@@ -147,7 +147,8 @@ func TestNotKept(t *testing.T) {
 	kept := filepath.Join(state, StrategyFile)
 	w := writer(t, run, state)
 	must(t, os.Mkdir(kept, 0o700))
-	for _, err := range []error{w.Strategy(1, spec(500), t0), w.Keep(), writer(t, run, state).Keep()} {
+	must(t, w.Strategy(1, spec(500), t0))
+	for _, err := range []error{keep(w), keep(w), keep(writer(t, run, state))} {
 		if !errors.Is(err, ErrNotKept) || !strings.Contains(err.Error(), kept) {
 			t.Errorf("%v", err)
 		}
@@ -156,16 +157,16 @@ func TestNotKept(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 	must(t, os.Remove(kept))
-	must(t, writer(t, run, state).Keep())
+	must(t, keep(writer(t, run, state)))
 	if s := Read(Options{RunDir: t.TempDir(), StateDir: state}); s.StrategyGeneration != 1 || *s.Strategy.CPUBurstStrategy.CPUBurstPercent != 500 {
 		t.Errorf("next boot: %+v", s)
 	}
 	must(t, os.Remove(kept))
-	must(t, w.Strategy(2, spec(600), t0))
+	must(t, errors.Join(w.Strategy(2, spec(600), t0), keep(w)))
 	before, err := os.Stat(kept)
 	must(t, err)
 	next := writer(t, run, state)
-	must(t, errors.Join(next.Keep(), next.Strategy(3, spec(600), t0)))
+	must(t, errors.Join(keep(next), next.Strategy(3, spec(600), t0), keep(next)))
 	if after, err := os.Stat(kept); err != nil || !os.SameFile(before, after) {
 		t.Errorf("what stands in the state directory was written again: %v", err)
 	}

@@ -23,19 +23,17 @@ type Writer struct {
 	runDir, stateDir string
 	// up is the time since boot, 0 where the machine does not tell.
 	up func() time.Duration
-	// ready: the state directory is there and closed to others.
-	ready bool
-	// kept is the strategy payload that stands in the state directory, which is a disk; owed is the file that ought to stand there, nil
-	// when it does.
+	// kept is the strategy payload that stands in the state directory, nil while nobody knows; last is the file that ought to stand there,
+	// without payload before there is one.
 	kept []byte
-	owed *envelope
+	last envelope
 }
 
-// ErrNotKept: what was published stands, and its copy for the next boot could not be written. Keep tries again.
+// ErrNotKept: what was published stands, and its copy for the next boot could not be written.
 var ErrNotKept = errors.New("the next boot would not know the strategy")
 
 // NewWriter makes the directories (0700) and cleans what a killed writer left. A copy that an earlier life could not keep is still
-// owed. stateDir may be empty, and one that cannot be used costs the copy only: Keep tells and tries again.
+// owed. stateDir may be empty, and one that cannot be used costs the copy only: who writes that is told.
 func NewWriter(runDir, stateDir string) (*Writer, error) {
 	w := &Writer{runDir: runDir, stateDir: stateDir, up: boottime.Now}
 	if err := atomicfile.Dir(runDir); err != nil {
@@ -45,25 +43,12 @@ func NewWriter(runDir, stateDir string) (*Writer, error) {
 		atomicfile.Clean(filepath.Join(runDir, name))
 	}
 	if stateDir != "" {
-		if w.open() == nil { // else Keep tells
+		if atomicfile.Dir(stateDir) == nil { // else who writes the copy is told
 			atomicfile.Clean(filepath.Join(stateDir, StrategyFile))
 		}
-		w.kept = stands(stateDir).Payload
-		if e := stands(runDir); len(e.Payload) > 0 && !bytes.Equal(w.kept, e.Payload) {
-			w.owed = &e
-		}
+		w.kept, w.last = stands(stateDir).Payload, stands(runDir)
 	}
 	return w, nil
-}
-
-// open makes the state directory, once.
-func (w *Writer) open() error {
-	if w.ready {
-		return nil
-	}
-	err := atomicfile.Dir(w.stateDir)
-	w.ready = err == nil
-	return err
 }
 
 // stands is the strategy's file in a directory; without payload where there is none that a reader would take.
@@ -82,37 +67,69 @@ func stands(dir string) envelope {
 	return e
 }
 
-// Strategy publishes the strategy and keeps a copy in the state directory when it changed. A copy that fails is ErrNotKept.
+// Generation is that of the file of a run directory, whether or not a reader would take what it says; 0 where there is none.
+func Generation(runDir, file string) uint64 {
+	b, _, err := readBounded(filepath.Join(runDir, file), signature{}, true)
+	if err != nil {
+		return 0
+	}
+	var e envelope
+	if json.Unmarshal(b, &e) != nil {
+		return 0
+	}
+	return e.Generation
+}
+
+// Strategy publishes the strategy. A copy in the state directory is owed then, when it has changed.
 func (w *Writer) Strategy(gen uint64, s *strategy.Spec, now time.Time) error {
 	payload, err := json.Marshal(s)
 	if err != nil {
 		return fmt.Errorf("publish strategy: %w", err)
 	}
 	e := envelope{Version: Version, Generation: gen, WrittenAt: now, Payload: payload}
-	if err := publish(filepath.Join(w.runDir, StrategyFile), e); err != nil {
+	if err := publish(filepath.Join(w.runDir, StrategyFile), e, atomicfile.Write); err != nil {
 		return err
 	}
-	w.owed = nil
-	if w.stateDir != "" && !bytes.Equal(w.kept, payload) {
-		w.owed = &e
-	}
-	return w.Keep()
+	w.last = e
+	return nil
 }
 
-// Keep writes the copy in the state directory where that is owed.
-func (w *Writer) Keep() error {
-	if w.owed == nil {
+// Copy is a strategy's file for the state directory, which is a disk: to write it may take long.
+type Copy struct {
+	dir string
+	e   envelope
+}
+
+// Owed is the copy that ought to stand in the state directory and does not; nil when it does. Who has it writes it, and tells by Kept how
+// that went, before the next is asked for.
+func (w *Writer) Owed() *Copy {
+	if w.stateDir == "" || len(w.last.Payload) == 0 || bytes.Equal(w.kept, w.last.Payload) {
 		return nil
 	}
-	err := w.open()
+	return &Copy{dir: w.stateDir, e: w.last}
+}
+
+// Path is where the copy is to stand.
+func (c *Copy) Path() string { return filepath.Join(c.dir, StrategyFile) }
+
+// Write writes the copy so that a power cut does not take it, in any goroutine. Its error is ErrNotKept.
+func (c *Copy) Write() error {
+	err := atomicfile.Dir(c.dir)
 	if err == nil {
-		err = publish(filepath.Join(w.stateDir, StrategyFile), *w.owed)
+		err = publish(c.Path(), c.e, atomicfile.WriteThrough)
 	}
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrNotKept, err)
 	}
-	w.kept, w.owed = w.owed.Payload, nil
 	return nil
+}
+
+// Kept takes in how the write of c has ended. After one that has failed nobody knows what stands there: it may have got as far as the name.
+func (w *Writer) Kept(c *Copy, err error) {
+	w.kept = nil
+	if err == nil {
+		w.kept = c.e.Payload
+	}
 }
 
 // Dynamic publishes the dynamic state; d.Expires is when it stops to hold and must be set.
@@ -142,7 +159,7 @@ func (w *Writer) Dynamic(gen uint64, d node.Dynamic, now time.Time) error {
 	if up := w.up(); up > 0 {
 		e.ExpiresUp = up + d.Expires.Sub(now)
 	}
-	return publish(filepath.Join(w.runDir, DynamicFile), e)
+	return publish(filepath.Join(w.runDir, DynamicFile), e, atomicfile.Write)
 }
 
 // Pods publishes the pod cache.
@@ -151,7 +168,8 @@ func (w *Writer) Pods(gen uint64, pods map[string]node.PodSpec, now time.Time) e
 	if err != nil {
 		return fmt.Errorf("publish pods: %w", err)
 	}
-	return publish(filepath.Join(w.runDir, PodsFile), envelope{Version: Version, Generation: gen, WrittenAt: now, Payload: payload})
+	e := envelope{Version: Version, Generation: gen, WrittenAt: now, Payload: payload}
+	return publish(filepath.Join(w.runDir, PodsFile), e, atomicfile.Write)
 }
 
 // Lacks reports whether a file that was published is not there any more: somebody has cleaned the run directory.
@@ -160,7 +178,8 @@ func (w *Writer) Lacks(file string) bool {
 	return errors.Is(err, os.ErrNotExist)
 }
 
-func publish(path string, e envelope) error {
+// publish writes a file; write is atomicfile's for the filesystem that it lies on.
+func publish(path string, e envelope, write func(path string, data []byte) error) error {
 	b, err := json.Marshal(e)
 	if err != nil {
 		return fmt.Errorf("publish %s: %w", filepath.Base(path), err)
@@ -168,5 +187,5 @@ func publish(path string, e envelope) error {
 	if len(b) >= MaxBytes {
 		return fmt.Errorf("publish %s: %d bytes are more than readers accept (%d)", filepath.Base(path), len(b), MaxBytes)
 	}
-	return atomicfile.Write(path, append(b, '\n'))
+	return write(path, append(b, '\n'))
 }

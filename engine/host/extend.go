@@ -19,6 +19,9 @@ type Extension struct {
 	Routes     []metrics.Route
 	// Agent is a section of the status file, called whenever it is written; may be nil.
 	Agent func() *status.Agent
+	// Hung is why the program's own loops do not go on, for /healthz; Dead the same for the watchdog, once it has lasted so long that a start
+	// anew is better. Both may be nil.
+	Hung, Dead func() error
 }
 
 // Registry is where the program's own counters are registered.

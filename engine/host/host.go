@@ -167,6 +167,8 @@ func (h *Host) connect(roots root.Roots, static engine.Static, views *engine.Vie
 			}
 		},
 	})
+	// A copy that a power cut has torn, say: what changes from here on the Watcher tells.
+	h.setProblems(h.watch.Snapshot().Problems)
 	h.probe.own = h.Engine.OwnsMemoryMin // what the earlier life had is the engine's now
 	h.probe.follow(func(reason string) { h.Engine.Problem("node", "probe", reason) })
 	return nil
@@ -271,7 +273,11 @@ func (h *Host) renew(s engine.Static) {
 // setHandoff takes in the node agent's files. A file that was refused is reported; its last good content holds.
 func (h *Host) setHandoff(s handoff.Snapshot) {
 	h.Engine.Views().SetHandoff(s)
-	for _, p := range s.Problems {
+	h.setProblems(s.Problems)
+}
+
+func (h *Host) setProblems(problems []handoff.Problem) {
+	for _, p := range problems {
 		h.Engine.Problem(p.File, "handoff", p.Reason)
 	}
 }
@@ -285,7 +291,10 @@ func (h *Host) health() error {
 	if !h.Engine.Connected() {
 		return errDisconnected
 	}
-	return h.Engine.Stuck()
+	if err := h.Engine.Stuck(); err != nil || h.more.Hung == nil {
+		return err
+	}
+	return h.more.Hung()
 }
 
 // unwritten is Unrecorded for a program that starts without its run directory, too, and for the others whether they have lost theirs.
@@ -296,9 +305,12 @@ func (h *Host) unwritten() error {
 	return h.Unrecorded()
 }
 
-// alive is what the watchdog is told by: the engine's loops go on. A runtime that is away is no reason to start anew.
+// alive is what the watchdog is told by: the engine's loops go on, and the program's own. A runtime that is away is no reason to start anew.
 func (h *Host) alive() error {
 	err := h.Engine.Stuck()
+	if err == nil && h.more.Dead != nil {
+		err = h.more.Dead()
+	}
 	if err != nil {
 		h.Engine.Trouble("engine", "watchdog", err)
 	}

@@ -122,6 +122,9 @@ func lifecycleHandedStrategy(r *rig) {
 	if err := w.Strategy(1, &spec, time.Now()); err != nil {
 		r.t.Fatal(err)
 	}
+	if err := w.Owed().Write(); err != nil {
+		r.t.Fatal(err)
+	}
 	r.soon(5*time.Second, first, burst("50000"))
 	r.now(r.pod(lsPod("handed-agent")), burst("50000"))
 

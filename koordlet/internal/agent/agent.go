@@ -110,9 +110,9 @@ type Look struct {
 	Facts   decide.Facts
 	Outcome decide.Outcome
 	Scan    collect.Report
-	// Published is what has been handed on; Unpublished is why the newest strategy could not be.
-	Published   publish.Generations
-	Unpublished error
+	// Published is what has been handed on; Unpublished is why the newest strategy could not be, Withheld why what the loops decided could not.
+	Published             publish.Generations
+	Unpublished, Withheld error
 	// Unkept is why the next boot would not know the strategy that was published.
 	Unkept error
 	// Stale is why Facts.KubeletCPUs are what could be read last.
@@ -131,6 +131,7 @@ type Agent struct {
 	state    decide.State
 	urgent   *urgency
 	look     atomic.Pointer[Look]
+	pulse    pulse
 	forgetAt unit.Micros
 	// podsGen and strategy are what was published last.
 	podsGen  uint64
@@ -175,17 +176,22 @@ func (a *Agent) Run(ctx context.Context) error {
 	defer tick.Stop()
 	var later <-chan time.Time // the next urgent step, while it has to wait
 	for {
+		a.pulse.rest()
 		select {
 		case <-ctx.Done():
 			a.resume()
 			a.keep(a.o.Now())
+			a.o.Publisher.Close()
 			return nil
 		case <-tick.C:
+			a.pulse.beat(a.o.Wall())
 			a.tick(ctx, nil, 0)
 		case <-later:
 			later = nil
+			a.pulse.beat(a.o.Wall())
 			a.answer(ctx)
 		case <-a.urgent.call:
+			a.pulse.beat(a.o.Wall())
 			switch wait := a.urgent.wait(a.o.Now()); {
 			case later != nil: // it will be answered with those who wait already
 			case wait > 0:
@@ -246,10 +252,11 @@ func (a *Agent) tick(ctx context.Context, waiting []string, since unit.Micros) {
 		l.Facts.PerCPU, err = a.o.PerCPU()
 		a.trouble("free lists of CPUs", err)
 	}
+	before := a.state.Evict
 	a.state, l.Outcome = decide.Step(a.state, &l.Facts)
 	a.o.Window.Append(l.Outcome.Samples)
 	s := &l.Outcome.Suppress
-	a.unkept = a.unkept || s.Changed || l.Outcome.Burst.Changed || l.Outcome.OOMScore.Changed
+	a.moved(&before, &l.Outcome)
 	rest := a.giveBack(ctx, l.Outcome.Back) // before the state forgets that it was ours
 	if l.Outcome.Owns || s.Changed && s.Mode == suppress.CPUSet {
 		a.keep(now)
@@ -344,33 +351,6 @@ func (a *Agent) write(ctx context.Context, p plan.Plan) {
 		}
 	}
 	a.trouble("write", errors.Join(errs...))
-}
-
-// publish hands on what was decided and who is here.
-func (a *Agent) publish(l *Look, snapshot *pods.Snapshot) {
-	err := a.alone()
-	a.trouble("publish", err)
-	if err != nil {
-		l.Unpublished = err
-		return
-	}
-	_, err = a.o.Publisher.Dynamic(l.Outcome.Dynamic, l.Wall)
-	a.trouble("publish dynamic state", err)
-	if spec := a.o.Strategy(); spec != a.strategy {
-		if _, err = a.o.Publisher.Strategy(spec, l.Wall); err == nil {
-			a.strategy = spec
-		}
-		l.Unpublished = err
-		a.trouble("publish strategy", err)
-	}
-	l.Unkept = a.o.Publisher.Keep(l.Wall)
-	a.trouble("keep strategy", l.Unkept)
-	if snapshot.Generation != 0 && snapshot.Generation != a.podsGen {
-		if _, err = a.o.Publisher.Pods(snapshot.Specs(), l.Wall); err == nil {
-			a.podsGen = snapshot.Generation
-		}
-		a.trouble("publish pods", err)
-	}
 }
 
 // trouble is what this round failed in.

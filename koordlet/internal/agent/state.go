@@ -49,6 +49,12 @@ func (a *Agent) resume() {
 	}
 }
 
+// moved marks what a step has changed as not kept yet: a decision, or a round of evictions, whose pause a kill -9 must not end.
+func (a *Agent) moved(before *evict.State, o *decide.Outcome) {
+	e := &a.state.Evict
+	a.unkept = a.unkept || o.Suppress.Changed || o.Burst.Changed || o.OOMScore.Changed || before.MemoryAt != e.MemoryAt || before.CPUAt != e.CPUAt
+}
+
 // mayEvict are the features that may evict: none while another agent may be here and do the same.
 func (a *Agent) mayEvict() evict.Features {
 	if a.alone() != nil {

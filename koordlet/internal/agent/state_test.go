@@ -46,6 +46,25 @@ func TestKeepAgain(t *testing.T) {
 	}
 }
 
+// A round of evictions is kept as a decision is, so that its pause outlasts a kill -9; a step that evicts nobody is not.
+func TestPausesAreKept(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		now  evict.State
+		kept bool
+	}{
+		"nobody": {evict.State{MemoryAt: 5, CPUAt: 7, OverAt: 9}, false}, "for memory": {evict.State{MemoryAt: 6, CPUAt: 7}, true},
+		"for CPU": {evict.State{MemoryAt: 5, CPUAt: 8}, true},
+	} {
+		kept := 0
+		a := New(Options{Keep: func(decide.State) error { kept++; return nil }, Kept: decide.State{Evict: c.now}})
+		a.moved(&evict.State{MemoryAt: 5, CPUAt: 7}, &decide.Outcome{})
+		if a.keepNowAndThen(keepChanged); (kept == 1) != c.kept {
+			t.Errorf("%s: kept %d times", name, kept)
+		}
+	}
+}
+
 // told counts what an Evictor hears.
 type told int
 

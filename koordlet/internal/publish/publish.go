@@ -24,9 +24,6 @@ import (
 // without one is soon back at its static defaults. It is written again after half of it.
 const TTL = time.Minute
 
-// keepAgain is the time between two tries to keep what a full disk has not taken.
-const keepAgain = 10 * time.Second
-
 // Publisher writes the files. One goroutine at a time may use it.
 type Publisher struct {
 	runDir, stateDir string
@@ -37,15 +34,13 @@ type Publisher struct {
 	strategy                         *strategy.Spec
 	dynamic                          node.Dynamic
 	pods                             map[string]node.PodSpec
-	// unkept is why the strategy's copy for the next boot could not be written at triedAt.
-	unkept  error
-	triedAt time.Time
+	copies                           keeper
 }
 
 // New goes on where an earlier life has ended: its files stay until they are replaced, and generations grow. A run directory that cannot be
 // used is tried again at each publication, which fails until it can.
 func New(runDir, stateDir string, now time.Time) *Publisher {
-	p := &Publisher{runDir: runDir, stateDir: stateDir}
+	p := &Publisher{runDir: runDir, stateDir: stateDir, copies: keeper{write: (*handoff.Copy).Write}}
 	_ = p.open(now) // whoever publishes hears of it
 	return p
 }
@@ -60,7 +55,8 @@ func (p *Publisher) open(now time.Time) error {
 		return fmt.Errorf("prepare handoff: %w", err)
 	}
 	past := handoff.Read(handoff.Options{RunDir: p.runDir, StateDir: p.stateDir, Now: func() time.Time { return now }})
-	p.w, p.strategyGen, p.dynamicGen, p.podsGen = w, past.StrategyGeneration, past.DynamicGeneration, past.PodsGeneration
+	p.w, p.strategyGen, p.podsGen = w, past.StrategyGeneration, past.PodsGeneration
+	p.dynamicGen = handoff.Generation(p.runDir, handoff.DynamicFile) // one that has expired is none to who reads it
 	p.dynamic, p.pods = past.Dynamic, past.Pods
 	if !past.StrategyFromState {
 		p.strategy = past.Strategy
@@ -87,34 +83,11 @@ func (p *Publisher) Strategy(s *strategy.Spec, now time.Time) (changed bool, err
 	if p.strategy != nil && reflect.DeepEqual(*p.strategy, *s) {
 		return false, nil
 	}
-	if err := p.hand(p.strategyGen+1, s, now); err != nil {
+	if err := p.w.Strategy(p.strategyGen+1, s, now); err != nil {
 		return false, err
 	}
 	p.strategyGen, p.strategy = p.strategyGen+1, s
 	return true, nil
-}
-
-// hand publishes a strategy. That its copy was not kept is Keep's to tell: the readers have it.
-func (p *Publisher) hand(gen uint64, s *strategy.Spec, now time.Time) error {
-	err := p.w.Strategy(gen, s, now)
-	p.unkept = nil
-	if errors.Is(err, handoff.ErrNotKept) {
-		p.unkept, p.triedAt = err, now
-		return nil
-	}
-	return err
-}
-
-// Keep tells why the next boot would not know the strategy, and tries again now and then; nil when it would.
-func (p *Publisher) Keep(now time.Time) error {
-	if p.w == nil {
-		return nil // nothing was published
-	}
-	if p.unkept != nil && now.Sub(p.triedAt).Abs() < keepAgain {
-		return p.unkept
-	}
-	p.unkept, p.triedAt = p.w.Keep(), now
-	return p.unkept
 }
 
 // Dynamic publishes what was decided in this tick; Known and Expires are set here. When it writes, files of the others that are
@@ -140,7 +113,7 @@ func (p *Publisher) Dynamic(d node.Dynamic, now time.Time) (changed bool, err er
 func (p *Publisher) again(now time.Time) error {
 	var errs []error
 	if p.strategy != nil && p.w.Lacks(handoff.StrategyFile) {
-		errs = append(errs, p.hand(p.strategyGen, p.strategy, now))
+		errs = append(errs, p.w.Strategy(p.strategyGen, p.strategy, now))
 	}
 	if p.pods != nil && p.w.Lacks(handoff.PodsFile) {
 		errs = append(errs, p.w.Pods(p.podsGen, p.pods, now))

@@ -96,6 +96,43 @@ func TestDynamic(t *testing.T) {
 	}
 }
 
+// Generations grow over more than a minute without an agent, after which its last dynamic state is none to who reads it.
+func TestGenerationsAfterALongAbsence(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	file := filepath.Join(dir, handoff.DynamicFile)
+	publishes := func(cap unit.MilliCPU) uint64 {
+		p := publish.New(dir, "", start)
+		if _, err := p.Dynamic(node.Dynamic{Quotas: map[string]node.QuotaLoop{"uid": {Cap: cap}}}, start); err != nil {
+			t.Fatal(err)
+		}
+		return p.Generations().Dynamic
+	}
+	if got := publishes(1); got != 1 {
+		t.Errorf("the first is %d", got)
+	}
+	for i, text := range []string{
+		`{"version":1,"generation":41,"writtenAt":"2026-11-22T00:00:00Z","expires":"2026-11-22T00:01:00Z","payload":{"beCPUs":"","systemQoS":""}}`,
+		`{"version":2,"generation":51}`, // of another release
+	} {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if s := read(dir, start); s.Dynamic.Known || s.DynamicGeneration != 0 {
+			t.Fatalf("it still holds: %+v", s)
+		}
+		if got := publishes(unit.MilliCPU(i + 2)); got != []uint64{42, 52}[i] {
+			t.Errorf("after %s comes %d", text, got)
+		}
+	}
+	if err := os.WriteFile(file, []byte(`{"generation":`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := publishes(1); got != 1 {
+		t.Errorf("after half a file comes %d", got)
+	}
+}
+
 // Strategy and pods are written when they change, and what is not known yet replaces nothing.
 func TestStrategyAndPods(t *testing.T) {
 	t.Parallel()
@@ -122,6 +159,13 @@ func TestStrategyAndPods(t *testing.T) {
 	}
 }
 
+// keep asks twice: for the copy to be written, and for how that has ended.
+func keep(p *publish.Publisher, now time.Time) error {
+	_ = p.Keep(now)
+	p.Close()
+	return p.Keep(now)
+}
+
 // A full state directory: the readers have the strategy, once, and the copy for the next boot is tried again every ten seconds until it is
 // kept.
 func TestTheCopyIsOwed(t *testing.T) {
@@ -137,18 +181,18 @@ func TestTheCopyIsOwed(t *testing.T) {
 		if changed, err := p.Strategy(&spec, start); changed != want || err != nil || p.Generations().Strategy != 1 || read(dir, start).StrategyGeneration != 1 {
 			t.Errorf("%d: changed %v, %v, generation %d", i, changed, err, p.Generations().Strategy)
 		}
-		if err := p.Keep(start); !errors.Is(err, handoff.ErrNotKept) {
+		if err := keep(p, start); !errors.Is(err, handoff.ErrNotKept) {
 			t.Errorf("%d: %v", i, err)
 		}
 	}
 	if err := os.Remove(kept); err != nil {
 		t.Fatal(err)
 	}
-	if err := p.Keep(start.Add(9 * time.Second)); !errors.Is(err, handoff.ErrNotKept) {
+	if err := keep(p, start.Add(9*time.Second)); !errors.Is(err, handoff.ErrNotKept) {
 		t.Errorf("within ten seconds: %v", err)
 	}
 	for range 2 {
-		if err := p.Keep(start.Add(10 * time.Second)); err != nil {
+		if err := keep(p, start.Add(10*time.Second)); err != nil {
 			t.Error(err)
 		}
 	}

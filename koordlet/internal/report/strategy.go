@@ -117,7 +117,7 @@ type Strategy struct {
 	want *InForce
 	err  error
 
-	// The rest belongs to Run: the status that stands in the object with this UID.
+	// The rest belongs to Run: the status that stands in the object with this UID, which is empty while nobody knows.
 	uid string
 	old slo.NodeSLOStatus
 }
@@ -213,9 +213,7 @@ func (s *Strategy) write(ctx context.Context) error {
 		return nil
 	}
 	if err := s.api.ReplaceStatus(ctx, kube.NodeSLOs, s.node, Manager, status); err != nil {
-		if errors.Is(err, kube.ErrNotFound) {
-			s.uid = ""
-		}
+		s.uid = "" // the server may have taken it, and only its answer was lost: the next try reads first
 		return err
 	}
 	s.old = status

@@ -69,6 +69,40 @@ func TestStrategyStatus(t *testing.T) {
 	}
 }
 
+// A write that the server takes and whose answer is lost: what stood there before is written again when that is in force again.
+func TestStrategyOfALostAnswer(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		api := &server{object: `{"metadata":{"name":"node-001","uid":"u"}}`}
+		s := NewStrategy(api, "node-001")
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- s.Run(ctx) }()
+		put := func(problem string, lost error) {
+			api.mu.Lock()
+			api.lost = lost
+			api.mu.Unlock()
+			s.Put(InForce{UID: "u", Generation: 1, Problem: problem, Features: states()})
+			synctest.Wait()
+		}
+		put("", nil)
+		put("drift", errors.New("connection reset by peer"))
+		if s.Err() == nil {
+			t.Error("the answer is not lost")
+		}
+		put("", nil)
+		time.Sleep(2 * strategyMax)
+		synctest.Wait()
+		if stands, ok := api.last.(slo.NodeSLOStatus); !ok || stands.Conditions[0].Status != slo.ConditionTrue || s.Err() != nil {
+			t.Errorf("%+v stands there, %v", api.last, s.Err())
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 func TestStrategyIsWrittenOnChangeOnly(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -128,6 +128,7 @@ func (w *TopologyWriter) look(ctx context.Context, now time.Time) {
 	if err != nil {
 		w.failures++
 		w.tryAt = now.Add(w.patience(err))
+		w.readAt = time.Time{} // the server may have taken it, and only its answer was lost: what was told may stand there no more
 		return
 	}
 	w.told, w.failures, w.since, w.tryAt = &fresh, 0, time.Time{}, time.Time{}

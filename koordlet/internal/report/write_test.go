@@ -23,13 +23,16 @@ import (
 	"github.com/koord-rt/koord-rt/model/sample"
 )
 
-// server is an API server that counts writes.
+// server is an API server that counts writes, and how often it is read.
 type server struct {
 	mu     sync.Mutex
 	writes []time.Time
+	reads  int
 	last   any
 	object string
 	err    error
+	// lost: what is written stands, and its answer does not come.
+	lost error
 }
 
 func (s *server) ReplaceStatus(_ context.Context, r kube.Resource, name, manager string, status any) error {
@@ -39,13 +42,28 @@ func (s *server) ReplaceStatus(_ context.Context, r kube.Resource, name, manager
 		return errors.New("wrong object")
 	}
 	s.writes, s.last = append(s.writes, time.Now()), status
+	if s.lost != nil {
+		raw, err := json.Marshal(map[string]any{"metadata": map[string]string{"name": name, "uid": "u"}, "status": status})
+		s.object = string(raw)
+		return errors.Join(err, s.lost)
+	}
 	return s.err
 }
 
 func (s *server) Get(context.Context, kube.Resource, string) ([]byte, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.reads++
 	return []byte(s.object), s.err
+}
+
+// read is how often it was read since the last call.
+func (s *server) read() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := s.reads
+	s.reads = 0
+	return n
 }
 
 // since returns the writes since the last call, as seconds after start.

@@ -299,7 +299,7 @@ func noPressure(states []collect.State) bool {
 // Run works until ctx ends.
 func (d *Daemon) Run(ctx context.Context) error {
 	more := []run.Component{
-		{Name: "pods", Run: d.pods.Run}, {Name: "loops", Run: d.loops}, {Name: "evictions", Run: d.evictor.Run},
+		{Name: "pods", Run: d.pods.Run}, {Name: "loops", Run: d.loops}, {Name: "pulse of the loops", Run: d.watchLoops}, {Name: "evictions", Run: d.evictor.Run},
 		{Name: "other writers", Run: d.ward.Run}, {Name: "audit", Run: d.keepAudit},
 	}
 	if d.predictor != nil {

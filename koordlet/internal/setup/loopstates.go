@@ -11,6 +11,7 @@ import (
 	"github.com/koord-rt/koord-rt/api/protocol"
 	"github.com/koord-rt/koord-rt/api/strategy"
 	"github.com/koord-rt/koord-rt/daemon/status"
+	"github.com/koord-rt/koord-rt/koordlet/internal/agent"
 	"github.com/koord-rt/koord-rt/koordlet/internal/decide"
 	"github.com/koord-rt/koord-rt/model/node"
 	"github.com/koord-rt/koord-rt/model/plan"
@@ -21,6 +22,24 @@ import (
 // ticks; empty where that is done. Nothing here moves with the load: a status is written when it changes.
 func loopStates(cfg *config.Koordlet, v *node.View, noReclaim, tickAlone string) []node.FeatureState {
 	return []node.FeatureState{suppression(v, tickAlone), quotaBurst(cfg, v), memoryReclaim(v, noReclaim), interferenceState(v)}
+}
+
+// hindered is held for a state of NodeSLO.status.
+func hindered(s node.FeatureState, whys ...string) node.FeatureState {
+	for _, why := range whys {
+		if why != "" && (s.State == status.StateActive || s.State == status.StateDegraded) {
+			s.State, s.Detail = status.StateDegraded, strings.TrimPrefix(s.Detail+"; "+why, "; ")
+		}
+	}
+	return s
+}
+
+// withheld is why what the loops decide does not reach pods and containers, which it does by the dynamic state; empty when it does.
+func withheld(l *agent.Look) string {
+	if l.Withheld == nil {
+		return ""
+	}
+	return "what is decided for pods and containers cannot be handed on: " + l.Withheld.Error()
 }
 
 const (

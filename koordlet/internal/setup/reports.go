@@ -10,15 +10,19 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
+	"github.com/koord-rt/koord-rt/api/config"
 	"github.com/koord-rt/koord-rt/api/strategy"
 	"github.com/koord-rt/koord-rt/daemon/boottime"
 	"github.com/koord-rt/koord-rt/daemon/run"
 	"github.com/koord-rt/koord-rt/daemon/status"
+	"github.com/koord-rt/koord-rt/koordlet/internal/agent"
 	"github.com/koord-rt/koord-rt/koordlet/internal/kube"
 	"github.com/koord-rt/koord-rt/koordlet/internal/ownnode"
 	"github.com/koord-rt/koord-rt/koordlet/internal/report"
+	"github.com/koord-rt/koord-rt/model/node"
 	"github.com/koord-rt/koord-rt/model/unit"
 )
 
@@ -69,15 +73,18 @@ func absent(kind string, err error) error {
 	return err
 }
 
-// measured is what a report is made from; false before the first tick, and while another koordlet may report.
-func (d *Daemon) measured() (report.Input, bool) {
+// measured is what a report is made from; false before the first tick, while another koordlet may report, and while the loops hang: a report
+// of now without usage would have the node taken for idle.
+func (d *Daemon) measured() (report.Input, bool) { return d.measuredAt(time.Now()) }
+
+func (d *Daemon) measuredAt(now time.Time) (report.Input, bool) {
 	look := d.agent.Look()
-	if look == nil || d.host.Alone() != nil {
+	if look == nil || d.host.Alone() != nil || d.agent.Hung(now) != nil {
 		return report.Input{}, false
 	}
 	view, asked := d.host.Engine.Views().Load(), d.cluster.Asked()
 	in := report.Input{
-		Now: time.Now(), At: boot(), Window: d.window, Object: asked.UID, Policy: asked.Collect, Pods: d.pods.Snapshot(),
+		Now: now, At: boot(), Window: d.window, Object: asked.UID, Policy: asked.Collect, Pods: d.pods.Snapshot(),
 		Capacity: report.Figures{CPU: unit.MilliCPU(view.Topology.All().Len() * 1000), Memory: view.MemCapacity},
 		NUMA:     view.Topology.Nodes.List(), Interference: report.Interfered(&look.Outcome.Interference),
 	}
@@ -104,35 +111,55 @@ func (d *Daemon) inForce(ctx context.Context, s *report.Strategy) error {
 			return nil
 		case <-tick.C:
 		}
-		o := d.cluster.slo.Observed()
-		if !o.Known {
-			continue
+		if f, ok := d.standing(time.Now(), &t, &said); ok {
+			s.Put(f)
 		}
-		view, features, source := d.host.Engine.Views().List()
-		f := report.InForce{UID: o.Value.UID, Generation: o.Value.Generation}
-		f.Features = append(slices.Clip(features), evictionState(&d.cfg.Evict, view.Strategy.Threshold(), d.noPressure))
-		look := d.agent.Look()
-		if look == nil || d.host.Alone() != nil {
-			continue // the loops have not begun, or another's say what is in force
-		}
-		f.Features = append(f.Features, loopStates(&d.cfg, view, look.Facts.NoReclaim, d.tickAlone)...)
-		var told bool
-		f.Problem, f.Pending, told = t.look(time.Now(), &o.Value, source, view.Generation, follows(view.Strategy, &o.Value.Spec), d.missing)
-		if !told {
-			continue
-		}
-		f.Partly = f.Problem != "" && !f.Pending
-		if f.Pending && look.Unpublished != nil {
-			f.Problem = "the handoff cannot be written: " + look.Unpublished.Error()
-		}
-		if message, attributes, ok := said.news(&f, &o.Value.Spec); ok {
-			d.log.Info(message, attributes...)
-		}
-		if f.Problem == "" && errors.Is(o.Err, kube.ErrMalformed) { // a server that is away is none: who reads this has reached it
-			f.Problem = o.Err.Error()
-		}
-		s.Put(f)
 	}
+}
+
+// standing is what is in force at now; false while there is nothing to say.
+func (d *Daemon) standing(now time.Time, t *takeover, said *applied) (f report.InForce, ok bool) {
+	o, look, hung := d.cluster.slo.Observed(), d.agent.Look(), d.agent.Hung(now)
+	if !o.Known || d.host.Alone() != nil || look == nil && hung == nil {
+		return f, false // the loops have not begun, or another's say what is in force
+	}
+	if look == nil {
+		look = &agent.Look{} // they hang in their first step
+	}
+	view, features, source := d.host.Engine.Views().List()
+	f = report.InForce{UID: o.Value.UID, Generation: o.Value.Generation}
+	f.Features = append(slices.Clip(features), loopsInForce(&d.cfg, view, look, d.tickAlone, d.noPressure, hung)...)
+	f.Problem, f.Pending, ok = t.look(now, &o.Value, source, view.Generation, follows(view.Strategy, &o.Value.Spec), d.missing)
+	if !ok {
+		return f, false
+	}
+	f.Partly = f.Problem != "" && !f.Pending
+	if f.Pending && look.Unpublished != nil {
+		f.Problem = "the handoff cannot be written: " + look.Unpublished.Error()
+	}
+	if message, attributes, news := said.news(&f, &o.Value.Spec); news {
+		d.log.Info(message, attributes...)
+	}
+	switch {
+	case hung != nil:
+		f.Problem = strings.TrimPrefix(f.Problem+"; "+hung.Error(), "; ")
+	case f.Problem == "" && errors.Is(o.Err, kube.ErrMalformed): // a server that is away is none: who reads this has reached it
+		f.Problem = o.Err.Error()
+	}
+	return f, true
+}
+
+// loopsInForce are the states of evictions and loops, as far as the loops go on and what they decide is handed on.
+func loopsInForce(cfg *config.Koordlet, v *node.View, l *agent.Look, tickAlone string, noPressure bool, hung error) []node.FeatureState {
+	halted := ""
+	if hung != nil {
+		halted = hung.Error()
+	}
+	out := []node.FeatureState{hindered(evictionState(&cfg.Evict, v.Strategy.Threshold(), noPressure), halted)}
+	for _, s := range loopStates(cfg, v, l.Facts.NoReclaim, tickAlone) {
+		out = append(out, hindered(s, withheld(l), halted))
+	}
+	return out
 }
 
 // sourceHandoff is the engine's word for a strategy that koordlet has handed on.

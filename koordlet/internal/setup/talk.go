@@ -115,6 +115,7 @@ func (d *Daemon) extend(states func() []collect.State) error {
 	})
 	return d.host.Extend(host.Extension{
 		Collectors: []prometheus.Collector{t}, Agent: t.Status, Routes: talk.Routes(talk.RouteOptions{RunDir: d.cfg.RunDir, Profiles: d.cfg.Pprof}),
+		Hung: func() error { return d.agent.Hung(time.Now()) }, Dead: func() error { return d.agent.Dead(time.Now()) },
 	})
 }
 
@@ -187,7 +188,11 @@ func (d *Daemon) facts(states func() []collect.State) *talk.Facts {
 	defer d.news.mu.Unlock()
 	f.Runtime, f.RuntimeVersion = d.news.runtime, d.news.release
 	f.Evictions = d.news.evictions[:len(d.news.evictions):len(d.news.evictions)]
-	look := d.agent.Look()
+	look, hung := d.agent.Look(), d.agent.Hung(time.Now())
+	if look == nil && hung != nil {
+		f.Loops = halted(f.Loops, hung, time.Now())
+		return f
+	}
 	if look == nil {
 		f.Loops = append(f.Loops, status.Loop{Name: "loops", State: status.StateDegraded, At: d.started, Err: "the runtime at " + d.cfg.RuntimePath() +
 			" has not listed its containers yet: nothing is decided or reported until it has"})
@@ -195,7 +200,8 @@ func (d *Daemon) facts(states func() []collect.State) *talk.Facts {
 	}
 	d.news.be = talk.Suppressed(d.news.be, &look.Outcome.Suppress, look.Wall)
 	f.BE = d.news.be
-	f.Loops, f.Generations = append(loops(&d.cfg, d.cluster.client != nil, look), f.Loops...), talk.Generations(look.Published)
+	f.Loops = append(halted(loops(&d.cfg, d.cluster.client != nil, d.tickAlone, look), hung, time.Now()), f.Loops...)
+	f.Generations = talk.Generations(look.Published)
 	f.Scaled, f.Victims, f.Network = scaled(look), disturbed(look), traffic(look)
 	return f
 }

@@ -47,7 +47,7 @@ func TestFeaturesWithoutThreshold(t *testing.T) {
 		cfg.Evict.Mode, cfg.Evict.Features = tc.mode, tc.named
 		l := &agent.Look{Wall: at, Facts: decide.Facts{View: policytest.YAML(t, policytest.View(), tc.yaml)}}
 		var got map[string]string
-		for _, one := range loops(&cfg, true, l) {
+		for _, one := range loops(&cfg, true, "", l) {
 			if one.State != status.StateOff || !strings.HasSuffix(one.Name, "Evict") {
 				continue
 			}

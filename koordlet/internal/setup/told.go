@@ -8,15 +8,17 @@ import (
 	"strings"
 
 	"github.com/koord-rt/koord-rt/api/config"
+	"github.com/koord-rt/koord-rt/api/protocol"
 	"github.com/koord-rt/koord-rt/daemon/status"
 	"github.com/koord-rt/koord-rt/engine"
 	"github.com/koord-rt/koord-rt/koordlet/internal/agent"
 	"github.com/koord-rt/koord-rt/koordlet/internal/decide"
 	"github.com/koord-rt/koord-rt/koordlet/internal/evict"
 	"github.com/koord-rt/koord-rt/koordlet/internal/talk"
+	"github.com/koord-rt/koord-rt/model/node"
+	"github.com/koord-rt/koord-rt/model/plan"
 	policy "github.com/koord-rt/koord-rt/policy/evict"
 	"github.com/koord-rt/koord-rt/policy/figure"
-	"github.com/koord-rt/koord-rt/policy/suppress"
 )
 
 // evictionEvent is a step of an eviction for the audit, with what it releases. A decision that finds no way is taken again
@@ -84,26 +86,21 @@ func podName(members []engine.Member, uid string) string {
 	return uid
 }
 
-// loops are what each loop decided last, in words; api: there is an API server.
-func loops(cfg *config.Koordlet, api bool, l *agent.Look) []status.Loop {
-	o := &l.Outcome
-	out := []status.Loop{{Name: "cpu-suppress", State: status.StateActive, Decision: o.Suppress.Reason, At: l.Wall}}
-	if o.Suppress.Mode == suppress.Quota {
-		if out[0].Err = decide.NoSet(l.Facts.View); out[0].Err != "" {
-			out[0].State = status.StateDegraded
-		}
-	}
+// loops are what each loop decided last, in words; api: there is an API server. tickAlone is loopStates'.
+func loops(cfg *config.Koordlet, api bool, tickAlone string, l *agent.Look) []status.Loop {
+	o, v := &l.Outcome, l.Facts.View
+	out := []status.Loop{under(suppression(v, tickAlone), status.Loop{Name: "cpu-suppress", Decision: o.Suppress.Reason, At: l.Wall})}
 	tuned := ""
 	if cfg.Tune {
 		tuned = "; tuning"
 	}
-	burst := status.Loop{Name: "cpu-burst", State: status.StateActive, At: l.Wall, Decision: o.Burst.Reason + tuned}
+	burst := status.Loop{Name: "cpu-burst", At: l.Wall, Decision: o.Burst.Reason + tuned}
 	for i := range o.Burst.Raises {
 		if r := &o.Burst.Raises[i]; r.Container != "" {
 			burst.Decision += "; " + podName(l.Facts.Members, r.Pod) + " to " + figure.Quota(r.Quota) + ": " + r.Reason
 		}
 	}
-	memory := status.Loop{Name: "memory", State: status.StateActive, At: l.Wall, Decision: o.Memory.Reason + tuned}
+	memory := status.Loop{Name: "memory", At: l.Wall, Decision: o.Memory.Reason + tuned}
 	for i := range o.Memory.Highs {
 		h := &o.Memory.Highs[i]
 		memory.Decision += "; " + podName(l.Facts.Members, h.Pod) + " to " + figure.Bytes(h.Bytes) + ": " + h.Reason
@@ -112,8 +109,14 @@ func loops(cfg *config.Koordlet, api bool, l *agent.Look) []status.Loop {
 		s := &o.OOMScore.Scores[i]
 		memory.Decision += "; " + podName(l.Facts.Members, s.Pod) + " to oom_score_adj " + strconv.FormatInt(s.Value, 10) + ": " + s.Reason
 	}
-	out = append(out, trimmed(burst), trimmed(memory), interferenceLoop(l))
-	v := l.Facts.View
+	reclaim := memoryReclaim(v, l.Facts.NoReclaim)
+	if cfg.Tune && reclaim.State == status.StateOff {
+		reclaim = writes(v, protocol.FeatureMemory, plan.MemoryHigh, node.FeatureState{State: status.StateActive}) // scores and memory.high
+	}
+	out = append(out, under(quotaBurst(cfg, v), trimmed(burst)), under(reclaim, trimmed(memory)), interferenceLoop(l))
+	for i := range out { // of each, what is decided for pods and containers goes by the dynamic state
+		out[i] = held(out[i], withheld(l))
+	}
 	out = append(
 		out,
 		asked(status.Loop{Name: "kernel-parameters", Decision: o.Sysctl.Reason, At: l.Wall}, o.Sysctl.Problems, decide.NoParameters(v)),
@@ -145,6 +148,18 @@ func loops(cfg *config.Koordlet, api bool, l *agent.Look) []status.Loop {
 		out = append(out, one)
 	}
 	return append(out, unsetLoops(&cfg.Evict, l)...)
+}
+
+// under is a loop in the state that NodeSLO.status has for it.
+func under(f node.FeatureState, s status.Loop) status.Loop {
+	s.State = f.State
+	switch f.State {
+	case status.StateOff:
+		s.Decision = f.Detail
+	case status.StateDegraded, status.StateUnsupported:
+		s.Err = f.Detail
+	}
+	return s
 }
 
 // asked is the state of a loop that has nothing to do until somebody asks for something: off says why nobody does.
@@ -203,7 +218,11 @@ func interferenceLoop(l *agent.Look) status.Loop {
 	if len(parts) == 0 {
 		parts = []string{"nobody is disturbed"}
 	}
-	return status.Loop{Name: "interference", State: status.StateActive, Decision: strings.Join(parts, "; "), At: l.Wall}
+	f := interferenceState(l.Facts.View)
+	if f.Detail != "" { // no error: nobody has asked for more, or it is configured so
+		parts = append(parts, f.Detail)
+	}
+	return status.Loop{Name: "interference", State: f.State, Decision: strings.Join(parts, "; "), At: l.Wall}
 }
 
 // scaled and disturbed are the same for metrics.

@@ -6,6 +6,7 @@ package setup
 import (
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -82,7 +83,8 @@ func TestLoopsAreTold(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 	l := &agent.Look{Wall: at, Owed: []decide.Owed{{Why: "cpu.quota of /kubepods/besteffort: EINVAL"}, {Why: "cpu.idle of /app: EINVAL"}}, Unkept: errors.New("disk full"), Stale: errors.New("no policyName")}
-	l.Facts.View = policytest.YAML(t, policytest.View(), "{hostApplications: [{name: nginx, qos: LS}, {name: spark, qos: BE, cgroupPath: {base: Kubepods, relativePath: x}}]}")
+	l.Facts.View = policytest.YAML(t, policytest.View(), `{resourceUsedThresholdWithBE: {enable: true}, cpuBurstStrategy: {policy: auto},
+		hostApplications: [{name: nginx, qos: LS}, {name: spark, qos: BE, cgroupPath: {base: Kubepods, relativePath: x}}]}`)
 	l.Facts.Members = []engine.Member{{Pod: &workload.Pod{UID: "w", Namespace: "default", Name: "web"}}}
 	o := &l.Outcome
 	o.Suppress.Reason = "10 CPUs 0-9"
@@ -129,7 +131,7 @@ func TestLoopsAreTold(t *testing.T) {
 		{Name: "BEMemoryEvict", State: "observe", Decision: "60% used", At: at},
 		{Name: "BECPUEvict", State: "observe", Decision: "satisfied", At: at},
 	}
-	if d := cmp.Diff(want, loops(&cfg, true, l)); d != "" {
+	if d := cmp.Diff(want, loops(&cfg, true, "", l)); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
 	}
 	if d := cmp.Diff([]talk.Scaled{{Container: "c", Quota: 240000}}, scaled(l)); d != "" {
@@ -139,15 +141,73 @@ func TestLoopsAreTold(t *testing.T) {
 		t.Error(d)
 	}
 	cfg.Evict.Mode = config.ModeActive
-	for _, s := range loops(&cfg, true, l) {
+	for _, s := range loops(&cfg, true, "", l) {
 		degraded := []string{"BECPUEvict", "kernel-parameters", "io-cost", "give-back", "kubelet-cpus", "keep-strategy"}
 		if (s.State == status.StateDegraded) != slices.Contains(degraded, s.Name) {
 			t.Errorf("active: %+v", s)
 		}
 	}
-	quiet := loops(&cfg, true, &agent.Look{Wall: at, Facts: decide.Facts{View: policytest.View()}})
-	if got := quiet[3].Decision; got != "nobody is disturbed" {
+	quiet := loops(&cfg, true, "", &agent.Look{Wall: at, Facts: decide.Facts{View: policytest.View()}})
+	if got := quiet[3].Decision; !strings.HasPrefix(got, "nobody is disturbed; ") {
 		t.Errorf("quiet node: %q", got)
+	}
+}
+
+// The loops that NodeSLO.status has, too, are in the same state for people and metrics: off where nobody asks for them.
+func TestLoopsAreInTheStateOfTheStatus(t *testing.T) {
+	t.Parallel()
+	const asksAll = `{resourceUsedThresholdWithBE: {enable: true}, cpuBurstStrategy: {policy: auto}}`
+	for name, c := range map[string]struct {
+		yaml      string
+		tune      bool
+		tickAlone string
+		noReclaim string
+		change    func(*node.View)
+		want      []string // of suppression, burst, memory and interference
+	}{
+		"nothing asked for": {yaml: "{}", want: []string{
+			"off: " + notEnabled, "off: cpuBurstStrategy.policy is none", "off: " + notEnabled + ", nor is memoryQOS of a class",
+			"degraded: nobody is disturbed; who is disturbed is told, nobody is throttled: " + notEnabled,
+		}},
+		"all asked for": {yaml: asksAll, want: []string{
+			"active: suppressed", "active: calm", "active: reclaimed", "active: nobody is disturbed",
+		}},
+		"tuned": {yaml: "{}", tune: true, want: []string{
+			"off: " + notEnabled, "active: calm; tuning", "active: reclaimed; tuning",
+			"degraded: nobody is disturbed; who is disturbed is told, nobody is throttled: " + notEnabled,
+		}},
+		"by the tick alone, and without reclaim": {yaml: asksAll, tickAlone: noUnified, noReclaim: "no memory.reclaim", want: []string{
+			"degraded: suppressed: " + noUnified, "active: calm", "degraded: reclaimed: memory.high alone: no memory.reclaim", "active: nobody is disturbed",
+		}},
+		"observed, and switched off": {yaml: asksAll, change: func(v *node.View) {
+			v.Modes[protocol.FeatureCPUSet], v.Modes[protocol.FeatureBurst], v.Modes[protocol.FeatureMemory] = node.Observe, node.Off, node.Off
+		}, want: []string{
+			"observe: suppressed", "off: feature cpu-burst is switched off in the configuration",
+			"off: feature memory-qos does not write: reclaim has nothing to observe", "active: nobody is disturbed",
+		}},
+		"unsupported": {yaml: asksAll, change: func(v *node.View) {
+			v.Kernel.Knobs[plan.CPUSetCPUs].OK, v.Kernel.Knobs[plan.CPUSetCPUs].Why = false, "no cpuset"
+		}, want: []string{"unsupported: suppressed: no cpuset", "active: calm", "active: reclaimed", "active: nobody is disturbed"}},
+	} {
+		l := &agent.Look{Facts: decide.Facts{View: policytest.YAML(t, policytest.View(), c.yaml), NoReclaim: c.noReclaim}}
+		if c.change != nil {
+			c.change(l.Facts.View)
+		}
+		o := &l.Outcome
+		o.Suppress.Reason, o.Burst.Reason, o.Memory.Reason = "suppressed", "calm", "reclaimed"
+		cfg := config.DefaultKoordlet()
+		cfg.Tune = c.tune
+		var got []string
+		for _, s := range loops(&cfg, true, c.tickAlone, l)[:4] {
+			text := s.State + ": " + s.Decision
+			if s.Err != "" {
+				text += ": " + s.Err
+			}
+			got = append(got, text)
+		}
+		if d := cmp.Diff(c.want, got); d != "" {
+			t.Errorf("%s (-want +got):\n%s", name, d)
+		}
 	}
 }
 
@@ -171,7 +231,7 @@ func TestEvictionLoopsWithoutAPIServer(t *testing.T) {
 		"none, and observed all told": {false, config.StopDanger, config.ModeObserve, status.StateObserve, "90% used"},
 	} {
 		cfg.Evict.StopContainers, cfg.Evict.Mode = c.stops, c.mode
-		all := loops(&cfg, c.api, l)
+		all := loops(&cfg, c.api, "", l)
 		if got := all[len(all)-1]; got.Name != "BEMemoryEvict" || got.State != c.state || got.Decision != c.decision {
 			t.Errorf("%s: %+v", name, got)
 		}
@@ -222,7 +282,7 @@ func TestLoopsThatWaitToBeAsked(t *testing.T) {
 		cfg := config.DefaultKoordlet()
 		var got []string
 		for _, want := range []string{"kernel-parameters", "io-cost", "host-applications", "network"} {
-			for _, s := range loops(&cfg, true, l) {
+			for _, s := range loops(&cfg, true, "", l) {
 				if s.Name == want {
 					got = append(got, s.State+": "+s.Decision)
 				}
@@ -252,7 +312,7 @@ func TestQuotaInPlaceOfASet(t *testing.T) {
 	l.Outcome.Suppress.Mode = suppress.Quota
 	for static, want := range map[bool]string{false: status.StateActive, true: status.StateDegraded} {
 		l.Facts.View.Kernel.KubeletStaticCPU = static
-		if got := loops(&cfg, true, l)[0]; got.State != want || (got.Err != "") != static {
+		if got := loops(&cfg, true, "", l)[0]; got.State != want || (got.Err != "") != static {
 			t.Errorf("static %v: %+v", static, got)
 		}
 	}
