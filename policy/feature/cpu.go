@@ -92,6 +92,9 @@ func burst(r *report) {
 		return
 	}
 	r.late(plan.CPUBurst)
+	if r.byCRI() && r.v.Kernel.Cgroup == node.CgroupV1 {
+		r.notes = append(r.notes, "cpu.burst is written while the runtime prepares the container, after its start only where that is missed")
+	}
 	program := "koord-nri"
 	if r.byCRI() {
 		program = "koord-runtime-proxy"

@@ -107,6 +107,7 @@ func TestStates(t *testing.T) {
 		"devices, no CDI":    {protocol.FeatureDevices, func(v *node.View) { gpus(v); v.Runtime.Fields.CDI = false }, feature.Degraded, "NVIDIA_VISIBLE_DEVICES"},
 		"devices, no cache":  {protocol.FeatureDevices, func(v *node.View) { gpus(v); v.Pods = nil }, feature.Degraded, "no pod cache"},
 		"burst by CRI on v1": {protocol.FeatureBurst, func(v *node.View) { byCRI(v).Kernel.Cgroup = node.CgroupV1 }, feature.Degraded, "after start: a CRI request to containerd 2.4.0 cannot carry cpu.burst"},
+		"burst by CRI early": {protocol.FeatureBurst, func(v *node.View) { byCRI(v).Kernel.Cgroup = node.CgroupV1 }, feature.Degraded, "written while the runtime prepares the container"},
 		"burst by CRI on v2": {protocol.FeatureBurst, func(v *node.View) { byCRI(v) }, feature.Active, "while koord-runtime-proxy is away"},
 		"burst by old CRI":   {protocol.FeatureBurst, func(v *node.View) { byCRI(v).Runtime.Fields.UpdatePod = false }, feature.Degraded, "no UpdatePodSandboxResources call"},
 		"identity by CRI":    {protocol.FeatureIdentity, func(v *node.View) { byCRI(v) }, feature.Degraded, "cannot carry sched.policy"},

@@ -153,7 +153,7 @@ func TestLost(t *testing.T) {
 	if lost := Lost(all, HostVersion, HostTopology); len(lost) > 0 {
 		t.Errorf("the lab's own host does not show %v", lost)
 	}
-	if d := cmp.Diff([]string{"caps-cpus-host", "cpuset-host"}, Lost(all, "v1", "other")); d != "" {
+	if d := cmp.Diff([]string{"caps-cpus-host", "cpuset-host", "unlabelled-host"}, Lost(all, "v1", "other")); d != "" {
 		t.Errorf("not shown on four CPUs (-want +got):\n%s", d)
 	}
 	// A scenario of both versions runs on v2, too, and shows nothing of v1 there.
