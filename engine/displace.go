@@ -120,7 +120,7 @@ func (g *Engine) displace(ctx context.Context, id string) {
 	g.repairSoon() // stores the new plans, and writes what else the View has changed
 }
 
-// moved is what a View changes of a container's cpuset. A plan that a repair has stored may not be written yet: what was written last counts.
+// moved is what a View changes of a container's cpuset. A plan that a repair has stored may not be written yet.
 func (g *Engine) moved(v *node.View, it *item) (out plan.Plan) {
 	pl, ok := g.redecide(v, it.pod.p, it.c)
 	if !ok {
@@ -131,10 +131,18 @@ func (g *Engine) moved(v *node.View, it *item) (out plan.Plan) {
 		if !cpusetKnobs.Has(s.Knob) || s.Observe {
 			continue
 		}
-		old := it.plan.Find(s.Target, s.Knob, s.Key)
-		if last, ok := g.o.Kernel.Last(s.ID()); old == nil || old.Value != s.Value || !ok || last != s.Value {
+		if old := it.plan.Find(s.Target, s.Knob, s.Key); old == nil || old.Value != s.Value || !g.stands(s) {
 			out = append(out, *s)
 		}
 	}
 	return out
+}
+
+// stands reports that a planned value is in force: it was written last, or where that is not known the kernel is read to have it. Nobody is
+// waited for.
+func (g *Engine) stands(s *plan.Setting) bool {
+	if last, ok := g.o.Kernel.Last(s.ID()); ok && last == s.Value {
+		return true
+	}
+	return len(g.o.Kernel.Verify(plan.Plan{*s})) == 0
 }

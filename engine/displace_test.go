@@ -95,11 +95,30 @@ func TestDisplaceAheadOfARepair(t *testing.T) {
 		t.Fatal("its own displacement does not end")
 	}
 	g.replan(g.views.cur.Load())
-	k := &seen{}
+	k := &honest{}
 	g.o.Kernel = k
 	g.displace(t.Context(), ctr.ID)
 	s := k.asked.Get(plan.CPUSetCPUs)
 	if s == nil || s.Target.Cgroup != "/kubepods/podone/c-one" || s.Value != plan.Text("0") {
 		t.Errorf("asked for: %v", k.asked)
 	}
+	// Who stands where he is to be is left alone, also where only the kernel knows.
+	k.asked = slices.Clone(k.asked)
+	n := len(k.asked)
+	if g.displace(t.Context(), ctr.ID); len(k.asked) > n {
+		t.Errorf("asked for once more: %v", k.asked[n:])
+	}
+}
+
+// honest is a kernel that has what it was asked for, and does not remember by whom.
+type honest struct{ seen }
+
+// Verify implements Kernel.
+func (k *honest) Verify(p plan.Plan) (bad []apply.Mismatch) {
+	for _, s := range p {
+		if have := k.asked.Find(s.Target, s.Knob, s.Key); have == nil || have.Value != s.Value {
+			bad = append(bad, apply.Mismatch{Setting: s})
+		}
+	}
+	return bad
 }

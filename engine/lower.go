@@ -58,25 +58,24 @@ func (g *Engine) lowerBurst(
 	if !told || !g.o.UpdatesAwaited {
 		with, podLow = podLow, nil // nobody holds the kubelet up until it has fallen
 	}
-	g.lowerOwn(ctx, v, c, own, next, with)
+	g.lowerOwn(ctx, v, c.ID, own, next, with)
 	if podLow != nil {
 		g.lowerPod(ctx, pod.p.ID, podLow, v.Generation, until)
 	}
 	return stands
 }
 
-// lowerOwn lowers a container's burst to what is wanted of it now, which another update may have changed: next is what this one wants. What
-// else has to fall is written with it.
-func (g *Engine) lowerOwn(ctx context.Context, v *node.View, c *workload.Container, own plan.Setting, next, with plan.Plan) {
-	g.writers.enter(c.ID)
-	defer g.writers.leave(c.ID)
-	e, ok := g.reg.container(c.ID)
-	if ok && e.c != c {
-		next = e.plan
-	}
+// lowerOwn lowers a container's burst to what is wanted of it: by this update, which wants next, and by what has been decided since, as of another one,
+// whichever is less. What else has to fall is written with it.
+func (g *Engine) lowerOwn(ctx context.Context, v *node.View, id string, own plan.Setting, next, with plan.Plan) {
+	g.writers.enter(id)
+	defer g.writers.leave(id)
+	e, ok := g.reg.container(id)
 	var pl plan.Plan
-	if want := burstIn(next); ok && g.burstOf(&own) > want {
-		pl = append(pl, lowered(own, want))
+	if want := min(burstIn(next), burstIn(e.plan)); ok {
+		if _, known := g.o.Kernel.Last(own.ID()); !known || g.burstOf(&own) > want { // what is not known is read ahead of the write
+			pl = append(pl, lowered(own, want))
+		}
 	}
 	if pl = append(pl, with...); len(pl) > 0 {
 		g.count(g.o.Kernel.Apply(ctx, pl, v.Generation))

@@ -299,6 +299,12 @@ func (g *Engine) repair(ctx context.Context, v *node.View, w *work, drift bool) 
 		return g.overhauled(ctx, v, w, stood)
 	}
 	n := g.count(results)
+	if !g.still(w) { // nor during the writes: what is wanted now may have been written before
+		wrote := w.entry
+		wrote.plan = join(w.next, stood)
+		g.catchUp(ctx, w.c, wrote)
+		return n
+	}
 	if kept := notUndone(stood, w.next, results); len(kept) > 0 {
 		g.reg.changeContainer(w.c.ID, func(e *entry) {
 			if e.c == w.c {

@@ -313,6 +313,25 @@ func TestPodsBurstFallsBesideWhoDoesNotEnd(t *testing.T) {
 	})
 }
 
+// Of two updates at once each lowers the burst to what fits both: either's quota may be written next.
+func TestBurstFitsBothUpdates(t *testing.T) {
+	t.Parallel()
+	g, k, _, arrival := resized(t, 100000)
+	e, _ := g.reg.container(arrival.ID)
+	burst := func(n int64) plan.Plan {
+		return plan.Plan{{Target: e.c.Target(lsr("one")), Knob: plan.CPUBurst, Value: plan.Int(n)}}
+	}
+	g.o.Kernel = remembering{k, t, 100000}
+	for _, quotas := range [][2]int64{{50000, 80000}, {80000, 50000}} {
+		k.asked = nil
+		g.reg.changeContainer(arrival.ID, func(now *entry) { now.plan = burst(quotas[1]) })
+		g.lowerOwn(t.Context(), g.views.Load(), arrival.ID, burst(100000)[0], burst(quotas[0]), nil)
+		if s := k.asked.Get(plan.CPUBurst); s == nil || s.Value != plan.Int(50000) {
+			t.Errorf("%d, and %d meanwhile: asked for %v", quotas[0], quotas[1], k.asked)
+		}
+	}
+}
+
 // An update that lowers nothing waits for nobody: the CPU manager's, a limit of memory, a larger quota.
 func TestUpdateThatLowersNothing(t *testing.T) {
 	t.Parallel()

@@ -30,6 +30,12 @@ func (g *Engine) Start(ctx context.Context, sb Sandbox, ctr Arrival, pid int, di
 		must    protocol.FeatureSet
 		missing []string
 	)
+	entered := false
+	defer func() {
+		if entered {
+			g.writers.leave(ctr.ID)
+		}
+	}()
 	for swapped, waited := false, false; !swapped; {
 		if _, known := g.reg.container(ctr.ID); waited && !known {
 			return nil // removed while its start was made ready
@@ -60,7 +66,7 @@ func (g *Engine) Start(ctx context.Context, sb Sandbox, ctr Arrival, pid int, di
 			must, waited = demanded(v, pod.p), true
 			missing = g.ready(ctx, e.sandbox, c.ID, must, until)
 			g.writers.enter(c.ID)
-			defer g.writers.leave(c.ID)                        // once
+			entered = true
 			swapped = g.views.Load() == v && g.reg.stillAs(&e) // else it is decided anew: what was decided may have been overtaken
 		}
 	}

@@ -81,7 +81,7 @@ func TestRemovedDuringItsStart(t *testing.T) {
 	})
 }
 
-// vanished is a kernel without cgroups, in which somebody acts beside a write.
+// vanished is a kernel without cgroups, in which somebody acts beside the first write.
 type vanished struct {
 	wishes
 	act func()
@@ -89,7 +89,10 @@ type vanished struct {
 
 // Apply implements Kernel.
 func (k *vanished) Apply(_ context.Context, p plan.Plan, _ uint64) []apply.Result {
-	k.act()
+	if act := k.act; act != nil {
+		k.act = nil
+		act()
+	}
 	out := make([]apply.Result, len(p))
 	for i := range p {
 		out[i] = apply.Result{Setting: p[i], Outcome: apply.Gone, Err: apply.ErrGone}
@@ -123,5 +126,29 @@ func TestStartedAgainBesideARepair(t *testing.T) {
 		if now, _ := g.reg.container(e.c.ID); (now.c.State == workload.StateStopped) == again {
 			t.Errorf("%s: its state is %v", name, now.c.State)
 		}
+	}
+}
+
+// A container that is updated while a repair writes its older values gets what is wanted now, also where that stood before the repair's write.
+func TestUpdatedBesideARepair(t *testing.T) {
+	t.Parallel()
+	g := halved(t)
+	pod := lsr("one")
+	g.Synchronize([]*workload.Pod{pod}, []Listed{listed(pod)})
+	e, _ := g.reg.container("c-one")
+	cpus := func(value string) plan.Plan {
+		return plan.Plan{{Target: e.c.Target(pod), Knob: plan.CPUSetCPUs, Value: plan.Text(value)}}
+	}
+	g.reg.changeContainer(e.c.ID, func(now *entry) { now.plan, now.gen = cpus("0"), g.views.Load().Generation })
+	k := &seen{}
+	g.o.Kernel = &deciding{k, func() {
+		g.reg.changeContainer(e.c.ID, func(now *entry) {
+			c := *now.c
+			now.c, now.plan = &c, cpus("1")
+		})
+	}}
+	g.repairAll(t.Context(), true, true)
+	if n := len(k.asked); n < 2 || k.asked[n-1].Value != plan.Text("1") {
+		t.Errorf("asked for: %v", k.asked)
 	}
 }

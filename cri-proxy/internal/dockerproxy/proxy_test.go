@@ -159,6 +159,23 @@ func TestFirstListIsOvertaken(t *testing.T) {
 	}
 }
 
+// A container that a client starts again while a later list is on its way, in which it has ended, runs.
+func TestLaterListIsOvertaken(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	pod := r.pod("LS", nil)
+	id := r.id(r.do("POST", "/containers/create", body(pod)))
+	r.do("POST", "/containers/"+id+"/start", nil)
+	r.do("POST", "/containers/"+id+"/stop", nil)
+	again := func() { r.do("POST", "/containers/"+id+"/start", nil) }
+	r.told.Store(&again)
+	r.relist(false)
+	if !r.ran(id) {
+		_, c, _ := r.engine.Known(id)
+		t.Errorf("it is %+v", c)
+	}
+}
+
 // A sign of life is cheap: for its version the daemon starts two processes.
 func TestPing(t *testing.T) {
 	t.Parallel()

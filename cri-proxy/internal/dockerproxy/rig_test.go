@@ -54,8 +54,9 @@ type daemon struct {
 	deaf     string // the container that outlives a signal
 	// dies, when set, cuts the next update, which has been applied or not.
 	dies *bool
-	// before, when set, is called by a start or a removal before it happens; read by the next question about one container.
-	before, read atomic.Pointer[func()]
+	// before, when set, is called by a start or a removal before it happens; read by the next question about one container, told once that is
+	// answered, and nobody has the answer yet.
+	before, read, told atomic.Pointer[func()]
 }
 
 func (d *daemon) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -65,6 +66,9 @@ func (d *daemon) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if path := r.URL.Path; strings.HasSuffix(path, "/json") && path != "/containers/json" {
 		if f := d.read.Swap(nil); f != nil {
 			(*f)()
+		}
+		if f := d.told.Swap(nil); f != nil {
+			defer (*f)()
 		}
 	}
 	d.mu.Lock()

@@ -21,10 +21,23 @@ func (p *Proxy) update(ctx context.Context, c *docker.Call) ([]byte, error) {
 		w = known // what the daemon has of the base may be ours
 		c.State = p.Updates.Begin(known)
 	}
+	asked := false
+	defer func() {
+		if under, ok := c.State.(*doubt.Update); ok && !asked { // also after a panic
+			under.Dropped(ctx)
+			c.State = nil
+		}
+	}()
 	foreign, err := p.Servers.Update(ctx, c.Pod, w, c.Update.Base(w.Base))
 	if err != nil {
-		return nil, p.without(ctx, c, err)
+		return nil, err
 	}
+	if under, ok := c.State.(*doubt.Update); ok {
+		if _, now, known := p.engine.Known(c.ID); known {
+			under.Over(now)
+		}
+	}
+	asked = true
 	body, err := engine.Guard(p.engine, engine.Call[[]byte]{
 		Event: metrics.EventUpdateContainer, Subject: subject(c),
 		Work: func(ctx context.Context) ([]byte, error) { return p.updateBody(ctx, c, foreign) },

@@ -89,6 +89,15 @@ func (u *Updates) Begin(c *workload.Container) *Update {
 	return &Update{of: u, id: c.ID, n: h.begun, was: state{c, u.o.Engine.Marked(c.ID)}}
 }
 
+// Over says what the update is built on, where that has changed since its beginning, as during a question to hook servers.
+func (up *Update) Over(c *workload.Container) { up.was = state{c, up.of.o.Engine.Marked(c.ID)} }
+
+// Dropped says that neither the engine nor the runtime has got it.
+func (up *Update) Dropped(ctx context.Context) {
+	up.end(func(*history) {})
+	up.of.settle(ctx, up.id)
+}
+
 // end closes the update; change gets the container's history.
 func (up *Update) end(change func(h *history)) {
 	u := up.of

@@ -108,8 +108,8 @@ func (w *Watch) Look() (unseen []string) {
 // ask asks the runtime about a container whose cgroup was not found. One that does not answer is asked again.
 func (w *Watch) ask(ctx context.Context, id string) {
 	_, c, known := w.o.Engine.Known(id)
-	if !known {
-		return
+	if !known || c.State == workload.StateCreating {
+		return // it has gone, or another life of it is about to begin
 	}
 	ended, err := w.o.Ended(ctx, id)
 	switch {

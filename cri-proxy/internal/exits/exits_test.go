@@ -180,6 +180,41 @@ func TestUnseen(t *testing.T) {
 	}
 }
 
+// A container whose next life is about to begin when the runtime's turn to be asked comes is not asked about.
+func TestRevivedBeforeAsked(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, "6.12")
+	r.lsr(t, "a-first", "b-again") // asked in this order
+	pod, c, _ := r.Known("b-again")
+	var asked atomic.Int64
+	done := make(chan struct{})
+	answer := func(id string) (bool, error) {
+		switch {
+		case id == "a-first" && asked.Add(1) == 1:
+			r.Stop("b-again")
+			r.Revive(engine.Sandbox{ID: "s", Read: func() *workload.Pod { return pod }}, engine.Arrival{ID: "b-again", Read: func(...*protocol.Applied) *workload.Container {
+				again := *c
+				again.State = workload.StateCreating
+				return &again
+			}})
+		case id == "b-again":
+			return true, nil // its first life has ended
+		case asked.Load() == 2:
+			close(done)
+		}
+		return false, nil
+	}
+	r.asked.Store(&answer)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- r.Watch.Run(ctx) }()
+	<-done
+	cancel()
+	if err := <-ended; err != nil || r.state("b-again") != workload.StateCreating {
+		t.Errorf("%v; its state is %v", err, r.state("b-again"))
+	}
+}
+
 // A container that begins another life while the runtime is asked about the one before has not ended.
 func TestStartedAgainWhileAsked(t *testing.T) {
 	t.Parallel()

@@ -5,6 +5,7 @@ package proxy_test
 
 import (
 	"context"
+	"errors"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -18,6 +19,7 @@ import (
 	"github.com/koord-rt/koord-rt/adapt/hook/hooktest"
 	"github.com/koord-rt/koord-rt/api/config"
 	"github.com/koord-rt/koord-rt/model/plan"
+	"github.com/koord-rt/koord-rt/model/workload"
 )
 
 // running is a container that runs, with a quota of 50000.
@@ -88,39 +90,77 @@ func TestUpdateThatTheRuntimeDiesOver(t *testing.T) {
 	}
 }
 
-// An update that a hook server holds up, and the runtime refuses in the end, takes none of another one with it that was done meanwhile.
+// Of two updates that a hook server holds up at once one is done and the other not, which takes none of the first with it: whichever of them began
+// earlier, and whether the runtime has refused it or the hook server.
 func TestUpdateDuringAHook(t *testing.T) {
 	t.Parallel()
-	entered, gate := make(chan struct{}), make(chan struct{})
-	var held atomic.Bool
+	for name, tt := range map[string]struct {
+		done     int  // which of the two
+		byServer bool // refuses the other one
+	}{
+		"the later one is done": {1, false}, "the earlier one is done": {0, false},
+		"the later one is done, the server refuses": {1, true}, "the earlier one is done, the server refuses": {0, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			entered, gates := make(chan struct{}), [2]chan error{make(chan error), make(chan error)}
+			var calls atomic.Int64
+			r := newRig(t, func(c *config.Proxy) {
+				_, at := hooktest.Serve(t, "unix", filepath.Join(c.Hooks.Dir, "h.sock"), func(context.Context, string, map[string]any) (map[string]any, error) {
+					n := calls.Add(1) - 1
+					entered <- struct{}{}
+					return nil, <-gates[n]
+				})
+				hooktest.Register(t, c.Hooks.Dir, "slow", at, "Fail", "PreUpdateContainerResources")
+				c.Hooks.Timeout = config.Duration(2 * time.Minute)
+			})
+			id := r.running(t, "resized")
+			var ended [2]chan error
+			for i, quota := range []int64{80000, 150000} {
+				ended[i] = make(chan error, 1)
+				go func() {
+					_, err := r.UpdateContainerResources(t.Context(), resize(id, quota))
+					ended[i] <- err
+				}()
+				<-entered
+			}
+			quota := []int64{80000, 150000}[tt.done]
+			gates[tt.done] <- nil
+			must(t, <-ended[tt.done])
+			r.fake.refuse.Store(true)
+			var no error
+			if tt.byServer {
+				no = errors.New("not this one")
+			}
+			gates[1-tt.done] <- no
+			if err := <-ended[1-tt.done]; err == nil {
+				t.Error("nobody has refused")
+			}
+			r.fake.refuse.Store(false)
+			eventually(t, "the base of the update that was done", r.base(id, quota))
+			eventually(t, "the burst that goes with it", r.burst(id, quota))
+		})
+	}
+}
+
+// An update that a hook server refuses changes nothing of what is known of the container.
+func TestUpdateThatAHookRefuses(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, func(c *config.Proxy) {
 		_, at := hooktest.Serve(t, "unix", filepath.Join(c.Hooks.Dir, "h.sock"), func(context.Context, string, map[string]any) (map[string]any, error) {
-			if held.CompareAndSwap(false, true) {
-				close(entered)
-				<-gate
-			}
-			return nil, nil
+			return nil, errors.New("never")
 		})
-		hooktest.Register(t, c.Hooks.Dir, "slow", at, "Ignore", "PreUpdateContainerResources")
-		c.Hooks.Timeout = config.Duration(2 * time.Minute)
+		hooktest.Register(t, c.Hooks.Dir, "no", at, "Fail", "PreUpdateContainerResources")
 	})
 	id := r.running(t, "resized")
-	ended := make(chan error, 1)
-	go func() {
-		_, err := r.UpdateContainerResources(t.Context(), resize(id, 80000))
-		ended <- err
-	}()
-	<-entered
-	_, err := r.UpdateContainerResources(t.Context(), resize(id, 150000))
-	must(t, err)
-	r.fake.refuse.Store(true)
-	close(gate)
-	if err := <-ended; err == nil {
-		t.Error("the runtime has not refused")
+	eventually(t, "its start", func() bool { _, c, _ := r.engine.Known(id); return c.State == workload.StateCreated })
+	_, before, _ := r.engine.Known(id)
+	if _, err := r.UpdateContainerResources(t.Context(), resize(id, 80000)); err == nil {
+		t.Error("it was not refused")
 	}
-	r.fake.refuse.Store(false)
-	eventually(t, "the base of the update that was done", r.base(id, 150000))
-	eventually(t, "the burst that goes with it", r.burst(id, 150000))
+	if _, after, _ := r.engine.Known(id); after != before {
+		t.Errorf("%+v became %+v", before, after)
+	}
 }
 
 // A client that goes while the runtime is at it leaves the runtime at it: what it has is asked more than once.

@@ -30,11 +30,20 @@ func (p *Proxy) update(ctx context.Context, msg []byte) (relay.Verdict, answered
 	}
 	sb := engine.Sandbox{ID: pod.ID, Read: func() *workload.Pod { return pod }}
 	under := p.Updates.Begin(c) // ahead of the hooks, during which another update may come and be done
+	asked := false
+	defer func() {
+		if !asked { // also after a panic
+			under.Dropped(ctx)
+		}
+	}()
 	foreign, err := p.Servers.Update(ctx, pod, c, mark.Overlay(c.Base, r.Stated()))
 	if err != nil {
-		under.Refused(ctx)
 		return refuse(err), nil
 	}
+	if _, now, known := p.engine.Known(r.ID); known {
+		under.Over(now)
+	}
+	asked = true
 	out, err := engine.Guard(p.engine, engine.Call[[]byte]{
 		Event:   metrics.EventUpdateContainer,
 		Subject: pod.FullName() + "/" + c.Name,
