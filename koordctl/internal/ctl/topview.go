@@ -199,7 +199,7 @@ func (v *topView) machinery() {
 	for _, l := range v.a.Loops {
 		decision, at := l.Decision, "-"
 		if l.Err != "" {
-			decision = "failed: " + l.Err
+			decision = strings.TrimPrefix(decision+"; failed: "+l.Err, "; ")
 		}
 		if !l.At.IsZero() {
 			at = span(v.now.Sub(l.At)) + " ago"

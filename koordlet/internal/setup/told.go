@@ -19,6 +19,7 @@ import (
 	"github.com/koord-rt/koord-rt/model/plan"
 	policy "github.com/koord-rt/koord-rt/policy/evict"
 	"github.com/koord-rt/koord-rt/policy/figure"
+	"github.com/koord-rt/koord-rt/policy/suppress"
 )
 
 // evictionEvent is a step of an eviction for the audit, with what it releases. A decision that finds no way is taken again
@@ -89,7 +90,11 @@ func podName(members []engine.Member, uid string) string {
 // loops are what each loop decided last, in words; api: there is an API server. tickAlone is loopStates'.
 func loops(cfg *config.Koordlet, api bool, tickAlone string, l *agent.Look) []status.Loop {
 	o, v := &l.Outcome, l.Facts.View
-	out := []status.Loop{under(suppression(v, tickAlone), status.Loop{Name: "cpu-suppress", Decision: o.Suppress.Reason, At: l.Wall})}
+	cpus := status.Loop{Name: "cpu-suppress", Decision: o.Suppress.Reason, At: l.Wall}
+	if o.Suppress.Mode == suppress.Quota {
+		cpus.Err = decide.NoSet(v)
+	}
+	out := []status.Loop{under(suppression(v, tickAlone), cpus, false)}
 	tuned := ""
 	if cfg.Tune {
 		tuned = "; tuning"
@@ -113,7 +118,8 @@ func loops(cfg *config.Koordlet, api bool, tickAlone string, l *agent.Look) []st
 	if cfg.Tune && reclaim.State == status.StateOff {
 		reclaim = writes(v, protocol.FeatureMemory, plan.MemoryHigh, node.FeatureState{State: status.StateActive}) // scores and memory.high
 	}
-	out = append(out, under(quotaBurst(cfg, v), trimmed(burst)), under(reclaim, trimmed(memory)), interferenceLoop(l))
+	out = append(out, under(quotaBurst(cfg, v), trimmed(burst), len(o.Burst.Raises) > 0),
+		under(reclaim, trimmed(memory), len(o.Memory.Highs)+len(o.OOMScore.Scores) > 0), interferenceLoop(l))
 	for i := range out { // of each, what is decided for pods and containers goes by the dynamic state
 		out[i] = held(out[i], withheld(l))
 	}
@@ -150,14 +156,19 @@ func loops(cfg *config.Koordlet, api bool, tickAlone string, l *agent.Look) []st
 	return append(out, unsetLoops(&cfg.Evict, l)...)
 }
 
-// under is a loop in the state that NodeSLO.status has for it.
-func under(f node.FeatureState, s status.Loop) status.Loop {
-	s.State = f.State
-	switch f.State {
-	case status.StateOff:
-		s.Decision = f.Detail
-	case status.StateDegraded, status.StateUnsupported:
-		s.Err = f.Detail
+// under is a loop in the state that NodeSLO.status has for it, which goes by the strategy alone: one that holds something all the same, as a pod's
+// annotation asks, works. What the loop goes without is no failure of it.
+func under(f node.FeatureState, s status.Loop, holds bool) status.Loop {
+	why := strings.TrimPrefix(strings.TrimPrefix(f.Detail, s.Err), "; ")
+	switch s.State = f.State; {
+	case f.State != status.StateOff && f.State != status.StateUnsupported && f.State != status.StateDegraded:
+	case f.State == status.StateDegraded || holds:
+		s.Decision = strings.TrimSuffix(strings.TrimPrefix(s.Decision+"; "+why, "; "), "; ")
+		if f.State != status.StateDegraded {
+			s.State = status.StateActive
+		}
+	default:
+		s.Decision = why
 	}
 	return s
 }

@@ -160,6 +160,7 @@ func TestLoopsAreInTheStateOfTheStatus(t *testing.T) {
 	for name, c := range map[string]struct {
 		yaml      string
 		tune      bool
+		asked     bool // by annotations
 		tickAlone string
 		noReclaim string
 		change    func(*node.View)
@@ -177,7 +178,12 @@ func TestLoopsAreInTheStateOfTheStatus(t *testing.T) {
 			"degraded: nobody is disturbed; who is disturbed is told, nobody is throttled: " + notEnabled,
 		}},
 		"by the tick alone, and without reclaim": {yaml: asksAll, tickAlone: noUnified, noReclaim: "no memory.reclaim", want: []string{
-			"degraded: suppressed: " + noUnified, "active: calm", "degraded: reclaimed: memory.high alone: no memory.reclaim", "active: nobody is disturbed",
+			"degraded: suppressed; " + noUnified, "active: calm", "degraded: reclaimed; memory.high alone: no memory.reclaim", "active: nobody is disturbed",
+		}},
+		"a pod asks": {yaml: "{}", asked: true, want: []string{
+			"off: " + notEnabled, "active: calm; u to 240000 µs: throttled; cpuBurstStrategy.policy is none",
+			"active: reclaimed; u to 1 GiB: stalls; " + notEnabled + ", nor is memoryQOS of a class",
+			"degraded: nobody is disturbed; who is disturbed is told, nobody is throttled: " + notEnabled,
 		}},
 		"observed, and switched off": {yaml: asksAll, change: func(v *node.View) {
 			v.Modes[protocol.FeatureCPUSet], v.Modes[protocol.FeatureBurst], v.Modes[protocol.FeatureMemory] = node.Observe, node.Off, node.Off
@@ -187,7 +193,7 @@ func TestLoopsAreInTheStateOfTheStatus(t *testing.T) {
 		}},
 		"unsupported": {yaml: asksAll, change: func(v *node.View) {
 			v.Kernel.Knobs[plan.CPUSetCPUs].OK, v.Kernel.Knobs[plan.CPUSetCPUs].Why = false, "no cpuset"
-		}, want: []string{"unsupported: suppressed: no cpuset", "active: calm", "active: reclaimed", "active: nobody is disturbed"}},
+		}, want: []string{"unsupported: no cpuset", "active: calm", "active: reclaimed", "active: nobody is disturbed"}},
 	} {
 		l := &agent.Look{Facts: decide.Facts{View: policytest.YAML(t, policytest.View(), c.yaml), NoReclaim: c.noReclaim}}
 		if c.change != nil {
@@ -195,6 +201,10 @@ func TestLoopsAreInTheStateOfTheStatus(t *testing.T) {
 		}
 		o := &l.Outcome
 		o.Suppress.Reason, o.Burst.Reason, o.Memory.Reason = "suppressed", "calm", "reclaimed"
+		if c.asked {
+			o.Burst.Raises = []burst.Raise{{Pod: "u", Container: "c", Quota: 240000, Reason: "throttled"}}
+			o.Memory.Highs = []memqos.High{{Pod: "u", Container: "c", Bytes: gib, Reason: "stalls"}}
+		}
 		cfg := config.DefaultKoordlet()
 		cfg.Tune = c.tune
 		var got []string
