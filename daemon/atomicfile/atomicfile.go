@@ -110,10 +110,13 @@ func Clean(path string) {
 func IsTemp(name string) bool { return strings.Contains(name, tempMark) }
 
 // Dir makes a directory with mode 0700 where it is missing; an existing directory of ours is closed to others, whatever
-// the umask of its maker was.
+// the umask of its maker was. One that has that mode is left alone: on a disk a change that changes nothing waits for it, too.
 func Dir(path string) error {
 	if err := os.MkdirAll(path, 0o700); err != nil {
 		return fmt.Errorf("make directory %s: %w", path, err)
+	}
+	if st, err := os.Stat(path); err == nil && st.Mode() == fs.ModeDir|0o700 {
+		return nil
 	}
 	if err := os.Chmod(path, 0o700); err != nil {
 		return fmt.Errorf("close directory %s to others: %w", path, err)

@@ -51,6 +51,50 @@ func TestWriteReplacesAndCleanRemovesOnlyItsOwn(t *testing.T) {
 	}
 }
 
+// A directory that is closed already is not touched: a change of its mode, also to the same, waits for a disk that hangs.
+func TestClosedDirectoryIsLeftAlone(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "d")
+	changed := func(path string) syscall.Timespec {
+		st, err := os.Stat(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return st.Sys().(*syscall.Stat_t).Ctim
+	}
+	closes := func() {
+		t.Helper()
+		if err := Dir(dir); err != nil {
+			t.Fatal(err)
+		}
+		if st, err := os.Stat(dir); err != nil || st.Mode() != os.ModeDir|0o700 {
+			t.Errorf("%v %v", st.Mode(), err)
+		}
+	}
+	closes()
+	before := changed(dir)
+	for other := filepath.Join(t.TempDir(), "f"); ; { // until the filesystem's clock has gone on
+		if err := os.WriteFile(other, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if changed(other) != before {
+			break
+		}
+		if err := os.Remove(other); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if closes(); changed(dir) != before {
+		t.Error("it is changed")
+	}
+	for _, open := range []os.FileMode{0o755, 0o500, 0o700 | os.ModeSticky, 0o700 | os.ModeSetgid} {
+		if err := os.Chmod(dir, open); err != nil {
+			t.Fatal(err)
+		}
+		closes()
+	}
+}
+
 func TestWriteFailsCleanly(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

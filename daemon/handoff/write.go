@@ -172,10 +172,10 @@ func (w *Writer) Pods(gen uint64, pods map[string]node.PodSpec, now time.Time) e
 	return publish(filepath.Join(w.runDir, PodsFile), e, atomicfile.Write)
 }
 
-// Lacks reports whether a file that was published is not there any more: somebody has cleaned the run directory.
+// Lacks reports whether a file that was published is not there any more, nor another one: somebody has cleaned the run directory.
 func (w *Writer) Lacks(file string) bool {
-	_, err := os.Lstat(filepath.Join(w.runDir, file))
-	return errors.Is(err, os.ErrNotExist)
+	st, err := os.Lstat(filepath.Join(w.runDir, file))
+	return errors.Is(err, os.ErrNotExist) || err == nil && !st.Mode().IsRegular()
 }
 
 // publish writes a file; write is atomicfile's for the filesystem that it lies on.

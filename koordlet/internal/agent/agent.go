@@ -110,7 +110,8 @@ type Look struct {
 	Facts   decide.Facts
 	Outcome decide.Outcome
 	Scan    collect.Report
-	// Published is what has been handed on; Unpublished is why the newest strategy could not be, Withheld why what the loops decided could not.
+	// Published is what has been handed on; Unpublished is why the newest strategy could not be, or not again where its file has vanished, Withheld
+	// why what the loops decided could not.
 	Published             publish.Generations
 	Unpublished, Withheld error
 	// Unkept is why the next boot would not know the strategy that was published.
@@ -181,7 +182,7 @@ func (a *Agent) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			a.resume()
 			a.keep(a.o.Now())
-			a.o.Publisher.Close()
+			a.o.Publisher.Close(a.o.Wall())
 			return nil
 		case <-tick.C:
 			a.pulse.beat(a.o.Wall())

@@ -6,6 +6,7 @@ package evict
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"time"
 
@@ -25,6 +26,10 @@ var (
 	ErrStays = errors.New("nobody ends it")
 	// ErrStop: the runtime did not stop its containers.
 	ErrStop = errors.New("stop its containers")
+	// ErrSilent: the API server has just answered nobody, so that its silence says nothing about the pod.
+	ErrSilent = errors.New("the API server answers nobody")
+	// ErrYielded: in calm no more was waited for an answer, since somebody in danger waits; as where none has come in time.
+	ErrYielded = fmt.Errorf("%w: a pod in danger goes first", context.DeadlineExceeded)
 )
 
 // carryOut is the way of one decision. The end of ctx does not cut it: what the API server has been asked for it may do, and an answer is waited for,
@@ -90,7 +95,7 @@ func own(grace time.Duration, pod *pods.Pod) time.Duration {
 
 // ask asks the API server: to evict, and in danger past the budget, past a webhook that does not decide, and past an eviction that is not answered,
 // which a webhook of somebody else's or a server that tries again holds up. Where a deletion was not answered either the server is away: for a while no
-// second answer of it is waited for.
+// second answer of it is waited for. In calm the wait ends sooner for somebody in danger (hurry).
 func (x *Executor) ask(ctx context.Context, e evict.Eviction, uid string, grace time.Duration) error {
 	if x.o.API == nil {
 		return ErrNoAPI
@@ -102,7 +107,14 @@ func (x *Executor) ask(ctx context.Context, e evict.Eviction, uid string, grace 
 	call := func(f func(context.Context, string, string, string, time.Duration) error) error {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
 		defer cancel()
+		if e.RespectBudget {
+			x.calmCall(cancel)
+			defer x.calmCall(nil)
+		}
 		err := f(ctx, e.Namespace, e.Name, uid, grace)
+		if errors.Is(err, context.Canceled) { // by hurry alone
+			err = ErrYielded
+		}
 		if !unanswered(err) {
 			x.silentUntil = 0
 		}
@@ -113,7 +125,10 @@ func (x *Executor) ask(ctx context.Context, e evict.Eviction, uid string, grace 
 	case e.RespectBudget:
 	case errors.Is(err, kube.ErrBudget), errors.Is(err, kube.ErrWebhook):
 		return call(x.o.API.DeletePod)
-	case unanswered(err) && ctx.Err() == nil && x.o.Clock() >= x.silentUntil:
+	case !unanswered(err) || ctx.Err() != nil:
+	case x.o.Clock() < x.silentUntil:
+		return fmt.Errorf("%w: %w", ErrSilent, err)
+	default:
 		second := call(x.o.API.DeletePod)
 		if second == nil {
 			return nil
@@ -128,7 +143,7 @@ func (x *Executor) ask(ctx context.Context, e evict.Eviction, uid string, grace 
 
 // unanswered reports that there was no answer in time, be it that no server is there or that it is held up over this one pod.
 func unanswered(err error) bool {
-	return errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, ErrStop)
+	return errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, ErrStop) && !errors.Is(err, ErrSilent)
 }
 
 // unreachable reports that no API server has answered, or one in its place that has none behind it.
@@ -193,7 +208,8 @@ func (x *Executor) refuse(e evict.Eviction, err error) {
 }
 
 // fail notes that an eviction has failed: the pod is not asked for again during a pause that doubles with each failure, if it is
-// its own. Where there was no answer that cannot be told: the next candidate has his turn, and a server that was away costs the first pause at most.
+// its own. Where there was no answer that cannot be told: the next candidate has his turn, and a server that was away costs the first pause at most. Of a
+// server that is known to answer nobody just now nothing is held against anybody, or the turn would pass to ever worse victims.
 func (x *Executor) fail(e evict.Eviction, err error) {
 	var pause time.Duration
 	x.mu.Lock()

@@ -45,7 +45,8 @@ const (
 	mostPause  = 10 * time.Minute
 	// refusedFor is how long a budget's no holds when the server does not say.
 	refusedFor = 30 * time.Second
-	// unknownFor is how long a victim whose turn has not come stays chosen without a measurement, or a step, that says so. Until then others count on it.
+	// unknownFor is how long a victim whose turn has not come stays chosen without a measurement, or a step, that says so, where steps are not so seldom
+	// that lapse is more. Until then others count on it.
 	unknownFor = 30 * time.Second
 	// check is how often those that leave are looked at.
 	check = time.Second
@@ -163,6 +164,9 @@ type Executor struct {
 	// danger is whether memory was in danger at dangerAt.
 	danger   bool
 	dangerAt unit.Micros
+	// calm ends the call of a calm eviction that began at calmAt; nil while none is under way, or once its end is near.
+	calm   context.CancelFunc
+	calmAt unit.Micros
 
 	// beside are calls of Hands.Stop and one of API.Record on their way; ended and sent bring their results.
 	beside sync.WaitGroup
@@ -249,7 +253,7 @@ func (o *Options) settle() unit.Micros { return micros(3*o.Interval + time.Secon
 // current is for how long what a step has said of the node holds: until two more are missing.
 func (o *Options) current() unit.Micros { return micros(3 * o.Interval) }
 
-// lapse is after how long without a step nothing that was decided before holds any more.
+// lapse is after how long without a step, or a measurement, nothing that was decided before holds any more.
 func (o *Options) lapse() unit.Micros { return max(micros(unknownFor), o.current()) }
 
 // Danger takes the word of the loops whether memory is in danger; it holds until two of them are missing.

@@ -4,7 +4,9 @@
 package evict
 
 import (
+	"context"
 	"slices"
+	"time"
 
 	"github.com/koord-rt/koord-rt/model/unit"
 	"github.com/koord-rt/koord-rt/policy/evict"
@@ -34,11 +36,12 @@ func (x *Executor) Follow(o *evict.Output) {
 			d.needed = now
 			return false
 		case evict.Unknown:
-			return now-d.needed >= micros(unknownFor)
+			return now-d.needed >= x.o.lapse()
 		case evict.Enough:
 		}
 		return true
 	})
+	x.hurry(now)
 	news := len(o.Evictions) > 0 || len(x.dropped) > n
 	x.mu.Unlock()
 	if !news {
@@ -78,6 +81,26 @@ func (x *Executor) take(evictions []evict.Eviction, now unit.Micros) {
 	}
 }
 
+// pressing is a decision in danger.
+func pressing(e evict.Eviction) bool { return !e.RespectBudget }
+
+// calmCall notes the end of the call of a calm eviction that is under way; nil when it is over.
+func (x *Executor) calmCall(end context.CancelFunc) {
+	now := x.o.Clock()
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.calm, x.calmAt = end, now
+	x.hurry(now)
+}
+
+// hurry ends a calm call that is not answered, once it has had as long as one in danger gets, where somebody in danger waits behind it. The lock is held.
+func (x *Executor) hurry(now unit.Micros) {
+	if x.calm != nil && slices.ContainsFunc(x.waiting, pressing) {
+		time.AfterFunc(dangerTimeout-time.Duration(now-x.calmAt)*time.Microsecond, x.calm)
+		x.calm = nil
+	}
+}
+
 // next takes the decision to carry out now: danger first, the others at their rate and as far as the last step needs them. Where the steps have come
 // to a standstill nobody is sent by what the last one has said of a node that is another by now: in danger after lapse, the others sooner.
 func (x *Executor) next() (evict.Eviction, bool) {
@@ -90,7 +113,7 @@ func (x *Executor) next() (evict.Eviction, bool) {
 	if age >= x.o.lapse() {
 		return evict.Eviction{}, false
 	}
-	i := slices.IndexFunc(x.waiting, func(e evict.Eviction) bool { return !e.RespectBudget })
+	i := slices.IndexFunc(x.waiting, pressing)
 	if i >= 0 {
 		evict.Take(x.decisions, &x.waiting[i])
 	} else if x.tokens >= 1 && age < x.o.current() {

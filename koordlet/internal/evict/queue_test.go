@@ -75,6 +75,21 @@ func TestQueueWaitsForTheMeasurement(t *testing.T) {
 			t.Errorf("counted on: %v, held %v", l, h)
 		}
 	})
+	// Where a step is to come once a minute one without a measurement drops nobody either.
+	with(t, func(_ *node, o *Options) { o.Interval, o.Burst, o.Every = time.Minute, 1, time.Hour }, func(n *node, x *Executor) {
+		x.Follow(step(evict.Needed, calm("a"), calm("b")))
+		n.put(pod("b", ""), pod("c", ""))
+		pass(time.Minute)
+		n.take()
+		x.Follow(step(evict.Unknown))
+		want(t, n.take())
+		if x.Held()["b-uid"] != evict.ByTurn {
+			t.Errorf("held %v", x.Held())
+		}
+		pass(2 * time.Minute)
+		x.Follow(step(evict.Unknown))
+		want(t, n.take(), "= dropped b")
+	})
 	with(t, func(n *node, _ *Options) { n.slow["evict a"] = time.Second }, func(n *node, x *Executor) {
 		x.Follow(step(evict.Needed, danger("a"), danger("b")))
 		if h := x.Held(); h["b-uid"] != evict.ByDanger {

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"time"
 
 	"github.com/koord-rt/koord-rt/koordlet/internal/kube"
@@ -57,8 +58,8 @@ func (x *Executor) tell(ctx context.Context) {
 	})
 }
 
-// wasSent takes what became of an event. One that cannot be sent is dropped, for the result has been reported, and so are those behind it: the server is
-// away or says no, and would to them too. That is said once until something can be sent again.
+// wasSent takes what became of an event. One that cannot be sent is dropped, for the result has been reported, and so are those behind it where the server
+// is away or would say no to them too. That is said once until something can be sent again.
 func (x *Executor) wasSent(r sent) {
 	x.telling = false
 	switch {
@@ -67,9 +68,23 @@ func (x *Executor) wasSent(r sent) {
 	case r.err == nil, errors.Is(r.err, kube.ErrConflict):
 		x.mute = false
 		return
-	case !x.mute:
-		x.o.Log.Warn("events about evictions are not recorded", "dropped", len(x.events)+1,
+	}
+	dropped := 1
+	if !ofEvent(r.err) {
+		dropped += len(x.events)
+		x.events = nil
+	}
+	if !x.mute {
+		x.o.Log.Warn("events about evictions are not recorded", "dropped", dropped,
 			"err", fmt.Errorf("pod %s/%s: %w", r.event.Regarding.Namespace, r.event.Regarding.Name, r.err))
 	}
-	x.events, x.mute = nil, true
+	x.mute = true
+}
+
+// ofEvent reports an answer that is about one event alone, as where its namespace ends or may have no more of them; not where the server has no time or
+// does not know us.
+func ofEvent(err error) bool {
+	var answer *kube.Error
+	return errors.As(err, &answer) && answer.Code < http.StatusInternalServerError &&
+		answer.Code != http.StatusTooManyRequests && answer.Code != http.StatusUnauthorized
 }

@@ -5,6 +5,7 @@ package evict
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -53,18 +54,19 @@ func TestUnansweredEviction(t *testing.T) {
 		n.set(func() { n.slow["evict a"] = 0 })
 		try(0, 2*firstPause, "POST eviction: 403 Forbidden")
 	})
-	// Where deletions are not answered either one second answer is waited for, and no more until there has been any, or a while has passed.
+	// Where deletions are not answered either one second answer is waited for, and no more until there has been any, or a while has passed. That says
+	// nothing about who is asked for meanwhile: he is not held, or the turn would pass to ever worse victims.
 	with(t, func(n *node, o *Options) {
 		o.Stops = StopEvicted
 		for _, name := range []string{"a", "b", "c"} {
 			n.slow["evict "+name], n.slow["delete "+name] = slower, slower
 		}
 	}, func(n *node, x *Executor) {
-		const twice, once = ": context deadline exceeded; context deadline exceeded, pause 10s", ": context deadline exceeded, pause 10s"
+		const twice, once = ": context deadline exceeded; context deadline exceeded, pause 10s", ": the API server answers nobody: context deadline exceeded"
 		submit(x, danger("a"), danger("b"))
 		pass(3 * dangerTimeout)
 		want(t, n.take(), "evict a a-uid 5s", "delete a a-uid 5s", "= failed a"+twice, "evict b b-uid 5s", "= failed b"+once)
-		if h := x.Held(); h["a-uid"] != evict.ByFailure || h["b-uid"] != evict.ByFailure {
+		if h := x.Held(); h["a-uid"] != evict.ByFailure || h["b-uid"] != evict.NotHeld {
 			t.Errorf("held %v", h)
 		}
 		n.set(func() { n.slow["evict b"] = 0 })
@@ -122,6 +124,51 @@ func TestUnansweredOverSockets(t *testing.T) {
 	if r := <-results; r.Outcome != Accepted || len(server.Requests("DELETE "+path)) != 1 {
 		t.Errorf("%s: %v", r.Outcome, r.Err)
 	}
+	submit(x, danger("b"))
+	x.carryOut(t.Context(), calm("a"))
+	if r := <-results; r.Outcome != Failed || !errors.Is(r.Err, ErrYielded) {
+		t.Errorf("%s: %v", r.Outcome, r.Err)
+	}
+}
+
+// Who goes in calm and is not answered holds up nobody in danger for longer than another one in danger would, and counts as not answered.
+func TestCalmGivesWayToDanger(t *testing.T) {
+	t.Parallel()
+	const yields = "= failed a: context deadline exceeded: a pod in danger goes first, pause 10s"
+	then := []string{"evict b b-uid 5s", "= accepted b", "event node-001 Evicted b b-uid 0s"}
+	for _, c := range []struct{ comes, waits time.Duration }{{time.Second, time.Second}, {0, dangerTimeout}, {3 * time.Second, 0}, {dangerTimeout, 0}} {
+		with(t, func(n *node, _ *Options) { n.slow["evict a"] = slower }, func(n *node, x *Executor) {
+			submit(x, calm("a"), calm("b"))
+			pass(c.comes)
+			want(t, n.take(), "evict a a-uid 20s")
+			submit(x, danger("b"))
+			if c.waits > 0 {
+				pass(c.waits - time.Millisecond)
+				submit(x) // each step looks
+				want(t, n.take())
+				pass(time.Millisecond)
+			}
+			want(t, n.take(), append([]string{yields}, then...)...)
+			if x.Held()["a-uid"] != evict.ByFailure {
+				t.Errorf("held %v", x.Held())
+			}
+		})
+	}
+	// One that is answered in that time is not cut short; nor is one for somebody in danger who need not go any more.
+	with(t, func(n *node, _ *Options) { n.slow["evict a"] = dangerTimeout - time.Millisecond }, func(n *node, x *Executor) {
+		submit(x, calm("a"))
+		pass(0)
+		submit(x, danger("b"))
+		pass(dangerTimeout)
+		want(t, n.take(), "evict a a-uid 20s", "= accepted a", "evict b b-uid 5s", "= accepted b", "event node-001 Evicted a a-uid 0s", "event node-001 Evicted b b-uid 0s")
+	})
+	with(t, func(n *node, _ *Options) { n.slow["evict a"] = slower }, func(n *node, x *Executor) {
+		submit(x, calm("a"))
+		pass(time.Second)
+		x.Follow(step(evict.Enough, danger("b")))
+		pass(callTimeout - time.Second)
+		want(t, n.take(), "evict a a-uid 20s", "= failed a: context deadline exceeded, pause 10s", "= dropped b")
+	})
 }
 
 // The end does not cut an eviction short, which the API server might have carried out and nobody would know of; and is not put off for long.
@@ -185,6 +232,22 @@ func TestEventsBesideEvictions(t *testing.T) {
 			t.Error(got)
 		}
 	})
+	// An answer about one event alone costs that event.
+	for code, dropped := range map[int]int{401: 3, 403: 1, 404: 1, 422: 1, 429: 3, 500: 3, 503: 3} {
+		with(t, func(n *node, _ *Options) {
+			n.slow["event node-001 Evicted a"] = time.Second
+			n.answers["event node-001 Evicted a"] = &kube.Error{Request: "POST events", Code: code, Reason: "No"}
+		}, func(n *node, x *Executor) {
+			submit(x, calm("a"), calm("b"), calm("c"))
+			n.take()
+			pass(time.Second)
+			lines := []string{fmt.Sprintf(`log level=WARN msg="events about evictions are not recorded" dropped=%d err="pod batch/a: POST events: %d No"`, dropped, code)}
+			if dropped == 1 {
+				lines = append(lines, "event node-001 Evicted b b-uid 0s", "event node-001 Evicted c c-uid 0s")
+			}
+			want(t, n.take(), lines...)
+		})
+	}
 	with(t, func(n *node, _ *Options) { n.slow["event node-001 Evicted a"] = slower }, func(n *node, x *Executor) {
 		submit(x, calm("a"))
 		n.take()

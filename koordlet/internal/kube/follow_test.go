@@ -191,6 +191,32 @@ func TestFollowSeesWhatARestoredBackupBrings(t *testing.T) {
 	}
 }
 
+// Where lists are answered and watches are not, as behind a proxy that has no way for the latter, two watches cost a list, and not each of them.
+func TestFollowWhereWatchesFail(t *testing.T) {
+	t.Parallel()
+	s := kubetest.New(t)
+	s.Put(t, nodes, `{"metadata":{"name":"node-001"}}`)
+	s.Fail(func(r *http.Request) (int, string) {
+		if r.URL.Query().Get("watch") != "" {
+			return http.StatusServiceUnavailable, ""
+		}
+		return 0, ""
+	})
+	l := follow(t, client(t, s), kube.FollowOptions{Resource: kube.Nodes})
+	l.expect(t, "well", "broken", "broken", "well", "broken", "broken", "well", "broken", "broken", "well")
+	var asked strings.Builder
+	for _, r := range s.Requests("GET " + nodes) {
+		if strings.Contains(r.Query, "watch=1") {
+			asked.WriteString("w")
+		} else {
+			asked.WriteString("l")
+		}
+	}
+	if !strings.HasPrefix(asked.String(), "lwwlwwlwwl") {
+		t.Errorf("lists and watches: %s", &asked)
+	}
+}
+
 func TestFollowSurvivesNonsense(t *testing.T) {
 	t.Parallel()
 	s := kubetest.New(t)

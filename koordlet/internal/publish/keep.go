@@ -69,13 +69,17 @@ func (p *Publisher) Keep(now time.Time) error {
 	return k.unkept
 }
 
-// Close waits a moment for a copy that is being written.
-func (p *Publisher) Close() {
-	if p.copies.ended == nil {
-		return
-	}
-	select {
-	case <-p.copies.ended:
-	case <-time.After(keepAtEnd):
+// Close waits a moment for a copy that is being written, and for the one that is owed then: of two strategies in a row the second.
+func (p *Publisher) Close(now time.Time) {
+	over := time.After(keepAtEnd)
+	for range 2 {
+		if p.copies.ended != nil {
+			select {
+			case <-p.copies.ended:
+			case <-over:
+				return
+			}
+		}
+		_ = p.Keep(now) // the next life is told
 	}
 }

@@ -9,7 +9,6 @@
 package publish
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"reflect"
@@ -34,7 +33,9 @@ type Publisher struct {
 	strategy                         *strategy.Spec
 	dynamic                          node.Dynamic
 	pods                             map[string]node.PodSpec
-	copies                           keeper
+	// look: a file may have vanished, or could not be written again.
+	look   bool
+	copies keeper
 }
 
 // New goes on where an earlier life has ended: its files stay until they are replaced, and generations grow. A run directory that cannot be
@@ -90,8 +91,7 @@ func (p *Publisher) Strategy(s *strategy.Spec, now time.Time) (changed bool, err
 	return true, nil
 }
 
-// Dynamic publishes what was decided in this tick; Known and Expires are set here. When it writes, files of the others that are
-// not there any more are written again.
+// Dynamic publishes what was decided in this tick; Known and Expires are set here.
 func (p *Publisher) Dynamic(d node.Dynamic, now time.Time) (changed bool, err error) {
 	d.Known = true
 	if err := p.open(now); err != nil {
@@ -105,20 +105,24 @@ func (p *Publisher) Dynamic(d node.Dynamic, now time.Time) (changed bool, err er
 	if err := p.w.Dynamic(p.dynamicGen+1, d, now); err != nil {
 		return false, err
 	}
-	p.dynamicGen, p.dynamic = p.dynamicGen+1, d
-	return !same, p.again(now)
+	p.dynamicGen, p.dynamic, p.look = p.dynamicGen+1, d, true
+	return !same, nil
 }
 
-// again publishes what has vanished since: strategy and pods may stay the same for days, and who reads would be without them.
-func (p *Publisher) again(now time.Time) error {
-	var errs []error
+// Again publishes what has vanished since: strategy and pods may stay the same for days, and who reads would be without them. It looks when
+// Dynamic has written, and at each call while one of them cannot be written again.
+func (p *Publisher) Again(now time.Time) (strategy, pods error) {
+	if !p.look {
+		return nil, nil
+	}
 	if p.strategy != nil && p.w.Lacks(handoff.StrategyFile) {
-		errs = append(errs, p.w.Strategy(p.strategyGen, p.strategy, now))
+		strategy = p.w.Strategy(p.strategyGen, p.strategy, now)
 	}
 	if p.pods != nil && p.w.Lacks(handoff.PodsFile) {
-		errs = append(errs, p.w.Pods(p.podsGen, p.pods, now))
+		pods = p.w.Pods(p.podsGen, p.pods, now)
 	}
-	return errors.Join(errs...)
+	p.look = strategy != nil || pods != nil
+	return strategy, pods
 }
 
 // Pods publishes what neither NRI nor CRI tells of a pod.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -162,7 +163,7 @@ func TestStrategyAndPods(t *testing.T) {
 // keep asks twice: for the copy to be written, and for how that has ended.
 func keep(p *publish.Publisher, now time.Time) error {
 	_ = p.Keep(now)
-	p.Close()
+	p.Close(now)
 	return p.Keep(now)
 }
 
@@ -224,7 +225,55 @@ func TestWhatVanishesComesBack(t *testing.T) {
 	}
 	later := start.Add(publish.TTL/2 + time.Second)
 	must(p.Dynamic(node.Dynamic{}, later))
+	if strategy, pods := p.Again(later); strategy != nil || pods != nil {
+		t.Errorf("%v, %v", strategy, pods)
+	}
 	if s := read(dir, later); s.Strategy == nil || s.StrategyGeneration != 1 || len(s.Pods) != 1 || s.PodsGeneration != 1 || !s.Dynamic.Known {
+		t.Errorf("%+v", s)
+	}
+}
+
+// What has vanished and cannot be written again is told at each call until it can, and is no failure of the dynamic state.
+func TestWhatCannotComeBack(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	p := publish.New(dir, "", start)
+	spec := strategy.Default()
+	_, strategyErr := p.Strategy(&spec, start)
+	_, podsErr := p.Pods(map[string]node.PodSpec{"uid": {}}, start)
+	_, err := p.Dynamic(node.Dynamic{}, start)
+	if err = errors.Join(strategyErr, podsErr, err); err != nil {
+		t.Fatal(err)
+	}
+	if strategyErr, podsErr = p.Again(start); strategyErr != nil || podsErr != nil {
+		t.Fatal(strategyErr, podsErr)
+	}
+	one, other := filepath.Join(dir, handoff.StrategyFile), filepath.Join(dir, handoff.PodsFile)
+	for _, path := range []string{one, other} {
+		if err := errors.Join(os.Remove(path), os.Mkdir(path, 0o700)); err != nil { // nothing can take its place
+			t.Fatal(err)
+		}
+	}
+	again := start.Add(publish.TTL / 2) // when the dynamic state is written again
+	for i := range 3 {
+		now := again.Add(time.Duration(i-1) * time.Second)
+		if _, err := p.Dynamic(node.Dynamic{}, now); err != nil {
+			t.Errorf("second %d: %v", i, err)
+		}
+		strategyErr, podsErr := p.Again(now)
+		if told := i > 0; told != (strategyErr != nil && strings.Contains(strategyErr.Error(), one)) || told != (podsErr != nil && strings.Contains(podsErr.Error(), other)) {
+			t.Errorf("second %d: %v, %v", i, strategyErr, podsErr)
+		}
+	}
+	for i, path := range []string{one, other} {
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
+		if strategyErr, podsErr := p.Again(again); strategyErr != nil || (podsErr != nil) != (i == 0) {
+			t.Errorf("with room for %s: %v, %v", path, strategyErr, podsErr)
+		}
+	}
+	if s := read(dir, again); s.StrategyGeneration != 1 || s.PodsGeneration != 1 {
 		t.Errorf("%+v", s)
 	}
 }

@@ -87,6 +87,8 @@ type Daemon struct {
 	count    *metrics.Agent
 	news     news
 	started  time.Time
+	// now is the time of day by which it is told whether the loops go on.
+	now func() time.Time
 	// herald and ownNode are nil without an API server.
 	herald  *report.Herald
 	ownNode *ownnode.Watch
@@ -106,7 +108,9 @@ type Daemon struct {
 
 // New takes the lock, probes the node and connects the parts. On error everything is given back.
 func New(ctx context.Context, l Loaded, version, program string, log *slog.Logger) (_ *Daemon, err error) {
-	d := &Daemon{cfg: l.Config, version: version, log: log, started: time.Now(), window: newWindow(&l.Config), later: make(chan decide.State, 1)}
+	d := &Daemon{
+		cfg: l.Config, version: version, log: log, started: time.Now(), now: time.Now, window: newWindow(&l.Config), later: make(chan decide.State, 1),
+	}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, d.abandon(context.WithoutCancel(ctx)))

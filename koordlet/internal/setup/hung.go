@@ -24,7 +24,7 @@ func (d *Daemon) watchLoops(ctx context.Context) error {
 			return nil
 		case <-tick.C:
 		}
-		err := d.agent.Hung(time.Now())
+		err := d.agent.Hung(d.now())
 		switch {
 		case err != nil && !told:
 			d.log.Error("the loops hang", "err", err)
@@ -43,7 +43,7 @@ func held(l status.Loop, why string) status.Loop {
 	return l
 }
 
-// halted are the loops while none of them goes on: what they decided last says nothing about now.
+// halted are the loops while none of them goes on: what they decided last says nothing about now, and what learns from their samples learns nothing.
 func halted(loops []status.Loop, hung error, at time.Time) []status.Loop {
 	if hung == nil {
 		return loops

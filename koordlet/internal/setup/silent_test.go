@@ -41,8 +41,8 @@ func (empty) ListContainers(context.Context, *runtimeapi.ListContainersRequest) 
 	return &runtimeapi.ListContainersResponse{}, nil
 }
 
-// whole runs a whole agent on a machine without a pod, with an API server that has the node's objects.
-func whole(t *testing.T, spoil func(cfg *config.Koordlet)) (d *Daemon, api *kubetest.Server) {
+// whole runs a whole agent on a machine without a pod, with an API server that has the node's objects. before has the agent before it runs.
+func whole(t *testing.T, spoil func(cfg *config.Koordlet), before ...func(d *Daemon)) (d *Daemon, api *kubetest.Server) {
 	t.Helper()
 	api = kubetest.New(t)
 	api.Put(t, "/api/v1/nodes", `{"metadata":{"name":"node-1","uid":"n"},"status":{"capacity":{"cpu":"8","memory":"16Gi"},"allocatable":{"cpu":"8","memory":"16Gi"}}}`)
@@ -69,6 +69,9 @@ func whole(t *testing.T, spoil func(cfg *config.Koordlet)) (d *Daemon, api *kube
 	spoil(&cfg)
 	if d, err = New(t.Context(), Loaded{Config: cfg}, "v1", "koordlet v1", slog.New(slog.NewTextHandler(t.Output(), nil))); err != nil {
 		t.Fatal(err)
+	}
+	for _, edit := range before {
+		edit(d)
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)

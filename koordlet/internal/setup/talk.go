@@ -110,12 +110,12 @@ func (d *Daemon) extend(states func() []collect.State) error {
 		return err
 	}
 	t := talk.New(talk.Options{
-		Window: d.window, Pods: d.pods, Facts: func() *talk.Facts { return d.facts(states) }, Now: boot,
+		Window: d.window, Pods: d.pods, Facts: func() *talk.Facts { return d.facts(states, d.now()) }, Now: boot,
 		Interval: every(d.cfg.Collect.Interval.Std()), SlowInterval: every(d.cfg.Collect.SlowInterval.Std()),
 	})
 	return d.host.Extend(host.Extension{
 		Collectors: []prometheus.Collector{t}, Agent: t.Status, Routes: talk.Routes(talk.RouteOptions{RunDir: d.cfg.RunDir, Profiles: d.cfg.Pprof}),
-		Hung: func() error { return d.agent.Hung(time.Now()) }, Dead: func() error { return d.agent.Dead(time.Now()) },
+		Hung: func() error { return d.agent.Hung(d.now()) }, Dead: func() error { return d.agent.Dead(d.now()) },
 	})
 }
 
@@ -152,7 +152,7 @@ func (d *Daemon) ticked(l *agent.Look) {
 }
 
 // facts is what only the agent's parts know, as it is now.
-func (d *Daemon) facts(states func() []collect.State) *talk.Facts {
+func (d *Daemon) facts(states func() []collect.State, now time.Time) *talk.Facts {
 	v := d.host.Engine.Views().Load()
 	f := &talk.Facts{
 		Node: d.cluster.name, Started: d.started, Version: d.version,
@@ -176,10 +176,10 @@ func (d *Daemon) facts(states func() []collect.State) *talk.Facts {
 	if n := d.cluster.Node(); n != nil {
 		f.Capacity, f.Allocatable = n.Capacity, &n.Allocatable
 	}
-	f.Loops = barredLoops(d.host.Unrecorded(), d.host.Alone(), d.audit.Closed(), time.Now())
+	f.Loops = barredLoops(d.host.Unrecorded(), d.host.Alone(), d.audit.Closed(), now)
 	if d.predictor != nil {
 		r := d.predictor.Report()
-		f.Loops = append(f.Loops, predictLoop(&r, boot(), time.Now()))
+		f.Loops = append(f.Loops, predictLoop(&r, boot(), now))
 		if r.Known {
 			f.Prediction = &r.Prediction
 		}
@@ -188,9 +188,9 @@ func (d *Daemon) facts(states func() []collect.State) *talk.Facts {
 	defer d.news.mu.Unlock()
 	f.Runtime, f.RuntimeVersion = d.news.runtime, d.news.release
 	f.Evictions = d.news.evictions[:len(d.news.evictions):len(d.news.evictions)]
-	look, hung := d.agent.Look(), d.agent.Hung(time.Now())
+	look, hung := d.agent.Look(), d.agent.Hung(now)
 	if look == nil && hung != nil {
-		f.Loops = halted(f.Loops, hung, time.Now())
+		f.Loops = halted(f.Loops, hung, now)
 		return f
 	}
 	if look == nil {
@@ -200,7 +200,7 @@ func (d *Daemon) facts(states func() []collect.State) *talk.Facts {
 	}
 	d.news.be = talk.Suppressed(d.news.be, &look.Outcome.Suppress, look.Wall)
 	f.BE = d.news.be
-	f.Loops = append(halted(loops(&d.cfg, d.cluster.client != nil, d.tickAlone, look), hung, time.Now()), f.Loops...)
+	f.Loops = halted(append(loops(&d.cfg, d.cluster.client != nil, d.tickAlone, look), f.Loops...), hung, now)
 	f.Generations = talk.Generations(look.Published)
 	f.Scaled, f.Victims, f.Network = scaled(look), disturbed(look), traffic(look)
 	return f
