@@ -110,7 +110,11 @@ func (g *Engine) displace(ctx context.Context, id string) {
 	for range min(g.o.Workers, len(todo)) {
 		wg.Go(func() {
 			for m := range todo {
-				g.shielded("displacement for "+id, func() { g.count(g.write(ctx, v, m.pl)) })
+				g.shielded("displacement for "+id, func() {
+					g.writers.enter(m.id)
+					defer g.writers.leave(m.id)
+					g.count(g.write(ctx, v, m.pl))
+				})
 				// Whoever decides next must know what stands: the one it was written for may have gone by now.
 				g.reg.changeContainer(m.id, func(e *entry) { e.plan, e.gen = join(e.plan, m.pl), undecided })
 			}

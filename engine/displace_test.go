@@ -73,6 +73,9 @@ func TestDisplaceBesideAStuckNeighbour(t *testing.T) {
 			t.Errorf("while one is stuck (-want +got):\n%s", diff)
 		}
 		k.mu.Unlock()
+		if at := g.writers.at; len(at) != 1 || at["c-two"].n != 1 {
+			t.Errorf("an update would wait for who is at %v, want the one that is stuck", at)
+		}
 		close(k.open)
 		synctest.Wait()
 		want[k.dir] = "0"

@@ -72,20 +72,18 @@ func (g *Engine) lowerOwn(ctx context.Context, v *node.View, id string, own plan
 	defer g.writers.leave(id)
 	e, ok := g.reg.container(id)
 	var pl plan.Plan
-	if want := min(burstIn(next), burstIn(e.plan)); ok {
-		if _, known := g.o.Kernel.Last(own.ID()); !known || g.burstOf(&own) > want { // what is not known is read ahead of the write
-			pl = append(pl, lowered(own, want))
-		}
+	if want := min(burstIn(next), burstIn(e.plan)); ok && g.burstOf(&own) > want {
+		pl = append(pl, lowered(own, want))
 	}
 	if pl = append(pl, with...); len(pl) > 0 {
 		g.count(g.o.Kernel.Apply(ctx, pl, v.Generation))
 	}
 }
 
-// burstOf is the burst that a cgroup may have: what was written last, also by a plan that is no longer the container's, or what a plan says,
-// an earlier life's as well.
+// burstOf is the burst of ours that a cgroup may have: what was written last, also by a plan that is no longer the container's, or what a plan
+// says, an earlier life's as well. Somebody else's is not ours to lower.
 func (g *Engine) burstOf(s *plan.Setting) int64 {
-	last, _ := g.o.Kernel.Last(s.ID()) // 0 where it is not known
+	last, _ := g.o.Kernel.Last(s.ID()) // known, where nobody of us is at it; 0 where nothing was written
 	return max(last.Int(), s.Value.Int())
 }
 

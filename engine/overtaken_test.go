@@ -30,8 +30,6 @@ type gate struct {
 	holds  atomic.Pointer[func(plan.Plan) bool]
 	closed atomic.Bool
 	open   chan struct{}
-	// forgets: Last knows nothing, as while somebody writes.
-	forgets atomic.Bool
 
 	mu    sync.Mutex
 	wrote []string // "TARGET KNOB VALUE"
@@ -54,14 +52,6 @@ func (k *gate) let() {
 	if k.closed.CompareAndSwap(true, false) {
 		close(k.open)
 	}
-}
-
-// Last implements engine.Kernel.
-func (k *gate) Last(id plan.ID) (plan.Value, bool) {
-	if k.forgets.Load() {
-		return plan.Value{}, false
-	}
-	return k.Kernel.Last(id)
 }
 
 // Apply implements engine.Kernel.
@@ -112,15 +102,9 @@ func percent(t *testing.T, n int) *strategy.Spec {
 }
 
 // A strategy without bursts is decided, and the repair that takes them away is still at the pod, when an update comes: the burst that
-// stands falls before the reply, though no plan has it any more, and whether or not it is remembered who wrote it.
+// stands falls before the reply, though no plan has it any more.
 func TestUpdateBesideARepair(t *testing.T) {
 	t.Parallel()
-	t.Run("remembered", func(t *testing.T) { t.Parallel(); updateBesideARepair(t, false) })
-	t.Run("forgotten", func(t *testing.T) { t.Parallel(); updateBesideARepair(t, true) })
-}
-
-func updateBesideARepair(t *testing.T, forgotten bool) {
-	t.Helper()
 	r, k := gated(t)
 	pod, ctr := bursty(t, r, "ours", workload.StateRunning)
 	burst := func() string { return r.tree.Get(t, pod.Cgroup+"/c", "cpu.max.burst") }
@@ -132,7 +116,6 @@ func updateBesideARepair(t *testing.T, forgotten bool) {
 	r.Views().SetFile(&none, "test")
 	enginetest.Eventually(t, "the repair at the pod", k.closed.Load)
 	r.SetDeadline(20 * time.Millisecond) // so long it waits for the pod
-	k.forgets.Store(forgotten)
 	r.Update(t.Context(), sandboxOf(pod), ctr.Arrival, workload.Resources{Quota: unit.Some(100000)}, nil)
 	if got := burst(); got != "0" {
 		t.Errorf("cpu.max.burst is %s when the runtime writes the quota", got)

@@ -313,6 +313,16 @@ func TestPodsBurstFallsBesideWhoDoesNotEnd(t *testing.T) {
 	})
 }
 
+// A burst that is not ours is not lowered, whatever its quota becomes: the kernel refuses what does not fit, and its owner hears of it.
+func TestBurstOfSomebodyElse(t *testing.T) {
+	t.Parallel()
+	g, k, sandbox, arrival := resized(t, 60000)
+	g.Update(t.Context(), sandbox, arrival, workload.Resources{Quota: unit.Some(20000)}, nil)
+	if s := k.asked.Get(plan.CPUBurst); s != nil {
+		t.Errorf("asked for %v", s)
+	}
+}
+
 // Of two updates at once each lowers the burst to what fits both: either's quota may be written next.
 func TestBurstFitsBothUpdates(t *testing.T) {
 	t.Parallel()
