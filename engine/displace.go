@@ -10,6 +10,7 @@ import (
 
 	"github.com/koord-rt/koord-rt/model/node"
 	"github.com/koord-rt/koord-rt/model/plan"
+	"github.com/koord-rt/koord-rt/model/workload"
 )
 
 // moves are the displacements under way: an LSE or LSR container's CPUs being freed of LS and BE, from its creation to
@@ -94,14 +95,14 @@ func (g *Engine) displace(ctx context.Context, id string) {
 	v := g.views.Load()
 	items := g.reg.running()
 	type move struct {
-		id string
+		c  *workload.Container
 		pl plan.Plan
 	}
 	todo := make(chan move, len(items))
 	for i := range items {
 		if it := &items[i]; it.c.ID != id && ctx.Err() == nil {
 			if pl := g.moved(v, it); len(pl) > 0 {
-				todo <- move{it.c.ID, pl}
+				todo <- move{it.c, pl}
 			}
 		}
 	}
@@ -110,13 +111,20 @@ func (g *Engine) displace(ctx context.Context, id string) {
 	for range min(g.o.Workers, len(todo)) {
 		wg.Go(func() {
 			for m := range todo {
+				wrote := false
 				g.shielded("displacement for "+id, func() {
-					g.writers.enter(m.id)
-					defer g.writers.leave(m.id)
-					g.count(g.write(ctx, v, m.pl))
+					g.writers.enter(m.c.ID)
+					defer g.writers.leave(m.c.ID)
+					if e, ok := g.reg.container(m.c.ID); ok && e.c == m.c { // else its handler has decided by this View or a newer one
+						wrote = true
+						g.count(g.write(ctx, v, m.pl))
+					}
 				})
-				// Whoever decides next must know what stands: the one it was written for may have gone by now.
-				g.reg.changeContainer(m.id, func(e *entry) { e.plan, e.gen = join(e.plan, m.pl), undecided })
+				g.reg.changeContainer(m.c.ID, func(e *entry) {
+					if e.gen = undecided; wrote { // whoever decides next must know what stands: the one it was written for may have gone by now
+						e.plan = join(e.plan, m.pl)
+					}
+				})
 			}
 		})
 	}

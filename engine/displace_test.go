@@ -125,3 +125,48 @@ func (k *honest) Verify(p plan.Plan) (bad []apply.Mismatch) {
 	}
 	return bad
 }
+
+// changing is a kernel beside which somebody acts while it is read.
+type changing struct {
+	honest
+	act func()
+}
+
+// Verify implements Kernel.
+func (k *changing) Verify(p plan.Plan) []apply.Mismatch {
+	k.act()
+	return k.honest.Verify(p)
+}
+
+// A neighbour that is updated between the decision where it has to move and the write has been decided by its handler since: the CPUs that were
+// decided for it before are not written over those.
+func TestDisplaceSparesTheUpdated(t *testing.T) {
+	t.Parallel()
+	for name, updated := range map[string]bool{"as it was": false, "updated": true} {
+		g := halved(t)
+		pod := lsr("one")
+		pod.Ask.QoS = protocol.QoSLS
+		g.Synchronize([]*workload.Pod{pod}, []Listed{listed(pod)})
+		sb, ctr := pinned("four", "LSE", "1")
+		g.entryOf(g.podOf(sb), sb, Arrival{ID: ctr.ID, Read: func(...*protocol.Applied) *workload.Container { return ctr }}) // claims
+		if !g.moves.wait(t.Context(), g, ctr.ID, time.Now().Add(time.Minute)) {
+			t.Fatal("its own displacement does not end")
+		}
+		g.replan(g.views.cur.Load())
+		k := &changing{act: func() {
+			if updated {
+				g.reg.changeContainer("c-one", func(e *entry) {
+					c := *e.c
+					e.c = &c
+				})
+			}
+		}}
+		g.o.Kernel = k
+		if g.displace(t.Context(), ctr.ID); (len(k.asked) == 0) != updated {
+			t.Errorf("%s: asked for %v", name, k.asked)
+		}
+		if e, _ := g.reg.container("c-one"); e.gen != undecided {
+			t.Errorf("%s: it is not decided anew", name)
+		}
+	}
+}

@@ -83,7 +83,7 @@ func (g *Engine) lowerOwn(ctx context.Context, v *node.View, id string, own plan
 // burstOf is the burst of ours that a cgroup may have: what was written last, also by a plan that is no longer the container's, or what a plan
 // says, an earlier life's as well. Somebody else's is not ours to lower.
 func (g *Engine) burstOf(s *plan.Setting) int64 {
-	last, _ := g.o.Kernel.Last(s.ID()) // known, where nobody of us is at it; 0 where nothing was written
+	last, _ := g.o.Kernel.Last(s.ID()) // 0 where nothing was written, or somebody was not waited for any longer: the plan has the word then
 	return max(last.Int(), s.Value.Int())
 }
 

@@ -300,6 +300,9 @@ func (g *Engine) repair(ctx context.Context, v *node.View, w *work, drift bool) 
 	}
 	n := g.count(results)
 	if !g.still(w) { // nor during the writes: what is wanted now may have been written before
+		if w.c.State == workload.StateCreated && gone(results) {
+			g.awaits(w, stood)
+		}
 		wrote := w.entry
 		wrote.plan = join(w.next, stood)
 		g.catchUp(ctx, w.c, wrote)

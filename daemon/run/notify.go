@@ -69,6 +69,9 @@ func (n *Notifier) Watchdog(ctx context.Context, log *slog.Logger, healthy func(
 	}
 }
 
+// sendLimit bounds the wait for room in the socket's queue, which is somebody else's to read.
+const sendLimit = 2 * time.Second
+
 func (n *Notifier) send(state string) error {
 	if n.addr == nil {
 		return nil
@@ -78,6 +81,9 @@ func (n *Notifier) send(state string) error {
 		return fmt.Errorf("notify systemd: %w", err)
 	}
 	defer c.Close()
+	if err := c.SetWriteDeadline(time.Now().Add(sendLimit)); err != nil {
+		return fmt.Errorf("notify systemd: %w", err)
+	}
 	if _, err := c.Write([]byte(state)); err != nil {
 		return fmt.Errorf("notify systemd: %w", err)
 	}

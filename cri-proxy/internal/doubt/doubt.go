@@ -67,7 +67,7 @@ type state struct {
 // New makes Updates.
 func New(o Options) *Updates { return &Updates{o: o, byID: map[string]*history{}} }
 
-// Update is one under way. Exactly one of its methods is called, once.
+// Update is one under way. Exactly one of its methods but Over is called, once.
 type Update struct {
 	of  *Updates
 	id  string
@@ -127,11 +127,11 @@ func (up *Update) Done(ctx context.Context) {
 }
 
 // Refused says that the runtime has not done it, so that the values before it stand, or what was in doubt before. Where another
-// update has begun since, its values stand beside them: the runtime is asked.
+// update has begun since, or is still under way, which may have been built on this one, its values stand beside them: the runtime is asked.
 func (up *Update) Refused(ctx context.Context) {
 	doubtful := false
 	up.end(func(h *history) {
-		if doubtful = up.n < h.begun; doubtful {
+		if doubtful = up.n < h.begun || h.busy > 0; doubtful {
 			h.beside = h.begun
 			h.doubt(up.was)
 			return

@@ -190,10 +190,10 @@ func (f *fakeRuntime) RemovePodSandbox(_ context.Context, r *runtimeapi.RemovePo
 }
 
 func (f *fakeRuntime) UpdateContainerResources(_ context.Context, r *runtimeapi.UpdateContainerResourcesRequest) (*runtimeapi.UpdateContainerResourcesResponse, error) {
+	call(&f.before)
 	if f.refuse.Load() {
 		return nil, status.Error(codes.InvalidArgument, "no")
 	}
-	call(&f.before)
 	f.mu.Lock()
 	f.updates = append(f.updates, r)
 	f.mu.Unlock()

@@ -182,7 +182,9 @@ func (a *Agent) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			a.resume()
 			a.keep(a.o.Now())
-			a.o.Publisher.Close(a.o.Wall())
+			if a.alone() == nil { // else the copy for the next boot is another's
+				a.o.Publisher.Close(a.o.Wall())
+			}
 			return nil
 		case <-tick.C:
 			a.pulse.beat(a.o.Wall())

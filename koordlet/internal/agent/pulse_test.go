@@ -100,26 +100,30 @@ func TestUrgentStepThatHangs(t *testing.T) {
 	}
 }
 
-// A strategy that was published a moment before the end is kept for the next boot.
+// A strategy that was published a moment before the end is kept for the next boot, unless another agent may be here, whose strategy that is.
 func TestEndKeepsTheStrategy(t *testing.T) {
 	t.Parallel()
-	run, state := t.TempDir(), t.TempDir()
-	spec := strategy.Default()
-	p := publish.New(run, state, time.Now())
-	if _, err := p.Strategy(&spec, time.Now()); err != nil {
-		t.Fatal(err)
-	}
-	a := New(Options{
-		Interval: time.Hour, Scanner: &collect.Scanner{}, Publisher: p, Keep: func(decide.State) error { return nil }, Wall: time.Now,
-		Now: func() unit.Micros { return 0 },
-	})
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if err := a.Run(ctx); err != nil {
-		t.Fatal(err)
-	}
-	if boot := handoff.Read(handoff.Options{RunDir: t.TempDir(), StateDir: state}); boot.StrategyGeneration != 1 {
-		t.Errorf("next boot: %+v", boot)
+	for other, want := range map[error]uint64{nil: 1, errors.New("another holds the lock"): 0} {
+		synctest.Test(t, func(t *testing.T) { // a slow disk takes no time in it
+			run, state := t.TempDir(), t.TempDir()
+			spec := strategy.Default()
+			p := publish.New(run, state, time.Now())
+			if _, err := p.Strategy(&spec, time.Now()); err != nil {
+				t.Fatal(err)
+			}
+			a := New(Options{
+				Interval: time.Hour, Scanner: &collect.Scanner{}, Publisher: p, Keep: func(decide.State) error { return nil }, Wall: time.Now,
+				Now: func() unit.Micros { return 0 }, Alone: func() error { return other },
+			})
+			ctx, cancel := context.WithCancel(t.Context())
+			cancel()
+			if err := a.Run(ctx); err != nil {
+				t.Fatal(err)
+			}
+			if boot := handoff.Read(handoff.Options{RunDir: t.TempDir(), StateDir: state}); boot.StrategyGeneration != want {
+				t.Errorf("beside %v: next boot: %+v", other, boot)
+			}
+		})
 	}
 }
 

@@ -91,10 +91,11 @@ func podName(members []engine.Member, uid string) string {
 func loops(cfg *config.Koordlet, api bool, tickAlone string, l *agent.Look) []status.Loop {
 	o, v := &l.Outcome, l.Facts.View
 	cpus := status.Loop{Name: "cpu-suppress", Decision: o.Suppress.Reason, At: l.Wall}
-	if o.Suppress.Mode == suppress.Quota {
+	suppressed := suppression(v, tickAlone)
+	if o.Suppress.Mode == suppress.Quota && (suppressed.State == status.StateActive || suppressed.State == status.StateDegraded) {
 		cpus.Err = decide.NoSet(v)
 	}
-	out := []status.Loop{under(suppression(v, tickAlone), cpus, false)}
+	out := []status.Loop{under(suppressed, cpus, false)}
 	tuned := ""
 	if cfg.Tune {
 		tuned = "; tuning"
