@@ -85,10 +85,10 @@ func TestDisplaceBesideAStuckNeighbour(t *testing.T) {
 	})
 }
 
-// A repair that has decided a neighbour's CPUs and not written them has not moved it.
-func TestDisplaceAheadOfARepair(t *testing.T) {
-	t.Parallel()
-	g := halved(t)
+// decidedToMove is an engine with a neighbour whose CPUs the container id has claimed, which a repair has decided and not written.
+func decidedToMove(t *testing.T) (g *Engine, id string) {
+	t.Helper()
+	g = halved(t)
 	pod := lsr("one")
 	pod.Ask.QoS = protocol.QoSLS
 	g.Synchronize([]*workload.Pod{pod}, []Listed{listed(pod)})
@@ -98,9 +98,16 @@ func TestDisplaceAheadOfARepair(t *testing.T) {
 		t.Fatal("its own displacement does not end")
 	}
 	g.replan(g.views.cur.Load())
+	return g, ctr.ID
+}
+
+// A repair that has decided a neighbour's CPUs and not written them has not moved it.
+func TestDisplaceAheadOfARepair(t *testing.T) {
+	t.Parallel()
+	g, id := decidedToMove(t)
 	k := &honest{}
 	g.o.Kernel = k
-	g.displace(t.Context(), ctr.ID)
+	g.displace(t.Context(), id)
 	s := k.asked.Get(plan.CPUSetCPUs)
 	if s == nil || s.Target.Cgroup != "/kubepods/podone/c-one" || s.Value != plan.Text("0") {
 		t.Errorf("asked for: %v", k.asked)
@@ -108,7 +115,7 @@ func TestDisplaceAheadOfARepair(t *testing.T) {
 	// Who stands where he is to be is left alone, also where only the kernel knows.
 	k.asked = slices.Clone(k.asked)
 	n := len(k.asked)
-	if g.displace(t.Context(), ctr.ID); len(k.asked) > n {
+	if g.displace(t.Context(), id); len(k.asked) > n {
 		t.Errorf("asked for once more: %v", k.asked[n:])
 	}
 }
@@ -143,16 +150,7 @@ func (k *changing) Verify(p plan.Plan) []apply.Mismatch {
 func TestDisplaceSparesTheUpdated(t *testing.T) {
 	t.Parallel()
 	for name, updated := range map[string]bool{"as it was": false, "updated": true} {
-		g := halved(t)
-		pod := lsr("one")
-		pod.Ask.QoS = protocol.QoSLS
-		g.Synchronize([]*workload.Pod{pod}, []Listed{listed(pod)})
-		sb, ctr := pinned("four", "LSE", "1")
-		g.entryOf(g.podOf(sb), sb, Arrival{ID: ctr.ID, Read: func(...*protocol.Applied) *workload.Container { return ctr }}) // claims
-		if !g.moves.wait(t.Context(), g, ctr.ID, time.Now().Add(time.Minute)) {
-			t.Fatal("its own displacement does not end")
-		}
-		g.replan(g.views.cur.Load())
+		g, id := decidedToMove(t)
 		k := &changing{act: func() {
 			if updated {
 				g.reg.changeContainer("c-one", func(e *entry) {
@@ -162,7 +160,7 @@ func TestDisplaceSparesTheUpdated(t *testing.T) {
 			}
 		}}
 		g.o.Kernel = k
-		if g.displace(t.Context(), ctr.ID); (len(k.asked) == 0) != updated {
+		if g.displace(t.Context(), id); (len(k.asked) == 0) != updated {
 			t.Errorf("%s: asked for %v", name, k.asked)
 		}
 		if e, _ := g.reg.container("c-one"); e.gen != undecided {

@@ -90,6 +90,20 @@ func TestUpdateThatTheRuntimeDiesOver(t *testing.T) {
 	}
 }
 
+// bothAsked begins two updates, the second when the hook server has been asked about the first.
+func (r *rig) bothAsked(t *testing.T, id string, asked <-chan struct{}) (ended [2]chan error) {
+	t.Helper()
+	for i, quota := range []int64{80000, 150000} {
+		ended[i] = make(chan error, 1)
+		go func() {
+			_, err := r.UpdateContainerResources(t.Context(), resize(id, quota))
+			ended[i] <- err
+		}()
+		<-asked
+	}
+	return ended
+}
+
 // Of two updates that a hook server holds up at once one is done and the other not, which takes none of the first with it: whichever of them began
 // earlier, and whether the runtime has refused it or the hook server.
 func TestUpdateDuringAHook(t *testing.T) {
@@ -115,15 +129,7 @@ func TestUpdateDuringAHook(t *testing.T) {
 				c.Hooks.Timeout = config.Duration(2 * time.Minute)
 			})
 			id := r.running(t, "resized")
-			var ended [2]chan error
-			for i, quota := range []int64{80000, 150000} {
-				ended[i] = make(chan error, 1)
-				go func() {
-					_, err := r.UpdateContainerResources(t.Context(), resize(id, quota))
-					ended[i] <- err
-				}()
-				<-entered
-			}
+			ended := r.bothAsked(t, id, entered)
 			quota := []int64{80000, 150000}[tt.done]
 			gates[tt.done] <- nil
 			must(t, <-ended[tt.done])
@@ -167,15 +173,7 @@ func TestUpdatesTogetherAtTheRuntime(t *testing.T) {
 		<-answers[n]
 	}
 	r.fake.before.Store(&f)
-	var ended [2]chan error
-	for i, quota := range []int64{80000, 150000} {
-		ended[i] = make(chan error, 1)
-		go func() {
-			_, err := r.UpdateContainerResources(t.Context(), resize(id, quota))
-			ended[i] <- err
-		}()
-		<-asked
-	}
+	ended := r.bothAsked(t, id, asked)
 	for _, i := range []int{1, 0} { // to the runtime
 		close(gates[i])
 		<-there
