@@ -365,6 +365,25 @@ func TestUpdateThatLowersNothing(t *testing.T) {
 	}
 }
 
+// Nor does he keep it from falling before the kubelet, which tells of the pod, goes on.
+func TestPodsOwnResizeBesideWhoDoesNotEnd(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		target := lsr("one").Target()
+		g, k, sandbox, _ := resized(t, 60000, leftOf(target, plan.CPUBurst, 50000, 0, protocol.FeatureBurst.String()))
+		defer g.crew.dismiss()
+		if !g.unsettled.take(sandbox.ID) {
+			t.Fatal("somebody is at the pod")
+		}
+		defer g.unsettled.release(sandbox.ID)
+		begun := time.Now()
+		g.UpdatePod(t.Context(), sandbox, workload.Resources{Quota: unit.Some(20000)})
+		if took, limit := time.Since(begun), time.Duration(g.deadline.Load()); took >= limit || !k.has(target, plan.CPUBurst, 0) {
+			t.Errorf("after %s of %s the burst has fallen: %t", took, limit, k.has(target, plan.CPUBurst, 0))
+		}
+	})
+}
+
 // A pod that gets its first burst while the kubelet tells of a smaller quota loses it before the answer.
 func TestFirstBurstDuringAResize(t *testing.T) {
 	t.Parallel()
