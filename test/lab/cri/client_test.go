@@ -81,26 +81,70 @@ func TestWaitReady(t *testing.T) {
 	}
 }
 
-// When the time is up the runtime's last word is told, or that it hangs.
+// When the time is up the runtime's last word is told.
 func TestWaitReadyGivesUp(t *testing.T) {
 	t.Parallel()
-	for want, answer := range map[string]func(context.Context, int64) (*runtimeapi.StatusResponse, error){
-		"runtime is not ready: Loading": func(context.Context, int64) (*runtimeapi.StatusResponse, error) {
-			return said(runtimeapi.RuntimeReady, false, "Loading")
-		},
-		"reports no RuntimeReady condition": func(context.Context, int64) (*runtimeapi.StatusResponse, error) {
-			return said(runtimeapi.NetworkReady, true, "")
-		},
-		"DeadlineExceeded": func(ctx context.Context, _ int64) (*runtimeapi.StatusResponse, error) {
-			<-ctx.Done()
-			return nil, ctx.Err()
-		},
+	for want, answer := range map[string]*runtimeapi.RuntimeCondition{
+		"runtime is not ready: Loading":     {Type: runtimeapi.RuntimeReady, Reason: "Loading"},
+		"reports no RuntimeReady condition": {Type: runtimeapi.NetworkReady, Status: true},
 	} {
-		c := to(t, &asked{answer: answer})
-		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		ctx, end := context.WithCancel(t.Context())
+		c := to(t, &asked{answer: func(ctx context.Context, call int64) (*runtimeapi.StatusResponse, error) {
+			if call == 2 {
+				end()
+				<-ctx.Done()
+				return nil, ctx.Err()
+			}
+			return said(answer.Type, answer.Status, answer.Reason)
+		}})
 		if err := c.WaitReady(ctx); ctx.Err() == nil || err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q when the time is up", err, want)
 		}
-		cancel()
+		end()
+	}
+}
+
+// Of a runtime that hangs it is told that it does.
+func TestWaitReadyHangs(t *testing.T) {
+	t.Parallel()
+	c := to(t, &asked{answer: func(ctx context.Context, _ int64) (*runtimeapi.StatusResponse, error) {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}})
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	if err := c.WaitReady(ctx); ctx.Err() == nil || status.Code(err) != codes.DeadlineExceeded {
+		t.Errorf("%v, want gRPC's DeadlineExceeded when the time is up", err)
+	}
+}
+
+// late is a context whose deadline passes before it ends, as that of one whose timer is late.
+type late struct {
+	context.Context
+	passed *atomic.Bool
+}
+
+func (l late) Deadline() (time.Time, bool) {
+	if l.passed.Load() {
+		return time.Now().Add(-time.Second), true
+	}
+	return time.Now().Add(time.Minute), true
+}
+
+// What the runtime said stands when gRPC refuses the next calls by the clock and the context
+// has not ended.
+func TestWaitReadyGivesUpLate(t *testing.T) {
+	t.Parallel()
+	ends, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	ctx := late{Context: ends, passed: new(atomic.Bool)}
+	c := to(t, &asked{answer: func(context.Context, int64) (*runtimeapi.StatusResponse, error) {
+		ctx.passed.Store(true)
+		time.AfterFunc(time.Second, cancel)
+		return said(runtimeapi.RuntimeReady, false, "Loading")
+	}})
+	err := c.WaitReady(ctx)
+	if want := "runtime is not ready: Loading"; err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("%v, want %q", err, want)
 	}
 }
