@@ -183,7 +183,8 @@ func (unlike) Verify(p plan.Plan) (out []apply.Mismatch) {
 }
 
 // A container's smaller quota takes the pod's burst away. Who settles the pod before the kubelet tells of its new quota would raise it to what
-// the old one holds, and UpdatePod, which comes next, would have to wait for him and take it away again: nobody does before the first check.
+// the old one holds, and UpdatePod, which comes next, would have to wait for him and take it away again: nobody does before the first check,
+// nor while the kubelet has told of the pod's weight alone, which it does first.
 func TestPodsBurstStaysLowUntilThePodIsTold(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -215,6 +216,14 @@ func TestPodsBurstStaysLowUntilThePodIsTold(t *testing.T) {
 				}
 				if e, _ := g.reg.pod(sandbox.ID); e.lowUntil.IsZero() == c.low {
 					t.Errorf("the kubelet, which tells of this pod, is waited for until %v", e.lowUntil)
+				}
+				g.UpdatePod(t.Context(), sandbox, workload.Resources{Quota: unit.Some(60000), Shares: unit.Some(512)})
+				if e, _ := g.reg.pod(sandbox.ID); e.lowUntil.IsZero() == c.low {
+					t.Errorf("with the pod's weight told, and its quota as it was, the kubelet is waited for until %v", e.lowUntil)
+				}
+				g.UpdatePod(t.Context(), sandbox, workload.Resources{Quota: unit.Some(c.quota), Shares: unit.Some(512)})
+				if e, _ := g.reg.pod(sandbox.ID); !e.lowUntil.IsZero() {
+					t.Errorf("with the pod's quota told the kubelet is waited for until %v", e.lowUntil)
 				}
 				if last := podChecks[len(podChecks)-1]; last <= lowFor {
 					t.Errorf("the last check, after %s, does not give a burst back that stays away for %s", last, lowFor)

@@ -26,7 +26,12 @@ func (g *Engine) UpdatePod(ctx context.Context, sb Sandbox, base workload.Resour
 	pod := *e.p
 	pod.Base = base
 	// Before the burst falls: whoever brings the pod to its old plan must not raise it again.
-	g.reg.changePod(pod.ID, func(e *podEntry) { e.p, e.before, e.told, e.unsure, e.lowUntil = &pod, nil, true, false, time.Time{} })
+	g.reg.changePod(pod.ID, func(e *podEntry) {
+		if base.Quota != e.p.Base.Quota {
+			e.lowUntil = time.Time{} // else it has told of the weight, and the quota follows
+		}
+		e.p, e.before, e.told, e.unsure = &pod, nil, true, false
+	})
 	g.unsettled.quiet(ctx, pod.ID, g.halfway())
 	if now, ok := g.reg.pod(pod.ID); ok {
 		e.plan = now.plan // it may have got its first burst meanwhile
