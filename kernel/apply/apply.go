@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/koord-rt/koord-rt/kernel/cgroup"
@@ -154,6 +155,8 @@ type Applier struct {
 
 	// direct: values are written through the descriptors that their originals were read from.
 	direct bool
+	// keptNow counts the files that targets keep open, keptMost is how many they may.
+	keptNow, keptMost atomic.Int64
 }
 
 // New reads the boot id; without one no record could be matched after a reboot, so its absence is an error.
@@ -168,6 +171,9 @@ func New(o Options) (*Applier, error) {
 	a := &Applier{boot: boot, targets: map[string]*target{}}
 	if o.Writer == nil {
 		o.Writer, a.direct = kernelWriter{}, onKernel(o.FS)
+	}
+	if a.direct {
+		a.keptMost.Store(keptLimit())
 	}
 	a.o = o
 	return a, nil
@@ -202,6 +208,7 @@ func (a *session) apply(ctx context.Context, p plan.Plan, gen uint64) []Result {
 	b.changes = slices.Grow(b.changes, len(p))[:len(p)]
 	b.lock(p)
 	defer b.unlock()
+	b.lend()
 	for i := range p {
 		b.results[i] = Result{Setting: p[i]}
 		b.prepare(i)
@@ -213,6 +220,7 @@ func (a *session) apply(ctx context.Context, p plan.Plan, gen uint64) []Result {
 		b.run(ctx, st)
 	}
 	b.flush(ctx)
+	b.opened()
 	return b.results
 }
 

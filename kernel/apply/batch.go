@@ -34,6 +34,8 @@ type batch struct {
 	// written are the settings written so far.
 	written []plan.Setting
 	inodes  []inodeOf
+	// lent are files that targets are to keep.
+	lent []lent
 }
 
 // reset drops what was worked on and keeps the room.
@@ -44,9 +46,10 @@ func (b *batch) reset() {
 	b.forgetStaged()
 	clear(b.written)
 	clear(b.inodes)
+	clear(b.lent)
 	*b = batch{
 		keys: b.keys[:0], targets: b.targets[:0], steps: b.steps[:0], changes: b.changes[:0], records: b.records, waiting: b.waiting,
-		written: b.written[:0], inodes: b.inodes[:0],
+		written: b.written[:0], inodes: b.inodes[:0], lent: b.lent[:0],
 	}
 }
 
@@ -180,8 +183,7 @@ func dirOfChange(s *plan.Setting, c *cgroup.Change) string {
 	if !isCgroupKnob(s.Knob) || len(c.Writes) == 0 {
 		return ""
 	}
-	file := c.Writes[0].File
-	return file[:strings.LastIndexByte(file, '/')]
+	return dirOf(c.Writes[0].File)
 }
 
 // record starts a record. The inode is looked up once per directory and Apply, never kept longer: a path may be reused. dir
@@ -196,10 +198,8 @@ func (b *batch) record(t *target, s plan.Setting, via journal.Via, dir string) j
 			return b.recordAt(s, via, b.gen, 0)
 		}
 	}
-	for i := range b.inodes {
-		if b.inodes[i].dir == dir {
-			return b.recordAt(s, via, b.gen, b.inodes[i].inode)
-		}
+	if inode, known := b.inodeAt(dir); known {
+		return b.recordAt(s, via, b.gen, inode)
 	}
 	inode, err := b.held.Inode(dir)
 	if err == nil {
@@ -207,4 +207,14 @@ func (b *batch) record(t *target, s plan.Setting, via journal.Via, dir string) j
 		b.inodes = append(b.inodes, inodeOf{dir, inode})
 	}
 	return b.recordAt(s, via, b.gen, inode)
+}
+
+// inodeAt is the inode of a directory that has been looked up.
+func (b *batch) inodeAt(dir string) (inode uint64, known bool) {
+	for i := range b.inodes {
+		if b.inodes[i].dir == dir {
+			return b.inodes[i].inode, true
+		}
+	}
+	return 0, false
 }

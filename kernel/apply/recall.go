@@ -120,8 +120,10 @@ func (a *Applier) originalOf(h *history, originals map[string]string) (plan.Valu
 }
 
 // Inherit takes over what another Applier of this process has remembered to have written, and what it has yet to put back after systemd.
-// What it has told the journal of values that stood anyway is told once more. Call it before the first Apply.
+// What it has told the journal of values that stood anyway is told once more, and files are opened anew: the other one keeps none any more.
+// Call it before the first Apply.
 func (a *Applier) Inherit(from *Applier) {
+	from.keptMost.Store(0)
 	from.mu.Lock()
 	keys := make([]string, 0, len(from.targets))
 	for key := range from.targets {
@@ -130,6 +132,7 @@ func (a *Applier) Inherit(from *Applier) {
 	from.mu.Unlock()
 	for _, key := range keys {
 		old := from.take(key)
+		from.unkeep(old)
 		kept, behind := slices.Clone(old.own), old.beside
 		for i := range kept {
 			kept[i].older = slices.Clone(kept[i].older)

@@ -48,6 +48,7 @@ func (a *Applier) open() *session {
 func (a *Applier) bare() *session { return &session{Applier: a, fs: a.o.FS} }
 
 func (s *session) close() {
+	s.batch.giveBack()
 	s.files.Close()
 	s.batch.reset()
 	s.mu.Lock()

@@ -83,8 +83,8 @@ func TestStartRealV1(t *testing.T) {
 		t.Error("nothing has stayed open")
 	}
 	release()
-	if n := descriptors(t); n != open {
-		t.Errorf("%d descriptors, before it were %d", n, open)
+	if n := descriptors(t); n != open+1 {
+		t.Errorf("%d descriptors, before it were %d: want the burst's alone to be kept", n, open)
 	}
 	inode, err := root.Inode(r.dirs[2])
 	if err != nil {
@@ -102,6 +102,9 @@ func TestStartRealV1(t *testing.T) {
 	}
 	if after := r.snapshot(t); !equal(before, after) {
 		t.Errorf("not byte-identical: %v, %v", before, after)
+	}
+	if err := a.Forget(all[0].Target); err != nil || descriptors(t) != open {
+		t.Errorf("forgotten: %d descriptors, before it were %d; %v", descriptors(t), open, err)
 	}
 }
 

@@ -25,6 +25,7 @@ type target struct {
 	own    []own
 	late   []*lateWrite
 	beside beside
+	kept   kept
 }
 
 // note is the last thing recorded of one knob.
@@ -95,6 +96,7 @@ func (a *Applier) Forget(targets ...plan.Target) error {
 		a.mu.Lock()
 		delete(a.targets, held.key)
 		a.mu.Unlock()
+		a.unkeep(held)
 		inode := held.inode
 		held.mu.Unlock()
 		records = append(records, journal.Record{Time: a.o.Now(), Boot: a.boot, Inode: inode, Target: t, Via: journal.ViaGone})

@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 
 	"golang.org/x/sys/unix"
 )
@@ -127,15 +128,46 @@ func (f *Files) keep(path []byte, fd int, write bool) opened {
 	return opened{from, len(f.names), fd, write}
 }
 
+// Lend has f use fd, which is open for reading and writing, for the file at path, until Take or Close.
+func (f *Files) Lend(path string, fd int) {
+	from := len(f.names)
+	f.names = append(f.names, path...)
+	f.files = append(f.files, opened{from, len(f.names), fd, true})
+}
+
+// Take gives up the descriptor of a file that was read to be written, or lent: from now on it is the caller's to close. ok is false where
+// there is none.
+func (f *Files) Take(path string) (fd int, ok bool) {
+	i := f.written(path)
+	if i < 0 {
+		return -1, false
+	}
+	fd = f.files[i].fd
+	f.files = slices.Delete(f.files, i, i+1)
+	return fd, true
+}
+
+// written is the index of a file that is open for writing, -1 for none.
+func (f *Files) written(path string) int {
+	return slices.IndexFunc(f.files, func(o opened) bool { return o.write && string(f.names[o.from:o.to]) == path })
+}
+
+// Alive reports whether an open kernel file can still be read: one of a cgroup that was removed cannot (ENODEV), also where there is
+// another one at its path by now.
+func Alive(fd int) bool {
+	var b [1]byte
+	for {
+		if _, err := unix.Pread(fd, b[:], 0); err != unix.EINTR {
+			return err == nil
+		}
+	}
+}
+
 // Write is the package's Write, through the descriptor of a file that was read to be written.
 func (f *Files) Write(path, value string) error {
 	i := -1
 	if f != nil {
-		for j := range f.files {
-			if o := &f.files[j]; o.write && string(f.names[o.from:o.to]) == path {
-				i = j
-			}
-		}
+		i = f.written(path)
 	}
 	if i < 0 {
 		return Write(path, value)

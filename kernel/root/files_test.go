@@ -65,6 +65,53 @@ func TestFilesReadAndWrite(t *testing.T) {
 	f.Close()
 }
 
+// A descriptor that is lent is read and written in the place of the file at its path, and given back open; one that was read to be written can
+// be taken as well.
+func TestFilesLend(t *testing.T) {
+	dir := t.TempDir()
+	put(t, dir+"/lent", "10000\n")
+	put(t, dir+"/own", "20000\n")
+	lent, err := unix.Open(dir+"/lent", unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := descriptors(t)
+	var f root.Files
+	b := f.Get()
+	defer b.Put()
+	f.Lend("/nowhere/burst", lent)
+	if got, err := b.ReadToWrite("/nowhere", "/burst"); string(got) != "10000" || err != nil {
+		t.Errorf("%q, %v", got, err)
+	}
+	if err := f.Write("/nowhere/burst", "30000"); err != nil {
+		t.Error(err)
+	}
+	if got, err := b.ReadToWrite(dir, "/own"); string(got) != "20000" || err != nil {
+		t.Errorf("%q, %v", got, err)
+	}
+	own, ok := f.Take(dir + "/own")
+	if back, lentOK := f.Take("/nowhere/burst"); back != lent || !lentOK || !ok || own == lent {
+		t.Errorf("taken: %d, %t and %d, %t; lent was %d", own, ok, back, lentOK, lent)
+	}
+	if _, ok := f.Take(dir + "/own"); ok {
+		t.Error("taken twice")
+	}
+	if f.Close(); descriptors(t) != before+1 {
+		t.Errorf("%d descriptors are open, want the own one beside %d", descriptors(t), before)
+	}
+	if got, err := os.ReadFile(dir + "/lent"); string(got) != "30000\n" || err != nil {
+		t.Errorf("%q, %v", got, err)
+	}
+	if !root.Alive(own) || !root.Alive(lent) {
+		t.Error("what can be read is not alive")
+	}
+	unix.Close(own)
+	unix.Close(lent)
+	if root.Alive(own) {
+		t.Error("what is closed is alive")
+	}
+}
+
 // What cannot be opened is the same error as without Files; what was not read before is written all the same.
 func TestFilesErrors(t *testing.T) {
 	t.Parallel()
