@@ -4,6 +4,8 @@
 package main
 
 import (
+	"errors"
+	"fmt"
 	"strings"
 	"time"
 
@@ -27,12 +29,19 @@ func answer(class string) *api.ContainerAdjustment {
 	return a
 }
 
-// start puts an LS container's burst in force, or reads the limits of another that prove it.
+// start puts an LS container's burst in force, and keeps its file open, or reads the limits of another that prove it.
 func (b *bare) start(sb *api.PodSandbox, c *api.Container) error {
 	class, cgroup := sb.GetLabels()[classLabel], nri.Cgroup(sb, c)
 	return b.timed("StartContainer/"+class, func() error {
 		if class == "LS" {
-			return writeAndRead(b.burst(cgroup), burst)
+			f, err := open(b.burst(cgroup), true)
+			if err != nil {
+				return err
+			}
+			b.mu.Lock()
+			b.kept[c.GetId()] = f
+			b.mu.Unlock()
+			return f.put(burst)
 		}
 		for _, path := range b.limits(cgroup) {
 			if err := writeAndRead(path, ""); err != nil {
@@ -50,7 +59,20 @@ func (b *bare) lower(sb *api.PodSandbox, c *api.Container, r *api.LinuxResources
 	if class != "LS" || r.GetCpu().GetQuota().GetValue() != startQuota {
 		return nil // the load's first resize is upwards
 	}
-	return b.timed("UpdateContainer/"+class, func() error { return writeAndRead(b.burst(nri.Cgroup(sb, c)), lowered) })
+	b.mu.Lock()
+	f, ok := b.kept[c.GetId()]
+	delete(b.kept, c.GetId()) // the load has no other resize downwards
+	b.mu.Unlock()
+	err := b.timed("UpdateContainer/"+class, func() error {
+		if !ok {
+			return fmt.Errorf("the burst of container %s is not open", c.GetId())
+		}
+		return f.put(lowered)
+	})
+	if ok {
+		err = errors.Join(err, f.close())
+	}
+	return err
 }
 
 // timed keeps what f takes. Calls of one runtime come one at a time, but two runtimes are not forbidden.

@@ -30,6 +30,7 @@ type bare struct {
 
 	mu   sync.Mutex
 	pods map[string]*pod // by sandbox id
+	kept map[string]file // bursts of containers that are still to be lowered, by container id
 	took []measurement
 	sum  uint64 // of the arithmetic, kept so that the compiler keeps it
 }
@@ -56,7 +57,7 @@ func newBare(work time.Duration, alone bool) (*bare, error) {
 	if err := unix.Statfs("/sys/fs/cgroup", &st); err != nil {
 		return nil, fmt.Errorf("look at /sys/fs/cgroup: %w", err)
 	}
-	b := &bare{v2: st.Type == unix.CGROUP2_SUPER_MAGIC, alone: alone, pods: map[string]*pod{}}
+	b := &bare{v2: st.Type == unix.CGROUP2_SUPER_MAGIC, alone: alone, pods: map[string]*pod{}, kept: map[string]file{}}
 	if !alone {
 		b.turns = b.turnsFor(work)
 	}
@@ -95,7 +96,8 @@ func (b *bare) create() {
 	b.took = append(b.took, measurement{"CreateContainer", begin, took})
 }
 
-// prepare makes what update and stop need, when the sandbox runs: for an LS pod a group in the pod's with a container's quota and burst.
+// prepare makes what update and stop need, when the sandbox runs: for an LS pod a group in the pod's with a container's quota and burst, of which
+// the file is kept open, as koord-nri keeps a container's.
 // What is made long before is no longer in the processor's caches, as a container's group is not when it starts.
 func (b *bare) prepare(sb *api.PodSandbox) error {
 	p := &pod{cgroup: nri.Pod(sb).Cgroup, class: sb.GetLabels()[classLabel]}
@@ -105,7 +107,10 @@ func (b *bare) prepare(sb *api.PodSandbox) error {
 		if err != nil {
 			return err
 		}
-		p.remove = remove
+		if p.kept, err = open(b.burst(p.cgroup), true); err != nil {
+			return errors.Join(err, remove())
+		}
+		p.remove = func() error { return errors.Join(p.kept.close(), remove()) }
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -117,6 +122,7 @@ func (b *bare) prepare(sb *api.PodSandbox) error {
 type pod struct {
 	cgroup, class string
 	remove        func() error // nil where nothing was made
+	kept          file         // its burst's
 	updated       bool
 }
 
@@ -132,7 +138,7 @@ func (b *bare) update(sb *api.PodSandbox) error {
 	}
 	p.updated = true
 	begin := time.Now()
-	err := writeAndRead(b.burst(p.cgroup), lowered)
+	err := p.kept.put(lowered)
 	b.took = append(b.took, measurement{"UpdateContainer/" + p.class, begin, time.Since(begin)})
 	return err
 }
@@ -209,31 +215,56 @@ func (b *bare) limits(cgroup string) []string {
 
 // writeAndRead opens a file of the kernel, reads what it was, writes value unless it is empty, and reads it back.
 func writeAndRead(path, value string) error {
+	f, err := open(path, value != "")
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.put(value), f.close())
+}
+
+// file is an open file of the kernel.
+type file struct {
+	path string
+	fd   int
+}
+
+func open(path string, write bool) (file, error) {
 	mode := unix.O_RDONLY
-	if value != "" {
+	if write {
 		mode = unix.O_RDWR
 	}
 	fd, err := unix.Open(path, mode|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return fmt.Errorf("open %s: %w", path, err)
+		return file{}, fmt.Errorf("open %s: %w", path, err)
 	}
-	defer unix.Close(fd)
+	return file{path, fd}, nil
+}
+
+func (f file) close() error {
+	if err := unix.Close(f.fd); err != nil {
+		return fmt.Errorf("close %s: %w", f.path, err)
+	}
+	return nil
+}
+
+// put reads what the file was, writes value unless it is empty, and reads it back.
+func (f file) put(value string) error {
 	var old [64]byte
-	if _, err := unix.Pread(fd, old[:], 0); err != nil {
-		return fmt.Errorf("read %s: %w", path, err)
+	if _, err := unix.Pread(f.fd, old[:], 0); err != nil {
+		return fmt.Errorf("read %s: %w", f.path, err)
 	}
 	if value == "" {
 		return nil
 	}
-	if _, err := unix.Pwrite(fd, []byte(value), 0); err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
+	if _, err := unix.Pwrite(f.fd, []byte(value), 0); err != nil {
+		return fmt.Errorf("write %s: %w", f.path, err)
 	}
-	n, err := unix.Pread(fd, old[:], 0)
+	n, err := unix.Pread(f.fd, old[:], 0)
 	if err != nil {
-		return fmt.Errorf("read %s: %w", path, err)
+		return fmt.Errorf("read %s: %w", f.path, err)
 	}
 	if got := strings.TrimSpace(string(old[:n])); got != value {
-		return fmt.Errorf("%s is %s, not %s", path, got, value)
+		return fmt.Errorf("%s is %s, not %s", f.path, got, value)
 	}
 	return nil
 }
