@@ -233,6 +233,33 @@ func TestPodsBurstStaysLowUntilThePodIsTold(t *testing.T) {
 	}
 }
 
+// A pod whose quota holds what its containers need by now, or which has told of it before, waits for nothing: its burst comes back with the first
+// check.
+func TestPodsBurstComesBackWithAQuotaThatStays(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		container unit.Opt // its quota after the resize
+		waits     bool
+	}{
+		"as large as the pod's": {unit.Some(60000), false}, "smaller": {unit.Some(20000), true}, "none": {unit.Some(-1), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			g, _, sandbox, arrival := resized(t, 60000)
+			g.reg.changeContainer(arrival.ID, func(e *entry) {
+				one := *e.c
+				one.Base.Quota = c.container
+				e.c = &one
+			})
+			g.reg.changePod(sandbox.ID, func(e *podEntry) { e.lowUntil = g.o.Now().Add(lowFor) })
+			g.UpdatePod(t.Context(), sandbox, workload.Resources{Quota: unit.Some(60000), Shares: unit.Some(512)})
+			if e, _ := g.reg.pod(sandbox.ID); e.lowUntil.IsZero() == c.waits {
+				t.Errorf("the kubelet is waited for until %v", e.lowUntil)
+			}
+		})
+	}
+}
+
 // slowly is a kernel that takes its time over a pod's burst.
 type slowly struct {
 	*seen

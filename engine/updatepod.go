@@ -25,10 +25,11 @@ func (g *Engine) UpdatePod(ctx context.Context, sb Sandbox, base workload.Resour
 	v := g.views.Load()
 	pod := *e.p
 	pod.Base = base
+	need := g.reg.limits(pod.ID).quota
 	// Before the burst falls: whoever brings the pod to its old plan must not raise it again.
 	g.reg.changePod(pod.ID, func(e *podEntry) {
-		if base.Quota != e.p.Base.Quota {
-			e.lowUntil = time.Time{} // else it has told of the weight, and the quota follows
+		if base.Quota != e.p.Base.Quota || !need.Set || base.Quota.V <= need.V {
+			e.lowUntil = time.Time{} // else it has told of a smaller weight, and the quota that its containers need follows
 		}
 		e.p, e.before, e.told, e.unsure = &pod, nil, true, false
 	})

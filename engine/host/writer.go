@@ -134,6 +134,7 @@ func (w *writer) close(ctx context.Context) error {
 	var err error
 	if a := w.now.Load(); a != nil { // nil when it could not be made
 		err = a.Wait(ctx)
+		a.Close()
 	}
 	w.bus.Close()
 	return err

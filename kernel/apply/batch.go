@@ -186,8 +186,8 @@ func dirOfChange(s *plan.Setting, c *cgroup.Change) string {
 	return dirOf(c.Writes[0].File)
 }
 
-// record starts a record. The inode is looked up once per directory and Apply, never kept longer: a path may be reused. dir
-// is the setting's directory where it is known.
+// record starts a record. The inode is looked up once per directory and Apply and kept no longer, since a path may be reused, unless what is
+// written is a file that has stayed open. dir is the setting's directory where it is known.
 func (b *batch) record(t *target, s plan.Setting, via journal.Via, dir string) journal.Record {
 	if hasNoInode(s.Knob) {
 		return b.recordAt(s, via, b.gen, 0) // directories of /proc get other inodes at any time
@@ -196,6 +196,11 @@ func (b *batch) record(t *target, s plan.Setting, via journal.Via, dir string) j
 		var err error
 		if dir, err = b.dirOf(s.Target, s.Knob); err != nil {
 			return b.recordAt(s, via, b.gen, 0)
+		}
+	}
+	if s.Knob == plan.CPUBurst {
+		if l := b.lentOf(t); l != nil {
+			return b.recordAt(s, via, b.gen, l.inode)
 		}
 	}
 	if inode, known := b.inodeAt(dir); known {

@@ -4,6 +4,7 @@
 package apply
 
 import (
+	"maps"
 	"slices"
 	"strings"
 
@@ -13,22 +14,27 @@ import (
 	"github.com/koord-rt/koord-rt/model/plan"
 )
 
-// kept is the file of a cgroup's burst that stays open from the first write until the cgroup is forgotten. A burst has to fall while a kubelet
-// waits, before its smaller quota, and to look the file up takes about as long as the kernel's write. The zero value is none.
+// kept is the file of a cgroup's burst that stays open, from when it was first looked up to be written until the cgroup is forgotten. A burst
+// has to fall while a kubelet waits, before its smaller quota, and to look the file up takes about as long as the kernel's write. The zero
+// value is none.
 type kept struct {
 	file string
 	fd1  int // the descriptor plus one
-	// inode is that of the file's directory, which cannot be another one as long as the file can be read.
+	// inode is that of the file's directory. A file that can be read is of that one, also where a hand has moved it meanwhile, which cgroup
+	// v1 allows.
 	inode uint64
 }
 
-// keptLimit is how many files may be kept: a quarter of the process's descriptors, and 4096 at most.
+// lentMost bounds what one batch is lent: it needs room for other files (root.Files).
+const lentMost = 16
+
+// keptLimit is how many files may be kept: a quarter of the process's descriptors, and 1024 at most, as the kernel holds a page for each.
 func keptLimit() int64 {
 	var l unix.Rlimit
 	if unix.Getrlimit(unix.RLIMIT_NOFILE, &l) != nil {
 		return 0
 	}
-	return int64(min(l.Cur/4, 4096))
+	return int64(min(l.Cur/4, 1024))
 }
 
 // lent is a file that a session has open and its target is to keep.
@@ -40,43 +46,57 @@ type lent struct {
 // lend has the batch use what is kept of its bursts.
 func (b *batch) lend() {
 	for i := range b.p {
-		if b.p[i].Knob != plan.CPUBurst {
+		if b.p[i].Knob != plan.CPUBurst || len(b.lent) >= lentMost {
 			continue
 		}
 		t := b.find(b.p[i].Target)
-		k := t.kept
+		k := b.unkeep(t)
 		if k.fd1 == 0 {
 			continue
 		}
 		if !root.Alive(k.fd1 - 1) {
-			b.unkeep(t) // its cgroup was removed; there may be another one at that path
+			k.close() // its cgroup was removed; there may be another one at that path
 			continue
 		}
-		t.kept = kept{} // from now on the session closes it, unless it gives it back
-		b.keptNow.Add(-1)
-		b.files.Lend(k.file, k.fd1-1)
+		b.files.Lend(k.file, k.fd1-1) // from now on the session closes it, unless it gives it back
 		b.lent = append(b.lent, lent{t, k})
-		b.inodes = append(b.inodes, inodeOf{dirOf(k.file), k.inode})
 	}
 }
 
-// opened adds the bursts that were written to what is to be kept.
+// opened adds the bursts that were looked up to what is to be kept.
 func (b *batch) opened() {
+	if b.keptMost.Load() == 0 {
+		return
+	}
 	for i := range b.p {
-		if b.p[i].Knob != plan.CPUBurst || b.results[i].Outcome != Written {
+		s, r := &b.p[i], &b.results[i]
+		if s.Knob != plan.CPUBurst || s.Value.Int() <= 0 || r.Outcome != Written && r.Outcome != Unchanged || len(b.lent) >= lentMost {
 			continue
 		}
-		t, dir := b.find(b.p[i].Target), dirOfChange(&b.p[i], &b.changes[i])
-		inode, known := b.inodeAt(dir)
-		if !known || slices.ContainsFunc(b.lent, func(l lent) bool { return l.t == t }) {
+		t := b.find(s.Target)
+		if b.lentOf(t) != nil {
 			continue
 		}
-		b.lent = append(b.lent, lent{t, kept{file: b.changes[i].Writes[0].File, inode: inode}})
+		file, err := b.fs.Path(s.Target, s.Knob)
+		if err != nil {
+			continue
+		}
+		if inode, err := b.held.Inode(dirOf(file)); err == nil {
+			b.lent = append(b.lent, lent{t, kept{file: file, inode: inode}})
+		}
 	}
 }
 
-// giveBack has targets keep what the session has open of theirs. Nobody is waited for: what somebody else is at is closed, and opened by
-// whoever writes it next.
+// lentOf is what the batch has of a target's, nil for nothing.
+func (b *batch) lentOf(t *target) *lent {
+	if i := slices.IndexFunc(b.lent, func(l lent) bool { return l.t == t }); i >= 0 {
+		return &b.lent[i]
+	}
+	return nil
+}
+
+// giveBack has targets keep what the session has open of theirs. Nobody is waited for: what somebody else is at is closed with the session,
+// and opened by whoever writes it next.
 func (b *batch) giveBack() {
 	for _, l := range b.lent {
 		if !l.t.mu.TryLock() {
@@ -85,20 +105,47 @@ func (b *batch) giveBack() {
 		if !l.t.dead && l.t.kept.fd1 == 0 && b.keptNow.Load() < b.keptMost.Load() {
 			if fd, ok := b.files.Take(l.file); ok {
 				l.fd1 = fd + 1
-				l.t.kept = l.kept
-				b.keptNow.Add(1)
+				b.keep(l.t, l.kept)
 			}
 		}
 		l.t.mu.Unlock()
 	}
+	clear(b.lent)
+	b.lent = b.lent[:0]
 }
 
-// unkeep closes what is kept of a target that the caller has locked.
-func (a *Applier) unkeep(t *target) {
-	if t.kept.fd1 > 0 {
-		unix.Close(t.kept.fd1 - 1) //nolint:errcheck // kernel files report errors in write
+// keep and unkeep give a target a file and take it away. The caller has locked it, and owns the file then.
+func (a *Applier) keep(t *target, k kept) {
+	t.kept = k
+	a.keptNow.Add(1)
+}
+
+func (a *Applier) unkeep(t *target) kept {
+	k := t.kept
+	if k.fd1 > 0 {
 		t.kept = kept{}
 		a.keptNow.Add(-1)
+	}
+	return k
+}
+
+func (k kept) close() {
+	if k.fd1 > 0 {
+		unix.Close(k.fd1 - 1) //nolint:errcheck // kernel files report errors in write
+	}
+}
+
+// Close gives back what is kept open; nothing is kept any more. Values are written all the same.
+func (a *Applier) Close() {
+	a.keptMost.Store(0)
+	a.mu.Lock()
+	keys := slices.Collect(maps.Keys(a.targets))
+	a.mu.Unlock()
+	for _, key := range keys {
+		t := a.take(key)
+		k := a.unkeep(t)
+		t.mu.Unlock()
+		k.close()
 	}
 }
 

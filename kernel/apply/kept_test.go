@@ -5,130 +5,252 @@ package apply_test
 
 import (
 	"os"
+	"slices"
 	"strconv"
+	"sync"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/koord-rt/koord-rt/kernel/apply"
+	"github.com/koord-rt/koord-rt/kernel/cgroup"
 	"github.com/koord-rt/koord-rt/kernel/root"
+	"github.com/koord-rt/koord-rt/model/node"
 	"github.com/koord-rt/koord-rt/model/plan"
 )
 
-func TestKeptRealV1(t *testing.T) { realV1(t).kept(t) }
+func TestKeptRealV1(t *testing.T) { testKept(t, node.CgroupV1, realV1) }
 
-func TestKeptRealV2(t *testing.T) { realV2(t).kept(t) }
+func TestKeptRealV2(t *testing.T) { testKept(t, node.CgroupV2, realV2) }
 
-// kept writes a container's burst several times through one open file, also when another container has taken the place of the first one.
-func (r *realTree) kept(t *testing.T) {
+func testKept(t *testing.T, v node.CgroupVersion, tree func(testing.TB) *realTree) {
 	t.Helper()
-	l := &ledger{}
-	a, err := apply.New(apply.Options{FS: r.fs, Roots: root.Default(), Journal: l})
-	if err != nil {
-		t.Fatal(err)
+	realRoot(t, v, cgroup.Options{}) // else it is left to the VM as a whole
+	for name, test := range map[string]func(*keeping){
+		"one file": (*keeping).oneFile, "start": (*keeping).start, "limit": (*keeping).limit, "successor": (*keeping).successor, "crowd": (*keeping).crowd,
+	} {
+		t.Run(name, func(t *testing.T) { test(tree(t).keeping(t)) })
 	}
+}
+
+// keeping is an Applier on the subtree whose container is given bursts.
+type keeping struct {
+	*apply.Applier
+	t         *testing.T
+	r         *realTree
+	l         *ledger
+	dir, file string
+	other     int // a file with another burst
+	open      int // descriptors before the first burst
+}
+
+func (r *realTree) keeping(t *testing.T) *keeping {
+	t.Helper()
+	k := &keeping{t: t, r: r, l: &ledger{}}
 	target := r.ctr(plan.CPUBurst, 0).Target
-	dir, err := r.fs.Dir(target, plan.CPUBurst)
-	if err != nil {
+	var err error
+	if k.Applier, err = apply.New(k.options()); err != nil {
 		t.Fatal(err)
 	}
-	file, err := r.fs.Path(target, plan.CPUBurst)
-	if err != nil {
+	if k.dir, err = r.fs.Dir(target, plan.CPUBurst); err != nil {
 		t.Fatal(err)
 	}
-	write := func(burst int64, want apply.Outcome, stands string) {
-		t.Helper()
-		res := a.Apply(t.Context(), plan.Plan{r.ctr(plan.CPUBurst, burst)}, 1)
-		if got, err := root.Read(file); res[0].Outcome != want || got != stands || err != nil {
-			t.Errorf("%d: %s, %v; the kernel has %s, want %s, %v", burst, res[0].Outcome, res[0].Err, got, stands, err)
-		}
-	}
-	recorded := func(original string) {
-		t.Helper()
-		inode, err := root.Inode(dir)
-		all := l.all()
-		if last := all[len(all)-1]; err != nil || last.Inode != inode || len(last.Original) != 1 || last.Original[0] != original {
-			t.Errorf("record %+v, want inode %d and the original %s; %v", last, inode, original, err)
-		}
-	}
-	quota := func() {
-		t.Helper()
-		if res := a.Apply(t.Context(), plan.Plan{r.ctr(plan.CPUQuota, 60000)}, 1); res[0].Outcome != apply.Written {
-			t.Fatal(res[0].Outcome, res[0].Err)
-		}
+	if k.file, err = r.fs.Path(target, plan.CPUBurst); err != nil {
+		t.Fatal(err)
 	}
 	other := t.TempDir() + "/other"
-	if err := os.WriteFile(other, []byte("20000\n"), 0o600); err != nil {
+	k.must(os.WriteFile(other, []byte("20000\n"), 0o600))
+	if k.other, err = unix.Open(other, unix.O_RDWR|unix.O_CLOEXEC, 0); err != nil {
 		t.Fatal(err)
 	}
-	quota()
-	open := descriptors(t)
-	write(50000, apply.Written, "50000")
-	recorded("0")
-	write(30000, apply.Written, "30000")
-	recorded("50000")
-	if n := descriptors(t); n != open+1 {
-		t.Errorf("%d descriptors are open, %d were: want one more", n, open)
-	}
+	t.Cleanup(func() { k.must(unix.Close(k.other)) })
+	k.quota()
+	k.open = descriptors(t)
+	return k
+}
 
-	// Another file in the place of the open one is what is read: it is the open one that is used.
-	hidden := openAs(t, file)
-	aside, err := unix.Dup(hidden)
-	if err != nil {
-		t.Fatal(err)
-	}
-	scratch, err := unix.Open(other, unix.O_RDWR|unix.O_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	put := func(fd int) {
-		t.Helper()
-		if err := unix.Dup3(fd, hidden, unix.O_CLOEXEC); err != nil {
-			t.Fatal(err)
+func (k *keeping) options() apply.Options {
+	return apply.Options{FS: k.r.fs, Roots: root.Default(), Journal: k.l}
+}
+
+// quota makes room for the bursts.
+func (k *keeping) quota() {
+	k.t.Helper()
+	p := plan.Plan{k.r.pod(plan.CPUQuota, 90000), k.r.ctr(plan.CPUQuota, 60000)}
+	for _, r := range k.Apply(k.t.Context(), p, 1) {
+		if r.Err != nil {
+			k.t.Fatal(r.Err)
 		}
-		unix.Close(fd)
 	}
-	put(scratch)
-	write(20000, apply.Unchanged, "30000")
-	put(aside)
+}
 
-	for _, err := range []error{os.Remove(dir), os.Mkdir(dir, 0o755)} {
+// write asks for a burst, and holds the outcome, what stands in the kernel and how many files are open then against what is wanted.
+func (k *keeping) write(burst int64, want apply.Outcome, stands string, kept int) {
+	k.t.Helper()
+	res := k.Apply(k.t.Context(), plan.Plan{k.r.ctr(plan.CPUBurst, burst)}, 1)
+	if got, err := root.Read(k.file); res[0].Outcome != want || got != stands || err != nil {
+		k.t.Errorf("%d: %s, %v; the kernel has %s, want %s, %v", burst, res[0].Outcome, res[0].Err, got, stands, err)
+	}
+	k.keeps(kept)
+}
+
+func (k *keeping) keeps(want int) {
+	k.t.Helper()
+	counted, open := k.Kept()
+	if n := descriptors(k.t) - k.open; n != want || counted != want || open != want {
+		k.t.Errorf("%d descriptors more than before, %d kept, %d counted: want %d", n, open, counted, want)
+	}
+}
+
+// recorded holds the last record of a knob against the kernel.
+func (k *keeping) recorded(knob plan.Knob, original string) {
+	k.t.Helper()
+	inode, err := root.Inode(k.dir)
+	for _, last := range slices.Backward(k.l.all()) {
+		if last.Knob != knob.String() {
+			continue
+		}
+		if err != nil || last.Inode != inode || len(last.Original) != 1 || original != "" && last.Original[0] != original {
+			k.t.Errorf("record %+v, want inode %d and the original %s; %v", last, inode, original, err)
+		}
+		return
+	}
+	k.t.Errorf("no record of %s", knob)
+}
+
+// anew removes the container's cgroup and makes it again.
+func (k *keeping) anew() {
+	k.t.Helper()
+	for _, err := range []error{os.Remove(k.dir), os.Mkdir(k.dir, 0o755)} {
 		if err != nil {
-			t.Fatal(err)
+			k.t.Fatal(err)
 		}
 	}
-	quota()
-	write(40000, apply.Written, "40000")
-	recorded("0")
-	write(10000, apply.Written, "10000")
-	if n := descriptors(t); n != open+1 {
-		t.Errorf("with another one in its place %d descriptors are open, %d were: want one more", n, open)
-	}
-	if err := a.Forget(target); err != nil || descriptors(t) != open {
-		t.Errorf("forgotten: %d descriptors are open, %d were; %v", descriptors(t), open, err)
-	}
+}
 
-	p := plan.Plan{r.ctr(plan.CPUBurst, 40000)}
-	_, bad, release := a.Start(t.Context(), p, p, 1)
-	if err := a.Forget(target); err != nil || bad != nil {
-		t.Error(err, bad)
-	}
-	if release(); descriptors(t) != open {
-		t.Errorf("forgotten during a start: %d descriptors are open, %d were", descriptors(t), open)
-	}
+// instead has other stand in the place of the open file while f runs.
+func (k *keeping) instead(other int, f func()) {
+	k.t.Helper()
+	hidden := openAs(k.t, k.file)
+	aside, err := unix.Dup(hidden)
+	k.must(err)
+	k.must(unix.Dup3(other, hidden, unix.O_CLOEXEC))
+	f()
+	k.must(unix.Dup3(aside, hidden, unix.O_CLOEXEC))
+	k.must(unix.Close(aside))
+}
 
-	write(20000, apply.Written, "20000")
-	next, err := apply.New(apply.Options{FS: r.fs, Roots: root.Default(), Journal: l})
+func (k *keeping) must(err error) {
+	k.t.Helper()
 	if err != nil {
-		t.Fatal(err)
+		k.t.Fatal(err)
 	}
-	next.Inherit(a)
-	if n := descriptors(t); n != open {
-		t.Errorf("inherited from: %d descriptors are open, %d were", n, open)
+}
+
+func (k *keeping) forget() {
+	k.t.Helper()
+	k.must(k.Forget(k.r.ctr(plan.CPUBurst, 0).Target))
+	k.keeps(0)
+}
+
+// oneFile writes a container's burst several times through one open file, and through another one when another container has taken the place of
+// the first.
+func (k *keeping) oneFile() {
+	k.t.Helper()
+	k.write(50000, apply.Written, "50000", 1)
+	k.recorded(plan.CPUBurst, "0")
+	k.write(30000, apply.Written, "30000", 1)
+	k.recorded(plan.CPUBurst, "50000")
+	k.instead(k.other, func() {
+		if r := k.Apply(k.t.Context(), plan.Plan{k.r.ctr(plan.CPUBurst, 20000)}, 1); r[0].Outcome != apply.Unchanged {
+			k.t.Errorf("another file than the open one is used: %s, %v", r[0].Outcome, r[0].Err)
+		}
+	})
+
+	k.anew()
+	k.quota()
+	k.write(40000, apply.Written, "40000", 1)
+	k.recorded(plan.CPUBurst, "0")
+	for _, r := range k.Apply(k.t.Context(), plan.Plan{k.r.ctr(plan.CPUBurst, 20000), k.r.ctr(plan.CPUShares, 300)}, 1) {
+		if r.Outcome != apply.Written {
+			k.t.Error(r.Outcome, r.Err)
+		}
 	}
-	if write(10000, apply.Written, "10000"); descriptors(t) != open {
-		t.Error("whose successor is at work keeps a file")
+	k.recorded(plan.CPUBurst, "40000")
+	k.recorded(plan.CPUShares, "")
+	k.forget()
+	k.write(20000, apply.Unchanged, "20000", 1) // as after a restart
+	k.forget()
+}
+
+// start keeps a file beside what is to be given back later.
+func (k *keeping) start() {
+	k.t.Helper()
+	p := plan.Plan{k.r.ctr(plan.CPUBurst, 40000), k.r.ctr(plan.CPUShares, 300)}
+	_, bad, release := k.Start(k.t.Context(), p, p, 1)
+	if _, known := k.Last(p[0].ID()); !known || bad != nil {
+		k.t.Errorf("started: the burst is known to be ours: %t; %v", known, bad)
 	}
+	if counted, open := k.Kept(); counted != 1 || open != 1 {
+		k.t.Errorf("started: %d kept, %d counted", open, counted)
+	}
+	release()
+	k.keeps(1)
+	k.write(20000, apply.Written, "20000", 1)
+	k.forget()
+}
+
+// limit keeps no more than it may.
+func (k *keeping) limit() {
+	k.t.Helper()
+	k.KeepMost(1)
+	for range 3 {
+		k.Apply(k.t.Context(), plan.Plan{k.r.pod(plan.CPUBurst, 30000), k.r.ctr(plan.CPUBurst, 30000)}, 1)
+		k.keeps(1)
+		k.Apply(k.t.Context(), plan.Plan{k.r.pod(plan.CPUBurst, 20000), k.r.ctr(plan.CPUBurst, 20000)}, 1)
+		k.keeps(1)
+	}
+	k.KeepMost(2)
+	k.Apply(k.t.Context(), plan.Plan{k.r.pod(plan.CPUBurst, 30000), k.r.ctr(plan.CPUBurst, 30000)}, 1)
+	k.keeps(2)
+	k.Close()
+	k.keeps(0)
+	k.write(20000, apply.Written, "20000", 0)
+}
+
+// crowd has several write at once: each may have opened a file of its own, and one is kept.
+func (k *keeping) crowd() {
+	k.t.Helper()
+	var all sync.WaitGroup
+	for i := range 8 {
+		all.Go(func() {
+			for n := range 300 {
+				k.Apply(k.t.Context(), plan.Plan{k.r.ctr(plan.CPUBurst, int64(1000*(4*n+i+1))%50000+1000)}, 1)
+			}
+		})
+	}
+	all.Wait()
+	k.write(60000, apply.Written, "60000", 1)
+	k.forget()
+}
+
+// successor takes what is kept along.
+func (k *keeping) successor() {
+	k.t.Helper()
+	k.write(50000, apply.Written, "50000", 1)
+	next, err := apply.New(k.options())
+	k.must(err)
+	next.Inherit(k.Applier)
+	if counted, open := next.Kept(); counted != 1 || open != 1 {
+		k.t.Errorf("the successor has %d, counted %d", open, counted)
+	}
+	k.instead(k.other, func() {
+		if r := next.Apply(k.t.Context(), plan.Plan{k.r.ctr(plan.CPUBurst, 20000)}, 1); r[0].Outcome != apply.Unchanged {
+			k.t.Errorf("the successor does not use it: %s, %v", r[0].Outcome, r[0].Err)
+		}
+	})
+	next.Close()
+	k.write(10000, apply.Written, "10000", 0) // whose successor is at work keeps nothing
 }
 
 // openAs is this process's descriptor of a file.

@@ -16,7 +16,7 @@ import (
 
 // realV2 makes a subtree of three levels in the machine's own unified hierarchy. Machines with v1 or hybrid hierarchies
 // have none with controllers: TestGuestKernelPackages of test/e2e runs these tests in a VM that has.
-func realV2(t *testing.T) *realTree {
+func realV2(t testing.TB) *realTree {
 	t.Helper()
 	files := realRoot(t, node.CgroupV2, cgroup.Options{Weight: unit.Quadratic, PodWeight: unit.Linear})
 	handDown := func(dir string, inner bool) {

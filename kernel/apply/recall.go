@@ -4,6 +4,7 @@
 package apply
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/koord-rt/koord-rt/model/journal"
@@ -120,30 +121,30 @@ func (a *Applier) originalOf(h *history, originals map[string]string) (plan.Valu
 }
 
 // Inherit takes over what another Applier of this process has remembered to have written, and what it has yet to put back after systemd.
-// What it has told the journal of values that stood anyway is told once more, and files are opened anew: the other one keeps none any more.
-// Call it before the first Apply.
+// What it has told the journal of values that stood anyway is told once more. Files that the other one keeps open come along, and it keeps
+// none from then on. Call it before the first Apply.
 func (a *Applier) Inherit(from *Applier) {
 	from.keptMost.Store(0)
 	from.mu.Lock()
-	keys := make([]string, 0, len(from.targets))
-	for key := range from.targets {
-		keys = append(keys, key)
-	}
+	keys := slices.Collect(maps.Keys(from.targets))
 	from.mu.Unlock()
 	for _, key := range keys {
 		old := from.take(key)
-		from.unkeep(old)
-		kept, behind := slices.Clone(old.own), old.beside
-		for i := range kept {
-			kept[i].older = slices.Clone(kept[i].older)
+		file, own, behind := from.unkeep(old), slices.Clone(old.own), old.beside
+		for i := range own {
+			own[i].older = slices.Clone(own[i].older)
 		}
 		old.mu.Unlock()
 		behind.telling = 0 // who calls systemd now counts there
-		if len(kept) == 0 && behind == (beside{}) {
+		if len(own) == 0 && behind == (beside{}) {
+			file.close()
 			continue
 		}
 		t := a.take(key)
-		t.own, t.beside = kept, behind
+		t.own, t.beside = own, behind
+		if file.fd1 > 0 {
+			a.keep(t, file)
+		}
 		t.mu.Unlock()
 	}
 }

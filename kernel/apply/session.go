@@ -68,7 +68,9 @@ func (a *Applier) Start(ctx context.Context, todo, all plan.Plan, gen uint64) (r
 		}
 	}()
 	results = s.apply(ctx, todo, gen)
-	return results, s.verify(all), s.close
+	bad = s.verify(all)
+	s.batch.giveBack() // not with the release: who asks for Last meanwhile would be told that somebody writes
+	return results, bad, s.close
 }
 
 // onKernel reports whether the knobs' files are the kernel's. Those of a tree on paper have to be truncated before they

@@ -96,9 +96,10 @@ func (a *Applier) Forget(targets ...plan.Target) error {
 		a.mu.Lock()
 		delete(a.targets, held.key)
 		a.mu.Unlock()
-		a.unkeep(held)
+		k := a.unkeep(held)
 		inode := held.inode
 		held.mu.Unlock()
+		k.close()
 		records = append(records, journal.Record{Time: a.o.Now(), Boot: a.boot, Inode: inode, Target: t, Via: journal.ViaGone})
 	}
 	return a.o.Journal.Append(records...)

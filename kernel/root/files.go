@@ -29,7 +29,7 @@ type opened struct {
 	write        bool
 }
 
-// maxOpen bounds the files that one Files keeps; more are opened and closed at each use.
+// maxOpen bounds the files that one Files opens and keeps; more are opened and closed at each use.
 const maxOpen = 32
 
 // Get takes a buffer from the pool that reads through f; a nil f opens and closes at each Read. It is used up by Put.
@@ -153,7 +153,7 @@ func (f *Files) written(path string) int {
 }
 
 // Alive reports whether an open kernel file can still be read: one of a cgroup that was removed cannot (ENODEV), also where there is
-// another one at its path by now.
+// another one at its path by now. One of a cgroup that was moved, which v1 allows, can.
 func Alive(fd int) bool {
 	var b [1]byte
 	for {

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The koord-rt Authors
+
+package apply
+
+// Kept is how many files are counted as kept, and how many are.
+func (a *Applier) Kept() (counted, open int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, t := range a.targets {
+		if t.kept.fd1 > 0 {
+			open++
+		}
+	}
+	return int(a.keptNow.Load()), open
+}
+
+// KeepMost sets how many files may be kept.
+func (a *Applier) KeepMost(n int64) { a.keptMost.Store(n) }
