@@ -29,7 +29,9 @@ func (g *Engine) UpdatePod(ctx context.Context, sb Sandbox, base workload.Resour
 	// Before the burst falls: whoever brings the pod to its old plan must not raise it again.
 	g.reg.changePod(pod.ID, func(e *podEntry) {
 		if base.Quota != e.p.Base.Quota || !need.Set || base.Quota.V <= need.V {
-			e.lowUntil = time.Time{} // else it has told of a smaller weight, and the quota that its containers need follows
+			// Else it has told of the weight, and the quota that the containers need follows; or the pod's is larger for good (a limit of its
+			// own), and the burst comes back with the last check.
+			e.lowUntil = time.Time{}
 		}
 		e.p, e.before, e.told, e.unsure = &pod, nil, true, false
 	})

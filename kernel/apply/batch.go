@@ -200,6 +200,7 @@ func (b *batch) record(t *target, s plan.Setting, via journal.Via, dir string) j
 	}
 	if s.Knob == plan.CPUBurst {
 		if l := b.lentOf(t); l != nil {
+			t.inode = l.inode
 			return b.recordAt(s, via, b.gen, l.inode)
 		}
 	}

@@ -14,9 +14,9 @@ import (
 	"github.com/koord-rt/koord-rt/model/plan"
 )
 
-// kept is the file of a cgroup's burst that stays open, from when it was first looked up to be written until the cgroup is forgotten. A burst
-// has to fall while a kubelet waits, before its smaller quota, and to look the file up takes about as long as the kernel's write. The zero
-// value is none.
+// kept is the file of a cgroup's burst that stays open when it has been looked up to be written: until the cgroup is forgotten, unless others need
+// the room or two are at it. A burst has to fall while a kubelet waits, before its smaller quota, and to look the file up takes about as long
+// as the kernel's write. The zero value is none.
 type kept struct {
 	file string
 	fd1  int // the descriptor plus one
@@ -28,7 +28,10 @@ type kept struct {
 // lentMost bounds what one batch is lent: it needs room for other files (root.Files).
 const lentMost = 16
 
-// keptLimit is how many files may be kept: a quarter of the process's descriptors, and 1024 at most, as the kernel holds a page for each.
+// evictTries bounds how many targets are looked at for a dead file where there is no room for another one: a handler may be waiting.
+const evictTries = 8
+
+// keptLimit is about how many files may be kept: a quarter of the process's descriptors, and 1024 at most, as the kernel holds a page for each.
 func keptLimit() int64 {
 	var l unix.Rlimit
 	if unix.Getrlimit(unix.RLIMIT_NOFILE, &l) != nil {
@@ -99,6 +102,9 @@ func (b *batch) lentOf(t *target) *lent {
 // and opened by whoever writes it next.
 func (b *batch) giveBack() {
 	for _, l := range b.lent {
+		if b.keptNow.Load() >= b.keptMost.Load() {
+			b.evict()
+		}
 		if !l.t.mu.TryLock() {
 			continue
 		}
@@ -112,6 +118,29 @@ func (b *batch) giveBack() {
 	}
 	clear(b.lent)
 	b.lent = b.lent[:0]
+}
+
+// evict closes some of the files whose cgroups are gone: a container that has ended is forgotten when it is removed, which may be days later.
+func (a *Applier) evict() {
+	var some []*target
+	a.mu.Lock()
+	for _, t := range a.targets { // in an order that changes
+		if some = append(some, t); len(some) == evictTries {
+			break
+		}
+	}
+	a.mu.Unlock()
+	for _, t := range some {
+		if !t.mu.TryLock() {
+			continue
+		}
+		var k kept
+		if t.kept.fd1 > 0 && !root.Alive(t.kept.fd1-1) {
+			k = a.unkeep(t)
+		}
+		t.mu.Unlock()
+		k.close()
+	}
 }
 
 // keep and unkeep give a target a file and take it away. The caller has locked it, and owns the file then.
@@ -135,14 +164,17 @@ func (k kept) close() {
 	}
 }
 
-// Close gives back what is kept open; nothing is kept any more. Values are written all the same.
+// Close gives back what is kept open, but for that of cgroups that somebody is still at, and keeps nothing any more. Values are written all
+// the same.
 func (a *Applier) Close() {
 	a.keptMost.Store(0)
 	a.mu.Lock()
-	keys := slices.Collect(maps.Keys(a.targets))
+	targets := slices.Collect(maps.Values(a.targets))
 	a.mu.Unlock()
-	for _, key := range keys {
-		t := a.take(key)
+	for _, t := range targets {
+		if !t.mu.TryLock() {
+			continue // a write that hangs must not keep the process from ending
+		}
 		k := a.unkeep(t)
 		t.mu.Unlock()
 		k.close()

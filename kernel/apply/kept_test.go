@@ -5,8 +5,10 @@ package apply_test
 
 import (
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 
@@ -178,9 +180,26 @@ func (k *keeping) oneFile() {
 	}
 	k.recorded(plan.CPUBurst, "40000")
 	k.recorded(plan.CPUShares, "")
+	k.moved()
 	k.forget()
 	k.write(20000, apply.Unchanged, "20000", 1) // as after a restart
 	k.forget()
+}
+
+// moved has a hand put the container's cgroup aside and make another one, which v1 allows: what is written there is recorded as that one's.
+func (k *keeping) moved() {
+	k.t.Helper()
+	aside := k.dir + "-aside"
+	if err := os.Rename(k.dir, aside); err != nil {
+		return // v2
+	}
+	k.must(os.Mkdir(k.dir, 0o755))
+	k.Apply(k.t.Context(), plan.Plan{k.r.ctr(plan.CPUBurst, 30000), k.r.ctr(plan.CPUShares, 400)}, 1)
+	k.recorded(plan.CPUShares, "")
+	k.must(os.Remove(k.dir))
+	k.must(os.Rename(aside, k.dir))
+	k.quota()
+	k.write(20000, apply.Written, "20000", 1)
 }
 
 // start keeps a file beside what is to be given back later.
@@ -210,8 +229,17 @@ func (k *keeping) limit() {
 		k.Apply(k.t.Context(), plan.Plan{k.r.pod(plan.CPUBurst, 20000), k.r.ctr(plan.CPUBurst, 20000)}, 1)
 		k.keeps(1)
 	}
+	k.must(k.Forget(k.r.pod(plan.CPUBurst, 0).Target, k.r.ctr(plan.CPUBurst, 0).Target))
+	k.write(30000, apply.Written, "30000", 1)
+	k.anew() // what is kept is dead, and nobody forgets it
+	k.quota()
+	k.Apply(k.t.Context(), plan.Plan{k.r.pod(plan.CPUBurst, 30000)}, 1)
+	if at := openAs(k.t, strings.Replace(k.file, "/pod/c/", "/pod/", 1)); at < 0 {
+		k.t.Error("a dead file keeps the place of one that is written")
+	}
+	k.keeps(1)
 	k.KeepMost(2)
-	k.Apply(k.t.Context(), plan.Plan{k.r.pod(plan.CPUBurst, 30000), k.r.ctr(plan.CPUBurst, 30000)}, 1)
+	k.Apply(k.t.Context(), plan.Plan{k.r.pod(plan.CPUBurst, 20000), k.r.ctr(plan.CPUBurst, 30000)}, 1)
 	k.keeps(2)
 	k.Close()
 	k.keeps(0)
@@ -225,7 +253,13 @@ func (k *keeping) crowd() {
 	for i := range 8 {
 		all.Go(func() {
 			for n := range 300 {
-				k.Apply(k.t.Context(), plan.Plan{k.r.ctr(plan.CPUBurst, int64(1000*(4*n+i+1))%50000+1000)}, 1)
+				k.Apply(k.t.Context(), plan.Plan{k.r.ctr(plan.CPUBurst, int64(1000*(8*n+i+1))%50000+1000)}, 1)
+				if n%10 != i {
+					continue
+				}
+				if err := k.Forget(k.r.ctr(plan.CPUBurst, 0).Target); err != nil {
+					k.t.Error(err)
+				}
 			}
 		})
 	}
@@ -256,12 +290,16 @@ func (k *keeping) successor() {
 // openAs is this process's descriptor of a file.
 func openAs(t *testing.T, file string) int {
 	t.Helper()
+	real, err := filepath.EvalSymlinks(file) // where systemd mounts v1, cpu is a link
+	if err != nil {
+		t.Fatal(err)
+	}
 	entries, err := os.ReadDir("/proc/self/fd")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, e := range entries {
-		if at, err := os.Readlink("/proc/self/fd/" + e.Name()); err == nil && at == file {
+		if at, err := os.Readlink("/proc/self/fd/" + e.Name()); err == nil && at == real {
 			fd, err := strconv.Atoi(e.Name())
 			if err != nil {
 				t.Fatal(err)

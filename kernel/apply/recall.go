@@ -136,8 +136,7 @@ func (a *Applier) Inherit(from *Applier) {
 		}
 		old.mu.Unlock()
 		behind.telling = 0 // who calls systemd now counts there
-		if len(own) == 0 && behind == (beside{}) {
-			file.close()
+		if len(own) == 0 && behind == (beside{}) && file.fd1 == 0 {
 			continue
 		}
 		t := a.take(key)

@@ -13,7 +13,7 @@ import (
 	"github.com/koord-rt/koord-rt/model/plan"
 )
 
-// session is one pass over the kernel: what it opens stays open until its end. A file that is written is so looked up
+// session is one pass over the kernel: what it opens stays open until its end, bursts beyond it (kept). A file that is written is so looked up
 // once, for its original, the write and the proof.
 type session struct {
 	*Applier
@@ -58,7 +58,7 @@ func (s *session) close() {
 	}
 }
 
-// Start is Apply of todo and then Verify of all, in one session. release gives the descriptors back: what the kernel does
+// Start is Apply of todo and then Verify of all, in one session. release gives descriptors back: what the kernel does
 // then need not be waited for. It must be called once.
 func (a *Applier) Start(ctx context.Context, todo, all plan.Plan, gen uint64) (results []Result, bad []Mismatch, release func()) {
 	s := a.open()

@@ -59,7 +59,8 @@ func TestStartReadsTheKernelAgain(t *testing.T) {
 	}
 }
 
-// Start does on a real kernel what Apply and Verify do one after the other, and gives every descriptor back.
+// Start does on a real kernel what Apply and Verify do one after the other, and gives every descriptor back but
+// the burst's.
 func TestStartRealV1(t *testing.T) {
 	r := realV1(t)
 	l := &ledger{}
