@@ -125,7 +125,7 @@ func New(ctx context.Context, o Options) (_ *Host, err error) {
 	}
 	views := engine.NewViews(o.Config, static, o.Strategy, o.Source)
 	formulas := views.Load().Runtime // the configuration may name one
-	if h.writer, err = newWriter(roots, &static.Kernel, h.run, formulas.Weight, formulas.PodWeight); err != nil {
+	if h.writer, err = newWriter(roots, &static.Kernel, h.run, !o.UpdatesUntold, formulas.Weight, formulas.PodWeight); err != nil {
 		return nil, err
 	}
 	h.run.ledger.Compare(h.writer.found)

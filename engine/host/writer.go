@@ -34,6 +34,7 @@ type writer struct {
 	version node.CgroupVersion
 	journal journal.Journal
 	systemd bool
+	keep    bool // bursts, see apply.Options
 	bus     *systemd.Units
 	cookies *proc.CoreSched
 	now     atomic.Pointer[apply.Applier]
@@ -43,9 +44,9 @@ type writer struct {
 	weight    unit.WeightFormula
 }
 
-func newWriter(roots root.Roots, k *node.Kernel, j journal.Journal, weight, podWeight unit.WeightFormula) (*writer, error) {
+func newWriter(roots root.Roots, k *node.Kernel, j journal.Journal, keep bool, weight, podWeight unit.WeightFormula) (*writer, error) {
 	w := &writer{
-		roots: roots, version: k.Cgroup, journal: j, systemd: k.Systemd, bus: systemd.New(k.Cgroup == node.CgroupV1),
+		roots: roots, version: k.Cgroup, journal: j, systemd: k.Systemd, keep: keep, bus: systemd.New(k.Cgroup == node.CgroupV1),
 		cookies: proc.NewCoreSched(proc.FS(roots.Proc)), podWeight: podWeight, weight: weight,
 	}
 	return w, w.reopen()
@@ -78,7 +79,7 @@ func (w *writer) open() error {
 	procFS := proc.FS(w.roots.Proc)
 	o := apply.Options{
 		FS: fs, Roots: w.roots, Journal: w.journal,
-		Tasks: wire.Tasks{FS: procFS}, Cookies: cookies{w.cookies}, Links: tc.Shaper{},
+		Tasks: wire.Tasks{FS: procFS}, Cookies: cookies{w.cookies}, Links: tc.Shaper{}, KeepBursts: w.keep,
 	}
 	if rdt := resctrl.FS(w.roots.Resctrl); rdt.Mounted() {
 		o.Groups = wire.Groups{FS: rdt, Proc: procFS}

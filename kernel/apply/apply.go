@@ -86,6 +86,8 @@ type Options struct {
 	Units   Units
 	// Writer defaults to the kernel.
 	Writer Writer
+	// KeepBursts has files of bursts stay open: somebody waits while they are lowered.
+	KeepBursts bool
 }
 
 // Errors of Result.
@@ -172,7 +174,7 @@ func New(o Options) (*Applier, error) {
 	if o.Writer == nil {
 		o.Writer, a.direct = kernelWriter{}, onKernel(o.FS)
 	}
-	if a.direct {
+	if a.direct && o.KeepBursts {
 		a.keptMost.Store(keptLimit())
 	}
 	a.o = o

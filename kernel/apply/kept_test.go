@@ -72,7 +72,7 @@ func (r *realTree) keeping(t *testing.T) *keeping {
 }
 
 func (k *keeping) options() apply.Options {
-	return apply.Options{FS: k.r.fs, Roots: root.Default(), Journal: k.l}
+	return apply.Options{FS: k.r.fs, Roots: root.Default(), Journal: k.l, KeepBursts: true}
 }
 
 // quota makes room for the bursts.

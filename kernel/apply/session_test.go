@@ -64,7 +64,7 @@ func TestStartReadsTheKernelAgain(t *testing.T) {
 func TestStartRealV1(t *testing.T) {
 	r := realV1(t)
 	l := &ledger{}
-	a, err := apply.New(apply.Options{FS: r.fs, Roots: root.Default(), Journal: l})
+	a, err := apply.New(apply.Options{FS: r.fs, Roots: root.Default(), Journal: l, KeepBursts: true})
 	if err != nil {
 		t.Fatal(err)
 	}
