@@ -69,7 +69,25 @@ func lifecycleResize(r *rig) {
 	run := r.pod(lsPod("resize"))
 	r.now(run, quotaWants(50000, 128<<20))
 	r.resizes(run)
+	if n := r.burstFiles(); n == 0 {
+		r.t.Error("koord-nri has no burst's file open: it looks each one up while the kubelet waits")
+	}
 	r.outlivesResize(run)
+}
+
+// burstFiles counts the files of bursts that koord-nri has open.
+func (r *rig) burstFiles() (n int) {
+	r.t.Helper()
+	links, err := filepath.Glob("/proc/" + strconv.Itoa(r.plugin.Process.Pid) + "/fd/*")
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	for _, link := range links {
+		if at, err := os.Readlink(link); err == nil && strings.Contains(filepath.Base(at), "burst") {
+			n++
+		}
+	}
+	return n
 }
 
 // outlivesResize: containerd lists a pod as it was made. A koord-nri that comes after a resize, and one that connects anew, keep to what
