@@ -21,7 +21,13 @@ func (g *Engine) podOf(sb Sandbox) podEntry {
 	if e, ok := g.reg.pod(sb.ID); ok {
 		return e
 	}
-	e := newPodEntry(sb.Read())
+	read := newPodEntry(sb.Read())
+	g.takingIn.Lock()
+	defer g.takingIn.Unlock()
+	if e, ok := g.reg.pod(sb.ID); ok {
+		return e // its first container has come while it was read behind the reply, or the other way round
+	}
+	e := read
 	if e.p.Ask.Resctrl != nil {
 		e.ungrouped = true // as far as is known; a repair looks and makes it
 		g.repairSoon()

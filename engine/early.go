@@ -10,7 +10,8 @@ import (
 
 // On cgroup v1 no specification carries a burst, and its write is a walk over every group of the machine (tg_set_cfs_bandwidth). In
 // StartContainer every pod of the node waits for that behind the runtime's lock. So it is written while the runtime prepares the container,
-// as soon as the quota that has to hold it stands, and its start finds it there. Who is not told in time writes it at the start.
+// as soon as the quota that has to hold it stands, and its start finds it there. Who is not told in time writes it at the start. Then, too, the files
+// are opened that the start's proof will read.
 
 // Births tells of cgroups that the runtime is about to make; kernel/birth.
 type Births interface {
@@ -20,8 +21,12 @@ type Births interface {
 	Forget(dir string)
 }
 
-// quotaFile is the file of the quota on cgroup v1 (Documentation/scheduler/sched-bwc.rst).
-const quotaFile = "cpu.cfs_quota_us"
+// Files of cgroup v1's CPU controller (Documentation/scheduler/sched-bwc.rst, sched-design-CFS.rst): runc and crun write to them when the container has
+// its cgroup in each hierarchy.
+const (
+	quotaFile  = "cpu.cfs_quota_us"
+	sharesFile = "cpu.shares"
+)
 
 // expectedAt is where the quota of a container whose cgroup is about to be made will stand, "" where nothing is written early.
 func (g *Engine) expectedAt(c *workload.Container) string {
@@ -31,16 +36,20 @@ func (g *Engine) expectedAt(c *workload.Container) string {
 	return g.o.Live.quotaDir(c.Cgroup)
 }
 
-// expect has a container's burst written early.
+// expect has a container's burst written early, and its proof made ready.
 func (g *Engine) expect(e *entry) {
-	dir, burst := g.expectedAt(e.c), e.rest.Get(plan.CPUBurst)
-	if dir == "" || burst == nil || burst.Observe || burst.Value.Int() <= 0 || !g.creating(e.c.ID) {
+	dir := g.expectedAt(e.c)
+	if dir == "" || !g.creating(e.c.ID) {
 		return
 	}
-	early := *burst
-	quota := plan.Setting{Target: early.Target, Knob: plan.CPUQuota, Value: plan.Int(quotaOf(e.plan, &e.c.Base).V)}
-	err := g.o.Births.Expect(dir, quotaFile, func() (enough bool) {
-		g.shielded("container "+e.c.Name, func() { enough = g.early(e.c.ID, early, quota) })
+	file, due := sharesFile, func() bool { return g.readied(e.c.ID) }
+	if burst := e.rest.Get(plan.CPUBurst); burst != nil && !burst.Observe && burst.Value.Int() > 0 {
+		early := *burst
+		quota := plan.Setting{Target: early.Target, Knob: plan.CPUQuota, Value: plan.Int(quotaOf(e.plan, &e.c.Base).V)}
+		file, due = quotaFile, func() bool { return g.early(e.c.ID, early, quota) && g.readied(e.c.ID) }
+	}
+	err := g.o.Births.Expect(dir, file, func() (enough bool) {
+		g.shielded("container "+e.c.Name, func() { enough = due() })
 		return enough
 	})
 	if err != nil {
@@ -82,4 +91,18 @@ func (g *Engine) early(id string, burst, quota plan.Setting) (enough bool) {
 		g.m.Early(burst.Knob)
 	}
 	return true
+}
+
+// readied opens what the proof of a container will read, if all of it is there. A start by a later decision looks up what else that needs.
+func (g *Engine) readied(id string) (enough bool) {
+	k, ok := g.o.Kernel.(Starter)
+	if !ok {
+		return true
+	}
+	e, known := g.reg.container(id)
+	if !known || e.c.State != workload.StateCreating || !e.inSpec {
+		return true
+	}
+	pod, ok := g.reg.pod(e.sandbox)
+	return !ok || k.Ready(e.c.Target(pod.p), direct(e.plan))
 }

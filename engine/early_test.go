@@ -4,15 +4,18 @@
 package engine_test
 
 import (
+	"context"
 	"path/filepath"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/koord-rt/koord-rt/api/config"
 	"github.com/koord-rt/koord-rt/engine"
 	"github.com/koord-rt/koord-rt/engine/enginetest"
+	"github.com/koord-rt/koord-rt/kernel/apply"
 	"github.com/koord-rt/koord-rt/model/node"
 	"github.com/koord-rt/koord-rt/model/plan"
 	"github.com/koord-rt/koord-rt/model/workload"
@@ -143,6 +146,82 @@ func TestBurstBeforeTheStart(t *testing.T) {
 		t.Errorf("a call that came after the start has written %q", u.burst(t))
 	}
 	enginetest.Eventually(t, "the proof", func() bool { return len(u.book.Of(container().ID, "cpu.burst")) >= 2 })
+}
+
+// opener is a kernel whose files are opened before a start, as far as they are there.
+type opener struct {
+	engine.Kernel
+	missing atomic.Bool
+	mu      sync.Mutex
+	asked   []plan.Plan
+}
+
+// Ready implements engine.Starter.
+func (o *opener) Ready(_ plan.Target, all plan.Plan) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.asked = append(o.asked, all)
+	return !o.missing.Load()
+}
+
+// Start implements engine.Starter.
+func (o *opener) Start(
+	ctx context.Context, _ plan.Target, todo, all plan.Plan, gen uint64,
+) ([]apply.Result, []apply.Mismatch, func()) {
+	return o.Apply(ctx, todo, gen), o.Verify(all), func() {}
+}
+
+func (o *opener) count() int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return len(o.asked)
+}
+
+// What the proof will read is opened behind the burst, again until all of it is there, and not for a container that has been started.
+func TestReadyBeforeTheStart(t *testing.T) {
+	t.Parallel()
+	k := &opener{}
+	k.missing.Store(true)
+	u := newUnborn(t, func(o *engine.Options) { k.Kernel, o.Kernel = o.Kernel, k })
+	u.born(t, "-1")
+	if u.call() || k.count() != 0 {
+		t.Errorf("before the burst it was asked for %d times", k.count())
+	}
+	u.born(t, "200000")
+	if u.call() || k.count() != 1 || u.burst(t) != "200000" {
+		t.Errorf("files are missing: asked for %d times, and the burst is %q", k.count(), u.burst(t))
+	}
+	k.missing.Store(false)
+	if !u.call() || k.count() != 2 || k.asked[1].Get(plan.CPUBurst) == nil {
+		t.Errorf("asked for %d times: %v", k.count(), k.asked)
+	}
+	u.start(t)
+	if !u.call() || k.count() != 2 {
+		t.Errorf("after the start it was asked for %d times", k.count())
+	}
+}
+
+// A container without a burst is made ready when its weight is written, which every runtime does.
+func TestReadyWithoutABurst(t *testing.T) {
+	t.Parallel()
+	k := &opener{}
+	m := enginetest.New(t, "v1", "/kubepods/burstable")
+	o := m.Options(t, config.Default().Node, paper(0), "{}", plan.CPUQuota, plan.CPUPeriod)
+	births := &midwife{}
+	o.Births, o.Live = births, &engine.Live{CPUDir: m.Tree.Roots.Cgroup + "/cpu"}
+	k.Kernel, o.Kernel = o.Kernel, k
+	r := &rig{Engine: engine.New(o), tree: m.Tree, book: m.Journal}
+	enginetest.Run(t, r.Engine)
+	sandbox := r.pod(t, nil)
+	must(t, r.Create(t.Context(), sandbox, container(), func(_ *node.View, spec plan.Plan) plan.Plan { return nil }))
+	var call func() bool
+	enginetest.Eventually(t, "what is expected", func() bool {
+		call = births.expects(o.Live.CPUDir + container().Cgroup + "/cpu.shares")
+		return call != nil
+	})
+	if !call() || k.count() != 1 {
+		t.Errorf("asked for %d times", k.count())
+	}
 }
 
 // What was decided for the creation and is not true any more is left to the start, as is a container that has been started or is gone.

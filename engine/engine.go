@@ -45,8 +45,10 @@ type Kernel interface {
 // Starter is a Kernel that brings a container to its plan and proves it in one pass, as kernel/apply's Applier does. For
 // one that cannot, Start applies first and verifies then.
 type Starter interface {
-	// Start is Apply of todo followed by Verify of all; release, called once, gives back what the pass holds.
-	Start(ctx context.Context, todo, all plan.Plan, gen uint64) (results []apply.Result, bad []apply.Mismatch, release func())
+	// Ready opens what the proof of a container's plan will read; false: its files are not there yet.
+	Ready(t plan.Target, all plan.Plan) (enough bool)
+	// Start is Apply of todo followed by Verify of all, for the container at t; release, called once, gives back what the pass holds.
+	Start(ctx context.Context, t plan.Target, todo, all plan.Plan, gen uint64) (results []apply.Result, bad []apply.Mismatch, release func())
 }
 
 // Groups makes, lists and removes resctrl groups; kernel/resctrl.
@@ -141,6 +143,7 @@ type Engine struct {
 	drifted   drifted
 	unsettled unsettled
 	writers   writers
+	takingIn  sync.Mutex  // while a pod that is not known yet is put into the registry; nothing but memory
 	claiming  sync.Mutex  // from the sum of all claims to the View; nothing but memory
 	learned   atomic.Bool // the weight formula is known
 	past      atomic.Pointer[Past]

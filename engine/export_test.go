@@ -3,6 +3,8 @@
 
 package engine
 
+import "context"
+
 // Idle reports that no loop is at work and that the last question of Stuck has been answered.
 func (g *Engine) Idle() bool {
 	p := &g.pulses
@@ -11,3 +13,6 @@ func (g *Engine) Idle() bool {
 
 // Holds reports whether the quota of a pod's cgroup is open.
 func (g *Engine) Holds(cgroup string) bool { return g.o.Live.parents.has(g.o.Live.CPUDir + cgroup) }
+
+// Later has f run when the jobs before it are done.
+func (g *Engine) Later(f func()) { g.jobs.add(func(context.Context) { f() }) }

@@ -6,8 +6,10 @@ package engine_test
 import (
 	"context"
 	"errors"
+	goruntime "runtime"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/koord-rt/koord-rt/daemon/metrics"
 	"github.com/koord-rt/koord-rt/engine"
@@ -79,4 +81,43 @@ func TestGuardAllocations(t *testing.T) {
 	if n := testing.AllocsPerRun(100, run); n != 0 {
 		t.Errorf("%v allocations for work in memory", n)
 	}
+}
+
+// The stack of who has worked once is not made smaller while it waits, however often memory is collected: the next event would copy it back to its
+// size. A copy is seen by a variable that has moved.
+func TestGuardKeepsTheStack(t *testing.T) {
+	r := newRig(t, 0)
+	moved := func() bool {
+		out, err := engine.Guard(r.Engine, engine.Call[bool]{
+			Event: metrics.EventStopContainer, Subject: "x", Work: func(context.Context) (bool, error) {
+				var here int
+				before := uintptr(unsafe.Pointer(&here))
+				deep(12)
+				return uintptr(unsafe.Pointer(&here)) != before, nil
+			},
+		})
+		must(t, err)
+		return out
+	}
+	moved() // the first one grows it
+	for range 5 {
+		time.Sleep(10 * time.Millisecond) // until it waits again
+		goruntime.GC()
+		goruntime.GC()
+	}
+	if moved() {
+		t.Error("the stack has been copied for an event like the one before")
+	}
+}
+
+// deep uses so many kilobytes of stack.
+//
+//go:noinline
+func deep(kilobytes int) byte {
+	var frame [1000]byte
+	frame[kilobytes] = byte(kilobytes)
+	if kilobytes > 1 {
+		frame[0] = deep(kilobytes - 1)
+	}
+	return frame[0] + frame[kilobytes]
 }

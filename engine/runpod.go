@@ -58,33 +58,21 @@ func (g *Engine) RunPodMustWait(annotations map[string]string) bool {
 	return group || required || !g.views.Load().FailClosed.Empty()
 }
 
-// RunPodLater is RunPod after the reply to the runtime. The pod may have become known by then, by its first container. Jobs
-// wait for a lull, and that container is often decided before it; so where it would have to look the pod's quota up, the
-// files are opened right behind the reply.
+// RunPodLater takes a pod in after the reply to the runtime. Jobs wait for a lull, and the pod's first container is often decided before
+// them: so it is read right behind the reply, and the files are opened in which that container would look the pod's quota up.
 func (g *Engine) RunPodLater(sb Sandbox) {
-	opened := make(chan struct{})
-	if g.o.Live.holds() {
-		g.crew.do(func() {
-			defer close(opened)
-			g.shielded("sandbox "+sb.ID, func() {
-				pod := sb.Read()
-				sb.Read = func() *workload.Pod { return pod }
-				g.o.Live.hold(pod.Cgroup)
-			})
-		})
-	} else {
-		close(opened)
-	}
-	g.jobs.add(func(ctx context.Context) {
-		<-opened // so that a removal, whose job is behind this one, finds the files
-		if _, known := g.reg.pod(sb.ID); known {
-			g.reg.succeed(sb.ID)
-			g.settleSoon(sb.ID)
-			return
+	read := make(chan struct{})
+	g.crew.do(func() {
+		defer close(read)
+		g.shielded("sandbox "+sb.ID, func() { g.o.Live.hold(g.podOf(sb).p.Cgroup) })
+	})
+	g.jobs.add(func(context.Context) {
+		<-read // so that a removal, whose job is behind this one, finds the pod and its files
+		if _, known := g.reg.pod(sb.ID); !known {
+			return // it has been removed since, or cannot be read
 		}
-		if err := g.RunPod(ctx, sb); err != nil {
-			g.problem(sb.ID, "pod", err.Error()) // fail-closed was chosen a moment too late for it
-		}
+		g.reg.succeed(sb.ID)
+		g.settleSoon(sb.ID)
 	})
 }
 

@@ -81,6 +81,7 @@ func TestPanicsInTheBackground(t *testing.T) {
 		}
 	})
 	r.RunPodLater(engine.Sandbox{ID: "torn", Read: func() *workload.Pod { panic("an annotation that went wrong") }})
+	r.Later(func() { panic("a job that went wrong") })
 	var pods []*workload.Pod
 	var containers []engine.Listed
 	for _, name := range []string{"evil", "worse", "good"} {
@@ -93,7 +94,7 @@ func TestPanicsInTheBackground(t *testing.T) {
 	r.Add(pods, containers)
 	enginetest.Eventually(t, "repair of the good one", func() bool { return r.tree.Get(t, pods[2].Cgroup+"/c", "cpu.max.burst") == "200000" })
 	enginetest.Eventually(t, "panics in repair and in jobs", func() bool { return k.sprung.Load() > 3 })
-	for _, where := range []string{"default/evil", "default/worse", "background job"} {
+	for _, where := range []string{"default/evil", "default/worse", "sandbox torn", "background job"} {
 		enginetest.Eventually(t, "problem of "+where, func() bool {
 			for _, p := range r.Status().Problems {
 				if p.Where == where && p.Key == "panic" {

@@ -74,7 +74,7 @@ func (g *Engine) Start(ctx context.Context, sb Sandbox, ctr Arrival, pid int, di
 	missing = slices.Concat(missing, unset(&e, must), g.apart(v, pod.p, &e, must))
 	g.learnFormula(&e)
 	all := g.withPod(v, direct(e.plan), e.sandbox, must)
-	results, bad, release := g.bring(ctx, direct(withClass(todo, e.plan)), all, v.Generation)
+	results, bad, release := g.bring(ctx, c.Target(pod.p), direct(withClass(todo, e.plan)), all, v.Generation)
 	if !ctr.Answered.IsZero() && len(bad) == 0 && wrote(results) {
 		g.m.AfterStart(time.Since(ctr.Answered))
 	}
@@ -149,10 +149,10 @@ func (g *Engine) ready(ctx context.Context, sandbox, id string, must protocol.Fe
 	return missing
 }
 
-// bring writes what is to do and reads all of the plan back; what it returns last gives back what it holds.
-func (g *Engine) bring(ctx context.Context, todo, all plan.Plan, gen uint64) ([]apply.Result, []apply.Mismatch, func()) {
+// bring writes what is to do of a container and reads all of its plan back; what it returns last gives back what it holds.
+func (g *Engine) bring(ctx context.Context, t plan.Target, todo, all plan.Plan, gen uint64) ([]apply.Result, []apply.Mismatch, func()) {
 	if s, ok := g.o.Kernel.(Starter); ok {
-		return s.Start(ctx, todo, all, gen)
+		return s.Start(ctx, t, todo, all, gen)
 	}
 	var results []apply.Result
 	if len(todo) > 0 {

@@ -113,9 +113,13 @@ func (w *writer) Restore(ctx context.Context, records []journal.Record) []apply.
 
 func (w *writer) Verify(p plan.Plan) []apply.Mismatch { return w.now.Load().Verify(p) }
 
-func (w *writer) Start(ctx context.Context, todo, all plan.Plan, gen uint64) ([]apply.Result, []apply.Mismatch, func()) {
-	return w.now.Load().Start(ctx, todo, all, gen)
+func (w *writer) Start(
+	ctx context.Context, t plan.Target, todo, all plan.Plan, gen uint64,
+) ([]apply.Result, []apply.Mismatch, func()) {
+	return w.now.Load().Start(ctx, t, todo, all, gen)
 }
+
+func (w *writer) Ready(t plan.Target, all plan.Plan) bool { return w.now.Load().Ready(t, all) }
 
 func (w *writer) SyncUnits(ctx context.Context, p plan.Plan, gen uint64) []apply.Result {
 	return w.now.Load().SyncUnits(ctx, p, gen)

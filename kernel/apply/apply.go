@@ -159,6 +159,8 @@ type Applier struct {
 	direct bool
 	// keptNow counts the files that targets keep open, keptMost is how many they may.
 	keptNow, keptMost atomic.Int64
+	// readyNow counts the sessions that are ready for a start, readyMost is how many may be.
+	readyNow, readyMost atomic.Int64
 }
 
 // New reads the boot id; without one no record could be matched after a reboot, so its absence is an error.
@@ -173,6 +175,9 @@ func New(o Options) (*Applier, error) {
 	a := &Applier{boot: boot, targets: map[string]*target{}}
 	if o.Writer == nil {
 		o.Writer, a.direct = kernelWriter{}, onKernel(o.FS)
+	}
+	if a.direct {
+		a.readyMost.Store(readyLimit)
 	}
 	if a.direct && o.KeepBursts {
 		a.keptMost.Store(keptLimit())
@@ -248,6 +253,9 @@ func (b *batch) prepare(i int) {
 	}
 	t.want(s, b.gen)
 	c, err := a.change(b.p, s)
+	if err != nil && b.unlend(t, s.Knob) {
+		c, err = a.change(b.p, s)
+	}
 	if err != nil {
 		r.fail(a.explain(s, err))
 		a.failed(t, r, b.gen)

@@ -17,3 +17,6 @@ func (a *Applier) Kept() (counted, open int) {
 
 // KeepMost sets how many files may be kept.
 func (a *Applier) KeepMost(n int64) { a.keptMost.Store(n) }
+
+// ReadyMost sets how many sessions may be ready.
+func (a *Applier) ReadyMost(n int64) { a.readyMost.Store(n) }

@@ -57,13 +57,23 @@ func (b *batch) lend() {
 		if k.fd1 == 0 {
 			continue
 		}
-		if !root.Alive(k.fd1 - 1) {
-			k.close() // its cgroup was removed; there may be another one at that path
-			continue
-		}
 		b.files.Lend(k.file, k.fd1-1) // from now on the session closes it, unless it gives it back
 		b.lent = append(b.lent, lent{t, k})
 	}
+}
+
+// unlend closes what is lent of a target's burst, and reports whether anything was: its cgroup may have been removed, and there may be another one
+// at that path.
+func (b *batch) unlend(t *target, k plan.Knob) bool {
+	l := b.lentOf(t)
+	if k != plan.CPUBurst || l == nil {
+		return false
+	}
+	if fd, ok := b.files.Take(l.file); ok {
+		kept{fd1: fd + 1}.close()
+	}
+	b.lent = slices.DeleteFunc(b.lent, func(l lent) bool { return l.t == t })
+	return true
 }
 
 // opened adds the bursts that were looked up to what is to be kept.
@@ -168,6 +178,7 @@ func (k kept) close() {
 // the same.
 func (a *Applier) Close() {
 	a.keptMost.Store(0)
+	a.readyMost.Store(0)
 	a.mu.Lock()
 	targets := slices.Collect(maps.Values(a.targets))
 	a.mu.Unlock()
@@ -175,9 +186,10 @@ func (a *Applier) Close() {
 		if !t.mu.TryLock() {
 			continue // a write that hangs must not keep the process from ending
 		}
-		k := a.unkeep(t)
+		k, s := a.unkeep(t), a.unready(t)
 		t.mu.Unlock()
 		k.close()
+		s.end()
 	}
 }
 

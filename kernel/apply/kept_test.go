@@ -206,7 +206,7 @@ func (k *keeping) moved() {
 func (k *keeping) start() {
 	k.t.Helper()
 	p := plan.Plan{k.r.ctr(plan.CPUBurst, 40000), k.r.ctr(plan.CPUShares, 300)}
-	_, bad, release := k.Start(k.t.Context(), p, p, 1)
+	_, bad, release := k.Start(k.t.Context(), p[0].Target, p, p, 1)
 	if _, known := k.Last(p[0].ID()); !known || bad != nil {
 		k.t.Errorf("started: the burst is known to be ours: %t; %v", known, bad)
 	}

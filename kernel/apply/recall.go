@@ -125,16 +125,18 @@ func (a *Applier) originalOf(h *history, originals map[string]string) (plan.Valu
 // none from then on. Call it before the first Apply.
 func (a *Applier) Inherit(from *Applier) {
 	from.keptMost.Store(0)
+	from.readyMost.Store(0)
 	from.mu.Lock()
 	keys := slices.Collect(maps.Keys(from.targets))
 	from.mu.Unlock()
 	for _, key := range keys {
 		old := from.take(key)
-		file, own, behind := from.unkeep(old), slices.Clone(old.own), old.beside
+		file, own, behind, ready := from.unkeep(old), slices.Clone(old.own), old.beside, from.unready(old)
 		for i := range own {
 			own[i].older = slices.Clone(own[i].older)
 		}
 		old.mu.Unlock()
+		ready.end()        // a start looks its files up then
 		behind.telling = 0 // who calls systemd now counts there
 		if len(own) == 0 && behind == (beside{}) && file.fd1 == 0 {
 			continue

@@ -5,6 +5,7 @@ package apply
 
 import (
 	"context"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -48,9 +49,7 @@ func (a *Applier) open() *session {
 func (a *Applier) bare() *session { return &session{Applier: a, fs: a.o.FS} }
 
 func (s *session) close() {
-	s.batch.giveBack()
-	s.files.Close()
-	s.batch.reset()
+	s.again()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.idle) < idleSessions && cap(s.batch.changes) <= idleSettings {
@@ -58,17 +57,29 @@ func (s *session) close() {
 	}
 }
 
-// Start is Apply of todo and then Verify of all, in one session. release gives descriptors back: what the kernel does
-// then need not be waited for. It must be called once.
-func (a *Applier) Start(ctx context.Context, todo, all plan.Plan, gen uint64) (results []Result, bad []Mismatch, release func()) {
-	s := a.open()
+// again has the session begin anew, with nothing open.
+func (s *session) again() {
+	s.batch.giveBack()
+	s.files.Close()
+	s.batch.reset()
+}
+
+// Start is Apply of todo and then Verify of all, in one session, for the start of the container at t: the one that is Ready. release gives
+// descriptors back: what the kernel does then need not be waited for. It must be called once.
+func (a *Applier) Start(
+	ctx context.Context, t plan.Target, todo, all plan.Plan, gen uint64,
+) (results []Result, bad []Mismatch, release func()) {
+	s, ready := a.starting(t)
 	defer func() {
 		if release == nil {
 			s.close() // it panicked
 		}
 	}()
-	results = s.apply(ctx, todo, gen)
-	bad = s.verify(all)
+	results, bad = s.apply(ctx, todo, gen), s.verify(all)
+	if ready && (len(bad) > 0 || slices.ContainsFunc(results, hasFailed)) && !s.files.Alive() {
+		s.again() // its cgroup was removed, and there may be another one by now
+		results, bad = s.apply(ctx, todo, gen), s.verify(all)
+	}
 	s.batch.giveBack() // not with the release: who asks for Last meanwhile would be told that somebody writes
 	return results, bad, s.close
 }

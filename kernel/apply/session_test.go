@@ -47,7 +47,7 @@ func TestStartReadsTheKernelAgain(t *testing.T) {
 			t.Parallel()
 			m := newMachine(t, "v1", func(o *apply.Options) { o.Writer = meddler{tc.over} })
 			p := plan.Plan{set(ctr, plan.CPUShares, plan.Int(512))}
-			results, bad, release := m.Start(t.Context(), p, p, 1)
+			results, bad, release := m.Start(t.Context(), p[0].Target, p, p, 1)
 			defer release()
 			if len(results) != 1 || results[0].Outcome != apply.Written {
 				t.Errorf("results %+v", results)
@@ -70,7 +70,7 @@ func TestStartRealV1(t *testing.T) {
 	}
 	before, open := r.snapshot(t), descriptors(t)
 	all := plan.Plan{r.ctr(plan.CPUQuota, 50000), r.ctr(plan.CPUBurst, 90000), r.ctr(plan.MemoryLimit, 1<<26), r.ctr(plan.CPUIdle, 1)}
-	results, bad, release := a.Start(t.Context(), all, all, 1)
+	results, bad, release := a.Start(t.Context(), all[0].Target, all, all, 1)
 	for i := range results {
 		if results[i].Outcome != apply.Written {
 			t.Errorf("%s: %s, %v", results[i].Setting.Knob, results[i].Outcome, results[i].Err)
@@ -129,7 +129,7 @@ func TestStartThatPanics(t *testing.T) {
 			}
 		}()
 		p := plan.Plan{set(ctr, plan.CPUShares, plan.Int(512))}
-		m.Start(t.Context(), p, p, 1)
+		m.Start(t.Context(), p[0].Target, p, p, 1)
 	}()
 	if n := descriptors(t); n != open {
 		t.Errorf("%d descriptors, before it were %d", n, open)
@@ -164,7 +164,7 @@ func BenchmarkStartRealV1(b *testing.B) {
 		b.ReportAllocs()
 		for n := int64(1); b.Loop(); n++ {
 			burst := plan.Plan{r.ctr(plan.CPUBurst, 1000*(1+n%80))}
-			if _, bad, release := a.Start(b.Context(), burst, burst, 1); bad == nil {
+			if _, bad, release := a.Start(b.Context(), burst[0].Target, burst, burst, 1); bad == nil {
 				release()
 				continue
 			}
@@ -174,7 +174,7 @@ func BenchmarkStartRealV1(b *testing.B) {
 	b.Run("BE", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			_, bad, release := a.Start(b.Context(), nil, given, 1)
+			_, bad, release := a.Start(b.Context(), given[0].Target, nil, given, 1)
 			if release(); bad != nil {
 				b.Fatal(bad)
 			}

@@ -26,6 +26,7 @@ type target struct {
 	late   []*lateWrite
 	beside beside
 	kept   kept
+	ready  *session // for its start
 }
 
 // note is the last thing recorded of one knob.
@@ -96,10 +97,11 @@ func (a *Applier) Forget(targets ...plan.Target) error {
 		a.mu.Lock()
 		delete(a.targets, held.key)
 		a.mu.Unlock()
-		k := a.unkeep(held)
+		k, s := a.unkeep(held), a.unready(held)
 		inode := held.inode
 		held.mu.Unlock()
 		k.close()
+		s.end()
 		records = append(records, journal.Record{Time: a.o.Now(), Boot: a.boot, Inode: inode, Target: t, Via: journal.ViaGone})
 	}
 	return a.o.Journal.Append(records...)

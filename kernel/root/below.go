@@ -34,9 +34,14 @@ func (b *Buffer) Below(parts ...string) ([]string, error) {
 
 // childless reports that the directory at the buffer's path says to have none in it. Without statx(2), before Linux 4.11, it is not known.
 func (b *Buffer) childless() (bool, error) {
-	at := unix.AT_FDCWD
+	at, name, flags := unix.AT_FDCWD, b.path, 0
+	if f := b.files; f != nil {
+		if i := f.find(f.dirs, b.path[:len(b.path)-1], false); i >= 0 {
+			at, name, flags = f.dirs[i].fd, b.path[len(b.path)-1:], unix.AT_EMPTY_PATH
+		}
+	}
 	for {
-		_, _, errno := unix.Syscall6(unix.SYS_STATX, uintptr(at), uintptr(unsafe.Pointer(&b.path[0])), 0, unix.STATX_NLINK, uintptr(unsafe.Pointer(&b.stat)), 0)
+		_, _, errno := unix.Syscall6(unix.SYS_STATX, uintptr(at), uintptr(unsafe.Pointer(&name[0])), uintptr(flags), unix.STATX_NLINK, uintptr(unsafe.Pointer(&b.stat)), 0)
 		switch errno {
 		case 0:
 			return b.stat.Nlink == 2, nil

@@ -112,6 +112,21 @@ func (f *Files) open(path []byte, write bool) (int, error) {
 	return fd, err
 }
 
+// Open opens the file at a path for later reads, unless there are many already. It reads nothing: cgroup v1 keeps the list of processes of a file's
+// first read for a second (kernel/cgroup/cgroup-v1.c, cgroup_pidlist_start).
+func (f *Files) Open(path string) error {
+	b := f.Get()
+	defer b.Put()
+	b.join([]string{path})
+	if !f.keeps(b.path) {
+		return nil
+	}
+	if _, err := f.open(b.path, false); err != nil {
+		return b.fail("open", err)
+	}
+	return nil
+}
+
 // find is the index of a path among what is open, -1 when it is not, or not for writing.
 func (f *Files) find(list []opened, path []byte, write bool) int {
 	for i := range list {
@@ -161,6 +176,21 @@ func Alive(fd int) bool {
 			return err == nil
 		}
 	}
+}
+
+// Alive reports whether each directory whose files are open is still there.
+func (f *Files) Alive() bool {
+	var last []byte
+	for i := range f.files {
+		o := &f.files[i]
+		path := f.names[o.from:o.to]
+		dir := path[:bytes.LastIndexByte(path, '/')+1]
+		if !bytes.Equal(dir, last) && !Alive(o.fd) {
+			return false
+		}
+		last = dir
+	}
+	return true
 }
 
 // Write is the package's Write, through the descriptor of a file that was read to be written.

@@ -22,7 +22,7 @@ type guestPackage struct{ v2, v1 []string }
 // kernelPackages by folder. Every test that may be left to the VM is here (TestLeftToVM of test/arch).
 var kernelPackages = map[string]guestPackage{
 	"kernel/apply": {
-		v2: []string{"TestRealV2", "TestRealV2Below", "TestRealV2Limits", "TestKeptRealV2"}, v1: []string{"TestRealV1", "TestRealV1Below", "TestRealV1Limits", "TestStartRealV1", "TestKeptRealV1"},
+		v2: []string{"TestRealV2", "TestRealV2Below", "TestRealV2Limits", "TestKeptRealV2", "TestReadyRealV2"}, v1: []string{"TestRealV1", "TestRealV1Below", "TestRealV1Limits", "TestStartRealV1", "TestKeptRealV1", "TestReadyRealV1"},
 	},
 	"kernel/perf":      {v2: []string{"TestThisHost", "TestCgroupOnThisHost"}},
 	"kernel/probe":     {v2: []string{"TestProbeThisHost", "TestProbeControllerlessV2"}, v1: []string{"TestProbeThisHost"}},

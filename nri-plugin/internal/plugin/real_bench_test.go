@@ -15,6 +15,7 @@ import (
 	goruntime "runtime"
 	"slices"
 	"strconv"
+	"sync"
 	"testing"
 	"time"
 
@@ -29,6 +30,7 @@ import (
 	"github.com/koord-rt/koord-rt/daemon/run"
 	"github.com/koord-rt/koord-rt/engine"
 	"github.com/koord-rt/koord-rt/kernel/apply"
+	"github.com/koord-rt/koord-rt/kernel/birth"
 	"github.com/koord-rt/koord-rt/kernel/cgroup"
 	"github.com/koord-rt/koord-rt/kernel/probe"
 	"github.com/koord-rt/koord-rt/kernel/proc"
@@ -82,7 +84,7 @@ func newReal(b *testing.B) *real {
 	must(b, err)
 	book, err := ledger.Open(dir, "nri", ledger.Options{})
 	must(b, err)
-	applier, err := apply.New(apply.Options{FS: r.fs, Roots: roots, Journal: book, Tasks: kernelwire.Tasks{FS: proc.FS(roots.Proc)}})
+	applier, err := apply.New(apply.Options{FS: r.fs, Roots: roots, Journal: book, Tasks: kernelwire.Tasks{FS: proc.FS(roots.Proc)}, KeepBursts: true})
 	must(b, err)
 	cfg := config.Default()
 	spec, err := strategy.Parse([]byte(benchStrategy))
@@ -90,13 +92,14 @@ func newReal(b *testing.B) *real {
 	m, err := metrics.NewEngine(prometheus.NewRegistry(), "nri")
 	must(b, err)
 	log := slog.New(slog.DiscardHandler)
+	births := birth.New()
 	r.engine = engine.New(engine.Options{
 		Config: cfg.Node, Edge: plugin.Edge{Version: "bench"}, Log: log, Metrics: m, Journal: book, Kernel: applier,
 		Views: engine.NewViews(cfg.Node, engine.Static{
 			Name: "bench", Topology: topology, Kernel: kernel, CPUAllocatable: unit.MilliCPU(topology.All().Len() * 1000),
 			MemCapacity: memory, MemAllocatable: memory, Weight: unit.Quadratic, PodWeight: unit.Linear,
 		}, &spec, "bench"),
-		Live: &engine.Live{
+		Births: births, Live: &engine.Live{
 			Resctrl: roots.Resctrl, CPUDir: roots.Cgroup + "/cpu", CPUSetDir: roots.Cgroup + "/cpuset", MemoryDir: roots.Cgroup + "/memory",
 		},
 	})
@@ -107,7 +110,10 @@ func newReal(b *testing.B) *real {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
+		var both sync.WaitGroup
+		both.Go(func() { _ = births.Run(ctx) })
 		_ = r.engine.Run(ctx, func(context.Context) {})
+		both.Wait()
 	}()
 	p, err := os.StartProcess("/bin/sleep", []string{"sleep", "1000"}, &os.ProcAttr{})
 	must(b, err)
@@ -262,6 +268,7 @@ func (r *real) run(b *testing.B, class string, junk []byte) {
 		adj, _, err := r.plugin.CreateContainer(b.Context(), sb, ctr)
 		creates = append(creates, time.Since(begin))
 		must(b, err)
+		time.Sleep(breath) // until it is expected
 		r.runc(b, ctr, adj)
 		time.Sleep(breath)
 		evict(junk)
