@@ -29,6 +29,7 @@ func (g *Engine) Start(ctx context.Context, sb Sandbox, ctr Arrival, pid int, di
 		stood   plan.Plan // what an earlier round has decided away and not taken back yet
 		must    protocol.FeatureSet
 		missing []string
+		made    plan.Target // as it was known when its files were opened
 	)
 	entered := false
 	defer func() {
@@ -45,6 +46,9 @@ func (g *Engine) Start(ctx context.Context, sb Sandbox, ctr Arrival, pid int, di
 			return nil // it has ended before we were told that it began
 		}
 		was, c := e, *e.c
+		if !waited {
+			made = c.Target(pod.p)
+		}
 		c.PID, c.State = pid, workload.StateCreated
 		if dir != "" {
 			c.Cgroup = dir
@@ -74,7 +78,7 @@ func (g *Engine) Start(ctx context.Context, sb Sandbox, ctr Arrival, pid int, di
 	missing = slices.Concat(missing, unset(&e, must), g.apart(v, pod.p, &e, must))
 	g.learnFormula(&e)
 	all := g.withPod(v, direct(e.plan), e.sandbox, must)
-	results, bad, release := g.bring(ctx, c.Target(pod.p), direct(withClass(todo, e.plan)), all, v.Generation)
+	results, bad, release := g.bring(ctx, made, direct(withClass(todo, e.plan)), all, v.Generation)
 	if !ctr.Answered.IsZero() && len(bad) == 0 && wrote(results) {
 		g.m.AfterStart(time.Since(ctr.Answered))
 	}
