@@ -53,7 +53,7 @@ func (g *Engine) expect(e *entry) {
 		return enough
 	})
 	if err != nil {
-		g.log.Debug("the burst is written at the start", "container", e.c.Name, "id", e.c.ID, "err", err)
+		g.log.Debug("what the start needs is not made ready before it", "container", e.c.Name, "id", e.c.ID, "err", err)
 	}
 	if !g.creating(e.c.ID) {
 		g.o.Births.Forget(dir) // it was quicker
@@ -105,4 +105,11 @@ func (g *Engine) readied(id string) (enough bool) {
 	}
 	pod, ok := g.reg.pod(e.sandbox)
 	return !ok || k.Ready(e.c.Target(pod.p), direct(e.plan))
+}
+
+// unreadied gives back what a start has not used, or will not.
+func (g *Engine) unreadied(t plan.Target) {
+	if k, ok := g.o.Kernel.(Starter); ok {
+		k.Unready(t)
+	}
 }

@@ -154,20 +154,44 @@ type opener struct {
 	missing atomic.Bool
 	mu      sync.Mutex
 	asked   []plan.Plan
+	of      string // the cgroup of what is ready
+	started bool   // with what was ready
 }
 
 // Ready implements engine.Starter.
-func (o *opener) Ready(_ plan.Target, all plan.Plan) bool {
+func (o *opener) Ready(t plan.Target, all plan.Plan) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.asked = append(o.asked, all)
-	return !o.missing.Load()
+	if o.missing.Load() {
+		return false
+	}
+	o.of = t.Cgroup
+	return true
+}
+
+// Unready implements engine.Starter.
+func (o *opener) Unready(t plan.Target) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.of == t.Cgroup {
+		o.of = ""
+	}
+}
+
+func (o *opener) ready() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.of
 }
 
 // Start implements engine.Starter.
 func (o *opener) Start(
-	ctx context.Context, _ plan.Target, todo, all plan.Plan, gen uint64,
+	ctx context.Context, t plan.Target, todo, all plan.Plan, gen uint64,
 ) ([]apply.Result, []apply.Mismatch, func()) {
+	o.mu.Lock()
+	o.started = o.of == t.Cgroup
+	o.mu.Unlock()
 	return o.Apply(ctx, todo, gen), o.Verify(all), func() {}
 }
 
@@ -195,9 +219,30 @@ func TestReadyBeforeTheStart(t *testing.T) {
 	if !u.call() || k.count() != 2 || k.asked[1].Get(plan.CPUBurst) == nil {
 		t.Errorf("asked for %d times: %v", k.count(), k.asked)
 	}
+	if k.ready() != u.dir {
+		t.Errorf("ready is %q", k.ready())
+	}
+	must(t, u.Start(t.Context(), u.sandbox, engine.Arrival{ID: container().ID}, 0, u.dir+"-elsewhere")) // another than the creation knew
+	if !u.call() || k.count() != 2 || !k.started {
+		t.Errorf("after the start it was asked for %d times; it has used what was ready: %t", k.count(), k.started)
+	}
+	enginetest.Eventually(t, "what is ready is given back", func() bool { return k.ready() == "" })
+}
+
+// A container that ends before its start is told is not ready any more.
+func TestReadyAndNotStarted(t *testing.T) {
+	t.Parallel()
+	k := &opener{}
+	u := newUnborn(t, func(o *engine.Options) { k.Kernel, o.Kernel = o.Kernel, k })
+	u.born(t, "200000")
+	if !u.call() || k.ready() != u.dir {
+		t.Fatalf("ready is %q", k.ready())
+	}
+	u.Stop(container().ID)
+	enginetest.Eventually(t, "what is ready is given back", func() bool { return k.ready() == "" })
 	u.start(t)
-	if !u.call() || k.count() != 2 {
-		t.Errorf("after the start it was asked for %d times", k.count())
+	if k.started || !u.call() || k.count() != 1 {
+		t.Errorf("started with what was ready: %t; asked for %d times", k.started, k.count())
 	}
 }
 

@@ -47,6 +47,8 @@ type Kernel interface {
 type Starter interface {
 	// Ready opens what the proof of a container's plan will read; false: its files are not there yet.
 	Ready(t plan.Target, all plan.Plan) (enough bool)
+	// Unready gives back what Ready has opened, where no Start has used it.
+	Unready(t plan.Target)
 	// Start is Apply of todo followed by Verify of all, for the container at t; release, called once, gives back what the pass holds.
 	Start(ctx context.Context, t plan.Target, todo, all plan.Plan, gen uint64) (results []apply.Result, bad []apply.Mismatch, release func())
 }

@@ -44,8 +44,9 @@ func (g *Engine) RemovePod(sandbox string) {
 		g.released(e)
 	}
 	g.jobs.add(func(ctx context.Context) {
-		if !ok {
-			pod, left, ok = g.reg.dropPod(sandbox)
+		// Also where it was known: who has read it meanwhile may have put it back.
+		if now, more, again := g.reg.dropPod(sandbox); !ok {
+			pod, left, ok = now, more, again
 		}
 		if ok {
 			g.forgottenPod(ctx, pod, left)

@@ -68,8 +68,12 @@ func (g *Engine) RunPodLater(sb Sandbox) {
 	})
 	g.jobs.add(func(context.Context) {
 		<-read // so that a removal, whose job is behind this one, finds the pod and its files
-		if _, known := g.reg.pod(sb.ID); !known {
+		e, known := g.reg.pod(sb.ID)
+		if !known {
 			return // it has been removed since, or cannot be read
+		}
+		if err := g.unavailable(g.views.Load(), e.p, nil); err != nil {
+			g.problem(sb.ID, "pod", err.Error()) // fail-closed was chosen a moment too late for it
 		}
 		g.reg.succeed(sb.ID)
 		g.settleSoon(sb.ID)

@@ -7,10 +7,13 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/koord-rt/koord-rt/engine"
 	"github.com/koord-rt/koord-rt/engine/enginetest"
+	"github.com/koord-rt/koord-rt/model/node"
+	"github.com/koord-rt/koord-rt/model/plan"
 	"github.com/koord-rt/koord-rt/model/workload"
 )
 
@@ -73,6 +76,37 @@ func TestPodKnownBeforeTheJobs(t *testing.T) {
 	r.Later(func() { close(done) })
 	<-done
 	if n := r.Status().Counters["pods"]; n != 2 {
+		t.Errorf("%d pods are known after all jobs", n)
+	}
+}
+
+// Who reads a pod that its first container has made known meanwhile may put it back after its removal: the removal's job takes it away again.
+func TestPodPutBackAfterItsRemoval(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, 0)
+	gate, begun := make(chan struct{}), make(chan struct{})
+	release := sync.OnceFunc(func() { close(gate) })
+	t.Cleanup(release)
+	var reads atomic.Int32
+	sandbox := engine.Sandbox{ID: "pod", Read: func() *workload.Pod {
+		if reads.Add(1) == 1 {
+			close(begun)
+			<-gate
+		}
+		return &workload.Pod{ID: "pod", UID: "pod", Namespace: "default", Name: "pod"}
+	}}
+	r.RunPodLater(sandbox)
+	<-begun
+	must(t, r.Create(t.Context(), sandbox, container(), func(_ *node.View, spec plan.Plan) plan.Plan { return spec }))
+	r.RemovePod("pod")
+	if n := r.Status().Counters["pods"]; n != 0 {
+		t.Fatalf("%d pods are known after the removal", n)
+	}
+	release()
+	done := make(chan struct{})
+	r.Later(func() { close(done) })
+	<-done
+	if n := r.Status().Counters["pods"]; n != 0 {
 		t.Errorf("%d pods are known after all jobs", n)
 	}
 }

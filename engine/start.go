@@ -84,6 +84,7 @@ func (g *Engine) Start(ctx context.Context, sb Sandbox, ctr Arrival, pid int, di
 	}
 	g.jobs.add(func(ctx context.Context) {
 		release()
+		g.unreadied(made) // somebody was at it when the start came
 		g.count(results)
 		g.noteUnits(v, results)
 		if len(notUndone(stood, e.plan, results)) == 0 {

@@ -50,7 +50,12 @@ func (g *Engine) released(e entry) {
 		g.repairSoon() // LS and BE widen again
 	}
 	g.settleSoon(e.sandbox)
-	g.jobs.add(func(context.Context) { g.removeMon(e) })
+	g.jobs.add(func(context.Context) {
+		g.removeMon(e)
+		if pod, ok := g.reg.pod(e.sandbox); ok { // else it is forgotten, with all that is open of it
+			g.unreadied(e.c.Target(pod.p))
+		}
+	})
 }
 
 // StopPod ends a pod: its protections no longer count. Where nobody tells that its containers have ended with it, this

@@ -121,6 +121,8 @@ func (w *writer) Start(
 
 func (w *writer) Ready(t plan.Target, all plan.Plan) bool { return w.now.Load().Ready(t, all) }
 
+func (w *writer) Unready(t plan.Target) { w.now.Load().Unready(t) }
+
 func (w *writer) SyncUnits(ctx context.Context, p plan.Plan, gen uint64) []apply.Result {
 	return w.now.Load().SyncUnits(ctx, p, gen)
 }

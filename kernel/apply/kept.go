@@ -49,7 +49,7 @@ type lent struct {
 // lend has the batch use what is kept of its bursts.
 func (b *batch) lend() {
 	for i := range b.p {
-		if b.p[i].Knob != plan.CPUBurst || len(b.lent) >= lentMost {
+		if b.p[i].Knob != plan.CPUBurst || b.p[i].Observe || len(b.lent) >= lentMost {
 			continue
 		}
 		t := b.find(b.p[i].Target)
@@ -130,7 +130,7 @@ func (b *batch) giveBack() {
 	b.lent = b.lent[:0]
 }
 
-// evict closes some of the files whose cgroups are gone: a container that has ended is forgotten when it is removed, which may be days later.
+// evict closes some of the files, and of what is ready for a start, whose cgroups are gone: a container that has ended is forgotten when it is removed, which may be days later.
 func (a *Applier) evict() {
 	var some []*target
 	a.mu.Lock()
@@ -148,8 +148,13 @@ func (a *Applier) evict() {
 		if t.kept.fd1 > 0 && !root.Alive(t.kept.fd1-1) {
 			k = a.unkeep(t)
 		}
+		var s *session
+		if t.ready != nil && !t.ready.files.Alive() {
+			s = a.unready(t)
+		}
 		t.mu.Unlock()
 		k.close()
+		s.end()
 	}
 }
 

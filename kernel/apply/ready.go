@@ -15,12 +15,17 @@ const readyLimit = 64
 // Ready opens the files that a plan's proof will read, for the Start of the container at t. It reports whether there is nothing to come back for:
 // where files are missing yet, nothing is kept. What stands in them is not looked at.
 func (a *Applier) Ready(t plan.Target, all plan.Plan) (enough bool) {
-	if len(all) == 0 || a.readyNow.Load() >= a.readyMost.Load() {
+	if len(all) == 0 || a.readyMost.Load() == 0 {
 		return true
 	}
+	if a.readyNow.Load() >= a.readyMost.Load() {
+		if a.evict(); a.readyNow.Load() >= a.readyMost.Load() {
+			return true
+		}
+	}
 	s := a.open()
+	defer func() { s.end() }()
 	if !s.look(all) {
-		s.close()
 		return false
 	}
 	held := a.take(keyOf(t))
@@ -31,8 +36,27 @@ func (a *Applier) Ready(t plan.Target, all plan.Plan) (enough bool) {
 	}
 	held.mu.Unlock()
 	old.end()
-	s.end()
 	return true
+}
+
+// Unready gives back what was made ready for a container that has started without it, or will not.
+func (a *Applier) Unready(t plan.Target) {
+	if held := a.readyAt(t); held != nil {
+		held.mu.Lock()
+		s := a.unready(held)
+		held.mu.Unlock()
+		s.end()
+	}
+}
+
+// readyAt is the target of a container for which something may be ready, nil for none.
+func (a *Applier) readyAt(t plan.Target) *target {
+	if a.readyNow.Load() == 0 {
+		return nil
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.targets[keyOf(t)]
 }
 
 // look opens what verify will read: the files, and where that asks for processes the list of them and its directory.
@@ -64,14 +88,9 @@ func (a *session) look(p plan.Plan) bool {
 
 // starting is the session of a container's start: the one that is ready for it, else a new one. Nobody is waited for.
 func (a *Applier) starting(t plan.Target) (s *session, ready bool) {
-	if a.readyNow.Load() > 0 {
-		a.mu.Lock()
-		held := a.targets[keyOf(t)]
-		a.mu.Unlock()
-		if held != nil && held.mu.TryLock() {
-			s = a.unready(held)
-			held.mu.Unlock()
-		}
+	if held := a.readyAt(t); held != nil && held.mu.TryLock() {
+		s = a.unready(held)
+		held.mu.Unlock()
 	}
 	if s == nil {
 		return a.open(), false
@@ -95,5 +114,3 @@ func (s *session) end() {
 		s.close()
 	}
 }
-
-func hasFailed(r Result) bool { return r.Err != nil }

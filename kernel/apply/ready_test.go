@@ -31,7 +31,7 @@ func testReady(t *testing.T, v node.CgroupVersion, tree func(testing.TB) *realTr
 	realRoot(t, v, cgroup.Options{}) // else it is left to the VM as a whole
 	for name, test := range map[string]func(*readying){
 		"start": (*readying).start, "later value": (*readying).later, "entered": (*readying).entered, "below": (*readying).below, "missing": (*readying).missing, "successor": (*readying).successor,
-		"forgotten": (*readying).forgotten, "limit": (*readying).limit, "closed": (*readying).closed, "inherited": (*readying).inherited,
+		"writes": (*readying).writes, "given back": (*readying).givenBack, "forgotten": (*readying).forgotten, "limit": (*readying).limit, "closed": (*readying).closed, "inherited": (*readying).inherited,
 	} {
 		t.Run(name, func(t *testing.T) { test(tree(t).readying(t)) })
 	}
@@ -241,6 +241,45 @@ func (k *readying) successor() {
 	k.ready(true)
 	k.without(func() {})
 	k.starts(plan.CPUShares, plan.MemoryLimit, plan.CPUQuota)
+	k.ready(true)
+	k.without(func() {})
+	results, bad, release := k.Start(k.t.Context(), k.ctr, k.all[:3], k.all, 1)
+	release()
+	if bad != nil || slices.ContainsFunc(results, func(r apply.Result) bool { return r.Outcome != apply.Written }) {
+		k.t.Errorf("what the successor needs: %+v; the proof says %v", results, bad)
+	}
+	k.holds(false)
+}
+
+// writes goes through files that were opened to be read.
+func (k *readying) writes() {
+	k.ready(true)
+	todo := plan.Plan{k.r.ctr(plan.CPUShares, 300), k.r.ctr(plan.MemoryLimit, 1<<25)}
+	results, bad, release := k.Start(k.t.Context(), k.ctr, todo, todo, 1)
+	release()
+	if bad != nil || results[0].Outcome != apply.Written || results[1].Outcome != apply.Written {
+		k.t.Errorf("results %+v; the proof says %v", results, bad)
+	}
+	k.holds(false)
+}
+
+// given back is what nobody starts, and what has died where there is no room.
+func (k *readying) givenBack() {
+	k.ready(true)
+	k.Unready(k.ctr)
+	k.holds(false)
+	k.ReadyMost(1)
+	k.ready(true)
+	pod := k.all[0]
+	pod.Target = k.r.pod(plan.CPUShares, 0).Target
+	k.without(func() {
+		before := descriptors(k.t)
+		if !k.Ready(pod.Target, plan.Plan{pod}) || descriptors(k.t) >= before {
+			k.t.Errorf("%d descriptors, %d before: what has died keeps the place", descriptors(k.t), before)
+		}
+	})
+	k.Unready(pod.Target)
+	k.holds(false)
 }
 
 // forgotten closes what nobody has started.

@@ -5,7 +5,6 @@ package apply
 
 import (
 	"context"
-	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -75,10 +74,14 @@ func (a *Applier) Start(
 			s.close() // it panicked
 		}
 	}()
+	// What is open may be of a cgroup that was removed, and there may be another one by now: then nothing is written, nor believed.
+	if ready && len(todo) > 0 && !s.files.Alive() {
+		s.again()
+	}
 	results, bad = s.apply(ctx, todo, gen), s.verify(all)
-	if ready && (len(bad) > 0 || slices.ContainsFunc(results, hasFailed)) && !s.files.Alive() {
-		s.again() // its cgroup was removed, and there may be another one by now
-		results, bad = s.apply(ctx, todo, gen), s.verify(all)
+	if ready && len(bad) > 0 && !s.files.Alive() {
+		s.again()
+		bad = s.verify(all)
 	}
 	s.batch.giveBack() // not with the release: who asks for Last meanwhile would be told that somebody writes
 	return results, bad, s.close
