@@ -130,7 +130,8 @@ func (b *batch) giveBack() {
 	b.lent = b.lent[:0]
 }
 
-// evict closes some of the files, and of what is ready for a start, whose cgroups are gone: a container that has ended is forgotten when it is removed, which may be days later.
+// evict closes some of the files, and of what is ready for a start, whose cgroups are gone: a container that has ended is forgotten when it is
+// removed, which may be days later.
 func (a *Applier) evict() {
 	var some []*target
 	a.mu.Lock()

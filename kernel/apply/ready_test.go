@@ -158,8 +158,11 @@ func (k *readying) instead(knob plan.Knob, text string, f func()) {
 func (k *readying) start() {
 	k.ready(true)
 	k.holds(true)
-	k.instead(plan.CPUShares, "7\n", func() { k.starts(plan.CPUShares) })
-	k.starts() // what was ready was used up
+	for _, r := range k.applier().Apply(k.t.Context(), plan.Plan{k.r.ctr(plan.CPUShares, 300)}, 1) {
+		k.must(r.Err)
+	}
+	k.instead(plan.CPUShares, "256\n", func() { k.starts() })
+	k.starts(plan.CPUShares) // what was ready was used up
 }
 
 // later has values changed while the files are open.

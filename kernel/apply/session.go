@@ -74,12 +74,12 @@ func (a *Applier) Start(
 			s.close() // it panicked
 		}
 	}()
-	// What is open may be of a cgroup that was removed, and there may be another one by now: then nothing is written, nor believed.
+	// What is open may be of a cgroup that was removed, and there may be another one by now: there nothing is written, and no failure is believed.
 	if ready && len(todo) > 0 && !s.files.Alive() {
 		s.again()
 	}
 	results, bad = s.apply(ctx, todo, gen), s.verify(all)
-	if ready && len(bad) > 0 && !s.files.Alive() {
+	if ready && len(bad) > 0 {
 		s.again()
 		bad = s.verify(all)
 	}
