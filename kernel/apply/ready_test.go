@@ -136,11 +136,9 @@ func (k *readying) starts(wrong ...plan.Knob) {
 	k.holds(false)
 }
 
-// instead has the open file of a knob be another one while f runs.
-func (k *readying) instead(knob plan.Knob, text string, f func()) {
+// instead has an open file be another one, which says text, while f runs.
+func (k *readying) instead(file, text string, f func()) {
 	k.t.Helper()
-	file, err := k.r.fs.Path(k.ctr, knob)
-	k.must(err)
 	hidden := openAs(k.t, file)
 	if hidden < 0 {
 		k.t.Fatalf("%s is not open", file)
@@ -156,12 +154,16 @@ func (k *readying) instead(knob plan.Knob, text string, f func()) {
 
 // start reads what is open, and gives it back.
 func (k *readying) start() {
+	file, err := k.r.fs.Path(k.ctr, plan.CPUShares)
+	k.must(err)
+	text, err := root.Read(file)
+	k.must(err)
 	k.ready(true)
 	k.holds(true)
 	for _, r := range k.applier().Apply(k.t.Context(), plan.Plan{k.r.ctr(plan.CPUShares, 300)}, 1) {
 		k.must(r.Err)
 	}
-	k.instead(plan.CPUShares, "256\n", func() { k.starts() })
+	k.instead(file, text, func() { k.starts() })
 	k.starts(plan.CPUShares) // what was ready was used up
 }
 
