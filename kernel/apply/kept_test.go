@@ -15,7 +15,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/koord-rt/koord-rt/kernel/apply"
-	"github.com/koord-rt/koord-rt/kernel/cgroup"
 	"github.com/koord-rt/koord-rt/kernel/root"
 	"github.com/koord-rt/koord-rt/model/node"
 	"github.com/koord-rt/koord-rt/model/plan"
@@ -27,12 +26,10 @@ func TestKeptRealV2(t *testing.T) { testKept(t, node.CgroupV2, realV2) }
 
 func testKept(t *testing.T, v node.CgroupVersion, tree func(testing.TB) *realTree) {
 	t.Helper()
-	realRoot(t, v, cgroup.Options{}) // else it is left to the VM as a whole
-	for name, test := range map[string]func(*keeping){
-		"one file": (*keeping).oneFile, "start": (*keeping).start, "limit": (*keeping).limit, "successor": (*keeping).successor, "crowd": (*keeping).crowd,
-	} {
-		t.Run(name, func(t *testing.T) { test(tree(t).keeping(t)) })
-	}
+	onTrees(t, v, tree, (*realTree).keeping, map[string]func(*keeping){
+		"one file": (*keeping).oneFile, "start": (*keeping).start, "limit": (*keeping).limit, "successor": (*keeping).successor,
+		"observed": (*keeping).observed, "crowd": (*keeping).crowd,
+	})
 }
 
 // keeping is an Applier on the subtree whose container is given bursts.
@@ -217,6 +214,23 @@ func (k *keeping) start() {
 	k.keeps(1)
 	k.write(20000, apply.Written, "20000", 1)
 	k.forget()
+}
+
+// observed leaves the file of a cgroup that was removed out of the record of a burst that is only looked at.
+func (k *keeping) observed() {
+	k.t.Helper()
+	k.write(30000, apply.Written, "30000", 1)
+	k.anew()
+	seen := k.r.ctr(plan.CPUBurst, 20000)
+	seen.Observe = true
+	k.Apply(k.t.Context(), plan.Plan{seen}, 1)
+	inode, err := root.Inode(k.dir)
+	k.must(err)
+	if all := k.l.all(); all[len(all)-1].Inode != inode {
+		k.t.Errorf("record %+v, want inode %d", all[len(all)-1], inode)
+	}
+	k.must(k.Forget(seen.Target))
+	k.keeps(0)
 }
 
 // limit keeps no more than it may.

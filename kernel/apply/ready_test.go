@@ -14,7 +14,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/koord-rt/koord-rt/kernel/apply"
-	"github.com/koord-rt/koord-rt/kernel/cgroup"
 	"github.com/koord-rt/koord-rt/kernel/proc"
 	"github.com/koord-rt/koord-rt/kernel/root"
 	"github.com/koord-rt/koord-rt/kernel/wire"
@@ -28,13 +27,10 @@ func TestReadyRealV2(t *testing.T) { testReady(t, node.CgroupV2, realV2) }
 
 func testReady(t *testing.T, v node.CgroupVersion, tree func(testing.TB) *realTree) {
 	t.Helper()
-	realRoot(t, v, cgroup.Options{}) // else it is left to the VM as a whole
-	for name, test := range map[string]func(*readying){
+	onTrees(t, v, tree, (*realTree).readying, map[string]func(*readying){
 		"start": (*readying).start, "later value": (*readying).later, "entered": (*readying).entered, "below": (*readying).below, "missing": (*readying).missing, "successor": (*readying).successor,
 		"writes": (*readying).writes, "given back": (*readying).givenBack, "forgotten": (*readying).forgotten, "limit": (*readying).limit, "closed": (*readying).closed, "inherited": (*readying).inherited,
-	} {
-		t.Run(name, func(t *testing.T) { test(tree(t).readying(t)) })
-	}
+	})
 }
 
 // readying is an Applier on the subtree, and the plan of its container: the values that it has, and its process's policy, which is the normal one (0).

@@ -87,6 +87,17 @@ func newRealTree(t testing.TB, files cgroup.FS, moving []string, made func(dir s
 	return r
 }
 
+// onTrees runs each test on a subtree of its own, with what made has of it.
+func onTrees[T any](
+	t *testing.T, v node.CgroupVersion, tree func(testing.TB) *realTree, made func(*realTree, *testing.T) T, tests map[string]func(T),
+) {
+	t.Helper()
+	realRoot(t, v, cgroup.Options{}) // else it is left to the VM as a whole
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) { test(made(tree(t), t)) })
+	}
+}
+
 // snapshot reads what can be set in the subtree.
 func (r *realTree) snapshot(t *testing.T) map[string]string {
 	t.Helper()
