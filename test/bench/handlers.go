@@ -61,14 +61,29 @@ const (
 	sharer = "plain"
 )
 
-// oursNoopBare is koord-nri, two plugins that do nothing, and one that does a fixed piece of work alone. noop and plain stand before ours and
-// behind it by turns. bare is last: what it writes, ours must have to write.
+// oursNoopBare is koord-nri, two plugins that do nothing, and one that does a fixed piece of work alone. The first three take every order, each
+// once in six rounds: over three each has each place, over six each has each before it. bare is last: what it writes, ours must have to write.
 var oursNoopBare = contest{names: []string{"ours", idler, sharer, "bare"}, places: func(round int) map[string]string {
-	if round%2 == 0 {
-		return map[string]string{idler: "03", sharer: "04", "ours": "05", "bare": "08"}
+	out := map[string]string{"bare": "08"}
+	order := inTurn([3]string{"ours", idler, sharer}, round)
+	first := 5 - slices.Index(order[:], "ours") // koord-nri's own index stays
+	for i, name := range order {
+		out[name] = fmt.Sprintf("%02d", first+i)
 	}
-	return map[string]string{"ours": "05", sharer: "06", idler: "07", "bare": "08"}
+	return out
 }}
+
+// inTurn is the order of a round: each of three has each place once in three rounds, and every order comes once in six.
+func inTurn(names [3]string, round int) [3]string {
+	if round/len(names)%2 == 1 {
+		names[1], names[2] = names[2], names[1]
+	}
+	var out [3]string
+	for i, name := range names {
+		out[(i+round)%len(names)] = name
+	}
+	return out
+}
 
 // labels are the names under which the runtime's metrics tell of the contenders in a round.
 func (c contest) labels(round int) map[string]string {

@@ -5,9 +5,12 @@ package main
 
 import (
 	"context"
+	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -80,24 +83,34 @@ func TestReadBare(t *testing.T) {
 	}
 }
 
-// Over two rounds each plugin that does nothing stands before ours once and behind it once; bare is always last, so that it finds nothing to
-// write that ours would have had to.
-func TestIndices(t *testing.T) {
+// Over three rounds koord-nri and both plugins that do nothing have each place once, over six each order comes once; bare is always last, so that it
+// finds nothing to write that ours would have had to.
+func TestPlaces(t *testing.T) {
 	t.Parallel()
-	for _, idle := range []string{idler, sharer} {
-		before := 0
-		for round := range 2 {
+	orders := map[string]bool{}
+	for first := 0; first < 6; first += 3 {
+		had := map[string]bool{}
+		for round := first; round < first+3; round++ {
 			at := oursNoopBare.places(round)
-			if at["ours"] != plainIndex || at["bare"] <= max(at["ours"], at[idle]) || at[idle] == at["ours"] {
+			if at["ours"] != plainIndex || at["bare"] <= max(at["ours"], at[idler], at[sharer]) {
 				t.Errorf("round %d: %v", round, at)
 			}
-			if at[idle] < at["ours"] {
-				before++
+			order := []string{"ours", idler, sharer}
+			slices.SortFunc(order, func(a, b string) int { return strings.Compare(at[a], at[b]) })
+			for i, name := range order {
+				had[fmt.Sprint(name, i)] = true
 			}
+			orders[fmt.Sprint(order)] = true
 		}
-		if before != 1 {
-			t.Errorf("%s stands before ours %d times in two rounds", idle, before)
+		if len(had) != 9 {
+			t.Errorf("rounds from %d on: %v", first, had)
 		}
+	}
+	if len(orders) != 6 {
+		t.Errorf("%v", orders)
+	}
+	if _, err := parse([]string{"-rounds", "4"}, io.Discard); err == nil {
+		t.Error("four rounds, in which a plugin has one place more often than another, are taken")
 	}
 }
 
@@ -117,7 +130,7 @@ func TestLeastPlaces(t *testing.T) {
 	if len(had) != leastRounds*len(twoNoopsAndMust.names) {
 		t.Errorf("%v", had)
 	}
-	if got := oursNoopBare.labels(1); got["05-koord-rt"] != "ours" || got["06-noop"] != sharer || got["07-noop"] != idler || got["08-noop"] != "bare" {
+	if got := oursNoopBare.labels(1); got["04-noop"] != sharer || got["05-koord-rt"] != "ours" || got["06-noop"] != idler || got["08-noop"] != "bare" {
 		t.Errorf("%v", got)
 	}
 }

@@ -17,10 +17,9 @@ import (
 // twoNoopsAndMust takes each place once in three rounds. noop and again are the same program; must answers CreateContainer with as much
 // as koord-nri does, and makes the system calls of StartContainer and UpdateContainer in these calls, on the container itself.
 var twoNoopsAndMust = contest{names: []string{"noop", "again", "must"}, places: func(round int) map[string]string {
-	places := [...]string{"04", "05", "06"}
 	out := map[string]string{}
-	for i, name := range []string{"noop", "again", "must"} {
-		out[name] = places[(i+round)%len(places)]
+	for i, name := range inTurn([3]string{"noop", "again", "must"}, round) {
+		out[name] = fmt.Sprintf("%02d", 4+i)
 	}
 	return out
 }}

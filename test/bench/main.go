@@ -95,7 +95,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	f.IntVar(&o.decisions, "decisions", 200_000, "decide: decisions to time")
 	f.IntVar(&o.running, "running", 250, "handlers, apart, least, proxy: running containers, ten to a pod")
 	f.IntVar(&o.creates, "creates", 1000, "handlers, apart, least: containers per concurrency, at least, two to a pod, over all rounds")
-	f.IntVar(&o.rounds, "rounds", 2, "handlers, apart: rounds; noop stands before ours and behind it by turns")
+	f.IntVar(&o.rounds, "rounds", 6, "handlers, apart: rounds, a multiple of 3; in three of them ours and both plugins that do nothing have each place once")
 	f.IntVar(&o.pairs, "pairs", 2000, "pairs: pairs of pods")
 	f.BoolVar(&o.none, "none", false, "pairs: compare with no plugin at all, too")
 	f.BoolVar(&o.stamp, "stamp", false, "pairs: compare with a plugin that adds one annotation and nothing else, too")
@@ -132,6 +132,9 @@ func parse(args []string, stderr io.Writer) (options, error) {
 		if n < 1 {
 			return o, fmt.Errorf("-%s must be at least 1", name)
 		}
+	}
+	if o.rounds%3 != 0 {
+		return o, fmt.Errorf("-rounds is %d, and must be a multiple of 3: each plugin has each place as often as the others", o.rounds)
 	}
 	return o, errors.Join(o.agent.check(), o.manager.check())
 }
