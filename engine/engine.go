@@ -112,6 +112,8 @@ type Options struct {
 	// Leave tells the other writers of the run directory that this one is about to end. others reports that one of them
 	// lives on; else left is what all of them have written. Nil for a program that is alone.
 	Leave func() (others bool, left *Past)
+	// Quiet is called when all that events have left for later is done; may be nil. It is waited for, but by no event.
+	Quiet func()
 	// OnFormula is told when the runtime's weight formula turns out to be another than assumed; may be nil.
 	OnFormula func(unit.WeightFormula)
 	// Now defaults to time.Now.

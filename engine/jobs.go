@@ -135,7 +135,14 @@ func (g *Engine) UnderWay(sandbox string) (answered func()) {
 }
 
 // jobsLoop runs jobs until ctx ends.
-func (g *Engine) jobsLoop(ctx context.Context) { g.jobs.run(ctx, g.job, g.pulses.jobs.rest) }
+func (g *Engine) jobsLoop(ctx context.Context) {
+	g.jobs.run(ctx, g.job, func() {
+		g.pulses.jobs.rest()
+		if g.o.Quiet != nil {
+			g.o.Quiet()
+		}
+	})
+}
 
 // job does one. What panics is left undone, and the jobs behind it are not.
 func (g *Engine) job(ctx context.Context, f func(context.Context)) {

@@ -159,7 +159,7 @@ func (h *Host) connect(roots root.Roots, static engine.Static, views *engine.Vie
 		Boot: boot, Config: h.o.Config, Log: h.o.Log, Metrics: h.Metrics, Edge: h.o.Edge, Journal: h.run, Kernel: kernel,
 		Join: h.o.Join, ExitsUntold: h.o.ExitsUntold, UpdatesUntold: h.o.UpdatesUntold, UpdatesAwaited: h.o.UpdatesAwaited, Beside: h.o.Beside, Leave: h.leaving,
 		Views: views, Past: past, Live: live(roots, &static.Kernel, h.o.Config.Host.CDIDirs, h.probe.soon), CgroupRoot: searchRoot(roots, &static.Kernel), List: h.o.List,
-		Births: h.births,
+		Births: h.births, Quiet: run.NewCollector().Quiet,
 		Groups: resctrl.FS(roots.Resctrl), // may be mounted later; until then no group is decided
 		OnFormula: func(f unit.WeightFormula) {
 			if err := h.writer.setWeight(f); err != nil {
