@@ -6,6 +6,7 @@ package engine
 import (
 	"runtime"
 	"sync"
+	"time"
 )
 
 // idleHands bounds the goroutines that wait for work. More events at once get goroutines of their own, which end.
@@ -32,6 +33,16 @@ func (c *crew) do(f func()) {
 	c.idle = c.idle[:n-1]
 	c.mu.Unlock()
 	hand <- f
+}
+
+// behind has f run a moment after the reply that is about to be written. At once it would keep the runtime from reading it: a write to a socket
+// wakes the reader on the writer's processor, which is expected to be free in a moment (WF_SYNC, kernel/sched/fair.c) and in real time is given
+// up to nobody.
+func (c *crew) behind(f func()) {
+	c.do(func() {
+		time.Sleep(rest)
+		f()
+	})
 }
 
 // dismiss ends the goroutines that wait; later work gets goroutines that end with it.

@@ -104,7 +104,7 @@ func (g *Engine) lowerPod(ctx context.Context, sandbox string, low plan.Plan, ge
 			return
 		}
 	}
-	g.crew.do(func() {
+	g.crew.behind(func() {
 		defer g.unsettled.release(sandbox)
 		g.shielded("sandbox "+sandbox, func() { g.count(g.o.Kernel.Apply(g.ctx(), low, gen)) })
 	})

@@ -59,10 +59,10 @@ func (g *Engine) RunPodMustWait(annotations map[string]string) bool {
 }
 
 // RunPodLater takes a pod in after the reply to the runtime. Jobs wait for a lull, and the pod's first container is often decided before
-// them: so it is read right behind the reply, and the files are opened in which that container would look the pod's quota up.
+// them: so it is read a moment behind the reply, and the files are opened in which that container would look the pod's quota up.
 func (g *Engine) RunPodLater(sb Sandbox) {
 	read := make(chan struct{})
-	g.crew.do(func() {
+	g.crew.behind(func() {
 		defer close(read)
 		g.shielded("sandbox "+sb.ID, func() { g.o.Live.hold(g.podOf(sb).p.Cgroup) })
 	})

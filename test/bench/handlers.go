@@ -243,6 +243,7 @@ func tellBare(r *report, bare map[int]*measured) {
 		{"CreateContainer", "bare arithmetic of " + took(bareWork.Seconds()) + " in CreateContainer"},
 		{"StartContainer/LS", "bare system calls of StartContainer, LS"}, {"StartContainer/BE", "bare system calls of StartContainer, BE"},
 		{"UpdateContainer/LS", "bare system calls of UpdateContainer, LS"},
+		{"UpdateContainer/LS/decided", "the same behind arithmetic of " + took(bareWork.Seconds())},
 	} {
 		for _, c := range concurrencies {
 			s := bare[c].bare[e.event].sorted()

@@ -104,13 +104,19 @@ func (b *bench) prepareNoop(ctx context.Context, r *rig, p *process, dir, index 
 	if p.name == "stamp" {
 		p.cmd.Args = append(p.cmd.Args, "-stamp")
 	}
+	if p.name == "bare" || p.name == "must" {
+		var err error
+		if p.run, err = runDir(); err != nil {
+			return err
+		}
+		p.bare = filepath.Join(dir, "took")
+		p.cmd.Args = append(p.cmd.Args, "-bare", p.bare, "-ledger", filepath.Join(p.run, "ledger"))
+	}
 	switch p.name {
 	case "bare":
-		p.bare = filepath.Join(dir, "took")
-		p.cmd.Args = append(p.cmd.Args, "-bare", p.bare, "-work", bareWork.String(), "-stamp")
+		p.cmd.Args = append(p.cmd.Args, "-work", bareWork.String(), "-stamp")
 	case "must":
-		p.bare = filepath.Join(dir, "took")
-		p.cmd.Args = append(p.cmd.Args, "-bare", p.bare, "-alone")
+		p.cmd.Args = append(p.cmd.Args, "-alone")
 	}
 	p.ready = func() error {
 		_, err := os.Stat(ready)

@@ -41,10 +41,10 @@ func (b *bare) start(sb *api.PodSandbox, c *api.Container) error {
 			b.mu.Lock()
 			b.kept[c.GetId()] = f
 			b.mu.Unlock()
-			return f.put(burst)
+			return f.put(burst, b.intend)
 		}
 		for _, path := range b.limits(cgroup) {
-			if err := writeAndRead(path, ""); err != nil {
+			if err := b.writeAndRead(path, ""); err != nil {
 				return err
 			}
 		}
@@ -67,7 +67,7 @@ func (b *bare) lower(sb *api.PodSandbox, c *api.Container, r *api.LinuxResources
 		if !ok {
 			return fmt.Errorf("the burst of container %s is not open", c.GetId())
 		}
-		return f.put(lowered)
+		return f.put(lowered, b.intend)
 	})
 	if ok {
 		err = errors.Join(err, f.close())

@@ -18,15 +18,18 @@ import (
 	"github.com/koord-rt/koord-rt/adapt/nri"
 )
 
-// bare is what the kernel alone asks for in StartContainer and UpdateContainer: the system calls that put the values of the
-// benchmarks' pods in force and read them back, without decision, ledger or registry. No plugin that keeps the same promise can be faster.
-// In CreateContainer it computes for a while: no memory, no lock, no system call, so what it takes longer than alone is the
-// machine's doing.
+// bare is what the promise alone asks for in StartContainer and UpdateContainer: the system calls that put the values of the
+// benchmarks' pods in force and read them back, and that keep before each write, in a file, what it will be (D7), without decision, format or registry.
+// No plugin that keeps the same promise can be faster.
+// In CreateContainer, and in UpdateContainer in place of a decision, it computes for a while: no memory, no lock, no system call, so what it takes
+// longer than alone is the machine's doing.
 type bare struct {
 	v2    bool
 	turns int // of the arithmetic, 0 for none
 	// alone says that there is no koord-nri beside it, so that the calls stand where koord-nri's would.
 	alone bool
+	// ledger is appended to before each write.
+	ledger file
 
 	mu   sync.Mutex
 	pods map[string]*pod // by sandbox id
@@ -37,7 +40,8 @@ type bare struct {
 
 // measurement is one event: when it began, and how long the work took.
 type measurement struct {
-	event string // with the pod's class at a start, since classes ask for other calls: "StartContainer/LS"
+	// event is with the pod's class where classes ask for other calls, "StartContainer/LS", and with what is measured beside them.
+	event string
 	begin time.Time
 	took  time.Duration
 }
@@ -52,12 +56,19 @@ const (
 	classLabel = "koordinator.sh/qosClass"
 )
 
-func newBare(work time.Duration, alone bool) (*bare, error) {
+// recordLength is that of a line of koord-nri's ledger for a burst that is lowered, in bytes.
+const recordLength = 800
+
+// newBare makes the file at ledger.
+func newBare(work time.Duration, alone bool, ledger string) (*bare, error) {
 	var st unix.Statfs_t
 	if err := unix.Statfs("/sys/fs/cgroup", &st); err != nil {
 		return nil, fmt.Errorf("look at /sys/fs/cgroup: %w", err)
 	}
 	b := &bare{v2: st.Type == unix.CGROUP2_SUPER_MAGIC, alone: alone, pods: map[string]*pod{}, kept: map[string]file{}}
+	if err := b.record(ledger); err != nil {
+		return nil, err
+	}
 	if !alone {
 		b.turns = b.turnsFor(work)
 	}
@@ -126,9 +137,9 @@ type pod struct {
 	updated       bool
 }
 
-// update lowers the burst of an LS pod's group, once for each pod, at its first UpdateContainer: the load's first resize is upwards, at
-// which koord-nri calls the kernel for nothing. Right after koord-nri's own calls everything that the kernel looks at would be in
-// the caches.
+// update does the arithmetic and lowers the burst of an LS pod's group, once for each pod, at its first UpdateContainer: the load's first resize is
+// upwards, at which koord-nri calls the kernel for nothing. Right after koord-nri's own calls everything that the kernel looks at would be in
+// the caches. What both took is told, and what the system calls did.
 func (b *bare) update(sb *api.PodSandbox) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -138,8 +149,12 @@ func (b *bare) update(sb *api.PodSandbox) error {
 	}
 	p.updated = true
 	begin := time.Now()
-	err := p.kept.put(lowered)
-	b.took = append(b.took, measurement{"UpdateContainer/" + p.class, begin, time.Since(begin)})
+	b.sum += compute(uint64(begin.UnixNano()), b.turns)
+	decided := time.Now()
+	err := p.kept.put(lowered, b.intend)
+	took := time.Since(begin)
+	b.took = append(b.took, measurement{"UpdateContainer/" + p.class, decided, took - decided.Sub(begin)},
+		measurement{"UpdateContainer/" + p.class + "/decided", begin, took})
 	return err
 }
 
@@ -159,10 +174,10 @@ func (b *bare) stop(sb *api.PodSandbox) (err error) {
 	}
 	begin := time.Now()
 	if p.class == "LS" {
-		err = writeAndRead(b.burst(p.cgroup), burst)
+		err = b.writeAndRead(b.burst(p.cgroup), burst)
 	} else {
 		for _, path := range b.limits(p.cgroup) {
-			if err = writeAndRead(path, ""); err != nil {
+			if err = b.writeAndRead(path, ""); err != nil {
 				break
 			}
 		}
@@ -214,12 +229,35 @@ func (b *bare) limits(cgroup string) []string {
 }
 
 // writeAndRead opens a file of the kernel, reads what it was, writes value unless it is empty, and reads it back.
-func writeAndRead(path, value string) error {
+func (b *bare) writeAndRead(path, value string) error {
 	f, err := open(path, value != "")
 	if err != nil {
 		return err
 	}
-	return errors.Join(f.put(value), f.close())
+	return errors.Join(f.put(value, b.intend), f.close())
+}
+
+// record makes the ledger.
+func (b *bare) record(path string) error {
+	fd, err := unix.Open(path, unix.O_WRONLY|unix.O_APPEND|unix.O_CREAT|unix.O_EXCL|unix.O_CLOEXEC, 0o600)
+	if err != nil {
+		return fmt.Errorf("create ledger %s: %w", path, err)
+	}
+	b.ledger = file{path, fd}
+	return nil
+}
+
+// intend keeps what is about to be written: some text as long.
+func (b *bare) intend() error {
+	var line [recordLength]byte
+	for i := range line {
+		line[i] = 'x'
+	}
+	line[recordLength-1] = '\n'
+	if _, err := unix.Write(b.ledger.fd, line[:]); err != nil {
+		return fmt.Errorf("write %s: %w", b.ledger.path, err)
+	}
+	return nil
 }
 
 // file is an open file of the kernel.
@@ -247,14 +285,17 @@ func (f file) close() error {
 	return nil
 }
 
-// put reads what the file was, writes value unless it is empty, and reads it back.
-func (f file) put(value string) error {
+// put reads what the file was, has it kept that value will be written, writes it unless it is empty, and reads it back.
+func (f file) put(value string, intend func() error) error {
 	var old [64]byte
 	if _, err := unix.Pread(f.fd, old[:], 0); err != nil {
 		return fmt.Errorf("read %s: %w", f.path, err)
 	}
 	if value == "" {
 		return nil
+	}
+	if err := intend(); err != nil {
+		return err
 	}
 	if _, err := unix.Pwrite(f.fd, []byte(value), 0); err != nil {
 		return fmt.Errorf("write %s: %w", f.path, err)

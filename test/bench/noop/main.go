@@ -44,6 +44,7 @@ func serve(ctx context.Context, args []string) (err error) {
 	realTime := f.Bool("realtime", false, "run in real time")
 	index := f.String("index", "05", "place among the runtime's plugins")
 	took := f.String("bare", "", "do StartContainer's and UpdateContainer's system calls and CreateContainer's arithmetic, and write to this file at the end what each took")
+	ledger := f.String("ledger", "", "with -bare, file to create, and to append to before each write, as koord-nri does to its ledger")
 	work := f.Duration("work", 0, "processor time of the arithmetic")
 	alone := f.Bool("alone", false, "with -bare, without koord-nri: answer CreateContainer as koord-nri does, make the system calls in StartContainer and UpdateContainer, for the container, and no arithmetic")
 	stamp := f.Bool("stamp", false, "add an annotation to each container")
@@ -62,7 +63,7 @@ func serve(ctx context.Context, args []string) (err error) {
 	}
 	p := &plugin{ready: *ready, stamp: *stamp}
 	if *took != "" {
-		b, err := newBare(*work, *alone)
+		b, err := newBare(*work, *alone, *ledger)
 		if err != nil {
 			return err
 		}

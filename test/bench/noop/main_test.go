@@ -90,8 +90,12 @@ func TestReadyAndStamp(t *testing.T) {
 func TestBare(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	path := filepath.Join(dir, "cpu.max.burst")
-	if err := writeAndRead(path, burst); err == nil {
+	path, ledger := filepath.Join(dir, "cpu.max.burst"), filepath.Join(dir, "ledger")
+	b := &bare{v2: true}
+	if err := b.record(ledger); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.writeAndRead(path, burst); err == nil {
 		t.Error("no error of a file that is missing")
 	}
 	// A plain file keeps what was longer than what is written; a kernel's does not.
@@ -99,14 +103,23 @@ func TestBare(t *testing.T) {
 		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if err := writeAndRead(path, burst); (err == nil) != ok {
+		if err := b.writeAndRead(path, burst); (err == nil) != ok {
 			t.Errorf("over %q: %v", content, err)
 		}
 	}
-	if err := writeAndRead(path, ""); err != nil {
+	if err := b.writeAndRead(path, ""); err != nil {
 		t.Error(err)
 	}
-	b := &bare{v2: true}
+	if st, err := os.Stat(ledger); err != nil || st.Size() != 2*recordLength {
+		t.Errorf("the record of two writes: %v, %v", st, err)
+	}
+	unrecorded := &bare{v2: true, ledger: file{"/none", -1}}
+	if err := errors.Join(os.WriteFile(path, []byte("0"), 0o600), unrecorded.writeAndRead(path, burst)); err == nil {
+		t.Error("no error of a record that cannot be kept")
+	}
+	if text, err := os.ReadFile(path); err != nil || string(text) != "0" {
+		t.Errorf("written before its record: %q, %v", text, err)
+	}
 	if got := b.burst("/kubepods/c"); got != "/sys/fs/cgroup/kubepods/c/cpu.max.burst" || len(b.limits("/kubepods/c")) != 3 {
 		t.Errorf("v2: %s, %q", got, b.limits("/kubepods/c"))
 	}
