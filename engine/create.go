@@ -117,6 +117,7 @@ func (g *Engine) created(pod *workload.Pod, e *entry) {
 	kept := *e
 	g.jobs.add(func(context.Context) {
 		g.expect(&kept)
+		kept.mark.get() // made now, not in the middle of an update
 		g.recordSpec(&kept, kept.plan)
 		g.recordObserved(&kept)
 		g.countDecisions(kept.plan)

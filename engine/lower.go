@@ -18,25 +18,25 @@ import (
 // some tens of milliseconds, and more where many pods are resized at once. The last check gives it back to a pod that keeps its quota.
 const lowFor = 2900 * time.Millisecond
 
+// mustFall reports whether a container's burst, which it returns, stands in the way of the quota that the kubelet asks for, or the pod's may.
+func (g *Engine) mustFall(v *node.View, pod *workload.Pod, c *workload.Container, old, next plan.Plan, before, asked unit.Opt) (own plan.Setting, must bool) {
+	if !v.Kernel.Has(plan.CPUBurst) || v.Ceded.Has(plan.CPUBurst) || !asked.Set {
+		return own, false
+	}
+	own = plan.Setting{Target: c.Target(pod), Knob: plan.CPUBurst}
+	if had := old.Get(plan.CPUBurst); had != nil && !had.Observe {
+		own = *had
+	}
+	return own, g.burstOf(&own) > burstIn(next) || falls(before, asked) // nothing is waited for where nothing has to fall
+}
+
 // lowerBurst makes room for a smaller quota: a quota below the burst that stands in the kernel is EINVAL, on the
 // container and, when the kubelet follows, on the pod. The new bursts come with the reply and with the checks of the pod. The container's
 // falls before the reply, since the runtime writes next; the pod's, where the kubelet can be held up, while the runtime does (lowerPod),
 // since nobody writes there before that call is over. Others are waited for until at most. It reports whether
 // the pod's stood and has to stay low: whoever settles the pod before the kubelet has told of its new quota would raise it to the old one's.
-func (g *Engine) lowerBurst(
-	ctx context.Context, v *node.View, pod podEntry, c *workload.Container, old, next plan.Plan, before, asked unit.Opt, until time.Time,
-) (low bool) {
-	if !v.Kernel.Has(plan.CPUBurst) || v.Ceded.Has(plan.CPUBurst) || !asked.Set {
-		return false
-	}
-	own := plan.Setting{Target: c.Target(pod.p), Knob: plan.CPUBurst}
-	if had := old.Get(plan.CPUBurst); had != nil && !had.Observe {
-		own = *had
-	}
-	if g.burstOf(&own) <= burstIn(next) && !falls(before, asked) {
-		return false // nothing is waited for where nothing has to fall
-	}
-	g.writers.quiet(ctx, c.ID, until) // who is at it may write the old burst
+func (g *Engine) lowerBurst(ctx context.Context, v *node.View, pod podEntry, id string, own plan.Setting, next plan.Plan, until time.Time) (low bool) {
+	g.writers.quiet(ctx, id, until) // who is at it may write the old burst
 	told := !g.podUntold(v, &pod)
 	if told {
 		// Also where none stands yet: a pod whose containers have just started is about to get one, for its old quota.
@@ -58,7 +58,7 @@ func (g *Engine) lowerBurst(
 	if !told || !g.o.UpdatesAwaited {
 		with, podLow = podLow, nil // nobody holds the kubelet up until it has fallen
 	}
-	g.lowerOwn(ctx, v, c.ID, own, next, with)
+	g.lowerOwn(ctx, v, id, own, next, with)
 	if podLow != nil {
 		g.lowerPod(ctx, pod.p.ID, podLow, v.Generation, until)
 	}

@@ -41,26 +41,31 @@ func (g *Engine) append(records ...journal.Record) {
 
 // recordSpec keeps what of pl was put into a container's spec, with what the kubelet had asked: after kill -9 this is how a
 // resized container's base is known (its annotation is as old as the container).
-func (g *Engine) recordSpec(e *entry, pl plan.Plan) {
-	m := e.mark.get()
-	if m == nil {
-		return
-	}
-	records := make([]journal.Record, 0, len(m.Set))
+func (g *Engine) recordSpec(e *entry, pl plan.Plan) { g.append(g.inSpec(e, pl)...) }
+
+// inSpec are the records of what of pl was put into a container's spec.
+func (g *Engine) inSpec(e *entry, pl plan.Plan) (records []journal.Record) {
 	for i := range pl {
 		s := &pl[i]
+		if e.rest.Find(s.Target, s.Knob, s.Key) != nil {
+			continue
+		}
+		m := e.mark.get() // made where something may stand in it
+		if m == nil {
+			return nil
+		}
 		name := s.Knob.String()
 		if s.Key != "" {
 			name += "[" + s.Key + "]"
 		}
-		if _, ok := m.Set[name]; !ok || e.rest.Find(s.Target, s.Knob, s.Key) != nil {
+		if _, ok := m.Set[name]; !ok {
 			continue
 		}
 		rec := g.record(s, journal.ViaRuntime, e.gen)
 		rec.Base = markBase(m, s.Knob)
 		records = append(records, rec)
 	}
-	g.append(records...)
+	return records
 }
 
 // recordObserved keeps what would have been put into a container's spec and can be put nowhere else. What is observed of the kernel's

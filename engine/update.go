@@ -7,6 +7,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/koord-rt/koord-rt/model/journal"
 	"github.com/koord-rt/koord-rt/model/mark"
 	"github.com/koord-rt/koord-rt/model/node"
 	"github.com/koord-rt/koord-rt/model/plan"
@@ -19,42 +20,70 @@ import (
 // its creation was an answer to other values. It returns the container and the whole plan for the edge to answer with: the final
 // values, also those that take back what is no longer wanted.
 func (g *Engine) Update(ctx context.Context, sb Sandbox, ctr Arrival, asked workload.Resources, foreign plan.Plan) (*node.View, plan.Plan, *workload.Container) {
-	until, pod := g.halfway(), g.podOf(sb)
 	if g.o.UpdatesUntold {
-		g.measure(pod.p.ID) // by what the containers had until now
+		g.measure(g.podOf(sb).p.ID) // by what the containers had until now
 	}
-	var (
-		e         entry
-		v         *node.View
-		before    workload.Resources
-		old, full plan.Plan
-	)
+	return g.DecideUpdate(sb, ctr, asked, foreign).Update(ctx)
+}
+
+// Resize is an update that has been decided and is not promised yet.
+type Resize struct {
+	g             *Engine
+	v             *node.View
+	pod           podEntry
+	e             entry
+	before, asked workload.Resources
+	old, full     plan.Plan
+	until         time.Time
+	// records are what the runtime will keep of the answer, kept before it does: a next life would take our values for the kubelet's.
+	records []journal.Record
+	// own is the container's burst, falls that it stands in the way.
+	own   plan.Setting
+	falls bool
+}
+
+// DecideUpdate decides a container anew out of memory alone.
+func (g *Engine) DecideUpdate(sb Sandbox, ctr Arrival, asked workload.Resources, foreign plan.Plan) *Resize {
+	u := &Resize{g: g, until: g.halfway(), pod: g.podOf(sb), asked: asked}
+	pod, e := u.pod.p, &u.e
 	for swapped := false; !swapped; {
-		e = g.entryOf(pod, sb, ctr)
-		was, c := e, *e.c
-		v = g.views.Load()
-		e.record = g.recorded(v, pod.p, &e)
-		before, old = c.Base, join(e.stood(), e.record)
-		c.Base, c.Foreign = mark.Overlay(before, asked), foreign
+		*e = g.entryOf(u.pod, sb, ctr)
+		was, c := *e, *e.c
+		u.v = g.views.Load()
+		e.record = g.recorded(u.v, pod, e)
+		u.before, u.old = c.Base, join(e.stood(), e.record)
+		c.Base, c.Foreign = mark.Overlay(u.before, asked), foreign
 		e.c = &c
-		e.plan, e.gen, e.rendered = g.decide(v, pod.p, &c), v.Generation, undecided
-		full = withUndo(v, old, e.plan, c.Base)
-		e.mark, e.told, e.record = g.markOf(v, full, &c), join(e.plan, old), join(e.record, inRecord(v, full))
+		e.plan, e.gen, e.rendered = g.decide(u.v, pod, &c), u.v.Generation, undecided
+		u.full = withUndo(u.v, u.old, e.plan, c.Base)
+		e.mark, e.told, e.record = g.markOf(u.v, u.full, &c), join(e.plan, u.old), join(e.record, inRecord(u.v, u.full))
 		e.toldAt = g.o.Now()
-		swapped = g.reg.swapContainer(&was, e) // before the burst falls: a repair that has listed the old plan must not raise it again
+		swapped = g.reg.swapContainer(&was, *e) // before the burst falls: a repair that has listed the old plan must not raise it again
 	}
-	c := e.c
-	g.recordSpec(&e, full) // before the runtime keeps it: a next life would take our values for the kubelet's
-	if g.podUntold(v, &pod) {
-		from := unmoved(before, c.Base, g.measure(pod.p.ID)) // what shifts is what stands
-		g.shiftPod(pod.p.ID, &from, &c.Base)
-		g.unsettled.quiet(ctx, pod.p.ID, until)
-		g.checkPodLater(pod.p.ID) // the kubelet writes the pod's cgroup next, and nobody tells
+	u.records = g.inSpec(e, u.full)
+	u.own, u.falls = g.mustFall(u.v, pod, e.c, u.old, u.full, u.before.Quota, asked.Quota)
+	return u
+}
+
+// InMemory reports whether nothing that Update still has to do can wait for a file or for somebody who is at one.
+func (u *Resize) InMemory() bool {
+	return len(u.records) == 0 && !u.falls && !u.g.podUntold(u.v, &u.pod)
+}
+
+// Update is the rest of Engine.Update.
+func (u *Resize) Update(ctx context.Context) (*node.View, plan.Plan, *workload.Container) {
+	g, c, pod := u.g, u.e.c, u.pod.p.ID
+	g.append(u.records...)
+	if g.podUntold(u.v, &u.pod) {
+		from := unmoved(u.before, c.Base, g.measure(pod)) // what shifts is what stands
+		g.shiftPod(pod, &from, &c.Base)
+		g.unsettled.quiet(ctx, pod, u.until)
+		g.checkPodLater(pod) // the kubelet writes the pod's cgroup next, and nobody tells
 	}
-	if !g.lowerBurst(ctx, v, pod, c, old, full, before.Quota, asked.Quota, until) {
-		g.settleSoon(e.sandbox)
+	if !u.falls || !g.lowerBurst(ctx, u.v, u.pod, c.ID, u.own, u.full, u.until) {
+		g.settleSoon(u.e.sandbox)
 	}
-	return v, full, c
+	return u.v, u.full, c
 }
 
 // UpdatedLate says that the runtime has applied the kubelet's values as they came, and nothing that was to be taken back with them.

@@ -47,6 +47,7 @@ type daemon struct {
 
 	mu       sync.Mutex
 	records  map[string]map[string]any // by id
+	made     int                       // no id comes twice: what is late of a removed container would hit the next
 	got      []string                  // "METHOD path"
 	careless bool
 	broken   bool   // updates fail
@@ -88,7 +89,8 @@ func (d *daemon) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		_ = json.NewEncoder(w).Encode(list)
 	case words[1] == "create":
-		id := fmt.Sprintf("%064x", len(d.records)+1)
+		d.made++
+		id := fmt.Sprintf("%064x", d.made)
 		var in map[string]any
 		if err := json.Unmarshal(body, &in); err != nil {
 			d.t.Error(err)

@@ -15,11 +15,16 @@ import (
 
 // UpdateContainer answers the kubelet's update (CPU manager, in-place resize) with the final values.
 func (p *Plugin) UpdateContainer(_ context.Context, sb *api.PodSandbox, ctr *api.Container, r *api.LinuxResources) ([]*api.ContainerUpdate, error) {
+	var resize *engine.Resize
 	u, err := engine.Guard(p.engine, engine.Call[*api.ContainerUpdate]{
 		Event:   metrics.EventUpdateContainer,
 		Subject: subject(sb, ctr),
+		Before: func() bool {
+			resize = p.engine.DecideUpdate(sandboxOf(sb), arrivalOf(sb, ctr), nri.Resources(r), nil)
+			return resize.InMemory()
+		},
 		Work: func(ctx context.Context) (*api.ContainerUpdate, error) {
-			v, full, c := p.engine.Update(ctx, sandboxOf(sb), arrivalOf(sb, ctr), nri.Resources(r), nil)
+			v, full, c := resize.Update(ctx)
 			return nri.Update(v, full, r, c), nil
 		},
 		Late: func() { p.engine.UpdatedLate(ctr.GetId()) },
