@@ -18,6 +18,7 @@ type crew struct {
 	mu    sync.Mutex
 	idle  []chan func()
 	ended bool
+	late  sync.WaitGroup // work behind replies
 }
 
 // do starts f and returns at once.
@@ -39,10 +40,26 @@ func (c *crew) do(f func()) {
 // wakes the reader on the writer's processor, which is expected to be free in a moment (WF_SYNC, kernel/sched/fair.c) and in real time is given
 // up to nobody.
 func (c *crew) behind(f func()) {
+	c.late.Add(1)
 	c.do(func() {
+		defer c.late.Done()
 		time.Sleep(rest)
 		f()
 	})
+}
+
+// rested returns when what replies have left behind is done, longest at most: a kernel that hangs must not keep the process from ending. Nothing may
+// be left behind meanwhile.
+func (c *crew) rested() {
+	done := make(chan struct{})
+	go func() {
+		c.late.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+	case <-time.After(longest):
+	}
 }
 
 // dismiss ends the goroutines that wait; later work gets goroutines that end with it.

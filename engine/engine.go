@@ -112,7 +112,7 @@ type Options struct {
 	// Leave tells the other writers of the run directory that this one is about to end. others reports that one of them
 	// lives on; else left is what all of them have written. Nil for a program that is alone.
 	Leave func() (others bool, left *Past)
-	// Quiet is called when all that events have left for later is done; may be nil. It is waited for, but by no event.
+	// Quiet is called each time when all that events have left for later is done; may be nil. Later jobs wait for it, replies do not.
 	Quiet func()
 	// OnFormula is told when the runtime's weight formula turns out to be another than assumed; may be nil.
 	OnFormula func(unit.WeightFormula)
@@ -223,6 +223,7 @@ func (g *Engine) Run(ctx context.Context, beside func(context.Context)) error {
 		wg.Go(func() { f(ctx) })
 	}
 	wg.Wait()
+	g.crew.rested()
 	g.drain()
 	g.crew.dismiss()
 	g.watch.end()

@@ -139,7 +139,7 @@ func (g *Engine) jobsLoop(ctx context.Context) {
 	g.jobs.run(ctx, g.job, func() {
 		g.pulses.jobs.rest()
 		if g.o.Quiet != nil {
-			g.o.Quiet()
+			g.shielded("quiet moment", g.o.Quiet)
 		}
 	})
 }

@@ -13,7 +13,7 @@ import (
 )
 
 // stamp is what a container's spec holds of ours. The reply carries the same as an annotation; the maps are built when
-// somebody asks, which is after the reply, but for an update's.
+// somebody asks, which is after the reply, but where an update's answer is recorded before it.
 type stamp struct {
 	once sync.Once
 	make func() *protocol.Applied

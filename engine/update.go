@@ -42,7 +42,7 @@ type Resize struct {
 	falls bool
 }
 
-// DecideUpdate decides a container anew out of memory alone.
+// DecideUpdate decides a container anew out of memory alone. The decision counts from then on, and Update must follow.
 func (g *Engine) DecideUpdate(sb Sandbox, ctr Arrival, asked workload.Resources, foreign plan.Plan) *Resize {
 	u := &Resize{g: g, until: g.halfway(), pod: g.podOf(sb), asked: asked}
 	pod, e := u.pod.p, &u.e

@@ -19,6 +19,8 @@ func TestDue(t *testing.T) {
 		"a third of the way":                    {2 << 20, 3 << 20, 5 << 20, false},
 		"more than a third":                     {2 << 20, 3<<20 + 1, 5 << 20, true},
 		"less is held than was found alive":     {2 << 20, 1 << 20, 4 << 20, false},
+		"the memory limit leaves little":        {40 << 20, 40<<20 + 512<<10, 41 << 20, false},
+		"and more is garbage":                   {40 << 20, 40<<20 + 512<<10 + 1, 41 << 20, true},
 		"no collection yet":                     {0, 3 << 20, 4 << 20, true},
 		"the memory limit leaves no way":        {4 << 20, 5 << 20, 4 << 20, false},
 		"GOGC=off":                              {2 << 20, 40 << 20, math.MaxUint64, false},

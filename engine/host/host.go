@@ -64,10 +64,11 @@ type Options struct {
 	List engine.Lister
 	// Kernel, where given, stands between the engine and its writes.
 	Kernel func(engine.Kernel) engine.Kernel
-	// Join, ExitsUntold, UpdatesUntold, UpdatesAwaited and Beside are the engine's.
+	// Join, ExitsUntold, UpdatesUntold, UpdatesAwaited, Beside and Quiet are the engine's.
 	Join                                       func(ours, foreign plan.Plan) plan.Plan
 	ExitsUntold, UpdatesUntold, UpdatesAwaited bool
 	Beside                                     func() bool
+	Quiet                                      func()
 	// Usable lets the program begin though its run directory cannot be used: nothing is written to the kernel until it can, and then Usable
 	// is called, when the ledgers have been read again, with what lets writes begin, which it must call. Nil: that ends the start, as it
 	// has to for who may be there once only.
@@ -159,7 +160,7 @@ func (h *Host) connect(roots root.Roots, static engine.Static, views *engine.Vie
 		Boot: boot, Config: h.o.Config, Log: h.o.Log, Metrics: h.Metrics, Edge: h.o.Edge, Journal: h.run, Kernel: kernel,
 		Join: h.o.Join, ExitsUntold: h.o.ExitsUntold, UpdatesUntold: h.o.UpdatesUntold, UpdatesAwaited: h.o.UpdatesAwaited, Beside: h.o.Beside, Leave: h.leaving,
 		Views: views, Past: past, Live: live(roots, &static.Kernel, h.o.Config.Host.CDIDirs, h.probe.soon), CgroupRoot: searchRoot(roots, &static.Kernel), List: h.o.List,
-		Births: h.births, Quiet: run.NewCollector().Quiet,
+		Births: h.births, Quiet: h.o.Quiet,
 		Groups: resctrl.FS(roots.Resctrl), // may be mounted later; until then no group is decided
 		OnFormula: func(f unit.WeightFormula) {
 			if err := h.writer.setWeight(f); err != nil {

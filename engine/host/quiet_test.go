@@ -8,6 +8,7 @@ import (
 	"runtime/metrics"
 	"testing"
 
+	"github.com/koord-rt/koord-rt/daemon/run"
 	"github.com/koord-rt/koord-rt/engine/enginetest"
 )
 
@@ -16,7 +17,9 @@ var sink []byte // keeps garbage on the heap
 // Behind what events leave for later, garbage is collected, before the Go runtime would begin in the middle of an event.
 func TestGarbageIsCollectedBehindJobs(t *testing.T) { // not parallel: it looks at the heap of the process
 	m := newMachine(t)
-	h, err := New(t.Context(), m.options(t, nil))
+	o := m.options(t, nil)
+	o.Quiet = run.NewCollector().Quiet
+	h, err := New(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
 	}

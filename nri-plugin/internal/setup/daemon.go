@@ -37,6 +37,7 @@ func New(ctx context.Context, l Loaded, version, program string, log *slog.Logge
 		Again: l.Again, Strategy: l.Strategy, Source: l.Source, Inline: l.Inline, Edge: plugin.Edge{Version: version}, Log: log,
 		Scheduling:     d.sched.String,
 		UpdatesAwaited: true, // containerd and CRI-O answer the kubelet behind PostUpdateContainer
+		Quiet:          run.NewCollector().Quiet,
 	}
 	d.list = &lister{endpoint: l.Config.Host.CRIEndpoint, name: func() string {
 		return d.host.Engine.Views().Load().Runtime.Name // asked after a Synchronize, so there is one

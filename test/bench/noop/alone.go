@@ -53,7 +53,7 @@ func (b *bare) start(sb *api.PodSandbox, c *api.Container) error {
 }
 
 // lower lowers an LS container's burst before its quota is lowered: the kernel takes no quota below the burst. koord-nri must do the same
-// for the pod, and keep what it says; this one does not.
+// for the pod; this one does not.
 func (b *bare) lower(sb *api.PodSandbox, c *api.Container, r *api.LinuxResources) error {
 	class := sb.GetLabels()[classLabel]
 	if class != "LS" || r.GetCpu().GetQuota().GetValue() != startQuota {
