@@ -33,7 +33,7 @@ type Resize struct {
 	pod           podEntry
 	e             entry
 	before, asked workload.Resources
-	old, full     plan.Plan
+	full          plan.Plan
 	until         time.Time
 	// records are what the runtime will keep of the answer, kept before it does: a next life would take our values for the kubelet's.
 	records []journal.Record
@@ -46,22 +46,23 @@ type Resize struct {
 func (g *Engine) DecideUpdate(sb Sandbox, ctr Arrival, asked workload.Resources, foreign plan.Plan) *Resize {
 	u := &Resize{g: g, until: g.halfway(), pod: g.podOf(sb), asked: asked}
 	pod, e := u.pod.p, &u.e
+	var old plan.Plan
 	for swapped := false; !swapped; {
 		*e = g.entryOf(u.pod, sb, ctr)
 		was, c := *e, *e.c
 		u.v = g.views.Load()
 		e.record = g.recorded(u.v, pod, e)
-		u.before, u.old = c.Base, join(e.stood(), e.record)
+		u.before, old = c.Base, join(e.stood(), e.record)
 		c.Base, c.Foreign = mark.Overlay(u.before, asked), foreign
 		e.c = &c
 		e.plan, e.gen, e.rendered = g.decide(u.v, pod, &c), u.v.Generation, undecided
-		u.full = withUndo(u.v, u.old, e.plan, c.Base)
-		e.mark, e.told, e.record = g.markOf(u.v, u.full, &c), join(e.plan, u.old), join(e.record, inRecord(u.v, u.full))
+		u.full = withUndo(u.v, old, e.plan, c.Base)
+		e.mark, e.told, e.record = g.markOf(u.v, u.full, &c), join(e.plan, old), join(e.record, inRecord(u.v, u.full))
 		e.toldAt = g.o.Now()
 		swapped = g.reg.swapContainer(&was, *e) // before the burst falls: a repair that has listed the old plan must not raise it again
 	}
 	u.records = g.inSpec(e, u.full)
-	u.own, u.falls = g.mustFall(u.v, pod, e.c, u.old, u.full, u.before.Quota, asked.Quota)
+	u.own, u.falls = g.mustFall(u.v, pod, e.c, old, u.full, u.before.Quota, asked.Quota)
 	return u
 }
 
