@@ -72,8 +72,7 @@ func TestAppendAllocations(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
-	// A garbage collection may empty the buffer pool once during the measurement.
-	if n > 1 {
+	if n > 0 {
 		t.Errorf("%v allocations per batch of 15", n)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -28,6 +29,12 @@ const (
 // hardFactor times MaxBytes (or times twice what compaction leaves, when that is more) is where Append refuses: the
 // run directory is memory.
 const hardFactor = 8
+
+// recordBytes is room for most records, spareBytes the largest buffer that is kept.
+const (
+	recordBytes = 1 << 10
+	spareBytes  = 256 << 10
+)
 
 // suffix of a writer's file.
 const suffix = ".jsonl"
@@ -71,7 +78,9 @@ type Ledger struct {
 	path string
 	o    Options
 	wake chan struct{}
-	bufs sync.Pool
+	// spare is the last batch's buffer: a pool would lose it to two collections.
+	spare atomic.Pointer[[]byte]
+	up    boottime.Clock
 
 	same Same // nil before Compare
 
@@ -120,7 +129,6 @@ func New(runDir, writer string, o Options) (*Ledger, error) {
 	return &Ledger{
 		path: filepath.Join(Dir(runDir), writer+suffix), o: o, wake: make(chan struct{}, 1),
 		triggerBytes: o.MaxBytes, triggerRec: o.MaxRecords,
-		bufs: sync.Pool{New: func() any { b := make([]byte, 0, 16<<10); return &b }},
 	}, nil
 }
 
@@ -187,11 +195,15 @@ func (l *Ledger) Append(records ...journal.Record) error {
 	if len(records) == 0 {
 		return nil
 	}
-	bp := l.bufs.Get().(*[]byte)
+	bp := l.spare.Swap(nil)
+	if bp == nil {
+		b := make([]byte, 0, min(recordBytes*len(records), spareBytes))
+		bp = &b
+	}
 	// The first byte is the newline that ends a line cut by an earlier, incomplete write.
 	buf := append((*bp)[:0], '\n')
 	var err error
-	up := uint64(boottime.Now())
+	up := uint64(l.up.Now())
 	for i := range records {
 		start := len(buf)
 		buf = appendRecord(buf, &records[i], up)
@@ -205,9 +217,9 @@ func (l *Ledger) Append(records ...journal.Record) error {
 			err = werr
 		}
 	}
-	if cap(buf) <= 256<<10 {
+	if cap(buf) <= spareBytes {
 		*bp = buf
-		l.bufs.Put(bp)
+		l.spare.Store(bp)
 	}
 	return err
 }

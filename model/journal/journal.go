@@ -55,7 +55,7 @@ const (
 // Record is one line of a ledger.
 type Record struct {
 	Time time.Time `json:"t"`
-	// Up is nanoseconds since boot (CLOCK_BOOTTIME), set when the record is written: the time of day may be set back.
+	// Up is nanoseconds since boot (CLOCK_BOOTTIME), set when the record is written, to some microseconds: the time of day may be set back.
 	Up uint64 `json:"up,omitempty"`
 	// Boot is /proc/sys/kernel/random/boot_id and Inode the cgroup directory's: together they identify a cgroup, whose
 	// path may be reused.
