@@ -201,6 +201,9 @@ func (kernelWriter) Write(path, value string, nonblock bool) error {
 // shrinking ones outwards, bursts are raised last. Writes that do not bear on each other are recorded together, with one
 // append. ctx bounds retries and the wait for reclaim, not single writes.
 func (a *Applier) Apply(ctx context.Context, p plan.Plan, gen uint64) []Result {
+	if results, ok := a.lower(ctx, p, gen); ok {
+		return results
+	}
 	s := a.open()
 	defer s.close()
 	return s.apply(ctx, p, gen)

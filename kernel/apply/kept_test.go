@@ -4,6 +4,7 @@
 package apply_test
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -11,11 +12,14 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
 	"github.com/koord-rt/koord-rt/kernel/apply"
 	"github.com/koord-rt/koord-rt/kernel/root"
+	"github.com/koord-rt/koord-rt/model/journal"
 	"github.com/koord-rt/koord-rt/model/node"
 	"github.com/koord-rt/koord-rt/model/plan"
 )
@@ -28,7 +32,7 @@ func testKept(t *testing.T, v node.CgroupVersion, tree func(testing.TB) *realTre
 	t.Helper()
 	onTrees(t, v, tree, (*realTree).keeping, map[string]func(*keeping){
 		"one file": (*keeping).oneFile, "start": (*keeping).start, "limit": (*keeping).limit, "successor": (*keeping).successor,
-		"observed": (*keeping).observed, "crowd": (*keeping).crowd,
+		"observed": (*keeping).observed, "crowd": (*keeping).crowd, "lowered": (*keeping).lowered,
 	})
 }
 
@@ -299,6 +303,102 @@ func (k *keeping) successor() {
 	})
 	next.Close()
 	k.write(10000, apply.Written, "10000", 0) // whose successor is at work keeps nothing
+}
+
+// lowered holds a burst that falls through its open file, without a session, against one that falls like any other value: what stands, what is
+// told and what is recorded. What is not to be lowered so is left to the others' way.
+func (k *keeping) lowered() {
+	k.t.Helper()
+	k.write(50000, apply.Written, "50000", 1)
+	next, err := apply.New(k.options())
+	k.must(err)
+	next.Inherit(k.Applier)
+	defer next.Close()
+	lower := func(burst int64, sessions int) apply.Result {
+		k.t.Helper()
+		r := next.Apply(k.t.Context(), plan.Plan{k.r.ctr(plan.CPUBurst, burst)}, 1)[0]
+		if n := next.Sessions(); n != sessions {
+			k.t.Errorf("%d: %d sessions, want %d", burst, n, sessions)
+		}
+		if r.Took == 0 {
+			k.t.Errorf("%d: %+v", burst, r)
+		}
+		r.Took = 0
+		return r
+	}
+	lines := func(from int) []journal.Record {
+		out := k.l.all()[from:]
+		for i := range out {
+			out[i].Time = time.Time{}
+		}
+		return out
+	}
+
+	before := len(k.l.all())
+	quick := lower(30000, 0)
+	if got, err := root.Read(k.file); got != "30000" || err != nil {
+		k.t.Errorf("the kernel has %s, %v", got, err)
+	}
+	k.recorded(plan.CPUBurst, "50000")
+	quickly := lines(before)
+	if last, ok := next.Last(quick.Setting.ID()); !ok || last != plan.Int(30000) {
+		k.t.Errorf("last written: %s, %t", last, ok)
+	}
+
+	lower(50000, 1) // it grows
+	next.DropKept(quick.Setting.Target)
+	before = len(k.l.all())
+	slow := lower(30000, 1)
+	if diff := cmp.Diff(slow, quick, cmp.AllowUnexported(plan.Value{})); diff != "" {
+		k.t.Errorf("(-like any other +lowered):\n%s", diff)
+	}
+	if diff := cmp.Diff(lines(before), quickly); diff != "" {
+		k.t.Errorf("records (-like any other +lowered):\n%s", diff)
+	}
+
+	k.instead(k.readOnly("30000\n"), func() {
+		if r := next.Apply(k.t.Context(), plan.Plan{k.r.ctr(plan.CPUBurst, 20000)}, 1)[0]; r.Outcome != apply.Failed {
+			k.t.Errorf("a write that is refused: %s, %v", r.Outcome, r.Err)
+		}
+	})
+	if last, ok := next.Last(quick.Setting.ID()); !ok || last != plan.Int(30000) {
+		k.t.Errorf("after a write that was refused: %s, %t", last, ok)
+	}
+	if last := lines(0)[len(lines(0))-1]; last.Err == "" || last.Want != "20000" {
+		k.t.Errorf("a write that was refused is not taken back: %+v", last)
+	}
+
+	k.must(root.Write(k.file, "40000")) // a hand
+	before = len(k.l.all())
+	lower(20000, 1)
+	if rs := lines(before); len(rs) != 1 || !rs[0].Theirs || rs[0].Found != "40000" {
+		k.t.Errorf("over a hand's: %+v", rs)
+	}
+	k.l.err = errors.New("full")
+	if r := next.Apply(k.t.Context(), plan.Plan{k.r.ctr(plan.CPUBurst, 10000)}, 1)[0]; !errors.Is(r.Err, apply.ErrLedger) {
+		k.t.Errorf("what cannot be recorded: %s, %v", r.Outcome, r.Err)
+	}
+	k.l.err = nil
+	if got, err := root.Read(k.file); got != "20000" || err != nil {
+		k.t.Errorf("not recorded, and the kernel has %s, %v", got, err)
+	}
+
+	k.anew()
+	k.quota()
+	k.must(root.Write(k.file, "15000"))
+	next.Apply(k.t.Context(), plan.Plan{k.r.ctr(plan.CPUBurst, 10000)}, 1)
+	k.recorded(plan.CPUBurst, "15000") // of the container that stands there now
+}
+
+// readOnly is a file that cannot be written.
+func (k *keeping) readOnly(content string) int {
+	k.t.Helper()
+	name := k.t.TempDir() + "/readonly"
+	k.must(os.WriteFile(name, []byte(content), 0o600))
+	fd, err := unix.Open(name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	k.must(err)
+	k.t.Cleanup(func() { k.must(unix.Close(fd)) })
+	return fd
 }
 
 // openAs is this process's descriptor of a file.

@@ -84,6 +84,12 @@ func (a *session) fill(rec *journal.Record, t *target, s plan.Setting, c cgroup.
 	if rec.Theirs = a.theirs(t, s, c.Current); rec.Theirs {
 		rec.Found = c.Current.String()
 	}
+	fillFiles(rec, &c)
+	a.recordLost(rec, s)
+}
+
+// fillFiles states the files that are written, with what stands there and what will.
+func fillFiles(rec *journal.Record, c *cgroup.Change) {
 	n := len(c.Writes)
 	texts := make([]string, 2*n)
 	rec.Files, rec.Written = texts[:n:n], texts[n:]
@@ -92,7 +98,6 @@ func (a *session) fill(rec *journal.Record, t *target, s plan.Setting, c cgroup.
 	}
 	m := min(n, len(c.Original))
 	rec.Original = c.Original[:m:m]
-	a.recordLost(rec, s)
 }
 
 // write writes a change that has been recorded.
@@ -110,12 +115,7 @@ func (a *session) write(ctx context.Context, p plan.Plan, t *target, s plan.Sett
 	}
 	switch {
 	case err != nil:
-		r.fail(a.explain(s, err))
-		t.remember(s, journal.ViaDirect, r.Err.Error())
-		stands, rerr := a.refused(ctx, p, s, c, rec, err, r.Err)
-		if r.Err = errors.Join(r.Err, rerr); stands {
-			a.keepOwn(t, s, c.Current, rec.Theirs)
-		}
+		a.failedWrite(ctx, p, t, s, c, rec, r, err)
 	case pending:
 		r.Outcome = Pending
 		a.keepOwn(t, s, c.Current, rec.Theirs)
@@ -123,6 +123,16 @@ func (a *session) write(ctx context.Context, p plan.Plan, t *target, s plan.Sett
 		r.Outcome = Written
 		a.keepOwn(t, s, c.Current, rec.Theirs)
 		t.remember(s, journal.ViaDirect, "")
+	}
+}
+
+// failedWrite tells what has become of a change that was recorded and that the kernel has refused.
+func (a *session) failedWrite(ctx context.Context, p plan.Plan, t *target, s plan.Setting, c cgroup.Change, rec journal.Record, r *Result, err error) {
+	r.fail(a.explain(s, err))
+	t.remember(s, journal.ViaDirect, r.Err.Error())
+	stands, rerr := a.refused(ctx, p, s, c, rec, err, r.Err)
+	if r.Err = errors.Join(r.Err, rerr); stands {
+		a.keepOwn(t, s, c.Current, rec.Theirs)
 	}
 }
 

@@ -205,8 +205,13 @@ func (f *Files) Write(path, value string) error {
 	if i < 0 {
 		return Write(path, value)
 	}
+	return WriteOpen(f.files[i].fd, path, value)
+}
+
+// WriteOpen is the package's Write of a kernel file that is open for writing as fd; path is for the error.
+func WriteOpen(fd int, path, value string) error {
 	for {
-		n, err := unix.Pwrite(f.files[i].fd, []byte(value), 0)
+		n, err := unix.Pwrite(fd, []byte(value), 0)
 		switch {
 		case err == unix.EINTR:
 			continue
