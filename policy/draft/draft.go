@@ -12,6 +12,7 @@ package draft
 import (
 	"path"
 	"slices"
+	"strings"
 
 	"github.com/koord-rt/koord-rt/api/protocol"
 	"github.com/koord-rt/koord-rt/model/node"
@@ -66,6 +67,9 @@ func Features(v *node.View, p *workload.Pod) (active, planned protocol.FeatureSe
 // matches reports whether a name fits one of the patterns; configuration has refused malformed ones.
 func matches(patterns []string, name string) bool {
 	return slices.ContainsFunc(patterns, func(pattern string) bool {
+		if pattern != "" && strings.IndexByte(`*?[\`, pattern[0]) < 0 && (name == "" || name[0] != pattern[0]) {
+			return false // most begin with another letter: this is asked at each decision
+		}
 		ok, err := path.Match(pattern, name)
 		return ok && err == nil
 	})
@@ -100,11 +104,19 @@ func (d *Draft) SetKey(f protocol.Feature, k plan.Knob, key string, val plan.Val
 		return
 	}
 	if d.Plan == nil {
-		d.Plan = make(plan.Plan, 0, 16)
+		d.Plan = make(plan.Plan, 0, d.few())
 	}
 	d.Plan = append(d.Plan, plan.Setting{
 		Target: d.Target, Knob: k, Key: key, Value: val, Owner: f, Reason: reason, Observe: !d.active.Has(f),
 	})
+}
+
+// few is about how many settings there will be: a handler waits while room is made for more.
+func (d *Draft) few() int {
+	if qos := d.Pod.Ask.QoS; (qos == protocol.QoSLS || qos == protocol.QoSNone) && !d.View.Kernel.Has(plan.MemoryHigh) {
+		return 2
+	}
+	return 8
 }
 
 // Problem records input that could not be used.
