@@ -117,7 +117,7 @@ func (g *Engine) created(pod *workload.Pod, e *entry) {
 	kept := *e
 	g.jobs.add(func(context.Context) {
 		g.expect(&kept)
-		kept.mark.get() // made now, not in the middle of an update
+		kept.mark.get() // made now: it lets go of the View
 		g.recordSpec(&kept, kept.plan)
 		g.recordObserved(&kept)
 		g.countDecisions(kept.plan)

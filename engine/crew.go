@@ -73,7 +73,13 @@ func (c *crew) dismiss() {
 	c.idle = nil
 }
 
+// stackKept is what a goroutine that waits has on its stack: the collector halves a stack of which less than a quarter is in use
+// (runtime.shrinkstack), and the next event would copy it back to its size, some 30 µs, on its way down.
+const stackKept = 8 << 10
+
 func (c *crew) work(f func()) {
+	var room [stackKept]byte
+	defer runtime.KeepAlive(&room)
 	hand := make(chan func(), 1) // do must not wait for a hand that has offered itself and does not listen yet
 	for f != nil {
 		f()
@@ -84,20 +90,6 @@ func (c *crew) work(f func()) {
 		}
 		c.idle = append(c.idle, hand)
 		c.mu.Unlock()
-		f = wait(hand)
+		f = <-hand
 	}
-}
-
-// stackKept is what a goroutine that waits has on its stack: the collector halves a stack of which less than a quarter is in use
-// (runtime.shrinkstack), and the next event would copy it back to its size, some 30 µs, on its way down.
-const stackKept = 8 << 10
-
-// wait is the next piece of work.
-//
-//go:noinline
-func wait(hand <-chan func()) func() {
-	var room [stackKept]byte
-	f := <-hand
-	runtime.KeepAlive(&room)
-	return f
 }

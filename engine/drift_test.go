@@ -53,7 +53,7 @@ func TestClaims(t *testing.T) {
 	g, _ := bursting(t)
 	g.o.Kernel = &matching{}
 	g.reg.putPod(podEntry{p: &workload.Pod{ID: "s", Cgroup: "/kubepods/podu", Base: workload.Resources{Quota: unit.Some(150000), Shares: unit.Some(2)}}})
-	mark := &stamp{make: func() *protocol.Applied { return &protocol.Applied{Set: map[string]string{"cpu.quota": "70000 batch"}} }}
+	mark := &stamp{made: &protocol.Applied{Set: map[string]string{"cpu.quota": "70000 batch"}}}
 	g.reg.set(entry{sandbox: "s", mark: mark, c: &workload.Container{ID: "c", Base: workload.Resources{
 		Quota: unit.Some(100000), CPUs: "0-3", Unified: map[string]string{"memory.high": "max"},
 	}}})

@@ -18,35 +18,31 @@ import (
 // some tens of milliseconds, and more where many pods are resized at once. The last check gives it back to a pod that keeps its quota.
 const lowFor = 2900 * time.Millisecond
 
-// mustFall reports whether a container's burst, which it returns, stands in the way of the quota that the kubelet asks for, or the pod's may.
-func (g *Engine) mustFall(v *node.View, pod *workload.Pod, c *workload.Container, old, next plan.Plan, before, asked unit.Opt) (own plan.Setting, must bool) {
+// mustFall is a container's burst where it stands in the way of the quota that the kubelet asks for, or the pod's may; nil else.
+func (g *Engine) mustFall(v *node.View, pod *workload.Pod, c *workload.Container, old, next plan.Plan, before, asked unit.Opt) *plan.Setting {
 	if !v.Kernel.Has(plan.CPUBurst) || v.Ceded.Has(plan.CPUBurst) || !asked.Set {
-		return own, false
+		return nil
 	}
-	own = plan.Setting{Target: c.Target(pod), Knob: plan.CPUBurst}
-	if had := old.Get(plan.CPUBurst); had != nil && !had.Observe {
-		own = *had
+	own := old.Get(plan.CPUBurst)
+	if own == nil || own.Observe {
+		own = &plan.Setting{Target: c.Target(pod), Knob: plan.CPUBurst}
 	}
-	return own, g.burstOf(&own) > burstIn(next) || falls(before, asked) // nothing is waited for where nothing has to fall
+	if !falls(before, asked) && g.burstOf(own) <= burstIn(next) {
+		return nil // nothing is waited for where nothing has to fall
+	}
+	return own
 }
 
 // lowerBurst makes room for a smaller quota: a quota below the burst that stands in the kernel is EINVAL, on the
 // container and, when the kubelet follows, on the pod. The new bursts come with the reply and with the checks of the pod. The container's
 // falls before the reply, since the runtime writes next; the pod's, where the kubelet can be held up, while the runtime does (lowerPod),
-// since nobody writes there before that call is over. Others are waited for until at most. It reports whether
+// since nobody writes there before that call is over. Others are waited for, as long as the update may be. It reports whether
 // the pod's stood and has to stay low: whoever settles the pod before the kubelet has told of its new quota would raise it to the old one's.
-func (g *Engine) lowerBurst(ctx context.Context, v *node.View, pod podEntry, id string, own plan.Setting, next plan.Plan, until time.Time) (low bool) {
-	g.writers.quiet(ctx, id, until) // who is at it may write the old burst
-	told := !g.podUntold(v, &pod)
-	if told {
-		// Also where none stands yet: a pod whose containers have just started is about to get one, for its old quota.
-		g.reg.changePod(pod.p.ID, func(e *podEntry) { e.lowUntil = g.o.Now().Add(lowFor) })
-	}
-	g.checkPodLater(pod.p.ID)
-	if now, ok := g.reg.pod(pod.p.ID); ok {
-		pod = now // settled meanwhile
-	}
-	had := pod.plan.Get(plan.CPUBurst)
+func (g *Engine) lowerBurst(ctx context.Context, u *Resize) (low bool) {
+	g.writers.quiet(ctx, u.c.ID, u.until) // who is at it may write the old burst
+	pod := g.keepLow(u.pod, !u.untold)
+	g.checkPodLater(u.pod)
+	had := pod.Get(plan.CPUBurst)
 	stands := had != nil && !had.Observe
 	var podLow plan.Plan
 	if stands {
@@ -55,14 +51,25 @@ func (g *Engine) lowerBurst(ctx context.Context, v *node.View, pod podEntry, id 
 		}
 	}
 	var with plan.Plan
-	if !told || !g.o.UpdatesAwaited {
+	if u.untold || !g.o.UpdatesAwaited {
 		with, podLow = podLow, nil // nobody holds the kubelet up until it has fallen
 	}
-	g.lowerOwn(ctx, v, id, own, next, with)
+	g.lowerOwn(ctx, u.v, u.c.ID, *u.falls, u.full, with)
 	if podLow != nil {
-		g.lowerPod(ctx, pod.p.ID, podLow, v.Generation, until)
+		g.lowerPod(ctx, u.pod, podLow, u.v.Generation, u.until)
 	}
 	return stands
+}
+
+// keepLow keeps a pod's burst away where the kubelet tells of the pod, and is its plan. Also where none stands yet: a pod whose containers have
+// just started is about to get one, for its old quota.
+func (g *Engine) keepLow(sandbox string, told bool) (pl plan.Plan) {
+	g.reg.changePod(sandbox, func(e *podEntry) {
+		if pl = e.plan; told {
+			e.lowUntil = g.o.Now().Add(lowFor)
+		}
+	})
+	return pl
 }
 
 // lowerOwn lowers a container's burst to what is wanted of it: by this update, which wants next, and by what has been decided since, as of another one,
@@ -72,7 +79,7 @@ func (g *Engine) lowerOwn(ctx context.Context, v *node.View, id string, own plan
 	defer g.writers.leave(id)
 	e, ok := g.reg.container(id)
 	var pl plan.Plan
-	if want := min(burstIn(next), burstIn(e.plan)); ok && g.burstOf(&own) > want {
+	if want := min(burstIn(next), burstIn(e.plan)); ok && (own.Value.Int() > want || g.burstOf(&own) > want) {
 		pl = append(pl, lowered(own, want))
 	}
 	if pl = append(pl, with...); len(pl) > 0 {

@@ -233,6 +233,38 @@ func TestPodsBurstStaysLowUntilThePodIsTold(t *testing.T) {
 	}
 }
 
+// A pod's cgroup is looked at again at each of the moments after a resize, and no longer once the engine has ended.
+func TestPodChecks(t *testing.T) {
+	t.Parallel()
+	for _, ends := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			g, _, sandbox, _ := resized(t, 60000)
+			life, end := context.WithCancel(t.Context())
+			defer end()
+			g.life.Store(&life)
+			g.settleAll(t.Context())
+			begun := time.Now()
+			g.checkPodLater(sandbox.ID)
+			for i, d := range podChecks {
+				if ends && i == 1 {
+					end()
+				}
+				for _, at := range []time.Duration{d - 1, d} {
+					time.Sleep(at - time.Since(begun))
+					synctest.Wait()
+					mine, _ := g.unsettled.claim(sandbox.ID)
+					if want := at == d && (!ends || i == 0); mine != want {
+						t.Errorf("%s after a resize (ended: %t) the pod is to be settled: %t", at, ends, mine)
+					}
+					if mine {
+						g.unsettled.release(sandbox.ID)
+					}
+				}
+			}
+		})
+	}
+}
+
 // A pod whose quota holds what its containers need by now, or which has told of it before, waits for nothing: its burst comes back with the first
 // check.
 func TestPodsBurstComesBackWithAQuotaThatStays(t *testing.T) {

@@ -28,63 +28,65 @@ func (g *Engine) Update(ctx context.Context, sb Sandbox, ctr Arrival, asked work
 
 // Resize is an update that has been decided and is not promised yet.
 type Resize struct {
-	g             *Engine
-	v             *node.View
-	pod           podEntry
-	e             entry
-	before, asked workload.Resources
-	full          plan.Plan
-	until         time.Time
+	g *Engine
+	v *node.View
+	// pod is its sandbox, untold whether nobody tells what the kubelet writes there.
+	pod    string
+	untold bool
+	was, c *workload.Container
+	full   plan.Plan
+	until  time.Time
 	// records are what the runtime will keep of the answer, kept before it does: a next life would take our values for the kubelet's.
 	records []journal.Record
-	// own is the container's burst, falls that it stands in the way.
-	own   plan.Setting
-	falls bool
+	// falls is the container's burst where that stands in the way, or the pod's may; nil where neither does.
+	falls *plan.Setting
 }
 
 // DecideUpdate decides a container anew out of memory alone. The decision counts from then on, and Update must follow.
 func (g *Engine) DecideUpdate(sb Sandbox, ctr Arrival, asked workload.Resources, foreign plan.Plan) *Resize {
-	u := &Resize{g: g, until: g.halfway(), pod: g.podOf(sb), asked: asked}
-	pod, e := u.pod.p, &u.e
+	u := &Resize{g: g, until: g.halfway()}
+	pod := g.podOf(sb)
+	u.pod = pod.p.ID
+	var e entry
 	var old plan.Plan
 	for swapped := false; !swapped; {
-		*e = g.entryOf(u.pod, sb, ctr)
-		was, c := *e, *e.c
+		e = g.entryOf(pod, sb, ctr)
+		was, c := e, *e.c
 		u.v = g.views.Load()
-		e.record = g.recorded(u.v, pod, e)
-		u.before, old = c.Base, join(e.stood(), e.record)
-		c.Base, c.Foreign = mark.Overlay(u.before, asked), foreign
-		e.c = &c
-		e.plan, e.gen, e.rendered = g.decide(u.v, pod, &c), u.v.Generation, undecided
+		e.record = g.recorded(u.v, pod.p, &e)
+		old = join(e.stood(), e.record)
+		c.Base, c.Foreign = mark.Overlay(c.Base, asked), foreign
+		u.was, u.c = e.c, &c
+		e.c = u.c
+		e.plan, e.gen, e.rendered = g.decide(u.v, pod.p, u.c), u.v.Generation, undecided
 		u.full = withUndo(u.v, old, e.plan, c.Base)
-		e.mark, e.told, e.record = g.markOf(u.v, u.full, &c), join(e.plan, old), join(e.record, inRecord(u.v, u.full))
+		e.mark, e.told, e.record = g.markOf(u.v, u.full, u.c), join(e.plan, old), join(e.record, inRecord(u.v, u.full))
 		e.toldAt = g.o.Now()
-		swapped = g.reg.swapContainer(&was, *e) // before the burst falls: a repair that has listed the old plan must not raise it again
+		swapped = g.reg.swapContainer(&was, e) // before the burst falls: a repair that has listed the old plan must not raise it again
 	}
-	u.records = g.inSpec(e, u.full)
-	u.own, u.falls = g.mustFall(u.v, pod, e.c, old, u.full, u.before.Quota, asked.Quota)
+	u.untold = g.podUntold(u.v, &pod)
+	u.records = g.inSpec(&e, u.full)
+	u.falls = g.mustFall(u.v, pod.p, u.c, old, u.full, u.was.Base.Quota, asked.Quota)
 	return u
 }
 
 // InMemory reports whether nothing that Update still has to do can wait for a file or for somebody who is at one.
-func (u *Resize) InMemory() bool {
-	return len(u.records) == 0 && !u.falls && !u.g.podUntold(u.v, &u.pod)
-}
+func (u *Resize) InMemory() bool { return len(u.records) == 0 && u.falls == nil && !u.untold }
 
 // Update is the rest of Engine.Update.
 func (u *Resize) Update(ctx context.Context) (*node.View, plan.Plan, *workload.Container) {
-	g, c, pod := u.g, u.e.c, u.pod.p.ID
+	g := u.g
 	g.append(u.records...)
-	if g.podUntold(u.v, &u.pod) {
-		from := unmoved(u.before, c.Base, g.measure(pod)) // what shifts is what stands
-		g.shiftPod(pod, &from, &c.Base)
-		g.unsettled.quiet(ctx, pod, u.until)
-		g.checkPodLater(pod) // the kubelet writes the pod's cgroup next, and nobody tells
+	if u.untold {
+		from := unmoved(u.was.Base, u.c.Base, g.measure(u.pod)) // what shifts is what stands
+		g.shiftPod(u.pod, &from, &u.c.Base)
+		g.unsettled.quiet(ctx, u.pod, u.until)
+		g.checkPodLater(u.pod) // the kubelet writes the pod's cgroup next, and nobody tells
 	}
-	if !u.falls || !g.lowerBurst(ctx, u.v, u.pod, c.ID, u.own, u.full, u.until) {
-		g.settleSoon(u.e.sandbox)
+	if u.falls == nil || !g.lowerBurst(ctx, u) {
+		g.settleSoon(u.pod)
 	}
-	return u.v, u.full, c
+	return u.v, u.full, u.c
 }
 
 // UpdatedLate says that the runtime has applied the kubelet's values as they came, and nothing that was to be taken back with them.

@@ -32,6 +32,7 @@ func (g *Engine) Updated(ctx context.Context, id string) {
 				return // the next update, or its start, sees to it
 			}
 			e.told = join(e.told, wrote)
+			e.mark.get() // made now, as at a creation
 			if pod, ok := g.reg.pod(e.sandbox); ok {
 				e.told = join(e.told, g.recorded(g.views.Load(), pod.p, &e))
 			}
@@ -66,9 +67,13 @@ func (e *entry) stood() plan.Plan { return join(e.plan, e.told) }
 // recorded is what of ours the runtime's record may hold of a container, by what is known of earlier updates, its creation and earlier
 // lives. What a repair has taken back since in the kernel alone, the runtime writes again with the next update.
 func (g *Engine) recorded(v *node.View, pod *workload.Pod, e *entry) plan.Plan {
+	held, past := e.mark.record(), g.past.Load().marks(e.c.ID)
+	if len(e.record)+len(held)+len(past) == 0 && e.c.Applied == nil {
+		return nil
+	}
 	t := e.c.Target(pod)
-	out := retarget(e.record, t)
-	for _, m := range append(g.Marked(e.c.ID), e.c.Applied) {
+	out := join(retarget(e.record, t), retarget(held, t))
+	for _, m := range append(past, e.c.Applied) {
 		out = join(out, inRecord(v, mark.PlanOf(m, t)))
 	}
 	return out
@@ -77,11 +82,16 @@ func (g *Engine) recorded(v *node.View, pod *workload.Pod, e *entry) plan.Plan {
 // inRecord is the part of a plan that a runtime's record can hold and its updates carry.
 func inRecord(v *node.View, pl plan.Plan) (out plan.Plan) {
 	for i := range pl {
-		if s := &pl[i]; !s.Observe && s.Target.Level == plan.LevelContainer && (s.InResources() || v.InUnified(s.Knob)) {
-			out = append(out, *s)
+		if isRecorded(v, &pl[i]) {
+			out = append(out, pl[i])
 		}
 	}
 	return out
+}
+
+// isRecorded is inRecord of one setting.
+func isRecorded(v *node.View, s *plan.Setting) bool {
+	return !s.Observe && s.Target.Level == plan.LevelContainer && (s.InResources() || v.InUnified(s.Knob))
 }
 
 // confirm ends what e was told, unless something has changed since e was read.

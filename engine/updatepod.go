@@ -68,12 +68,16 @@ func (g *Engine) UpdatedPod(sandbox string) { g.checkPodLater(sandbox) }
 
 // checkPodLater brings the pod's cgroup to its plan at each of podChecks.
 func (g *Engine) checkPodLater(sandbox string) {
-	life := g.ctx()
-	for _, d := range podChecks {
-		time.AfterFunc(d, func() {
-			if life.Err() == nil {
-				g.settleSoon(sandbox)
-			}
-		})
+	life, n := g.ctx(), 0
+	var look func()
+	look = func() {
+		if life.Err() != nil {
+			return
+		}
+		g.settleSoon(sandbox)
+		if n++; n < len(podChecks) {
+			time.AfterFunc(podChecks[n]-podChecks[n-1], look)
+		}
 	}
+	time.AfterFunc(podChecks[0], look) // the others one after the other: somebody waits for a reply
 }
