@@ -49,10 +49,13 @@ func TestReadingHolds(t *testing.T) {
 		if got := r.holds(at.Add(c.later)); got != c.want {
 			t.Errorf("%s: %t", name, got)
 		}
-		used := Clock{}
+		if r.holds(time.Now()) {
+			continue
+		}
+		var used Clock
 		used.last.Store(&r)
 		now := Now()
-		if told := used.Now(); !c.want && (told < now || told > Now()) && c.later == 0 {
+		if told := used.Now(); told < now || told > Now() {
 			t.Errorf("%s: %s is told at %s", name, told, now)
 		}
 	}
