@@ -65,3 +65,32 @@ func TestStampsRecord(t *testing.T) {
 		t.Errorf("no stamp: %v", got)
 	}
 }
+
+// counted counts the marks that are made.
+type counted struct {
+	marking
+	n int
+}
+
+func (c *counted) Mark(v *node.View, pl plan.Plan, ctr *workload.Container) *protocol.Applied {
+	c.n++
+	return c.marking.Mark(v, pl, ctr)
+}
+
+// An update makes no mark to know what the one before was answered with: a kubelet waits for it.
+func TestUpdateMakesNoMark(t *testing.T) {
+	t.Parallel()
+	g, _, sandbox, arrival := resized(t, 60000)
+	edge := &counted{}
+	g.o.Edge = edge
+	for _, quota := range []int64{90000, 80000} {
+		g.DecideUpdate(sandbox, arrival, workload.Resources{Quota: unit.Some(quota)}, nil)
+	}
+	if edge.n > 0 {
+		t.Errorf("%d marks are made", edge.n)
+	}
+	e, _ := g.reg.container(arrival.ID)
+	if e.mark.get(); edge.n != 1 {
+		t.Errorf("%d marks are made when one is asked for", edge.n)
+	}
+}
