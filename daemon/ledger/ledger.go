@@ -80,7 +80,6 @@ type Ledger struct {
 	wake chan struct{}
 	// spare is the last batch's buffer: a pool would lose it to two collections.
 	spare atomic.Pointer[[]byte]
-	up    boottime.Clock
 
 	same Same // nil before Compare
 
@@ -203,7 +202,8 @@ func (l *Ledger) Append(records ...journal.Record) error {
 	// The first byte is the newline that ends a line cut by an earlier, incomplete write.
 	buf := append((*bp)[:0], '\n')
 	var err error
-	up := uint64(l.up.Now())
+	// The kernel's own clock and no cheaper one: records of two processes are put in the order of writing by it, microseconds apart.
+	up := uint64(boottime.Now())
 	for i := range records {
 		start := len(buf)
 		buf = appendRecord(buf, &records[i], up)
