@@ -202,7 +202,7 @@ func (l *Ledger) Append(records ...journal.Record) error {
 	// The first byte is the newline that ends a line cut by an earlier, incomplete write.
 	buf := append((*bp)[:0], '\n')
 	var err error
-	// The kernel's own clock and no cheaper one: records of two processes are put in the order of writing by it, microseconds apart.
+	// The kernel's clock and none of this process's: records of two processes are put in order by it, and may be microseconds apart.
 	up := uint64(boottime.Now())
 	for i := range records {
 		start := len(buf)

@@ -344,6 +344,9 @@ func (k *keeping) lowered() {
 	if last, ok := next.Last(quick.Setting.ID()); !ok || last != plan.Int(30000) {
 		k.t.Errorf("last written: %s, %t", last, ok)
 	}
+	if r := next.Apply(k.t.Context(), plan.Plan{k.r.ctr(plan.CPUBurst, 30000)}, 1)[0]; r.Outcome != apply.Unchanged || len(lines(before)) != len(quickly) {
+		k.t.Errorf("once more: %s, %+v", r.Outcome, lines(before))
+	}
 
 	lower(50000, 1) // it grows
 	next.DropKept(quick.Setting.Target)
@@ -388,6 +391,29 @@ func (k *keeping) lowered() {
 	k.must(root.Write(k.file, "15000"))
 	next.Apply(k.t.Context(), plan.Plan{k.r.ctr(plan.CPUBurst, 10000)}, 1)
 	k.recorded(plan.CPUBurst, "15000") // of the container that stands there now
+	k.heir(next)
+}
+
+// heir is closed while it lowers a burst that it has from a former Applier, and tells the end of the cgroup that it has lowered it in.
+func (k *keeping) heir(former *apply.Applier) {
+	k.t.Helper()
+	heir, err := apply.New(k.options())
+	k.must(err)
+	heir.Inherit(former)
+	heir.KeepMost(0)
+	burst := k.r.ctr(plan.CPUBurst, 5000)
+	if r := heir.Apply(k.t.Context(), plan.Plan{burst}, 1)[0]; r.Outcome != apply.Written || heir.Sessions() != 0 {
+		k.t.Errorf("an heir: %s, %v, %d sessions", r.Outcome, r.Err, heir.Sessions())
+	}
+	if counted, open := heir.Kept(); counted != 0 || open != 0 {
+		k.t.Errorf("closed meanwhile, and %d kept, %d counted", open, counted)
+	}
+	inode, err := root.Inode(k.dir)
+	k.must(err)
+	k.must(heir.Forget(burst.Target))
+	if all := k.l.all(); all[len(all)-1].Via != journal.ViaGone || all[len(all)-1].Inode != inode {
+		k.t.Errorf("its end: %+v, want inode %d", all[len(all)-1], inode)
+	}
 }
 
 // readOnly is a file that cannot be written.

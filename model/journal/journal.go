@@ -55,7 +55,8 @@ const (
 // Record is one line of a ledger.
 type Record struct {
 	Time time.Time `json:"t"`
-	// Up is nanoseconds since boot (CLOCK_BOOTTIME), set when the record is written, to some microseconds: the time of day may be set back.
+	// Up is nanoseconds since boot (CLOCK_BOOTTIME), set just before the record is written: the time of day may be set back. It puts records of several
+	// processes in order; of two that write to one knob at the same moment it does not tell who came last.
 	Up uint64 `json:"up,omitempty"`
 	// Boot is /proc/sys/kernel/random/boot_id and Inode the cgroup directory's: together they identify a cgroup, whose
 	// path may be reused.
