@@ -78,12 +78,12 @@ func (j *jobs) take() []func(context.Context) {
 	return q
 }
 
-// run works until ctx ends; each does one job, and idle is called when none is left.
-func (j *jobs) run(ctx context.Context, each func(context.Context, func(context.Context)), idle func()) {
+// run works until ctx ends, at the pace that begin begins; each does one job, and idle is called when none is left.
+func (j *jobs) run(ctx context.Context, begin func() pace, each func(context.Context, func(context.Context)), idle func()) {
 	pause := time.NewTimer(longest)
 	defer pause.Stop()
 	for {
-		var p pace
+		p := begin()
 		for _, f := range j.take() {
 			p.step()
 			each(ctx, f)
@@ -136,9 +136,10 @@ func (g *Engine) UnderWay(sandbox string) (answered func()) {
 
 // jobsLoop runs jobs until ctx ends.
 func (g *Engine) jobsLoop(ctx context.Context) {
-	g.jobs.run(ctx, g.job, func() {
+	g.jobs.run(ctx, g.pace, g.job, func() {
 		g.pulses.jobs.rest()
 		if g.o.Quiet != nil {
+			g.giveWay()
 			g.shielded("quiet moment", g.o.Quiet)
 		}
 	})

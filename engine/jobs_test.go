@@ -36,7 +36,7 @@ func TestJobsWaitForALull(t *testing.T) {
 				done := make(chan struct{})
 				go func() {
 					defer close(done)
-					j.run(ctx, func(ctx context.Context, f func(context.Context)) { f(ctx) }, func() {})
+					j.run(ctx, func() pace { return pace{giveWay: func() {}} }, func(ctx context.Context, f func(context.Context)) { f(ctx) }, func() {})
 				}()
 				synctest.Wait()
 				if tc.call != nil {

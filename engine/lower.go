@@ -111,7 +111,7 @@ func (g *Engine) lowerPod(ctx context.Context, sandbox string, low plan.Plan, ge
 			return
 		}
 	}
-	g.crew.behind(func() {
+	g.behind(func() {
 		defer g.unsettled.release(sandbox)
 		g.shielded("sandbox "+sandbox, func() { g.count(g.o.Kernel.Apply(g.ctx(), low, gen)) })
 	})

@@ -12,18 +12,40 @@ const (
 	rest  = time.Millisecond
 )
 
-// pace is one goroutine's. The zero value begins with the first step.
-type pace struct{ began time.Time }
+// yields bounds how often work gives way to calls: a kernel that hangs holds them up as well, and some wait for work.
+const yields = 2
 
-// step is called between two pieces of work.
-func (p *pace) step() {
-	now := time.Now()
-	if !p.began.IsZero() && now.Sub(p.began) < stint {
-		return
-	}
-	if !p.began.IsZero() {
+// giveWay rests while somebody serves a call. Who does has handed it on and waits (Guard): work that begins meanwhile would have the processor first.
+func (g *Engine) giveWay() {
+	for n := 0; n < yields && g.watch.serves(); n++ {
 		time.Sleep(rest)
-		now = time.Now()
 	}
-	p.began = now
+}
+
+// behind has f run a moment after the reply that is about to be written, and not in the midst of another call.
+func (g *Engine) behind(f func()) {
+	g.crew.behind(func() {
+		g.giveWay()
+		f()
+	})
+}
+
+// pace is one goroutine's.
+type pace struct {
+	began   time.Time
+	giveWay func() // before each stint
+}
+
+func (g *Engine) pace() pace { return pace{giveWay: g.giveWay} }
+
+// step is called between two pieces of work, and before the first.
+func (p *pace) step() {
+	if !p.began.IsZero() {
+		if time.Since(p.began) < stint {
+			return
+		}
+		time.Sleep(rest)
+	}
+	p.giveWay()
+	p.began = time.Now()
 }

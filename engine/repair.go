@@ -106,7 +106,7 @@ func (g *Engine) repairAll(ctx context.Context, drift, whole bool) int {
 		todo = slices.DeleteFunc(todo, func(w work) bool { return !w.decided })
 	}
 	reach, above := reaches{of: now}, false
-	var p pace
+	p := g.pace()
 	for _, pod := range g.reg.podList() {
 		if ctx.Err() != nil {
 			return n
@@ -143,7 +143,7 @@ func (g *Engine) Repaired() uint64 { return g.repaired.Load() }
 // Unlike reads back the plans of all that runs and returns what the kernel holds otherwise. It is for a program that writes by itself:
 // one that leaves it to others may be told by them that they want something else.
 func (g *Engine) Unlike() (bad []apply.Mismatch) {
-	var p pace
+	p := g.pace()
 	read := func(pl plan.Plan) {
 		p.step()
 		for _, m := range g.o.Kernel.Verify(direct(pl)) {
@@ -173,7 +173,7 @@ func (g *Engine) replan(now *published) (todo []work, concerned map[string]bool)
 	items, v := g.reg.running(), now.view
 	todo, concerned = make([]work, len(items)), map[string]bool{}
 	reach := reaches{of: now}
-	var p pace
+	p := g.pace()
 	for i := range items {
 		p.step()
 		it := &items[i]
@@ -217,7 +217,7 @@ func (g *Engine) repairContainers(ctx context.Context, v *node.View, todo []work
 	)
 	for range min(g.o.Workers, len(todo)) {
 		wg.Go(func() {
-			var p pace
+			p := g.pace()
 			for ctx.Err() == nil {
 				i := int(next.Add(1)) - 1
 				if i >= len(todo) {

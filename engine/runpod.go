@@ -62,7 +62,7 @@ func (g *Engine) RunPodMustWait(annotations map[string]string) bool {
 // them: so it is read a moment behind the reply, and the files are opened in which that container would look the pod's quota up.
 func (g *Engine) RunPodLater(sb Sandbox) {
 	read := make(chan struct{})
-	g.crew.behind(func() {
+	g.behind(func() {
 		defer close(read)
 		g.shielded("sandbox "+sb.ID, func() { g.o.Live.hold(g.podOf(sb).p.Cgroup) })
 	})

@@ -35,7 +35,7 @@ func (g *Engine) settleSoon(sandbox string) {
 
 // settleAll works off what is unsettled.
 func (g *Engine) settleAll(ctx context.Context) {
-	var p pace
+	p := g.pace()
 	for _, sandbox := range g.unsettled.list() {
 		p.step()
 		g.beat(&g.pulses.jobs)

@@ -77,6 +77,13 @@ func (w *watch) begin(limit time.Duration) *guarded {
 	return c
 }
 
+// serves reports that a call has not been answered yet.
+func (w *watch) serves() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.calls) > 0
+}
+
 // ring has the timer end at a moment, which is d from now. The lock is held.
 func (w *watch) ring(at time.Time, d time.Duration) {
 	w.rings = at
