@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/koord-rt/koord-rt/daemon/metrics"
@@ -19,8 +21,24 @@ const (
 	rpcGoal     = 1.1    // ratio to the plugin that does nothing
 )
 
-// concurrencies at which containers are created.
-var concurrencies = [...]int{1, 10, 64}
+// concurrencies are those at which containers are created, which -at chooses from.
+func concurrencies() []int { return []int{1, 10, 64} }
+
+// parseAt reads -at.
+func parseAt(text string) (at []int, err error) {
+	for _, c := range concurrencies() {
+		if slices.Contains(strings.Split(text, ","), strconv.Itoa(c)) {
+			at = append(at, c)
+		}
+	}
+	if len(at) != strings.Count(text, ",")+1 {
+		return nil, fmt.Errorf("-at is %q, and must name some of %v, separated by commas", text, concurrencies())
+	}
+	return at, nil
+}
+
+// ran are the concurrencies of what was measured, the lowest first.
+func ran(m map[int]*measured) []int { return slices.Sorted(maps.Keys(m)) }
 
 // handlerEvents are those of a container's life that the load makes.
 var handlerEvents = [...]metrics.Event{
@@ -101,11 +119,11 @@ func (c contest) labels(round int) map[string]string {
 // standings are what each contender took at each concurrency.
 type standings map[string]map[int]*measured
 
-func (c contest) begin() standings {
+func (c contest) begin(at []int) standings {
 	out := standings{}
 	for _, name := range c.names {
 		out[name] = map[int]*measured{}
-		for _, n := range concurrencies {
+		for _, n := range at {
 			out[name][n] = &measured{own: histograms{}, remote: histograms{}, exact: map[string]sample{}, bare: map[string]sample{}}
 		}
 	}
@@ -163,7 +181,7 @@ func (b *bench) hold(ctx context.Context, r *report, c contest, rounds int) (_ s
 	if _, err := b.startFleet(ctx, rig, b.o.running, 10); err != nil {
 		return nil, err
 	}
-	results := c.begin()
+	results := c.begin(b.o.at)
 	for round := range rounds {
 		if err := b.turn(ctx, r, rig, c, round, rounds, results); err != nil {
 			return nil, fmt.Errorf("round %d: %w", round+1, err)
@@ -190,8 +208,8 @@ func (b *bench) turn(ctx context.Context, r *report, rig *rig, who contest, roun
 			return err
 		}
 	}
-	var began [len(concurrencies)]time.Time
-	for i, c := range concurrencies {
+	began := make([]time.Time, len(b.o.at))
+	for i, c := range b.o.at {
 		share := rounds * perPod
 		pods := (b.o.creates + share - 1) / share
 		pods = (pods + c - 1) / c * c // whole waves
@@ -219,7 +237,7 @@ func (b *bench) turn(ctx context.Context, r *report, rig *rig, who contest, roun
 		if p.bare == "" {
 			continue
 		}
-		if err := readBare(p.bare, began[:], into[name]); err != nil {
+		if err := readBare(p.bare, b.o.at, began, into[name]); err != nil {
 			return err
 		}
 	}
@@ -228,7 +246,7 @@ func (b *bench) turn(ctx context.Context, r *report, rig *rig, who contest, roun
 
 // tellCrowds shows that as many requests for CreateContainer were under way as the figures' names say.
 func tellCrowds(r *report, ours map[int]*measured) {
-	for _, c := range concurrencies {
+	for _, c := range ran(ours) {
 		if crowds := ours[c].crowds; len(crowds) > 0 {
 			r.judge(fmt.Sprintf("requests for CreateContainer under way at %d, most", c), fmt.Sprint(c),
 				fmt.Sprintf("%d (at least %d in each of %d waves)", slices.Max(crowds), slices.Min(crowds), len(crowds)), slices.Max(crowds) == c)
@@ -245,7 +263,7 @@ func tellBare(r *report, bare map[int]*measured) {
 		{"UpdateContainer/LS", "bare system calls of UpdateContainer, LS"},
 		{"UpdateContainer/LS/decided", "the same behind arithmetic of " + took(bareWork.Seconds())},
 	} {
-		for _, c := range concurrencies {
+		for _, c := range ran(bare) {
 			s := bare[c].bare[e.event].sorted()
 			if len(s) == 0 {
 				continue
@@ -264,7 +282,7 @@ func tellBare(r *report, bare map[int]*measured) {
 
 func judgeHandlers(r *report, ours map[int]*measured) {
 	for _, e := range handlerEvents {
-		for _, c := range concurrencies {
+		for _, c := range ran(ours) {
 			h := ours[c].own[e.String()]
 			p99 := h.quantile(0.99)
 			r.judge(fmt.Sprintf("inside %s at %d, p99", e, c), "≤ 200 µs",
@@ -278,7 +296,7 @@ func judgeHandlers(r *report, ours map[int]*measured) {
 func judgeRPC(r *report, other string, all standings) {
 	ours := all["ours"]
 	for _, e := range rpcEvents {
-		for _, c := range concurrencies {
+		for _, c := range ran(ours) {
 			a, z := ours[c].remote[e.String()], all[other][c].remote[e.String()]
 			for _, q := range []float64{0.5, 0.99} {
 				ratio, how := ratioRPC(e, q, ours[c], all[other][c])
@@ -293,7 +311,7 @@ func judgeRPC(r *report, other string, all standings) {
 // the updates one write: no plugin that decides anything and says so in its answer is nearer to one that does nothing.
 func tellRPC(r *report, bare, noop map[int]*measured) {
 	for _, e := range []metrics.Event{metrics.EventCreateContainer, metrics.EventUpdateContainer} {
-		for _, c := range concurrencies {
+		for _, c := range ran(bare) {
 			_, how := ratioRPC(e, 0.5, bare[c], noop[c])
 			r.tell(fmt.Sprintf("RPC %s at %d, p50, bare / noop", e, c), "%s", how)
 		}
@@ -312,7 +330,7 @@ func ratioRPC(e metrics.Event, q float64, one, other *measured) (ratio float64, 
 
 func noteHandlers(r *report, who contest, results standings) {
 	for _, name := range who.names {
-		for _, c := range concurrencies {
+		for _, c := range ran(results[name]) {
 			m := results[name][c]
 			for _, k := range slices.Sorted(maps.Keys(m.own)) {
 				if m.own[k].count > 0 {

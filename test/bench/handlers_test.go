@@ -58,27 +58,27 @@ func TestReadBare(t *testing.T) {
 		t.Fatal(err)
 	}
 	into := map[int]*measured{}
-	for _, c := range concurrencies {
+	for _, c := range concurrencies() {
 		into[c] = &measured{bare: map[string]sample{}}
 	}
-	if err := readBare(path, []time.Time{time.Unix(0, 10), time.Unix(0, 20), time.Unix(0, 30)}, into); err != nil {
+	if err := readBare(path, concurrencies(), []time.Time{time.Unix(0, 10), time.Unix(0, 20), time.Unix(0, 30)}, into); err != nil {
 		t.Fatal(err)
 	}
 	for i, want := range []map[string]sample{{"CreateContainer": {2e-6}}, {"StartContainer": {3e-6}}, {"StartContainer": {4e-6}}} {
-		got := into[concurrencies[i]].bare
+		got := into[concurrencies()[i]].bare
 		if len(got) != len(want) {
-			t.Errorf("at %d: %v, want %v", concurrencies[i], got, want)
+			t.Errorf("at %d: %v, want %v", concurrencies()[i], got, want)
 		}
 		for event, s := range want {
 			if !slices.Equal(got[event], s) {
-				t.Errorf("at %d: %s %v, want %v", concurrencies[i], event, got[event], s)
+				t.Errorf("at %d: %s %v, want %v", concurrencies()[i], event, got[event], s)
 			}
 		}
 	}
 	if err := os.WriteFile(path, []byte("StartContainer 5\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if readBare(path, []time.Time{time.Unix(0, 0)}, into) == nil {
+	if readBare(path, []int{64}, []time.Time{time.Unix(0, 0)}, into) == nil {
 		t.Error("no error of half a line")
 	}
 }
@@ -132,5 +132,20 @@ func TestLeastPlaces(t *testing.T) {
 	}
 	if got := oursNoopBare.labels(1); got["04-noop"] != sharer || got["05-koord-rt"] != "ours" || got["06-noop"] != idler || got["08-noop"] != "bare" {
 		t.Errorf("%v", got)
+	}
+}
+
+// TestAt: -at takes some of the concurrencies, and none that there is not.
+func TestAt(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string][]int{"1,10,64": {1, 10, 64}, "64,10": {10, 64}, "64": {64}} {
+		if o, err := parse([]string{"-at", text}, io.Discard); err != nil || !slices.Equal(o.at, want) {
+			t.Errorf("-at %s: %v, %v", text, o.at, err)
+		}
+	}
+	for _, text := range []string{"", "2", "1,", "1,1", "1 10"} {
+		if o, err := parse([]string{"-at", text}, io.Discard); err == nil {
+			t.Errorf("-at %q: %v", text, o.at)
+		}
 	}
 }

@@ -203,21 +203,21 @@ func (l *load) remote(ctx context.Context) (map[string]histograms, error) {
 	return out, nil
 }
 
-// readBare sorts what the bare plugin wrote by the concurrency at whose time it was.
-func readBare(path string, began []time.Time, into map[int]*measured) error {
+// readBare sorts what the bare plugin wrote by the concurrency at whose time it was: at[i] from began[i] on.
+func readBare(path string, at []int, began []time.Time, into map[int]*measured) error {
 	data, err := os.ReadFile(path)
 	if err != nil {
 		return fmt.Errorf("read what the bare work took: %w", err)
 	}
 	for line := range strings.Lines(string(data)) {
 		var event string
-		var at, took int64
-		if _, err := fmt.Sscan(line, &event, &at, &took); err != nil {
+		var when, took int64
+		if _, err := fmt.Sscan(line, &event, &when, &took); err != nil {
 			return fmt.Errorf("read what the bare work took: line %q: %w", line, err)
 		}
 		for i := len(began) - 1; i >= 0; i-- {
-			if at >= began[i].UnixNano() {
-				m := into[concurrencies[i]]
+			if when >= began[i].UnixNano() {
+				m := into[at[i]]
 				m.bare[event] = append(m.bare[event], float64(took)/1e9)
 				break
 			}

@@ -34,7 +34,7 @@ func (b *bench) least(ctx context.Context, r *report) error {
 	}
 	noop := results["noop"]
 	for _, e := range []metrics.Event{metrics.EventRunPodSandbox, metrics.EventCreateContainer, metrics.EventStartContainer, metrics.EventUpdateContainer} {
-		for _, c := range concurrencies {
+		for _, c := range ran(noop) {
 			for _, q := range []float64{0.5, 0.99} {
 				_, how := ratioRPC(e, q, results["must"][c], noop[c])
 				r.tell(fmt.Sprintf("RPC %s at %d, p%g, must / noop", e, c, q*100), "%s", how)
@@ -43,7 +43,7 @@ func (b *bench) least(ctx context.Context, r *report) error {
 	}
 	tellBare(r, results["must"])
 	for _, e := range rpcEvents {
-		for _, c := range concurrencies {
+		for _, c := range ran(noop) {
 			for _, q := range []float64{0.5, 0.99} {
 				_, how := ratioRPC(e, q, results["again"][c], noop[c])
 				r.tell(fmt.Sprintf("RPC %s at %d, p%g, again / noop", e, c, q*100), "%s", how)

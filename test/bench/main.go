@@ -34,6 +34,7 @@ type options struct {
 	decisions int
 	running   int
 	creates   int
+	at        []int // ascending
 	rounds    int
 	pairs     int
 	none      bool
@@ -95,6 +96,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	f.IntVar(&o.decisions, "decisions", 200_000, "decide: decisions to time")
 	f.IntVar(&o.running, "running", 250, "handlers, apart, least, proxy: running containers, ten to a pod")
 	f.IntVar(&o.creates, "creates", 1000, "handlers, apart, least: containers per concurrency, at least, two to a pod, over all rounds")
+	at := f.String("at", "1,10,64", "handlers, apart, least: how many containers are created at once, one after the other")
 	f.IntVar(&o.rounds, "rounds", 6, "handlers, apart: rounds, a multiple of 3; in three of them ours and both plugins that do nothing have each place once")
 	f.IntVar(&o.pairs, "pairs", 2000, "pairs: pairs of pods")
 	f.BoolVar(&o.none, "none", false, "pairs: compare with no plugin at all, too")
@@ -136,7 +138,9 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	if o.rounds%3 != 0 {
 		return o, fmt.Errorf("-rounds is %d, and must be a multiple of 3: each plugin has each place as often as the others", o.rounds)
 	}
-	return o, errors.Join(o.agent.check(), o.manager.check())
+	var err error
+	o.at, err = parseAt(*at)
+	return o, errors.Join(err, o.agent.check(), o.manager.check())
 }
 
 // start is main with its surroundings as arguments; the result is the exit code.
