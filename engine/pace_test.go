@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// Work in the background does not begin while somebody serves a call, unless the call does not end: what is left behind a reply, each stint of a
-// loop, and what a job's loop does when nothing is left.
+// Work in the background does not begin while somebody serves a call, unless the call does not end: what is left behind a reply, and each stint of a
+// loop.
 func TestWorkGivesWay(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
