@@ -139,13 +139,16 @@ func TestLeastPlaces(t *testing.T) {
 func TestAt(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string][]int{"1,10,64": {1, 10, 64}, "64,10": {10, 64}, "64": {64}} {
-		if o, err := parse([]string{"-at", text}, io.Discard); err != nil || !slices.Equal(o.at, want) {
+		if o, err := parse([]string{"-at", text, "-out", ""}, io.Discard); err != nil || !slices.Equal(o.at, want) {
 			t.Errorf("-at %s: %v, %v", text, o.at, err)
 		}
 	}
 	for _, text := range []string{"", "2", "1,", "1,1", "1 10"} {
-		if o, err := parse([]string{"-at", text}, io.Discard); err == nil {
+		if o, err := parse([]string{"-at", text, "-out", ""}, io.Discard); err == nil {
 			t.Errorf("-at %q: %v", text, o.at)
 		}
+	}
+	if _, err := parse([]string{"-at", "64"}, io.Discard); err == nil {
+		t.Error("the table is written without some of its lines")
 	}
 }

@@ -139,7 +139,9 @@ func parse(args []string, stderr io.Writer) (options, error) {
 		return o, fmt.Errorf("-rounds is %d, and must be a multiple of 3: each plugin has each place as often as the others", o.rounds)
 	}
 	var err error
-	o.at, err = parseAt(*at)
+	if o.at, err = parseAt(*at); err == nil && len(o.at) < len(concurrencies()) && o.out != "" {
+		err = errors.New(`-at leaves some out, and the table would lose them: add -out ""`)
+	}
 	return o, errors.Join(err, o.agent.check(), o.manager.check())
 }
 
