@@ -61,6 +61,8 @@ type measured struct {
 	exact map[string]sample
 	// bare is what the bare plugin's own work took, in seconds, by event; only of bare.
 	bare map[string]sample
+	// rounds are those of own and of bare.
+	rounds shares
 	// crowds are, for each wave, the most requests for CreateContainer that were under way; only of the contest's first.
 	crowds []int
 }
@@ -124,7 +126,7 @@ func (c contest) begin(at []int) standings {
 	for _, name := range c.names {
 		out[name] = map[int]*measured{}
 		for _, n := range at {
-			out[name][n] = &measured{own: histograms{}, remote: histograms{}, exact: map[string]sample{}, bare: map[string]sample{}}
+			out[name][n] = &measured{own: histograms{}, remote: histograms{}, exact: map[string]sample{}, bare: map[string]sample{}, rounds: shares{}}
 		}
 	}
 	return out
@@ -151,6 +153,7 @@ func (b *bench) handlers(ctx context.Context, r *report) error {
 	tellCrowds(r, results["ours"])
 	judgeHandlers(r, results["ours"])
 	tellBare(r, results["bare"])
+	tellRounds(r, results["ours"], results["bare"])
 	judgeRPC(r, idler, results)
 	judgeRPC(r, sharer, results)
 	tellRPC(r, results["bare"], results[idler])
@@ -268,14 +271,8 @@ func tellBare(r *report, bare map[int]*measured) {
 			if len(s) == 0 {
 				continue
 			}
-			within := 0
-			for _, v := range s {
-				if v <= handlerGoal {
-					within++
-				}
-			}
 			r.tell(fmt.Sprintf("%s at %d, p99", e.name, c), "%s (p50 %s, %.1f %% ≤ 200 µs of %d)",
-				took(s.quantile(0.99)), took(s.quantile(0.5)), 100*float64(within)/float64(len(s)), len(s))
+				took(s.quantile(0.99)), took(s.quantile(0.5)), 100*s.within(handlerGoal), len(s))
 		}
 	}
 }

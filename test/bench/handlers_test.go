@@ -17,6 +17,8 @@ import (
 
 	"google.golang.org/grpc"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/koord-rt/koord-rt/daemon/metrics"
 )
 
 // meeting is a runtime that answers a CreateContainer when n of them are under way.
@@ -59,7 +61,7 @@ func TestReadBare(t *testing.T) {
 	}
 	into := map[int]*measured{}
 	for _, c := range concurrencies() {
-		into[c] = &measured{bare: map[string]sample{}}
+		into[c] = &measured{bare: map[string]sample{}, rounds: shares{}}
 	}
 	if err := readBare(path, concurrencies(), []time.Time{time.Unix(0, 10), time.Unix(0, 20), time.Unix(0, 30)}, into); err != nil {
 		t.Fatal(err)
@@ -75,11 +77,39 @@ func TestReadBare(t *testing.T) {
 			}
 		}
 	}
+	if err := os.WriteFile(path, []byte("StartContainer 40 100000\nStartContainer 41 300000\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := readBare(path, []int{64}, []time.Time{time.Unix(0, 40)}, into); err != nil {
+		t.Fatal(err)
+	}
+	if got, all := into[64].rounds["StartContainer"], into[64].bare["StartContainer"]; !slices.Equal(got, []float64{1, 0.5}) || len(all) != 3 {
+		t.Errorf("of the second round: %v of %v", got, all)
+	}
 	if err := os.WriteFile(path, []byte("StartContainer 5\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if readBare(path, []int{64}, []time.Time{time.Unix(0, 0)}, into) == nil {
 		t.Error("no error of half a line")
+	}
+}
+
+// A round's share is of that round alone, and a round in which an event did not happen has none.
+func TestRounds(t *testing.T) {
+	t.Parallel()
+	event := metrics.EventUpdateContainer.String()
+	bounds := []float64{handlerGoal, 1}
+	s := shares{}
+	for _, counts := range [][]uint64{{3, 4}, {0, 0}, {1, 1}} {
+		s.ofHistograms(histograms{event: {bounds: bounds, counts: counts, count: counts[1]}})
+	}
+	if got := s.line(event); got != "75.0, 100.0 %" {
+		t.Errorf("%q", got)
+	}
+	r := newReport("handlers")
+	tellRounds(r, map[int]*measured{64: {rounds: s}}, map[int]*measured{64: {rounds: shares{"UpdateContainer/LS": {0.5, 1}}}})
+	if got := r.table(); !strings.Contains(got, "inside UpdateContainer at 64, ≤ 200 µs by round") || !strings.Contains(got, "50.0, 100.0 %") {
+		t.Errorf("%s", got)
 	}
 }
 

@@ -76,7 +76,9 @@ func (l *load) run(ctx context.Context, pods int) error {
 		return err
 	}
 	if l.ours != nil {
-		l.into["ours"].own.add(ownAfter.since(own))
+		round := ownAfter.since(own)
+		l.into["ours"].own.add(round)
+		l.into["ours"].rounds.ofHistograms(round)
 	}
 	for name, m := range l.into {
 		m.remote.add(remoteAfter[name].since(remote[name]))
@@ -203,11 +205,15 @@ func (l *load) remote(ctx context.Context) (map[string]histograms, error) {
 	return out, nil
 }
 
-// readBare sorts what the bare plugin wrote by the concurrency at whose time it was: at[i] from began[i] on.
+// readBare sorts what the bare plugin wrote in a round by the concurrency at whose time it was: at[i] from began[i] on.
 func readBare(path string, at []int, began []time.Time, into map[int]*measured) error {
 	data, err := os.ReadFile(path)
 	if err != nil {
 		return fmt.Errorf("read what the bare work took: %w", err)
+	}
+	rounds := map[int]map[string]sample{}
+	for _, c := range at {
+		rounds[c] = map[string]sample{}
 	}
 	for line := range strings.Lines(string(data)) {
 		var event string
@@ -217,11 +223,16 @@ func readBare(path string, at []int, began []time.Time, into map[int]*measured) 
 		}
 		for i := len(began) - 1; i >= 0; i-- {
 			if when >= began[i].UnixNano() {
-				m := into[at[i]]
-				m.bare[event] = append(m.bare[event], float64(took)/1e9)
+				rounds[at[i]][event] = append(rounds[at[i]][event], float64(took)/1e9)
 				break
 			}
 		}
+	}
+	for c, round := range rounds {
+		for event, s := range round {
+			into[c].bare[event] = append(into[c].bare[event], s...)
+		}
+		into[c].rounds.ofSamples(round)
 	}
 	return nil
 }

@@ -39,6 +39,17 @@ func (s sample) mean() float64 {
 	return sum / float64(len(s))
 }
 
+// within is the part, 0 to 1, that does not exceed bound.
+func (s sample) within(bound float64) float64 {
+	n := 0
+	for _, v := range s {
+		if v <= bound {
+			n++
+		}
+	}
+	return float64(n) / float64(len(s)) // NaN where there is none
+}
+
 // quantiles that raw files list.
 var quantiles = []float64{0.01, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.999, 1}
 
