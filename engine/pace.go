@@ -38,6 +38,12 @@ type pace struct {
 
 func (g *Engine) pace() pace { return pace{giveWay: g.giveWay} }
 
+// Pace is the pace of one goroutine of the host's that works in the background: its result is called between two pieces of its work.
+func (g *Engine) Pace() (step func()) {
+	p := g.pace()
+	return p.step
+}
+
 // step is called between two pieces of work, and before the first.
 func (p *pace) step() {
 	if !p.began.IsZero() {

@@ -42,16 +42,9 @@ func (l *Ledger) Run(ctx context.Context) error {
 // Compact rewrites the file with only what matters of live targets (see tracker). The bulk is read and written without
 // the lock; what is appended meanwhile is copied over under it. A kill at any point leaves the old file or the new one.
 func (l *Ledger) Compact() error {
-	l.mu.Lock()
-	size, err := l.size, l.missing()
-	l.mu.Unlock()
+	old, size, err := l.begin()
 	if err != nil {
 		return err
-	}
-
-	old, err := os.Open(l.path)
-	if err != nil {
-		return fmt.Errorf("compact ledger: %w", err)
 	}
 	defer old.Close()
 	keep, verdicts, err := l.digest(old, size)
@@ -65,7 +58,7 @@ func (l *Ledger) Compact() error {
 	if err != nil {
 		return err
 	}
-	if err = copySpans(tmp, old, keep, verdicts); err == nil {
+	if err = l.copySpans(tmp, old, keep, verdicts); err == nil {
 		err = l.swap(tmp, old, size, int64(len(keep)))
 	}
 	if err != nil {
@@ -74,6 +67,43 @@ func (l *Ledger) Compact() error {
 		return fmt.Errorf("compact ledger %s: %w", l.path, err)
 	}
 	return nil
+}
+
+// begin opens the file that is appended to, and no other that may have got its name since its size was asked.
+func (l *Ledger) begin() (*os.File, int64, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := l.missing(); err != nil {
+		return nil, 0, err
+	}
+	old, err := os.Open(l.path)
+	if err != nil {
+		return nil, 0, fmt.Errorf("compact ledger: %w", err)
+	}
+	if err := l.isOwn(old); err != nil {
+		_ = old.Close()
+		return nil, 0, fmt.Errorf("compact ledger: %w", err)
+	}
+	return old, l.size, nil
+}
+
+// isOwn is an error unless f is the file that is appended to. The caller holds mu.
+func (l *Ledger) isOwn(f *os.File) error {
+	a, err := l.f.Stat()
+	if err != nil {
+		return err
+	}
+	if b, err := f.Stat(); err != nil || !os.SameFile(a, b) {
+		return fmt.Errorf("%s is not the file that was opened: another writer of one name?", filepath.Base(l.path))
+	}
+	return nil
+}
+
+// rest is called between two records.
+func (l *Ledger) rest() {
+	if l.step != nil {
+		l.step()
+	}
 }
 
 // digest finds the lines to keep, and of those of them that say to have gone over somebody else's value whether it was one of ours. That
@@ -120,6 +150,7 @@ func (l *Ledger) openSubjects(own io.ReaderAt, size int64) (map[uint64]bool, err
 	for _, f := range all {
 		f.with = []byte(`"theirs":true`) // few have it, and to decode the others takes most of the time
 		for r, _ := f.next(); r != nil; r, _ = f.next() {
+			l.rest()
 			if isOpen(r) {
 				out[subjectOf(r)] = true
 			}
@@ -170,6 +201,7 @@ func (l *Ledger) weave(own io.ReaderAt, size int64, fn func(*journal.Record, spa
 	}
 	elsewhere := int64(0)
 	all.weave(func(f *file) {
+		l.rest()
 		at := f.at
 		if f != ours {
 			elsewhere--
@@ -194,10 +226,11 @@ func (l *Ledger) files(own io.ReaderAt, size int64) (all files, ours *file, err 
 }
 
 // copySpans copies lines, those with a verdict judged.
-func copySpans(dst io.Writer, src io.ReaderAt, spans []span, verdicts map[int64]bool) error {
+func (l *Ledger) copySpans(dst io.Writer, src io.ReaderAt, spans []span, verdicts map[int64]bool) error {
 	w := bufio.NewWriterSize(dst, 64<<10)
 	var line []byte
 	for _, s := range spans {
+		l.rest()
 		line = slices.Grow(line[:0], s.len)[:s.len]
 		if _, err := src.ReadAt(line, s.off); err != nil {
 			return err
@@ -221,12 +254,8 @@ func (l *Ledger) swap(tmp, old *os.File, from, kept int64) error {
 	if err := l.missing(); err != nil {
 		return err
 	}
-	a, err := l.f.Stat()
-	if err != nil {
+	if err := l.isOwn(old); err != nil {
 		return err
-	}
-	if b, err := old.Stat(); err != nil || !os.SameFile(a, b) {
-		return fmt.Errorf("%s is not the file that was opened: another writer of one name?", filepath.Base(l.path))
 	}
 	if _, err := io.Copy(tmp, io.NewSectionReader(old, from, l.size-from)); err != nil {
 		return err

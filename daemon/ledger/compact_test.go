@@ -62,6 +62,24 @@ func TestCompactKeepsOldestOriginalAndNewest(t *testing.T) {
 	}
 }
 
+// A compaction can be made to rest between any two records, in each of its passes.
+func TestCompactRests(t *testing.T) {
+	t.Parallel()
+	const records = 100
+	l := open(t, t.TempDir(), "nri", Options{})
+	for i := range records {
+		appendAll(t, l, record(fmt.Sprint(i), plan.CPUShares, i, "1024", "2"))
+	}
+	steps := 0
+	l.Pace(func() { steps++ })
+	if err := l.Compact(); err != nil {
+		t.Fatal(err)
+	}
+	if steps != 2*records { // found and copied; none is open
+		t.Errorf("%d rests in a compaction that reads %d records and keeps them", steps, records)
+	}
+}
+
 // What systemd may have written over is kept in its place among our writes, the oldest and the newest, until a restore. It is no wish.
 // Of two writes of one value the newer is kept, and the first of all.
 func TestCompactKeepsBeside(t *testing.T) {

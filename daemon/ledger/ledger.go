@@ -6,9 +6,11 @@ package ledger
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -81,7 +83,8 @@ type Ledger struct {
 	// spare is the last batch's buffer: a pool would lose it to two collections.
 	spare atomic.Pointer[[]byte]
 
-	same Same // nil before Compare
+	same Same   // nil before Compare
+	step func() // nil before Pace
 
 	// mu guards the rest.
 	mu sync.Mutex
@@ -134,6 +137,10 @@ func New(runDir, writer string, o Options) (*Ledger, error) {
 // Compare has compactions compare values by same, as the kernel can hold them; without it, by their texts. It belongs before Run.
 func (l *Ledger) Compare(same Same) { l.same = same }
 
+// Pace has compactions call step between two records, which may rest: decoding a whole file takes a processor for hundreds of milliseconds. It
+// belongs before Run.
+func (l *Ledger) Pace(step func()) { l.step = step }
+
 // Open opens or creates the file. One that is open stays so.
 func (l *Ledger) Open() error {
 	l.mu.Lock()
@@ -184,6 +191,46 @@ func (l *Ledger) reopen() error {
 		l.cut = last[0] != '\n'
 	}
 	l.f = f
+	return nil
+}
+
+// Look makes the file anew where somebody has removed it, for who may not append for long.
+func (l *Ledger) Look() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.f == nil {
+		return nil // the next append opens it
+	}
+	return l.look()
+}
+
+// look is Look of a file that is open. Somebody may have cleaned the run directory, and records in a file without a name are of no use. The caller holds mu.
+func (l *Ledger) look() error {
+	var st unix.Stat_t
+	if err := unix.Fstat(int(l.f.Fd()), &st); err != nil || st.Nlink > 0 {
+		return nil
+	}
+	return l.remake()
+}
+
+// remake makes the file that has lost its name anew, with what it held: the values are in the kernel still, and what stood there before them is
+// nowhere else. Until that succeeds the old one stays open. The caller holds mu.
+func (l *Ledger) remake() error {
+	old, size, cut, records := l.f, l.size, l.cut, l.records
+	if err := l.reopen(); err != nil {
+		return err
+	}
+	made, all := l.f, io.Reader(io.NewSectionReader(old, 0, size))
+	if l.cut { // somebody else's of this name: its lines stay in front
+		all = io.MultiReader(strings.NewReader("\n"), all)
+	}
+	n, err := io.Copy(made, all)
+	if err != nil {
+		l.f, l.size, l.cut, l.records = old, size, cut, records
+		return errors.Join(fmt.Errorf("make ledger %s anew: %w", l.path, err), made.Close())
+	}
+	l.size, l.cut, l.records = l.size+n, cut, records
+	_ = old.Close() // it has been read to its end
 	return nil
 }
 
@@ -243,14 +290,8 @@ func (l *Ledger) write(buf []byte, n int64) error {
 		}
 		return ErrFull
 	}
-	// Somebody may have cleaned the run directory; records in a file without a name are of no use.
-	var st unix.Stat_t
-	if err := unix.Fstat(int(l.f.Fd()), &st); err == nil && st.Nlink == 0 {
-		_ = l.f.Close()
-		l.f = nil
-		if err := l.reopen(); err != nil {
-			return err
-		}
+	if err := l.look(); err != nil {
+		return err
 	}
 	if !l.cut {
 		buf = buf[1:]

@@ -229,8 +229,40 @@ func TestRemovedDirectoryIsMadeAgain(t *testing.T) {
 	if err := os.RemoveAll(Dir(dir)); err != nil {
 		t.Fatal(err)
 	}
+	if err := l.Look(); err != nil { // for who appends nothing
+		t.Fatal(err)
+	}
+	if rs := readAll(t, dir, 0); len(rs) != 1 {
+		t.Errorf("%+v", rs)
+	}
+	if err := os.RemoveAll(Dir(dir)); err != nil {
+		t.Fatal(err)
+	}
 	appendAll(t, l, record("a", plan.CPUShares, 1, "", "2"))
-	if rs := readAll(t, dir, 0); len(rs) != 1 || rs[0].Want != "2" {
+	// What stood in the kernel before us is told by the first alone.
+	if rs := readAll(t, dir, 0); len(rs) != 2 || rs[0].Want != "1" || rs[1].Want != "2" {
+		t.Errorf("%+v", rs)
+	}
+	if s := l.Stats(); s.Records != 2 {
+		t.Errorf("%+v", s)
+	}
+	if err := l.Compact(); err != nil {
+		t.Error(err)
+	}
+	// One that somebody else has made of this name keeps its lines, and the one that he was killed in ends there.
+	if err := os.RemoveAll(Dir(dir)); err != nil {
+		t.Fatal(err)
+	}
+	another := open(t, dir, "nri", Options{})
+	appendAll(t, another, record("b", plan.CPUShares, 1, "", "3"))
+	if _, err := another.f.WriteString(`{"t":`); err != nil {
+		t.Fatal(err)
+	}
+	if f, _, err := l.begin(); err == nil || f != nil || !strings.Contains(err.Error(), "another writer") { // its size would be taken for another file's
+		t.Errorf("a file that is not ours is compacted: %v", err)
+	}
+	appendAll(t, l, record("a", plan.CPUShares, 2, "", "4"))
+	if rs := readAll(t, dir, 1); len(rs) != 4 {
 		t.Errorf("%+v", rs)
 	}
 }
@@ -251,6 +283,7 @@ func TestDirectoryThatCannotBeUsed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	kept := 0
 	for _, when := range []string{"at the start", "later"} {
 		if err := l.Append(record("a", plan.CPUShares, 0, "", "1")); err == nil || !strings.Contains(err.Error(), Dir(dir)) {
 			t.Errorf("%s: %v", when, err)
@@ -259,8 +292,9 @@ func TestDirectoryThatCannotBeUsed(t *testing.T) {
 			t.Fatal(err)
 		}
 		appendAll(t, l, record("a", plan.CPUShares, 0, "", "1"))
-		if got, _, err := ReadAll(dir); err != nil || len(got) != 1 {
-			t.Errorf("%s: %d records, %v", when, len(got), err)
+		kept++ // what was recorded before the directory was removed stands in the new one, too
+		if got, _, err := ReadAll(dir); err != nil || len(got) != kept {
+			t.Errorf("%s: %d records, want %d, %v", when, len(got), kept, err)
 		}
 		if err := os.RemoveAll(Dir(dir)); err != nil {
 			t.Fatal(err)

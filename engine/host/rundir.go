@@ -202,7 +202,7 @@ func (h *Host) tooLong(err error) {
 	h.o.Log.Error("the ledger cannot be made smaller; once it is full nothing is written to the kernel any more", "err", err)
 }
 
-// keepLock looks every few seconds whether the lock's file is there, until ctx ends or another process has it. Who removes the run
+// keepLock looks every few seconds whether the files of lock and ledger are there, until ctx ends or another process has the lock. Who removes the run
 // directory, as a unit of systemd does with its own that is not preserved, takes the others' word that we are here with it.
 func (h *Host) keepLock(ctx context.Context) error {
 	tick := time.NewTicker(takeEvery)
@@ -214,12 +214,15 @@ func (h *Host) keepLock(ctx context.Context) error {
 		case <-tick.C:
 		}
 		again, err := h.run.retake()
+		if err == nil {
+			err = h.run.ledger.Look()
+		}
 		switch {
 		case isHeld(err):
 			return err
 		case err != nil && err.Error() != told:
 			told = err.Error()
-			h.o.Log.Error("the lock is lost, and nothing is written to the kernel until it is held again", "err", err)
+			h.o.Log.Error("lock or ledger is lost, and nothing is written to the kernel until both are there again", "err", err)
 		case again:
 			told = ""
 			h.o.Log.Warn("the lock's file had been removed, and is held anew", "dir", h.o.Config.RunDir)

@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -22,6 +23,7 @@ import (
 	"github.com/koord-rt/koord-rt/daemon/ledger"
 	"github.com/koord-rt/koord-rt/daemon/lock"
 	"github.com/koord-rt/koord-rt/daemon/metrics"
+	"github.com/koord-rt/koord-rt/engine"
 	"github.com/koord-rt/koord-rt/engine/enginetest"
 	"github.com/koord-rt/koord-rt/kernel/apply"
 	"github.com/koord-rt/koord-rt/model/plan"
@@ -176,6 +178,47 @@ func TestLedgerThatFailsLater(t *testing.T) {
 	})
 	if r, err := newRunDir(t.TempDir(), "No Name", nil); err == nil || r != nil {
 		t.Errorf("%v beside %v", r, err)
+	}
+}
+
+// A compaction gives way to a call: it takes as long as hundreds of them.
+func TestCompactionGivesWay(t *testing.T) {
+	t.Parallel()
+	for _, served := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			m := newMachine(t)
+			h, err := New(t.Context(), m.options(t, nil))
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, stop := context.WithCancel(t.Context())
+			var all sync.WaitGroup
+			all.Go(func() { _ = h.Engine.Run(ctx, func(context.Context) {}) })
+			set := plan.Setting{Target: plan.Target{Level: plan.LevelPod, Cgroup: "/kubepods/podone", Pod: "one"}, Knob: plan.CPUIdle, Value: plan.Int(1)}
+			if r := h.Apply(t.Context(), plan.Plan{set}); r[0].Err != nil {
+				t.Fatal(r[0].Err)
+			}
+			answer := make(chan struct{})
+			if served {
+				all.Go(func() {
+					_, _ = engine.Guard(h.Engine, engine.Call[int]{Work: func(context.Context) (int, error) { <-answer; return 0, nil }})
+				})
+			}
+			synctest.Wait()
+			begin := time.Now()
+			if err := h.run.ledger.Compact(); err != nil {
+				t.Error(err)
+			}
+			if rested := time.Since(begin) > 0; rested != served {
+				t.Errorf("a call is served: %t; it rests: %t", served, rested)
+			}
+			close(answer)
+			stop()
+			all.Wait()
+			if err := h.Close(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }
 
