@@ -110,15 +110,14 @@ func (q *unitQueue) add(pl plan.Plan) {
 	}
 	for i := range pl {
 		s := &pl[i]
-		if !news[s.Target.Cgroup] {
-			continue
-		}
 		todo := q.todo[s.Target.Cgroup]
 		if j := slices.IndexFunc(todo, func(o plan.Setting) bool { return o.Knob == s.Knob }); j >= 0 {
-			todo[j] = *s
+			todo[j] = *s // also where it is no news: what is queued would be set over it
 			continue
 		}
-		q.todo[s.Target.Cgroup] = append(todo, *s)
+		if news[s.Target.Cgroup] {
+			q.todo[s.Target.Cgroup] = append(todo, *s)
+		}
 	}
 	if len(news) > 0 {
 		q.rouse()
@@ -167,12 +166,15 @@ func (q *unitQueue) waiting() []string {
 	return slices.Sorted(maps.Keys(q.todo))
 }
 
-// take takes what is queued of one unit.
+// take takes what is queued of one unit. Until it is set, every value is news: what comes meanwhile must be set behind it.
 func (q *unitQueue) take(dir string) plan.Plan {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	pl := q.todo[dir]
 	delete(q.todo, dir)
+	for i := range pl {
+		delete(q.done[dir], pl[i].Knob)
+	}
 	return pl
 }
 

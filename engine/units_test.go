@@ -67,6 +67,24 @@ func TestUnitQueue(t *testing.T) {
 	if pl := q.take(unitDir); len(pl) != 2 {
 		t.Errorf("a new quota without its period: %v", pl)
 	}
+	// What is queued, or being told, does not come after what is wanted since.
+	q.keep(low)
+	q.add(plan.Plan{quota})
+	q.add(plan.Plan{low})
+	pl = q.take(unitDir)
+	if len(pl) != 1 || pl[0].Value != low.Value {
+		t.Errorf("wanted last %s, queued %v", low.Value, pl)
+	}
+	q.keep(low)
+	q.add(plan.Plan{quota})
+	if pl := q.take(unitDir); len(pl) != 1 {
+		t.Errorf("queued %v", pl)
+	}
+	q.add(plan.Plan{low}) // systemd is at it
+	q.keep(quota)
+	if pl := q.take(unitDir); len(pl) != 1 || pl[0].Value != low.Value {
+		t.Errorf("wanted while another value was told: %s, queued %v", low.Value, pl)
+	}
 	for name, f := range map[string]func(){
 		"stale": func() { q.stale(low) }, "ended": func() { q.forget(unitDir) }, "another meaning": q.again,
 	} {
