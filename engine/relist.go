@@ -62,6 +62,7 @@ func (g *Engine) relist(ctx context.Context) {
 		g.log.Info("found containers that the runtime had not told", "count", found)
 		g.reclaim()
 		g.repairSoon()
+		g.countUnmanaged(ctx)
 	}
 }
 

@@ -179,6 +179,9 @@ func (g *Engine) entryOf(pod podEntry, sb Sandbox, ctr Arrival) entry {
 	if first && e.c.State != workload.StateStopped {
 		g.claims(&e)
 	}
+	if first && !e.inSpec {
+		g.jobs.add(g.countUnmanaged)
+	}
 	return e
 }
 

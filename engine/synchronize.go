@@ -48,7 +48,7 @@ func (g *Engine) SynchronizeSince(before Roll, listed []*workload.Pod, container
 		e := g.adopt(pod, ctr.Sandbox, ctr.Arrival)
 		if old, ok := g.reg.container(e.c.ID); ok {
 			e.plan, e.rest, e.told, e.toldAt, e.record = old.plan, old.rest, old.told, old.toldAt, old.record
-			e.rendered, e.inSpec, e.mark = old.rendered, old.inSpec, old.mark
+			e.rendered, e.inSpec, e.unmanaged, e.mark = old.rendered, old.inSpec, old.unmanaged, old.mark
 		}
 		g.startContainer(pod.p, &e)
 		e.inSpec = e.inSpec || e.c.Applied != nil
@@ -93,7 +93,7 @@ func (g *Engine) vanished(pods []podEntry, containers []entry) {
 }
 
 // countUnmanaged counts the containers that came without us although the plan would have changed them: each is a
-// fail-open (D8).
+// fail-open (D8), once, however often the runtime comes back.
 func (g *Engine) countUnmanaged(ctx context.Context) {
 	v := g.views.Load()
 	n := 0
@@ -112,9 +112,14 @@ func (g *Engine) countUnmanaged(ctx context.Context) {
 			continue
 		}
 		n++
+		if it.unmanaged {
+			continue
+		}
+		g.reg.changeContainer(it.c.ID, func(e *entry) { e.unmanaged = true })
 		g.m.FailOpen(metrics.FailOpenUnmanaged)
-		g.log.Warn("container was created without us, it is repaired as far as a running one can be",
-			"container", it.c.Target(it.pod.p).Name, "id", it.c.ID)
+		name := it.c.Target(it.pod.p).Name
+		g.log.Warn("container was created without us, it is repaired as far as a running one can be", "container", name, "id", it.c.ID)
+		g.recordProblem(name, metrics.FailOpenUnmanaged.String(), "created without us: repaired as far as a running one can be")
 	}
 	g.m.SetUnmanaged(n)
 	g.stats.unmanaged.Store(int64(n))

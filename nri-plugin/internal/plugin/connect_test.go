@@ -150,6 +150,7 @@ func TestRelist(t *testing.T) {
 			enginetest.Eventually(t, "burst of the missed container", func() bool {
 				return h.tree.Get(t, path.Join(dir, group), "cpu.max.burst") == "100000"
 			})
+			enginetest.Eventually(t, "it is counted as one that came without us", func() bool { return h.engine.Status().Counters["unmanaged"] == 1 })
 		})
 	}
 }

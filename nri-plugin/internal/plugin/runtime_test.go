@@ -114,9 +114,13 @@ type runtime struct {
 	updates    int
 }
 
-func newRuntime(t testing.TB, socket string) *runtime {
+// known makes what it has before somebody connects.
+func newRuntime(t testing.TB, socket string, known ...func(*runtime)) *runtime {
 	t.Helper()
 	r := &runtime{wire: listen(t, socket)}
+	for _, f := range known {
+		f(r)
+	}
 	behind := r.wire.behind
 	sync := func(ctx context.Context, cb adaptation.SyncCB) error {
 		r.mu.Lock()
