@@ -23,6 +23,9 @@ func memory(r *report) {
 	r.want(plan.MemoryHigh)
 	r.late(plan.MemoryMin, plan.MemoryLow, plan.MemoryHigh, plan.MemoryOOMGroup, plan.MemoryWmarkRatio, plan.MemoryWmarkScale,
 		plan.MemoryWmarkMinAdj, plan.MemoryPriority, plan.MemoryUsePriorityOOM, plan.PageCacheEnable, plan.PageCacheSize)
+	if k.Systemd && k.Has(plan.MemoryOOMGroup) {
+		r.notes = append(r.notes, "systemd 253 and later writes memory.oom.group of containers anew when it reloads: the drift check puts ours back")
+	}
 	if k.KubeletMemoryQoS {
 		r.limited = append(r.limited, "kubelet's MemoryQoS is on: protections of pods and their ancestors are left to it")
 	}

@@ -21,6 +21,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/containerd/nri/pkg/api"
+	"github.com/containerd/nri/pkg/stub"
 	"golang.org/x/sys/unix"
 
 	"github.com/koord-rt/koord-rt/test/lab/cgroups"
@@ -193,7 +195,37 @@ func (r *rig) drifted(subject string) {
 // doctor fails unless its lines are what is known of this rig.
 func (r *rig) doctor() {
 	r.t.Helper()
+	r.besideUs("no other plugin in the host's network namespace")
+	s, err := stub.New(bystander{}, stub.WithPluginName("bystander"), stub.WithPluginIdx("90"), stub.WithSocketPath(r.host.NRISocket))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	if err := s.Start(r.t.Context()); err != nil {
+		r.t.Fatal(err)
+	}
+	r.besideUs("1 beside koord-nri at " + r.host.NRISocket)
+	s.Stop()
+	r.besideUs("no other plugin in the host's network namespace")
 	r.diagnosed("koord-nri", func() { r.stop(syscall.SIGKILL) })
+}
+
+// bystander is a plugin with a name that nobody has heard of.
+type bystander struct{}
+
+// StopPodSandbox is there because a plugin without an event is none.
+func (bystander) StopPodSandbox(context.Context, *api.PodSandbox) error { return nil }
+
+// besideUs waits until doctor says that of who is connected beside koord-nri.
+func (r *rig) besideUs(want string) {
+	r.t.Helper()
+	r.eventually(5*time.Second, func() error {
+		for _, l := range r.checks() {
+			if l.Check == "nri-connections" && l.Detail == want {
+				return nil
+			}
+		}
+		return fmt.Errorf("doctor does not say of the connections: %s", want)
+	})
 }
 
 // diagnosed asks doctor about a rig that is well, and about one whose daemon has been killed.

@@ -62,6 +62,7 @@ func newHost(t *testing.T, kernel string) *host {
 	h := &host{tree: kerneltest.New(t, kernel, podDir, appDir, webDir)}
 	h.dir = filepath.Dir(h.tree.Roots.Proc)
 	h.now = func() time.Time { return time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC) }
+	h.connected(t)
 	return h
 }
 

@@ -90,7 +90,7 @@ func (e *env) checkNRI(d *installed, containerd, socket string) []check {
 		open:  warn, shut: 0o007, tighten: "whoever reaches this socket can change every container: chmod o= ",
 	}))
 	out = append(out, e.checkDaemon(d)...)
-	return append(out, checkRuntime(d.status), e.checkLock(d.status), e.checkPriority(d.status))
+	return append(out, checkRuntime(d.status), e.checkConnections(socket, d.status), e.checkLock(d.status), e.checkPriority(d.status))
 }
 
 // checkRuntime judges the runtime by the plugin's own table of releases.
