@@ -42,29 +42,6 @@ func TestLateWriteIsOvertaken(t *testing.T) {
 	}
 }
 
-// A write that has to reclaim is not waited for as long as its caller has time: the target would be held, and who has a burst to lower there
-// would be late.
-func TestReclaimFreesTheTarget(t *testing.T) {
-	t.Parallel()
-	w := &slow{hold: make(chan error)}
-	m := newMachine(t, "6.12", func(o *apply.Options) { o.Writer = w })
-	w.m = m
-	m.Set(t, ctr, "memory.current", "1048576")
-	if r := m.apply(t, set(ctr, plan.MemoryHigh, plan.Int(4096))); r[0].Outcome != apply.Pending { // its context never ends
-		t.Fatalf("result %+v", r[0])
-	}
-	if r := m.apply(t, set(ctr, plan.CPUShares, plan.Int(512))); r[0].Outcome != apply.Written {
-		t.Fatalf("beside it: %+v", r[0])
-	}
-	close(w.hold)
-	if err := m.Wait(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if bad := m.Verify(plan.Plan{set(ctr, plan.MemoryHigh, plan.Int(4096)), set(ctr, plan.CPUShares, plan.Int(512))}); len(bad) != 0 {
-		t.Errorf("not in force: %v", bad)
-	}
-}
-
 // stuck holds back the writes of one value until goOn is closed.
 type stuck struct {
 	apply.Writer

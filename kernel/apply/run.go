@@ -182,15 +182,9 @@ func (a *session) writeFiles(ctx context.Context, t *target, s plan.Setting, c c
 	return a.writeAll(ctx, s, c), false
 }
 
-// reclaimWait bounds how long a write that reclaims is waited for, whatever time its caller has: the target is held meanwhile, and an event that has a
-// CPU set or a burst to write there would be late. A start and an update wait half a second for others.
-const reclaimWait = 250 * time.Millisecond
-
 // writeSlowly writes a memory limit that falls below what is in use: the kernel reclaims inside write(2), for seconds where
-// reclaim is slow. It is written from a goroutine and waited for until ctx ends, reclaimWait at most.
+// reclaim is slow. It is written from a goroutine and waited for until ctx ends.
 func (a *session) writeSlowly(ctx context.Context, t *target, s plan.Setting, c cgroup.Change, rec journal.Record) (err error, pending bool) {
-	ctx, cancel := context.WithTimeout(ctx, reclaimWait)
-	defer cancel()
 	done, late := make(chan error, 1), &lateWrite{knob: s.Knob, rec: rec}
 	alone := a.bare() // the session may be over before the write is
 	a.background(func() {
