@@ -33,8 +33,8 @@ type entry struct {
 	rendered uint64
 	// inSpec: the runtime took our adjustment. False after a late reply and for containers that came without us.
 	inSpec bool
-	// unmanaged: it has been counted as a container that came without us.
-	unmanaged bool
+	// unmanaged: it came without us, as far as is known; counted: that has been told.
+	unmanaged, counted bool
 	// mark is what the spec holds of ours, for reading it back after a reconnect.
 	mark *stamp
 	// lse and lsr are the CPUs that the container claims.
@@ -238,7 +238,7 @@ func (r *registry) swapContainer(was *entry, e entry) bool {
 		return false
 	}
 	e.lse, e.lsr = now.lse, now.lsr // reclaim's, at any time
-	e.unmanaged = now.unmanaged
+	e.counted = now.counted
 	r.set(e)
 	return true
 }

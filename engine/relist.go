@@ -128,7 +128,7 @@ func (g *Engine) takeIn(ctx context.Context, dir string) bool {
 		newPod = g.reg.newPod(known)
 		g.problems(pod, "", pod.Problems)
 	}
-	e := entry{c: c, sandbox: pod.ID, inSpec: c.Applied != nil, plan: plan.Plan(nil)}
+	e := entry{c: c, sandbox: pod.ID, inSpec: c.Applied != nil, unmanaged: c.Applied == nil, plan: plan.Plan(nil)}
 	g.startContainer(pod, &e)
 	if _, first := g.enter(pod, e); !first {
 		return false

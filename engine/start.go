@@ -174,12 +174,12 @@ func (g *Engine) entryOf(pod podEntry, sb Sandbox, ctr Arrival) entry {
 	}
 	e := g.adopt(pod, sb.ID, ctr)
 	g.startContainer(pod.p, &e)
-	e.inSpec = e.c.Applied != nil
+	e.inSpec, e.unmanaged = e.c.Applied != nil, e.c.Applied == nil
 	e, first := g.enter(pod.p, e)
 	if first && e.c.State != workload.StateStopped {
 		g.claims(&e)
 	}
-	if first && !e.inSpec {
+	if first && e.unmanaged {
 		g.jobs.add(g.countUnmanaged)
 	}
 	return e

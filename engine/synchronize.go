@@ -46,9 +46,11 @@ func (g *Engine) SynchronizeSince(before Roll, listed []*workload.Pod, container
 			continue // its sandbox is gone: the runtime is about to remove it
 		}
 		e := g.adopt(pod, ctr.Sandbox, ctr.Arrival)
+		e.unmanaged = e.c.Applied == nil
 		if old, ok := g.reg.container(e.c.ID); ok {
 			e.plan, e.rest, e.told, e.toldAt, e.record = old.plan, old.rest, old.told, old.toldAt, old.record
-			e.rendered, e.inSpec, e.unmanaged, e.mark = old.rendered, old.inSpec, old.unmanaged, old.mark
+			e.rendered, e.inSpec, e.mark = old.rendered, old.inSpec, old.mark
+			e.unmanaged, e.counted = old.unmanaged, old.counted
 		}
 		g.startContainer(pod.p, &e)
 		e.inSpec = e.inSpec || e.c.Applied != nil
@@ -101,7 +103,7 @@ func (g *Engine) countUnmanaged(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		if it.inSpec {
+		if !it.unmanaged {
 			continue
 		}
 		pl := it.plan
@@ -112,10 +114,10 @@ func (g *Engine) countUnmanaged(ctx context.Context) {
 			continue
 		}
 		n++
-		if it.unmanaged {
+		if it.counted {
 			continue
 		}
-		g.reg.changeContainer(it.c.ID, func(e *entry) { e.unmanaged = true })
+		g.reg.changeContainer(it.c.ID, func(e *entry) { e.counted = true })
 		g.m.FailOpen(metrics.FailOpenUnmanaged)
 		name := it.c.Target(it.pod.p).Name
 		g.log.Warn("container was created without us, it is repaired as far as a running one can be", "container", name, "id", it.c.ID)
@@ -169,6 +171,7 @@ func (r *registry) replace(before Roll, pods []podEntry, containers []entry) (go
 			e = had
 		case ok: // and may have been decided, and written, since the list was worked on
 			e.plan, e.told = join(e.plan, had.plan), join(e.told, had.told)
+			e.counted = had.counted
 		}
 		r.set(e)
 	}

@@ -99,13 +99,6 @@ func (l *Ledger) isOwn(f *os.File) error {
 	return nil
 }
 
-// rest is called between two records.
-func (l *Ledger) rest() {
-	if l.step != nil {
-		l.step()
-	}
-}
-
 // digest finds the lines to keep, and of those of them that say to have gone over somebody else's value whether it was one of ours. That
 // takes what other processes have written to the same knobs, of which a later compaction may leave less; so a line of ours is kept as well
 // by which another's is to be judged. What another has restored makes our next write the first one, and what another has told the runtime
@@ -150,7 +143,6 @@ func (l *Ledger) openSubjects(own io.ReaderAt, size int64) (map[uint64]bool, err
 	for _, f := range all {
 		f.with = []byte(`"theirs":true`) // few have it, and to decode the others takes most of the time
 		for r, _ := f.next(); r != nil; r, _ = f.next() {
-			l.rest()
 			if isOpen(r) {
 				out[subjectOf(r)] = true
 			}
@@ -201,7 +193,6 @@ func (l *Ledger) weave(own io.ReaderAt, size int64, fn func(*journal.Record, spa
 	}
 	elsewhere := int64(0)
 	all.weave(func(f *file) {
-		l.rest()
 		at := f.at
 		if f != ours {
 			elsewhere--
@@ -221,6 +212,9 @@ func (l *Ledger) files(own io.ReaderAt, size int64) (all files, ours *file, err 
 	all, err = openFiles(slices.DeleteFunc(paths, func(p string) bool { return p == l.path }))
 	ours = &file{scanner: newScanner(io.NewSectionReader(own, 0, size)), path: l.path, closer: io.NopCloser(nil)}
 	all = append(all, ours)
+	for _, f := range all {
+		f.step = l.step
+	}
 	slices.SortFunc(all, func(a, b *file) int { return cmp.Compare(a.path, b.path) })
 	return all, ours, err
 }
@@ -230,7 +224,9 @@ func (l *Ledger) copySpans(dst io.Writer, src io.ReaderAt, spans []span, verdict
 	w := bufio.NewWriterSize(dst, 64<<10)
 	var line []byte
 	for _, s := range spans {
-		l.rest()
+		if l.step != nil {
+			l.step()
+		}
 		line = slices.Grow(line[:0], s.len)[:s.len]
 		if _, err := src.ReadAt(line, s.off); err != nil {
 			return err

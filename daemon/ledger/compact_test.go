@@ -62,7 +62,7 @@ func TestCompactKeepsOldestOriginalAndNewest(t *testing.T) {
 	}
 }
 
-// A compaction can be made to rest between any two records, in each of its passes.
+// A compaction can be made to rest between any two lines, in each of its passes: what is open, what matters, the copy.
 func TestCompactRests(t *testing.T) {
 	t.Parallel()
 	const records = 100
@@ -75,8 +75,8 @@ func TestCompactRests(t *testing.T) {
 	if err := l.Compact(); err != nil {
 		t.Fatal(err)
 	}
-	if steps != 2*records { // found and copied; none is open
-		t.Errorf("%d rests in a compaction that reads %d records and keeps them", steps, records)
+	if steps < 3*records {
+		t.Errorf("%d rests in a compaction that reads %d records twice and keeps them", steps, records)
 	}
 }
 

@@ -12,5 +12,5 @@
 // life of the writer starts a new line. There is no fsync, because cgroups and resctrl groups do not outlive a reboot
 // either.
 //
-// Thread safety: Append, Close and Stats may be called from any goroutine; Run from one at a time.
+// Thread safety: Append, Look, Close and Stats may be called from any goroutine; Run from one at a time.
 package ledger

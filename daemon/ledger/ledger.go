@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -88,7 +87,7 @@ type Ledger struct {
 
 	// mu guards the rest.
 	mu sync.Mutex
-	// f is nil before Open has succeeded, while the file that was removed cannot be made again, and after Close.
+	// f is nil before Open has succeeded and after Close. While the file that was removed cannot be made again it is that one.
 	f      *os.File
 	closed bool
 	// cut is true when the file may end in the middle of a line.
@@ -137,7 +136,7 @@ func New(runDir, writer string, o Options) (*Ledger, error) {
 // Compare has compactions compare values by same, as the kernel can hold them; without it, by their texts. It belongs before Run.
 func (l *Ledger) Compare(same Same) { l.same = same }
 
-// Pace has compactions call step between two records, which may rest: decoding a whole file takes a processor for hundreds of milliseconds. It
+// Pace has compactions call step between two lines, which may rest: decoding a whole file takes a processor for hundreds of milliseconds. It
 // belongs before Run.
 func (l *Ledger) Pace(step func()) { l.step = step }
 
@@ -181,55 +180,77 @@ func (l *Ledger) reopen() error {
 		_ = f.Close()
 		return fmt.Errorf("open ledger: %w", err)
 	}
-	l.size, l.cut, l.records = st.Size(), false, 0
-	if l.size > 0 {
+	size, cut := st.Size(), false
+	if size > 0 {
 		var last [1]byte
-		if _, err := f.ReadAt(last[:], l.size-1); err != nil {
+		if _, err := f.ReadAt(last[:], size-1); err != nil {
 			_ = f.Close()
 			return fmt.Errorf("read end of ledger %s: %w", l.path, err)
 		}
-		l.cut = last[0] != '\n'
+		cut = last[0] != '\n'
 	}
-	l.f = f
+	l.f, l.size, l.cut, l.records = f, size, cut, 0
 	return nil
 }
 
-// Look makes the file anew where somebody has removed it, for who may not append for long.
-func (l *Ledger) Look() error {
+// Look makes the file anew where somebody has removed it, and says whether it did: for who may not append for long.
+func (l *Ledger) Look() (again bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.f == nil {
-		return nil // the next append opens it
+		return false, nil // the next append opens it
 	}
 	return l.look()
 }
 
 // look is Look of a file that is open. Somebody may have cleaned the run directory, and records in a file without a name are of no use. The caller holds mu.
-func (l *Ledger) look() error {
+func (l *Ledger) look() (again bool, err error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(l.f.Fd()), &st); err != nil || st.Nlink > 0 {
-		return nil
+		return false, nil
 	}
-	return l.remake()
+	if err := l.remake(); err != nil {
+		return false, err
+	}
+	return true, nil
 }
 
 // remake makes the file that has lost its name anew, with what it held: the values are in the kernel still, and what stood there before them is
-// nowhere else. Until that succeeds the old one stays open. The caller holds mu.
+// nowhere else. It comes by its name when it is whole. Where somebody else has written to a file of this name meanwhile that is taken instead, as it
+// is: his next lines would be taken for ours. The caller holds mu.
 func (l *Ledger) remake() error {
-	old, size, cut, records := l.f, l.size, l.cut, l.records
-	if err := l.reopen(); err != nil {
+	if err := atomicfile.Dir(filepath.Dir(l.path)); err != nil {
 		return err
 	}
-	made, all := l.f, io.Reader(io.NewSectionReader(old, 0, size))
-	if l.cut { // somebody else's of this name: its lines stay in front
-		all = io.MultiReader(strings.NewReader("\n"), all)
+	old := l.f
+	if st, err := os.Lstat(l.path); err == nil && st.Size() > 0 {
+		if err := l.reopen(); err != nil {
+			return err
+		}
+		_ = old.Close()
+		return nil
 	}
-	n, err := io.Copy(made, all)
+	tmp, err := atomicfile.Create(l.path)
 	if err != nil {
-		l.f, l.size, l.cut, l.records = old, size, cut, records
-		return errors.Join(fmt.Errorf("make ledger %s anew: %w", l.path, err), made.Close())
+		return err
 	}
-	l.size, l.cut, l.records = l.size+n, cut, records
+	defer tmp.Close()
+	var f *os.File
+	if _, err = io.Copy(tmp, io.NewSectionReader(old, 0, l.size)); err == nil {
+		// The descriptor keeps O_APPEND off, as in a compaction.
+		f, err = os.OpenFile(tmp.Name(), os.O_RDWR|os.O_APPEND, 0)
+	}
+	if err == nil {
+		err = os.Rename(tmp.Name(), l.path)
+	}
+	if err != nil {
+		err = fmt.Errorf("make ledger %s anew: %w", l.path, err)
+		if f != nil {
+			err = errors.Join(err, f.Close())
+		}
+		return errors.Join(err, os.Remove(tmp.Name()))
+	}
+	l.f = f
 	_ = old.Close() // it has been read to its end
 	return nil
 }
@@ -290,7 +311,7 @@ func (l *Ledger) write(buf []byte, n int64) error {
 		}
 		return ErrFull
 	}
-	if err := l.look(); err != nil {
+	if _, err := l.look(); err != nil {
 		return err
 	}
 	if !l.cut {

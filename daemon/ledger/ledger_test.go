@@ -229,8 +229,10 @@ func TestRemovedDirectoryIsMadeAgain(t *testing.T) {
 	if err := os.RemoveAll(Dir(dir)); err != nil {
 		t.Fatal(err)
 	}
-	if err := l.Look(); err != nil { // for who appends nothing
-		t.Fatal(err)
+	for _, removed := range []bool{true, false} {
+		if again, err := l.Look(); err != nil || again != removed { // for who appends nothing
+			t.Fatalf("made anew: %t, %v", again, err)
+		}
 	}
 	if rs := readAll(t, dir, 0); len(rs) != 1 {
 		t.Errorf("%+v", rs)
@@ -249,7 +251,7 @@ func TestRemovedDirectoryIsMadeAgain(t *testing.T) {
 	if err := l.Compact(); err != nil {
 		t.Error(err)
 	}
-	// One that somebody else has made of this name keeps its lines, and the one that he was killed in ends there.
+	// One that somebody else has written to is taken as it is, and the line that he was killed in ends there.
 	if err := os.RemoveAll(Dir(dir)); err != nil {
 		t.Fatal(err)
 	}
@@ -262,7 +264,7 @@ func TestRemovedDirectoryIsMadeAgain(t *testing.T) {
 		t.Errorf("a file that is not ours is compacted: %v", err)
 	}
 	appendAll(t, l, record("a", plan.CPUShares, 2, "", "4"))
-	if rs := readAll(t, dir, 1); len(rs) != 4 {
+	if rs := readAll(t, dir, 1); len(rs) != 2 || rs[0].Want != "3" || rs[1].Want != "4" {
 		t.Errorf("%+v", rs)
 	}
 }

@@ -103,6 +103,8 @@ type scanner struct {
 	ends bool
 	// with is what a line has to have, or it is not looked at; nil for nothing.
 	with []byte
+	// step is called at each line; nil for nothing.
+	step func()
 	// torn counts lines that are no records; err is why reading ended before the end.
 	torn int
 	err  error
@@ -113,6 +115,9 @@ func newScanner(rd io.Reader) *scanner { return &scanner{br: bufio.NewReaderSize
 // next is the next record, which is the caller's to keep, and its place; nil at the end.
 func (s *scanner) next() (*journal.Record, span) {
 	for !s.ends {
+		if s.step != nil {
+			s.step()
+		}
 		line, n, err := readLine(s.br, &s.long)
 		at := span{s.off, len(line)}
 		s.off += int64(n)

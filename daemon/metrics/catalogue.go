@@ -81,7 +81,7 @@ var catalogue = [numMetrics]Metric{
 	ledgerErrors: {"ledger_errors_total", Counter, nil,
 		"Ledger records that could not be kept.", ""},
 	unmanaged: {"unmanaged_containers", Gauge, nil,
-		"Containers found without our annotation at the last Synchronize.", ""},
+		"Containers that run and came without us although they would have been changed.", ""},
 	containers: {"containers", Gauge, nil,
 		"Containers known.", ""},
 	connected: {"connected", Gauge, nil,

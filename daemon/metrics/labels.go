@@ -79,7 +79,7 @@ const (
 	FailOpenDeadline FailOpen = iota
 	FailOpenPanic
 	FailOpenError
-	// FailOpenUnmanaged: found at Synchronize without our annotation.
+	// FailOpenUnmanaged: came without us, found at Synchronize, behind it or at its start.
 	FailOpenUnmanaged
 	NumFailOpens
 )

@@ -168,7 +168,6 @@ func (h *Host) connect(roots root.Roots, static engine.Static, views *engine.Vie
 			}
 		},
 	})
-	h.run.ledger.Pace(h.Engine.Pace())
 	// A copy that a power cut has torn, say: what changes from here on the Watcher tells.
 	h.setProblems(h.watch.Snapshot().Problems)
 	h.probe.own = h.Engine.OwnsMemoryMin // what the earlier life had is the engine's now

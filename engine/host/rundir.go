@@ -191,6 +191,12 @@ func (h *Host) keepLedger(ctx context.Context) error {
 		}
 	}
 	ctx, cancel := context.WithCancel(ctx)
+	step := h.Engine.Pace()
+	h.run.ledger.Pace(func() {
+		if ctx.Err() == nil { // the end waits for it
+			step()
+		}
+	})
 	compacted := make(chan error, 1)
 	go func() { compacted <- h.run.ledger.Run(ctx) }()
 	err := h.keepLock(ctx)
@@ -214,18 +220,26 @@ func (h *Host) keepLock(ctx context.Context) error {
 		case <-tick.C:
 		}
 		again, err := h.run.retake()
+		if again {
+			h.o.Log.Warn("the lock's file had been removed, and is held anew", "dir", h.o.Config.RunDir)
+		}
 		if err == nil {
-			err = h.run.ledger.Look()
+			var ledgerAgain bool
+			if ledgerAgain, err = h.run.ledger.Look(); ledgerAgain {
+				h.o.Log.Warn("the ledger had been removed, and is made anew", "dir", h.o.Config.RunDir)
+			}
+			again = again || ledgerAgain || err == nil && told != ""
 		}
 		switch {
 		case isHeld(err):
 			return err
-		case err != nil && err.Error() != told:
+		case err == nil:
+			told = ""
+		case err.Error() != told:
 			told = err.Error()
 			h.o.Log.Error("lock or ledger is lost, and nothing is written to the kernel until both are there again", "err", err)
-		case again:
-			told = ""
-			h.o.Log.Warn("the lock's file had been removed, and is held anew", "dir", h.o.Config.RunDir)
+		}
+		if again {
 			h.Engine.Repair() // what could not be recorded meanwhile
 		}
 	}

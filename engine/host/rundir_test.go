@@ -194,6 +194,7 @@ func TestCompactionGivesWay(t *testing.T) {
 			ctx, stop := context.WithCancel(t.Context())
 			var all sync.WaitGroup
 			all.Go(func() { _ = h.Engine.Run(ctx, func(context.Context) {}) })
+			all.Go(func() { _ = h.keepLedger(ctx) })
 			set := plan.Setting{Target: plan.Target{Level: plan.LevelPod, Cgroup: "/kubepods/podone", Pod: "one"}, Knob: plan.CPUIdle, Value: plan.Int(1)}
 			if r := h.Apply(t.Context(), plan.Plan{set}); r[0].Err != nil {
 				t.Fatal(r[0].Err)
@@ -220,6 +221,55 @@ func TestCompactionGivesWay(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A ledger that is removed is made anew within seconds by a program that has nothing to record, and what could not be recorded meanwhile is tried again.
+func TestLedgerThatIsRemoved(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m := newMachine(t)
+		var log strings.Builder
+		o := m.options(t, nil)
+		o.Log = slog.New(slog.NewTextHandler(&log, nil))
+		h, err := New(t.Context(), o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		set := plan.Setting{Target: plan.Target{Level: plan.LevelPod, Cgroup: "/kubepods/podone", Pod: "one"}, Knob: plan.CPUIdle, Value: plan.Int(1)}
+		if r := h.Apply(t.Context(), plan.Plan{set}); r[0].Err != nil {
+			t.Fatal(r[0].Err)
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		var kept sync.WaitGroup
+		kept.Go(func() { _ = h.keepLedger(ctx) })
+		dir := ledger.Dir(m.cfg.RunDir)
+		for _, spoilt := range []bool{false, true} {
+			if err := os.RemoveAll(dir); err != nil {
+				t.Fatal(err)
+			}
+			if spoilt {
+				if err := file(dir); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(2 * takeEvery)
+				if err := os.Remove(dir); err != nil {
+					t.Fatal(err)
+				}
+			}
+			time.Sleep(takeEvery + time.Second)
+			if records, _, err := ledger.ReadAll(m.cfg.RunDir); err != nil || len(records) != 1 {
+				t.Errorf("spoilt %t: %d records, %v", spoilt, len(records), err)
+			}
+		}
+		stop()
+		kept.Wait()
+		if again, lost := strings.Count(log.String(), "made anew"), strings.Count(log.String(), "lock or ledger is lost"); again != 2 || lost != 1 {
+			t.Errorf("told %d times that it is made anew, and %d that it is lost:\n%s", again, lost, log.String())
+		}
+		if err := h.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // Why nobody is answered is logged when it becomes another reason, and not again and again.

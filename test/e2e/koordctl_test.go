@@ -195,7 +195,7 @@ func (r *rig) drifted(subject string) {
 // doctor fails unless its lines are what is known of this rig.
 func (r *rig) doctor() {
 	r.t.Helper()
-	r.besideUs("no other plugin in the host's network namespace")
+	r.besideUs("no other at " + r.host.NRISocket)
 	s, err := stub.New(bystander{}, stub.WithPluginName("bystander"), stub.WithPluginIdx("90"), stub.WithSocketPath(r.host.NRISocket))
 	if err != nil {
 		r.t.Fatal(err)
@@ -205,7 +205,7 @@ func (r *rig) doctor() {
 	}
 	r.besideUs("1 beside koord-nri at " + r.host.NRISocket)
 	s.Stop()
-	r.besideUs("no other plugin in the host's network namespace")
+	r.besideUs("no other at " + r.host.NRISocket)
 	r.diagnosed("koord-nri", func() { r.stop(syscall.SIGKILL) })
 }
 

@@ -15,7 +15,8 @@ import (
 const connectedSocket = "03"
 
 // checkConnections counts who is connected to the runtime's NRI socket beside koord-nri, whatever its name: the runtime's ends of its connections
-// bear the socket's path. One that comes from a network namespace of its own stands in that one's list, and is not seen.
+// bear the socket's path. One that comes from a network namespace of its own stands in that one's list, and one that the runtime has started itself
+// has no path: neither is seen (checkOtherPlugins has the latter).
 func (e *env) checkConnections(socket string, s *status.Entry) check {
 	c := check{Name: "nri-connections", Result: ok}
 	// PID 1's, since "self" may be in a container's network namespace.
@@ -23,12 +24,17 @@ func (e *env) checkConnections(socket string, s *status.Entry) check {
 	if err != nil {
 		return check{Name: c.Name, Result: warn, Detail: err.Error(), Next: "run koordctl as root in the host's PID namespace"}
 	}
-	others := connectionsTo(string(data), func(path string) bool { return e.sameFile(path, socket) })
+	others := connectionsTo(string(data), func(path string) bool { return sameSocket(path, socket) })
 	if s != nil && s.Alive && !s.ConnectedSince.IsZero() {
 		others--
 	}
-	if others <= 0 {
-		c.Detail = "no other plugin in the host's network namespace"
+	switch {
+	case others < 0:
+		c.Result, c.Detail = warn, "not known: koord-nri's own connection to "+socket+" is not in PID 1's list"
+		c.Next = "run koordctl in the host's PID namespace; a koord-nri with a network namespace of its own cannot be told from others"
+		return c
+	case others == 0:
+		c.Detail = "no other at " + socket
 		return c
 	}
 	c.Result, c.Detail = warn, fmt.Sprintf("%d beside koord-nri at %s", others, socket)
@@ -47,15 +53,13 @@ func connectionsTo(table string, isIt func(path string) bool) (n int) {
 	return n
 }
 
-// sameFile reports whether two paths of the machine lead to one file: /var/run is /run.
-func (e *env) sameFile(a, b string) bool {
-	if a == b {
-		return true
+// sameSocket reports whether two paths of the machine are one socket's: /var/run is /run on every machine that runs containers (FHS 3.0).
+func sameSocket(a, b string) bool {
+	plain := func(path string) string {
+		if below, ok := strings.CutPrefix(path, "/var/run/"); ok {
+			return "/run/" + below
+		}
+		return path
 	}
-	one, err := os.Stat(e.path(a))
-	if err != nil {
-		return false
-	}
-	other, err := os.Stat(e.path(b))
-	return err == nil && os.SameFile(one, other)
+	return plain(a) == plain(b)
 }

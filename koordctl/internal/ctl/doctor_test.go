@@ -144,6 +144,7 @@ func TestDoctorWithKoordlet(t *testing.T) {
 	t.Parallel()
 	h := newHost(t, "6.12")
 	h.nriSocket(t)
+	h.connected(t, defaultNRISocket)
 	h.file(t, "/proc/cpuinfo", "flags : fpu\n")
 	h.alive(t, healthy())
 	agent := healthy()

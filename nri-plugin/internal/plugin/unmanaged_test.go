@@ -48,6 +48,12 @@ func TestUnmanagedOnce(t *testing.T) {
 	h.run(t)
 	counted("default/web/listed")
 
+	// One whose update was late runs by the kubelet's values for a moment, and came with us.
+	ours := ctrOf(sb, "ours")
+	h.create(t, sb, ours)
+	must(t, h.start(t, sb, ours))
+	h.engine.UpdatedLate(ours.Id)
+
 	late := came("late")
 	must(t, h.start(t, sb, late))
 	counted("default/web/late", "default/web/listed")
@@ -55,7 +61,8 @@ func TestUnmanagedOnce(t *testing.T) {
 	h.rt.die()
 	enginetest.Eventually(t, "loss of the connection", func() bool { return !h.engine.Connected() })
 	meanwhile := came("meanwhile")
-	h.rt = newRuntime(t, h.socket, func(r *runtime) { r.add(sb, listed, late, meanwhile) })
+	ours.State = api.ContainerState_CONTAINER_RUNNING
+	h.rt = newRuntime(t, h.socket, func(r *runtime) { r.add(sb, listed, late, ours, meanwhile) })
 	enginetest.Eventually(t, "reconnect", h.engine.Connected)
 	counted("default/web/late", "default/web/listed", "default/web/meanwhile")
 }
