@@ -237,8 +237,8 @@ func (r *registry) swapContainer(was *entry, e entry) bool {
 	if !ok || !now.sameAs(was) {
 		return false
 	}
-	e.lse, e.lsr = now.lse, now.lsr // reclaim's, at any time
-	e.counted = now.counted
+	e.lse, e.lsr = now.lse, now.lsr                     // reclaim's, at any time
+	e.unmanaged, e.counted = now.unmanaged, now.counted // how it came, whatever has become of it since
 	r.set(e)
 	return true
 }

@@ -174,7 +174,7 @@ func (g *Engine) entryOf(pod podEntry, sb Sandbox, ctr Arrival) entry {
 	}
 	e := g.adopt(pod, sb.ID, ctr)
 	g.startContainer(pod.p, &e)
-	e.inSpec, e.unmanaged = e.c.Applied != nil, e.c.Applied == nil
+	e.inSpec = e.c.Applied != nil
 	e, first := g.enter(pod.p, e)
 	if first && e.c.State != workload.StateStopped {
 		g.claims(&e)
@@ -189,7 +189,7 @@ func (g *Engine) entryOf(pod podEntry, sb Sandbox, ctr Arrival) entry {
 func (g *Engine) adopt(pod podEntry, sandbox string, ctr Arrival) entry {
 	known := g.specified(ctr.ID)
 	c := ctr.Read(g.Marked(ctr.ID)...)
-	e := entry{c: c, sandbox: sandbox}
+	e := entry{c: c, sandbox: sandbox, unmanaged: c.Applied == nil}
 	c.Foreign = foreignOf(known, c)
 	for _, m := range append(known, c.Applied) {
 		if m != nil {

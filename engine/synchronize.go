@@ -46,7 +46,6 @@ func (g *Engine) SynchronizeSince(before Roll, listed []*workload.Pod, container
 			continue // its sandbox is gone: the runtime is about to remove it
 		}
 		e := g.adopt(pod, ctr.Sandbox, ctr.Arrival)
-		e.unmanaged = e.c.Applied == nil
 		if old, ok := g.reg.container(e.c.ID); ok {
 			e.plan, e.rest, e.told, e.toldAt, e.record = old.plan, old.rest, old.told, old.toldAt, old.record
 			e.rendered, e.inSpec, e.mark = old.rendered, old.inSpec, old.mark
@@ -171,7 +170,7 @@ func (r *registry) replace(before Roll, pods []podEntry, containers []entry) (go
 			e = had
 		case ok: // and may have been decided, and written, since the list was worked on
 			e.plan, e.told = join(e.plan, had.plan), join(e.told, had.told)
-			e.counted = had.counted
+			e.unmanaged, e.counted = had.unmanaged, had.counted
 		}
 		r.set(e)
 	}
