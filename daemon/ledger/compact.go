@@ -243,6 +243,23 @@ func (l *Ledger) copySpans(dst io.Writer, src io.ReaderAt, spans []span, verdict
 	return w.Flush()
 }
 
+// take gives a temporary file the ledger's name and appends to it from then on. After an error the old one is in place still. The caller holds mu.
+func (l *Ledger) take(tmp *os.File) error {
+	// The descriptor keeps O_APPEND off, so the ledger opens its own by name before the name means the new file.
+	f, err := os.OpenFile(tmp.Name(), os.O_RDWR|os.O_APPEND, 0)
+	if err != nil {
+		return err
+	}
+	if err := os.Rename(tmp.Name(), l.path); err != nil {
+		_ = f.Close()
+		return err
+	}
+	_ = tmp.Close()
+	_ = l.f.Close()
+	l.f = f
+	return nil
+}
+
 // swap copies what was appended since and puts the new file in the place of the old.
 func (l *Ledger) swap(tmp, old *os.File, from, kept int64) error {
 	l.mu.Lock()
@@ -260,18 +277,9 @@ func (l *Ledger) swap(tmp, old *os.File, from, kept int64) error {
 	if err != nil {
 		return err
 	}
-	// The descriptor keeps O_APPEND off, so the ledger opens its own by name before the name means the new file.
-	f, err := os.OpenFile(tmp.Name(), os.O_RDWR|os.O_APPEND, 0)
-	if err != nil {
+	if err := l.take(tmp); err != nil {
 		return err
 	}
-	if err := os.Rename(tmp.Name(), l.path); err != nil {
-		_ = f.Close()
-		return err
-	}
-	_ = tmp.Close()
-	_ = l.f.Close()
-	l.f = f
 	l.size = st.Size()
 	l.records = kept
 	l.triggerBytes = max(l.o.MaxBytes, 2*l.size)

@@ -234,24 +234,14 @@ func (l *Ledger) remake() error {
 	if err != nil {
 		return err
 	}
-	defer tmp.Close()
-	var f *os.File
 	if _, err = io.Copy(tmp, io.NewSectionReader(old, 0, l.size)); err == nil {
-		// The descriptor keeps O_APPEND off, as in a compaction.
-		f, err = os.OpenFile(tmp.Name(), os.O_RDWR|os.O_APPEND, 0)
-	}
-	if err == nil {
-		err = os.Rename(tmp.Name(), l.path)
+		err = l.take(tmp)
 	}
 	if err != nil {
-		err = fmt.Errorf("make ledger %s anew: %w", l.path, err)
-		if f != nil {
-			err = errors.Join(err, f.Close())
-		}
-		return errors.Join(err, os.Remove(tmp.Name()))
+		_ = tmp.Close()
+		_ = os.Remove(tmp.Name())
+		return fmt.Errorf("make ledger %s anew: %w", l.path, err)
 	}
-	l.f = f
-	_ = old.Close() // it has been read to its end
 	return nil
 }
 

@@ -181,24 +181,30 @@ func TestLedgerThatFailsLater(t *testing.T) {
 	}
 }
 
+// recorded is a host whose ledger has one record.
+func recorded(t *testing.T, o Options) *Host {
+	t.Helper()
+	h, err := New(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	set := plan.Setting{Target: plan.Target{Level: plan.LevelPod, Cgroup: "/kubepods/podone", Pod: "one"}, Knob: plan.CPUIdle, Value: plan.Int(1)}
+	if r := h.Apply(t.Context(), plan.Plan{set}); r[0].Err != nil {
+		t.Fatal(r[0].Err)
+	}
+	return h
+}
+
 // A compaction gives way to a call: it takes as long as hundreds of them.
 func TestCompactionGivesWay(t *testing.T) {
 	t.Parallel()
 	for _, served := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
-			m := newMachine(t)
-			h, err := New(t.Context(), m.options(t, nil))
-			if err != nil {
-				t.Fatal(err)
-			}
+			h := recorded(t, newMachine(t).options(t, nil))
 			ctx, stop := context.WithCancel(t.Context())
 			var all sync.WaitGroup
 			all.Go(func() { _ = h.Engine.Run(ctx, func(context.Context) {}) })
 			all.Go(func() { _ = h.keepLedger(ctx) })
-			set := plan.Setting{Target: plan.Target{Level: plan.LevelPod, Cgroup: "/kubepods/podone", Pod: "one"}, Knob: plan.CPUIdle, Value: plan.Int(1)}
-			if r := h.Apply(t.Context(), plan.Plan{set}); r[0].Err != nil {
-				t.Fatal(r[0].Err)
-			}
 			answer := make(chan struct{})
 			if served {
 				all.Go(func() {
@@ -223,7 +229,7 @@ func TestCompactionGivesWay(t *testing.T) {
 	}
 }
 
-// A ledger that is removed is made anew within seconds by a program that has nothing to record, and what could not be recorded meanwhile is tried again.
+// A ledger that is removed is made anew within seconds by a program that has nothing to record, and so is one that could not be for a while; both are told.
 func TestLedgerThatIsRemoved(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -231,14 +237,7 @@ func TestLedgerThatIsRemoved(t *testing.T) {
 		var log strings.Builder
 		o := m.options(t, nil)
 		o.Log = slog.New(slog.NewTextHandler(&log, nil))
-		h, err := New(t.Context(), o)
-		if err != nil {
-			t.Fatal(err)
-		}
-		set := plan.Setting{Target: plan.Target{Level: plan.LevelPod, Cgroup: "/kubepods/podone", Pod: "one"}, Knob: plan.CPUIdle, Value: plan.Int(1)}
-		if r := h.Apply(t.Context(), plan.Plan{set}); r[0].Err != nil {
-			t.Fatal(r[0].Err)
-		}
+		h := recorded(t, o)
 		ctx, stop := context.WithCancel(t.Context())
 		var kept sync.WaitGroup
 		kept.Go(func() { _ = h.keepLedger(ctx) })

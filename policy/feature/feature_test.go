@@ -64,6 +64,7 @@ func TestStates(t *testing.T) {
 		"normalisation":              {protocol.FeatureNormalization, func(v *node.View) { v.Dynamic.Normalization = 125 }, feature.Active, "ratio 1.25"},
 		"memory on mainline":         {protocol.FeatureMemory, nil, feature.Degraded, "memory.wmark_ratio"},
 		"memory on vendor kernels":   {protocol.FeatureMemory, func(v *node.View) { pt.Vendor(v) }, feature.Active, ""},
+		"memory under systemd":       {protocol.FeatureMemory, func(v *node.View) { pt.Vendor(v).Kernel.Systemd = true }, feature.Active, "writes memory.oom.group"},
 		"memory with kubelet's":      {protocol.FeatureMemory, func(v *node.View) { pt.Vendor(v).Kernel.KubeletMemoryQoS = true }, feature.Degraded, "kubelet's MemoryQoS"},
 		"memory on v1": {protocol.FeatureMemory, func(v *node.View) {
 			v.Kernel.Cgroup = node.CgroupV1

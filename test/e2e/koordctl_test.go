@@ -203,6 +203,7 @@ func (r *rig) doctor() {
 	if err := s.Start(r.t.Context()); err != nil {
 		r.t.Fatal(err)
 	}
+	r.t.Cleanup(s.Stop) // where the test ends before its own
 	r.besideUs("1 beside koord-nri at " + r.host.NRISocket)
 	s.Stop()
 	r.besideUs("no other at " + r.host.NRISocket)
