@@ -4,9 +4,16 @@
 package engine
 
 import (
+	"context"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/koord-rt/koord-rt/api/protocol"
+	"github.com/koord-rt/koord-rt/kernel/apply"
+	"github.com/koord-rt/koord-rt/model/plan"
+	"github.com/koord-rt/koord-rt/model/unit"
+	"github.com/koord-rt/koord-rt/model/workload"
 )
 
 // Work in the background does not begin while somebody serves a call, unless the call does not end: what is left behind a reply, and each stint of a
@@ -56,6 +63,70 @@ func TestWorkGivesWay(t *testing.T) {
 					t.Errorf("work behind a reply after %s, want %s; steps after %v, want %v", began, tc.behind, steps, tc.steps)
 				}
 			})
+		})
+	}
+}
+
+// noting is a kernel that tells when a pod's burst is written.
+type noting struct {
+	*seen
+	pod  plan.Target
+	note func()
+}
+
+// Apply implements Kernel.
+func (k noting) Apply(ctx context.Context, p plan.Plan, gen uint64) []apply.Result {
+	if p.Find(k.pod, plan.CPUBurst, "") != nil {
+		k.note()
+	}
+	return k.seen.Apply(ctx, p, gen)
+}
+
+// So do they who leave something behind a reply, and the quiet moment after the jobs, in which garbage is collected.
+func TestWhoGivesWay(t *testing.T) {
+	t.Parallel()
+	target := lsr("one").Target()
+	for name, act := range map[string]func(ctx context.Context, g *Engine, k *seen, sandbox Sandbox, ctr Arrival, note func()){
+		"a pod is read behind the reply": func(_ context.Context, g *Engine, _ *seen, _ Sandbox, _ Arrival, note func()) {
+			g.RunPodLater(Sandbox{ID: "late", Read: func() *workload.Pod { note(); return lsr("late") }})
+		},
+		"a pod's burst falls behind the reply": func(ctx context.Context, g *Engine, k *seen, sandbox Sandbox, ctr Arrival, note func()) {
+			g.o.Kernel, g.o.UpdatesAwaited = noting{k, target, note}, true
+			g.Update(ctx, sandbox, ctr, workload.Resources{Quota: unit.Some(20000)}, nil)
+		},
+		"a quiet moment": func(ctx context.Context, g *Engine, _ *seen, _ Sandbox, _ Arrival, note func()) {
+			g.o.Quiet = note
+			go g.jobsLoop(ctx)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var began [2]time.Duration
+			for served := range began {
+				synctest.Test(t, func(t *testing.T) {
+					ctx, end := context.WithCancel(t.Context())
+					g, k, sandbox, ctr := resized(t, 60000, leftOf(target, plan.CPUBurst, 50000, 0, protocol.FeatureBurst.String()))
+					defer g.watch.end()
+					defer g.crew.dismiss()
+					g.drain() // what the list has left
+					g.settleAll(ctx)
+					g.reg.changePod(sandbox.ID, func(e *podEntry) { e.told = true })
+					if served > 0 {
+						call := g.watch.begin(2 * time.Hour)
+						defer g.watch.finish(call)
+						defer call.leave(finished)
+					}
+					start := time.Now()
+					began[served] = -1
+					act(ctx, g, k, sandbox, ctr, func() { began[served] = time.Since(start) })
+					time.Sleep(10 * rest)
+					end()
+					synctest.Wait()
+				})
+			}
+			if began[0] < 0 || began[1]-began[0] != yields*rest {
+				t.Errorf("begins after %s, and after %s while a call is served", began[0], began[1])
+			}
 		})
 	}
 }

@@ -6,6 +6,7 @@ package host
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
@@ -20,6 +21,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/koord-rt/koord-rt/api/config"
 	"github.com/koord-rt/koord-rt/daemon/ledger"
 	"github.com/koord-rt/koord-rt/daemon/lock"
 	"github.com/koord-rt/koord-rt/daemon/metrics"
@@ -27,6 +29,7 @@ import (
 	"github.com/koord-rt/koord-rt/engine/enginetest"
 	"github.com/koord-rt/koord-rt/kernel/apply"
 	"github.com/koord-rt/koord-rt/model/plan"
+	"github.com/koord-rt/koord-rt/model/workload"
 )
 
 // options are those of a program that goes on without a run directory where usable is given.
@@ -265,6 +268,45 @@ func TestLedgerThatIsRemoved(t *testing.T) {
 		if again, lost := strings.Count(log.String(), "made anew"), strings.Count(log.String(), "lock or ledger is lost"); again != 2 || lost != 1 {
 			t.Errorf("told %d times that it is made anew, and %d that it is lost:\n%s", again, lost, log.String())
 		}
+		if err := h.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// What could not be recorded while there was no ledger, and was not written therefore, is written within seconds after there is one again: the next
+// look against drift is not waited for.
+func TestLedgerThatComesBackIsCaughtUp(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m := newMachine(t)
+		m.cfg.DriftInterval = config.Duration(time.Hour)
+		o := m.options(t, nil)
+		o.Strategy = protecting(t)
+		h := recorded(t, o)
+		ctx, stop := context.WithCancel(t.Context())
+		var all sync.WaitGroup
+		all.Go(func() { _ = h.Engine.Run(ctx, func(ctx context.Context) { <-ctx.Done() }) })
+		all.Go(func() { _ = h.keepLedger(ctx) })
+		stands := func(when, want string) {
+			t.Helper()
+			time.Sleep(takeEvery + time.Second)
+			if got := m.tree.Get(t, "/kubepods", "memory.min"); got != want {
+				t.Errorf("%s: memory.min is %s, want %s", when, got, want)
+			}
+		}
+		dir := ledger.Dir(m.cfg.RunDir)
+		if err := errors.Join(os.RemoveAll(dir), file(dir)); err != nil {
+			t.Fatal(err)
+		}
+		h.Engine.Synchronize([]*workload.Pod{guaranteed("one")}, nil)
+		stands("without a ledger", "0")
+		if err := os.Remove(dir); err != nil {
+			t.Fatal(err)
+		}
+		stands("with one", fmt.Sprint(half))
+		stop()
+		all.Wait()
 		if err := h.Close(t.Context()); err != nil {
 			t.Error(err)
 		}

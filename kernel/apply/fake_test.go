@@ -94,18 +94,25 @@ func newMachine(t testing.TB, kernel string, change ...func(*apply.Options)) *ma
 	t.Helper()
 	tr := kerneltest.New(t, kernel, ctr, ctr2)
 	m := &machine{Tree: tr, ledger: &ledger{}, tasks: &tasks{sched: map[int]int{}, oom: map[int]int{}, cookie: map[int]string{}}, groups: &groups{tree: tr, class: map[int]string{}, mon: map[int]string{}}}
+	m.Applier = m.applier(t, change...)
+	return m
+}
+
+// applier is another one of the same node and the same ledger.
+func (m *machine) applier(t testing.TB, change ...func(*apply.Options)) *apply.Applier {
+	t.Helper()
 	o := apply.Options{
-		FS: m.files(t), Roots: tr.Roots, Journal: m.ledger, Writer: tr, Tasks: m.tasks, Cookies: cookies{m.tasks}, Groups: m.groups,
+		FS: m.files(t), Roots: m.Roots, Journal: m.ledger, Writer: m.Tree, Tasks: m.tasks, Cookies: cookies{m.tasks}, Groups: m.groups,
 		Now: func() time.Time { return time.Unix(1, 0).UTC() },
 	}
 	for _, c := range change {
 		c(&o)
 	}
-	var err error
-	if m.Applier, err = apply.New(o); err != nil {
+	a, err := apply.New(o)
+	if err != nil {
 		t.Fatal(err)
 	}
-	return m
+	return a
 }
 
 func (m *machine) files(t testing.TB) cgroup.FS {

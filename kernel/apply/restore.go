@@ -101,6 +101,9 @@ type undo struct {
 	rendered  bool // to be rendered again: another step may have changed the file's other half
 	pids      []int
 	history   history
+	// current is what stood in a cgroup's file when this was decided; read is false where that does not matter.
+	current plan.Value
+	read    bool
 }
 
 // plan decides what one knob returns to; ok is false when nothing is to be written.
@@ -128,6 +131,7 @@ func (a *Applier) plan(h history, originals map[string]string, out *RestoreStep)
 		return u, false
 	}
 	out.From = raw
+	u.current, u.read = current, true
 	if h.runtime != nil && h.id.Target.Level == plan.LevelContainer {
 		return a.planWidest(u, current, out)
 	}
@@ -307,6 +311,25 @@ func (a *Applier) undo(ctx context.Context, u undo, st step, out *RestoreStep) {
 	a.undoIn(ctx, t, u, st, out)
 }
 
+// overtaken is why nothing is written to a cgroup's file to which somebody else has written since its way back was decided: a runtime, of a resize.
+// What the steps before this one have made of it is ours.
+func (a *Applier) overtaken(t *target, u *undo) (reason string) {
+	if !u.read {
+		return ""
+	}
+	now, err := a.o.FS.Read(u.setting.ID())
+	if err != nil || now == u.current {
+		return "" // the write tells what is wrong
+	}
+	if a.same(u.setting, now) {
+		return already
+	}
+	if i := t.ownAt(u.setting); i >= 0 && a.hasWritten(&t.own[i], u.setting, now) {
+		return ""
+	}
+	return notOurs
+}
+
 // undoIn is undo in a target that is locked.
 func (a *Applier) undoIn(ctx context.Context, t *target, u undo, st step, out *RestoreStep) {
 	s := a.bare()
@@ -322,6 +345,10 @@ func (a *Applier) undoIn(ctx context.Context, t *target, u undo, st step, out *R
 			}
 		}
 		out.Err = err
+		return
+	}
+	if reason := a.overtaken(t, &u); reason != "" {
+		out.Action, out.Reason, out.Files, out.To = ActKeep, reason, nil, nil
 		return
 	}
 	if u.rendered {

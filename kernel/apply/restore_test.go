@@ -129,6 +129,68 @@ func TestRestoreLeavesForeignValues(t *testing.T) {
 	}
 }
 
+// between has something else happen, once, before the first write of ours.
+type between struct {
+	apply.Writer
+	first func()
+}
+
+func (b *between) Write(path, value string, nonblock bool) error {
+	if f := b.first; f != nil {
+		b.first = nil
+		f()
+	}
+	return b.Writer.Write(path, value, nonblock)
+}
+
+// A runtime that writes between the decision to give a value back and its turn is not written over; what the restore's own steps have changed is.
+func TestRestoreLooksAgain(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct{ kernel, file, foreign, reason string }{
+		"v1":                    {"v1", "cpu.shares", "512", "no longer our value"},
+		"v1, to the original":   {"v1", "cpu.shares", "1024", "original already there"},
+		"6.12":                  {"6.12", "cpu.weight", "77", "no longer our value"},
+		"6.12, to the original": {"6.12", "cpu.weight", "100", "original already there"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := newMachine(t, tc.kernel)
+			if m.Version == node.CgroupV1 {
+				for _, cg := range []string{ctr2, ctr, pod} { // lists that move take two steps
+					m.Set(t, cg, "cpuset.cpus", "2-5")
+				}
+			}
+			before, original := m.Snapshot(t), m.Get(t, ctr, tc.file)
+			m.apply(t, set(pod, plan.CPUSetCPUs, plan.Text("0-3")), set(ctr, plan.CPUSetCPUs, plan.Text("0-3")), set(ctr2, plan.CPUSetCPUs, plan.Text("1")),
+				set(ctr, plan.CPUQuota, plan.Int(50000)), set(ctr, plan.CPUPeriod, plan.Int(50000)), set(ctr, plan.CPUBurst, plan.Int(10000)),
+				set(ctr, plan.CPUShares, plan.Int(2048)))
+			w := &between{Writer: m.Tree, first: func() { m.Set(t, ctr, tc.file, tc.foreign) }}
+			again := m.applier(t, func(o *apply.Options) { o.Writer = w })
+			n := len(m.ledger.all())
+			for _, s := range again.Restore(t.Context(), m.ledger.all(), false) {
+				if s.Err != nil {
+					t.Errorf("%s of %s: %v", s.Knob, s.Target, s.Err)
+				}
+				if s.Knob == plan.CPUShares && (s.Action != apply.ActKeep || s.Reason != tc.reason || len(s.To) > 0) {
+					t.Errorf("step %+v, want it left: %s", s, tc.reason)
+				}
+			}
+			for _, r := range m.ledger.all()[n:] {
+				if r.Knob == plan.CPUShares.String() {
+					t.Errorf("recorded: %+v", r)
+				}
+			}
+			if got := m.Get(t, ctr, tc.file); got != tc.foreign {
+				t.Errorf("%s = %s, want %s", tc.file, got, tc.foreign)
+			}
+			m.Set(t, ctr, tc.file, original)
+			if diff := kerneltest.Diff(before, m.Snapshot(t)); diff != "" {
+				t.Errorf("what nobody else wrote is not byte-identical:\n%s", diff)
+			}
+		})
+	}
+}
+
 func TestRestoreDryRun(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t, "6.12")
