@@ -121,5 +121,9 @@ func FuzzParseCPUSet(f *testing.F) {
 		if err != nil || !a.Equal(b) {
 			t.Errorf("%q: %s does not read back: %s, %v", s, a, b, err)
 		}
+		var c CPUSet
+		if err := c.UnmarshalText([]byte(s)); err != nil || !a.Equal(c) {
+			t.Errorf("%q as text: %s, %v, want %s", s, c, err, a)
+		}
 	})
 }

@@ -6,6 +6,8 @@ package quota
 import (
 	"context"
 	"errors"
+	"reflect"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -29,6 +31,7 @@ import (
 	"github.com/koord-rt/koord-rt/api/protocol"
 	quotav1alpha1 "github.com/koord-rt/koord-rt/api/quota/v1alpha1"
 	sigsv1alpha1 "github.com/koord-rt/koord-rt/api/schedulingsigs/v1alpha1"
+	"github.com/koord-rt/koord-rt/cluster/internal/quantity"
 	"github.com/koord-rt/koord-rt/cluster/internal/rootquota"
 	"github.com/koord-rt/koord-rt/cluster/webhook/answer"
 )
@@ -303,4 +306,37 @@ func TestCheckProfile(t *testing.T) {
 			}
 		})
 	}
+}
+
+// FuzzDecode: whatever a quota's text is, it is decoded or refused with an error; what is stored is known by its name even where its amounts
+// have no bounds, and where both ways can read it they agree.
+func FuzzDecode(f *testing.F) {
+	for _, seed := range []string{
+		`{"metadata":{"name":"web","labels":{"quota.scheduling.koordinator.sh/parent":"company"}},"spec":{"max":{"cpu":"1"},"min":{"cpu":"500m"}}}`,
+		`{"metadata":{"name":"web"},"spec":{"max":{"cpu":"1e99999999"}}}`,
+		`{"metadata":{"generateName":"web-"},"status":{"used":{"cpu":[]}}}`,
+		`{"metadata":null,"spec":null}`, `[]`, `"`, ``,
+	} {
+		f.Add("stored", []byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, name string, raw []byte) {
+		req := &admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{Name: name, Namespace: "ns", OldObject: runtime.RawExtension{Raw: raw}}}
+		q, problems, err := decode(req, raw)
+		old, oldProblems, oldErr := decodeOld(req)
+		if err == nil && (oldErr != nil || !reflect.DeepEqual(q, old) || !slices.Equal(problems, oldProblems)) {
+			t.Errorf("as stored %+v (%v), want %+v", old, oldErr, q)
+		}
+		if err != nil && oldErr == nil && !errors.Is(err, quantity.ErrNumber) {
+			t.Errorf("what is refused with %v is decoded where it is stored", err)
+		}
+		if oldErr != nil {
+			return
+		}
+		if old.Namespace != "ns" || name != "" && old.Name != name {
+			t.Errorf("it is %s/%s, want ns/%s", old.Namespace, old.Name, name)
+		}
+		tree := NewTree(append(company(), old), false)
+		_ = CheckSelf(&old)
+		_ = tree.CheckNew(&old)
+	})
 }

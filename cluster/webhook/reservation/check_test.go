@@ -373,6 +373,10 @@ func FuzzReservation(f *testing.F) {
 	f.Add(`{"spec":{"owners":[{"labelSelector":{"matchLabels":{"-":"x","_":"y","+":"z"}}}]}}`)
 	f.Add(`{"spec":{"template":{"spec":{"containers":[{"resources":{"requests":{"cpu":"1e-9999999"}}}]}}}}`) // decoded as admission does it
 	f.Add(`{"spec":{"template":{"spec":{"conatiners":[{"imge":1}],"x.y[":2}},"ownrs":3}}`)
+	a, err := answer.New(prometheus.NewRegistry())
+	if err != nil {
+		f.Fatal(err)
+	}
 	f.Fuzz(func(t *testing.T, text string) {
 		var r schedulingv1alpha1.Reservation
 		if quantity.Unmarshal([]byte(text), &r) == nil {
@@ -385,6 +389,14 @@ func FuzzReservation(f *testing.F) {
 			stays.OldObject = stays.Object
 			if refused, _ := spelling[schedulingv1alpha1.ReservationSpec](&stays, changed); len(refused) > 0 {
 				t.Errorf("no change is refused: %q", refused)
+			}
+		}
+		for _, op := range []admissionv1.Operation{admissionv1.Create, admissionv1.Update} {
+			raw := runtime.RawExtension{Raw: []byte(text)}
+			req := admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{Operation: op, Object: raw, OldObject: raw}}
+			now, was, _, instead := decode[schedulingv1alpha1.Reservation](a, "fuzz", &req)
+			if (instead == nil) == (now == nil || was == nil) || instead != nil && instead.Allowed {
+				t.Errorf("%s: %+v after %+v, answered %+v", op, now, was, instead)
 			}
 		}
 		var j schedulingv1alpha1.PodMigrationJob

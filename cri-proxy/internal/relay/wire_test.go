@@ -213,6 +213,21 @@ func FuzzFirst(f *testing.F) {
 	})
 }
 
+// FuzzMessage: a status message of a runtime's is never longer than what it sent, and what is encoded is read back as far as a rejection goes.
+func FuzzMessage(f *testing.F) {
+	for _, s := range []string{"", "no such container", "100 %", "%", "%4", "%zz%41", "%25", "größer\n\x00\xff"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		if got := decodeMessage(s); len(got) > len(s) || !strings.Contains(s, "%") && got != s {
+			t.Errorf("%q is read as %q", s, got)
+		}
+		if got, want := decodeMessage(encodeMessage(s)), s[:min(len(s), maxRejectMessage)]; got != want {
+			t.Errorf("%q, encoded, is read as %q", want, got)
+		}
+	})
+}
+
 func FuzzMethodName(f *testing.F) {
 	for _, s := range []string{"/runtime.v1.RuntimeService/CreateContainer", "", "/", "\x00", "/ö/%", strings.Repeat("/x", 5000)} {
 		f.Add(s)

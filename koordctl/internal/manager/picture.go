@@ -94,7 +94,11 @@ func parse(r io.Reader, from string) (*Picture, error) {
 			set(&n.Mid, memory, v)
 		}
 	})
-	each(familyProblems, func(n *Node, _ func(string) string, v float64) { n.Problems = int(min(max(v, 0), math.MaxInt32)) })
+	each(familyProblems, func(n *Node, _ func(string) string, v float64) {
+		if v > 0 { // NaN is not
+			n.Problems = int(min(v, math.MaxInt32))
+		}
+	})
 	out := &Picture{From: from, Nodes: make([]Node, 0, len(nodes))}
 	for _, n := range nodes {
 		out.Nodes = append(out.Nodes, *n)

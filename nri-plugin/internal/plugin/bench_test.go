@@ -73,6 +73,31 @@ func TestCreateAllocations(t *testing.T) {
 	}
 }
 
+// TestUpdateAllocations: the same of a resize of an LS container, down and up by turns, with what lowers its burst on a kernel on paper: 53 when it
+// was written.
+func TestUpdateAllocations(t *testing.T) {
+	h := filled(t, 4)
+	sb := h.pod(t, "resized", "LS", nil)
+	ctr := ctrOf(sb, "app")
+	h.create(t, sb, ctr)
+	must(t, h.plugin.StartContainer(t.Context(), sb, ctr))
+	const runs, most = 201, 64
+	to := [...]*api.LinuxResources{resources(512, 50000, 1<<30), resources(512, 100000, 1<<30)}
+	least := math.Inf(1)
+	for try := 0; try < 5 && least > most; try++ {
+		i := 0
+		least = min(least, testing.AllocsPerRun(runs-1, func() {
+			if u, err := h.plugin.UpdateContainer(t.Context(), sb, ctr, to[i%len(to)]); err != nil || len(u) == 0 {
+				t.Fatal(u, err)
+			}
+			i++
+		}))
+	}
+	if least > most {
+		t.Errorf("UpdateContainer takes %v allocations, want at most %v", least, most)
+	}
+}
+
 // BenchmarkCreateHandler is the whole handler, guard included, with 1,000 containers in the view; p99 and p50 in µs.
 func BenchmarkCreateHandler(b *testing.B) {
 	h := full(b)
