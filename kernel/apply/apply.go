@@ -199,7 +199,7 @@ func (kernelWriter) Write(path, value string, nonblock bool) error {
 // Apply brings the kernel to the plan. Results stand in the plan's order. A setting that fails does not stop the others.
 // Writes are ordered over the whole plan: bursts are lowered first, growing values go from the outermost level inwards,
 // shrinking ones outwards, bursts are raised last. Writes that do not bear on each other are recorded together, with one
-// append. ctx bounds retries and, beside reclaimWait, the wait for reclaim, not single writes.
+// append. ctx bounds retries and the wait for reclaim, not single writes.
 func (a *Applier) Apply(ctx context.Context, p plan.Plan, gen uint64) []Result {
 	if results, ok := a.lower(ctx, p, gen); ok {
 		return results
@@ -269,10 +269,6 @@ func (b *batch) prepare(i int) {
 	if c.Same && !a.wakes(b.p, &s) || a.idles(b.p, &s) {
 		r.Outcome = Unchanged
 		b.note(i, t, s, journal.ViaDirect)
-		return
-	}
-	if t.isWriting(&s) {
-		r.Outcome = Pending // cgroup v1 shows it when there is room
 		return
 	}
 	r.Strayed = a.strayed(t, s, c.Current)

@@ -7,7 +7,6 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/koord-rt/koord-rt/kernel/cgroup"
 	"github.com/koord-rt/koord-rt/model/journal"
@@ -37,8 +36,6 @@ type batch struct {
 	inodes  []inodeOf
 	// lent are files that targets are to keep.
 	lent []lent
-	// reclaimed is how long writes that reclaim have been waited for.
-	reclaimed time.Duration
 }
 
 // reset drops what was worked on and keeps the room.

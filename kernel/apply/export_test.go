@@ -5,9 +5,6 @@ package apply
 
 import "github.com/koord-rt/koord-rt/model/plan"
 
-// ReclaimWait is how long one batch waits for writes that reclaim.
-const ReclaimWait = reclaimWait
-
 // Kept is how many files are counted as kept, and how many are.
 func (a *Applier) Kept() (counted, open int) {
 	a.mu.Lock()

@@ -40,14 +40,6 @@ func (t *target) want(s plan.Setting, gen uint64) {
 	}
 }
 
-// isWriting reports that a late write of this very value goes on, and is not to be given back. A second one would stand in the kernel beside it;
-// want sees to what comes after.
-func (t *target) isWriting(s *plan.Setting) bool {
-	return slices.ContainsFunc(t.late, func(l *lateWrite) bool {
-		return l.knob == s.Knob && l.back == nil && l.rec.Want == s.Value.String()
-	})
-}
-
 // unwant has the late writes of the knobs that are restored given back as well, once they have come to their end. It goes before the
 // restore looks at the kernel, so that none of them ends unseen in between.
 func (a *Applier) unwant(histories []history, originals map[string]string) {

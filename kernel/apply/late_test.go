@@ -6,8 +6,6 @@ package apply_test
 import (
 	"context"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"github.com/koord-rt/koord-rt/kernel/apply"
 	"github.com/koord-rt/koord-rt/kernel/kerneltest"
@@ -41,78 +39,6 @@ func TestLateWriteIsOvertaken(t *testing.T) {
 	records := m.ledger.all()
 	if last := records[len(records)-1]; last.Gen != 7 || last.Want != "-1" {
 		t.Errorf("recorded as generation %d: %+v", last.Gen, last)
-	}
-}
-
-// Writes that have to reclaim are not waited for as long as their caller has time, one or several: their targets would be held, and who has a burst to
-// lower there would be late.
-func TestReclaimFreesTheTarget(t *testing.T) {
-	t.Parallel()
-	m := newMachine(t, "6.12")
-	for _, cg := range []string{ctr, ctr2} {
-		m.Set(t, cg, "memory.current", "1048576")
-	}
-	high := plan.Plan{set(ctr, plan.MemoryHigh, plan.Int(4096)), set(ctr2, plan.MemoryHigh, plan.Int(4096))}
-	synctest.Test(t, func(t *testing.T) {
-		w := &slow{m: m, hold: make(chan error)} // a channel of the bubble's own, so that its clock goes on
-		m.Applier = m.applier(t, func(o *apply.Options) { o.Writer = w })
-		begun := time.Now()
-		for _, r := range m.Apply(t.Context(), high, 1) { // its context never ends
-			if r.Outcome != apply.Pending {
-				t.Errorf("result %+v", r)
-			}
-		}
-		if waited := time.Since(begun); waited != apply.ReclaimWait {
-			t.Errorf("waited for %s, want %s", waited, apply.ReclaimWait)
-		}
-		if r := m.apply(t, set(ctr, plan.CPUShares, plan.Int(512))); r[0].Outcome != apply.Written {
-			t.Errorf("beside it: %+v", r[0])
-		}
-		close(w.hold)
-		if err := m.Wait(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-	})
-	if bad := m.Verify(append(high, set(ctr, plan.CPUShares, plan.Int(512)))); len(bad) != 0 {
-		t.Errorf("not in force: %v", bad)
-	}
-}
-
-// A value that is still being written, which cgroup v1 does not show until then, is not written beside itself; another one is, at once, and what was
-// wanted last stands in the end.
-func TestLateWriteIsNotRepeated(t *testing.T) {
-	t.Parallel()
-	for name, last := range map[string]int64{"wanted again": 4096, "more is wanted": 1 << 23} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			w := &stuck{value: "4096", goOn: make(chan struct{})}
-			m := newMachine(t, "v1", func(o *apply.Options) { w.Writer, o.Writer = o.Writer, w })
-			m.Set(t, ctr, "memory.usage_in_bytes", "1048576")
-			limit := func(n int64) plan.Setting { return set(ctr, plan.MemoryLimit, plan.Int(n)) }
-			ended, cancel := context.WithCancel(t.Context())
-			cancel()
-			for range 2 {
-				if r := m.Apply(ended, plan.Plan{limit(4096)}, 1); r[0].Outcome != apply.Pending {
-					t.Fatalf("result %+v", r[0])
-				}
-			}
-			if n := len(m.ledger.all()); n != 1 {
-				t.Errorf("%d records, want that of one write", n)
-			}
-			if r := m.apply(t, limit(1<<23)); r[0].Outcome != apply.Written {
-				t.Errorf("more memory: %+v", r[0])
-			}
-			if r := m.Apply(ended, plan.Plan{limit(last)}, 1); last == 4096 && r[0].Outcome != apply.Pending {
-				t.Errorf("at last: %+v", r[0])
-			}
-			close(w.goOn)
-			if err := m.Wait(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			if bad := m.Verify(plan.Plan{limit(last)}); len(bad) != 0 {
-				t.Errorf("not in force: %v", bad)
-			}
-		})
 	}
 }
 

@@ -58,6 +58,7 @@ func (a *Applier) Restore(ctx context.Context, records []journal.Record, dryRun 
 	out := make([]RestoreStep, len(histories))
 	changes := make([]undo, len(histories))
 	var order []step
+	wrote := map[string]string{}
 	for i := range histories {
 		h := histories[i]
 		out[i] = RestoreStep{Target: h.id.Target, Knob: h.id.Knob, Key: h.id.Key, Action: ActKeep}
@@ -68,6 +69,7 @@ func (a *Applier) Restore(ctx context.Context, records []journal.Record, dryRun 
 		if a.inUnit(&h) {
 			out[i].Reason += ", also as its unit's property"
 		}
+		u.wrote = wrote
 		changes[i] = u
 		order = a.appendSteps(order, i, u.setting, u.direction)
 	}
@@ -104,6 +106,8 @@ type undo struct {
 	// current is what stood in a cgroup's file when this was decided; read is false where that does not matter.
 	current plan.Value
 	read    bool
+	// wrote is what the steps of one restore have written, by file; nil where there is one step alone.
+	wrote map[string]string
 }
 
 // plan decides what one knob returns to; ok is false when nothing is to be written.
@@ -303,29 +307,42 @@ func finish(u undo, reason string, out *RestoreStep) (undo, bool) {
 
 // undo records and writes one step back.
 func (a *Applier) undo(ctx context.Context, u undo, st step, out *RestoreStep) {
-	if out.Err != nil {
-		return
+	if out.Err != nil || out.Action != ActWrite {
+		return // its widening step has failed, or found another's value
 	}
 	t := a.take(keyOf(u.setting.Target))
 	defer t.mu.Unlock()
 	a.undoIn(ctx, t, u, st, out)
 }
 
-// overtaken is why nothing is written to a cgroup's file to which somebody else has written since its way back was decided: a runtime, of a resize.
-// What the steps before this one have made of it is ours.
-func (a *Applier) overtaken(t *target, u *undo) (reason string) {
+// overtaken is why nothing is written to a cgroup's file to which somebody else has written since its way back was decided: a kubelet, by a resize.
+// What the steps before this one have made of it is ours, and so is what the runtime has from us.
+func (a *Applier) overtaken(t *target, u *undo, out *RestoreStep) (reason string) {
 	if !u.read {
 		return ""
 	}
-	now, err := a.o.FS.Read(u.setting.ID())
-	if err != nil || now == u.current {
+	b := root.Get()
+	defer b.Put()
+	raw, err := a.o.FS.ReadRaw(b, u.setting.Target, u.setting.Knob)
+	if err != nil {
 		return "" // the write tells what is wrong
 	}
-	if a.same(u.setting, now) {
-		return already
+	if w, ok := u.wrote[u.history.file(a)]; ok && w == line(string(raw)) {
+		return "" // a weight that cpu.idle had taken along
+	}
+	now, err := a.o.FS.Parse(u.history.id, raw)
+	if err != nil || now == u.current || a.holdsOurs(u.history, now) || a.mayBeOurs(&u.history, now) {
+		return ""
 	}
 	if i := t.ownAt(u.setting); i >= 0 && a.hasWritten(&t.own[i], u.setting, now) {
 		return ""
+	}
+	out.From = string(raw)
+	if a.same(u.setting, now) {
+		return already
+	}
+	if out.Recorded != nil {
+		out.Recorded.Back.Value = now // the next update would write over it otherwise
 	}
 	return notOurs
 }
@@ -333,6 +350,10 @@ func (a *Applier) overtaken(t *target, u *undo) (reason string) {
 // undoIn is undo in a target that is locked.
 func (a *Applier) undoIn(ctx context.Context, t *target, u undo, st step, out *RestoreStep) {
 	s := a.bare()
+	if reason := a.overtaken(t, &u, out); reason != "" {
+		out.Action, out.Reason, out.Files, out.To = ActKeep, reason, nil, nil
+		return
+	}
 	if st.union {
 		var r Result
 		now, err := a.o.FS.Read(u.setting.ID())
@@ -345,10 +366,6 @@ func (a *Applier) undoIn(ctx context.Context, t *target, u undo, st step, out *R
 			}
 		}
 		out.Err = err
-		return
-	}
-	if reason := a.overtaken(t, &u); reason != "" {
-		out.Action, out.Reason, out.Files, out.To = ActKeep, reason, nil, nil
 		return
 	}
 	if u.rendered {
@@ -376,6 +393,11 @@ func (a *Applier) undoIn(ctx context.Context, t *target, u undo, st step, out *R
 	t.forget(u.setting)
 	if out.Err == nil {
 		t.disown(u.setting)
+		for _, w := range u.writes {
+			if u.wrote != nil {
+				u.wrote[w.File] = w.Data
+			}
+		}
 		return
 	}
 	out.Err = a.explain(u.setting, out.Err)

@@ -50,6 +50,9 @@ func TestRestoreIsByteIdentical(t *testing.T) {
 				if rnd.IntN(2) == 0 {
 					m.Restore(t.Context(), m.ledger.all(), true)
 				}
+				if rnd.IntN(3) == 0 {
+					m.Applier = m.applier(t) // another program, which has nothing but the ledger
+				}
 				restored(t, m, before)
 				for _, s := range m.Restore(t.Context(), m.ledger.all(), false) {
 					if s.Action == apply.ActWrite {
@@ -143,14 +146,24 @@ func (b *between) Write(path, value string, nonblock bool) error {
 	return b.Writer.Write(path, value, nonblock)
 }
 
-// A runtime that writes between the decision to give a value back and its turn is not written over; what the restore's own steps have changed is.
+// Who writes between the decision to give a value back and its turn is not written over, be it a kubelet by a resize; what the restore's own steps
+// have changed is, and what the runtime writes of ours.
 func TestRestoreLooksAgain(t *testing.T) {
 	t.Parallel()
-	for name, tc := range map[string]struct{ kernel, file, foreign, reason string }{
-		"v1":                    {"v1", "cpu.shares", "512", "no longer our value"},
-		"v1, to the original":   {"v1", "cpu.shares", "1024", "original already there"},
-		"6.12":                  {"6.12", "cpu.weight", "77", "no longer our value"},
-		"6.12, to the original": {"6.12", "cpu.weight", "100", "original already there"},
+	for name, tc := range map[string]struct {
+		kernel, cgroup, file, between string
+		knob                          plan.Knob
+		reason                        string // "" where it is restored
+	}{
+		"v1":                      {"v1", ctr, "cpu.shares", "512", plan.CPUShares, "no longer our value"},
+		"v1, to the original":     {"v1", ctr, "cpu.shares", "1024", plan.CPUShares, "original already there"},
+		"v1, a list that moves":   {"v1", pod, "cpuset.cpus", "0-6", plan.CPUSetCPUs, "no longer our value"},
+		"v1, of the record":       {"v1", ctr, "memory.limit_in_bytes", "2097152", plan.MemoryLimit, ""},
+		"v1, beside the record":   {"v1", ctr, "memory.limit_in_bytes", "4194304", plan.MemoryLimit, "no longer our value"},
+		"6.12":                    {"6.12", ctr, "cpu.weight", "77", plan.CPUShares, "no longer our value"},
+		"6.12, to the original":   {"6.12", ctr, "cpu.weight", "100", plan.CPUShares, "original already there"},
+		"6.12, of the record":     {"6.12", ctr, "memory.max", "2097152", plan.MemoryLimit, ""},
+		"6.12, beside the record": {"6.12", ctr, "memory.max", "4194304", plan.MemoryLimit, "no longer our value"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -160,34 +173,64 @@ func TestRestoreLooksAgain(t *testing.T) {
 					m.Set(t, cg, "cpuset.cpus", "2-5")
 				}
 			}
-			before, original := m.Snapshot(t), m.Get(t, ctr, tc.file)
+			before, original := m.Snapshot(t), m.Get(t, tc.cgroup, tc.file)
 			m.apply(t, set(pod, plan.CPUSetCPUs, plan.Text("0-3")), set(ctr, plan.CPUSetCPUs, plan.Text("0-3")), set(ctr2, plan.CPUSetCPUs, plan.Text("1")),
 				set(ctr, plan.CPUQuota, plan.Int(50000)), set(ctr, plan.CPUPeriod, plan.Int(50000)), set(ctr, plan.CPUBurst, plan.Int(10000)),
-				set(ctr, plan.CPUShares, plan.Int(2048)))
-			w := &between{Writer: m.Tree, first: func() { m.Set(t, ctr, tc.file, tc.foreign) }}
+				set(ctr, plan.CPUShares, plan.Int(2048)), set(ctr, plan.MemoryLimit, plan.Int(1<<20)))
+			m.apply(t, set(pod, plan.CPUSetCPUs, plan.Text("0-1")), set(ctr, plan.CPUSetCPUs, plan.Text("0-1"))) // both steps of the way back are new
+			records := append(m.ledger.all(), journal.Record{
+				Boot: kerneltest.BootID, Target: targetOf(ctr), Knob: plan.MemoryLimit.String(), Want: "2097152", Base: "-1", Via: journal.ViaRuntime,
+			})
+			w := &between{Writer: m.Tree, first: func() { m.Set(t, tc.cgroup, tc.file, tc.between) }}
 			again := m.applier(t, func(o *apply.Options) { o.Writer = w })
 			n := len(m.ledger.all())
-			for _, s := range again.Restore(t.Context(), m.ledger.all(), false) {
+			for _, s := range again.Restore(t.Context(), records, false) {
 				if s.Err != nil {
 					t.Errorf("%s of %s: %v", s.Knob, s.Target, s.Err)
 				}
-				if s.Knob == plan.CPUShares && (s.Action != apply.ActKeep || s.Reason != tc.reason || len(s.To) > 0) {
+				if s.Knob != tc.knob || s.Target.Cgroup != tc.cgroup {
+					continue
+				}
+				if kept := tc.reason != ""; kept != (s.Action == apply.ActKeep) || kept && (s.Reason != tc.reason || len(s.To) > 0 || s.From != tc.between) {
 					t.Errorf("step %+v, want it left: %s", s, tc.reason)
 				}
-			}
-			for _, r := range m.ledger.all()[n:] {
-				if r.Knob == plan.CPUShares.String() {
-					t.Errorf("recorded: %+v", r)
+				if s.Recorded != nil && (s.Recorded.Back.Value.String() == tc.between) != (tc.reason == "no longer our value") {
+					t.Errorf("the runtime's record is to be %s", s.Recorded.Back.Value)
 				}
 			}
-			if got := m.Get(t, ctr, tc.file); got != tc.foreign {
-				t.Errorf("%s = %s, want %s", tc.file, got, tc.foreign)
+			recorded := false
+			for _, r := range m.ledger.all()[n:] {
+				recorded = recorded || r.Knob == tc.knob.String() && r.Target.Cgroup == tc.cgroup
 			}
-			m.Set(t, ctr, tc.file, original)
+			if got := m.Get(t, tc.cgroup, tc.file); recorded != (tc.reason == "") || (got == tc.between) != (tc.reason != "") {
+				t.Errorf("recorded: %t, and %s = %s", recorded, tc.file, got)
+			}
+			if m.Set(t, tc.cgroup, tc.file, original); tc.knob == plan.MemoryLimit {
+				return // memory.memsw stays with a limit that is left
+			}
 			if diff := kerneltest.Diff(before, m.Snapshot(t)); diff != "" {
 				t.Errorf("what nobody else wrote is not byte-identical:\n%s", diff)
 			}
 		})
+	}
+}
+
+// A weight that somebody else has set between two of ours is what a restore returns to, also where cpu.idle, which goes before it, has put back
+// what stood before all of that.
+func TestRestoreOfAWeightBesideIdle(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t, "6.12")
+	m.apply(t, set(ctr, plan.CPUShares, plan.Int(2048)))
+	m.Set(t, ctr, "cpu.weight", "50")
+	m.apply(t, set(ctr, plan.CPUShares, plan.Int(2)))
+	m.apply(t, set(ctr, plan.CPUIdle, plan.Int(1)))
+	for _, s := range m.applier(t).Restore(t.Context(), m.ledger.all(), false) {
+		if s.Err != nil || s.Action != apply.ActWrite {
+			t.Errorf("step %+v", s)
+		}
+	}
+	if idle, weight := m.Get(t, ctr, "cpu.idle"), m.Get(t, ctr, "cpu.weight"); idle != "0" || weight != "50" {
+		t.Errorf("cpu.idle is %s, cpu.weight %s", idle, weight)
 	}
 }
 

@@ -182,19 +182,9 @@ func (a *session) writeFiles(ctx context.Context, t *target, s plan.Setting, c c
 	return a.writeAll(ctx, s, c), false
 }
 
-// reclaimWait is how long the writes of one batch that reclaim are waited for, whatever time its caller has: its targets are held meanwhile, and an
-// event that has a CPU set or a burst to write there would be late. A start and an update wait half a second for others.
-const reclaimWait = 250 * time.Millisecond
-
 // writeSlowly writes a memory limit that falls below what is in use: the kernel reclaims inside write(2), for seconds where
-// reclaim is slow. It is written from a goroutine and waited for until ctx ends, and no longer than is left of reclaimWait.
+// reclaim is slow. It is written from a goroutine and waited for until ctx ends.
 func (a *session) writeSlowly(ctx context.Context, t *target, s plan.Setting, c cgroup.Change, rec journal.Record) (err error, pending bool) {
-	begun := time.Now()
-	ctx, cancel := context.WithTimeout(ctx, reclaimWait-a.batch.reclaimed)
-	defer func() {
-		cancel()
-		a.batch.reclaimed += time.Since(begun)
-	}()
 	done, late := make(chan error, 1), &lateWrite{knob: s.Knob, rec: rec}
 	alone := a.bare() // the session may be over before the write is
 	a.background(func() {
