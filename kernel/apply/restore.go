@@ -144,27 +144,36 @@ func (a *Applier) plan(h history, originals map[string]string, out *RestoreStep)
 
 // stillOurs reads the file and compares it with what we wrote. The text is there where it is ours, the value where it could be read.
 func (a *Applier) stillOurs(h history, originals map[string]string, out *RestoreStep) (plan.Value, string, bool) {
-	b := root.Get()
-	defer b.Put()
-	raw, err := a.o.FS.ReadRaw(b, h.id.Target, h.id.Knob)
-	if err != nil {
-		out.Err = a.explain(plan.Setting{Target: h.id.Target, Knob: h.id.Knob}, err)
-		out.Reason = "cannot be read"
-		return plan.Value{}, "", false
-	}
-	current, err := a.o.FS.Parse(h.id, raw)
+	current, raw, err := a.look(&h)
 	if err != nil {
 		out.Err, out.Reason = err, "cannot be read"
 		return plan.Value{}, "", false
 	}
-	if !a.holdsOurs(h, current) && !a.mayBeOurs(&h, current) {
-		out.From, out.Reason = string(raw), notOurs
+	if !a.isOurs(&h, current) {
+		out.From, out.Reason = raw, notOurs
 		if original, ok := h.original(originals, h.file(a)); ok && original == out.From {
 			out.Reason = already
 		}
 		return current, "", false
 	}
-	return current, string(raw), true
+	return current, raw, true
+}
+
+// look is what a cgroup's file says of a knob, and its text.
+func (a *Applier) look(h *history) (plan.Value, string, error) {
+	b := root.Get()
+	defer b.Put()
+	raw, err := a.o.FS.ReadRaw(b, h.id.Target, h.id.Knob)
+	if err != nil {
+		return plan.Value{}, "", a.explain(plan.Setting{Target: h.id.Target, Knob: h.id.Knob}, err)
+	}
+	now, err := a.o.FS.Parse(h.id, raw)
+	return now, string(raw), err
+}
+
+// isOurs reports whether the present value is one that we, or the runtime for us, may have written.
+func (a *Applier) isOurs(h *history, now plan.Value) bool {
+	return a.holdsOurs(*h, now) || a.mayBeOurs(h, now)
 }
 
 // holdsOurs compares the present value with the last one that we wrote, and with the one the runtime wrote for us.
@@ -321,23 +330,17 @@ func (a *Applier) overtaken(t *target, u *undo, out *RestoreStep) (reason string
 	if !u.read {
 		return ""
 	}
-	b := root.Get()
-	defer b.Put()
-	raw, err := a.o.FS.ReadRaw(b, u.setting.Target, u.setting.Knob)
-	if err != nil {
-		return "" // the write tells what is wrong
+	now, raw, err := a.look(&u.history)
+	if err != nil || now == u.current || a.isOurs(&u.history, now) {
+		return "" // where it cannot be read, the write tells what is wrong
 	}
-	if w, ok := u.wrote[u.history.file(a)]; ok && w == line(string(raw)) {
+	if w, ok := u.wrote[u.history.file(a)]; ok && w == line(raw) {
 		return "" // a weight that cpu.idle had taken along
-	}
-	now, err := a.o.FS.Parse(u.history.id, raw)
-	if err != nil || now == u.current || a.holdsOurs(u.history, now) || a.mayBeOurs(&u.history, now) {
-		return ""
 	}
 	if i := t.ownAt(u.setting); i >= 0 && a.hasWritten(&t.own[i], u.setting, now) {
 		return ""
 	}
-	out.From = string(raw)
+	out.From = raw
 	if a.same(u.setting, now) {
 		return already
 	}
