@@ -96,6 +96,9 @@ func TestUpdateAllocations(t *testing.T) {
 	if least > most {
 		t.Errorf("UpdateContainer takes %v allocations, want at most %v", least, most)
 	}
+	if burst := h.tree.Get(t, ctr.Linux.CgroupsPath, "cpu.max.burst"); burst != "25000" { // half of the quota, and the last was one down
+		t.Errorf("the burst was not lowered: it is %s", burst)
+	}
 }
 
 // BenchmarkCreateHandler is the whole handler, guard included, with 1,000 containers in the view; p99 and p50 in µs.
