@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The koord-rt Authors
 
-// Package doubt follows updates of containers whose answer may be lost: neither the values before nor those after such an
-// update are believed until the runtime has told which it has.
+// Package doubt follows updates of containers whose answer may be lost, or that come beside another one of the same container: neither the
+// values before nor those after such an update are believed until the runtime has told which it has.
 //
 // Inputs are the begin and the end of each update, and the runtime's record of a container; output is the base of the
 // containers in the engine. It may import the engine, model and api/protocol; it knows no message of a runtime.
@@ -51,8 +51,8 @@ type Updates struct {
 type history struct {
 	// busy is how many updates are under way: their ends will say more than the runtime can now.
 	busy int
-	// begun counts the updates; those up to beside were begun when one of them was refused that others had been built on.
-	begun, beside int
+	// begun counts the updates; those up to crossed that are still under way have had another one beside them.
+	begun, crossed int
 	// states are what the container may have beside what the engine believes, newest first; empty without a doubt.
 	states []state
 	since  time.Time
@@ -67,7 +67,7 @@ type state struct {
 // New makes Updates.
 func New(o Options) *Updates { return &Updates{o: o, byID: map[string]*history{}} }
 
-// Update is one under way. Exactly one of its methods but Over is called, once.
+// Update is one under way. Exactly one of its methods but Over is called, once. An end that leaves a doubt has the runtime asked.
 type Update struct {
 	of  *Updates
 	id  string
@@ -86,26 +86,30 @@ func (u *Updates) Begin(c *workload.Container) *Update {
 	}
 	h.busy++
 	h.begun++
+	if h.busy > 1 {
+		h.crossed = h.begun
+	}
 	return &Update{of: u, id: c.ID, n: h.begun, was: state{c, u.o.Engine.Marked(c.ID)}}
 }
 
 // Over says what the update is built on, where that has changed since its beginning, as during a question to hook servers.
 func (up *Update) Over(c *workload.Container) { up.was = state{c, up.of.o.Engine.Marked(c.ID)} }
 
-// Dropped says that neither the engine nor the runtime has got it.
-func (up *Update) Dropped(ctx context.Context) {
-	up.end(func(*history) {})
+// end closes the update and asks about what is in doubt.
+func (up *Update) end(ctx context.Context, change func(h *history, alone bool)) {
+	up.close(change)
 	up.of.settle(ctx, up.id)
 }
 
-// end closes the update; change gets the container's history.
-func (up *Update) end(change func(h *history)) {
+// close has change get the container's history, and whether no other update has been under way with this one. Of two that were,
+// nobody knows here which of them the runtime has done last, nor what the one was built on.
+func (up *Update) close(change func(h *history, alone bool)) {
 	u := up.of
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	h := u.byID[up.id]
 	h.busy--
-	change(h)
+	change(h, up.n > h.crossed)
 	u.tidy(up.id, h)
 }
 
@@ -115,33 +119,33 @@ func (u *Updates) tidy(id string, h *history) {
 	}
 }
 
-// Done says that the runtime has done it: that is what the container has, whatever was in doubt before. One that was built on
-// values that the runtime has refused says nothing of what it did not name.
+// Dropped says that neither the engine nor the runtime has got it.
+func (up *Update) Dropped(ctx context.Context) { up.end(ctx, func(*history, bool) {}) }
+
+// Done says that the runtime has done it. What was in doubt before is so still, since this one may have named other values.
 func (up *Update) Done(ctx context.Context) {
-	up.end(func(h *history) {
-		if up.n > h.beside {
-			h.states = nil
+	up.end(ctx, func(h *history, alone bool) {
+		if !alone {
+			h.doubt(up.was)
 		}
 	})
-	up.of.settle(ctx, up.id)
 }
 
-// Refused says that the runtime has not done it, so that the values before it stand, or what was in doubt before. Where another
-// update has begun since, or is still under way, which may have been built on this one, its values stand beside them: the runtime is asked.
+// Refused says that the runtime has not done it, so that the values before it stand, or what was in doubt before.
 func (up *Update) Refused(ctx context.Context) {
-	doubtful := false
-	up.end(func(h *history) {
-		if doubtful = up.n < h.begun || h.busy > 0; doubtful {
-			h.beside = h.begun
+	up.end(ctx, func(h *history, alone bool) {
+		if alone {
+			up.of.stands(up.was.c)
+		} else {
 			h.doubt(up.was)
-			return
 		}
-		up.of.stands(up.was.c)
-		doubtful = up.n <= h.beside
 	})
-	if doubtful {
-		up.of.settle(ctx, up.id)
-	}
+}
+
+// Lost says that there is no answer. The runtime is asked at once, and again by Settle.
+func (up *Update) Lost(ctx context.Context) {
+	up.of.o.Look()
+	up.end(ctx, func(h *history, _ bool) { h.doubt(up.was) })
 }
 
 // doubt keeps what the container may have.
@@ -156,13 +160,6 @@ func (u *Updates) stands(c *workload.Container) {
 	if pod, _, known := u.o.Engine.Known(c.ID); known {
 		u.o.Engine.UpdateRefused(engine.Sandbox{ID: pod.ID, Read: func() *workload.Pod { return pod }}, c)
 	}
-}
-
-// Lost says that there is no answer. The runtime is asked at once, and again by Settle.
-func (up *Update) Lost(ctx context.Context) {
-	up.end(func(h *history) { h.doubt(up.was) })
-	up.of.o.Look()
-	up.of.settle(ctx, up.id)
 }
 
 // Settle asks the runtime about all containers in doubt. It is to be called with each sign of life of the runtime.
@@ -185,7 +182,7 @@ func (u *Updates) settle(ctx context.Context, id string) {
 		u.mu.Unlock()
 		return
 	}
-	since := h.since
+	begun, since := h.begun, h.since
 	u.mu.Unlock()
 	asked := time.Now()
 	read, err := u.o.Record(ctx, id)
@@ -194,8 +191,8 @@ func (u *Updates) settle(ctx context.Context, id string) {
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if u.byID[id] != h || h.busy > 0 || h.since != since {
-		return // a newer update tells more than this record
+	if u.byID[id] != h || h.begun != begun {
+		return // a newer update may have come after this record, and its end asks anew
 	}
 	_, c, known := u.o.Engine.Known(id)
 	if known && err == nil && c.State != workload.StateStopped {

@@ -149,45 +149,58 @@ func TestUpdateDuringAHook(t *testing.T) {
 	}
 }
 
-// Of two updates that are at the runtime at once, the one that began later and came first is refused: what the other one was built on it is not
-// what the container had before, and the runtime is asked.
+// Of two updates that are at the runtime at once, the one that began later and came first is refused, before the other one is done or after it:
+// what either was built on is not what the container has, and the runtime is asked.
 func TestUpdatesTogetherAtTheRuntime(t *testing.T) {
 	t.Parallel()
-	asked, gates := make(chan struct{}), [2]chan struct{}{make(chan struct{}), make(chan struct{})}
-	var calls, reached atomic.Int64
-	r := newRig(t, func(c *config.Proxy) {
-		_, at := hooktest.Serve(t, "unix", filepath.Join(c.Hooks.Dir, "h.sock"), func(context.Context, string, map[string]any) (map[string]any, error) {
-			n := calls.Add(1) - 1
-			asked <- struct{}{}
-			<-gates[n]
-			return nil, nil
+	for name, refusedFirst := range map[string]bool{"refused before": true, "refused after": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			asked, gates := make(chan struct{}), [2]chan struct{}{make(chan struct{}), make(chan struct{})}
+			var calls, reached atomic.Int64
+			r := newRig(t, func(c *config.Proxy) {
+				_, at := hooktest.Serve(t, "unix", filepath.Join(c.Hooks.Dir, "h.sock"), func(context.Context, string, map[string]any) (map[string]any, error) {
+					n := calls.Add(1) - 1
+					asked <- struct{}{}
+					<-gates[n]
+					return nil, nil
+				})
+				hooktest.Register(t, c.Hooks.Dir, "slow", at, "Ignore", "PreUpdateContainerResources")
+				c.Hooks.Timeout = config.Duration(2 * time.Minute)
+			})
+			id := r.running(t, "resized")
+			there, answers := make(chan struct{}), [2]chan struct{}{make(chan struct{}), make(chan struct{})}
+			f := func() {
+				n := reached.Add(1) - 1
+				there <- struct{}{}
+				<-answers[n]
+			}
+			r.fake.before.Store(&f)
+			ended := r.bothAsked(t, id, asked)
+			for _, i := range []int{1, 0} { // to the runtime
+				close(gates[i])
+				<-there
+			}
+			refused := func() {
+				r.fake.refuse.Store(true)
+				close(answers[0])
+				if err := <-ended[1]; err == nil {
+					t.Error("the runtime has not refused")
+				}
+				r.fake.refuse.Store(false)
+			}
+			if refusedFirst {
+				refused()
+			}
+			close(answers[1])
+			must(t, <-ended[0])
+			if !refusedFirst {
+				refused()
+			}
+			eventually(t, "the base that the runtime has", r.base(id, 80000))
+			eventually(t, "the burst that goes with it", r.burst(id, 80000))
 		})
-		hooktest.Register(t, c.Hooks.Dir, "slow", at, "Ignore", "PreUpdateContainerResources")
-		c.Hooks.Timeout = config.Duration(2 * time.Minute)
-	})
-	id := r.running(t, "resized")
-	there, answers := make(chan struct{}), [2]chan struct{}{make(chan struct{}), make(chan struct{})}
-	f := func() {
-		n := reached.Add(1) - 1
-		there <- struct{}{}
-		<-answers[n]
 	}
-	r.fake.before.Store(&f)
-	ended := r.bothAsked(t, id, asked)
-	for _, i := range []int{1, 0} { // to the runtime
-		close(gates[i])
-		<-there
-	}
-	r.fake.refuse.Store(true)
-	close(answers[0])
-	if err := <-ended[1]; err == nil {
-		t.Error("the runtime has not refused")
-	}
-	r.fake.refuse.Store(false)
-	close(answers[1])
-	must(t, <-ended[0])
-	eventually(t, "the base that the runtime has", r.base(id, 80000))
-	eventually(t, "the burst that goes with it", r.burst(id, 80000))
 }
 
 // An update that a hook server refuses changes nothing of what is known of the container.
