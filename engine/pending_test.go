@@ -4,6 +4,7 @@
 package engine_test
 
 import (
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -233,13 +234,14 @@ func TestClaimsTogether(t *testing.T) {
 	for i := range 2000 {
 		must(t, r.Decide(a, &workload.Container{ID: "pa", Name: "c"}).Prepare(t.Context(), all))
 		var wg sync.WaitGroup
-		wg.Go(func() { r.Named("pa", "ida", "/kubepods/poda/ida") })
+		id := "ida" + strconv.Itoa(i)
+		wg.Go(func() { r.Named("pa", id, "/kubepods/poda/"+id) })
 		wg.Go(func() { _ = r.Decide(b, &workload.Container{ID: "pb", Name: "c"}).Prepare(t.Context(), all) })
 		wg.Wait()
 		if got := r.Views().Load().Claims.LSE.String(); got != "1-2" {
 			t.Fatalf("round %d: claimed %q", i, got)
 		}
-		r.Remove("a", "ida")
+		r.Remove("a", id)
 		r.Dropped("b", "pb")
 	}
 	if got := r.Views().Load().Claims.LSE; !got.Empty() {

@@ -28,6 +28,9 @@ type entry struct {
 	// may yet come to stand. record is what of ours the runtime's own record may hold: it writes all of that with every update.
 	told, record plan.Plan
 	toldAt       time.Time
+	// ahead is the container as it was ahead of the last updates, of which there were asked; unsaid of them the runtime has not said to have written.
+	ahead         *workload.Container
+	asked, unsaid int
 	// rendered is the generation that the spec and rest were made at; undecided where another life made them, or an update has come
 	// since. plan may be newer: a repair decides first and writes afterwards.
 	rendered uint64
@@ -74,6 +77,7 @@ type registry struct {
 	// generation grows when a pod or container comes, goes or is another value; list are the members as of listed.
 	generation, listed uint64
 	list               []Member
+	gone               removals
 }
 
 func newRegistry() *registry {
@@ -151,8 +155,8 @@ func (r *registry) changePod(sandbox string, f func(*podEntry)) {
 	}
 }
 
-// dropPod removes a pod and what is left of its containers.
-func (r *registry) dropPod(sandbox string) (podEntry, []entry, bool) {
+// dropPod removes a pod and what is left of its containers, which do not come back where they have been removed.
+func (r *registry) dropPod(sandbox string, removed bool) (podEntry, []entry, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	e, ok := r.pods[sandbox]
@@ -160,6 +164,9 @@ func (r *registry) dropPod(sandbox string) (podEntry, []entry, bool) {
 	delete(r.pods, sandbox)
 	var left []entry
 	for _, id := range slices.Clone(r.members[sandbox]) {
+		if removed {
+			r.gone.add(id)
+		}
 		if c, ok := r.unset(id); ok {
 			left = append(left, c)
 		}
@@ -198,6 +205,9 @@ func (r *registry) rename(pending string, e entry) bool {
 		return false
 	}
 	e.lse, e.lsr = named.lse, named.lsr // reclaim's, at any time
+	if r.gone.has(e.c.ID) {
+		return false
+	}
 	if old, ok := r.containers[e.c.ID]; !ok || old.c.State == workload.StateCreating {
 		r.set(e)
 	}
@@ -217,12 +227,15 @@ func (r *registry) ids() map[string]bool {
 	return out
 }
 
-// newContainer stores a container that is not known, and says so; else it returns the one that is.
+// newContainer stores a container that is not known, and says so; else it returns the one that is. One that has been removed is not stored.
 func (r *registry) newContainer(e entry) (entry, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if old, ok := r.containers[e.c.ID]; ok {
 		return old, false
+	}
+	if r.gone.has(e.c.ID) {
+		return e, false
 	}
 	r.set(e)
 	return e, true
@@ -264,6 +277,7 @@ func (r *registry) addContainer(e entry) {
 	if ok {
 		e.lse, e.lsr = old.lse, old.lsr // reclaim's, at any time
 	}
+	r.gone.forget(e.c.ID)
 	r.set(e)
 }
 
@@ -272,6 +286,7 @@ func (r *registry) claimContainer(e entry) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if old, ok := r.containers[e.c.ID]; !ok || old.c.State == workload.StateCreating {
+		r.gone.forget(e.c.ID)
 		r.set(e)
 	}
 }
@@ -288,6 +303,14 @@ func (r *registry) changeContainer(id string, f func(*entry)) {
 func (r *registry) dropContainer(id string) (entry, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	return r.unset(id)
+}
+
+// removeContainer is dropContainer of one that does not come back.
+func (r *registry) removeContainer(id string) (entry, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.gone.add(id)
 	return r.unset(id)
 }
 

@@ -136,9 +136,9 @@ func (g *Engine) takeIn(ctx context.Context, dir string) bool {
 	if exists(dir) {
 		return true // who removes it from now on finds it in the registry
 	}
-	g.Remove(pod.ID, id)
+	g.Forget(pod.ID, id)
 	if newPod {
-		g.RemovePod(pod.ID)
+		g.ForgetPod(pod.ID)
 	}
 	return false
 }

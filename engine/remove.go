@@ -9,12 +9,22 @@ import (
 	"github.com/koord-rt/koord-rt/model/workload"
 )
 
-// Remove forgets a container, also one whose creation failed.
+// Remove forgets a container that the runtime has removed, also one whose creation failed, or that is not known: what has seen it before is
+// told, or listed, behind this perhaps, and does not bring it back.
 func (g *Engine) Remove(sandbox, id string) {
-	e, ok := g.reg.dropContainer(id)
-	if !ok {
-		return
+	if e, ok := g.reg.removeContainer(id); ok {
+		g.forget(sandbox, e)
 	}
+}
+
+// Forget forgets a container that the runtime's list lacks. A later one may have it.
+func (g *Engine) Forget(sandbox, id string) {
+	if e, ok := g.reg.dropContainer(id); ok {
+		g.forget(sandbox, e)
+	}
+}
+
+func (g *Engine) forget(sandbox string, e entry) {
 	if e.c.State != workload.StateStopped {
 		g.released(e)
 	}
@@ -37,15 +47,20 @@ func (g *Engine) forgotten(sandbox string, e entry) {
 }
 
 // RemovePod forgets a sandbox and, when it was its pod's last one, removes the pod's resctrl group, whose number others need. One
-// that is not known may still wait to be taken in, so it is looked for again after that.
-func (g *Engine) RemovePod(sandbox string) {
-	pod, left, ok := g.reg.dropPod(sandbox)
+// that is not known may still wait to be taken in, so it is looked for again after that. Its containers have been removed with it.
+func (g *Engine) RemovePod(sandbox string) { g.dropPod(sandbox, true) }
+
+// ForgetPod is RemovePod of one that the runtime's list lacks. A later one may have it, with its containers.
+func (g *Engine) ForgetPod(sandbox string) { g.dropPod(sandbox, false) }
+
+func (g *Engine) dropPod(sandbox string, removed bool) {
+	pod, left, ok := g.reg.dropPod(sandbox, removed)
 	for _, e := range left {
 		g.released(e)
 	}
 	g.jobs.add(func(ctx context.Context) {
 		// Also where it was known: who has read it meanwhile may have put it back.
-		if now, more, again := g.reg.dropPod(sandbox); !ok {
+		if now, more, again := g.reg.dropPod(sandbox, removed); !ok {
 			pod, left, ok = now, more, again
 		}
 		if ok {

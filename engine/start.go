@@ -20,6 +20,9 @@ import (
 // the cgroup and the init process exist and nothing has been exec'd; where an edge hears of the start only after it, the
 // same is done then. dir is the container's cgroup, "" when the event does not say. An error is a refusal.
 func (g *Engine) Start(ctx context.Context, sb Sandbox, ctr Arrival, pid int, dir string) error {
+	if g.reg.removed(ctr.ID) {
+		return nil // before its pod is put back, too
+	}
 	until := g.halfway()
 	pod := g.podOf(sb)
 	var (
@@ -38,7 +41,7 @@ func (g *Engine) Start(ctx context.Context, sb Sandbox, ctr Arrival, pid int, di
 		}
 	}()
 	for swapped, waited := false, false; !swapped; {
-		if _, known := g.reg.container(ctr.ID); waited && !known {
+		if _, known := g.reg.container(ctr.ID); !known && (waited || g.reg.removed(ctr.ID)) {
 			return nil // removed while its start was made ready
 		}
 		e = g.entryOf(pod, sb, ctr)

@@ -165,6 +165,8 @@ func (r *registry) replace(before Roll, pods []podEntry, containers []entry) (go
 	for _, e := range containers {
 		had, ok := old[e.c.ID]
 		switch {
+		case !ok && r.gone.has(e.c.ID):
+			continue // removed since it was listed
 		case ok && before.since(e.c.ID):
 			had.owe(e.plan)
 			e = had

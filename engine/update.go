@@ -45,18 +45,27 @@ type Resize struct {
 // DecideUpdate decides a container anew out of memory alone. The decision counts from then on, and Update must follow.
 func (g *Engine) DecideUpdate(sb Sandbox, ctr Arrival, asked workload.Resources, foreign plan.Plan) *Resize {
 	u := &Resize{g: g, until: g.halfway()}
+	if g.reg.removed(ctr.ID) {
+		return u.ofNobody(ctr)
+	}
 	pod := g.podOf(sb)
 	u.pod = pod.p.ID
 	var e entry
 	var old plan.Plan
 	for swapped := false; !swapped; {
 		e = g.entryOf(pod, sb, ctr)
+		if g.reg.removed(ctr.ID) {
+			return u.ofNobody(ctr)
+		}
 		was, c := e, *e.c
 		u.v = g.views.Load()
 		e.record = g.recorded(u.v, pod.p, &e)
 		old = join(e.stood(), e.record)
 		c.Base, c.Foreign = mark.Overlay(c.Base, asked), foreign
 		u.was, u.c = e.c, &c
+		if !g.o.UpdatesUntold {
+			e.ask(e.c)
+		}
 		e.c = u.c
 		e.plan, e.gen, e.rendered = g.decide(u.v, pod.p, u.c), u.v.Generation, undecided
 		u.full = withUndo(u.v, old, e.plan, c.Base)
@@ -67,6 +76,13 @@ func (g *Engine) DecideUpdate(sb Sandbox, ctr Arrival, asked workload.Resources,
 	u.untold = g.podUntold(u.v, &pod)
 	u.records = g.inSpec(&e, u.full)
 	u.falls = g.mustFall(u.v, pod.p, u.c, old, u.full, u.was.Base.Quota, asked.Quota)
+	return u
+}
+
+// ofNobody answers the update of a container that has been removed, about which the runtime will say so itself.
+func (u *Resize) ofNobody(ctr Arrival) *Resize {
+	c := ctr.Read()
+	u.v, u.was, u.c = u.g.views.Load(), c, c
 	return u
 }
 
@@ -83,7 +99,7 @@ func (u *Resize) Update(ctx context.Context) (*node.View, plan.Plan, *workload.C
 		g.unsettled.quiet(ctx, u.pod, u.until)
 		g.checkPodLater(u.pod) // the kubelet writes the pod's cgroup next, and nobody tells
 	}
-	if u.falls == nil || !g.lowerBurst(ctx, u) {
+	if u.pod != "" && (u.falls == nil || !g.lowerBurst(ctx, u)) {
 		g.settleSoon(u.pod)
 	}
 	return u.v, u.full, u.c
@@ -96,7 +112,10 @@ func (g *Engine) UpdatedLate(id string) {
 
 // UpdateRefused takes an update back that the runtime has refused: was is the container before it, whose values stand, and
 // what hook servers wanted of it then.
-func (g *Engine) UpdateRefused(sb Sandbox, was *workload.Container) {
+func (g *Engine) UpdateRefused(sb Sandbox, was *workload.Container) { g.updateRefused(sb, was, nil) }
+
+// updateRefused is UpdateRefused as long as the container is still what only says, nil for whatever it is.
+func (g *Engine) updateRefused(sb Sandbox, was, only *workload.Container) {
 	pod, v := g.podOf(sb), g.views.Load()
 	var (
 		e       entry
@@ -104,7 +123,7 @@ func (g *Engine) UpdateRefused(sb Sandbox, was *workload.Container) {
 	)
 	for swapped := false; !swapped; {
 		var ok bool
-		if e, ok = g.reg.container(was.ID); !ok {
+		if e, ok = g.reg.container(was.ID); !ok || only != nil && e.c != only {
 			return
 		}
 		now, c := e, *e.c

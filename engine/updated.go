@@ -21,6 +21,7 @@ func (g *Engine) Updated(ctx context.Context, id string) {
 	if !ok {
 		return
 	}
+	g.reg.answered(id)
 	if g.o.UpdatesAwaited {
 		g.unsettled.quiet(ctx, was.sandbox, g.halfway())
 	}

@@ -61,7 +61,7 @@ func (l *Lister) List(ctx context.Context, first bool) (missed bool, err error) 
 	}
 	for id := range before {
 		if pod, _, known := l.Engine.Known(id); known && !there[id] {
-			l.Engine.Remove(pod.ID, id)
+			l.Engine.Forget(pod.ID, id)
 		}
 	}
 	for _, id := range podsBefore {
@@ -71,7 +71,7 @@ func (l *Lister) List(ctx context.Context, first bool) (missed bool, err error) 
 		if l.Dropped != nil {
 			l.Dropped(id)
 		}
-		l.Engine.RemovePod(id)
+		l.Engine.ForgetPod(id)
 	}
 	l.ended(sandboxes, containers)
 	l.Engine.Add(pods, list)

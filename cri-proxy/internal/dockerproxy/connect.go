@@ -86,7 +86,7 @@ func (p *Proxy) list(ctx context.Context, first bool) (missed bool, err error) {
 		switch state, found := there[id]; {
 		case !known, unread[id] != nil:
 		case !found:
-			p.engine.Remove(pod.ID, id)
+			p.engine.Forget(pod.ID, id)
 		case state == workload.StateStopped:
 			p.engine.Ended(c) // while the daemon was away; the list may be older than what a client has started
 		}
@@ -94,7 +94,7 @@ func (p *Proxy) list(ctx context.Context, first bool) (missed bool, err error) {
 	for _, id := range podsBefore {
 		if _, found := there[id]; !found && unread[id] == nil {
 			p.Servers.Drop(id)
-			p.engine.RemovePod(id)
+			p.engine.ForgetPod(id)
 		}
 	}
 	p.engine.Add(pods, list)

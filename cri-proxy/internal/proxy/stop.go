@@ -62,9 +62,11 @@ func (p *Proxy) remove(msg []byte) (relay.Verdict, answered) {
 		}) {
 			return
 		}
+		sandbox := ""
 		if pod, _, known := p.engine.Known(id); known {
-			p.engine.Remove(pod.ID, id)
+			sandbox = pod.ID
 		}
+		p.engine.Remove(sandbox, id)
 	}
 }
 
