@@ -82,7 +82,7 @@ func (cr *Creation) mustRaise() bool { return len(cr.held) > 0 && cr.v.Kernel.Cg
 // Create is the rest of Engine.Create.
 func (cr *Creation) Create(ctx context.Context, render Render) error {
 	err := cr.create(ctx, render)
-	if err == nil {
+	if err == nil && !cr.g.reg.removed(cr.e.c.ID) {
 		cr.g.created(cr.pod, &cr.e)
 	}
 	return err
@@ -105,6 +105,9 @@ func (cr *Creation) create(ctx context.Context, render Render) error {
 	e.rest, e.rendered = append(render(cr.v, cr.spec), cr.held...), e.gen
 	e.mark = g.markOf(cr.v, cr.spec, e.c)
 	g.reg.addContainer(*e)
+	if g.reg.removed(e.c.ID) {
+		return nil // it has failed meanwhile
+	}
 	if e.claims() {
 		g.moves.start(g, e.c.ID)
 	}

@@ -293,7 +293,7 @@ func TestNoBurstByAnOlderDecision(t *testing.T) {
 			enginetest.Eventually(t, "an end of what was expected", func() bool { return u.births.has(u.cpu) })
 		}, ""},
 		"gone": {func(t *testing.T, u *unborn) {
-			u.Remove("s", container().ID)
+			u.Remove(container().ID)
 			enginetest.Eventually(t, "an end of what was expected", func() bool { return u.births.has(u.cpu) })
 		}, ""},
 	} {

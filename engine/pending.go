@@ -58,7 +58,10 @@ func (g *Engine) Named(pending, id, dir string) {
 	t := c.Target(pod.p)
 	e.c, e.plan, e.rest = &c, hidden(retarget(e.plan, t)), retarget(e.rest, t)
 	g.moves.rename(pending, id)
-	if g.reg.rename(pending, e) {
+	switch now, known, removed := g.reg.rename(pending, e); {
+	case removed: // by a client that was quicker
+		g.released(now)
+	case known:
 		g.created(pod.p, &e)
 	}
 }

@@ -194,7 +194,7 @@ func TestAdd(t *testing.T) {
 	if !r.IDs()["c1"] || before == nil {
 		t.Error("the container is not known")
 	}
-	r.Remove("s", "c1")
+	r.Remove("c1")
 	if len(r.IDs()) != 0 {
 		t.Error("a removed container is known")
 	}
@@ -241,7 +241,7 @@ func TestClaimsTogether(t *testing.T) {
 		if got := r.Views().Load().Claims.LSE.String(); got != "1-2" {
 			t.Fatalf("round %d: claimed %q", i, got)
 		}
-		r.Remove("a", id)
+		r.Remove(id)
 		r.Dropped("b", "pb")
 	}
 	if got := r.Views().Load().Claims.LSE; !got.Empty() {

@@ -200,7 +200,7 @@ func TestRoster(t *testing.T) {
 		{"its container", func() { g.Add([]*workload.Pod{pod}, []Listed{ctr()}) }, true, append(slices.Clone(three), "new", "c-new")},
 		{"the same list", func() { g.Add([]*workload.Pod{pod}, []Listed{ctr()}) }, false, append(slices.Clone(three), "new", "c-new")},
 		{"it ends", func() { g.Stop("c-new") }, true, append(slices.Clone(three), "new")},
-		{"it goes", func() { g.Remove("s-new", "c-new") }, true, append(slices.Clone(three), "new")},
+		{"it goes", func() { g.Remove("c-new") }, true, append(slices.Clone(three), "new")},
 		{"the pod ends", func() { g.StopPod("s-new") }, true, three},
 		{"the pod goes", func() { g.RemovePod("s-new") }, true, three},
 		{"another list", func() { g.Synchronize(nil, nil) }, true, nil},

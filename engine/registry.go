@@ -195,23 +195,23 @@ func (r *registry) podIDs() []string {
 	return slices.Collect(maps.Keys(r.pods))
 }
 
-// rename stores e, which has got its id, in place of the container that was created under another name; false when that
-// is not known any more.
-func (r *registry) rename(pending string, e entry) bool {
+// rename stores e, which has got its id, in place of the container that was created under another name. known is false when that is not
+// known any more, removed is true when the container is not either: e is what it had then.
+func (r *registry) rename(pending string, e entry) (now entry, known, removed bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	named, ok := r.unset(pending)
 	if !ok {
-		return false
+		return e, false, false
 	}
 	e.lse, e.lsr = named.lse, named.lsr // reclaim's, at any time
 	if r.gone.has(e.c.ID) {
-		return false
+		return e, true, true
 	}
 	if old, ok := r.containers[e.c.ID]; !ok || old.c.State == workload.StateCreating {
 		r.set(e)
 	}
-	return true
+	return e, true, false
 }
 
 // ids leaves out containers that are being created, which may have none yet.
@@ -265,11 +265,14 @@ func (r *registry) stillAs(e *entry) bool {
 	return ok && now.sameAs(e)
 }
 
-// addContainer stores a container that is being created, unless it has already been started: a decision that was too
+// addContainer stores a container that is being created, unless it has already been started, or removed: a decision that was too
 // late must not turn it back.
 func (r *registry) addContainer(e entry) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.gone.has(e.c.ID) {
+		return
+	}
 	old, ok := r.containers[e.c.ID]
 	if ok && old.c.State != workload.StateCreating {
 		return
@@ -277,7 +280,6 @@ func (r *registry) addContainer(e entry) {
 	if ok {
 		e.lse, e.lsr = old.lse, old.lsr // reclaim's, at any time
 	}
-	r.gone.forget(e.c.ID)
 	r.set(e)
 }
 
@@ -285,8 +287,7 @@ func (r *registry) addContainer(e entry) {
 func (r *registry) claimContainer(e entry) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if old, ok := r.containers[e.c.ID]; !ok || old.c.State == workload.StateCreating {
-		r.gone.forget(e.c.ID)
+	if old, ok := r.containers[e.c.ID]; !r.gone.has(e.c.ID) && (!ok || old.c.State == workload.StateCreating) {
 		r.set(e)
 	}
 }

@@ -136,7 +136,7 @@ func (g *Engine) takeIn(ctx context.Context, dir string) bool {
 	if exists(dir) {
 		return true // who removes it from now on finds it in the registry
 	}
-	g.Forget(pod.ID, id)
+	g.Forget(id)
 	if newPod {
 		g.ForgetPod(pod.ID)
 	}

@@ -11,30 +11,30 @@ import (
 
 // Remove forgets a container that the runtime has removed, also one whose creation failed, or that is not known: what has seen it before is
 // told, or listed, behind this perhaps, and does not bring it back.
-func (g *Engine) Remove(sandbox, id string) {
+func (g *Engine) Remove(id string) {
 	if e, ok := g.reg.removeContainer(id); ok {
-		g.forget(sandbox, e)
+		g.forget(e)
 	}
 }
 
 // Forget forgets a container that the runtime's list lacks. A later one may have it.
-func (g *Engine) Forget(sandbox, id string) {
+func (g *Engine) Forget(id string) {
 	if e, ok := g.reg.dropContainer(id); ok {
-		g.forget(sandbox, e)
+		g.forget(e)
 	}
 }
 
-func (g *Engine) forget(sandbox string, e entry) {
+func (g *Engine) forget(e entry) {
 	if e.c.State != workload.StateStopped {
 		g.released(e)
 	}
-	g.forgotten(sandbox, e)
+	g.forgotten(e)
 }
 
 // forgotten closes the ledger's books on a container.
-func (g *Engine) forgotten(sandbox string, e entry) {
+func (g *Engine) forgotten(e entry) {
 	var pod workload.Pod
-	if known, ok := g.reg.pod(sandbox); ok {
+	if known, ok := g.reg.pod(e.sandbox); ok {
 		pod = *known.p
 	}
 	g.jobs.add(func(context.Context) {

@@ -36,7 +36,7 @@ func (r *removals) has(id string) bool {
 	return ok
 }
 
-// forget is for an id that a runtime has given to another container. Its place in the ring stays until its turn.
+// forget is for one that the runtime has all the same, as after a removal that failed. Its place in the ring stays until its turn.
 func (r *removals) forget(id string) { delete(r.ids, id) }
 
 // removed reports a container that has been removed.

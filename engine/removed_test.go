@@ -16,8 +16,8 @@ import (
 	"github.com/koord-rt/koord-rt/model/workload"
 )
 
-// What came before a container's removal, and is worked on behind it, does not bring it back, whether or not it was known; a creation does,
-// and a list does where only another list had lacked it.
+// What came before a container's removal, and is worked on behind it, does not bring it back, whether or not it was known; a list does
+// that the runtime gives while it tells nothing else, and any where only another list had lacked it.
 func TestRemovedForGood(t *testing.T) {
 	t.Parallel()
 	arrival := engine.Arrival{ID: "c1", Read: func(...*protocol.Applied) *workload.Container {
@@ -49,11 +49,14 @@ func TestRemovedForGood(t *testing.T) {
 			must(t, r.Decide(sb, container()).Prepare(t.Context(), func(_ *node.View, spec plan.Plan) plan.Plan { return spec }))
 			r.Named("pending", "c1", "/kubepods/burstable/podu/c1")
 		}, false},
+		"a list that nothing comes beside": {func(_ *testing.T, r *rig, sb engine.Sandbox, _ engine.Roll) {
+			r.Synchronize([]*workload.Pod{sb.Read()}, []engine.Listed{{Sandbox: "s", Arrival: arrival}})
+		}, true},
 		"a creation": {func(t *testing.T, r *rig, sb engine.Sandbox, _ engine.Roll) {
 			again := container()
 			again.ID = "c1"
 			must(t, r.Create(t.Context(), sb, again, func(_ *node.View, spec plan.Plan) plan.Plan { return spec }))
-		}, true},
+		}, false},
 	} {
 		for how, known := range map[string]bool{"known": true, "not known": false} {
 			t.Run(name+", "+how, func(t *testing.T) {
@@ -64,7 +67,7 @@ func TestRemovedForGood(t *testing.T) {
 					add(t, r, sb, nil)
 				}
 				before := r.Roll()
-				r.Remove("s", "c1")
+				r.Remove("c1")
 				c.late(t, r, sb, before)
 				if _, _, back := r.Known("c1"); back != c.back {
 					t.Errorf("known: %v", back)
@@ -85,7 +88,7 @@ func TestRemovedForGood(t *testing.T) {
 			t.Parallel()
 			r := newRig(t, 0)
 			must(t, late(r, r.pod(t, nil), engine.Arrival{ID: "c1", Read: func(...*protocol.Applied) *workload.Container {
-				r.Remove("s", "c1")
+				r.Remove("c1")
 				return arrival.Read()
 			}}))
 			if _, _, back := r.Known("c1"); back {
@@ -93,6 +96,23 @@ func TestRemovedForGood(t *testing.T) {
 			}
 		})
 	}
+	t.Run("a name of one with CPUs of its own", func(t *testing.T) {
+		t.Parallel()
+		r := newRig(t, 0)
+		r.tree.Mkdir(t, "/kubepods/poda")
+		ask, _ := protocol.ParsePod(map[string]string{protocol.LabelQoSClass: "LSE"}, map[string]string{protocol.AnnotationResourceStatus: `{"cpuset":"1"}`})
+		pod := &workload.Pod{ID: "a", UID: "a", Namespace: "default", Name: "a", Cgroup: "/kubepods/poda", QoSCgroup: "/kubepods", Ask: ask}
+		sb := engine.Sandbox{ID: "a", Read: func() *workload.Pod { return pod }}
+		must(t, r.Decide(sb, &workload.Container{ID: "pa", Name: "c"}).Prepare(t.Context(), func(_ *node.View, spec plan.Plan) plan.Plan { return spec }))
+		if got := r.Views().Load().Claims.LSE.String(); got != "1" {
+			t.Fatalf("claimed %q", got)
+		}
+		r.Remove("ida")
+		r.Named("pa", "ida", "/kubepods/poda/ida")
+		if got := r.Views().Load().Claims.LSE; !got.Empty() {
+			t.Errorf("still claimed: %s", got)
+		}
+	})
 	t.Run("with its pod", func(t *testing.T) {
 		t.Parallel()
 		r := newRig(t, 0)
@@ -106,7 +126,7 @@ func TestRemovedForGood(t *testing.T) {
 		}
 	})
 	for name, forget := range map[string]func(*rig){
-		"lacked": func(r *rig) { r.Forget("s", "c1") }, "lacked with its pod": func(r *rig) { r.ForgetPod("s") },
+		"lacked": func(r *rig) { r.Forget("c1") }, "lacked with its pod": func(r *rig) { r.ForgetPod("s") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

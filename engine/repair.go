@@ -240,8 +240,8 @@ func (g *Engine) repairOne(ctx context.Context, v *node.View, w *work, drift boo
 		}
 	}()
 	g.beat(&g.pulses.repair)
-	if drift && g.refused(v, w) {
-		return 0
+	if drift {
+		g.refused(v, w)
 	}
 	if now, anew := g.overtaken(v, w, w.plan); anew != nil {
 		v, w = now, anew

@@ -41,7 +41,7 @@ func TestRelistIsOvertaken(t *testing.T) {
 		"by nothing": {func(*Engine, *workload.Pod, string) {}, true, true, 0},
 		"by its removal": {func(g *Engine, pod *workload.Pod, dir string) {
 			_ = os.Remove(dir)
-			g.Remove(pod.ID, id)
+			g.Remove(id)
 		}, false, true, 0},
 		"by its pod's removal": {func(g *Engine, pod *workload.Pod, dir string) {
 			_ = os.Remove(dir)
@@ -85,7 +85,7 @@ func TestAddIsOvertaken(t *testing.T) {
 	}{
 		"by the start of one that is not known": {false, start, true},
 		"by the start of one that is known":     {true, start, true},
-		"by the removal of one that is known":   {true, func(g *Engine, sb Sandbox, a Arrival) { g.Remove(sb.ID, a.ID) }, false},
+		"by the removal of one that is known":   {true, func(g *Engine, sb Sandbox, a Arrival) { g.Remove(a.ID) }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -70,7 +70,7 @@ func TestRemovedDuringItsStart(t *testing.T) {
 		if len(g.views.Load().Claims.ByPod) != 1 {
 			t.Fatal("its CPUs are not claimed")
 		}
-		g.Remove(sb.ID, ctr.ID)
+		g.Remove(ctr.ID)
 		g.unsettled.release(sb.ID)
 		if err := <-started; err != nil {
 			t.Error(err)

@@ -165,7 +165,7 @@ func (r *registry) replace(before Roll, pods []podEntry, containers []entry) (go
 	for _, e := range containers {
 		had, ok := old[e.c.ID]
 		switch {
-		case !ok && r.gone.has(e.c.ID):
+		case before != nil && !ok && r.gone.has(e.c.ID):
 			continue // removed since it was listed
 		case ok && before.since(e.c.ID):
 			had.owe(e.plan)
@@ -174,6 +174,7 @@ func (r *registry) replace(before Roll, pods []podEntry, containers []entry) (go
 			e.plan, e.told = join(e.plan, had.plan), join(e.told, had.told)
 			e.unmanaged, e.counted = had.unmanaged, had.counted
 		}
+		r.gone.forget(e.c.ID) // by a list that nothing else comes beside, it is there
 		r.set(e)
 	}
 	gone = r.keepSince(before, oldPods, old)

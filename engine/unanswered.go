@@ -31,15 +31,15 @@ func (r *registry) answered(id string) {
 }
 
 // refused looks at the kernel for updates that the runtime has not said to have written in answerLimit, and takes those back that it shows to
-// have been refused, which NRI does not tell: what was decided by them, as a smaller burst, would stay where nobody asks for them again. It
-// reports whether it has; the next look writes what follows.
-func (g *Engine) refused(v *node.View, w *work) bool {
+// have been refused, which NRI does not tell: what was decided by them, as a smaller burst, would stay where nobody asks for them again.
+// What that changes is written as where an update comes during a repair, and with the next look.
+func (g *Engine) refused(v *node.View, w *work) {
 	if w.ahead == nil || g.o.Now().Sub(w.toldAt) <= answerLimit {
-		return false
+		return
 	}
 	base, refused, ok := g.shown(v, w)
 	if !ok {
-		return false // the cgroup is not there yet
+		return // the cgroup is not there yet
 	}
 	g.reg.changeContainer(w.c.ID, func(e *entry) {
 		if e.c == w.c {
@@ -47,17 +47,21 @@ func (g *Engine) refused(v *node.View, w *work) bool {
 		}
 	})
 	if !refused {
-		return false
+		return
 	}
 	g.log.Info("the runtime has refused an update", "container", w.c.Target(w.pod.p).Name, "id", w.c.ID)
 	was := *w.c
 	was.Base = base
 	g.updateRefused(Sandbox{ID: w.sandbox, Read: func() *workload.Pod { return w.pod.p }}, &was, w.c)
-	return true
 }
 
 // shownBy are the knobs of the request by which the kernel shows whose values it has.
 var shownBy = [...]plan.Knob{plan.CPUShares, plan.CPUQuota, plan.MemoryLimit, plan.CPUSetCPUs, plan.CPUSetMems}
+
+// sameLimits compares what the kernel shows.
+func sameLimits(a, b *workload.Resources) bool {
+	return a.Shares == b.Shares && a.Quota == b.Quota && a.Period == b.Period && a.MemoryLimit == b.MemoryLimit && a.CPUs == b.CPUs && a.Mems == b.Mems
+}
 
 // shown is what the container was asked to have by what the kernel holds, and whether that is less than what is believed. A knob that
 // is ours tells nothing; of a single update it goes with the others. ok is false where the kernel cannot be read.

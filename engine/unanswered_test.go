@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/koord-rt/koord-rt/api/protocol"
+	"github.com/koord-rt/koord-rt/api/strategy"
 	"github.com/koord-rt/koord-rt/engine"
 	"github.com/koord-rt/koord-rt/engine/enginetest"
 	"github.com/koord-rt/koord-rt/kernel/apply"
@@ -52,12 +53,16 @@ func TestUpdateThatNobodyAnswers(t *testing.T) {
 		wantQuota, wantMemory int64
 		wantShares            int64
 	}{
-		"refused":            {[]workload.Resources{quota(100000)}, 0, "200000", "104857600", "39", 200000, 100 * mib, 1024},
-		"done and told":      {[]workload.Resources{quota(100000)}, 1, "100000", "104857600", "39", 100000, 100 * mib, 1024},
-		"told, and changed":  {[]workload.Resources{quota(100000)}, 1, "200000", "104857600", "39", 100000, 100 * mib, 1024},
-		"done and not told":  {[]workload.Resources{quota(100000)}, 0, "100000", "104857600", "39", 100000, 100 * mib, 1024},
-		"somebody else's":    {[]workload.Resources{quota(100000)}, 0, "150000", "104857600", "39", 100000, 100 * mib, 1024},
-		"two refused":        {[]workload.Resources{quota(100000), quota(90000)}, 0, "200000", "104857600", "39", 200000, 100 * mib, 1024},
+		"refused":           {[]workload.Resources{quota(100000)}, 0, "200000", "104857600", "39", 200000, 100 * mib, 1024},
+		"done and told":     {[]workload.Resources{quota(100000)}, 1, "100000", "104857600", "39", 100000, 100 * mib, 1024},
+		"told, and changed": {[]workload.Resources{quota(100000)}, 1, "200000", "104857600", "39", 100000, 100 * mib, 1024},
+		"done and not told": {[]workload.Resources{quota(100000)}, 0, "100000", "104857600", "39", 100000, 100 * mib, 1024},
+		"somebody else's":   {[]workload.Resources{quota(100000)}, 0, "150000", "104857600", "39", 100000, 100 * mib, 1024},
+		"two refused":       {[]workload.Resources{quota(100000), quota(90000)}, 0, "200000", "104857600", "39", 200000, 100 * mib, 1024},
+		"refused, and again": {
+			[]workload.Resources{{Quota: unit.Some(100000), Shares: unit.Some(2048)}, {Quota: unit.Some(100000), Shares: unit.Some(2048)}},
+			0, "200000", "104857600", "55", 200000, 100 * mib, 1024,
+		},
 		"refused, then done": {[]workload.Resources{{MemoryLimit: unit.Some(50 * mib)}, quota(100000)}, 1, "100000", "104857600", "39", 100000, 100 * mib, 1024},
 		"done, then refused": {[]workload.Resources{quota(100000), {MemoryLimit: unit.Some(50 * mib)}}, 1, "100000", "104857600", "39", 100000, 100 * mib, 1024},
 		"done by half": {
@@ -115,5 +120,38 @@ func TestUpdateThatNobodyAnswers(t *testing.T) {
 			}
 			enginetest.Eventually(t, "the burst that goes with it", func() bool { return burst() == strconv.FormatInt(c.wantQuota, 10) })
 		})
+	}
+}
+
+// What has gone from the strategy is taken back, also by the pass that takes an update back.
+func TestRefusedUpdateLeavesNothing(t *testing.T) {
+	t.Parallel()
+	const mib, dir = 1 << 20, "/kubepods/burstable/podu/new"
+	var ahead atomic.Int64
+	r := newRig(t, 0, func(o *engine.Options) {
+		o.Drift, o.UpdatesAwaited = 300*time.Millisecond, true
+		o.Now = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
+	})
+	sb := r.pod(t, nil)
+	r.tree.Mkdir(t, dir)
+	r.tree.Set(t, dir, "cpu.max", "200000 100000")
+	r.tree.Set(t, dir, "memory.max", "104857600")
+	ctr := container()
+	ctr.ID, ctr.State, ctr.Base.MemoryLimit = "c1", workload.StateRunning, unit.Some(100*mib)
+	r.Add([]*workload.Pod{sb.Read()}, []engine.Listed{{Sandbox: "s", Arrival: engine.Arrival{ID: "c1",
+		Read: func(...*protocol.Applied) *workload.Container { return ctr }}}})
+	burst := func() string { return r.tree.Get(t, dir, "cpu.max.burst") }
+	enginetest.Eventually(t, "the burst", func() bool { return burst() == "200000" })
+	r.Update(t.Context(), sb, engine.Arrival{ID: "c1"}, workload.Resources{MemoryLimit: unit.Some(50 * mib)}, nil) // refused
+	r.Update(t.Context(), sb, engine.Arrival{ID: "c1"}, workload.Resources{Quota: unit.Some(100000)}, nil)
+	r.tree.Set(t, dir, "cpu.max", "100000 100000")
+	r.Updated(t.Context(), "c1")
+	enginetest.Eventually(t, "the lower burst", func() bool { return burst() == "100000" && r.Idle() })
+	r.Views().OnChange(func(bool) {}) // so that the look against drift is the first to see it
+	ahead.Store(int64(6 * time.Minute))
+	r.Views().SetFile(&strategy.Spec{}, "test")
+	enginetest.Eventually(t, "no burst", func() bool { return burst() == "0" })
+	if _, c, _ := r.Known("c1"); c.Base.MemoryLimit.V != 100*mib {
+		t.Errorf("memory %d", c.Base.MemoryLimit.V)
 	}
 }

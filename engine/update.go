@@ -63,7 +63,7 @@ func (g *Engine) DecideUpdate(sb Sandbox, ctr Arrival, asked workload.Resources,
 		old = join(e.stood(), e.record)
 		c.Base, c.Foreign = mark.Overlay(c.Base, asked), foreign
 		u.was, u.c = e.c, &c
-		if !g.o.UpdatesUntold {
+		if !g.o.UpdatesUntold && !sameLimits(&c.Base, &e.c.Base) { // else one perhaps that was refused and is asked for again
 			e.ask(e.c)
 		}
 		e.c = u.c
@@ -116,6 +116,9 @@ func (g *Engine) UpdateRefused(sb Sandbox, was *workload.Container) { g.updateRe
 
 // updateRefused is UpdateRefused as long as the container is still what only says, nil for whatever it is.
 func (g *Engine) updateRefused(sb Sandbox, was, only *workload.Container) {
+	if _, known := g.reg.container(was.ID); !known {
+		return // before its pod is put back, too
+	}
 	pod, v := g.podOf(sb), g.views.Load()
 	var (
 		e       entry

@@ -60,8 +60,8 @@ func (l *Lister) List(ctx context.Context, first bool) (missed bool, err error) 
 		return missed || missedPods, nil
 	}
 	for id := range before {
-		if pod, _, known := l.Engine.Known(id); known && !there[id] {
-			l.Engine.Forget(pod.ID, id)
+		if !there[id] {
+			l.Engine.Forget(id)
 		}
 	}
 	for _, id := range podsBefore {

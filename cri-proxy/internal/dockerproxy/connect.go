@@ -82,11 +82,11 @@ func (p *Proxy) list(ctx context.Context, first bool) (missed bool, err error) {
 		return len(unread) > 0, nil
 	}
 	for id, c := range before {
-		pod, _, known := p.engine.Known(id)
+		_, _, known := p.engine.Known(id)
 		switch state, found := there[id]; {
 		case !known, unread[id] != nil:
 		case !found:
-			p.engine.Forget(pod.ID, id)
+			p.engine.Forget(id)
 		case state == workload.StateStopped:
 			p.engine.Ended(c) // while the daemon was away; the list may be older than what a client has started
 		}

@@ -73,7 +73,7 @@ func (p *Proxy) removed(c *docker.Call) {
 		p.engine.RemovePod(c.ID)
 		return
 	}
-	p.engine.Remove(c.Pod.ID, c.ID)
+	p.engine.Remove(c.ID)
 }
 
 // ran reports a container whose start was seen, and no end.

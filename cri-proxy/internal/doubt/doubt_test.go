@@ -209,7 +209,7 @@ func TestNextUpdate(t *testing.T) {
 	r.want("done during a question", 100000, 1024, 5)
 	r.update(110000, 1100).Lost(t.Context())
 	r.Stop("c")
-	r.Remove("s", "c")
+	r.Remove("c")
 	r.Settle(t.Context())
 	if len(r.byID) > 0 {
 		t.Errorf("kept %v of a container that is gone", r.byID)

@@ -62,11 +62,7 @@ func (p *Proxy) remove(msg []byte) (relay.Verdict, answered) {
 		}) {
 			return
 		}
-		sandbox := ""
-		if pod, _, known := p.engine.Known(id); known {
-			sandbox = pod.ID
-		}
-		p.engine.Remove(sandbox, id)
+		p.engine.Remove(id)
 	}
 }
 

@@ -13,7 +13,7 @@ import (
 
 // RemoveContainer forgets a container. The runtime sends it also for a container whose creation failed.
 func (p *Plugin) RemoveContainer(_ context.Context, sb *api.PodSandbox, ctr *api.Container) error {
-	return p.inMemory(metrics.EventRemoveContainer, subject(sb, ctr), func() { p.engine.Remove(sb.GetId(), ctr.GetId()) })
+	return p.inMemory(metrics.EventRemoveContainer, subject(sb, ctr), func() { p.engine.Remove(ctr.GetId()) })
 }
 
 // RemovePodSandbox forgets a pod and removes its resctrl group.
