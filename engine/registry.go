@@ -28,7 +28,8 @@ type entry struct {
 	// may yet come to stand. record is what of ours the runtime's own record may hold: it writes all of that with every update.
 	told, record plan.Plan
 	toldAt       time.Time
-	// ahead is the container as it was ahead of the last updates, of which there were asked; unsaid of them the runtime has not said to have written.
+	// ahead is the container as it was ahead of the last updates, of which asked changed it; unsaid of all the runtime has not
+	// said to have written.
 	ahead         *workload.Container
 	asked, unsaid int
 	// rendered is the generation that the spec and rest were made at; undecided where another life made them, or an update has come

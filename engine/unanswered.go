@@ -9,12 +9,15 @@ import (
 	"github.com/koord-rt/koord-rt/model/workload"
 )
 
-// ask notes that the runtime has been given an update of what the container was until now.
-func (e *entry) ask(was *workload.Container) {
+// ask notes that the runtime has been given an update of what the container was until now, to now. One that changes nothing may be a refused one
+// that is asked for again, or something else, whose end says nothing of that.
+func (e *entry) ask(was, now *workload.Container) {
 	if e.unsaid == 0 {
 		e.ahead, e.asked = was, 0
 	}
-	e.asked++
+	if !sameLimits(&was.Base, &now.Base) {
+		e.asked++
+	}
 	e.unsaid++
 }
 

@@ -63,6 +63,9 @@ func TestUpdateThatNobodyAnswers(t *testing.T) {
 			[]workload.Resources{{Quota: unit.Some(100000), Shares: unit.Some(2048)}, {Quota: unit.Some(100000), Shares: unit.Some(2048)}},
 			0, "200000", "104857600", "55", 200000, 100 * mib, 1024,
 		},
+		"refused, then one that changes nothing": {
+			[]workload.Resources{{MemoryLimit: unit.Some(50 * mib)}, quota(200000)}, 1, "200000", "104857600", "39", 200000, 100 * mib, 1024,
+		},
 		"refused, then done": {[]workload.Resources{{MemoryLimit: unit.Some(50 * mib)}, quota(100000)}, 1, "100000", "104857600", "39", 100000, 100 * mib, 1024},
 		"done, then refused": {[]workload.Resources{quota(100000), {MemoryLimit: unit.Some(50 * mib)}}, 1, "100000", "104857600", "39", 100000, 100 * mib, 1024},
 		"done by half": {

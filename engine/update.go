@@ -63,8 +63,8 @@ func (g *Engine) DecideUpdate(sb Sandbox, ctr Arrival, asked workload.Resources,
 		old = join(e.stood(), e.record)
 		c.Base, c.Foreign = mark.Overlay(c.Base, asked), foreign
 		u.was, u.c = e.c, &c
-		if !g.o.UpdatesUntold && !sameLimits(&c.Base, &e.c.Base) { // else one perhaps that was refused and is asked for again
-			e.ask(e.c)
+		if !g.o.UpdatesUntold {
+			e.ask(u.was, u.c)
 		}
 		e.c = u.c
 		e.plan, e.gen, e.rendered = g.decide(u.v, pod.p, u.c), u.v.Generation, undecided
