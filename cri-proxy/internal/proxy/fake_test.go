@@ -27,7 +27,7 @@ type fakeRuntime struct {
 	sandboxes  map[string]*runtimeapi.PodSandboxConfig
 	containers map[string]*runtimeapi.ContainerStatus
 	statuses   int
-	// refuse makes updates fail, refusePods sandboxes, nameless the question for its name, which unnamed counts.
+	// refuse makes updates, starts and stops fail, refusePods sandboxes, nameless the question for its name, which unnamed counts.
 	refuse, refusePods, nameless atomic.Bool
 	unnamed                      atomic.Int64
 	// creating, starting and removing, when set, are called by their calls before they happen; asked by each question about one
@@ -162,11 +162,24 @@ func (f *fakeRuntime) StartContainer(ctx context.Context, r *runtimeapi.StartCon
 	if f := f.starting.Load(); f != nil {
 		(*f)(ctx)
 	}
+	if f.refuse.Load() {
+		return nil, status.Error(codes.InvalidArgument, "no")
+	}
 	f.change(r.ContainerId, func(c *runtimeapi.ContainerStatus) { c.State = runtimeapi.ContainerState_CONTAINER_RUNNING })
 	return &runtimeapi.StartContainerResponse{}, nil
 }
 
+func (f *fakeRuntime) StopPodSandbox(context.Context, *runtimeapi.StopPodSandboxRequest) (*runtimeapi.StopPodSandboxResponse, error) {
+	if f.refuse.Load() {
+		return nil, status.Error(codes.InvalidArgument, "no")
+	}
+	return &runtimeapi.StopPodSandboxResponse{}, nil
+}
+
 func (f *fakeRuntime) StopContainer(_ context.Context, r *runtimeapi.StopContainerRequest) (*runtimeapi.StopContainerResponse, error) {
+	if f.refuse.Load() {
+		return nil, status.Error(codes.InvalidArgument, "no")
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.stops = append(f.stops, r.ContainerId)

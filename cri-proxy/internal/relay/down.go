@@ -77,6 +77,9 @@ func (s *downSide) headers(h frameHeader, payload []byte) (action, error) {
 		return actPass, nil
 	}
 	s.result = s.resultOf(c.downHeaders.fields)
+	c.mu.Lock()
+	s.call.answer, s.call.answered = s.result, true
+	c.mu.Unlock()
 	if err := s.decided(); err != nil {
 		return actPass, err
 	}

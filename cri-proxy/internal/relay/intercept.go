@@ -40,6 +40,9 @@ type call struct {
 	reject    *Rejection
 	done      chan Result // capacity 1
 	delivered bool
+	// answer is how the backend has ended the call, once it has: that may not have been forwarded yet.
+	answer   Result
+	answered bool
 
 	// Only touched by the pump that reads the backend.
 	headersSeen bool
@@ -259,6 +262,9 @@ func (c *conn) end(k *call, res Result) {
 	c.active.Add(-1)
 	k.held = nil
 	c.unhold(k)
+	if res.Err != nil && k.answered {
+		res = k.answer // the client has gone with it, or without
+	}
 	k.deliver(res)
 	c.drop(k.Stream)
 }
