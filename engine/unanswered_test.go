@@ -39,12 +39,30 @@ func (k *counting) passes(t *testing.T) {
 	enginetest.Eventually(t, "looks against drift", func() bool { return k.n.Load() >= from+8 })
 }
 
+const mib = 1 << 20
+
+// bursting is a container c1 with limits of two CPUs and 100 MiB that runs at dir, when its burst stands.
+func (r *rig) bursting(t *testing.T) (sb engine.Sandbox, dir string, burst func() string) {
+	t.Helper()
+	sb, dir = r.pod(t, nil), "/kubepods/burstable/podu/new"
+	r.tree.Mkdir(t, dir)
+	r.tree.Set(t, dir, "cpu.max", "200000 100000")
+	r.tree.Set(t, dir, "memory.max", "104857600")
+	r.tree.Set(t, dir, "cpu.weight", "39")
+	c := container()
+	c.ID, c.State, c.Base.MemoryLimit = "c1", workload.StateRunning, unit.Some(100*mib)
+	r.Add([]*workload.Pod{sb.Read()}, []engine.Listed{{Sandbox: "s", Arrival: engine.Arrival{ID: "c1",
+		Read: func(...*protocol.Applied) *workload.Container { return c }}}})
+	burst = func() string { return r.tree.Get(t, dir, "cpu.max.burst") }
+	enginetest.Eventually(t, "the burst", func() bool { return burst() == "200000" })
+	return sb, dir, burst
+}
+
 // An update that the runtime has refused, which NRI does not tell, is taken back minutes later by what the kernel shows, and the burst that
 // fell for it rises again; one that was done stays, told or not.
 func TestUpdateThatNobodyAnswers(t *testing.T) {
 	t.Parallel()
 	quota := func(n int64) workload.Resources { return workload.Resources{Quota: unit.Some(n)} }
-	const mib = 1 << 20
 	for name, c := range map[string]struct {
 		updates []workload.Resources
 		told    int // how many of them the runtime has said to have written
@@ -87,18 +105,7 @@ func TestUpdateThatNobodyAnswers(t *testing.T) {
 				o.Kernel, o.Drift, o.UpdatesAwaited = k, 10*time.Millisecond, true
 				o.Now = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
 			})
-			sb := r.pod(t, nil)
-			const dir = "/kubepods/burstable/podu/new"
-			r.tree.Mkdir(t, dir)
-			r.tree.Set(t, dir, "cpu.max", "200000 100000")
-			r.tree.Set(t, dir, "memory.max", "104857600")
-			r.tree.Set(t, dir, "cpu.weight", "39")
-			ctr := container()
-			ctr.ID, ctr.State, ctr.Base.MemoryLimit = "c1", workload.StateRunning, unit.Some(100*mib)
-			r.Add([]*workload.Pod{sb.Read()}, []engine.Listed{{Sandbox: "s", Arrival: engine.Arrival{ID: "c1",
-				Read: func(...*protocol.Applied) *workload.Container { return ctr }}}})
-			burst := func() string { return r.tree.Get(t, dir, "cpu.max.burst") }
-			enginetest.Eventually(t, "the burst", func() bool { return burst() == "200000" })
+			sb, dir, burst := r.bursting(t)
 			for i, u := range c.updates {
 				r.Update(t.Context(), sb, engine.Arrival{ID: "c1"}, u, nil)
 				if i >= len(c.updates)-c.told { // the last ones
@@ -129,22 +136,12 @@ func TestUpdateThatNobodyAnswers(t *testing.T) {
 // What has gone from the strategy is taken back, also by the pass that takes an update back.
 func TestRefusedUpdateLeavesNothing(t *testing.T) {
 	t.Parallel()
-	const mib, dir = 1 << 20, "/kubepods/burstable/podu/new"
 	var ahead atomic.Int64
 	r := newRig(t, 0, func(o *engine.Options) {
 		o.Drift, o.UpdatesAwaited = 300*time.Millisecond, true
 		o.Now = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
 	})
-	sb := r.pod(t, nil)
-	r.tree.Mkdir(t, dir)
-	r.tree.Set(t, dir, "cpu.max", "200000 100000")
-	r.tree.Set(t, dir, "memory.max", "104857600")
-	ctr := container()
-	ctr.ID, ctr.State, ctr.Base.MemoryLimit = "c1", workload.StateRunning, unit.Some(100*mib)
-	r.Add([]*workload.Pod{sb.Read()}, []engine.Listed{{Sandbox: "s", Arrival: engine.Arrival{ID: "c1",
-		Read: func(...*protocol.Applied) *workload.Container { return ctr }}}})
-	burst := func() string { return r.tree.Get(t, dir, "cpu.max.burst") }
-	enginetest.Eventually(t, "the burst", func() bool { return burst() == "200000" })
+	sb, dir, burst := r.bursting(t)
 	r.Update(t.Context(), sb, engine.Arrival{ID: "c1"}, workload.Resources{MemoryLimit: unit.Some(50 * mib)}, nil) // refused
 	r.Update(t.Context(), sb, engine.Arrival{ID: "c1"}, workload.Resources{Quota: unit.Some(100000)}, nil)
 	r.tree.Set(t, dir, "cpu.max", "100000 100000")

@@ -71,23 +71,13 @@ func TestClientGoesWithItsAnswer(t *testing.T) {
 	noticed := make(chan struct{})
 	var once sync.Once
 	h := &handler{}
-	s, err := relay.New(relay.Config{Handler: h, Dial: func(ctx context.Context) (net.Conn, error) {
+	_, path := startRelayOn(t, relay.Config{Handler: h, Dial: func(ctx context.Context) (net.Conn, error) {
 		c, err := dialUnix(b.path)(ctx)
 		if err != nil {
 			return nil, err
 		}
 		return closedWriter{c.(*net.UnixConn), func() { once.Do(func() { close(noticed) }) }}, nil
-	}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	path := filepath.Join(shortDir(t), "r")
-	ln, err := net.Listen("unix", path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	done := make(chan error, 1)
-	go func() { done <- s.Serve(context.Background(), slowListener{ln, noticed}) }()
+	}}, func(ln net.Listener) net.Listener { return slowListener{ln, noticed} })
 	c := dial(t, path)
 	if out, err := invoke(short(t), c, "WantEcho", []byte("hello")); err != nil || string(out) != "hello" {
 		t.Fatalf("%q, %v", out, err)
@@ -96,9 +86,4 @@ func TestClientGoesWithItsAnswer(t *testing.T) {
 	if r := h.lastResult(t, 1); r.Err != nil || r.Code != 0 || string(r.Reply) != "hello" {
 		t.Errorf("result %+v", r)
 	}
-	s.Close()
-	if err := <-done; err != nil {
-		t.Error(err)
-	}
-	s.Wait()
 }

@@ -240,6 +240,12 @@ func dialUnix(path string) func(context.Context) (net.Conn, error) {
 
 func startRelay(t testing.TB, cfg relay.Config) (*relay.Server, string) {
 	t.Helper()
+	return startRelayOn(t, cfg, func(ln net.Listener) net.Listener { return ln })
+}
+
+// startRelayOn is startRelay with another listener about its own.
+func startRelayOn(t testing.TB, cfg relay.Config, about func(net.Listener) net.Listener) (*relay.Server, string) {
+	t.Helper()
 	s, err := relay.New(cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -250,7 +256,7 @@ func startRelay(t testing.TB, cfg relay.Config) (*relay.Server, string) {
 		t.Fatal(err)
 	}
 	done := make(chan error, 1)
-	go func() { done <- s.Serve(context.Background(), ln) }()
+	go func() { done <- s.Serve(context.Background(), about(ln)) }()
 	t.Cleanup(func() {
 		s.Close()
 		if err := <-done; err != nil {
